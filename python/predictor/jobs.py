@@ -69,7 +69,6 @@ class InProcesses:
             ProcessPoolExecutor(
                 min(self._workers, len(jobs)),
                 mp_context=multiprocessing.get_context("spawn"),
-                initializer=_use_one_thread,
             ) as pool,
         ):
             material = Path(folder) / _WORK
@@ -91,10 +90,12 @@ def runner_of(workers: int, *, advice: str = "use fewer --workers") -> JobRunner
     return InThisProcess() if workers == 1 else InProcesses(workers, advice=advice)
 
 
-def _use_one_thread() -> None:
+def prepare_work(prepare: Callable[[], Work[JobT, ResultT]]) -> Work[JobT, ResultT]:
+    """The work of a process that runs one job at a time, with one torch thread."""
     import torch  # takes seconds
 
     torch.set_num_threads(1)
+    return prepare()
 
 
 def _run_job(material: Path, job: Any) -> Any:
@@ -104,4 +105,4 @@ def _run_job(material: Path, job: Any) -> Any:
 @lru_cache(maxsize=1)
 def _prepared(material: Path) -> Work[Any, Any]:
     """The work, prepared once in this process."""
-    return pickle.loads(material.read_bytes())()  # noqa: S301 - written by the parent process
+    return prepare_work(pickle.loads(material.read_bytes()))  # noqa: S301 - written by the parent process

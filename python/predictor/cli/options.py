@@ -12,9 +12,11 @@ from predictor.bars import BarPanel, ReadingOptions, read_source
 from predictor.bars.checks import check_past
 from predictor.bars.layouts import BY_NAME, DateOrder, DecimalSign
 from predictor.cli.program import say
+from predictor.cluster import OnRay
 from predictor.covariates import CovariateSource
 from predictor.dates import day_number
 from predictor.instance import GapPolicy
+from predictor.jobs import JobRunner, runner_of
 
 
 def _checked(path: Path | None) -> Path | None:
@@ -188,6 +190,33 @@ class CovariateFlags:
             CovariatesError: a file is malformed.
         """
         return CovariateSource.read(self.covariates or (), self.static)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerFlags:
+    """Where independent jobs run."""
+
+    workers: Annotated[int, typer.Option(min=1, help="Processes that work at the same time.")] = 1
+    cluster: Annotated[
+        str | None,
+        typer.Option(
+            metavar="local|auto|ray://HOST:PORT",
+            help="Work on the machines of a Ray cluster: a new one on this machine, the one that it belongs to, or one "
+            "elsewhere.",
+        ),
+    ] = None
+
+    def runner(self, *, advice: str = "use fewer --workers") -> JobRunner:
+        """What runs the jobs; `advice` says what to do after a process was killed.
+
+        Raises:
+            typer.BadParameter: Both flags are given.
+        """
+        if self.cluster is None:
+            return runner_of(self.workers, advice=advice)
+        if self.workers != 1:
+            raise typer.BadParameter("give either --workers or --cluster; a cluster runs a job on each of its CPUs")
+        return OnRay(self.cluster)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

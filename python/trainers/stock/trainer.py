@@ -24,6 +24,7 @@ from predictor.covariates import CovariateSource
 from predictor.errors import ConfigurationError
 from predictor.forecaster import Forecaster
 from predictor.inference import choose_device
+from predictor.jobs import runner_of
 from predictor.model import Ensemble, Model
 from predictor.networks import TargetKind
 from predictor.registry import Runtime, claim_first_champion
@@ -438,7 +439,7 @@ class StockTrainer:
                 terms=choose_terms(terms, source),
                 tactic=tactic.over(StrategySettings.default(len(panel.symbols))),
                 folder=BacktestFolder(path=Path(folder) / "backtest"),
-                workers=workers,
+                runner=runner_of(workers),
                 watch=output.watch,
             )
 

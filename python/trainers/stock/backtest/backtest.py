@@ -13,7 +13,7 @@ from predictor.canonical import Json
 from predictor.card import ancestors_of
 from predictor.errors import ConfigurationError, shown_date
 from predictor.flags import ParsedFlags
-from predictor.jobs import runner_of
+from predictor.jobs import InThisProcess, JobRunner
 from trainers.progress import StepProgress, no_progress
 from trainers.stock.backtest.book import run_book
 from trainers.stock.backtest.folds import Fold, WalkForwardPlan, find_decision_span, split_sessions
@@ -101,7 +101,7 @@ def backtest(
     terms: TradingTerms,
     tactic: StrategySettings,
     folder: BacktestFolder,
-    workers: int = 1,
+    runner: JobRunner | None = None,
     watch: Watch = iterate_silently,
     stepwise: StepProgress = no_progress,
 ) -> Backtest:
@@ -115,7 +115,7 @@ def backtest(
         terms: Horizon, delay and costs.
         tactic: The strategy.
         folder: Stores the forecasts of each fold, so that an interrupted backtest can continue.
-        workers: Processes that refit folds in parallel.
+        runner: Runs the refits; by default this process does.
         watch: Shows the progress of folds.
         stepwise: Shows the progress of days of a model without refits.
 
@@ -132,7 +132,9 @@ def backtest(
     _check_refits(source, plan)
     folds = split_into_folds(source, bars, plan)
     store = ForecastStore(folder.path, collect_settings(source, bars, plan), resume=folder.resume)
-    for _fold in watch(_forecast(source, usable_bars(bars), plan, folds, store, workers, stepwise), len(folds)):
+    for _fold in watch(
+        _forecast(source, usable_bars(bars), plan, folds, store, runner or InThisProcess(), stepwise), len(folds)
+    ):
         pass
     forecasts = join_folds([store.read(fold) for fold in folds])
     return trade_forecasts(source, bars, forecasts, folds, terms=terms, tactic=tactic, digest=store.digest)
@@ -169,14 +171,13 @@ def _forecast(
     plan: WalkForwardPlan,
     folds: tuple[Fold, ...],
     store: ForecastStore,
-    workers: int,
+    runner: JobRunner,
     stepwise: StepProgress,
 ) -> Iterator[Fold]:
     if source.standing is not None and plan.refit is None:
         return _forecast_fixed_model(source, source.standing, bars, folds[0], store, stepwise)
     recipe, edges = source.known_recipe(), source.user_edges(bars.symbols)
     material = RefitMaterial.of(bars, source.features, recipe, source.covariates, edges=edges)
-    runner = runner_of(min(workers, len(folds)), advice="continue with --resume and fewer --workers")
     return run_refits(folds, material, store, runner)
 
 

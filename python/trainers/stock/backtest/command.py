@@ -20,7 +20,7 @@ from predictor.bars import BarPanel
 from predictor.canonical import Json
 from predictor.card import adoption_of
 from predictor.cli.flags import with_flags
-from predictor.cli.options import BarsFlags, CovariateFlags, Report
+from predictor.cli.options import BarsFlags, CovariateFlags, Report, WorkerFlags
 from predictor.cli.output import given, print_next_commands, quantra
 from predictor.cli.program import say
 from predictor.covariates import CovariateSource
@@ -230,7 +230,7 @@ def backtest_command(
     plan: ParsedFlags[WalkForwardPlan],
     terms: ParsedFlags[TradingTerms],
     tactic: ParsedFlags[StrategySettings],
-    workers: Annotated[int, Flag("Processes that refit folds in parallel.", minimum=1)] = 1,
+    machines: WorkerFlags,
     out: Annotated[Path | None, Flag("Run folder; if left out, NAME.backtest next to the artifact or recipe.")] = None,
     run: Annotated[RunOptions, FlagSubset("resume", "as_json")],
     report: Report = None,
@@ -253,7 +253,7 @@ def backtest_command(
             terms=whole,
             tactic=tactic.over(StrategySettings.default(len(panel.symbols))),
             folder=folder,
-            workers=workers,
+            runner=machines.runner(advice="continue with --resume and fewer --workers"),
             watch=watch,
             stepwise=no_progress if run.as_json else progress_on(sys.stdout),
         )

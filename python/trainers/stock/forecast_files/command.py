@@ -13,13 +13,12 @@ from rich.console import Console
 from predictor.bars import BarPanel
 from predictor.catalog import ModelInfo
 from predictor.cli.flags import with_flags
-from predictor.cli.options import AsJson, BarsFlags, CovariateFlags, Device
+from predictor.cli.options import AsJson, BarsFlags, CovariateFlags, Device, WorkerFlags
 from predictor.cli.output import write_json
 from predictor.dates import day_number
 from predictor.errors import QuantraError, counted, listed, shown_date
 from predictor.forecaster import Forecaster
 from predictor.instance import GapPolicy
-from predictor.jobs import runner_of
 from predictor.replacement import check_folder
 from trainers.stock.backtest.command import watch_steps
 from trainers.stock.forecast_files.files import ForecastFolder, ForecastMaterial, SessionFile, was_seen, write_forecasts
@@ -71,7 +70,7 @@ def forecast_command(
     out: Annotated[Path, typer.Option(metavar="DIR", help="Folder of the Parquet files; continued if it exists.")],
     period: PeriodFlags,
     use: UseFlags,
-    workers: Annotated[int, typer.Option(min=1, help="Processes that forecast at the same time.")] = 1,
+    machines: WorkerFlags,
     device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
@@ -91,7 +90,7 @@ def forecast_command(
     sessions = period.choose(panel, info)
     folder = ForecastFolder(out, material.settings())
     missing = [session for session in sessions if not folder.holds(session)]
-    steps = write_forecasts(material, missing, folder, runner_of(workers))
+    steps = write_forecasts(material, missing, folder, machines.runner())
     if not as_json:
         steps = watch_steps(steps, total=len(missing), tell=_describe, title="day", stream=sys.stdout)
     try:

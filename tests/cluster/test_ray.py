@@ -1,0 +1,126 @@
+"""Jobs on a Ray cluster of two nodes on this machine: same bytes, lost nodes and refused clusters."""
+
+import logging
+import os
+import signal
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+import ray
+from artifacts import save_small_artifact
+from market import bokeh_panel
+from ray.cluster_utils import Cluster
+
+from predictor import cluster as module
+from predictor.cluster import OnRay
+from predictor.errors import ConfigurationError, QuantraError
+from predictor.jobs import InThisProcess, JobRunner
+from trainers.stock.data import NO_SOURCE
+from trainers.stock.forecast_files.files import ForecastFolder, ForecastMaterial, write_forecasts
+
+pytestmark = pytest.mark.xdist_group("ray")
+
+
+@pytest.fixture(scope="module")
+def nodes() -> Iterator[Cluster]:
+    """A head without CPUs and two nodes with one each; this process is connected to them."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    made = Cluster(initialize_head=True, head_node_args={"num_cpus": 0})
+    try:
+        for _ in range(2):
+            made.add_node(num_cpus=1)
+        made.wait_for_nodes()
+        ray.init(made.address, log_to_driver=False, logging_level=logging.ERROR)
+        yield made
+    finally:
+        ray.shutdown()
+        made.shutdown()
+
+
+def multiplier(factor: int) -> Callable[[int], int]:
+    return partial(multiply, factor)
+
+
+def multiply(factor: int, number: int) -> int:
+    if number < 0:
+        raise ConfigurationError(f"{number} is negative")
+    return factor * number
+
+
+@pytest.mark.usefixtures("nodes")
+def test_each_job_comes_with_its_result() -> None:
+    assert sorted(OnRay("auto").run(partial(multiplier, 3), [5, 1, 7])) == [(1, 3), (5, 15), (7, 21)]
+
+
+@pytest.mark.usefixtures("nodes")
+def test_an_error_of_a_job_ends_the_run_as_it_was_raised() -> None:
+    with pytest.raises(ConfigurationError, match=r"^-1 is negative$"):
+        list(OnRay("auto").run(partial(multiplier, 3), [1, -1]))
+
+
+@pytest.mark.usefixtures("nodes")
+def test_forecasts_have_the_bytes_of_one_process(tmp_path: Path) -> None:
+    bars = bokeh_panel("AAPL", "IBM").last(220)
+    sessions = bars.sessions[-40:].tolist()
+    artifact = save_small_artifact(tmp_path / "models" / "mine" / "1")
+    material = ForecastMaterial(artifact=artifact, bars=bars, covariates=NO_SOURCE, device="cpu")
+
+    def files_by(runner: JobRunner, out: Path) -> dict[str, bytes]:
+        made = write_forecasts(material, sessions, ForecastFolder(out, material.settings()), runner)
+        assert sorted(one.session for one in made) == sessions
+        return {str(path.relative_to(out)): path.read_bytes() for path in out.rglob("*.parquet")}
+
+    assert files_by(OnRay("auto"), tmp_path / "ray") == files_by(InThisProcess(), tmp_path / "here")
+
+
+def newer(_package: str) -> str:
+    return "9.9"
+
+
+@pytest.mark.usefixtures("nodes")
+def test_a_node_with_other_versions_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "version", newer)
+    with pytest.raises(
+        ConfigurationError, match=r"node \d+\.\d+\.\d+\.\d+ has quantra .* instead of 9\.9, torch .* install the same"
+    ):
+        list(OnRay("auto").run(partial(multiplier, 3), [1]))
+
+
+def prepare_a_crash() -> Callable[[int], int]:
+    return crash
+
+
+def crash(_number: int) -> int:
+    os.kill(os.getpid(), signal.SIGKILL)
+    return 0
+
+
+@pytest.mark.usefixtures("nodes")
+def test_a_job_that_always_ends_its_process_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_REPEATS", 1)
+    with pytest.raises(QuantraError, match="a job was lost 2 times, perhaps because memory ran out"):
+        list(OnRay("auto").run(prepare_a_crash, [1]))
+
+
+def killer(folder: Path) -> Callable[[int], int]:
+    return partial(kill_the_node_once, folder)
+
+
+def kill_the_node_once(folder: Path, number: int) -> int:
+    """End the first node that runs this, and this process."""
+    try:
+        (folder / "killed").touch(exist_ok=False)
+    except FileExistsError:
+        return number
+    for process in (os.getppid(), os.getpid()):
+        os.kill(process, signal.SIGKILL)
+    return -1
+
+
+def test_jobs_of_a_lost_node_run_again(nodes: Cluster, tmp_path: Path) -> None:
+    added = nodes.add_node(num_cpus=1)
+    found = dict(OnRay("auto").run(partial(killer, tmp_path), range(20)))
+    assert found == {number: number for number in range(20)}
+    nodes.remove_node(added)
