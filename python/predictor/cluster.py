@@ -105,7 +105,7 @@ def _check_reachable(address: str) -> None:
 def _no_cluster(address: str, error: Exception) -> UnavailableError:
     reason = " ".join(str(error).split())
     return UnavailableError(
-        f"there is no Ray cluster at {address}: {reason}; start one with `ray start --head`, or use --cluster local"
+        f"there is no Ray cluster at {address}: {reason}; start one with `ray start`, or use --cluster local"
     )
 
 
@@ -118,7 +118,7 @@ def _check_nodes(ray: Any) -> None:
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     if ray.cluster_resources().get("CPU", 0) < 1:
-        raise ConfigurationError("the Ray cluster has no CPU for a job; add a node with `ray start --address`")
+        raise ConfigurationError("the Ray cluster has no CPU for a job; add a node")
     task = ray.remote(num_cpus=0)(_versions)
     nodes = [node for node in ray.nodes() if node["Alive"]]
     asked = [

@@ -215,8 +215,8 @@ def test_the_extra_of_a_missing_package_brings_it(package: str, extra: str) -> N
 
 
 def test_the_doctor_knows_every_extra_of_users() -> None:
-    """All but `all`, the command line's own extra, a rare database, speech and images."""
-    assert set(doctor.OPTIONAL.values()) == set(EXTRAS) - {"all", "dev", "cli", "sqlserver", "tts", "dit"}
+    """All but `all`, those of developers, the command line's own, a rare database, speech and images."""
+    assert set(doctor.OPTIONAL.values()) == set(EXTRAS) - {"all", "dev", "docs", "cli", "sqlserver", "tts", "dit"}
 
 
 def test_what_the_demo_does_not_bring_is_known() -> None:

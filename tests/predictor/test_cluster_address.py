@@ -15,7 +15,7 @@ def never() -> Callable[[int], int]:
 
 def test_an_address_where_nothing_listens_is_an_error() -> None:
     address = f"ray://127.0.0.1:{free_port()}"
-    with pytest.raises(UnavailableError, match=f"there is no Ray cluster at {address}: .* `ray start --head`"):
+    with pytest.raises(UnavailableError, match=f"there is no Ray cluster at {address}: .* `ray start`"):
         list(OnRay(address).run(never, [1]))
 
 

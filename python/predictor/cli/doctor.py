@@ -52,6 +52,7 @@ OPTIONAL: Final = {
     "opentelemetry-sdk": "otel",
     "chronos-forecasting": "adopt",
     "psycopg": "postgres",
+    "ray": "cluster",
 }
 """The extra that installs each distribution."""
 
