@@ -125,9 +125,12 @@ def test_recorded_widths_are_read_as_they_were(models: Path, ledger: Path) -> No
     made = adapt_widths(champion, daily_bars(DAYS[0]), NO_SOURCE)
     with Ledger.open(ledger) as opened:
         read = AdaptiveWidths.read(opened, champion.version, summary.session)
+        (event,) = opened.records(LedgerEvent, f"kind = '{WIDTHS}'")
         assert AdaptiveWidths.read(opened, champion.version, DAYS[1]) is None
     assert read is not None
     assert (read.horizons, read.factors.tobytes()) == ((1, 3), made.factors.tobytes())
+    low, _, high = made.factors[0]
+    assert event.reason.startswith(f"width below and above the median: {low:.2f} and {high:.2f}, 1 ahead; ")
 
 
 def test_a_second_run_writes_nothing(models: Path, ledger: Path) -> None:

@@ -6,6 +6,7 @@ they need only the artifact and the bars, and a new champion has them on its fir
 """
 
 import hashlib
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final, Self
 
@@ -65,6 +66,10 @@ class AdaptiveWidths:
             for horizon, row in zip(self.horizons, self.factors, strict=True)
         )
 
+    def _list_short(self) -> Iterator[str]:
+        for horizon, row in zip(self.horizons, self.factors, strict=True):
+            yield f"{row[0]:.2f} and {row[-1]:.2f}, {horizon} ahead"
+
     def event(self, version: ModelVersion, session: int) -> LedgerEvent:
         """The record of the factors that an evening used."""
         return LedgerEvent(
@@ -72,7 +77,7 @@ class AdaptiveWidths:
             model=version.model,
             version=version.version,
             session=session,
-            reason="; ".join(self.sentences),
+            reason=f"width below and above the median: {'; '.join(self._list_short())}",
             detail={"horizons": list(self.horizons), "factors": self.to_json()},
             key=f"{WIDTHS} {version.reference} {session}",
         )
