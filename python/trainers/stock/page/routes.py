@@ -3,7 +3,9 @@
 import asyncio
 import logging
 import secrets
+import threading
 from collections.abc import Awaitable, Callable, Sequence
+from importlib import import_module
 from importlib.resources import files
 from typing import Final, final
 from urllib.parse import parse_qs
@@ -39,8 +41,14 @@ _log = logging.getLogger(__name__)
 
 
 def load_page(context: PageContext) -> Sequence[Route]:
-    """Create the routes of the page."""
+    """Create the routes of the page, and import in the background what the first drop needs."""
+    threading.Thread(target=_import_readers, name="imports", daemon=True).start()
     return Page(context).routes()
+
+
+def _import_readers() -> None:
+    for name in ("polars", "plotly.graph_objects", "trainers.stock.bars_report"):
+        import_module(name)
 
 
 @final
