@@ -1,5 +1,6 @@
 using Quantra.Client;
 using Quantra.Client.Embedded;
+using Quantra.Client.Managed;
 
 namespace Quantra.Benchmark;
 
@@ -9,11 +10,14 @@ internal static class BenchmarkPredictor
     public const string Model = "stock";
 
     /// <summary>Opens a predictor.</summary>
-    /// <param name="kind">grpc or embedded.</param>
+    /// <param name="kind">grpc, embedded or managed.</param>
     /// <param name="where">An address, or a folder of models.</param>
-    public static async Task<IStockPredictor> OpenAsync(string kind, string where) => kind == "embedded"
-        ? await EmbeddedPredictor.OpenAsync(new EmbeddedPredictorOptions { Models = where, Device = "cpu" })
-        : new QuantraClient(new Uri(where));
+    public static async Task<IStockPredictor> OpenAsync(string kind, string where) => kind switch
+    {
+        "embedded" => await EmbeddedPredictor.OpenAsync(new EmbeddedPredictorOptions { Models = where, Device = "cpu" }),
+        "managed" => await ManagedPredictor.OpenAsync(where),
+        _ => new QuantraClient(new Uri(where)),
+    };
 
     public static async Task<PredictionRequest> RequestAsync(string bars) => new(Model, await BarPanel.ReadCsvAsync(bars));
 
