@@ -79,7 +79,8 @@ def test_every_list_is_shown_as_one(site: Path, pages: dict[Path, Page]) -> None
     for path in pages:
         text = re.sub("<pre>.*?</pre>", "", path.read_text("utf-8"), flags=re.DOTALL)
         paragraphs = re.findall("<p>(.*?)</p>", text, re.DOTALL)
-        assert [part for part in paragraphs if re.search(r"\n(- |\d\. |\|)", part)] == [], path.relative_to(site)
+        run_together = [part for part in paragraphs if re.search(r"\n(- |\d\. |\|)", part)]
+        assert run_together == [], f"{path.relative_to(site)}: leave an empty line before a list or a table"
 
 
 def test_no_page_loads_from_another_server(pages: dict[Path, Page]) -> None:

@@ -496,3 +496,13 @@ def test_an_explanation_of_a_delayed_model_says_what_it_counts_from(models: Path
 
     assert "Horizons count from 1 session after the last bar." in delayed
     assert "Horizons count" not in plain
+
+
+def test_pictures_of_forecast_and_reasons_say_whose_they_are_and_what_the_model_is_worth() -> None:
+    reasons = replace(canned_service.attribution(("AAPL", "MSFT")), skill=NO_SKILL)
+    for shown, title in ((delayed(), "AAPL: "), (reasons, "AAPL, 5 sessions ahead, q0.5")):
+        text = shown.to_svg().decode()
+        assert title in text
+        assert "skill: not shown" in text
+        assert shown.to_png("AAPL").startswith(b"\x89PNG")
+    assert "MSFT, 5 sessions ahead, q0.5" in reasons.to_svg("MSFT").decode()

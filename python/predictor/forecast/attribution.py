@@ -32,6 +32,8 @@ class RowKind(StrEnum):
     NEIGHBOURS = "neighbours"
 
 
+_SHOWN_ROWS: Final = 15
+"""Rows of a picture; the others are summed."""
 _OF_WINDOW: Final = frozenset({RowKind.LOCATION, RowKind.SCALE, RowKind.CONFORMAL})
 """Rows that a model without a network has too."""
 
@@ -136,9 +138,25 @@ class Attribution:
     def plot(self, symbol: str | None = None) -> "Figure":
         """Plot the rows of one symbol as bars; needs the extra `report`."""
         rows = self.table(symbol)
-        whose = f"{self.symbols[find_row(symbol, self.symbols)]}, {self.horizon} sessions ahead, q{self.quantile:g}"
-        notes = (whose, line_of(self.skill))
+        notes = (self._subject(symbol), line_of(self.skill))
         return charts.importance_bars([r.name for r in rows], np.array([r.value for r in rows]), self.unit, notes=notes)
+
+    def to_png(self, symbol: str | None = None) -> bytes:
+        """Return the largest rows of one symbol (default: the first) as a PNG file; needs the extra `plot`."""
+        return charts.draw([self._panel(symbol)], "png", self.warnings)
+
+    def to_svg(self, symbol: str | None = None) -> bytes:
+        """Return the largest rows of one symbol (default: the first) as an SVG file; needs the extra `plot`."""
+        return charts.draw([self._panel(symbol)], "svg", self.warnings)
+
+    def _panel(self, symbol: str | None) -> charts.BarsPanel:
+        rows = [row for row in self.table(symbol) if row.value]
+        names, values = charts.largest([r.name for r in rows], np.array([r.value for r in rows]), _SHOWN_ROWS)
+        notes = (line_of(self.skill),)
+        return charts.BarsPanel(names=names, values=values, unit=self.unit, title=self._subject(symbol), notes=notes)
+
+    def _subject(self, symbol: str | None) -> str:
+        return f"{self.symbols[find_row(symbol, self.symbols)]}, {self.horizon} sessions ahead, q{self.quantile:g}"
 
     def _repr_html_(self) -> str:
         rows = [r for r in self.table() if r.value]

@@ -221,6 +221,27 @@ class Forecast:
             self.horizons, self.quantiles, shown, title=self.heading(s), what=what, notes=self.notes
         )
 
+    def to_png(self, symbol: str | None = None) -> bytes:
+        """Return the plot of one symbol (default: the first) as a PNG file; needs the extra `plot`."""
+        return charts.draw([self.panel(symbol)], "png")
+
+    def to_svg(self, symbol: str | None = None) -> bytes:
+        """Return the plot of one symbol (default: the first) as an SVG file; needs the extra `plot`."""
+        return charts.draw([self.panel(symbol)], "svg")
+
+    def panel(self, symbol: str | None = None) -> charts.QuantilePanel:
+        """Return the plot of one symbol (default: the first) as a panel of a picture."""
+        s = find_row(symbol, self.symbols)
+        values, what = self.shown_values(s)
+        return charts.QuantilePanel(
+            horizons=self.horizons,
+            quantiles=self.quantiles,
+            values=values,
+            title=self.heading(s),
+            what=what,
+            notes=self.notes,
+        )
+
     def heading(self, s: int) -> str:
         """Name the symbol in row `s`, the model and the day, such as `AAPL: demo version 1, as of 2013-03-01`."""
         day = f", as of {self.as_of_session}" if self.as_of_session else ""

@@ -39,7 +39,7 @@ def write_forecast_picture(
         OSError: the file cannot be written.
     """
     _check_count(path, symbols)
-    panels = [fan_chart(bars, forecast, symbol, past.forecasts) or _quantiles(forecast, symbol) for symbol in symbols]
+    panels = [fan_chart(bars, forecast, symbol, past.forecasts) or forecast.panel(symbol) for symbol in symbols]
     notes = () if forecast.prices is None else (past.note, price_note(bars.select(symbols)))
     _write(path, panels, notes)
 
@@ -66,19 +66,6 @@ def _check_count(path: Path, symbols: Sequence[str]) -> None:
             f"{path.name} would show {len(symbols)} symbols, but a picture shows at most {MOST_PANELS}; choose some "
             f"with --symbol, or write {path.with_suffix('.html').name}"
         )
-
-
-def _quantiles(forecast: Forecast, symbol: str) -> charts.QuantilePanel:
-    s = forecast.symbols.index(symbol)
-    values, what = forecast.shown_values(s)
-    return charts.QuantilePanel(
-        horizons=forecast.horizons,
-        quantiles=forecast.quantiles,
-        values=values,
-        title=forecast.heading(s),
-        what=what,
-        notes=forecast.notes,
-    )
 
 
 def _reasons(attribution: Attribution, symbol: str) -> charts.BarsPanel:
