@@ -1,5 +1,6 @@
 """The HTTP server in a process of its own: the calls of quantra.v1 as JSON, and what it rejects."""
 
+import asyncio
 import http.client
 import json
 import random
@@ -17,15 +18,18 @@ from artifacts import recent_bars, save_small_artifact
 from google.protobuf import json_format
 from market import bokeh_panel
 from serving import server_process
+from starlette.requests import Request
 from watched_logs import token
 
 from predictor._pb import prediction_pb2 as pb
 from predictor.bars import BarPanel
-from predictor.errors import ConfigurationError
+from predictor.errors import ConfigurationError, QueueFullError
 from predictor.forecaster import Forecaster
 from predictor.instance import Instance
-from predictor.server import ServerSettings, parse_listening
+from predictor.server import ServerLimits, ServerSettings, parse_listening
 from predictor.server.issued_certificates import issue
+from predictor.server.token_guard import TokenGuard
+from predictor.web.api import Api
 from predictor.web.settings import WebSettings
 from predictor.wire import attributions, forecasts, instances
 
@@ -287,6 +291,19 @@ def test_a_call_ends_at_its_deadline(web: Web) -> None:
     status, answer, _ = web.ask("/v1/forecast", asked, {"x-timeout-seconds": "0.00001"})
     assert (status, answer["reason"]) == (504, "DEADLINE_EXCEEDED")
     assert web.ask("/v1/forecast", asked, {"x-timeout-seconds": "soon"})[0] == 400
+
+
+@pytest.mark.parametrize("limits", [ServerLimits(streams=1), ServerLimits(calls_in_flight=1)])
+def test_simulations_of_paths_are_limited_like_streams(limits: ServerLimits) -> None:
+    async def admit_two() -> None:
+        api = Api(TokenGuard(), limits)
+        request = Request({"type": "http", "headers": []})
+        api._admit("SimulatePaths", request)
+        api._in_flight["SimulatePaths"] += 1
+        with pytest.raises(QueueFullError, match="1"):
+            api._admit("SimulatePaths", request)
+
+    asyncio.run(admit_two())
 
 
 def test_unknown_routes_and_methods_are_errors_in_json(web: Web) -> None:

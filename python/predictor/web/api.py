@@ -4,6 +4,7 @@ import asyncio
 import logging
 import math
 import time
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import CancelledError, Future
 from dataclasses import replace
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 TIMEOUT_HEADER: Final = "x-timeout-seconds"
 """Header with the deadline of a call, in seconds from its arrival."""
 LONGEST_TIMEOUT_S: Final = 3600.0
+_PATHS: Final = "SimulatePaths"
 
 _log = logging.getLogger(__name__)
 
@@ -57,7 +59,7 @@ class Api:
         self._guard, self._limits = guard, limits
         self._bodies = BodyReader(limits, limits.receive_bytes)
         self._bridge = LoopBridge()
-        self._in_flight = 0
+        self._in_flight: Counter[str] = Counter()
         self._calls: Calls | None = None
 
     def serve(self, calls: "Calls") -> None:
@@ -71,7 +73,7 @@ class Api:
             Route("/v1/explain", self._post("Explain", pb.ExplainRequest, pb.ExplainResponse), methods=["POST"]),
             Route(
                 "/v1/paths",
-                self._post("SimulatePaths", pb.SimulatePathsRequest, pb.SimulatePathsResponse),
+                self._post(_PATHS, pb.SimulatePathsRequest, pb.SimulatePathsResponse),
                 methods=["POST"],
             ),
             Route("/v1/models", self._models, methods=["GET"]),
@@ -85,12 +87,12 @@ class Api:
             try:
                 deadline = self._admit(name, request)
                 _check_type(request)
-                self._in_flight += 1
+                self._in_flight[name] += 1
                 try:
                     message, has_lists = await self._bodies.read(request, lambda body: parse_message(body, kind))
                     answered = await self._call(name, message.SerializeToString(), deadline, request)
                 finally:
-                    self._in_flight -= 1
+                    self._in_flight[name] -= 1
                 return respond(response.FromString(answered), as_lists=has_lists)
             except UnreadBodyError as unread:
                 return respond_error(unread.error, ends_connection=True)
@@ -124,8 +126,10 @@ class Api:
     def _admit(self, name: str, request: Request) -> Deadline:
         """Check the token, the number of calls and the deadline of a call before its body is read."""
         caller = self._guard.check(name, request.headers.items())
-        if self._in_flight >= self._limits.calls_in_flight:
-            raise QueueFullError.of("calls are in flight", self._in_flight, self._limits.calls_in_flight)
+        if (have := self._in_flight.total()) >= self._limits.calls_in_flight:
+            raise QueueFullError.of("calls are in flight", have, self._limits.calls_in_flight)
+        if name == _PATHS and (have := self._in_flight[name]) >= self._limits.streams:  # each may hold 16 MB of paths
+            raise QueueFullError.of("simulations of paths are in flight", have, self._limits.streams)
         return replace(Deadline.after(_timeout_s(request)), caller=caller)
 
     async def _call(self, name: str, body: bytes, deadline: Deadline, request: Request) -> bytes:
@@ -136,7 +140,7 @@ class Api:
         """
         if self._calls is None:
             raise UnavailableError("the models are still loading; retry in a moment")
-        if name == "SimulatePaths":
+        if name == _PATHS:
             answer = _joined_paths(self._calls, body, deadline)
         else:
             answer = self._calls.call(name, body, deadline)
@@ -205,7 +209,7 @@ def _joined_paths(calls: "Calls", body: bytes, deadline: Deadline) -> "Future[by
     """Simulate paths, and join the messages of the response into one, whose first path is 0."""
     messages: list[bytes] = []
     joined: Future[bytes] = Future()
-    call = calls.open("SimulatePaths", deadline, messages.append)
+    call = calls.open(_PATHS, deadline, messages.append)
 
     def finish(ended: "Future[None]") -> None:
         if not joined.set_running_or_notify_cancel():
