@@ -21,6 +21,7 @@ CULTURE_CLASSES = (
     "GrpcPathSimulationTests",
     "GrpcPredictorTests",
     "GrpcStreamTests",
+    "ManagedPredictorTests",
     "RecordTests",
 )
 """C# test classes that depend on culture or framework: they read or write numbers and dates, or call a predictor."""
