@@ -1,14 +1,12 @@
 """Independent jobs on common material: in this process or in several."""
 
 import multiprocessing
-import pickle
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from contextvars import ContextVar
 from functools import lru_cache
-from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Any, Final, Protocol, TypeVar, final
+from typing import Any, Protocol, TypeVar, final
 
 from predictor.errors import QuantraError
 
@@ -16,7 +14,8 @@ JobT = TypeVar("JobT")
 ResultT = TypeVar("ResultT")
 Work = Callable[[JobT], ResultT]
 
-_WORK: Final = "work.pickle"
+_PREPARE: ContextVar[Callable[[], Work[Any, Any]]] = ContextVar("prepare")
+"""What prepares the work of a worker process."""
 
 
 class JobRunner(Protocol):
@@ -64,16 +63,13 @@ class InProcesses:
         """As `JobRunner.run`; each process reads the common material once."""
         if not jobs:
             return
-        with (
-            TemporaryDirectory() as folder,
-            ProcessPoolExecutor(
-                min(self._workers, len(jobs)),
-                mp_context=multiprocessing.get_context("spawn"),
-            ) as pool,
-        ):
-            material = Path(folder) / _WORK
-            material.write_bytes(pickle.dumps(prepare, pickle.HIGHEST_PROTOCOL))
-            asked = {pool.submit(_run_job, material, job): job for job in jobs}
+        with ProcessPoolExecutor(
+            min(self._workers, len(jobs)),
+            mp_context=multiprocessing.get_context("spawn"),
+            initializer=_receive,
+            initargs=(prepare,),
+        ) as pool:
+            asked = {pool.submit(_run_job, job): job for job in jobs}
             try:
                 for done in as_completed(asked):
                     yield asked[done], done.result()
@@ -98,11 +94,15 @@ def prepare_work(prepare: Callable[[], Work[JobT, ResultT]]) -> Work[JobT, Resul
     return prepare()
 
 
-def _run_job(material: Path, job: Any) -> Any:
-    return _prepared(material)(job)
+def _receive(prepare: Callable[[], Work[Any, Any]]) -> None:
+    _PREPARE.set(prepare)
+
+
+def _run_job(job: Any) -> Any:
+    return _prepared()(job)
 
 
 @lru_cache(maxsize=1)
-def _prepared(material: Path) -> Work[Any, Any]:
-    """The work, prepared once in this process."""
-    return prepare_work(pickle.loads(material.read_bytes()))  # noqa: S301 - written by the parent process
+def _prepared() -> Work[Any, Any]:
+    """The work, prepared with the first job of this process: an error of an initializer would not reach the caller."""
+    return prepare_work(_PREPARE.get())

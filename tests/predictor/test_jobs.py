@@ -30,6 +30,10 @@ def never() -> Callable[[int], int]:
     raise AssertionError("prepared without jobs")
 
 
+def unprepared() -> Callable[[int], int]:
+    raise ConfigurationError("cannot be prepared")
+
+
 def suicide() -> Callable[[int], int]:
     return ends_its_process
 
@@ -50,6 +54,11 @@ def test_nothing_is_prepared_without_jobs(runner: JobRunner) -> None:
 def test_an_error_of_a_job_ends_the_run(runner: JobRunner) -> None:
     with pytest.raises(ConfigurationError, match="-1 is negative"):
         list(runner.run(partial(multiplier, 3), [1, -1]))
+
+
+def test_an_error_of_the_preparation_ends_the_run(runner: JobRunner) -> None:
+    with pytest.raises(ConfigurationError, match="cannot be prepared"):
+        list(runner.run(unprepared, [1, 2]))
 
 
 def test_a_killed_process_is_an_error_with_advice() -> None:
