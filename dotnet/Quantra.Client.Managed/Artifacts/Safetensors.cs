@@ -49,7 +49,7 @@ internal static class Safetensors
         foreach (var (tensor, begin, next) in tensors.OrderBy(one => one.Begin).ThenBy(one => one.End))
         {
             if (begin != end)
-                throw ArtifactError.Of(source, $"array {tensor.Name} begins at byte {begin}, expected {end}: arrays must neither overlap nor leave gaps");
+                throw ArtifactError.Of(source, $"arrays must neither overlap nor leave gaps: {tensor.Name} begins at byte {begin}, expected {end}");
             end = next;
         }
 
