@@ -75,6 +75,14 @@ public sealed class RegistryTests
     }
 
     [Fact]
+    public async Task The_folder_of_a_models_versions_is_rejected_with_its_parent()
+    {
+        using var artifact = EditedArtifact.Of("gru");
+        var failure = await Assert.ThrowsAsync<QuantraException>(() => ManagedPredictor.OpenAsync(Path.Combine(artifact.Models, "gru"), Token));
+        Assert.EndsWith($"; did you mean {artifact.Models}?", failure.Message, StringComparison.Ordinal);
+    }
+
+    [Fact]
     public async Task A_disposed_predictor_rejects_calls()
     {
         var predictor = await ManagedPredictor.OpenAsync(RecordedRequest.Models, Token);

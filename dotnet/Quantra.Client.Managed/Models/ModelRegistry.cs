@@ -98,7 +98,8 @@ internal sealed partial class ModelRegistry
         if (models.Count == 0)
         {
             var causes = string.Concat(problems.Select(problem => $"\n  {problem.Message}"));
-            throw Invalid($"{folder}: holds no model that can be served; expected NAME/1 folders{causes}");
+            var isOneModel = Directory.EnumerateDirectories(folder).Any(one => Number(Path.GetFileName(one)) is not null && ArtifactFiles.IsArtifact(one));
+            throw Invalid($"{folder}: holds no model that can be served; expected NAME/1 folders{(isOneModel ? $"; did you mean {Path.GetDirectoryName(folder)}?" : "")}{causes}");
         }
 
         return new(models, problems);
