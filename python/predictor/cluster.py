@@ -36,7 +36,7 @@ class OnRay:
             `ray://HOST:10001` connects to one elsewhere.
 
     Raises:
-        ConfigurationError: The address is none of these.
+        ConfigurationError: The address is another one.
     """
 
     def __init__(self, address: str) -> None:
@@ -72,7 +72,7 @@ class OnRay:
 
 @contextmanager
 def _connected(address: str) -> Generator[Any]:
-    """The package, connected until the block ends; a connection of this process is used as it is."""
+    """The package, connected until the block ends. An existing connection is used and kept."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     try:
         import ray
@@ -82,7 +82,7 @@ def _connected(address: str) -> Generator[Any]:
         yield ray
         return
     _check_reachable(address)
-    dashboard = False if address == LOCAL else None  # that of a running cluster is left as it is
+    dashboard = False if address == LOCAL else None  # None leaves that of a running cluster alone
     try:
         ray.init(address, include_dashboard=dashboard, log_to_driver=False, logging_level=logging.ERROR)
     except (ConnectionError, TimeoutError, ValueError) as error:

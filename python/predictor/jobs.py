@@ -25,8 +25,8 @@ class JobRunner(Protocol):
         """Run jobs, and yield each with its result when it is done, in any order. The first error ends all.
 
         Args:
-            prepare: Prepares the work once in each process, such as by loading a model. It holds what the jobs have in
-                common, and can be pickled, like jobs, results and errors.
+            prepare: Prepares the work once in each process, such as by loading a model, and holds the common material.
+                It can be pickled, like jobs, results and errors.
             jobs: The jobs.
 
         Raises:
