@@ -3,6 +3,7 @@
 import logging
 import os
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -24,9 +25,17 @@ pytestmark = pytest.mark.xdist_group("ray")
 
 
 @pytest.fixture(scope="module")
-def nodes() -> Iterator[Cluster]:
+def path_of_workers() -> Iterator[None]:
+    """Lets new processes import these tests, as this process does."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
+        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        yield
+
+
+@pytest.fixture(scope="module")
+def nodes(path_of_workers: None) -> Iterator[Cluster]:  # noqa: ARG001
     """A head without CPUs and two nodes with one each; this process is connected to them."""
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     made = Cluster(initialize_head=True, head_node_args={"num_cpus": 0})
     try:
         for _ in range(2):
