@@ -108,6 +108,14 @@ def test_a_suspect_symbol_has_its_reason_and_the_other_its_forecast(artifact: Pa
     assert found.filter(pl.col("as_of") < as_date(SESSIONS[-1]))["q0.5"].null_count() == 0
 
 
+def test_a_days_file_has_its_warnings(artifact: Path, tmp_path: Path) -> None:
+    with Forecaster.load(artifact, "cpu") as forecaster:
+        expected = forecaster.predict(BARS.last(60).until(SESSIONS[-1])).warnings
+    found = written(material(artifact, BARS.last(60)), tmp_path / "out")
+    assert any("forecast from fewer than" in one for one in expected)
+    assert set(found.filter(as_of=as_date(SESSIONS[-1]))["warnings"]) == {"\n".join(expected)}
+
+
 def test_forecasts_of_other_bars_are_not_mixed_in(artifact: Path, tmp_path: Path) -> None:
     written(material(artifact), tmp_path / "out")
     with pytest.raises(ConfigurationError, match="has forecasts with other settings: bars; choose another --out"):

@@ -6,18 +6,20 @@ import json
 import re
 from collections.abc import Generator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import unescape
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote, urlencode
 
 import browser
+import numpy as np
 import pytest
 from artifacts import recent_bars
 from browser import Browser
 from daily_runs import daily_bars, run_evenings, save_daily_model
 from free_ports import free_port
+from market import scaled
 from pages import page_of
 from serving import server_process
 from shown_commands import ROOT, run_command, run_python, running
@@ -306,6 +308,18 @@ def test_an_impossible_request_says_why(filled: Page, path: str, query: dict[str
 def test_the_universe_has_every_symbol(filled: Page) -> None:
     table = filled.get("/universe").partition('id="universe-table"')[2]
     assert {"AAPL", "IBM", "MSFT"} == set(re.findall(r"symbol=(\w+)", table))
+
+
+def test_the_universe_warns_of_a_young_symbol_and_names_a_suspect_one_once(page: Page) -> None:
+    bars = scaled(daily_bars(20100507), slice(-1, None), 100.0)
+    columns = {name: getattr(bars, name).copy() for name in bars.columns}
+    for values in columns.values():
+        values[bars.symbols.index("AAPL"), :-40] = np.nan
+    replace(bars, **columns).write_csv(page.folder / "young.csv")
+    assert page.send("young.csv", (page.folder / "young.csv").read_bytes())[0] == 204
+    text = page.get("/universe")
+    assert "AAPL: forecast from fewer than" in text
+    assert text.count("IBM 2010-05-07: close is") == 1
 
 
 # --- models and ledger

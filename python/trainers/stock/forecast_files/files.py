@@ -177,6 +177,7 @@ def forecast_frame(
         "version": pl.Series([info.version] * len(names), dtype=pl.Int32),
         "forecast_id": [None if made is None else made.forecast_id] * len(names),
         "is_seen": pl.Series([was_seen(session, info)] * len(names), dtype=pl.Boolean),
+        "warnings": ["" if made is None else "\n".join(made.warnings)] * len(names),
         "reason": pl.Series([None if error is None else answer_of(error).reason for error in errors], dtype=pl.String),
         "message": pl.Series([None if error is None else error.message for error in errors], dtype=pl.String),
     }

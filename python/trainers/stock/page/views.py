@@ -217,6 +217,7 @@ def render_universe(
             "models": models,
             "rows": sorted(_rows(forecast), key=lambda row: (-row.middle, row.symbol)),
             "refused": refused,
+            "warnings": [one for one in forecast.warnings if not one.endswith(tuple(refused.values()))],
             "horizon": forecast.horizons[-1],
             "is_return": forecast.target_kind == LOG_RETURN,
             "levels": (forecast.quantiles[0], forecast.quantiles[-1]),
