@@ -1,6 +1,8 @@
 """Independent jobs on common material: in this process or in several."""
 
 import multiprocessing
+import os
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -66,7 +68,7 @@ class InProcesses:
         with ProcessPoolExecutor(
             min(self._workers, len(jobs)),
             mp_context=multiprocessing.get_context("spawn"),
-            initializer=_receive,
+            initializer=_begin,
             initargs=(prepare,),
         ) as pool:
             asked = {pool.submit(_run_job, job): job for job in jobs}
@@ -94,8 +96,18 @@ def prepare_work(prepare: Callable[[], Work[JobT, ResultT]]) -> Work[JobT, Resul
     return prepare()
 
 
-def _receive(prepare: Callable[[], Work[Any, Any]]) -> None:
+def _begin(prepare: Callable[[], Work[Any, Any]]) -> None:
+    """Begin a worker process."""
     _PREPARE.set(prepare)
+    threading.Thread(target=_end_with_parent, name="parent", daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    """End this process when its parent was killed; otherwise it would wait for jobs forever."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 def _run_job(job: Any) -> Any:

@@ -2,8 +2,11 @@
 
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 
 import pytest
 
@@ -64,3 +67,30 @@ def test_an_error_of_the_preparation_ends_the_run(runner: JobRunner) -> None:
 def test_a_killed_process_is_an_error_with_advice() -> None:
     with pytest.raises(QuantraError, match="a worker process was killed, perhaps because memory ran out; buy memory"):
         list(InProcesses(2, advice="buy memory").run(suicide, [1, 2]))
+
+
+PROGRAM = """
+import signal
+from predictor.jobs import InProcesses
+
+def wait(number):
+    print("begun", flush=True)
+    signal.pause()
+
+def prepare():
+    return wait
+
+if __name__ == "__main__":
+    list(InProcesses(2).run(prepare, [1, 2]))
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_workers_end_with_a_killed_parent(number: signal.Signals, tmp_path: Path) -> None:
+    path = tmp_path / "program.py"
+    path.write_text(PROGRAM)
+    with subprocess.Popen([sys.executable, path], stdout=subprocess.PIPE, text=True) as program:
+        assert program.stdout is not None
+        assert [program.stdout.readline() for _ in range(2)] == ["begun\n"] * 2
+        program.send_signal(number)
+        assert program.stdout.read() == ""  # returns when the last process has closed it
