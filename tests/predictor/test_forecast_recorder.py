@@ -247,6 +247,20 @@ def test_forecasts_beyond_the_limit_are_counted_as_a_gap(
     assert (gap.kind, gap.reason) == ("gap", "2 forecasts of clients not recorded")
 
 
+def test_every_call_for_a_lost_forecast_is_counted(
+    models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "DELAY_S", 30.0)  # as above
+    ledger = Ledger.open(tmp_path / "ledger.db", create=True)
+    service, recorder = recording(models, ledger)
+    with service:
+        for _ in range(3):
+            ask(service)
+        (tmp_path / "ledger.db").unlink()
+    ledger.close()
+    assert (recorder.recorded, recorder.lost) == (0, 3 * 2)
+
+
 @pytest.fixture
 def bars() -> BarPanel:
     return recent_bars("AAPL")

@@ -77,7 +77,13 @@ class _Batch:
 
     @property
     def rows(self) -> int:
+        """Forecasts that wait to be recorded."""
         return sum(len(one.forecast.symbols) for one in self.requested.values())
+
+    @property
+    def answered(self) -> int:
+        """Forecasts that clients got: one for each call and symbol."""
+        return sum(len(one.forecast.symbols) * one.calls for one in self.requested.values())
 
 
 @final
@@ -188,7 +194,7 @@ class ForecastRecorder:
                 if isinstance(error, LedgerError | OSError) and not is_last:
                     self._is_closing.wait(RETRY_S)
                     continue
-                self._lose(batch.rows)
+                self._lose(batch.answered)
             return
 
     def _write(self, batch: _Batch) -> None:
