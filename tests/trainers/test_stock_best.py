@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import sys
 import tempfile
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager, redirect_stdout
@@ -18,16 +19,16 @@ from market import bokeh_panel
 
 from predictor import artifact
 from predictor.errors import ConfigurationError, InvalidInputError
+from predictor.features import default_features
 from predictor.flags import ParsedFlags
 from predictor.forecaster import Forecaster
 from predictor.networks import TargetKind, kind_named
 from trainers import StockTrainer
 from trainers.loop import EpochReport, PhaseTotals, Report, ValidationReport
 from trainers.progress import ReportConsumer
-from trainers.stock import StockRecipe, TrainingResult, command
+from trainers.stock import StockRecipe, TrainingMaterial, TrainingResult, command, train
 from trainers.stock.ensembles import member_training
 from trainers.stock.ensembles.member_training import (
-    MEMBER_KINDS,
     BestPlan,
     BestTraining,
     BudgetExceededError,
@@ -37,6 +38,7 @@ from trainers.stock.ensembles.member_training import (
     parse_budget,
 )
 from trainers.stock.recipe import RecipeChanges, recipe_of
+from trainers.stock.training_plan import load_bars
 
 call = partial(exit_code, command.stock)
 
@@ -98,6 +100,19 @@ def test_a_kind_that_fails_is_left_out_with_its_reason_and_the_others_go_on() ->
     made = run_best(FakeTraining({"har": 0.1, "tft": 0.2}), "har", "lstm", "tft")
     assert made.left_out["lstm"] == "lstm has too few bars"
     assert {"har", "tft"} <= set(made.folders)
+
+
+def test_without_lightgbm_trees_are_left_out_and_the_extra_is_named(
+    bars_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "lightgbm", None)
+    material = TrainingMaterial(load_bars(bars_file), default_features())
+
+    def train_trees(name: str, recipe: StockRecipe, limit: ReportConsumer) -> TrainingResult:
+        return train(material, recipe, tmp_path / name, consume=limit)
+
+    with pytest.raises(ConfigurationError, match=r"trees: .*pip install 'quantra\[baselines\]'"):
+        BestTraining(train_trees, TimeBudget(HOUR), ignore, ignore).run({"trees": recipe_of("trees")}, {})
 
 
 def test_a_network_that_added_nothing_to_its_scale_is_left_out() -> None:
@@ -236,7 +251,7 @@ class BestRun:
 @contextmanager
 def few_kinds() -> Generator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(member_training, "MEMBER_KINDS", ("har", "garch", "lstm"))
+        patch.setattr(member_training, "MEMBER_KINDS", ("har", "garch", "trees", "lstm"))
         yield
 
 
@@ -255,7 +270,7 @@ def test_best_is_one_ensemble_and_every_kind_is_named(trained: BestRun) -> None:
     result = trained.result
     assert result["kind"] == "joined"
     others = [*result["dropped"], *result["left_out"]]
-    assert {"har", "garch", "lstm"} <= {*result["members"], *(one["name"] for one in others)}
+    assert {"har", "garch", "trees", "lstm"} <= {*result["members"], *(one["name"] for one in others)}
     assert all(one["reason"] for one in others)
     assert artifact.is_ensemble(trained.out)
     with Forecaster.load(trained.out) as forecaster:
@@ -300,7 +315,7 @@ def test_a_target_that_a_kind_does_not_have_leaves_it_out() -> None:
         optimisation=ParsedFlags(),
     )
     recipes, left_out = BestPlan(changes=changes, reads=ParsedFlags(), budget=1.0).plan_recipes()
-    assert list(recipes) == [kind for kind in MEMBER_KINDS if kind != "garch"]
+    assert list(recipes) == ["har", "trees", "lstm", "gru", "hybrid", "tft"]
     assert "scale garch forecasts the volatility of returns" in left_out["garch"]
 
 

@@ -39,14 +39,16 @@ from trainers.stock import (
     RollingSplits,
     StockRecipe,
     TrainingMaterial,
+    TrainingResult,
     train,
 )
 from trainers.stock.backtest.folds import WalkForwardPlan, split_sessions
-from trainers.stock.ensembles import join
+from trainers.stock.ensembles import JoinedEnsemble, join
 from trainers.stock.ensembles.weights import WeightRule
 from trainers.stock.evaluation.bound_model import bind_model
 from trainers.stock.lifecycle import check_gates, compare_recipes, compare_versions, plan_retraining, promote, retrain
 from trainers.stock.lifecycle.promotion import list_failed
+from trainers.stock.lifecycle.retraining_plan import PlannedTraining
 from trainers.stock.lifecycle.version_comparison import ComparedVersion, SequenceBounds, VersionComparison, load_version
 from trainers.stock.lifecycle.walk_forward import RecipeInputs, walk_forward
 from trainers.stock.recipe import recipe_of
@@ -285,6 +287,36 @@ def test_a_screened_ensemble_is_screened_again(ensembles: Path) -> None:
     made = retrain(plan, ensembles / "both" / "3")
     assert made.summary.weighting is not None
     assert made.summary.weighting.last > FIRST
+
+
+def train_in_vain(planned: PlannedTraining, place: Path) -> TrainingResult:
+    """Train with steps so long that a network keeps its start."""
+    recipe = replace(planned.recipe, optimisation=replace(planned.recipe.optimisation, learning_rate=0.99))
+    return train(planned.material, recipe, place, consume=iter, sections=planned.sections)
+
+
+@pytest.mark.parametrize(
+    ("rule", "members", "kept"),
+    [
+        ("screened", ("har", "lstm"), ("har",)),
+        ("screened", ("lstm",), ("lstm",)),
+        ("equal", ("har", "lstm"), ("har", "lstm")),
+    ],
+)
+def test_a_screened_network_that_learns_nothing_anew_is_left_out_unless_it_is_the_only_member(
+    ensembles: Path, rule: WeightRule, members: tuple[str, ...], kept: tuple[str, ...]
+) -> None:
+    join_version(ensembles, 2, *members, rule=rule)
+    told: list[str] = []
+    plan = plan_retraining(ensembles, "both@2", bars(SECOND))
+    made = retrain(plan, ensembles / "both" / "3", train_in_vain, warn=told.append)
+    assert isinstance(made, JoinedEnsemble)
+    assert made.members == kept
+    assert [line for line in told if "left out" in line] == [
+        f"{name} is left out: the network added nothing to HAR on these data: this model forecasts as `har` does"
+        for name in members
+        if name not in kept
+    ]
 
 
 def test_a_retraining_of_an_ensemble_is_a_refresh_and_another_rule_is_not(ensembles: Path) -> None:

@@ -29,10 +29,9 @@ from trainers.stock.training_plan import WITHOUT_LEARNING, parse_changes, parse_
 BEST: Final = "best"
 """The value of `--model` for an ensemble of several kinds."""
 
-MEMBER_KINDS: Final = ("har", "garch", "lstm", "gru", "hybrid", "tft")
+MEMBER_KINDS: Final = ("har", "garch", "trees", "lstm", "gru", "hybrid", "tft")
 """Kinds of the members, roughly by their training time. `graph` is none: by default it has another lag, and its ranking
-is lost in an ensemble with kinds that do not rank. `trees` is none: on few stocks it loses to `har`, and with it the
-ensemble's contributions would not add up."""
+is lost in an ensemble with kinds that do not rank."""
 
 USUAL_BUDGET: Final = 600.0
 """Seconds."""
@@ -273,7 +272,7 @@ class BestTraining:
             return
         self._seconds[name] = monotonic() - begun
         card = trained.summary
-        if _repeats_scale(card):
+        if repeats_scale(card):
             self._leave_out(name, card.start_note)
             return
         self._cards[name] = card
@@ -302,8 +301,8 @@ class BestTraining:
         return min(losses, key=lambda name: losses[name], default=None)
 
 
-def _repeats_scale(card: Card) -> bool:
-    """Whether a network added nothing to its scale, which is a member itself."""
+def repeats_scale(card: Card) -> bool:
+    """Whether a network added nothing to its scale, which is a kind of its own."""
     return bool(card.start_note) and dict(card.recipe).get("network_highway") != "yes"
 
 

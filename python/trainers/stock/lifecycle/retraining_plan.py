@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 from predictor import artifact
 from predictor.bars import BarPanel
 from predictor.canonical import Json
-from predictor.card import adoption_of, ancestors_of, weighting_of
+from predictor.card import Card, adoption_of, ancestors_of, weighting_of
 from predictor.covariates import CovariateSource
 from predictor.errors import ConfigurationError, listed, shown_date
 from predictor.registry import find_version
@@ -18,6 +18,7 @@ from trainers.stock.backtest.source import ModelSource, TrainedModel, artifact_s
 from trainers.stock.data import NO_SOURCE
 from trainers.stock.data_warnings import Warn, discard
 from trainers.stock.ensembles import JoinedEnsemble, join
+from trainers.stock.ensembles.member_training import repeats_scale
 from trainers.stock.ensembles.weights import WeightRule, read_weight_rule
 from trainers.stock.evaluation.bound_model import find_calendar, find_trained_symbols
 from trainers.stock.recipe import StockRecipe
@@ -94,7 +95,8 @@ def retrain(
 ) -> TrainingResult | JoinedEnsemble:
     """Train the new version. Nothing is at `out` until it is complete.
 
-    The members of an ensemble are trained one after the other and combined by the champion's rule.
+    The members of an ensemble are trained one after the other and combined by the champion's rule. A rule that chooses
+    among them leaves out networks that added nothing to their scale, as `train_best` does.
 
     Args:
         plan: Of `plan_retraining`.
@@ -115,11 +117,13 @@ def retrain(
         return train_planned(planned, out)
     with TemporaryDirectory() if members is None else nullcontext(members) as place:
         folders = {name: Path(place) / name for name in plan.trainings}
-        for name, planned in plan.trainings.items():
-            train_planned(planned, folders[name])
+        cards = {name: train_planned(planned, folders[name]).summary for name, planned in plan.trainings.items()}
+        repeating = {} if plan.rule == "equal" else _find_repeating(cards)
+        for name, reason in repeating.items():
+            warn(f"{name} is left out: {reason}")
         return join(
             plan.bars,
-            folders,
+            {name: folder for name, folder in folders.items() if name not in repeating},
             out,
             rule=plan.rule,
             is_scored=False,
@@ -129,6 +133,14 @@ def retrain(
             warn=warn,
             stepwise=stepwise,
         )
+
+
+def _find_repeating(cards: Mapping[str, Card]) -> dict[str, str]:
+    """Members that repeat their scale, by reason; not the first if all do."""
+    repeating = {name: card.start_note for name, card in cards.items() if repeats_scale(card)}
+    if len(repeating) == len(cards):
+        del repeating[next(iter(repeating))]
+    return repeating
 
 
 def plan_retraining(
