@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -50,3 +51,50 @@ def test_the_example_of_a_stock_model_forecasts_and_tells_how_far_it_can_be_trus
     assert "AAPL" in second
     assert evaluation.startswith("Evaluation(2012-")
     assert trainer == "StockTrainer(model='gru', horizons=[1, 5], epochs=5, fitted)"
+
+
+CANNED_TRAINING = """
+import runpy, sys
+from types import SimpleNamespace
+from quantra import StockTrainer
+from trainers.loop import EpochReport, PhaseTotals
+
+def fit(trainer, bars):
+    for epoch, loss in enumerate((0.5, 0.25)):
+        totals = PhaseTotals(loss=loss, parts={}, count=1, step=1, skipped=0, shortages=0)
+        trainer.on_report(EpochReport(epoch=epoch, epochs=2, windows=1, phases={"fit": totals}, validation=None,
+                                      seconds=1.0, data_seconds=0.0, peak_bytes=None))
+    return SimpleNamespace(close=lambda: None)
+
+StockTrainer.fit = fit
+runpy.run_path(sys.argv[1], run_name="__main__")
+"""
+"""Runs an example whose training reports two epochs at once; a real fit reports to the same function."""
+
+
+def run_tracked(example: str, folder: Path, **environment: str) -> None:
+    program = [sys.executable, "-c", CANNED_TRAINING, str(ROOT / "examples" / example), "bars.csv"]
+    subprocess.run(program, cwd=folder, env={**ENVIRONMENT, **environment}, capture_output=True, check=True)
+
+
+@pytest.mark.skipif(find_spec("mlflow") is None, reason="needs mlflow-skinny, of the extra tracking")
+def test_the_example_of_mlflow_logs_the_losses_of_every_epoch(tmp_path: Path) -> None:
+    run_tracked(
+        "track_with_mlflow.py",
+        tmp_path,
+        MLFLOW_TRACKING_URI=(tmp_path / "runs").as_uri(),
+        MLFLOW_ALLOW_FILE_STORE="true",
+        MLFLOW_DISABLE_TELEMETRY="true",
+    )
+    (losses,) = (tmp_path / "runs").rglob("metrics/loss")
+    assert [line.split()[1:] for line in losses.read_text().splitlines()] == [["0.5", "1"], ["0.25", "2"]]
+    (epochs,) = (tmp_path / "runs").rglob("params/epochs")
+    assert epochs.read_text() == "3"
+
+
+@pytest.mark.skipif(find_spec("wandb") is None, reason="needs wandb, of the extra tracking")
+def test_the_example_of_weights_and_biases_logs_the_losses_of_every_epoch(tmp_path: Path) -> None:
+    run_tracked("track_with_wandb.py", tmp_path, WANDB_MODE="offline", WANDB_DIR=str(tmp_path))
+    (log,) = tmp_path.rglob("run-*.wandb")
+    losses = re.findall(rb"loss\x82\x01.(0\.\d+)", log.read_bytes(), re.DOTALL)  # a key and its value in protobuf
+    assert [*dict.fromkeys(losses)] == [b"0.5", b"0.25"]

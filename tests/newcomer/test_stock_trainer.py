@@ -31,7 +31,7 @@ from predictor.errors import ConfigurationError, InSampleError, QuantraError, sh
 from predictor.networks import KINDS
 from predictor.registry import read_aliases
 from trainers import StockTrainer
-from trainers.loop import Report, TrainingNotice
+from trainers.loop import Report, TrainingNotice, WindowReport
 from trainers.stock import SplitShares, trainer
 from trainers.stock.backtest.command import backtest_command
 from trainers.stock.card import hash_bars
@@ -48,7 +48,7 @@ NOT_FROM_PYTHON: Final = {
     *("out", "resume", "checkpoint_seconds", "keep", "profile", "tensorboard"),  # flags of a training in a folder
     *("parent_watch", "json"),  # flags of a process started by another one
 }
-NOT_A_FLAG: Final = {"recipe", "quiet"}
+NOT_A_FLAG: Final = {"recipe", "quiet", "on_report"}
 FLAGS: Final = (
     *("--epochs", "1", "--hidden", "4", "--layers", "1", "--horizons", "1,3"),
     *("--encoder-length", "10", "--calendar", "XNYS"),
@@ -355,6 +355,27 @@ def test_a_person_sees_stages_warnings_and_the_verdict_unless_it_is_to_be_quiet(
     StockTrainer(**QUICK | Quick(quiet=False)).fit(bars())
     shown = capsys.readouterr().out
     assert shown.startswith("training …\nwarning: few bars\nNo skill shown")
+
+
+def test_a_function_gets_every_report_of_a_fit() -> None:
+    reports: list[Report] = []
+    made = StockTrainer(**QUICK, on_report=reports.append)
+    made.fit(bars()).close()
+    made.evaluate(bars(), seeds=2, start=START, end=END)  # another training, which is not reported
+    assert [type(report).__name__ for report in reports].count("EpochReport") == 1
+    assert any(isinstance(report, WindowReport) for report in reports)
+    assert made.get_params()["on_report"] == reports.append
+    assert repr(made).endswith("epochs=1, fitted)")
+
+
+def test_an_error_of_the_function_of_reports_ends_the_fit() -> None:
+    def fail(report: Report) -> None:
+        raise OSError(f"no connection for {type(report).__name__}")
+
+    made = StockTrainer(**QUICK, on_report=fail)
+    with pytest.raises(OSError, match="no connection for"):
+        made.fit(bars())
+    assert repr(made).endswith("not fitted)")
 
 
 def test_a_live_bar_ends_with_the_work_though_an_exception_keeps_its_reports_alive(

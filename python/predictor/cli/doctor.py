@@ -46,6 +46,8 @@ OPTIONAL: Final = {
     "onnx": "onnx",
     "optuna": "tune",
     "tensorboard": "tensorboard",
+    "mlflow-skinny": "tracking",
+    "wandb": "tracking",
     "cryptography": "tls",
     "starlette": "ui",
     **({} if sys.platform == "win32" else {"uvloop": "fast"}),

@@ -4,7 +4,7 @@ for report in JsonlLog(path)(RichProgress(console)(run.epochs(train, max_epochs=
 ...
 """
 
-from trainers.progress.consumer import ConsumerChain, PlainProgress, ReportConsumer
+from trainers.progress.consumer import ConsumerChain, PlainProgress, ReportCallback, ReportConsumer
 from trainers.progress.json_log import JsonLines, JsonlLog, as_json
 from trainers.progress.screen import (
     NotebookProgress,
@@ -23,6 +23,7 @@ __all__ = [
     "JsonlLog",
     "NotebookProgress",
     "PlainProgress",
+    "ReportCallback",
     "ReportConsumer",
     "RichProgress",
     "StepProgress",

@@ -36,6 +36,20 @@ class ConsumerChain:
         return passing
 
 
+@final
+class ReportCallback:
+    """Calls a function with every report, then passes it on."""
+
+    def __init__(self, call: Callable[[Report], object]) -> None:
+        self._call = call
+
+    def __call__(self, reports: Iterable[Report], /) -> Iterator[Report]:
+        """Call the function with every report; its exception ends the training."""
+        for report in reports:
+            self._call(report)
+            yield report
+
+
 def title(report: WindowReport | EpochReport) -> str:
     """The epoch, counted from 1."""
     return f"epoch {report.epoch + 1}/{report.epochs}"

@@ -6,9 +6,9 @@ forecaster = StockTrainer(model="tft", horizons=[1, 5, 20]).fit(frame)
 forecast = forecaster.predict(frame)
 """
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -29,12 +29,12 @@ from predictor.model import Ensemble, Model
 from predictor.networks import TargetKind
 from predictor.registry import Runtime, claim_first_champion
 from predictor.registry.loading import Stored, built, read_version
-from trainers.loop import LoopError
+from trainers.loop import LoopError, Report
 from trainers.loop.device import HostGenerators, PrecisionName
 from trainers.loop.run_parts import OomChoice
 from trainers.loop.window.guards import Nonfinite
 from trainers.options import RunOptions
-from trainers.progress import ConsumerChain, ReportConsumer
+from trainers.progress import ConsumerChain, ReportCallback, ReportConsumer
 from trainers.stock import data_warnings
 from trainers.stock.backtest import (
     Backtest,
@@ -81,6 +81,9 @@ if TYPE_CHECKING:
 
 MOST_ROWS: Final = 256
 """Most rows per forward of the fitted forecaster, as of a loaded one."""
+
+NOT_RECORDED: Final = ("quiet", "on_report")
+"""Settings that leave the model as it is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -210,6 +213,8 @@ class StockTrainer:
         budget: Time for all trainings of the model best, such as 90s, 10m or 2h; 10m if left out.
         recipe: Settings to start with instead of the defaults of the kind, for those without a flag.
         quiet: Show neither progress nor warnings.
+        on_report: Called with every report of `fit`, of each network that the model best trains; the training waits
+            for it, and fails if it raises. Kinds that are fitted without epochs, such as har, have no reports.
 
     Raises:
         ConfigurationError: A value is invalid, or settings contradict each other.
@@ -258,6 +263,7 @@ class StockTrainer:
     budget: str | None = None
     recipe: StockRecipe | None = None
     quiet: bool = False
+    on_report: Callable[[Report], object] | None = None
     _slot: _LastFit = field(init=False, default_factory=_LastFit)
 
     def __post_init__(self) -> None:
@@ -297,9 +303,9 @@ class StockTrainer:
         panel = load_bars(bars)
         with self._working(self._threads) as output:
             if self._best is None:
-                fitted = self._fit_one(panel, covariates, output)
+                fitted = self._fit_one(panel, covariates, self._with_callback(output))
             else:
-                fitted = _fit_best(self._best, panel, read_covariates(covariates), output)
+                fitted = _fit_best(self._best, panel, read_covariates(covariates), self._with_callback(output))
             model = fitted.model(self._forecast_device, max_rows=MOST_ROWS)
             output.tell(fitted.sentence)
         self._slot.fitted = fitted
@@ -507,9 +513,14 @@ class StockTrainer:
         )
         return FittedArtifact.of(files)
 
+    def _with_callback(self, output: ProgressOutput) -> ProgressOutput:
+        if self.on_report is None:
+            return output
+        return replace(output, consume=ConsumerChain([ReportCallback(self.on_report), output.consume]))
+
     def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: ARG002, FBT001, FBT002 - scikit-learn's signature
         """Return every setting by name, so that `sklearn.base.clone` copies a trainer without its model."""
-        return {**self._given(), "quiet": self.quiet}
+        return {**self._given(), **{name: getattr(self, name) for name in NOT_RECORDED}}
 
     def __repr__(self) -> str:
         given = [f"{name}={value!r}" for name, value in self._given().items() if value is not None]
@@ -517,7 +528,7 @@ class StockTrainer:
 
     def _given(self) -> Mapping[str, Any]:
         """Every setting by name; None means not given."""
-        return {one.name: getattr(self, one.name) for one in fields(self) if one.init and one.name != "quiet"}
+        return {one.name: getattr(self, one.name) for one in fields(self) if one.init and one.name not in NOT_RECORDED}
 
     def _fitted(self, purpose: str) -> FittedArtifact:
         if self._slot.fitted is None:
