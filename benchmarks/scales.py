@@ -22,7 +22,7 @@ from predictor.networks import Target, TargetKind, pinball_loss
 from trainers.demo.market import CALENDAR, real_bars
 from trainers.loop import Report
 from trainers.stock.data import History, TrainingWindows
-from trainers.stock.fitting import fit, fit_pipeline, prepare
+from trainers.stock.model_fit import fit, fit_pipeline, prepare
 from trainers.stock.recipe import Optimisation, Scale, StockRecipe
 
 SEEDS: Final = 3

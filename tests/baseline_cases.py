@@ -19,7 +19,7 @@ from trainers.stock.evaluation.baselines import (
     MeasuredWindows,
     all_baselines,
 )
-from trainers.stock.fitting import fit_pipeline
+from trainers.stock.model_fit import fit_pipeline
 from trainers.stock.recipe import StockRecipe
 from trainers.stock.splits import DataSplits, SplitPart
 

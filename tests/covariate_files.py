@@ -19,7 +19,7 @@ from predictor.features import CovariateFields, default_features
 from predictor.networks import Target, build_network, kind_named
 from predictor.windows import Pipeline
 from trainers.stock import DataSplits, StockRecipe
-from trainers.stock.fitting import fit_pipeline
+from trainers.stock.model_fit import fit_pipeline
 from trainers.stock.splits import SplitPart
 
 SYMBOLS = ("AAPL", "GOOG", "IBM")

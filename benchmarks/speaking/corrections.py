@@ -22,7 +22,7 @@ from benchmarks.report import Row, at_least, at_most, shown
 from benchmarks.speaking.voices import FIXTURE, RATE, Workplace
 from trainers.vits.corpus import SpeechCorpus
 from trainers.vits.recipe import FeedbackRecipe
-from trainers.vits.scoring import score
+from trainers.vits.speech_evaluation import score
 from trainers.vits.speech_recogniser import judge_of
 from trainers.vits.versions import VoiceVersions
 from trainers.vits.voice import Voice

@@ -26,7 +26,7 @@ from predictor.cli import doctor
 from predictor.errors import ConfigurationError
 from predictor.sessions import SessionCalendar
 from trainers.cli.commands import app
-from trainers.stock import fitting
+from trainers.stock import model_fit
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -294,4 +294,4 @@ def test_the_calendars_that_an_unknown_exchange_is_answered_with_are_taken(name:
     advised = re.findall(r"'([^']+)'", refused.value.message.partition("Pass")[2])
     assert advised == ["XNYS", "weekdays", "24/7"]
     for calendar, given in zip(advised, (bars, bars, coin), strict=True):
-        assert fitting.fit_calendar(given, calendar).name == calendar
+        assert model_fit.fit_calendar(given, calendar).name == calendar

@@ -21,7 +21,7 @@ from predictor.registry import ModelsFolder, Runtime
 from predictor.service import PredictionService
 from predictor.sessions import SessionCalendar, is_weekend
 from trainers.cli.commands import app
-from trainers.stock import fitting
+from trainers.stock import model_fit
 from trainers.stock.bar_requirements import check_sessions
 
 # exchange-calendars still uses what newer releases of pandas deprecate
@@ -249,9 +249,9 @@ def flat_bars(calendar: SessionCalendar, *symbols: str) -> BarPanel:
 def test_weekends_need_the_calendar_that_the_message_names(name: str) -> None:
     bars = flat_bars(FEW, "BTCUSDT")
     with pytest.raises(ConfigurationError, match=r"held no session on .*2024-01-06.*") as refused:
-        fitting.fit_calendar(bars, name)
+        model_fit.fit_calendar(bars, name)
     advised = refused.value.message.rpartition("--calendar ")[2]
-    assert fitting.fit_calendar(bars, advised).name == "24/7"
+    assert model_fit.fit_calendar(bars, advised).name == "24/7"
 
 
 @pytest.mark.parametrize("calendar", [NYSE, SessionCalendar.weekdays(20240101, 20240331)], ids=lambda one: one.name)
@@ -263,9 +263,9 @@ def test_a_bar_on_a_weekend_tells_a_model_of_an_exchange_what_it_would_need(cale
 def test_a_working_week_needs_the_calendar_that_the_message_names() -> None:
     bars = flat_bars(NYSE, "AAPL", "MSFT")
     with pytest.raises(ConfigurationError, match="AAPL, MSFT have no bar on any Saturday or Sunday") as refused:
-        fitting.fit_calendar(bars, "24/7")
+        model_fit.fit_calendar(bars, "24/7")
     assert "such as XNYS, or weekdays, with --calendar" in refused.value.message
-    assert fitting.fit_calendar(bars, "XNYS").name == "XNYS"
+    assert model_fit.fit_calendar(bars, "XNYS").name == "XNYS"
 
 
 def test_a_stock_among_coins_is_named() -> None:

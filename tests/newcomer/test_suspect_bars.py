@@ -25,7 +25,7 @@ from trainers.cli.commands import app
 from trainers.stock import StockRecipe
 from trainers.stock.data import History
 from trainers.stock.edges import fit_training_edges
-from trainers.stock.fitting import fit_pipeline
+from trainers.stock.model_fit import fit_pipeline
 
 TICK: Final = ("high", "close", "adj_close")
 

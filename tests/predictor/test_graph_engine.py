@@ -23,7 +23,7 @@ from predictor.forecast import Forecast, forecast_or_raise
 from predictor.forecaster import Forecaster
 from predictor.graph_engine import GraphEngine, open_graph
 from predictor.model import Ensemble, Model
-from predictor.registry import Runtime, graphs, load_model, load_single, loading
+from predictor.registry import Runtime, graphs, load_model, load_single, model_loader
 
 CPU = torch.device("cpu")
 GRAPHS = Runtime(CPU, 256, "onnxruntime")
@@ -100,7 +100,7 @@ def test_a_graph_of_other_weights_is_refused(graph: bytes, tmp_path: Path, monke
     def load_graph(_folder: Path, _stored: StoredArtifact) -> bytes:
         return graph
 
-    monkeypatch.setattr(loading, "load_graph", load_graph)
+    monkeypatch.setattr(model_loader, "load_graph", load_graph)
     monkeypatch.setattr(graph_engine, "TRIED_ROWS", (1,))  # fewer than the golden instance has
     with pytest.raises(ArtifactError, match="golden instance"):
         load_model(other, ("other", 1), GRAPHS)
@@ -147,7 +147,7 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     def find(name: str) -> object:
         return None if name == "onnxscript" else name
 
-    monkeypatch.setattr(loading, "find_spec", find)
+    monkeypatch.setattr(model_loader, "find_spec", find)
     with pytest.raises(MissingPackageError, match="onnxscript"):
         Runtime(CPU, 256, "onnxruntime")
 

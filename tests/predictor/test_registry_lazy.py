@@ -16,8 +16,8 @@ from predictor.errors import ArtifactError
 from predictor.forecast import Forecast
 from predictor.instance import NEVER, Instance, Query
 from predictor.model import Predictor
-from predictor.registry import LazyModel, Registry, load_model, loading, set_alias
-from predictor.registry.loading import Stored
+from predictor.registry import LazyModel, Registry, load_model, model_loader, set_alias
+from predictor.registry.model_loader import Stored
 
 NOW = datetime(2020, 1, 1, tzinfo=UTC)
 ASKED = Instance(input=recent_bars("AAPL"))
@@ -43,13 +43,13 @@ def models(saved_artifacts: Path, tmp_path: Path) -> Path:
 def builds(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
     """Records every version that is built."""
     built: list[tuple[str, int]] = []
-    build = loading.built
+    build = model_loader.build
 
-    def counted(stored: Stored, identity: tuple[str, int], runtime: loading.Runtime) -> Predictor:
+    def counted(stored: Stored, identity: tuple[str, int], runtime: model_loader.Runtime) -> Predictor:
         built.append(identity)
         return build(stored, identity, runtime)
 
-    monkeypatch.setattr(loading, "built", counted)
+    monkeypatch.setattr(model_loader, "build", counted)
     return built
 
 

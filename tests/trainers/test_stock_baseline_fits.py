@@ -46,7 +46,7 @@ from trainers.stock.evaluation.baselines.quantiles import OWN_SCALE, RELATIVE_HA
 from trainers.stock.evaluation.baselines.regression import HAR
 from trainers.stock.evaluation.evaluation_set import EvaluationSet, ModelForecasts
 from trainers.stock.evaluation.scores import BenchmarkResult, benchmark
-from trainers.stock.fitting import fit_pipeline
+from trainers.stock.model_fit import fit_pipeline
 from trainers.stock.recipe import StockRecipe
 from trainers.stock.splits import SplitPart
 

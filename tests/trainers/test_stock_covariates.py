@@ -43,7 +43,7 @@ from predictor.windows import Pipeline
 from trainers.cli.commands import app
 from trainers.stock.data import History, TrainingWindows, WindowBatch
 from trainers.stock.feature_selection import list_covariate_fields
-from trainers.stock.fitting import fit_pipeline
+from trainers.stock.model_fit import fit_pipeline
 from trainers.stock.objectives import SHARE, StaticDropout, build_window_objective
 
 LAST_LEARNT = SPLITS.train.last

@@ -18,7 +18,7 @@ from predictor.instance import Instance
 from predictor.networks import Inputs, Target, TargetKind, restore
 from predictor.windows import BarRequirements, Pipeline
 from trainers.stock.data import History, TrainingWindows
-from trainers.stock.fitting import fit_pipeline
+from trainers.stock.model_fit import fit_pipeline
 from trainers.stock.objectives import QuantileTask
 from trainers.stock.recipe import StockRecipe
 from trainers.stock.scale import sample_of

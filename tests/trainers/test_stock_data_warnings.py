@@ -28,7 +28,7 @@ from trainers.stock.ensembles.command import ensemble
 from trainers.stock.evaluation.baselines.quantiles import SCALED, ZERO_RETURN
 from trainers.stock.evaluation.baselines.table import BaselinePlan
 from trainers.stock.evaluation.command import evaluate_command
-from trainers.stock.fitting import fit_pipeline
+from trainers.stock.model_fit import fit_pipeline
 from trainers.stock.tuning.command import tune_stock
 
 RECIPE = StockRecipe(

@@ -21,7 +21,7 @@ from trainers.stock.evaluation.calibration import (
     shift_quantiles,
 )
 from trainers.stock.evaluation.evaluation_set import ModelForecasts
-from trainers.stock.fitting import fit_pipeline
+from trainers.stock.model_fit import fit_pipeline
 from trainers.stock.recipe import StockRecipe
 from trainers.stock.splits import DataSplits, SplitPart
 

@@ -28,7 +28,7 @@ from trainers.stock.data import (
     WindowGatherer,
 )
 from trainers.stock.edges import fit_training_edges
-from trainers.stock.fitting import fit_pipeline, prepare
+from trainers.stock.model_fit import fit_pipeline, prepare
 from trainers.stock.objectives import PanelTask, compute_ranking_loss
 from trainers.stock.recipe import StockRecipe
 from trainers.stock.splits import list_decisions

@@ -31,7 +31,7 @@ from trainers.loop import Checkpoints, Loss, NoBestWeightsError, Report
 from trainers.stock import Optimisation, SplitShares, StockRecipe, TrainingResult, train
 from trainers.stock.card import describe_epochs, hash_bars
 from trainers.stock.data import History, WindowBatch
-from trainers.stock.fitting import FittedNetwork, fit, fit_pipeline, prepare
+from trainers.stock.model_fit import FittedNetwork, fit, fit_pipeline, prepare
 from trainers.stock.objectives import QuantileTask
 from trainers.stock.splits import DataSplits, RollingSplits
 from trainers.stock.training_data import TrainingMaterial

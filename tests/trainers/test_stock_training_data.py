@@ -61,7 +61,7 @@ from trainers.stock.evaluation.baselines.quantiles import ZERO_RETURN
 from trainers.stock.evaluation.bound_model import find_last_seen
 from trainers.stock.evaluation.evaluation import EvaluationSettings, evaluate
 from trainers.stock.feature_selection import list_covariate_fields
-from trainers.stock.fitting import fit_pipeline, prepare
+from trainers.stock.model_fit import fit_pipeline, prepare
 
 FEATURES = FeatureSet(
     observed=(

@@ -20,7 +20,7 @@ from predictor.features import FeatureDefinition, FeatureSet
 from predictor.networks import KINDS, LSTMConfig, Setting, Target, kind_named
 from trainers.loop import EpochReport, LoopError, Report, WindowReport
 from trainers.stock.data import History
-from trainers.stock.fitting import fit_pipeline, prepare
+from trainers.stock.model_fit import fit_pipeline, prepare
 from trainers.stock.recipe import Optimisation, StockRecipe
 from trainers.stock.splits import SplitPart
 from trainers.stock.training_data import TrainingMaterial

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Final, final
 
 from predictor._pb import prediction_pb2 as pb
+from predictor.calls.request_sequencer import RequestSequencer
 from predictor.calls.requests import checked_reference
-from predictor.calls.sequencing import RequestSequencer
 from predictor.calls.service import CallService
 from predictor.calls.session_room import SessionRoom
 from predictor.calls.sessions import SessionReply, SessionRequest

@@ -16,8 +16,8 @@ from predictor.registry.layout import (
     roll_back,
     set_alias,
 )
-from predictor.registry.loading import LazyModel, Runtime, built_single, load_model, load_single
 from predictor.registry.lock import VersionLock
+from predictor.registry.model_loader import LazyModel, Runtime, build_single, load_model, load_single
 from predictor.registry.registry import ModelsFolder, Registry
 from predictor.registry.versions import ModelVersions, alias_problems
 
@@ -38,7 +38,7 @@ __all__ = [
     "Runtime",
     "VersionLock",
     "alias_problems",
-    "built_single",
+    "build_single",
     "claim_champion",
     "claim_first_champion",
     "contents",

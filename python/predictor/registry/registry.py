@@ -10,8 +10,8 @@ from predictor.catalog import ModelInfo
 from predictor.errors import ArtifactError, ConfigurationError, ModelNotFoundError, VersionNotFoundError
 from predictor.model import ModelIdentity, Predictor
 from predictor.registry.layout import ALIASES, CHAMPION, SHOWN, models_hint, names_in, version_number, versions_in
-from predictor.registry.loading import Runtime
 from predictor.registry.lock import VersionLock
+from predictor.registry.model_loader import Runtime
 from predictor.registry.versions import NOTHING, ModelReader, ModelReload, ModelVersions, unreadable, with_champion
 
 

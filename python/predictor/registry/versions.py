@@ -9,8 +9,8 @@ from typing import Final, Self, final
 from predictor.errors import ArtifactError
 from predictor.model import Predictor
 from predictor.registry.layout import ALIASES, CHAMPION, claim_champion, read_aliases, versions_in
-from predictor.registry.loading import LazyModel, Runtime, load_model, of_version
 from predictor.registry.lock import VersionLock
+from predictor.registry.model_loader import LazyModel, Runtime, describe_version_problem, load_model
 
 _log = logging.getLogger(__name__)
 _OLD_SERVED: Final = "what was served stays"
@@ -184,7 +184,7 @@ class ModelReader:
     def _missing(self, name: str, there: frozenset[int]) -> tuple[ArtifactError, ...]:
         """Return an error for each version in the lock file that is missing from the folder."""
         problems = self._lock.missing(name, there) if self._lock is not None else []
-        return tuple(of_version(name, version, ArtifactError(problem)) for version, problem in problems)
+        return tuple(describe_version_problem(name, version, ArtifactError(problem)) for version, problem in problems)
 
     def _version(self, name: str, version: int, present: Predictor | None) -> Predictor | ArtifactError:
         """Read a version; returns the same object if it is unchanged."""

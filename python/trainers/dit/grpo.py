@@ -9,9 +9,9 @@ from torch import nn
 
 from trainers.dit.images import ImageFolder
 from trainers.dit.models import ImageModel
-from trainers.dit.monitoring import EvaluationSnapshot, RewardGate
 from trainers.dit.networks import ImageNetwork
 from trainers.dit.recipe import GrpoRecipe
+from trainers.dit.reward_monitor import EvaluationSnapshot, RewardGate
 from trainers.dit.rewards import ValidatedReward
 from trainers.dit.rollouts import (
     PolicySampler,

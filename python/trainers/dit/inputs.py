@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from trainers.dit.cache import LatentCache
     from trainers.dit.images import ImageFolder
     from trainers.dit.models import ImageModel
-    from trainers.dit.monitoring import RewardGate, RewardMonitor
+    from trainers.dit.reward_monitor import RewardGate, RewardMonitor
     from trainers.dit.rewards import RewardInputs, ValidatedReward
 
 CACHE: Final = "cache.json"
@@ -67,7 +67,7 @@ def create_monitor(
 ) -> "RewardMonitor | None":
     """Create the monitor of a training, if requested, and test its rewards on real images."""
     from trainers.dit.images import read_pictures
-    from trainers.dit.monitoring import RewardMonitor, SampleWatch
+    from trainers.dit.reward_monitor import RewardMonitor, SampleWatch
     from trainers.dit.rewards import RewardInputs, create_rewards
 
     if settings.monitor is None:
@@ -94,7 +94,7 @@ def create_gate(
     model: "ImageModel", inputs: "RewardInputs", recipe: GrpoRecipe
 ) -> "tuple[ValidatedReward, RewardGate]":
     """Create the reward and the gate of a tuning, and test both on real images."""
-    from trainers.dit.monitoring import RewardGate, SampleWatch
+    from trainers.dit.reward_monitor import RewardGate, SampleWatch
     from trainers.dit.rewards import create_rewards
 
     _warn_of_training_images(inputs.pictures, inputs.held_out)

@@ -13,8 +13,8 @@ from torch import Tensor
 from trainers.dit.errors import RewardError, SchedulerError
 from trainers.dit.images import ImageFolder
 from trainers.dit.models import ImageModel
-from trainers.dit.monitoring import check_prompts_suffice
 from trainers.dit.networks import ImageNetwork, PromptCondition
+from trainers.dit.reward_monitor import check_prompts_suffice
 from trainers.dit.rewards import ValidatedReward
 from trainers.dit.sampling import GuidedNetwork
 from trainers.loop import OutOfMemoryError, SettingsError

@@ -13,9 +13,9 @@ from torch.optim.lr_scheduler import LambdaLR
 from trainers.dit.batches import BatchRounds, EncodedImages, ImageSource, RawImages
 from trainers.dit.errors import SchedulerError
 from trainers.dit.models import ImageModel
-from trainers.dit.monitoring import EvaluationSnapshot, RewardMonitor
 from trainers.dit.objective import DiffusionObjective
 from trainers.dit.recipe import ImageRecipe
+from trainers.dit.reward_monitor import EvaluationSnapshot, RewardMonitor
 from trainers.loop import (
     Checkpoints,
     EpochReport,

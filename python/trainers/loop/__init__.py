@@ -6,8 +6,8 @@ caller logs, stops early and selects the best weights.
 
 from trainers.loop.checkpoint.caller_state import Stateful
 from trainers.loop.checkpoint.store import Checkpoints
+from trainers.loop.data.batch_splitter import BatchSplitter, IndivisibleBatch, SampleSplitter
 from trainers.loop.data.sources import IterableSource, LiveSource, ResidentSource, Source, shuffle_indices
-from trainers.loop.data.splitting import BatchSplitter, IndivisibleBatch, SampleSplitter
 from trainers.loop.device import (
     DeviceChoice,
     Hardware,

@@ -13,7 +13,7 @@ from trainers.loop.checkpoint.caller_state import Stateful
 from trainers.loop.checkpoint.compatibility import InitialSettings, LearningRates, ResumeRates, read_initial_settings
 from trainers.loop.checkpoint.recorder import Recorder
 from trainers.loop.checkpoint.store import Checkpoints, StopSignals
-from trainers.loop.data.splitting import BatchCutter, BatchSplitter, SampleSplitter
+from trainers.loop.data.batch_splitter import BatchCutter, BatchSplitter, SampleSplitter
 from trainers.loop.data.transfer import create_feeder
 from trainers.loop.device import (
     Hardware,

@@ -10,7 +10,7 @@ from torch import nn
 from trainers.loop.checkpoint.caller_state import Stateful
 from trainers.loop.checkpoint.compatibility import LearningRates
 from trainers.loop.checkpoint.store import StopSignals
-from trainers.loop.data.splitting import BatchSplitter
+from trainers.loop.data.batch_splitter import BatchSplitter
 from trainers.loop.data.transfer import Feeder
 from trainers.loop.device import Precision
 from trainers.loop.group.group import Group

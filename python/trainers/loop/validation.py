@@ -10,8 +10,8 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader
 
+from trainers.loop.data.batch_splitter import BatchCutter, MicroBatch
 from trainers.loop.data.sources import Source
-from trainers.loop.data.splitting import BatchCutter, MicroBatch
 from trainers.loop.data.tree import make_mover
 from trainers.loop.device import (
     Precision,

@@ -28,7 +28,7 @@ from predictor.jobs import runner_of
 from predictor.model import Ensemble, Model
 from predictor.networks import TargetKind
 from predictor.registry import Runtime, claim_first_champion
-from predictor.registry.loading import Stored, built, read_version
+from predictor.registry.model_loader import Stored, build, read_version
 from trainers.loop import LoopError, Report
 from trainers.loop.device import HostGenerators, PrecisionName
 from trainers.loop.run_parts import OomChoice
@@ -126,7 +126,7 @@ class FittedArtifact:
             ConfigurationError: the device is not available.
         """
         name = BEST if isinstance(self.stored, StoredEnsemble) else self.stored.artifact.manifest.kind.name
-        model = built(self.stored, (name, 1), Runtime(choose_device(device), max_rows))
+        model = build(self.stored, (name, 1), Runtime(choose_device(device), max_rows))
         assert isinstance(model, Model | Ensemble)  # noqa: S101 - an artifact or an ensemble
         return model
 

@@ -37,7 +37,8 @@ from trainers.stock.evaluation.evaluated_days import describe_origin, find_last_
 from trainers.stock.evaluation.evaluation_set import EvaluationSet, forecasts_of
 from trainers.stock.evaluation.scores import benchmark
 from trainers.stock.feature_selection import describe_covariates
-from trainers.stock.fitting import (
+from trainers.stock.forests import require_lightgbm
+from trainers.stock.model_fit import (
     FittedNetwork,
     PreparedTraining,
     build_engine,
@@ -47,7 +48,6 @@ from trainers.stock.fitting import (
     fit_pipeline,
     prepare,
 )
-from trainers.stock.forests import require_lightgbm
 from trainers.stock.recipe import StockRecipe
 from trainers.stock.splits import DataSplits
 from trainers.stock.training_data import TrainingMaterial

@@ -182,7 +182,7 @@ def evaluate(
         from trainers.media.page import check_file, write_page
         from trainers.vits.corpus import SpeechCorpus
         from trainers.vits.page import build_page, render_page
-        from trainers.vits.scoring import score
+        from trainers.vits.speech_evaluation import score
         from trainers.vits.speech_recogniser import judge_of
         from trainers.vits.versions import find_voice_folder
         from trainers.vits.voice import Voice

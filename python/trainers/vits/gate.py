@@ -16,7 +16,7 @@ from typing import Final
 import numpy as np
 from scipy.special import ndtr, stdtrit
 
-from trainers.vits.scoring import SpeechEvaluation
+from trainers.vits.speech_evaluation import SpeechEvaluation
 
 LEVEL: Final = 0.95
 """Confidence level of the interval. Without a true change, the whole interval lies below 0 in about 1 of 40 cases; with

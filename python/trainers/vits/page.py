@@ -29,8 +29,8 @@ from trainers.media.page import (
 )
 from trainers.vits.corpus import SpeechCorpus
 from trainers.vits.distances import TextDifference, find_difference
-from trainers.vits.scoring import ClipScore, SpeechEvaluation, derive_wave_seed
 from trainers.vits.spectrum import SILENCE, FrameSettings, log_mel_of
+from trainers.vits.speech_evaluation import ClipScore, SpeechEvaluation, derive_wave_seed
 from trainers.vits.speech_recogniser import SpeechRecogniser, audible_text
 from trainers.vits.voice import Voice
 

@@ -21,7 +21,7 @@ from trainers.vits.corrections import (
 from trainers.vits.gate import SpeechScores, VoiceComparison, VoiceDecision, decide
 from trainers.vits.objective import Discriminators
 from trainers.vits.recipe import FeedbackRecipe, VoiceSizes
-from trainers.vits.scoring import SpeechEvaluation, score
+from trainers.vits.speech_evaluation import SpeechEvaluation, score
 from trainers.vits.speech_recogniser import SpeechRecogniser
 from trainers.vits.training import CORRECTIONS, REFUSED, VoiceTrainingResult, clear_rejection, fit, hash_voice
 from trainers.vits.versions import VoiceVersions

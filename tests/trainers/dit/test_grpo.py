@@ -17,8 +17,8 @@ from trainers.dit.errors import GateError, RewardError, SchedulerError
 from trainers.dit.grpo import PolicyLoss, TuningResult, read_rollout_settings, tune
 from trainers.dit.images import ImageFolder, read_pictures
 from trainers.dit.models import ImageModel
-from trainers.dit.monitoring import RewardGate, SampleWatch
 from trainers.dit.recipe import GrpoRecipe, ObjectiveName, SamplingSettings
+from trainers.dit.reward_monitor import RewardGate, SampleWatch
 from trainers.dit.rewards import RewardInputs, RewardKind, ValidatedReward, create_reward
 from trainers.dit.rollouts import PolicySampler, Rollouts, log_probability
 from trainers.dit.sampling import draw_images

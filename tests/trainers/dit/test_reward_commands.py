@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from trainers.cli.commands import app
 from trainers.dit.models import ImageModel
-from trainers.dit.monitoring import EvaluationSnapshot
+from trainers.dit.reward_monitor import EvaluationSnapshot
 
 RUNNER = CliRunner()
 SHORT = ("--steps", "4", "--batch-size", "4", "--device", "cpu")

@@ -14,8 +14,8 @@ from trainers.dit.batches import RawImageFiles
 from trainers.dit.errors import RewardError
 from trainers.dit.images import ImageFolder, read_pictures
 from trainers.dit.models import ImageModel
-from trainers.dit.monitoring import EvaluationSnapshot, RewardMonitor, SampleWatch, has_collapsed
 from trainers.dit.recipe import ImageRecipe, SamplingSettings
+from trainers.dit.reward_monitor import EvaluationSnapshot, RewardMonitor, SampleWatch, has_collapsed
 from trainers.dit.rewards import RewardInputs, RewardKind, create_reward
 from trainers.dit.sampling import draw_images
 from trainers.dit.training import ImageTrainingResult, fit
@@ -178,7 +178,7 @@ def test_many_images_begin_with_noise_of_their_own(folder: Path, monkeypatch: py
     model = tiny_model().learning("flow")
     material = RewardInputs(pictures_of(folder / "own", model), pictures_of(folder / "held", model), count=8)
     whole = SampleWatch(model, material, [], SAMPLING)._build_requests()
-    monkeypatch.setattr("trainers.dit.monitoring.TOGETHER", 3)
+    monkeypatch.setattr("trainers.dit.reward_monitor.TOGETHER", 3)
     parts = SampleWatch(model, material, [], SAMPLING)._build_requests()
     assert [len(part.indices) for part in parts] == [3, 3, 2]
     assert torch.equal(torch.cat([part.noise for part in parts]), whole[0].noise)

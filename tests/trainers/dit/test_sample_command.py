@@ -15,8 +15,8 @@ from trainers.cli.commands import app
 from trainers.dit.grpo import TuningResult
 from trainers.dit.images import read_pictures
 from trainers.dit.models import ImageModel
-from trainers.dit.monitoring import EvaluationSnapshot
 from trainers.dit.recipe import SamplingSettings
+from trainers.dit.reward_monitor import EvaluationSnapshot
 from trainers.dit.rewards import read_pixels, train_classifier
 from trainers.dit.rollouts import RolloutRound
 from trainers.dit.sampling import draw_images

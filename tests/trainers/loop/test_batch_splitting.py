@@ -22,7 +22,7 @@ from trainers.loop import (
     Validation,
     WindowReport,
 )
-from trainers.loop.data.splitting import BatchCutter
+from trainers.loop.data.batch_splitter import BatchCutter
 
 
 @dataclass(frozen=True)

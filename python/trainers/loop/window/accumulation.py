@@ -22,7 +22,7 @@ from torch.amp.grad_scaler import GradScaler
 from torch.autograd import Variable
 from torch.nn import Parameter
 
-from trainers.loop.data.splitting import BatchCutter, MicroBatch
+from trainers.loop.data.batch_splitter import BatchCutter, MicroBatch
 from trainers.loop.data.tree import make_mover
 from trainers.loop.device import Precision, describe_cause, describe_usage, is_out_of_memory, release
 from trainers.loop.group.group import LocalTotals, WindowRequests

@@ -6,7 +6,7 @@ from typing import Any, Generic, TypeVar
 
 from torch.nn import Parameter
 
-from trainers.loop.data.splitting import BatchCutter
+from trainers.loop.data.batch_splitter import BatchCutter
 from trainers.loop.errors import UncoveredParameterError, join_names
 from trainers.loop.group.group import Group, WindowRequests
 from trainers.loop.phase import Phase

@@ -15,7 +15,7 @@ from typing import Any, Generic, Self, TypeVar, final
 import torch
 from torch import Tensor, nn
 
-from trainers.loop.data.splitting import MicroBatch
+from trainers.loop.data.batch_splitter import MicroBatch
 from trainers.loop.data.tree import check_tree, find_opaque, iterate_leaves, iterate_tensors, map_tensors
 from trainers.loop.device import Precision
 from trainers.loop.errors import ContractError, SettingsError, join_names

@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar, cast, final
 
 from torch import Tensor
 
-from trainers.loop.data.splitting import MicroBatch
+from trainers.loop.data.batch_splitter import MicroBatch
 from trainers.loop.errors import ContractError, join_names
 from trainers.loop.loss import Loss
 

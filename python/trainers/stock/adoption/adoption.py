@@ -38,7 +38,7 @@ from trainers.stock.adoption.source_folder import CONFIG, WEIGHTS, SourceFolder
 from trainers.stock.bar_requirements import recognise_calendar
 from trainers.stock.data import History
 from trainers.stock.data_warnings import Warn, check_closes, discard, emit
-from trainers.stock.fitting import CALENDAR_YEARS, calibrate_manifest, fit_calendar, without_offsets
+from trainers.stock.model_fit import CALENDAR_YEARS, calibrate_manifest, fit_calendar, without_offsets
 from trainers.stock.splits import DataSplits, SplitShares, find_day
 from trainers.stock.training import TrainingResult, assemble_model, save_artifact, score_on_test
 

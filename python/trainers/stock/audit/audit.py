@@ -39,7 +39,7 @@ from trainers.stock.card import hash_bars
 from trainers.stock.data import History
 from trainers.stock.data_warnings import Warn, discard, emit
 from trainers.stock.evaluation.evaluated_days import describe_origin, find_last_seen_session
-from trainers.stock.fitting import fit_pipeline
+from trainers.stock.model_fit import fit_pipeline
 from trainers.stock.recipe import StockRecipe
 from trainers.stock.splits import DataSplits
 

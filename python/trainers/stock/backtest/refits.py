@@ -32,7 +32,7 @@ from trainers.stock.backtest.folds import Fold
 from trainers.stock.backtest.forecasts import DailyForecasts, forecast_daily
 from trainers.stock.bar_requirements import count_sessions_needed
 from trainers.stock.data import NO_SOURCE, History
-from trainers.stock.fitting import fit_artifact, fit_pipeline
+from trainers.stock.model_fit import fit_artifact, fit_pipeline
 from trainers.stock.recipe import StockRecipe
 from trainers.stock.splits import DataSplits, RollingSplits, SplitPart
 

@@ -22,7 +22,7 @@ from trainers.stock.evaluation.comparison import (
     winkler,
 )
 from trainers.stock.evaluation.evaluation_set import EvaluationSet, forecasts_of
-from trainers.stock.fitting import build_engine, fit_artifact, fit_pipeline
+from trainers.stock.model_fit import build_engine, fit_artifact, fit_pipeline
 from trainers.stock.recipe import StockRecipe
 from trainers.stock.splits import DataSplits
 

@@ -16,7 +16,7 @@ from trainers.stock.backtest.folds import Fold
 from trainers.stock.backtest.refits import refit, refit_splits
 from trainers.stock.data import NO_SOURCE, History
 from trainers.stock.evaluation.evaluation_set import EvaluationSet, forecasts_of
-from trainers.stock.fitting import build_engine
+from trainers.stock.model_fit import build_engine
 from trainers.stock.recipe import StockRecipe
 from trainers.stock.splits import SplitPart
 

@@ -24,8 +24,8 @@ from trainers.progress import JsonLines, ReportConsumer, no_progress, progress_f
 from trainers.stock.data import History
 from trainers.stock.data_warnings import check_recipe, check_steps, emit
 from trainers.stock.feature_selection import FeatureSelection
-from trainers.stock.fitting import fit_pipeline
 from trainers.stock.flags import OutFolder, choose_version_folder, print_artifact_commands
+from trainers.stock.model_fit import fit_pipeline
 from trainers.stock.progress_output import announcer, warner
 from trainers.stock.recipe import Optimisation, RecipeChanges, StockRecipe, recipe_of
 from trainers.stock.training import TrainingResult, train

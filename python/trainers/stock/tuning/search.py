@@ -19,7 +19,7 @@ from predictor.networks import Setting, kind_named, make_config, settings_from_c
 from trainers.loop import EpochReport, LoopError, Report
 from trainers.progress import ReportConsumer
 from trainers.stock.data import History
-from trainers.stock.fitting import FittedNetwork, fit, prepare
+from trainers.stock.model_fit import FittedNetwork, fit, prepare
 from trainers.stock.recipe import StockRecipe
 from trainers.stock.splits import DataSplits, SplitPart
 

@@ -72,7 +72,7 @@ def load_model(folder: Path, identity: tuple[str, int], runtime: Runtime) -> Pre
     Raises:
         ArtifactError: the artifact is incomplete, or its results differ from the recorded ones.
     """
-    return add_graphs(built(read_version(folder), identity, runtime), folder, runtime)
+    return add_graphs(build(read_version(folder), identity, runtime), folder, runtime)
 
 
 def load_single(folder: Path, identity: tuple[str, int], runtime: Runtime) -> Model:
@@ -81,7 +81,7 @@ def load_single(folder: Path, identity: tuple[str, int], runtime: Runtime) -> Mo
     Raises:
         ArtifactError: see `load_model`; or the artifact is an ensemble.
     """
-    return built_single(artifact.load(folder), identity, runtime)
+    return build_single(artifact.load(folder), identity, runtime)
 
 
 def read_version(folder: Path) -> Stored:
@@ -96,7 +96,7 @@ def read_version(folder: Path) -> Stored:
         raise ArtifactError(f"the folder cannot be read: {error.strerror}") from error
 
 
-def built(stored: Stored, identity: tuple[str, int], runtime: Runtime) -> Predictor:
+def build(stored: Stored, identity: tuple[str, int], runtime: Runtime) -> Predictor:
     """Build a model and check every golden instance.
 
     Raises:
@@ -104,11 +104,11 @@ def built(stored: Stored, identity: tuple[str, int], runtime: Runtime) -> Predic
     """
     if isinstance(stored, StoredEnsemble):
         return _built_ensemble(stored, identity, runtime)
-    return built_single(stored, identity, runtime)
+    return build_single(stored, identity, runtime)
 
 
-def built_single(stored: StoredArtifact, identity: tuple[str, int], runtime: Runtime) -> Model:
-    """Build the model of an artifact with one network; see `built`."""
+def build_single(stored: StoredArtifact, identity: tuple[str, int], runtime: Runtime) -> Model:
+    """Build the model of an artifact with one network; see `build`."""
     name, version = identity
     try:
         model = Model.assemble(
@@ -198,7 +198,7 @@ class LazyModel:
             if lock is not None:
                 lock.check(name, version, stored.manifest_hash)
         except ArtifactError as error:
-            raise of_version(name, version, error) from error
+            raise describe_version_problem(name, version, error) from error
         return cls(folder, stored, identity, runtime)
 
     def is_same_artifact(self, read: "LazyModel") -> bool:
@@ -254,13 +254,13 @@ class LazyModel:
             stored = _read(self._folder)
             if stored.manifest_hash != self.manifest_hash:
                 raise ArtifactError.of(MANIFEST, "was changed after it was verified; reload the version")
-            return add_graphs(built(stored, (name, version), self._runtime), self._folder, self._runtime)
+            return add_graphs(build(stored, (name, version), self._runtime), self._folder, self._runtime)
         except ArtifactError as error:
-            self._failure = of_version(name, version, error)
+            self._failure = describe_version_problem(name, version, error)
             raise self._failure from error
 
 
-def of_version(name: str, version: int, error: ArtifactError) -> ArtifactError:
+def describe_version_problem(name: str, version: int, error: ArtifactError) -> ArtifactError:
     """Add the model's name and version to the error and its `metadata`."""
     return ArtifactError(
         f"{name}/{version}: {error.message}", metadata={**error.metadata, "model": name, "version": str(version)}

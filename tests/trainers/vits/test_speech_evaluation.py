@@ -14,8 +14,8 @@ from trainers.vits.corpus import SpeechCorpus
 from trainers.vits.distances import edit_distance
 from trainers.vits.errors import CorpusError, JudgeError, VoiceError
 from trainers.vits.preparation import CorpusSettings, prepare
-from trainers.vits.scoring import ScoredVoice, SpeechEvaluation, score
 from trainers.vits.spectrum import FrameSettings, spectrogram
+from trainers.vits.speech_evaluation import ScoredVoice, SpeechEvaluation, score
 from trainers.vits.speech_recogniser import SpeechRecogniser, audible_text, train_judge
 from trainers.vits.voice import LONGEST_SECONDS, Voice
 
