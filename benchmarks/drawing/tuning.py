@@ -21,8 +21,8 @@ from benchmarks.drawing.resampling import paired_difference
 from benchmarks.report import Row, above, at_most, shown
 from trainers.dit.grpo import tune
 from trainers.dit.models import ImageModel
-from trainers.dit.reward_monitor import RewardGate, SampleWatch
 from trainers.dit.recipe import GrpoRecipe
+from trainers.dit.reward_monitor import RewardGate, SampleWatch
 from trainers.dit.rewards import RewardInputs, create_rewards
 from trainers.dit.sampling import SamplingSettings
 from trainers.loop import EpochReport, Report, TrainingNotice, seed_everything
