@@ -224,7 +224,7 @@ class Bundle:
         vector: The values to sum, shape [N].
 
     Raises:
-        ParallelismError: The parameters are on several devices, or complex.
+        ParallelismError: The parameters are on several devices, complex, or have sparse gradients.
     """
 
     def __init__(self, parameters: Sequence[Parameter], *, rows: RowFormat, rank: int, size: int, unit: float) -> None:
@@ -300,8 +300,13 @@ def check_one_vector(parameters: Sequence[Parameter]) -> None:
     """Check that one real vector [N] can hold all gradients.
 
     Raises:
-        ParallelismError: The parameters are on several devices, or complex.
+        ParallelismError: The parameters are on several devices, complex, or have sparse gradients.
     """
+    if any(parameter.grad is not None and parameter.grad.is_sparse for parameter in parameters):
+        raise ParallelismError(
+            "a phase has sparse gradients (sparse=True), which several processes cannot sum in one vector; use dense "
+            "ones, or train in one process"
+        )
     devices = sorted({str(parameter.device) for parameter in parameters})
     if len(devices) > 1:
         raise ParallelismError(

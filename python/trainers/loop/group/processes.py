@@ -329,9 +329,9 @@ def check_modules(modules: Mapping[str, nn.Module], *, size: int, splitting: boo
         splitting: Whether a piece is repeated when memory runs out.
 
     Raises:
-        ParallelismError: A module has sparse gradients. Or, with several processes: it is sharded, wrapped in
-            DistributedDataParallel or computes statistics over all processes. Or, with one process: it is sharded and
-            pieces may be repeated.
+        ParallelismError: With several processes, a module is sharded, wrapped in DistributedDataParallel, computes
+            statistics over all processes or has sparse gradients. Or, with one process: it is sharded and pieces may
+            be repeated.
     """
     for name, module in modules.items():
         for path, part in module.named_modules(prefix=name):
@@ -343,15 +343,16 @@ def check_modules(modules: Mapping[str, nn.Module], *, size: int, splitting: boo
                     "one device, use a trainer that supports sharding"
                 )
             if size > 1:
-                _check_no_communication(path, part)
-            if isinstance(part, nn.Embedding | nn.EmbeddingBag) and part.sparse:
-                raise ParallelismError(
-                    f"{path} has sparse gradients, which have no norm and cannot be summed in one vector; create it "
-                    "with sparse=False"
-                )
+                _check_one_exchange(path, part)
 
 
-def _check_no_communication(path: str, part: nn.Module) -> None:
+def _check_one_exchange(path: str, part: nn.Module) -> None:
+    """Check that a module neither communicates nor has gradients that the group's exchange cannot sum."""
+    if isinstance(part, nn.Embedding | nn.EmbeddingBag) and part.sparse:
+        raise ParallelismError(
+            f"{path} has sparse gradients, which several processes cannot sum in one vector; create it with "
+            "sparse=False, or train in one process"
+        )
     if isinstance(part, DistributedDataParallel):
         raise ParallelismError(
             f"{path} is wrapped in DistributedDataParallel, which sums gradients in every backward, but the loop "

@@ -121,12 +121,12 @@ class GradientGuard:
         self.moved = False
 
     def gradients(self) -> list[Tensor]:
-        """Return the window's gradients, of the parameters' shapes [...].
+        """Return the window's gradients, of the parameters' shapes [...]; of a sparse one, its values (rows, ...).
 
         Raises:
             UnusedParameterError: A parameter had no gradient in any of the audited windows.
         """
-        gradients = [parameter.grad for parameter in self._parameters if parameter.grad is not None]
+        gradients = [_read_values(parameter) for parameter in self._parameters if parameter.grad is not None]
         if gradients and self._unseen:
             self._audit()
         return gradients
@@ -261,5 +261,16 @@ class GradientGuard:
         return f"data and weights are finite, but these gradients are not: {join_names(bad) or 'none'}"
 
 
+def _read_values(parameter: Parameter) -> Tensor:
+    """Return the gradient, or the values of a sparse one, which share its memory; duplicate rows are summed first."""
+    gradient = parameter.grad
+    assert gradient is not None  # noqa: S101 - the caller's condition
+    if not gradient.is_sparse:
+        return gradient
+    parameter.grad = gradient.coalesce()
+    return parameter.grad.values()
+
+
 def _is_finite(tensor: Tensor) -> bool:
-    return bool(torch.isfinite(tensor.detach()).all())
+    values = tensor.detach()
+    return bool(torch.isfinite(values.coalesce().values() if values.is_sparse else values).all())
