@@ -137,7 +137,7 @@ class Record:
         self._source = source
         self._path = path
         if not isinstance(value, Mapping):
-            raise self._error(path, f"is {_shown(value)}, expected an object")
+            raise self._error(path, f"is {_format(value)}, expected an object")
         self._value = value
         self._read: set[str] = set()
 
@@ -148,19 +148,19 @@ class Record:
 
     def text(self, key: str) -> str:
         """Read a string."""
-        return self._checked(self.json(key), key, "a string", _text)
+        return self._check(self.json(key), key, "a string", _text)
 
     def integer(self, key: str) -> int:
         """Read an integer, written without a fraction."""
-        return self._checked(self.json(key), key, "an integer", _integer)
+        return self._check(self.json(key), key, "an integer", _integer)
 
     def number(self, key: str) -> float:
         """Read a finite number."""
-        return self._checked(self.json(key), key, "a number", _number)
+        return self._check(self.json(key), key, "a number", _number)
 
     def flag(self, key: str) -> bool:
         """Read true or false."""
-        return self._checked(self.json(key), key, "true or false", _flag)
+        return self._check(self.json(key), key, "true or false", _flag)
 
     def texts(self, key: str) -> tuple[str, ...]:
         """Read a list of strings."""
@@ -227,17 +227,17 @@ class Record:
 
     def _list(self, value: Json, key: str) -> Sequence[Json]:
         if not isinstance(value, list):
-            raise self.refusal(key, f"is {_shown(value)}, expected a list")
+            raise self.refusal(key, f"is {_format(value)}, expected a list")
         return value
 
     def _all(self, value: Json, key: str, expected: str, read: Callable[[Json], ValueT | None]) -> tuple[ValueT, ...]:
         items = self._list(value, key)
-        return tuple(self._checked(item, f"{key}[{k}]", expected, read) for k, item in enumerate(items))
+        return tuple(self._check(item, f"{key}[{k}]", expected, read) for k, item in enumerate(items))
 
-    def _checked(self, value: Json, key: str, expected: str, read: Callable[[Json], ValueT | None]) -> ValueT:
+    def _check(self, value: Json, key: str, expected: str, read: Callable[[Json], ValueT | None]) -> ValueT:
         result = read(value)
         if result is None:
-            raise self.refusal(key, f"is {_shown(value)}, expected {expected}")
+            raise self.refusal(key, f"is {_format(value)}, expected {expected}")
         return result
 
 
@@ -317,6 +317,6 @@ def _number(value: Json) -> float | None:
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
-def _shown(value: Json) -> str:
+def _format(value: Json) -> str:
     shown = json.dumps(value, ensure_ascii=False)
     return shown if len(shown) <= _SHOWN else shown[:_SHOWN] + "…"

@@ -337,13 +337,13 @@ class Card:
             scores=_facts(record, "scores", ScoreTable),
             calibration=_facts(record, "calibration", CalibrationFacts),
             skill=_section(record, "skill", _skill),
-            members=_listed(record, "members", MemberFacts),
+            members=_list(record, "members", MemberFacts),
             combination=_section(record, "combination", _pairs) or (),
             best_member=_section(record, "best_member", _skill),
             weighting=_facts(record, "weighting", WeightingFacts),
             conformal=_facts(record, "conformal", ConformalFacts),
             tuning=_facts(record, "tuning", TuningFacts),
-            ancestors=_listed(record, "ancestors", ParentModel),
+            ancestors=_list(record, "ancestors", ParentModel),
             adopted=_facts(record, "adopted", AdoptionFacts),
             notes=record.texts("notes") if record.has("notes") else (),
         )
@@ -357,7 +357,7 @@ def _facts(record: Record, key: str, kind: type[FactsT]) -> FactsT | None:
     return _section(record, key, lambda section: read_as(section, kind))
 
 
-def _listed(record: Record, key: str, kind: type[FactsT]) -> tuple[FactsT, ...]:
+def _list(record: Record, key: str, kind: type[FactsT]) -> tuple[FactsT, ...]:
     return tuple(read_as(item, kind) for item in record.records(key)) if record.has(key) else ()
 
 
@@ -371,12 +371,12 @@ def _splits(record: Record) -> tuple[Split, ...]:
 
 
 def _pairs(record: Record) -> tuple[tuple[str, str], ...]:
-    return tuple((key, _shown(record.json(key))) for key in record.keys())  # noqa: SIM118 - a Record is not a dict
+    return tuple((key, _format(record.json(key))) for key in record.keys())  # noqa: SIM118 - a Record is not a dict
 
 
-def _shown(value: Json) -> str:
+def _format(value: Json) -> str:
     if isinstance(value, list):
-        return ", ".join(map(_shown, value))
+        return ", ".join(map(_format, value))
     if value is None or isinstance(value, bool):
         return {None: "none", True: "yes", False: "no"}[value]
     return str(value)
@@ -397,7 +397,7 @@ def ancestors_of(card: Mapping[str, Json]) -> tuple[ParentModel, ...]:
     Raises:
         ArtifactError: the section is malformed.
     """
-    return _listed(Record(card, SOURCE, "card"), "ancestors", ParentModel)
+    return _list(Record(card, SOURCE, "card"), "ancestors", ParentModel)
 
 
 def adoption_of(card: Mapping[str, Json]) -> AdoptionFacts | None:
@@ -442,7 +442,7 @@ def _start_note(training: TrainingFacts | None, recipe: Mapping[str, str], *, ha
     scale = recipe.get("scale", "")
     if training is None or training.best_epoch or not training.epochs:
         return ""
-    return start_note(scale, has_map=recipe.get("network_highway") == _shown(True), has_parent=has_parent)
+    return start_note(scale, has_map=recipe.get("network_highway") == _format(True), has_parent=has_parent)
 
 
 def start_note(scale: str, *, has_map: bool, has_parent: bool) -> str:

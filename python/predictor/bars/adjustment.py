@@ -255,7 +255,7 @@ def adjust_each(bars: RawBars) -> tuple[AdjustedBars, Mapping[int, BarsError]]:
         The adjusted bars, and the error of each row that failed, in order; it names the row's first impossible bar.
     """
     with np.errstate(all="ignore"):
-        adjusted = _adjusted(bars)
+        adjusted = _adjust(bars)
         sound = (adjusted.low > 0) & (adjusted.high < np.inf) & (adjusted.money != np.inf)  # NaN: unknown
     if sound.all():
         return adjusted, {}
@@ -281,19 +281,19 @@ def _fault(bars: RawBars, adjusted: AdjustedBars, row: int, column: int) -> Bars
     return BarsError.at(bars.symbols[row], int(bars.sessions[column]), field, value, rule)
 
 
-def _adjusted(bars: RawBars) -> AdjustedBars:
+def _adjust(bars: RawBars) -> AdjustedBars:
     if bars.adj_close is not None:
-        factor = _rebased(bars.adj_close / bars.close, bars.close)
-        return _scaled(bars, factor, bars.volume / factor)
+        factor = _rebase(bars.adj_close / bars.close, bars.close)
+        return _scale(bars, factor, bars.volume / factor)
     if bars.split_ratio is None and bars.cash_dividend is None:
         factor = np.where(np.isnan(bars.close), np.nan, 1.0)
-        return _unscaled(bars, factor)
+        return _unscale(bars, factor)
     later = later_shares(bars)
-    factor = _rebased(_product_of_later(kept_shares(bars, later)) / later, bars.close)
-    return _scaled(bars, factor, bars.volume * _rebased(later, bars.close))
+    factor = _rebase(_product_of_later(kept_shares(bars, later)) / later, bars.close)
+    return _scale(bars, factor, bars.volume * _rebase(later, bars.close))
 
 
-def _scaled(bars: RawBars, factor: FloatArray, volume: FloatArray) -> AdjustedBars:
+def _scale(bars: RawBars, factor: FloatArray, volume: FloatArray) -> AdjustedBars:
     return AdjustedBars(
         open=bars.open * factor,
         high=bars.high * factor,
@@ -305,7 +305,7 @@ def _scaled(bars: RawBars, factor: FloatArray, volume: FloatArray) -> AdjustedBa
     )
 
 
-def _unscaled(bars: RawBars, factor: FloatArray) -> AdjustedBars:
+def _unscale(bars: RawBars, factor: FloatArray) -> AdjustedBars:
     """Share the raw arrays, which are read-only."""
     return AdjustedBars(
         open=bars.open,
@@ -318,7 +318,7 @@ def _unscaled(bars: RawBars, factor: FloatArray) -> AdjustedBars:
     )
 
 
-def _rebased(values: FloatArray, close: FloatArray) -> FloatArray:
+def _rebase(values: FloatArray, close: FloatArray) -> FloatArray:
     """Divide each row by its value at the symbol's last bar; NaN without a bar."""
     present = ~np.isnan(close)
     last = close.shape[1] - 1 - np.argmax(present[:, ::-1], axis=1)

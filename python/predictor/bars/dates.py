@@ -129,20 +129,20 @@ def _days_of_texts(text: "pl.Series", source: NamedSource, form: DateForm) -> Se
         return _days_of_epochs(text, source, form)
     if re.match(NUMBERED, first):
         order = form.order or _order_of(text, source, form)
-        return _days(_checked(text, _of_parts(text, NUMBERED, PARTS[order]), source))
+        return _days(_check(text, _of_parts(text, NUMBERED, PARTS[order]), source))
     if re.match(NAMED, first):
-        return _days(_checked(text, _named(text), source))
+        return _days(_check(text, _parse_month_names(text), source))
     if re.match(YEAR_FIRST, first):
-        return _days(_checked(text, _of_parts(text, YEAR_FIRST, (1, 2, 3)), source))
+        return _days(_check(text, _of_parts(text, YEAR_FIRST, (1, 2, 3)), source))
     return _days_of_iso(text, source, form)
 
 
-def _checked(text: "pl.Series", dates: "pl.Series", source: NamedSource) -> "pl.Series":
+def _check(text: "pl.Series", dates: "pl.Series", source: NamedSource) -> "pl.Series":
     check_parsed(text.fill_null(""), dates, source, "is not a date like the ones before; write 2013-12-31 or 20131231")
     return dates
 
 
-def _named(text: "pl.Series") -> "pl.Series":
+def _parse_month_names(text: "pl.Series") -> "pl.Series":
     """Parse dates with an English month name."""
     import polars as pl
 
@@ -215,7 +215,7 @@ def _days_of_epochs(text: "pl.Series", source: NamedSource, form: DateForm) -> S
     import polars as pl
 
     counts = text.cast(pl.Int64, strict=False)
-    _checked(text, counts, source)
+    _check(text, counts, source)
     a_second = next(unit for digits, unit in EPOCH_UNITS if len(str(counts.max())) < digits)
     return _days_of_utc((counts // a_second * 1_000_000).cast(pl.Datetime("us")), source, form)
 

@@ -155,7 +155,7 @@ def _text(path: Path) -> _Text:
     """Decompress a text file and convert it to UTF-8; the path of a plain UTF-8 file is kept instead."""
     packed = next((ending for ending, mark in PACKED.items() if _begins(path, mark)), "")
     if packed:
-        return _in_utf8(_unpacked(path, packed), path)
+        return _in_utf8(_unpack(path, packed), path)
     with path.open("rb") as file:
         head = file.read(HEAD_BYTES)
     if _encoding(head) != UTF_8:
@@ -163,7 +163,7 @@ def _text(path: Path) -> _Text:
     return _Text(content=path, head=_lines(head, path))
 
 
-def _unpacked(path: Path, ending: str) -> bytes:
+def _unpack(path: Path, ending: str) -> bytes:
     try:
         if ending == ".gz":
             return gzip.decompress(path.read_bytes())

@@ -72,7 +72,7 @@ def _read_files(files: Mapping[str, Path], options: ReadingOptions | None, sourc
         raise BarsError(f"no bars can be read from {source}: {reasons}")
     _check_columns(tables)
     _check_symbols(tables)
-    return _joined(tables, failures)
+    return _join(tables, failures)
 
 
 def _check_columns(tables: Mapping[str, BarTable]) -> None:
@@ -94,7 +94,7 @@ def _check_symbols(tables: Mapping[str, BarTable]) -> None:
             owner[symbol] = name
 
 
-def _joined(tables: Mapping[str, BarTable], failures: Mapping[str, str]) -> BarTable:
+def _join(tables: Mapping[str, BarTable], failures: Mapping[str, str]) -> BarTable:
     first = next(iter(tables.values()))
     sessions = np.unique(np.concatenate([table.sessions for table in tables.values()]))
     symbols = tuple(symbol for table in tables.values() for symbol in table.symbols)

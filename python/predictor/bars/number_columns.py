@@ -42,7 +42,7 @@ def parse_numbers(column: "pl.Series", source: NamedSource) -> FloatArray:
     cleaned = _clean(column, source)
     numbers = _cast(cleaned)
     check_parsed(cleaned, numbers, source, NO_NUMBER)
-    return _filled(numbers)
+    return _fill(numbers)
 
 
 def parse_number_columns(
@@ -64,9 +64,9 @@ def parse_number_columns(
     if is_plain and decimal in ("", "."):
         read = [_cast(column) for column in cleaned]
         if all(number.null_count() == column.null_count() for number, column in zip(read, cleaned, strict=True)):
-            return NumberColumns(columns={number.name: _filled(number) for number in read})
+            return NumberColumns(columns={number.name: _fill(number) for number in read})
     cleaned = _without_empty_rows(cleaned)
-    scaled = [_scaled(column) for column in cleaned]
+    scaled = [_scale(column) for column in cleaned]
     sign = decimal or _decimal_of(scaled, source)
     read = {cells.name: _strict_as(cells, column, sign, source) for cells, column in zip(cleaned, scaled, strict=True)}
     return NumberColumns(columns=read, is_rounded=any(_is_scaled(column) for column in cleaned))
@@ -102,7 +102,7 @@ def _cast(column: "pl.Series") -> "pl.Series":
     return column.cast(pl.Float64, strict=False)
 
 
-def _filled(numbers: "pl.Series") -> FloatArray:
+def _fill(numbers: "pl.Series") -> FloatArray:
     return numbers.fill_null(float("nan")).to_numpy()
 
 
@@ -110,7 +110,7 @@ def _strict_as(cells: "pl.Series", column: "pl.Series", sign: str, source: Named
     """Parse a column; errors show the original cell."""
     numbers = _cast(_with_decimal_points(column, sign))
     check_parsed(cells, numbers, source, NO_NUMBER)
-    return _filled(numbers)
+    return _fill(numbers)
 
 
 def _without_empty_rows(columns: "Sequence[pl.Series]") -> "list[pl.Series]":
@@ -129,7 +129,7 @@ def _is_scaled(column: "pl.Series") -> bool:
     return column.dtype == pl.String and bool(column.str.contains(SCALED).any())
 
 
-def _scaled(column: "pl.Series") -> "pl.Series":
+def _scale(column: "pl.Series") -> "pl.Series":
     """Remove currency signs and rewrite 1.2M as 1.2e6, which parses exactly, whereas a product would round."""
     import polars as pl
 

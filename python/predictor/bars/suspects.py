@@ -139,7 +139,7 @@ class SuspectBars:
         questions = {SuspectKind.UNIT: "currency unit?", SuspectKind.SPLIT: f"an unadjusted split of {factor}?"}
         question = questions.get(self.kind, "wrong bars?" if self.refuses else "a real move, or a wrong bar?")
         if self.kind is SuspectKind.LEVEL:
-            factor = _rounded(self.factor)
+            factor = _round(self.factor)
         return f"{self.symbol}: prices change by a factor of {factor} on {days}: {question}"
 
 
@@ -149,10 +149,10 @@ def named_factor(factor: float) -> str:
     for exact in (*(10.0**k for k in range(1, 7)), *(new / old for new, old in COMMON_SPLITS)):
         if abs(size - math.log(exact)) < FACTOR_TOLERANCE:
             return f"{exact:g}"
-    return _rounded(factor)
+    return _round(factor)
 
 
-def _rounded(factor: float) -> str:
+def _round(factor: float) -> str:
     return f"{max(factor, 1 / factor):.3g}"
 
 

@@ -194,10 +194,10 @@ def _check_missing(frame: "pl.DataFrame", names: Mapping[str, str], source: Tabl
         advice = "; if the volume is unknown, add an empty column volume"
     elif len(frame.columns) < 1 + len(REQUIRED):
         advice += "; closing prices are not enough: export open, high, low, close and volume"
-    raise BarsError(f"{source.name} has no column {', '.join(missing)}; it has {_shown(frame.columns)}{advice}")
+    raise BarsError(f"{source.name} has no column {', '.join(missing)}; it has {_format(frame.columns)}{advice}")
 
 
-def _shown(columns: Sequence[str]) -> str:
+def _format(columns: Sequence[str]) -> str:
     more = len(columns) - MOST_SHOWN
     return ", ".join(columns[:MOST_SHOWN]) + (f" and {more} more" if more > 0 else "")
 

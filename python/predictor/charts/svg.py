@@ -41,8 +41,8 @@ def fan_svg(
         days, lines = np.r_[0.0, days], np.vstack([np.full(len(quantiles), start), lines])
     if not days.size:
         return ""
-    x = _placed(days, _LEFT, WIDTH - _RIGHT)
-    y = _placed(lines, HEIGHT - _BOTTOM, _TOP)
+    x = _place(days, _LEFT, WIDTH - _RIGHT)
+    y = _place(lines, HEIGHT - _BOTTOM, _TOP)
     bands = [_band(x, y[:, k], y[:, -1 - k]) for k in range(len(quantiles) // 2)]
     middle = min(range(len(quantiles)), key=lambda k: abs(quantiles[k] - 0.5))
     label = escape(f"{title}: quantiles {quantiles[0]:g} to {quantiles[-1]:g}")
@@ -53,7 +53,7 @@ def fan_svg(
     )
 
 
-def _placed(values: FloatArray, least: float, most: float) -> FloatArray:
+def _place(values: FloatArray, least: float, most: float) -> FloatArray:
     """Scale values to an axis between two positions; to its middle if all are equal."""
     low, high = float(values.min()), float(values.max())
     if low == high:

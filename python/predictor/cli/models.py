@@ -131,9 +131,9 @@ def _models_table(found: Sequence[ModelListing]) -> Iterator[RenderableType]:
     """A heading, and two lines per version: its columns, then its skill or why it cannot be read."""
     rows = [_cells(one) for one in found]
     widths = [max(map(len, column)) for column in zip(_HEADINGS, *rows, strict=True)]
-    yield Text(_aligned(_HEADINGS, widths), style="dim")
+    yield Text(_align(_HEADINGS, widths), style="dim")
     for one, row in zip(found, rows, strict=True):
-        yield Text(_aligned(row, widths), style="bold")
+        yield Text(_align(row, widths), style="bold")
         status = Text(one.problem or line_of(one.skill), style="red" if one.problem else "")
         yield Padding(status, (0, 0, 0, 2))
 
@@ -143,7 +143,7 @@ def _cells(one: ModelListing) -> tuple[str, ...]:
     return (f"{one.name}@{one.version}", one.kind, ", ".join(one.aliases), *dates, _size(one.size))
 
 
-def _aligned(cells: Sequence[str], widths: Sequence[int]) -> str:
+def _align(cells: Sequence[str], widths: Sequence[int]) -> str:
     return "  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip()
 
 

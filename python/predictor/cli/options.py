@@ -19,7 +19,7 @@ from predictor.instance import GapPolicy
 from predictor.jobs import JobRunner, runner_of
 
 
-def _checked(path: Path | None) -> Path | None:
+def _check_writable(path: Path | None) -> Path | None:
     """Refuse a report that cannot be written, before the work begins."""
     if path is not None:
         from predictor.report import check_report  # slow to import, and --help does not need it
@@ -28,10 +28,10 @@ def _checked(path: Path | None) -> Path | None:
     return path
 
 
-def _drawn(path: Path | None) -> Path | None:
+def _check_chart(path: Path | None) -> Path | None:
     """Refuse a chart of another type or that cannot be written, before the work begins."""
     if path is None or path.suffix.lower() == ".html":
-        return _checked(path)
+        return _check_writable(path)
     from predictor.report import PICTURE_SUFFIXES, check_picture  # slow to import, and --help does not need it
 
     if path.suffix.lower() not in PICTURE_SUFFIXES:
@@ -64,13 +64,13 @@ Plot = Annotated[
     Path | None,
     typer.Option(
         metavar="FILE.html|png|svg",
-        callback=_drawn,
+        callback=_check_chart,
         help="Also write a chart of each symbol, all in one page or picture.",
     ),
 ]
 Report = Annotated[
     Path | None,
-    typer.Option("--report", metavar="FILE.html", callback=_checked, help="Also write a report, one HTML file."),
+    typer.Option("--report", metavar="FILE.html", callback=_check_writable, help="Also write a report, one HTML file."),
 ]
 
 

@@ -257,17 +257,17 @@ def forecast_json(forecast: Forecast) -> Json:
         "horizons": forecast.horizons,
         "quantiles": forecast.quantiles,
         "target_kind": forecast.target_kind,
-        "values": _nested(forecast.values),
-        "log_returns": _nested(forecast.returns),
-        "prices": _nested(forecast.prices),
-        "anchor_price": _nested(forecast.anchor_price),
+        "values": _nest(forecast.values),
+        "log_returns": _nest(forecast.returns),
+        "prices": _nest(forecast.prices),
+        "anchor_price": _nest(forecast.anchor_price),
         "model": forecast.model,
         "version": forecast.version,
         "weights_hash": forecast.weights_hash,
         "warnings": forecast.warnings,
         "forecast_id": forecast.forecast_id,
-        "scores": _nested(forecast.scores),
-        "ranks": _nested(forecast.ranks),
+        "scores": _nest(forecast.scores),
+        "ranks": _nest(forecast.ranks),
         "universe_hash": forecast.universe_hash,
         "refusals": {symbol: _error_facts(error) for symbol, error in forecast.refusals.items()},
         "skill": _skill_json(forecast.skill),
@@ -316,13 +316,13 @@ def _attribution_json(attribution: Attribution) -> Json:
         "unit": attribution.unit,
         "row_names": attribution.row_names,
         "row_kinds": [kind.value for kind in attribution.row_kinds],
-        "per_row": _nested(attribution.per_row),
+        "per_row": _nest(attribution.per_row),
         "sessions": [as_number(day) for day in attribution.sessions],
-        "prediction": _nested(attribution.prediction),
-        "baseline_prediction": _nested(attribution.baseline_prediction),
-        "relative_gap": _nested(attribution.relative_gap),
-        "converged": _nested(attribution.converged),
-        "nodes": _nested(attribution.nodes),
+        "prediction": _nest(attribution.prediction),
+        "baseline_prediction": _nest(attribution.baseline_prediction),
+        "relative_gap": _nest(attribution.relative_gap),
+        "converged": _nest(attribution.converged),
+        "nodes": _nest(attribution.nodes),
         "model": attribution.model,
         "version": attribution.version,
         "weights_hash": attribution.weights_hash,
@@ -333,10 +333,10 @@ def _attribution_json(attribution: Attribution) -> Json:
 
 
 def _internal_json(one: Internal) -> Json:
-    return {"name": one.name, "axis": one.axis.value, "labels": one.labels, "values": _nested(one.values)}
+    return {"name": one.name, "axis": one.axis.value, "labels": one.labels, "values": _nest(one.values)}
 
 
-def _nested(array: NDArray[np.generic] | None) -> Json:
+def _nest(array: NDArray[np.generic] | None) -> Json:
     return None if array is None else _finite(array.tolist())
 
 

@@ -120,7 +120,7 @@ def program(commands: Sequence[Command], *, text: str, instead: str = "") -> typ
         cls=Commands, help=text, no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False
     )
     for command in commands:
-        app.command(command.name, help=command.help)(_unloaded)
+        app.command(command.name, help=command.help)(_placeholder)
     return app
 
 
@@ -157,7 +157,7 @@ def _meant(path: str, args: Sequence[str], instead: str) -> str:
     return f"{path} {name} {shlex.join([*args, *missing])}"
 
 
-def _unloaded() -> None:
+def _placeholder() -> None:
     """Placeholder for a command that is not loaded."""
 
 

@@ -47,8 +47,10 @@ class Covariates:
             raise CovariatesError(f"covariates {twice} are in two groups; put each into one")
         for group, rank in (("observed", 2), ("known", 2), ("numbers", 1)):
             values: Mapping[str, FloatArray] = getattr(self, group)
-            object.__setattr__(self, group, {name: _locked(name, array, rank) for name, array in values.items()})
-        object.__setattr__(self, "future_sessions", _rising(self.future_sessions))
+            object.__setattr__(
+                self, group, {name: _copy_read_only(name, array, rank) for name, array in values.items()}
+            )
+        object.__setattr__(self, "future_sessions", _check_ascending(self.future_sessions))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -145,7 +147,7 @@ class Covariates:
         )
 
 
-def _locked(name: str, values: NDArray[np.floating | np.integer], rank: int) -> FloatArray:
+def _copy_read_only(name: str, values: NDArray[np.floating | np.integer], rank: int) -> FloatArray:
     if values.ndim != rank or values.dtype.kind not in "iuf" or (values.dtype.kind == "f" and values.dtype != FLOAT64):
         have = f"{values.dtype} with {values.ndim} axes"
         raise CovariatesError(f"covariate {name} is {have}, but must be float64 with {rank} axes")
@@ -156,7 +158,7 @@ def _locked(name: str, values: NDArray[np.floating | np.integer], rank: int) -> 
     return copy
 
 
-def _rising(sessions: NDArray[np.integer]) -> NDArray[np.int32]:
+def _check_ascending(sessions: NDArray[np.integer]) -> NDArray[np.int32]:
     if sessions.ndim != 1 or sessions.dtype.kind not in "iu":
         raise CovariatesError(f"future_sessions must be integers yyyymmdd of shape [D], but are {sessions.dtype}")
     if (sessions[1:] <= sessions[:-1]).any():

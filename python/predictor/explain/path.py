@@ -215,7 +215,7 @@ class StraightPath:
         weights = positions[block.node_slice]
         values = PathParts(
             *(
-                _interpolated(start[block.row_slice], end[block.row_slice], weights)
+                _interpolate(start[block.row_slice], end[block.row_slice], weights)
                 for start, end in zip(self.start, self.end, strict=True)
             )
         )
@@ -231,7 +231,7 @@ def _repeat(values: Tensor, times: int) -> Tensor:
     return values.expand(times, *values.shape).flatten(0, 1)
 
 
-def _interpolated(start: Tensor, end: Tensor, weights: Tensor) -> Tensor:
+def _interpolate(start: Tensor, end: Tensor, weights: Tensor) -> Tensor:
     """[nodes x rows, ...]; `lerp` returns both ends exactly."""
     column = weights.to(end.dtype).view(-1, *(1,) * end.dim())
     return torch.lerp(start.unsqueeze(0), end.unsqueeze(0), column).flatten(0, 1)

@@ -114,10 +114,10 @@ class OnnxWeights(nn.Module):
     def __init__(self, rnn: nn.RNNBase, layer: int, gates: Sequence[int]) -> None:
         super().__init__()
         weights = dict(rnn.named_parameters())
-        self.register_buffer("inputs", _stacked([weights[f"weight_ih_l{layer}"]], gates))
-        self.register_buffer("states", _stacked([weights[f"weight_hh_l{layer}"]], gates))
+        self.register_buffer("inputs", _stack([weights[f"weight_ih_l{layer}"]], gates))
+        self.register_buffer("states", _stack([weights[f"weight_hh_l{layer}"]], gates))
         biases = [weights[f"bias_ih_l{layer}"], weights[f"bias_hh_l{layer}"]]
-        self.register_buffer("biases", _stacked(biases, gates))
+        self.register_buffer("biases", _stack(biases, gates))
 
     def forward(self) -> tuple[Tensor, Tensor, Tensor]:
         """Weights of inputs [1, G * W, ...] and states [1, G * W, W], and biases [1, 2 * G * W]."""
@@ -187,7 +187,7 @@ def _run(
     return states.squeeze(1), *last
 
 
-def _stacked(parts: Sequence[Tensor], gates: Sequence[int]) -> Tensor:
+def _stack(parts: Sequence[Tensor], gates: Sequence[int]) -> Tensor:
     """[1, ...] torch's stacked gates in ONNX's order, concatenated over parts."""
     ordered = [part.detach().chunk(len(gates))[gate] for part in parts for gate in gates]
     return torch.cat(ordered).unsqueeze(0)

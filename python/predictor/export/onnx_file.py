@@ -138,7 +138,7 @@ def export_onnx(folder: Path, file: Path) -> ExportedFile:
 
 
 def _graph(module: ExportModule, model: Model) -> "ModelProto":
-    proto = _traced(module, prepare_golden_inputs(model))
+    proto = _trace(module, prepare_golden_inputs(model))
     _name_rows(proto.graph)
     _drop_notes(proto)
     proto.producer_name, proto.producer_version = "quantra", FORMAT
@@ -148,7 +148,7 @@ def _graph(module: ExportModule, model: Model) -> "ModelProto":
     return proto
 
 
-def _traced(module: ExportModule, inputs: Inputs) -> "ModelProto":
+def _trace(module: ExportModule, inputs: Inputs) -> "ModelProto":
     """Trace the graph with torch's exporter.
 
     Parameters require gradients during tracing; otherwise torch's Transformer layers take a fused path that the
@@ -264,7 +264,7 @@ def _difference(proto: "ModelProto", module: ExportModule, model: Model, inputs:
     session = onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
     differences: dict[str, list[float]] = {name: [] for name in module.output_names}
     for rows in TRIED_ROWS:
-        taken, nodes = _repeated(inputs, rows), _some_nodes(rows, len(model.manifest.universe))
+        taken, nodes = _repeat(inputs, rows), _some_nodes(rows, len(model.manifest.universe))
         fed = zip(module.input_names, module.arguments(taken, nodes), strict=True)
         outputs = session.run(list(module.output_names), {name: tensor.numpy() for name, tensor in fed})
         expected = _expected(model, taken, nodes, across_stocks=module.across_stocks)
@@ -288,7 +288,7 @@ def _expected(model: Model, inputs: Inputs, nodes: Tensor, *, across_stocks: boo
     return [model.engine.calibrated(output.quantiles, inputs.location, inputs.scale).numpy(), output.scores.numpy()]
 
 
-def _repeated(inputs: Inputs, rows: int) -> Inputs:
+def _repeat(inputs: Inputs, rows: int) -> Inputs:
     """Repeat the rows cyclically to `rows` rows."""
     indices = torch.arange(rows) % len(inputs.location)
     return Inputs(*(group.index_select(0, indices) for group in inputs))

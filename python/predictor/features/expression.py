@@ -231,15 +231,15 @@ class CovariateFields:
     @property
     def observed_set(self) -> FieldSet:
         """The columns that observed features can read."""
-        return _joined(OBSERVED, self.observed, COVARIATES["observed"])
+        return _join(OBSERVED, self.observed, COVARIATES["observed"])
 
     @property
     def known_set(self) -> FieldSet:
         """The columns that known features can read."""
-        return _joined(KNOWN, self.known, COVARIATES["known"])
+        return _join(KNOWN, self.known, COVARIATES["known"])
 
 
-def _joined(fields: FieldSet, names: tuple[str, ...], formula: str) -> FieldSet:
+def _join(fields: FieldSet, names: tuple[str, ...], formula: str) -> FieldSet:
     return FieldSet(name=fields.name, formulas={**fields.formulas, **dict.fromkeys(names, formula)})
 
 

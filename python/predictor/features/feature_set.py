@@ -93,8 +93,8 @@ class FeatureSet:
         if not 1 <= self.operator_set <= OPERATOR_SET:
             raise ConfigurationError(f"operator set {self.operator_set} is unknown; this version has {OPERATOR_SET}")
         self._check_names()
-        observed = [_parsed(definition, self.covariates.observed_set) for definition in self.observed]
-        known = [_parsed(definition, self.covariates.known_set) for definition in self.known]
+        observed = [_parse(definition, self.covariates.observed_set) for definition in self.observed]
+        known = [_parse(definition, self.covariates.known_set) for definition in self.known]
         object.__setattr__(self, "observed", _canonical(self.observed, observed))
         object.__setattr__(self, "known", _canonical(self.known, known))
         object.__setattr__(self, "_observed_plan", EvaluationPlan(observed))
@@ -301,7 +301,7 @@ def _covariate_column(column: FloatArray, rows: slice, close: FloatArray) -> Flo
     return np.where(np.isnan(close), np.nan, column[rows] if len(column) > 1 else column)
 
 
-def _parsed(definition: FeatureDefinition, fields: FieldSet) -> Expression:
+def _parse(definition: FeatureDefinition, fields: FieldSet) -> Expression:
     try:
         return parse(definition.expression, fields)
     except ExpressionError as error:

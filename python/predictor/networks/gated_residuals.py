@@ -148,7 +148,7 @@ def gated_sum(x: Tensor, shares: Tensor, keep: Tensor | None, weights: GatedSumW
     """
     if not _gains_from_blocks(x, weights):
         return _reference(x, shares, keep, weights)
-    return _Blocks.apply(x, shares, keep, *_merged(weights, dropping=keep is not None))  # pyright: ignore[reportReturnType] - apply is untyped
+    return _Blocks.apply(x, shares, keep, *_merge(weights, dropping=keep is not None))  # pyright: ignore[reportReturnType] - apply is untyped
 
 
 def _gains_from_blocks(x: Tensor, weights: GatedSumWeights) -> bool:
@@ -185,7 +185,7 @@ class _Weights(NamedTuple):
     shift: Tensor
 
 
-def _merged(weights: GatedSumWeights, *, dropping: bool) -> _Weights:
+def _merge(weights: GatedSumWeights, *, dropping: bool) -> _Weights:
     first = weights.first + functional.pad(weights.first_bias, (0, 0, weights.first.shape[1] - 1, 0))
     embedding, _, _, second, second_bias, gate, gate_bias, gain, shift = weights
     if dropping:

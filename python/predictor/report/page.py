@@ -112,7 +112,7 @@ class SymbolView:
 
 def render_report(content: ReportContent) -> str:
     """Render the report as HTML; deterministic. Raises like `write_report`, except OSError."""
-    content = _reduced(content)
+    content = _reduce(content)
     card = Card.from_json(content.info.card_json)
     page = PageBuilder("predictor.report")
     paths = draw_paths(content.forecast, content.bars, content.symbols)
@@ -139,7 +139,7 @@ def render_report(content: ReportContent) -> str:
     )
 
 
-def _reduced(content: ReportContent) -> ReportContent:
+def _reduce(content: ReportContent) -> ReportContent:
     """For many symbols, keep only the reasons of the median."""
     attributions = content.attributions
     if len(content.symbols) <= _MOST_WITH_ALL_REASONS:

@@ -60,11 +60,11 @@ class PageFigures:
         for trace in drawn["data"]:
             self._share(trace)
         height = int(drawn["layout"]["height"])
-        return PageFigure(name=f"chart-{self._count}", height=height, drawn=_escaped_json(_in_float32(drawn)))
+        return PageFigure(name=f"chart-{self._count}", height=height, drawn=_escape_json(_in_float32(drawn)))
 
     def common(self) -> str:
         """The theme and the texts that figures share, as JSON for `draw.js`."""
-        return _escaped_json({"theme": {"layout": THEME}, "shared": list(self._shared)})
+        return _escape_json({"theme": {"layout": THEME}, "shared": list(self._shared)})
 
     def _share(self, trace: dict[str, Any]) -> None:
         """Replace a trace's texts along x, which are mostly repeated dates, by the index of a shared list."""
@@ -85,7 +85,7 @@ def _in_float32(value: Any) -> Any:
     return {key: _in_float32(item) for key, item in value.items()}
 
 
-def _escaped_json(value: Any) -> str:
+def _escape_json(value: Any) -> str:
     return json.dumps(value, separators=(",", ":")).translate(_IN_A_SCRIPT)
 
 

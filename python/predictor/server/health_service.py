@@ -103,7 +103,7 @@ class GrpcServices:
             await changed.wait()
 
     async def _read_name(self, call: IncomingCall, peer: PeerConnection) -> str:
-        return _parsed(health_pb2.HealthCheckRequest, await self.arrivals.request(call, peer)).service
+        return _parse(health_pb2.HealthCheckRequest, await self.arrivals.request(call, peer)).service
 
     def _encode_status(self, name: str) -> bytes:
         status = _UNKNOWN if name not in self._serving else _SERVING if self._serving[name] else _NOT_SERVING
@@ -112,7 +112,7 @@ class GrpcServices:
     async def _reflect(self, servicer: Any, call: IncomingCall, peer: PeerConnection) -> None:
         async def requests() -> AsyncIterator[reflection_pb2.ServerReflectionRequest]:
             while (body := await self.arrivals.message(call, peer)) is not None:
-                yield _parsed(reflection_pb2.ServerReflectionRequest, body)
+                yield _parse(reflection_pb2.ServerReflectionRequest, body)
 
         async for reply in servicer.ServerReflectionInfo(requests(), None):
             await call.write(reply.SerializeToString())
@@ -129,7 +129,7 @@ async def _end_after(call: IncomingCall, work: Coroutine[Any, Any, None]) -> Non
         refuse(call, error_of(call.head.method, error, _log))
 
 
-def _parsed(kind: type[MessageT], body: bytes) -> MessageT:
+def _parse(kind: type[MessageT], body: bytes) -> MessageT:
     try:
         return kind.FromString(body)
     except DecodeError:

@@ -148,7 +148,7 @@ class LifecycleCalls:
             answer.set_result(response)
 
     def _compare(self, body: bytes, check: "Check") -> pb.CompareVersionsResponse:
-        request = _parsed(body, pb.CompareVersionsRequest)
+        request = _parse(body, pb.CompareVersionsRequest)
         for field, reference in (("champion", request.champion), ("challenger", request.challenger)):
             _check_present(field, reference)
         start = wire.decode_session("first_session", request.first_session) or None
@@ -158,7 +158,7 @@ class LifecycleCalls:
             )
 
     def _promote(self, body: bytes, check: "Check") -> pb.PromoteVersionResponse:
-        request = _parsed(body, pb.PromoteVersionRequest)
+        request = _parse(body, pb.PromoteVersionRequest)
         for field, text in (("version", request.version), ("reason", request.reason)):
             _check_present(field, text)
         name, version = wire.decode_reference(request.version)
@@ -176,7 +176,7 @@ class LifecycleCalls:
         return lifecycle.encode_promotion(result)
 
     def _roll_back(self, body: bytes, _check: "Check") -> pb.RollBackChampionResponse:
-        request = _parsed(body, pb.RollBackChampionRequest)
+        request = _parse(body, pb.RollBackChampionRequest)
         for field, text in (("model", request.model), ("reason", request.reason)):
             _check_present(field, text)
         with self._open_ledger() as ledger:
@@ -217,7 +217,7 @@ def _check_present(field: str, text: str) -> None:
         raise MalformedRequestError(f"{field} is empty; {why}", metadata={"field": field})
 
 
-def _parsed(body: bytes, kind: type[MessageT]) -> MessageT:
+def _parse(body: bytes, kind: type[MessageT]) -> MessageT:
     try:
         return kind.FromString(body)
     except DecodeError:

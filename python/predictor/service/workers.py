@@ -172,7 +172,7 @@ class ModelWorker:
         """Prepare all instances, forecast those of requests that are still wanted, and set their outcomes."""
         times = StageTimes(decoded[0][0].asked_at_s, begun_s, time.perf_counter())
         _note_times([item for item, _ in decoded], times)
-        everything = [self._bounded(instance) for _, instances in decoded for instance in instances]
+        everything = [self._bound(instance) for _, instances in decoded for instance in instances]
         deadline = SharedDeadline([item.deadline for item, _ in decoded])
         batch = self._model.prepare_batch(everything, self._clock(), deadline)
         times.prepared_s = time.perf_counter()
@@ -198,7 +198,7 @@ class ModelWorker:
             name = self._model.identity.name
             _log.debug("%s: %d calls, %d instances, %s", name, len(decoded), len(everything), times)
 
-    def _bounded(self, instance: ReadInstance) -> ReadInstance:
+    def _bound(self, instance: ReadInstance) -> ReadInstance:
         """Return the instance, or an error if its bars are older than the service allows."""
         if self._max_age_sessions is None or isinstance(instance, QuantraError):
             return instance

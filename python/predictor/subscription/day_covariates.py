@@ -83,8 +83,8 @@ def replace_rows(day: Covariates, pushed: Covariates, rows: IndexArray) -> Covar
         return NO_COVARIATES
     return replace(
         day,
-        observed={name: _placed(values, pushed.observed[name], rows) for name, values in day.observed.items()},
-        known={name: _placed(values, pushed.known[name], rows) for name, values in day.known.items()},
+        observed={name: _place(values, pushed.observed[name], rows) for name, values in day.observed.items()},
+        known={name: _place(values, pushed.known[name], rows) for name, values in day.known.items()},
     )
 
 
@@ -93,8 +93,8 @@ def append_day(history: Covariates, day: Covariates) -> Covariates:
     if not history.names:
         return NO_COVARIATES
     return Covariates(
-        observed=_concatenated(history.observed, day.observed),
-        known=_concatenated(history.known, day.known),
+        observed=_concatenate(history.observed, day.observed),
+        known=_concatenate(history.known, day.known),
         future_sessions=day.future_sessions,
         numbers=history.numbers,
         categories=history.categories,
@@ -139,7 +139,7 @@ def count_bytes(covariates: Covariates) -> int:
     return sum(values.nbytes for group in groups for values in group.values()) + texts
 
 
-def _concatenated(first: Mapping[str, FloatArray], second: Mapping[str, FloatArray]) -> dict[str, FloatArray]:
+def _concatenate(first: Mapping[str, FloatArray], second: Mapping[str, FloatArray]) -> dict[str, FloatArray]:
     return {name: np.concatenate([values, second[name]], axis=1) for name, values in first.items()}
 
 
@@ -147,7 +147,7 @@ def _cut(group: Mapping[str, FloatArray], columns: slice) -> dict[str, FloatArra
     return {name: values[:, columns].copy() for name, values in group.items()}
 
 
-def _placed(values: FloatArray, pushed: FloatArray, rows: IndexArray) -> FloatArray:
+def _place(values: FloatArray, pushed: FloatArray, rows: IndexArray) -> FloatArray:
     placed = values.copy()
     placed[rows] = pushed
     return placed

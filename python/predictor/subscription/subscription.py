@@ -229,7 +229,7 @@ class Subscription:
             CovariateMissingError, UnknownCovariateError, CovariatesError: the covariates do not match the subscription.
         """
         if push.bars is None:
-            return _checked(self._flushed(push), bars_needed)
+            return _check(self._flushed(push), bars_needed)
         rows = self._rows(push.bars)
         _check_columns(self.history, push.bars)
         self._check_reading(push)
@@ -239,7 +239,7 @@ class Subscription:
         _check_jumps(before.history, push.bars)
         day = before.day.with_rows(push.bars, push.covariates, rows)
         after = replace(before, day=day.flushed() if push.flush else day)
-        return _checked(AcceptedPush(after=after, is_first=before.day.is_new), bars_needed)
+        return _check(AcceptedPush(after=after, is_first=before.day.is_new), bars_needed)
 
     def _flushed(self, push: Push) -> "AcceptedPush":
         if not push.flush:
@@ -312,7 +312,7 @@ class Subscription:
         )
 
 
-def _checked(pushed: "AcceptedPush", bars_needed: int) -> "AcceptedPush":
+def _check(pushed: "AcceptedPush", bars_needed: int) -> "AcceptedPush":
     """Return the push unchanged, if the bars that the model reads are kept or none was ever dropped.
 
     Raises:

@@ -353,7 +353,7 @@ def _tensor_values(message: pb.FeatureWindow, name: str, need: pb.DataType, rank
     kind, data = tensor.type, tensor.data  # each access copies the bytes
     if not kind and not message.HasField(name):  # pyright: ignore[reportArgumentType] - a field of the message
         raise MalformedRequestError(f"window.{name}: is missing", metadata={"field": f"window.{name}"})
-    shape = _checked_shape(name, kind, tuple(tensor.shape[: MAX_AXES + 1]), len(data), need, ranks, rows)
+    shape = _check_shape(name, kind, tuple(tensor.shape[: MAX_AXES + 1]), len(data), need, ranks, rows)
     return np.frombuffer(data, _TYPES[need]).reshape(shape)
 
 
@@ -391,7 +391,7 @@ def _check_type(name: str, have: int, need: pb.DataType) -> None:
 
 
 @lru_cache(maxsize=256)
-def _checked_shape(
+def _check_shape(
     name: str, kind: int, shape: Shape, size: int, need: pb.DataType, ranks: tuple[int, ...], rows: int
 ) -> Shape:
     """Check a tensor's type, its shape and its bytes: one row per symbol, no axis below 0 or too long.

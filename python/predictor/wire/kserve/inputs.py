@@ -67,10 +67,10 @@ def read_bars(tensors: Mapping[str, InputTensor]) -> BarArrays:
     rows, symbols, sessions = panel = tensors[BARS].shape
     future_length = _future_length(tensors, rows)
     return BarArrays(
-        symbols=_split_rows(_required(tensors, SYMBOL).texts((rows, symbols)), symbols),
-        sessions=_required(tensors, DATE).sessions((rows, sessions)),
+        symbols=_split_rows(_require(tensors, SYMBOL).texts((rows, symbols)), symbols),
+        sessions=_require(tensors, DATE).sessions((rows, sessions)),
         columns={
-            name: _required(tensors, name).float64(panel)
+            name: _require(tensors, name).float64(panel)
             for name in (*REQUIRED, *OPTIONAL)
             if name in REQUIRED or name in tensors
         },
@@ -171,7 +171,7 @@ def _check_bar_names(tensors: Mapping[str, InputTensor]) -> None:
             )
 
 
-def _required(tensors: Mapping[str, InputTensor], name: str) -> InputTensor:
+def _require(tensors: Mapping[str, InputTensor], name: str) -> InputTensor:
     if name not in tensors:
         raise MalformedRequestError(f"input {name!r} is missing; bars need it", metadata={"field": name})
     return tensors[name]

@@ -128,14 +128,14 @@ def read_request(body: bytes, most_parts: int = MAX_PARTS) -> InferRequest:
     """
     small = parse_small(body, pb.ModelInferRequest)
     if small is not None:
-        return _request(small, *_parsed_inputs(small))
+        return _request(small, *_parse_inputs(small))
     reader = FieldReader(body, most_parts)
     try:
         positions, raw, head = _locate_fields(body, reader)
         inputs = [_locate_input(body, reader, position) for position in positions]
     except IndexError:
         raise malformed_message(pb.ModelInferRequest, len(body)) from None
-    return _request(_parsed(head, pb.ModelInferRequest), inputs, [TensorValues(body, position) for position in raw])
+    return _request(_parse(head, pb.ModelInferRequest), inputs, [TensorValues(body, position) for position in raw])
 
 
 def _request(head: pb.ModelInferRequest, inputs: Sequence[SentInput], raw: Sequence[TensorValues]) -> InferRequest:
@@ -143,7 +143,7 @@ def _request(head: pb.ModelInferRequest, inputs: Sequence[SentInput], raw: Seque
     return InferRequest(head=head, tensors=tensors, rows=_count_rows(tensors))
 
 
-def _parsed_inputs(request: pb.ModelInferRequest) -> tuple[list[SentInput], list[TensorValues]]:
+def _parse_inputs(request: pb.ModelInferRequest) -> tuple[list[SentInput], list[TensorValues]]:
     """Return the inputs and raw values of a request that was parsed entirely."""
     check_count("inputs", max(len(request.inputs), len(request.raw_input_contents)), MAX_INPUTS)
     inputs = [
@@ -178,7 +178,7 @@ def _locate_input(body: bytes, reader: FieldReader, position: slice) -> SentInpu
             deque(reader.between(at, end), maxlen=0)  # count unpacked values
         else:
             raise IndexError  # protobuf would merge them, but no client sends two
-    return _parsed(_join_small("an input without its values", rest), pb.ModelInferRequest.InferInputTensor), contents
+    return _parse(_join_small("an input without its values", rest), pb.ModelInferRequest.InferInputTensor), contents
 
 
 def _tensors(inputs: Sequence[SentInput], raw: Sequence[TensorValues]) -> dict[str, InputTensor]:
@@ -271,7 +271,7 @@ def _join_small(what: str, pieces: Sequence[bytes]) -> bytes:
     return joined
 
 
-def _parsed(data: bytes, kind: type[MessageT]) -> MessageT:
+def _parse(data: bytes, kind: type[MessageT]) -> MessageT:
     try:
         return kind.FromString(data)
     except DecodeError:

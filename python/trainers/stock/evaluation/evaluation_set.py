@@ -288,13 +288,13 @@ def forecasts_of(
     forecasts = forecast_with_network(engine, history, windows, universe)
     levels = (forecasts.units, *history.level(windows))
     return ModelForecasts(
-        raw=_mapped(output, *levels, torch.zeros_like(output.offsets)),
-        calibrated=_mapped(output, *levels, output.offsets),
+        raw=_map(output, *levels, torch.zeros_like(output.offsets)),
+        calibrated=_map(output, *levels, output.offsets),
         scores=None if forecasts.scores is None else forecasts.scores.double().numpy(),
     )
 
 
-def _mapped(output: OutputMap, units: Tensor, location: Tensor, scale: Tensor, offsets: Tensor) -> FloatArray:
+def _map(output: OutputMap, units: Tensor, location: Tensor, scale: Tensor, offsets: Tensor) -> FloatArray:
     """[N, H, Q] quantiles in the target's unit, computed in blocks of windows."""
     parts = zip(units.split(ROWS), location.split(ROWS), scale.split(ROWS), strict=True)
     return join_parts((output.values(*part, offsets) for part in parts), len(units)).numpy()
