@@ -38,17 +38,17 @@ else:
 
 
 @contextmanager
-def locked(path: Path) -> Generator[None]:
+def locked(path: Path, *, patience: float = _PATIENCE_SECONDS) -> Generator[None]:
     """Hold the lock on this file, which is created if need be; waits for another holder.
 
     Raises:
-        OSError: the file cannot be written, its file system has no locks, or it stays locked for 10 seconds.
+        OSError: the file cannot be written, its file system has no locks, or it stays locked for `patience` seconds.
     """
-    end = time.monotonic() + _PATIENCE_SECONDS
+    end = time.monotonic() + patience
     with path.open("ab", buffering=0) as file:
         while not try_lock(file.fileno()):
             if time.monotonic() > end:
-                problem = f"another process has held the lock for {_PATIENCE_SECONDS} seconds"
+                problem = f"another process has held the lock for {patience:g} seconds"
                 raise TimeoutError(errno.ETIMEDOUT, problem, str(path))
             time.sleep(_PAUSE_SECONDS)
         yield

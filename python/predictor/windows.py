@@ -4,7 +4,7 @@ A pipeline holds the features with their fitted numbers, the target, the normali
 part of the artifact, so that a network is served with the same inputs as in training.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil
 from typing import Final, NamedTuple
@@ -26,6 +26,10 @@ LONGEST_ENCODER: Final = 2500
 """Sessions (ten years); bounds the size of the network that an artifact can demand."""
 LARGEST_TABLE: Final = 1 << 20
 """Cells (4 MiB); for a larger table, known features are computed for each forecast."""
+
+
+ObservedArrays = tuple[NDArray[np.float32], NDArray[np.bool_]]
+"""Scaled observed features and their mask, [S, T, F] each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -227,19 +231,40 @@ class Pipeline:
             ) from error
         return np.concatenate([before, sessions])
 
-    def encode(self, bars: BarPanel, covariates: Covariates = NO_COVARIATES) -> EncodedPanel:
+    def encode(
+        self, bars: BarPanel, covariates: Covariates = NO_COVARIATES, *, observed: ObservedArrays | None = None
+    ) -> EncodedPanel:
         """Compute the inputs of every session of a history, for training.
 
         Args:
             bars: the history.
             covariates: its covariates; known ones also cover the following sessions that the target reaches.
+            observed: the arrays of `observed_blocks` if they are known; None computes them.
 
         Raises:
             CovariateMissingError: a covariate that the features read is missing.
         """
         axis = np.concatenate([bars.sessions, self.following(int(bars.sessions[-1]))])
-        known = self.known(axis, _last_values(covariates.known, len(axis)))
-        return self._encoded(bars.adjusted(), covariates, known, len(bars.sessions))
+        series = [self.normaliser.series(self.target, few) for _, few in bars.adjusted_blocks()]
+        if observed is None:
+            shape = (*bars.close.shape, len(self.features.features.observed))
+            observed = _join_blocks(self.observed_blocks(bars, covariates), shape)
+        return EncodedPanel(
+            observed=observed[0],
+            mask=observed[1],
+            known=self.known(axis, _last_values(covariates.known, len(axis))),
+            static=self.features.statics.encode(len(bars.symbols), covariates.numbers, covariates.categories),
+            series=tuple(map(np.concatenate, zip(*series, strict=True))),
+        )
+
+    def observed_blocks(self, bars: BarPanel, covariates: Covariates = NO_COVARIATES) -> Iterator[ObservedArrays]:
+        """Compute the observed features of every session of a history, a few symbols at a time.
+
+        Raises:
+            CovariateMissingError: a covariate that the features read is missing.
+        """
+        for rows, few in bars.adjusted_blocks():
+            yield self.features.observed(few, {name: values[rows] for name, values in covariates.observed.items()})
 
     def encode_latest(self, bars: BarPanel, covariates: Covariates = NO_COVARIATES) -> EncodedPanel:
         """Compute the inputs of the last encoder, from only the bars that it depends on.
@@ -315,6 +340,17 @@ class Pipeline:
     def base_session(self, as_of: int) -> int:
         """The session that horizons count from: `as_of`, or the session `lag` sessions after it."""
         return int(self.following(as_of)[self.target.lag - 1]) if self.target.lag else as_of
+
+
+def _join_blocks(blocks: Iterator[ObservedArrays], shape: tuple[int, int, int]) -> ObservedArrays:
+    """Copy the blocks of all symbols into one array [S, T, F] each."""
+    observed, mask = np.empty(shape, np.float32), np.empty(shape, np.bool_)
+    first = 0
+    for values, known in blocks:
+        rows = slice(first, first + len(values))
+        observed[rows], mask[rows] = values, known
+        first = rows.stop
+    return observed, mask
 
 
 def trailing_windows(series: FloatArray, symbols: PositionArray, positions: PositionArray, sessions: int) -> FloatArray:

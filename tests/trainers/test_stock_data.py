@@ -89,7 +89,7 @@ def assert_gathered_is_served(found: History, sessions: list[int]) -> None:
 
 
 def test_what_is_computed_of_a_few_symbols_at_a_time_is_what_all_give_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trainers.stock.data.SYMBOLS_AT_ONCE", 2)
+    monkeypatch.setattr("predictor.bars.panel.SYMBOLS_AT_ONCE", 2)
     panel = bokeh_panel("AAPL", "GOOG", "IBM", "MSFT", "FB").between(20080102, 20130301)
     parted, adjusted = History(panel, history().pipeline), panel.adjusted()
 

@@ -1,6 +1,6 @@
 """A panel of daily bars: S symbols on one axis of sessions, validated on construction and immutable."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,6 +18,8 @@ from predictor.dates import Day, day_number
 from predictor.errors import BarsError, listed, shown_date
 
 PRICE_FIELDS: Final = ("open", "high", "low", "close", "volume")
+SYMBOLS_AT_ONCE: Final = 64
+"""Symbols per block of `adjusted_blocks`."""
 OPTIONAL_FIELDS: Final = ("adj_close", "split_ratio", "cash_dividend")
 
 
@@ -397,6 +399,12 @@ class BarPanel:
             BarsError: splits, dividends or volume take a bar beyond the range of a double.
         """
         return adjustment.adjust(self)
+
+    def adjusted_blocks(self) -> Iterator[tuple[slice, AdjustedBars]]:
+        """The adjusted bars of a few symbols at a time, each with their rows: those of all would take more memory."""
+        for first in range(0, len(self.symbols), SYMBOLS_AT_ONCE):
+            rows = slice(first, first + SYMBOLS_AT_ONCE)
+            yield rows, self.rows(rows).adjusted()
 
     def adjusted_each(self) -> tuple[AdjustedBars, Mapping[int, BarsError]]:
         """As `adjusted`, but a symbol that cannot be adjusted gets no bars, and its row an error."""

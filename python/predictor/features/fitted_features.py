@@ -188,9 +188,22 @@ class FittedFeatures:
             present: Bars to use, [S, T]; None = all.
             clip: Largest absolute scaled value.
         """
+        scaling = Scaling.fit(columns, names=features.names, present=present, clip=clip, sparse=features.sparse)
+        return cls.with_scaling(features, scaling, known=known, statics=statics)
+
+    @classmethod
+    def with_scaling(
+        cls,
+        features: FeatureSet,
+        scaling: Scaling,
+        *,
+        known: FloatArray | None = None,
+        statics: StaticFeatures | None = None,
+    ) -> Self:
+        """Fit the scaling of known features [S or 1, T, K] only; see `fit`."""
         return cls(
             features=features,
-            scaling=Scaling.fit(columns, names=features.names, present=present, clip=clip, sparse=features.sparse),
+            scaling=scaling,
             known_scaling=NO_SCALING if known is None else _known_scaling(features, known),
             statics=statics or StaticFeatures(),
         )

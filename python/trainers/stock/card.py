@@ -1,15 +1,10 @@
 """Sections of the card, an artifact's record of its training, as JSON without times, paths or hosts."""
 
-import hashlib
 from collections.abc import Sequence
 from importlib.metadata import version
 from importlib.util import find_spec
 from math import isfinite
-from typing import TYPE_CHECKING
 
-import numpy as np
-
-from predictor.arrays import FloatArray
 from predictor.bars import BarPanel
 from predictor.canonical import Json
 from predictor.card import UNADJUSTED
@@ -18,10 +13,8 @@ from trainers.stock.data import History
 from trainers.stock.evaluation.comparison import SkillScore, mark_inside, winkler
 from trainers.stock.evaluation.evaluation_set import LEVEL, EvaluationSet, ModelForecasts, resampled_mean
 from trainers.stock.evaluation.scores import ModelScores, ScoreRole, measure_below_by_level
+from trainers.stock.feature_cache import hash_bars
 from trainers.stock.splits import DataSplits
-
-if TYPE_CHECKING:
-    from predictor.arrays import FloatArray
 
 LIBRARIES = {
     "torch": "torch",
@@ -37,7 +30,6 @@ NO_TEST = (
     "later days (`quantra evaluate`, `quantra compare`), or that of the recipe in a walk forward (`quantra backtest`)"
 )
 """The note of a card without a test split."""
-FIELDS = ("open", "high", "low", "close", "volume", "adj_close", "split_ratio", "cash_dividend")
 
 
 def describe_data(bars: BarPanel, doubts: Sequence[str], untrained_symbols: Sequence[str] = ()) -> dict[str, Json]:
@@ -53,18 +45,6 @@ def describe_data(bars: BarPanel, doubts: Sequence[str], untrained_symbols: Sequ
         "adjustment": UNADJUSTED if bars.is_unadjusted else adjustment,
         "notes": list(doubts),
     }
-
-
-def hash_bars(bars: BarPanel) -> str:
-    """SHA-256 over symbols, sessions and every column."""
-    digest = hashlib.sha256("\0".join(bars.symbols).encode())
-    digest.update(np.ascontiguousarray(bars.sessions).data)
-    for name in FIELDS:
-        column: FloatArray | None = getattr(bars, name)
-        digest.update(name.encode())
-        if column is not None:
-            digest.update(np.ascontiguousarray(column).data)
-    return digest.hexdigest()
 
 
 def identify_features(features: FeatureSet) -> dict[str, Json]:

@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -38,9 +39,11 @@ from trainers.stock.ensembles.member_training import (
     parse_budget,
     train_best,
 )
+from trainers.stock.feature_cache import open_cache
 from trainers.stock.feature_selection import FeatureSelection
 from trainers.stock.flags import (
     RUN,
+    CacheFolder,
     OutFolder,
     StartOption,
     choose_version_folder,
@@ -77,6 +80,7 @@ def stock(  # noqa: PLR0913 - one argument per group of flags
         Path | None, Flag("CSV with symbol, neighbour, weight; if left out, correlations of training returns.")
     ] = None,
     optimisation: ParsedFlags[Optimisation],
+    feature_cache: CacheFolder = None,
     budget: Annotated[
         float | None,
         typer.Option(
@@ -98,7 +102,7 @@ def stock(  # noqa: PLR0913 - one argument per group of flags
             flag = "--edges" if start is None else "--from"
             raise ConfigurationError(f"{flag} is for one model; leave it out of --model {BEST}")
         plan = BestPlan(changes=changes, reads=reads, budget=USUAL_BUDGET if budget is None else budget)
-        _train_best(plan, bars, files, out, run)
+        _train_best(plan, bars, files, out, feature_cache, run)
         return
     if budget is not None:
         raise ConfigurationError(f"--budget is the time of --model {BEST}; leave it out for model {changes.kind}")
@@ -117,19 +121,23 @@ def stock(  # noqa: PLR0913 - one argument per group of flags
     torch.set_num_threads(run.threads)
     if run.parent_watch:
         exit_with_parent()
+    cache = open_cache(feature_cache, warner(as_json=run.as_json) if rank == 0 else discard)
     covariates, panel = files.read(), bars.read(tells=rank == 0)
     if parent is None:
         final = set_calendar(final, panel, partial(say, style="dim") if rank == 0 else discard)
     features = reads.over(FeatureSelection()).beside(covariates, final.calendar) if parent is None else parent.features
     given = None if edges is None else _edges(edges, panel, final)
-    trained = run_training(TrainingMaterial(panel, features, covariates, given, parent), final, out, run, rank)
+    material = TrainingMaterial(panel, features, covariates, given, parent, cache)
+    trained = run_training(material, final, out, run, rank)
     if rank == 0:
         print_result(trained, as_json=run.as_json)
         if not run.as_json:
             print_artifact_commands(out, bars, files)
 
 
-def _train_best(plan: BestPlan, bars: BarsFlags, files: CovariateFlags, out: Path, run: RunOptions) -> None:
+def _train_best(
+    plan: BestPlan, bars: BarsFlags, files: CovariateFlags, out: Path, cached: Path | None, run: RunOptions
+) -> None:
     """Train several kinds one after the other, and combine them into an ensemble."""
     if launched_size() > 1:
         raise ConfigurationError(f"--model {BEST} runs in one process; start it without torchrun")
@@ -142,9 +150,12 @@ def _train_best(plan: BestPlan, bars: BarsFlags, files: CovariateFlags, out: Pat
     torch.set_num_threads(run.threads)
     if run.parent_watch:
         exit_with_parent()
+    cache = open_cache(cached, warner(as_json=run.as_json))
     covariates, panel = files.read(), bars.read()
 
     def train_with(material: TrainingMaterial) -> TrainMember:
+        material = replace(material, cache=cache)
+
         def train_member(name: str, recipe: StockRecipe, limit: ReportConsumer) -> TrainingResult:
             return run_member_training(material, recipe, folder / name, run, limit=limit)
 

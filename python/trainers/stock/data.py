@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Final, NamedTuple, final
 
 import numpy as np
@@ -18,6 +18,7 @@ from predictor.errors import ConfigurationError
 from predictor.networks import Inputs, normalise
 from predictor.windows import EncodedPanel, Pipeline
 from trainers.loop import ResidentSource, measure_free_bytes
+from trainers.stock.feature_cache import FeatureCache
 from trainers.stock.splits import SplitPart, list_decisions
 
 NO_SOURCE = CovariateSource()
@@ -28,9 +29,6 @@ ROWS = 1024
 
 MEASURED: Final = 8192
 """Windows per block when levels are measured."""
-
-SYMBOLS_AT_ONCE: Final = 64
-"""Symbols per block when bars are adjusted: adjusted bars of all symbols would double the memory."""
 
 
 class WindowBatch(NamedTuple):
@@ -106,13 +104,20 @@ class StoredInputs(NamedTuple):
 class History:
     """Inputs and labels of a panel on the whole date axis; windows are gathered on demand."""
 
-    def __init__(self, bars: BarPanel, pipeline: Pipeline, covariates: CovariateSource = NO_SOURCE) -> None:
+    def __init__(
+        self,
+        bars: BarPanel,
+        pipeline: Pipeline,
+        covariates: CovariateSource = NO_SOURCE,
+        cache: FeatureCache | None = None,
+    ) -> None:
         """Compute inputs and labels.
 
         Args:
             bars: S symbols, T sessions.
             pipeline: fitted pipeline.
             covariates: files of covariates.
+            cache: has the observed features on disk; None computes them in memory.
 
         Raises:
             CovariateMissingError: the pipeline reads a covariate that no file has.
@@ -122,7 +127,7 @@ class History:
         self.pipeline = pipeline
         self.covariates = covariates
         self.labels: FloatArray = self.of_adjusted(pipeline.target.labels)
-        self.encoded: EncodedPanel = _encode_panel(bars, pipeline, covariates)
+        self.encoded: EncodedPanel = _encode_panel(bars, pipeline, covariates, cache)
         axis = _list_calendar_sessions(bars, pipeline)
         covariates.check_known_ahead(pipeline.covariates, axis, pipeline.target.reach)
         self.stored = StoredInputs(
@@ -150,7 +155,7 @@ class History:
     def of_adjusted(self, compute: Callable[[AdjustedBars], FloatArray]) -> FloatArray:
         """[S, …] results of `compute`, applied to the adjusted bars of a few symbols at a time."""
         values = np.empty(0)
-        for rows, few in adjust_in_blocks(self.bars):
+        for rows, few in self.bars.adjusted_blocks():
             computed = compute(few)
             if rows.start == 0:
                 values = np.empty((len(self.bars.symbols), *computed.shape[1:]))
@@ -220,13 +225,6 @@ class History:
         return self.labels[windows.symbols, windows.positions]
 
 
-def adjust_in_blocks(bars: BarPanel) -> Iterator[tuple[slice, AdjustedBars]]:
-    """Adjusted bars of a few symbols at a time, each with their rows of the panel."""
-    for first in range(0, len(bars.symbols), SYMBOLS_AT_ONCE):
-        rows = slice(first, first + SYMBOLS_AT_ONCE)
-        yield rows, bars.select(bars.symbols[rows]).adjusted()
-
-
 def describe_missing_windows(part: SplitPart, pipeline: Pipeline) -> ConfigurationError:
     """The error for a part without windows."""
     return ConfigurationError(
@@ -240,12 +238,17 @@ def locate_windows(windows: TrainingWindows) -> tuple[Tensor, Tensor]:
     return torch.from_numpy(windows.symbols), torch.from_numpy(windows.positions)
 
 
-def _encode_panel(bars: BarPanel, pipeline: Pipeline, covariates: CovariateSource) -> EncodedPanel:
+def _encode_panel(
+    bars: BarPanel, pipeline: Pipeline, covariates: CovariateSource, cache: FeatureCache | None
+) -> EncodedPanel:
     """Inputs of a whole history, with covariates known by its last session."""
     last = int(bars.sessions[-1])
     values = covariates.values_for(pipeline.covariates, bars, pipeline.following(last), known_by=last)
     check_sent(pipeline.covariates, values)
-    return pipeline.encode(bars, values)
+    if cache is None:
+        return pipeline.encode(bars, values)
+    compute = partial(pipeline.observed_blocks, bars, values)
+    return pipeline.encode(bars, values, observed=cache.observed(bars, pipeline.features, covariates, compute))
 
 
 def _encode_known(bars: BarPanel, pipeline: Pipeline, covariates: CovariateSource, axis: NDArray[np.int32]) -> Tensor:

@@ -21,9 +21,11 @@ from predictor.features import (
     default_features,
     every_day_features,
 )
+from predictor.features.fitted_features import Scaling
 from predictor.flags import Flag
 from predictor.sessions import EVERY_DAY, SessionCalendar
 from predictor.windows import Pipeline
+from trainers.stock.feature_cache import FeatureCache
 
 Known = Annotated[str, Flag("Covariates whose values of future sessions are known ahead.", metavar="NAME,…")]
 
@@ -103,7 +105,11 @@ def list_covariate_fields(covariates: CovariateSource, known: str = "") -> Covar
 
 
 def fit_features(
-    learnt: BarPanel, features: FeatureSet, calendar: SessionCalendar, covariates: CovariateSource
+    learnt: BarPanel,
+    features: FeatureSet,
+    calendar: SessionCalendar,
+    covariates: CovariateSource,
+    cache: FeatureCache | None = None,
 ) -> FittedFeatures:
     """Fit the features on the training split only.
 
@@ -112,6 +118,7 @@ def fit_features(
         features: features of bars, calendar and covariates.
         calendar: covers the sessions of the bars.
         covariates: files, of which only values known by the end of the training split are used.
+        cache: has the scaling of features that it has seen; None fits it.
 
     Raises:
         CovariateMissingError: the features read a covariate that no file has.
@@ -122,12 +129,16 @@ def fit_features(
     needs = _list_field_needs(features.covariates)
     values = covariates.values_for(needs, learnt, np.zeros(0, np.int32), known_by=last)
     known = covariates.known(needs, learnt.symbols, learnt.sessions, known_by=last)
-    return FittedFeatures.fit(
+
+    def fit() -> Scaling:
+        columns = features.columns(learnt.adjusted(), values.observed)
+        return Scaling.fit(columns, names=features.names, present=learnt.present, sparse=features.sparse)
+
+    return FittedFeatures.with_scaling(
         features,
-        features.columns(learnt.adjusted(), values.observed),
+        fit() if cache is None else cache.scaling(learnt, features, covariates, fit),
         known=features.evaluate_known(calendar.fields(learnt.sessions), known) if features.covariates.known else None,
         statics=_fit_statics(learnt, covariates),
-        present=learnt.present,
     )
 
 

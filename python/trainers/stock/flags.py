@@ -33,6 +33,11 @@ OutFolder = Annotated[
     Flag("Folder of the artifact, such as models/NAME/1; without a number, the next version in it.", metavar="DIR"),
 ]
 
+CacheFolder = Annotated[
+    Path | None,
+    Flag("Keep computed features in this folder, and read them memory-mapped; remove it at any time.", metavar="DIR"),
+]
+
 RUN: Final = ".run"
 """Ending of the folder next to an artifact with the log and the checkpoints of its training."""
 

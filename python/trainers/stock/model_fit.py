@@ -50,6 +50,7 @@ from trainers.progress import ReportConsumer
 from trainers.stock.bar_requirements import check_enough, check_sessions
 from trainers.stock.data import NO_SOURCE, ROWS, History, TrainingWindows, place_history
 from trainers.stock.edges import fit_training_edges
+from trainers.stock.feature_cache import FeatureCache
 from trainers.stock.feature_selection import fit_features
 from trainers.stock.forests import fit_forests
 from trainers.stock.initialization import initialize, initialize_from
@@ -72,6 +73,7 @@ def fit_pipeline(
     recipe: StockRecipe,
     splits: DataSplits,
     covariates: CovariateSource = NO_SOURCE,
+    cache: FeatureCache | None = None,
 ) -> Pipeline:
     """Fit everything between bars and network on the training split.
 
@@ -85,7 +87,7 @@ def fit_pipeline(
     check_enough(bars.sessions, len(bars.symbols), features, recipe, splits)
     learnt = usable_bars(bars.until(splits.train.last))
     draft = Pipeline(
-        features=fit_features(learnt, features, calendar, covariates),
+        features=fit_features(learnt, features, calendar, covariates, cache),
         target=recipe.target,
         normaliser=recipe.window_normaliser if recipe.scale == "window" else WindowNormaliser(window=TAPS),
         calendar=calendar,

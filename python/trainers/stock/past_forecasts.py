@@ -13,7 +13,6 @@ from trainers.stock.backtest.folds import Fold
 from trainers.stock.backtest.forecasts import DailyForecasts, forecast_daily, join_folds
 from trainers.stock.backtest.refits import RefitJob, forecast_refit
 from trainers.stock.backtest.source import ModelSource, TrainedModel, find_first_decision, refuse_in_sample
-from trainers.stock.data import adjust_in_blocks
 from trainers.stock.recipe import StockRecipe
 from trainers.stock.training_data import TrainingMaterial
 
@@ -113,4 +112,4 @@ def tabulate(forecasts: DailyForecasts, target: Target, bars: BarPanel) -> "pl.D
 
 def _outcomes(target: Target, bars: BarPanel) -> FloatArray:
     """[S, T, H] outcomes of forecasts after every session."""
-    return np.concatenate([target.labels(adjusted) for _, adjusted in adjust_in_blocks(bars)])
+    return np.concatenate([target.labels(adjusted) for _, adjusted in bars.adjusted_blocks()])

@@ -32,7 +32,7 @@ from predictor.networks import (
     window_mean,
 )
 from predictor.windows import Pipeline, trailing_windows
-from trainers.stock.data import TrainingWindows, adjust_in_blocks, describe_missing_windows
+from trainers.stock.data import TrainingWindows, describe_missing_windows
 from trainers.stock.splits import SplitPart, list_decisions
 
 Steps = tuple[tuple[int, int], ...]
@@ -138,7 +138,7 @@ def sample_of(bars: BarPanel, draft: Pipeline, part: SplitPart, levels: tuple[fl
         spread=target.spread,
         levels=levels,
     )
-    for block, few in adjust_in_blocks(bars):
+    for block, few in bars.adjusted_blocks():
         rows = np.flatnonzero((windows.symbols >= block.start) & (windows.symbols < block.stop))
         s, t = windows.symbols[rows] - block.start, windows.positions[rows]
         returns = _RETURNS.daily(few)

@@ -57,6 +57,7 @@ from trainers.stock.ensembles.member_training import (
 )
 from trainers.stock.evaluation.bound_model import Judgeable
 from trainers.stock.evaluation.evaluation import EvaluationSettings, ModelEvaluation, evaluate
+from trainers.stock.feature_cache import FeatureCache, open_cache
 from trainers.stock.past_forecasts import cross_validate, forecast_past
 from trainers.stock.progress_output import ProgressOutput, open_progress
 from trainers.stock.recipe import Optimisation, Scale, Schedule, StockRecipe
@@ -210,6 +211,8 @@ class StockTrainer:
         threads: CPU threads of training and evaluation, 1 by default; another count gives other bits.
         edges: CSV file of a graph's edges: symbol, neighbour, weight.
         from_artifact: Folder of an artifact whose weights the training starts from (`--from`).
+        feature_cache: Folder for computed features, from which later fits on the same bars and features read them; it
+            can be removed at any time.
         budget: Time for all trainings of the model best, such as 90s, 10m or 2h; 10m if left out.
         recipe: Settings to start with instead of the defaults of the kind, for those without a flag.
         quiet: Show neither progress nor warnings.
@@ -260,6 +263,7 @@ class StockTrainer:
     threads: int | None = None
     edges: str | Path | None = None
     from_artifact: str | Path | None = None
+    feature_cache: str | Path | None = None
     budget: str | None = None
     recipe: StockRecipe | None = None
     quiet: bool = False
@@ -305,7 +309,9 @@ class StockTrainer:
             if self._best is None:
                 fitted = self._fit_one(panel, covariates, self._with_callback(output))
             else:
-                fitted = _fit_best(self._best, panel, read_covariates(covariates), self._with_callback(output))
+                cache = open_cache(self.feature_cache, output.warn)
+                output = self._with_callback(output)
+                fitted = _fit_best(self._best, panel, read_covariates(covariates), cache, output)
             model = fitted.model(self._forecast_device, max_rows=MOST_ROWS)
             output.tell(fitted.sentence)
         self._slot.fitted = fitted
@@ -504,8 +510,9 @@ class StockTrainer:
 
     def _fit_one(self, panel: BarPanel, covariates: CovariateFiles, output: ProgressOutput) -> FittedArtifact:
         plan = self.plan.beside(panel, output.tell)
+        cache = open_cache(self.feature_cache, output.warn)
         files = train_in_memory(
-            plan.material(panel, covariates),
+            replace(plan.material(panel, covariates), cache=cache),
             plan.recipe,
             consume=output.consume,
             announce=output.announce,
@@ -573,7 +580,9 @@ class StockTrainer:
                 torch.set_num_threads(before)
 
 
-def _fit_best(plan: BestPlan, panel: BarPanel, covariates: CovariateSource, output: ProgressOutput) -> FittedArtifact:
+def _fit_best(
+    plan: BestPlan, panel: BarPanel, covariates: CovariateSource, cache: FeatureCache | None, output: ProgressOutput
+) -> FittedArtifact:
     """Train and combine several kinds, by way of a temporary folder."""
     with TemporaryDirectory() as temporary:
         folder = Path(temporary)
@@ -582,7 +591,7 @@ def _fit_best(plan: BestPlan, panel: BarPanel, covariates: CovariateSource, outp
             def train_member(name: str, recipe: StockRecipe, limit: ReportConsumer) -> TrainingResult:
                 try:
                     files = train_in_memory(
-                        material,
+                        replace(material, cache=cache),
                         recipe,
                         consume=ConsumerChain([output.consume, limit]),
                         announce=output.announce,

@@ -236,10 +236,10 @@ def _inherit_from_parent(material: TrainingMaterial, recipe: StockRecipe) -> Tra
 
 def _prepare_history(material: TrainingMaterial, recipe: StockRecipe, splits: DataSplits) -> History:
     """Inputs and labels, from a pipeline that is fitted on the training split."""
-    pipeline = fit_pipeline(material.bars, material.features, recipe, splits, material.covariates)
+    pipeline = fit_pipeline(material.bars, material.features, recipe, splits, material.covariates, material.cache)
     if material.parent is not None:
         pipeline = material.parent.keeping_columns(pipeline)
-    return History(material.bars, pipeline, material.covariates)
+    return History(material.bars, pipeline, material.covariates, material.cache)
 
 
 def save_artifact(out: Path, made: Artifact, recorded: Golden, checkpoints: Checkpoints | None = None) -> None:

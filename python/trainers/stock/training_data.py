@@ -23,6 +23,7 @@ from trainers.stock.card import hash_bars, identify_features
 from trainers.stock.data import NO_SOURCE
 from trainers.stock.edges import RETURNS, read_user_edges
 from trainers.stock.evaluation.evaluated_days import find_last_seen_session, read_splits
+from trainers.stock.feature_cache import FeatureCache
 from trainers.stock.recipe import NETWORK, NORMALISER, StockRecipe, read_recipe
 from trainers.stock.splits import DataSplits
 
@@ -229,6 +230,8 @@ class TrainingMaterial:
     """Edges between the bars' symbols, in their order; None takes those given to the parent, else computes them."""
     parent: ParentArtifact | None = None
     """The artifact whose weights the training starts from; None starts from new weights."""
+    cache: FeatureCache | None = None
+    """Has the observed features on disk; None computes them in memory."""
 
     def identity(self) -> Mapping[str, Json]:
         """Hashes that a resumed training or search compares."""

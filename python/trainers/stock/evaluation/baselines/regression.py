@@ -8,7 +8,7 @@ import numpy as np
 from predictor.arrays import FloatArray
 from predictor.networks import TargetKind, window_mean
 from predictor.windows import trailing_windows
-from trainers.stock.data import History, TrainingWindows, adjust_in_blocks
+from trainers.stock.data import History, TrainingWindows
 from trainers.stock.evaluation.baselines.baseline import (
     BaselineModel,
     BaselinePackage,
@@ -199,7 +199,7 @@ def _volatility(history: History, windows: TrainingWindows) -> tuple[FloatArray,
     target = replace(history.pipeline.target, kind=TargetKind.LOG_VOLATILITY)
     bars = history.bars
     daily, labels = np.empty(bars.close.shape), np.empty((len(windows), len(target.horizons)))
-    for rows, few in adjust_in_blocks(bars):
+    for rows, few in bars.adjusted_blocks():
         logs = target.daily(few)
         daily[rows] = np.where(logs > NO_RANGE, logs, np.nan)
         own = (windows.symbols >= rows.start) & (windows.symbols < rows.stop)

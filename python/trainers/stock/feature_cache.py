@@ -1,0 +1,246 @@
+"""A folder of computed features, which trainings on the same bars and expressions read instead of computing them."""
+
+import hashlib
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from hashlib import file_digest
+from importlib.metadata import version
+from math import inf
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from predictor import canonical
+from predictor.bars import BarPanel
+from predictor.canonical import Json, Record
+from predictor.covariates import CovariateSource
+from predictor.errors import ArtifactError, ConfigurationError
+from predictor.features import FeatureSet, FittedFeatures
+from predictor.features.fitted_features import Scaling
+from predictor.features.operators import OPERATOR_SET
+from predictor.file_lock import locked
+from predictor.replacement import check_folder
+from predictor.windows import ObservedArrays
+
+FORMAT: Final = 1
+RECORD: Final = "entry.json"
+DRAFT: Final = ".draft-"
+FOLDER_MODE: Final = 0o755
+MOST_WRITES: Final = 3
+"""Most times that an entry is computed for one reader, if it is removed while or after it is written."""
+BAR_FIELDS: Final = ("open", "high", "low", "close", "volume", "adj_close", "split_ratio", "cash_dividend")
+
+Arrays = Mapping[str, NDArray[Any]]
+
+
+def hash_bars(bars: BarPanel) -> str:
+    """SHA-256 over symbols, sessions and every column."""
+    digest = hashlib.sha256("\0".join(bars.symbols).encode())
+    digest.update(np.ascontiguousarray(bars.sessions).data)
+    for name in BAR_FIELDS:
+        column: NDArray[np.float64] | None = getattr(bars, name)
+        digest.update(name.encode())
+        if column is not None:
+            digest.update(np.ascontiguousarray(column).data)
+    return digest.hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayShape:
+    """Type and shape of an array."""
+
+    dtype: DTypeLike
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeatureCache:
+    """A folder with an entry per bars and expressions; entries can be removed at any time.
+
+    An entry is a folder of .npy files and a record of their digests. It appears atomically and never changes. Its
+    arrays are memory-mapped, so that processes share them and the system can drop them from memory.
+
+    Raises:
+        ConfigurationError: On construction, if the folder cannot be written.
+    """
+
+    folder: Path
+    tell: Callable[[str], None]
+    """Receives a notice for each damaged entry."""
+
+    def __post_init__(self) -> None:
+        check_folder(self.folder)
+
+    def scaling(
+        self, learnt: BarPanel, features: FeatureSet, covariates: CovariateSource, fit: Callable[[], Scaling]
+    ) -> Scaling:
+        """The scaling of the observed features.
+
+        Args:
+            learnt: The bars that it is fitted on.
+            features: F observed features.
+            covariates: All files of covariates.
+            fit: Fits it; not called if the cache has it.
+        """
+
+        def compute() -> Iterator[Arrays]:
+            fitted = fit()
+            yield {"center": fitted.center, "scale": fitted.scale, "clip": np.array([fitted.clip])}
+
+        each = ArrayShape(np.float64, (len(features.observed),))
+        arrays = self.arrays(
+            {"kind": "scaling", **_identify(learnt, features, covariates)},
+            {"center": each, "scale": each, "clip": ArrayShape(np.float64, (1,))},
+            compute,
+        )
+        return Scaling(center=arrays["center"], scale=arrays["scale"], clip=float(arrays["clip"][0]))
+
+    def observed(
+        self,
+        bars: BarPanel,
+        features: FittedFeatures,
+        covariates: CovariateSource,
+        blocks: Callable[[], Iterator[ObservedArrays]],
+    ) -> ObservedArrays:
+        """The scaled features of a history and their mask, [S, T, F] each.
+
+        Args:
+            bars: S symbols, T sessions.
+            features: F observed features and their scaling.
+            covariates: All files of covariates.
+            blocks: Computes the features of a few symbols at a time; not called if the cache has them.
+        """
+        shape = (len(bars.symbols), len(bars.sessions), len(features.features.observed))
+        arrays = self.arrays(
+            {"kind": "observed", "schema": features.schema_hash, **_identify(bars, features.features, covariates)},
+            {"observed": ArrayShape(np.float32, shape), "mask": ArrayShape(np.bool_, shape)},
+            lambda: ({"observed": observed, "mask": mask} for observed, mask in blocks()),
+        )
+        return arrays["observed"], arrays["mask"]
+
+    def arrays(
+        self, key: Mapping[str, Json], shapes: Mapping[str, ArrayShape], compute: Callable[[], Iterable[Arrays]]
+    ) -> Arrays:
+        """The arrays of an entry, memory-mapped; if it is missing or damaged, it is computed and written first.
+
+        Args:
+            key: Everything that determines the values.
+            shapes: Of the arrays, by name.
+            compute: Returns consecutive rows of all arrays, by name.
+
+        Raises:
+            ConfigurationError: The folder cannot be written; the message says why.
+        """
+        libraries: dict[str, Json] = {name: version(name) for name in ("quantra", "numpy")}
+        content = canonical.to_bytes({"format": FORMAT, "operators": OPERATOR_SET, **libraries, **key})
+        name = hashlib.sha256(content).hexdigest()
+        try:
+            for _ in range(MOST_WRITES):
+                self.folder.mkdir(parents=True, exist_ok=True)
+                with locked(self.folder / f"{name}.lock", patience=inf):
+                    if (found := self._open(name, shapes)) is not None:
+                        return found
+                    with suppress(FileNotFoundError):  # the folder was removed meanwhile
+                        self._write(name, shapes, compute)
+        except OSError as error:
+            raise ConfigurationError(
+                f"the feature cache {self.folder} cannot be used: {error.strerror or error}; repair this, choose "
+                "another folder, or train without a cache"
+            ) from error
+        raise ConfigurationError(
+            f"the feature cache {self.folder} was removed or changed {MOST_WRITES} times while it was written; stop "
+            "what changes it, and train again"
+        )
+
+    def _open(self, name: str, shapes: Mapping[str, ArrayShape]) -> Arrays | None:
+        """Verify and map an entry; None if there is none, or if it was damaged, which removes it."""
+        entry = self.folder / name
+        if not entry.exists():
+            return None
+        try:
+            record = Record.from_bytes((entry / RECORD).read_bytes(), RECORD)
+            return {one: _open_array(entry / f"{one}.npy", record.text(one), shape) for one, shape in shapes.items()}
+        except (OSError, ValueError, ArtifactError) as error:
+            self.tell(f"the features in {entry} are damaged and are computed again: {error}")
+            shutil.rmtree(entry, ignore_errors=True)
+            return None
+
+    def _write(self, name: str, shapes: Mapping[str, ArrayShape], compute: Callable[[], Iterable[Arrays]]) -> None:
+        """Write an entry atomically, after removing what killed processes left of it."""
+        for left in self.folder.glob(f"{DRAFT}{name}-*"):
+            shutil.rmtree(left)
+        draft = Path(tempfile.mkdtemp(prefix=f"{DRAFT}{name}-", dir=self.folder))
+        try:
+            _write_arrays(draft, shapes, compute())
+            digests: dict[str, Json] = {one: _digest(draft / f"{one}.npy") for one in shapes}
+            (draft / RECORD).write_bytes(canonical.to_bytes(digests))
+            for path in (*draft.iterdir(), draft):
+                flush(path)
+            draft.chmod(FOLDER_MODE)
+            draft.rename(self.folder / name)
+            flush(self.folder)
+        finally:
+            shutil.rmtree(draft, ignore_errors=True)  # no effect after the rename
+
+
+def open_cache(folder: str | Path | None, tell: Callable[[str], None]) -> FeatureCache | None:
+    """The cache in this folder; None without a folder."""
+    return None if folder is None else FeatureCache(folder=Path(folder), tell=tell)
+
+
+def _identify(bars: BarPanel, features: FeatureSet, covariates: CovariateSource) -> dict[str, Json]:
+    """What determines the values of features, besides their scaling."""
+    return {
+        "bars": hash_bars(bars),
+        "expressions": [one.expression for one in features.observed],
+        "covariates": covariates.digest() if features.covariates.observed else "",
+    }
+
+
+def _write_arrays(folder: Path, shapes: Mapping[str, ArrayShape], blocks: Iterable[Arrays]) -> None:
+    """Write arrays as .npy files, one block after the other."""
+    with ExitStack() as stack:
+        files = {name: stack.enter_context((folder / f"{name}.npy").open("wb")) for name in shapes}
+        for name, array in shapes.items():
+            header = {"descr": np.dtype(array.dtype).str, "fortran_order": False, "shape": array.shape}
+            np.lib.format.write_array_header_1_0(files[name], header)
+        for block in blocks:
+            for name, file in files.items():
+                file.write(np.ascontiguousarray(block[name]).data)
+
+
+def _digest(file: Path) -> str:
+    with file.open("rb") as opened:
+        return file_digest(opened, "sha256").hexdigest()
+
+
+def _open_array(file: Path, digest: str, expected: ArrayShape) -> NDArray[Any]:
+    """Verify and map an array. The mapping is private to this process: writing to it never changes the file.
+
+    Raises:
+        OSError: The file cannot be read.
+        ValueError: It differs from what was written.
+    """
+    if _digest(file) != digest:
+        raise ValueError(f"{file.name} does not match its digest")
+    array = np.load(file, mmap_mode="c")
+    if (array.dtype, array.shape) != (np.dtype(expected.dtype), expected.shape):
+        raise ValueError(f"{file.name} holds {array.dtype} {list(array.shape)}")
+    return array
+
+
+def flush(path: Path) -> None:
+    """Flush a file, or the names in a folder, to the disk."""
+    if path.is_dir() and os.name != "posix":
+        return  # not possible there
+    handle = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,239 @@
+"""Features kept on disk: the same artifact, entries that are whole or absent, and several readers and writers."""
+
+import shutil
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from threading import Barrier
+from typing import NoReturn
+
+import numpy as np
+import pytest
+from command_exits import exit_code
+from market import bokeh_panel
+
+from predictor.bars import BarPanel
+from predictor.errors import ConfigurationError
+from predictor.features import FeatureSet, default_features
+from predictor.networks import LSTMConfig, Target, WindowNormaliser
+from predictor.windows import Pipeline
+from trainers import StockTrainer
+from trainers.stock import Optimisation, StockRecipe
+from trainers.stock.command import stock
+from trainers.stock.data import History
+from trainers.stock.feature_cache import Arrays, ArrayShape, FeatureCache
+from trainers.stock.fitting import fit_pipeline
+from trainers.stock.splits import RollingSplits
+from trainers.stock.training import train_in_memory
+from trainers.stock.training_data import TrainingMaterial
+
+SHORT = StockRecipe(
+    calendar="XNYS",
+    config=LSTMConfig(hidden=4, layers=1),
+    target=Target(horizons=(1, 3)),
+    encoder_length=10,
+    scale="window",
+    normaliser=WindowNormaliser(window=20),
+    parts=RollingSplits(selection=40, calibration=60),
+    optimisation=Optimisation(max_epochs=1, device="cpu"),
+)
+SHAPES = {"numbers": ArrayShape(np.float64, (4, 3)), "flags": ArrayShape(np.bool_, (4,))}
+
+
+def bars() -> BarPanel:
+    return bokeh_panel("AAPL", "GOOG").last(400)
+
+
+def files(cache: FeatureCache | None) -> dict[str, bytes]:
+    """The files of a small artifact."""
+    return train_in_memory(TrainingMaterial(bars(), default_features(), cache=cache), SHORT, consume=iter)
+
+
+def history(panel: BarPanel, features: FeatureSet, recipe: StockRecipe, cache: FeatureCache | None) -> History:
+    pipeline = fit_pipeline(panel, features, recipe, recipe.splits(panel.sessions), cache=cache)
+    return History(panel, pipeline, cache=cache)
+
+
+def refuse(*_: object, **__: object) -> NoReturn:
+    raise AssertionError("computed again")
+
+
+def cache_in(folder: Path, notices: list[str] | None = None) -> FeatureCache:
+    return FeatureCache(folder=folder, tell=[].append if notices is None else notices.append)
+
+
+def entries(folder: Path) -> Sequence[Path]:
+    return [path for path in sorted(folder.iterdir()) if path.is_dir()]
+
+
+def blocks() -> Iterator[Arrays]:
+    """Two blocks of the rows of `SHAPES`."""
+    for first in (0, 2):
+        yield {"numbers": np.arange(6.0).reshape(2, 3) + 6 * first, "flags": np.array([True, first > 0])}
+
+
+def read(cache: FeatureCache, key: str = "a") -> Arrays:
+    """An entry that is already there."""
+    return cache.arrays({"key": key}, SHAPES, refuse)
+
+
+def assert_whole(arrays: Arrays) -> None:
+    np.testing.assert_array_equal(arrays["numbers"][:, 0], [0, 3, 12, 15])
+    np.testing.assert_array_equal(arrays["flags"], [True, False, True, True])
+
+
+# --- trainings
+
+
+def test_a_training_gives_the_same_bytes_from_memory_and_from_a_new_and_an_old_entry(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = files(None)
+    assert files(cache_in(tmp_path)) == expected
+    monkeypatch.setattr(Pipeline, "observed_blocks", refuse)
+    monkeypatch.setattr(FeatureSet, "columns", refuse)
+    assert files(cache_in(tmp_path)) == expected
+
+
+@pytest.mark.parametrize("change", ["bars", "features", "split"])
+def test_another_input_gets_entries_of_its_own(tmp_path: Path, change: str) -> None:
+    cache, features = cache_in(tmp_path), default_features()
+    history(bars(), features, SHORT, cache)
+    panel = bars().last(399) if change == "bars" else bars()
+    if change == "features":
+        features = replace(features, observed=features.observed[:-1])
+    recipe = replace(SHORT, parts=RollingSplits(selection=41, calibration=60)) if change == "split" else SHORT
+    computed = history(panel, features, recipe, None)
+    cached = history(panel, features, recipe, cache)
+    np.testing.assert_array_equal(cached.stored.observed, computed.stored.observed)
+    np.testing.assert_array_equal(cached.stored.mask, computed.stored.mask)
+    assert len(entries(tmp_path)) == 4
+
+
+def test_the_trainer_and_the_command_read_the_same_entries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    panel, cache, out = bars(), tmp_path / "cache", tmp_path / "1"
+    panel.write_csv(tmp_path / "bars.csv")
+    trainer = StockTrainer(model="har", horizons=[1], device="cpu", splits="rolling:40,60", feature_cache=cache, quiet=True)
+    trainer.fit(tmp_path / "bars.csv").close()
+    assert len(entries(cache)) == 2
+    monkeypatch.setattr(Pipeline, "observed_blocks", refuse)
+    flags = ("--model", "har", "--horizons", "1", "--device", "cpu", "--splits", "rolling:40,60")
+    bars_file = tmp_path / "bars.csv"
+    assert exit_code(stock, "--bars", bars_file, "--feature-cache", cache, "--out", out, *flags) == 0
+    trainer.save(tmp_path / "2")
+    assert [(out / name).read_bytes() for name in ("manifest.json", "weights.safetensors")] == [
+        (tmp_path / "2" / name).read_bytes() for name in ("manifest.json", "weights.safetensors")
+    ]
+
+
+# --- entries
+
+
+def test_an_entry_is_computed_once_and_then_mapped(tmp_path: Path) -> None:
+    cache = cache_in(tmp_path / "new" / "folder")
+    assert_whole(cache.arrays({"key": "a"}, SHAPES, blocks))
+    found = read(cache)
+    assert_whole(found)
+    assert isinstance(found["numbers"], np.memmap)
+
+
+def test_writing_to_the_arrays_does_not_change_the_entry(tmp_path: Path) -> None:
+    cache = cache_in(tmp_path)
+    cache.arrays({"key": "a"}, SHAPES, blocks)["numbers"][:] = 7.0
+    assert_whole(read(cache))
+
+
+@pytest.mark.parametrize("damage", ["byte", "truncated", "no record", "no array", "record", "other type"])
+def test_a_damaged_entry_is_computed_again_with_a_notice(tmp_path: Path, damage: str) -> None:
+    notices: list[str] = []
+    cache = cache_in(tmp_path, notices)
+    cache.arrays({"key": "a"}, SHAPES, blocks)
+    (entry,) = entries(tmp_path)
+    array = entry / "numbers.npy"
+    shapes = SHAPES
+    match damage:
+        case "byte":
+            content = bytearray(array.read_bytes())
+            content[-1] ^= 1
+            array.write_bytes(content)
+        case "truncated":
+            array.write_bytes(array.read_bytes()[:-8])
+        case "no record":
+            (entry / "entry.json").unlink()
+        case "no array":
+            array.unlink()
+        case "record":
+            (entry / "entry.json").write_bytes(b"{}")
+        case _:
+            shapes = {**SHAPES, "flags": ArrayShape(np.uint8, (4,))}
+    assert_whole(cache.arrays({"key": "a"}, shapes, lambda: ({**each, "flags": each["flags"]} for each in blocks())))
+    (notice,) = notices
+    assert f"the features in {entry} are damaged and are computed again: " in notice
+    assert notices == [notice]
+
+
+def test_a_write_that_fails_leaves_nothing(tmp_path: Path) -> None:
+    cache = cache_in(tmp_path)
+
+    def fail() -> Iterator[Arrays]:
+        yield next(blocks())
+        raise ConfigurationError("a feature fails")
+
+    with pytest.raises(ConfigurationError, match="a feature fails"):
+        cache.arrays({"key": "a"}, SHAPES, fail)
+    assert entries(tmp_path) == []
+
+
+def test_what_a_killed_writer_left_is_removed_and_not_read(tmp_path: Path) -> None:
+    cache = cache_in(tmp_path)
+    cache.arrays({"key": "a"}, SHAPES, blocks)
+    (entry,) = entries(tmp_path)
+    left = entry.rename(tmp_path / f".draft-{entry.name}-x")
+    assert_whole(cache.arrays({"key": "a"}, SHAPES, blocks))
+    assert not left.exists()
+    assert entries(tmp_path) == [entry]
+
+
+def test_of_several_writers_one_computes(tmp_path: Path) -> None:
+    together, computed = Barrier(4), list[int]()
+
+    def compute() -> Iterator[Arrays]:
+        computed.append(1)
+        return blocks()
+
+    def use(_: int) -> None:
+        together.wait(10)
+        assert_whole(cache_in(tmp_path).arrays({"key": "a"}, SHAPES, compute))
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(use, range(4)))
+    assert computed == [1]
+
+
+def test_a_cache_that_is_removed_while_it_is_written_is_written_again(tmp_path: Path) -> None:
+    folder, attempts = tmp_path / "cache", list[int]()
+
+    def compute() -> Iterator[Arrays]:
+        attempts.append(1)
+        if len(attempts) == 1:
+            shutil.rmtree(folder)
+        return blocks()
+
+    assert_whole(cache_in(folder).arrays({"key": "a"}, SHAPES, compute))
+    assert len(attempts) == 2
+
+
+@pytest.mark.skipif(not hasattr(shutil, "chown"), reason="an open file cannot be removed on Windows")
+def test_arrays_survive_the_removal_of_the_cache(tmp_path: Path) -> None:
+    cache = cache_in(tmp_path / "cache")
+    found = cache.arrays({"key": "a"}, SHAPES, blocks)
+    shutil.rmtree(tmp_path / "cache")
+    assert_whole(found)
+    assert_whole(cache.arrays({"key": "a"}, SHAPES, blocks))
+
+
+def test_a_file_in_place_of_the_folder_is_refused_before_the_training(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigurationError, match="is not a folder"):
+        cache_in(tmp_path / "file")
