@@ -309,9 +309,8 @@ class StockTrainer:
             if self._best is None:
                 fitted = self._fit_one(panel, covariates, self._with_callback(output))
             else:
-                cache = open_cache(self.feature_cache, output.warn)
-                output = self._with_callback(output)
-                fitted = _fit_best(self._best, panel, read_covariates(covariates), cache, output)
+                cache, source = open_cache(self.feature_cache, output.warn), read_covariates(covariates)
+                fitted = _fit_best(self._best, panel, source, cache, self._with_callback(output))
             model = fitted.model(self._forecast_device, max_rows=MOST_ROWS)
             output.tell(fitted.sentence)
         self._slot.fitted = fitted
