@@ -23,7 +23,7 @@ from trainers.stock import Optimisation, StockRecipe
 from trainers.stock.command import stock
 from trainers.stock.data import History
 from trainers.stock.feature_cache import Arrays, ArrayShape, FeatureCache
-from trainers.stock.fitting import fit_pipeline
+from trainers.stock.model_fit import fit_pipeline
 from trainers.stock.splits import RollingSplits
 from trainers.stock.training import train_in_memory
 from trainers.stock.training_data import TrainingMaterial
@@ -114,7 +114,9 @@ def test_another_input_gets_entries_of_its_own(tmp_path: Path, change: str) -> N
 def test_the_trainer_and_the_command_read_the_same_entries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     panel, cache, out = bars(), tmp_path / "cache", tmp_path / "1"
     panel.write_csv(tmp_path / "bars.csv")
-    trainer = StockTrainer(model="har", horizons=[1], device="cpu", splits="rolling:40,60", feature_cache=cache, quiet=True)
+    trainer = StockTrainer(
+        model="har", horizons=[1], device="cpu", splits="rolling:40,60", feature_cache=cache, quiet=True
+    )
     trainer.fit(tmp_path / "bars.csv").close()
     assert len(entries(cache)) == 2
     monkeypatch.setattr(Pipeline, "observed_blocks", refuse)
