@@ -8,6 +8,7 @@ from collections.abc import Generator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from html import unescape
+from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote, urlencode
@@ -33,7 +34,8 @@ pytestmark = pytest.mark.slow
 
 LOOK: Final = (Path(__file__).parents[1] / "newcomer" / "look.js").read_text("utf-8")
 HEAVIEST: Final = 2_000_000
-PAGES: Final = ("/", "/bars", "/forecast", "/universe", "/models", "/ledger")
+AXE: Final = files("axe_core_python").joinpath("axe.min.js").read_text("utf-8")
+PAGES: Final = ("/", "/bars", "/forecast", "/universe", "/training", "/models", "/ledger")
 HOSTILE: Final = "<script>alert(1)</script>"
 
 
@@ -422,3 +424,29 @@ def test_the_keyboard_reaches_everything(page: Page, window: Browser) -> None:
             window.press("Tab")
             reached.add(window.value("document.activeElement.dataset.place ?? ''"))
         assert sorted(set(map(str, range(count))) - reached) == [], path
+
+
+def test_axe_finds_no_violation(page: Page, window: Browser) -> None:
+    found: dict[str, Any] = {}
+    run = "axe.run().then(it => it.violations.map(one => [one.id, one.nodes[0].html]))"
+    for path in visit_each(page, window):
+        window.value(AXE)
+        for dark in (False, True):
+            window.size(1400, dark=dark)
+            found |= {f"{path}, {dark=}": wrong} if (wrong := window.value(run)) else {}
+    window.size(1400)
+    assert found == {}
+
+
+def test_a_model_is_trained_in_a_browser_and_used_at_once(page: Page, window: Browser) -> None:
+    window.visit(page.address)
+    with window.loading():
+        window.choose_files("#files", page.folder / "bars.csv")
+    with window.loading():
+        window.value("kind.value = 'har'; document.getElementById('name').value = 'young'; kind.form.requestSubmit()")
+    with window.loading():  # the script shows the end by itself
+        status, text = page.post("/training", name="other", kind="har", minutes="1")
+    assert (status, "young is being trained" in message_of(text)) == (400, True)
+    assert "young@1 is trained" in window.value("document.getElementById('result').textContent")
+    assert "Model young, version 1" in page.get("/forecast")
+    assert window.complaints == []

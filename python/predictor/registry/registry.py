@@ -29,13 +29,16 @@ class Registry:
     """Descriptions so far."""
 
     @classmethod
-    def open(cls, models: Path, runtime: Runtime, lock: VersionLock | None = None) -> "Registry":
+    def open(
+        cls, models: Path, runtime: Runtime, lock: VersionLock | None = None, *, may_be_empty: bool = False
+    ) -> "Registry":
         """Verify every version in a models folder, and build the champion of each model.
 
         Args:
             models: the folder of NAME/VERSION artifacts.
             runtime: device and batch size of the networks.
             lock: the versions that may be served; None = all.
+            may_be_empty: whether the folder may be missing or hold no model that can be served.
 
         Raises:
             ConfigurationError: the folder is missing or holds no model that can be served.
@@ -43,6 +46,8 @@ class Registry:
         try:
             names = names_in(models)
         except FileNotFoundError as error:
+            if may_be_empty:
+                return cls(lines={}, problems=())
             there_is_none = f"{models}: there is no such folder; train a model into {models}/NAME/1 first"
             raise ConfigurationError(there_is_none) from error
         except OSError as error:
@@ -51,7 +56,7 @@ class Registry:
         registry = cls(lines={}, problems=())
         for name in sorted(names | reader.locked):
             registry = registry.renewed(name, reader.opened(name) if name in names else reader.absent(name))
-        if not registry.lines:
+        if not (registry.lines or may_be_empty):
             causes = "".join(f"\n  {problem.message}" for problem in registry.problems)
             raise ConfigurationError(
                 f"{models}: holds no model that can be served; expected NAME/1 folders{models_hint(models)}{causes}"
@@ -165,9 +170,9 @@ class ModelsFolder:
         self._lock = lock
         self._reader = ModelReader(path, runtime, lock)
 
-    def open(self) -> Registry:
+    def open(self, *, may_be_empty: bool = False) -> Registry:
         """See `Registry.open`."""
-        return Registry.open(self.path, self._runtime, self._lock)
+        return Registry.open(self.path, self._runtime, self._lock, may_be_empty=may_be_empty)
 
     def load(self, registry: Registry, reference: str) -> Registry:
         """Load one version, or all versions of a model, that are not served yet, and reread the aliases.

@@ -248,6 +248,8 @@ def load_service(
     refresh: Callable[[], None],
     observer: Observer | None,
     wake: Callable[["ModelWorker"], None],
+    *,
+    may_be_empty: bool = False,
 ) -> LoadedService:
     """Load the models, and create their calls.
 
@@ -257,6 +259,7 @@ def load_service(
         refresh: Applies changes of the models folder.
         observer: Receives an observation of each request.
         wake: Called with the worker of each queued request.
+        may_be_empty: Whether the folder may be missing or hold no model yet.
 
     Raises:
         QuantraError: No model can be served.
@@ -284,6 +287,7 @@ def load_service(
         engine=settings.engine,
         wake=wake,
         recorder=recorder,
+        may_be_empty=may_be_empty,
     )
     admin = AdminCalls(service.served, changed, refresh)
     calls = Calls(service, settings.limits.service, most_bytes=settings.limits.receive_bytes)

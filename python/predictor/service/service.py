@@ -95,7 +95,7 @@ class PredictionService:
         weakref.finalize(self, _end_queues, self._predictions, self._explanations)
 
     @classmethod
-    def open(
+    def open(  # noqa: PLR0913 - one argument per setting
         cls,
         models: Path,
         *,
@@ -108,6 +108,7 @@ class PredictionService:
         engine: EngineName = "eager",
         wake: Callable[[ModelWorker], None] = ModelWorker.wake,
         recorder: ForecastRecorder | None = None,
+        may_be_empty: bool = False,
     ) -> Self:
         """Verify every model of a folder and load the version that each plain name refers to.
 
@@ -124,6 +125,7 @@ class PredictionService:
             engine: `eager`, or `onnxruntime` for the batch sizes at which it is faster.
             wake: As for the class.
             recorder: As for the class.
+            may_be_empty: Whether the folder may be missing or hold no model yet.
 
         Raises:
             MissingPackageError: A package of the engine is not installed.
@@ -133,7 +135,7 @@ class PredictionService:
         folder = ModelsFolder(models, runtime, None if lock is None else VersionLock.read(lock))
         watch = FolderWatcher(folder)
         return cls(
-            folder.open(),
+            folder.open(may_be_empty=may_be_empty),
             limits=limits,
             most_rows=max_batch_rows,
             max_age_sessions=max_age_sessions,

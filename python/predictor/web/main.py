@@ -33,7 +33,7 @@ from predictor.server.main import exit_now
 from predictor.server.process_tuning import run, tuned
 from predictor.server.shutdown_signal import ShutdownSignal, stop_signals
 from predictor.web.api import TIMEOUT_HEADER, Api
-from predictor.web.page_access import ROOT, LoadPage, PageAccess, PageContext, PageToken
+from predictor.web.page_access import ROOT, LoadedPage, LoadPage, PageAccess, PageContext, PageToken
 from predictor.web.protection import HostCheck, host_names
 from predictor.web.responses import respond
 from predictor.web.settings import WebSettings
@@ -52,7 +52,7 @@ def serve(settings: WebSettings, load_page: LoadPage | None = None) -> int:
 
     Args:
         settings: Settings of the server.
-        load_page: Creates the routes of the page; None: only calls.
+        load_page: Creates the page; None: only calls.
 
     Returns:
         0 after a clean shutdown, 1 if the server could not start, with the reason on stderr.
@@ -79,8 +79,9 @@ async def _serve(settings: WebSettings, load_page: LoadPage | None) -> bool:
         server = _create_server(settings, app)
         tasks = [asyncio.create_task(server.serve(sockets)), asyncio.create_task(rotation.follow())]
         loaded: LoadedService | None = None
+        page: LoadedPage | None = None
         try:
-            loading = asyncio.ensure_future(_load(settings))
+            loading = asyncio.ensure_future(_load(settings, may_be_empty=load_page is not None))
             if not await shutdown.until(_wait(loading)):
                 return True
             loaded = loading.result()
@@ -88,23 +89,29 @@ async def _serve(settings: WebSettings, load_page: LoadPage | None) -> bool:
                 _log.warning("not served: %s", one_line(problem))
             api.serve(loaded.calls)
             tasks.append(asyncio.create_task(_watch(loaded)))
-            _announce(settings, sockets, None if load_page is None else _add_page(app, load_page, loaded, settings))
+            if load_page is not None:
+                page = load_page(PageContext(settings.server, loaded.service))
+            _announce(settings, sockets, None if page is None else _add_page(app, page))
             await shutdown.requested.wait()
         finally:
             server.should_exit = True
             await tasks[0]
             for task in tasks[1:]:
                 task.cancel()
+            if page is not None:
+                await asyncio.to_thread(page.close)
             if loaded is not None:
                 loaded.close()
     return False
 
 
-async def _load(settings: WebSettings) -> LoadedService:
-    """Load the models on another thread; forecasts are not recorded."""
+async def _load(settings: WebSettings, *, may_be_empty: bool) -> LoadedService:
+    """Load the models on another thread; forecasts are not recorded. A page can train the first model."""
     wake = InlineBatcher().wake
     without_ledger = replace(settings.server, ledger="")
-    return await asyncio.to_thread(load_service, without_ledger, _warn, lambda: None, None, wake)
+    return await asyncio.to_thread(
+        load_service, without_ledger, _warn, lambda: None, None, wake, may_be_empty=may_be_empty
+    )
 
 
 async def _wait(future: "asyncio.Future[LoadedService]") -> None:
@@ -126,11 +133,10 @@ def _warn(problems: Sequence[QuantraError]) -> None:
         _log.warning("not served: %s", one_line(problem))
 
 
-def _add_page(app: Starlette, load_page: LoadPage, loaded: LoadedService, settings: WebSettings) -> PageToken:
+def _add_page(app: Starlette, page: LoadedPage) -> PageToken:
     """Add the routes of the page, and return the token that opens it."""
     token = PageToken()
-    routes = load_page(PageContext(settings.server, loaded.service))
-    app.mount(ROOT, PageAccess(Router(routes), token))
+    app.mount(ROOT, PageAccess(Router(page.routes), token))
     app.add_route("/", lambda _: RedirectResponse(f"{ROOT}/"))
     return token
 

@@ -29,8 +29,17 @@ class PageContext:
     service: "PredictionService"
 
 
-LoadPage = Callable[[PageContext], Sequence[BaseRoute]]
-"""Creates the routes of the page; called once the models are loaded."""
+@final
+@dataclass(frozen=True, slots=True)
+class LoadedPage:
+    """The routes of the page, and what ends its work."""
+
+    routes: Sequence[BaseRoute]
+    close: Callable[[], None]
+
+
+LoadPage = Callable[[PageContext], LoadedPage]
+"""Creates the page; called once the models are loaded."""
 
 
 @final

@@ -9,12 +9,8 @@ from predictor.cli.ui_command import UiFlags, run_ui
 from predictor.server import ServeFlags
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from starlette.routing import BaseRoute
-
     from predictor.lifecycle import ModelLifecycle
-    from predictor.web.page_access import PageContext
+    from predictor.web.page_access import LoadedPage, PageContext
 
 
 @with_flags
@@ -36,7 +32,7 @@ def ui(*, flags: UiFlags) -> None:
     run_ui(flags, load_page)
 
 
-def load_page(context: "PageContext") -> "Sequence[BaseRoute]":
+def load_page(context: "PageContext") -> "LoadedPage":
     """Create the page of stock models; imports torch."""
     from trainers.stock.page import load_page as load
 

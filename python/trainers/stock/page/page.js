@@ -47,3 +47,22 @@ document.querySelectorAll("pre").forEach(text => {
   text.before(copy);
 });
 document.querySelectorAll("form[data-now] select").forEach(one => one.addEventListener("change", () => one.form.requestSubmit()));
+const progress = document.getElementById("progress");
+if (progress) {  // shows how far the training is, and the page of its end
+  const timer = setInterval(async () => {
+    const answer = await fetch("/page/training/state").catch(() => null);
+    if (!answer?.ok) {
+      clearInterval(timer);
+      document.getElementById("stage").textContent = "The server has stopped, and the training with it.";
+      return;
+    }
+    const state = await answer.json();
+    if (state.phase !== progress.dataset.phase) return location.reload();
+    const bar = document.getElementById("share");
+    if (state.numbers) bar.value = state.share; else bar.removeAttribute("value");
+    for (const name of ["stage", "numbers"]) {
+      const text = document.getElementById(name);
+      if (text.textContent !== state[name]) text.textContent = state[name];
+    }
+  }, 1000);
+}

@@ -11,13 +11,19 @@ from typing import Final, final
 from urllib.parse import parse_qs
 
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from predictor.bars import DateOrder, DecimalSign, ReadingOptions
 from predictor.card import Card
 from predictor.catalog import ModelInfo
-from predictor.errors import BarsError, DeadlineExceededError, MalformedRequestError, NoLedgerError
+from predictor.errors import (
+    BarsError,
+    DeadlineExceededError,
+    MalformedRequestError,
+    ModelNotFoundError,
+    NoLedgerError,
+)
 from predictor.forecast import Forecast, TargetPoint, forecast_or_raise
 from predictor.instance import INTEGRATED_GRADIENTS, Deadline, Detail, Instance, Query
 from predictor.ledger import Ledger
@@ -25,25 +31,33 @@ from predictor.memory import error_of
 from predictor.registry import find_line, read_aliases, read_moves
 from predictor.report import PageFrame
 from predictor.skill import line_of
-from predictor.web.page_access import ROOT, PageContext
+from predictor.web.page_access import ROOT, LoadedPage, PageContext
 from predictor.web.responses import status_code
 from trainers.stock.page import views
+from trainers.stock.page.training import ModelTraining, TrainingPhase, TrainingRequest
 from trainers.stock.page.uploads import ReadingChoice, UploadedBars
 
 LONGEST_S: Final = 60.0
 """Seconds that a forecast with its reasons may take."""
 MOST_FORM_BYTES: Final = 16_384
-_LINKS: Final = (("/", "Bars"), ("/universe", "All symbols"), ("/models", "Models"), ("/ledger", "Ledger"))
+_LINKS: Final = (
+    ("/", "Bars"),
+    ("/universe", "All symbols"),
+    ("/training", "Training"),
+    ("/models", "Models"),
+    ("/ledger", "Ledger"),
+)
 
 Handler = Callable[[Request], Awaitable[Response]]
 
 _log = logging.getLogger(__name__)
 
 
-def load_page(context: PageContext) -> Sequence[Route]:
-    """Create the routes of the page, and import in the background what the first drop needs."""
+def load_page(context: PageContext) -> LoadedPage:
+    """Create the page, and import in the background what the first drop needs."""
     threading.Thread(target=_import_readers, name="imports", daemon=True).start()
-    return Page(context).routes()
+    page = Page(context)
+    return LoadedPage(page.routes(), page.close)
 
 
 def _import_readers() -> None:
@@ -59,6 +73,7 @@ class Page:
         self._settings, self._service = context.settings, context.service
         self._uploaded: UploadedBars | None = None
         self._working = asyncio.Lock()
+        self._training = ModelTraining(self._settings.models, self._serve_trained)
         own = files("trainers.stock.page")
         self._style, self._script = (own.joinpath(name).read_text("utf-8") for name in ("page.css", "page.js"))
 
@@ -71,6 +86,7 @@ class Page:
             "/universe": self._universe,
             "/models": self._models,
             "/ledger": self._ledger,
+            "/training": self._show_training,
         }
         posts = {
             "/files": self._receive,
@@ -78,11 +94,20 @@ class Page:
             "/forget": self._forget,
             "/promote": self._promote,
             "/rollback": self._roll_back,
+            "/training": self._start_training,
+            "/training/stop": self._stop_training,
+            "/training/resume": self._resume_training,
         }
         return [
+            Route("/training/state", self._training_state, methods=["GET"]),
             *(Route(path, self._answered(handler), methods=["GET"]) for path, handler in gets.items()),
             *(Route(path, self._answered(handler), methods=["POST"]) for path, handler in posts.items()),
         ]
+
+    def close(self) -> None:
+        """End the training, and delete the bars."""
+        self._training.close()
+        self._replace(None)
 
     def _answered(self, handler: Handler) -> Handler:
         async def answer(request: Request) -> Response:
@@ -142,7 +167,9 @@ class Page:
         if uploaded.checked is None and not uploaded.problem:
             await asyncio.to_thread(uploaded.read, uploaded.choice)
         frame = self._frame(request)
-        return _page(frame, await asyncio.to_thread(views.render_bars, frame, uploaded, self._service.models()))
+        return _page(
+            frame, await asyncio.to_thread(views.render_bars, frame, uploaded, self._service.models(), self._trained)
+        )
 
     async def _choose(self, request: Request) -> Response:
         form = await _read_form(request)
@@ -170,7 +197,7 @@ class Page:
         return _page(frame, await asyncio.to_thread(self._render_forecast, frame, dict(request.query_params)))
 
     def _render_forecast(self, frame: PageFrame, query: dict[str, str]) -> str:
-        reading, info = self._uploaded_bars().reading, self._chosen_model(query)
+        reading, info = self._uploaded_bars().reading, self._chosen_model(query, self._trained)
         symbol = query.get("symbol") or reading.panel.symbols[0]
         point = _chosen_point(query, info)
         chosen = reading.panel.select([symbol])
@@ -200,7 +227,7 @@ class Page:
         return _page(frame, await asyncio.to_thread(self._render_universe, frame, dict(request.query_params)))
 
     def _render_universe(self, frame: PageFrame, query: dict[str, str]) -> str:
-        reading, info = self._uploaded_bars().reading, self._chosen_model(query)
+        reading, info = self._uploaded_bars().reading, self._chosen_model(query, self._trained)
         forecast = self._predict(info, Instance(input=reading.panel))
         refused = {symbol: error.message for symbol, error in forecast.refusals.items()}
         return views.render_universe(frame, forecast, info, self._service.models(), refused)
@@ -279,13 +306,57 @@ class Page:
             raise NoLedgerError("the page has no ledger; start it with `quantra ui --ledger LEDGER`")
         return Ledger.open(self._settings.ledger)
 
-    def _chosen_model(self, query: dict[str, str]) -> ModelInfo:
-        """The model of a request; by default the first live one."""
-        reference = query.get("model")
+    async def _show_training(self, request: Request) -> Response:
+        frame, bars = self._frame(request), None if self._uploaded is None else self._uploaded.checked
+        return _page(frame, views.render_training(frame, self._training.state, bars))
+
+    async def _training_state(self, _: Request) -> Response:
+        """The state for the script of the page, which does not wait for other work."""
+        state = self._training.state
+        return JSONResponse({} if state is None else state.as_json())
+
+    async def _start_training(self, request: Request) -> Response:
+        form, uploaded = await _read_form(request), self._uploaded_bars()
+        minutes = form.get("minutes", "")
+        asked = TrainingRequest(
+            name=_required(form, "name"),
+            kind=_required(form, "kind"),
+            minutes=int(minutes) if minutes.isdecimal() else 0,
+            options=uploaded.choice.options,
+            calendar=uploaded.choice.calendar,
+        )
+        _ = await asyncio.to_thread(lambda: uploaded.reading)  # bars that cannot be read say why here
+        await asyncio.to_thread(self._training.start, asked, uploaded.copy)
+        return _redirect("/training")
+
+    async def _stop_training(self, _: Request) -> Response:
+        self._training.stop()
+        return _redirect("/training")
+
+    async def _resume_training(self, _: Request) -> Response:
+        await asyncio.to_thread(self._training.resume)
+        return _redirect("/training")
+
+    def _serve_trained(self, reference: str) -> str:
+        """Serve a new version, and say what its skill is worth."""
+        self._service.served.refresh()
+        return next(views.score_sentences(Card.from_json(self._service.model(reference).card_json)))
+
+    def _chosen_model(self, query: dict[str, str], otherwise: str = "") -> ModelInfo:
+        """The model of a request, or `otherwise`; by default the first live one."""
+        reference = query.get("model") or otherwise
         if reference:
             return self._service.model(reference)
         infos = self._service.models()
+        if not infos:
+            raise ModelNotFoundError("there is no model yet; drop bars, and train one on the page Training")
         return next((info for info in infos if info.is_default), infos[0])
+
+    @property
+    def _trained(self) -> str:
+        """The version that the last training made; empty without one."""
+        state = self._training.state
+        return "" if state is None or state.phase is not TrainingPhase.FINISHED else state.reference
 
     def _uploaded_bars(self) -> UploadedBars:
         if self._uploaded is None:

@@ -1,6 +1,7 @@
 """The bars that a person dropped on the page, in a temporary folder."""
 
 import re
+import shutil
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from tempfile import TemporaryDirectory
@@ -124,6 +125,11 @@ class UploadedBars:
             self.checked = check_bars(reading, choice.calendar or recognise_calendar(reading.panel))
         except QuantraError as error:
             self.problem = error.message.replace(f"{self._folder.name}/", "")
+
+    def copy(self, folder: Path) -> None:
+        """Copy the files into a folder."""
+        for path in self._files.values():
+            shutil.copyfile(path, folder / path.name)
 
     def close(self) -> None:
         """Delete the files."""

@@ -20,6 +20,7 @@ from predictor.report import PageBuilder, PageFrame
 from predictor.report.explanation import reason_view
 from predictor.report.forecast import forecast_view, price_note
 from predictor.report.templates import iso, level, percent
+from trainers.stock.page.training import KINDS, TrainingState
 from trainers.stock.page.uploads import UploadedBars
 
 if TYPE_CHECKING:
@@ -76,8 +77,8 @@ def render_home(frame: PageFrame, uploaded: UploadedBars | None, models: Sequenc
     return page.render({"names": () if uploaded is None else uploaded.names, "models": models})
 
 
-def render_bars(frame: PageFrame, uploaded: UploadedBars, models: Sequence[ModelInfo]) -> str:
-    """How the bars are read, what is doubtful, and choices."""
+def render_bars(frame: PageFrame, uploaded: UploadedBars, models: Sequence[ModelInfo], trained: str) -> str:
+    """How the bars are read, what is doubtful, and choices; `trained` is the model to begin with, if any."""
     page = PageBuilder(PACKAGE, "bars.html.j2", frame)
     checked, choice = uploaded.checked, uploaded.choice
     choices = {
@@ -93,6 +94,8 @@ def render_bars(frame: PageFrame, uploaded: UploadedBars, models: Sequence[Model
             "names": uploaded.names,
             "choices": choices,
             "models": models,
+            "trained": trained,
+            "kinds": KINDS,
             "read_as": "" if checked is None else str(checked.reading),
             "calendar": "" if checked is None else checked.calendar.name,
             "symbols": () if checked is None else checked.reading.panel.symbols,
@@ -100,6 +103,13 @@ def render_bars(frame: PageFrame, uploaded: UploadedBars, models: Sequence[Model
             **({"closes": "", "table": None, "doubts": ()} if checked is None else _findings(checked, page)),
         }
     )
+
+
+def render_training(frame: PageFrame, state: TrainingState | None, bars: "BarsReport | None") -> str:
+    """The training that runs or ran last, and a form for the next one."""
+    page = PageBuilder(PACKAGE, "training.html.j2", frame)
+    read_as = "" if bars is None else str(bars.reading)
+    return page.render({"state": state, "read_as": read_as, "kinds": KINDS})
 
 
 def _findings(checked: "BarsReport", page: PageBuilder) -> Mapping[str, object]:
