@@ -31,7 +31,7 @@ SERVING = (ROOT / "docs" / "serving.md").read_text(encoding="utf-8")
 CLIENT = (ROOT / "docs" / "client.md").read_text(encoding="utf-8")
 SECURITY = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```(bash|python|csharp)\n(.*?)^```", SERVING + CLIENT, re.MULTILINE | re.DOTALL)
-PORTS: tuple[str, ...] = ("50051", "50052", "50053", "50054", "50080")
+PORTS: tuple[str, ...] = ("50051", "50052", "50053", "50054", "50080", "50081")
 UNITS = {"": 1, "s": 1, "symbols": 1, "KiB": 1024, "MiB": 1024**2}
 
 

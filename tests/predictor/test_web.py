@@ -11,8 +11,10 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import numpy as np
+import plotly.graph_objects as go
 import pytest
 from artifacts import recent_bars, save_small_artifact
 from google.protobuf import json_format
@@ -23,14 +25,16 @@ from watched_logs import token
 
 from predictor._pb import prediction_pb2 as pb
 from predictor.bars import BarPanel
-from predictor.errors import ConfigurationError, QueueFullError
+from predictor.errors import ConfigurationError, NoLedgerError, QueueFullError
 from predictor.forecaster import Forecaster
 from predictor.instance import Instance
+from predictor.ledger import Ledger
 from predictor.server import ServerLimits, ServerSettings, parse_listening
 from predictor.server.issued_certificates import issue
 from predictor.server.token_guard import TokenGuard
 from predictor.web.api import Api
 from predictor.web.settings import WebSettings
+from predictor.web.workspace import WorkspaceWidgets
 from predictor.wire import attributions, forecasts, instances
 
 pytestmark = pytest.mark.slow
@@ -41,7 +45,7 @@ JSON = {"content-type": "application/json"}
 
 @dataclass(frozen=True)
 class Web:
-    """A running server."""
+    """A running server; the one without tokens has a ledger of AAPL, and of IBM with few bars."""
 
     port: int
     models: Path
@@ -79,8 +83,10 @@ def launch(stack: ExitStack, folder: Path, *options: str) -> int:
 def web(tmp_path_factory: pytest.TempPathFactory) -> Generator[Web]:
     folder = tmp_path_factory.mktemp("web")
     save_small_artifact(folder / "models" / "mine" / "1")
+    with Ledger.open(folder / "ledger.db", create=True) as ledger:
+        ledger.add_bars(bars_with_a_short_history())
     with ExitStack() as stack:
-        yield Web(launch(stack, folder), folder / "models")
+        yield Web(launch(stack, folder, "--ledger", str(folder / "ledger.db")), folder / "models")
 
 
 @pytest.fixture(scope="module")
@@ -298,10 +304,10 @@ def test_simulations_of_paths_are_limited_like_streams(limits: ServerLimits) -> 
     async def admit_two() -> None:
         api = Api(TokenGuard(), limits)
         request = Request({"type": "http", "headers": []})
-        api._admit("SimulatePaths", request)
+        api.admit("SimulatePaths", request)
         api._in_flight["SimulatePaths"] += 1
         with pytest.raises(QueueFullError, match="1"):
-            api._admit("SimulatePaths", request)
+            api.admit("SimulatePaths", request)
 
     asyncio.run(admit_two())
 
@@ -309,6 +315,69 @@ def test_simulations_of_paths_are_limited_like_streams(limits: ServerLimits) -> 
 def test_unknown_routes_and_methods_are_errors_in_json(web: Web) -> None:
     assert web.ask("/v2/forecast")[0] == 404
     assert web.ask("/v1/forecast")[0] == 405
+
+
+# --- widgets of OpenBB Workspace
+
+
+def test_every_widget_of_the_workspace_and_its_choices_have_a_route(web: Web) -> None:
+    _, widgets, _ = web.ask("/widgets.json")
+    assert {one["type"] for one in widgets.values()} == {"table", "chart"}
+    for widget in widgets.values():
+        query = {}
+        for parameter in widget.get("params", ()):
+            _, choices, _ = web.ask(f"/{parameter['optionsEndpoint']}")
+            query[parameter["paramName"]] = choices[0]["value"]
+        assert web.ask(f"/{widget['endpoint']}?{urlencode(query)}")[0] == 200
+
+
+def test_the_table_has_the_forecasts_of_the_ledgers_bars_and_the_reasons_of_the_others(web: Web) -> None:
+    _, rows, _ = web.ask("/workspace/forecasts?model=mine")
+    with Forecaster.load(web.models / "mine" / "1") as model:
+        expected = model.predict(recent_bars("AAPL"))
+    own = [[row["p10"], row["p50"], row["p90"]] for row in rows if row["symbol"] == "AAPL"]
+    np.testing.assert_allclose(np.log1p(own), expected.values[0], rtol=1e-9)
+    assert [row["session"] for row in rows[: len(own)]] == [str(day) for day in expected.target_sessions]
+    assert {(row["symbol"], row["p50"], "bars" in row["problem"]) for row in rows[len(own) :]} == {("IBM", None, True)}
+
+
+def test_the_fan_is_a_figure_of_plotly_without_a_size(web: Web) -> None:
+    _, figure, _ = web.ask("/workspace/fan?model=mine&symbol=AAPL")
+    go.Figure(figure)  # refuses what is not a figure
+    assert "candlestick" in {trace["type"] for trace in figure["data"]}
+    assert "AAPL" in figure["layout"]["title"]["text"]
+    assert "height" not in figure["layout"]
+
+
+@pytest.mark.parametrize(
+    ("query", "reason"),
+    [
+        ("model=mine", "the query has no symbol"),
+        ("model=mine&symbol=NONE", "the ledger has no bars of NONE"),
+        ("model=mine&symbol=IBM", "bars"),
+        ("model=other&symbol=AAPL", "other"),
+        ("model=../x&symbol=..%2F..%2Fetc%2Fpasswd", "x"),
+    ],
+)
+def test_a_fan_that_cannot_be_drawn_has_its_reason(web: Web, query: str, reason: str) -> None:
+    status, answer, _ = web.ask(f"/workspace/fan?{query}")
+    assert 400 <= status < 500
+    assert reason in answer["message"]
+
+
+def test_the_page_of_another_site_makes_the_server_read_nothing(web: Web) -> None:
+    for headers in ({}, {"origin": "https://pro.openbb.co"}):  # an image, and a script
+        status, answer, _ = web.ask("/workspace/symbols", headers={**headers, "sec-fetch-site": "cross-site"})
+        assert (status, answer["reason"]) == (403, "PERMISSION_DENIED")
+
+
+def test_widgets_need_a_ledger() -> None:
+    async def list_symbols() -> None:
+        widgets = WorkspaceWidgets(Api(TokenGuard(), ServerLimits()), "", ())
+        await widgets._symbols(Request({"type": "http", "headers": []}))
+
+    with pytest.raises(NoLedgerError, match="--ledger LEDGER"):
+        asyncio.run(list_symbols())
 
 
 # --- tokens, TLS and named sites
@@ -330,6 +399,23 @@ def test_a_named_site_may_read_responses(guarded: Web) -> None:
     assert headers["access-control-allow-origin"] == "https://friend.example"
     _, _, headers = guarded.ask("/v1/health", headers={"origin": "https://other.example"})
     assert "access-control-allow-origin" not in headers
+
+
+def test_a_named_site_may_read_the_widgets_with_a_token_that_may_read_the_ledger(guarded: Web) -> None:
+    site = {"origin": "https://friend.example", "sec-fetch-site": "cross-site"}
+    assert guarded.ask("/widgets.json", headers=site)[0] == 200
+    sent = {"authorization": f"Bearer {TOKENS['predict']}"}
+    assert guarded.ask("/workspace/models", headers=site | sent)[0] == 200
+    status, answer, _ = guarded.ask("/workspace/symbols", headers=site | sent)
+    assert (status, "reader" in answer["message"]) == (403, True)
+    connection = guarded.connect()
+    asked = {"access-control-request-method": "GET", "access-control-request-headers": "authorization"}
+    connection.request(
+        "OPTIONS", "/widgets.json", headers=site | asked | {"access-control-request-private-network": "true"}
+    )
+    response = connection.getresponse()
+    connection.close()
+    assert (response.status, response.headers["access-control-allow-private-network"]) == (200, "true")
 
 
 def test_an_address_of_other_machines_needs_tls_and_tokens() -> None:

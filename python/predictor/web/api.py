@@ -5,10 +5,10 @@ import logging
 import math
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import CancelledError, Future
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, Final, TypeVar, final
 
 from google.protobuf.message import Message
 from grpc_health.v1.health_pb2 import HealthCheckResponse
@@ -45,6 +45,8 @@ _PATHS: Final = "SimulatePaths"
 
 _log = logging.getLogger(__name__)
 
+MessageT = TypeVar("MessageT", bound=Message)
+
 
 @final
 class Api:
@@ -76,8 +78,8 @@ class Api:
                 self._post(_PATHS, pb.SimulatePathsRequest, pb.SimulatePathsResponse),
                 methods=["POST"],
             ),
-            Route("/v1/models", self._models, methods=["GET"]),
-            Route("/v1/models/{model}", self._model, methods=["GET"]),
+            Route("/v1/models", self.answering(self._models), methods=["GET"]),
+            Route("/v1/models/{model}", self.answering(self._model), methods=["GET"]),
             Route("/v1/health", self._health, methods=["GET"]),
             Route("/openapi.json", self._openapi, methods=["GET"]),
         ]
@@ -85,7 +87,7 @@ class Api:
     def _post(self, name: str, kind: type[Message], response: type[Message]) -> Callable[[Request], object]:
         async def answer(request: Request) -> Response:
             try:
-                deadline = self._admit(name, request)
+                deadline = self.admit(name, request)
                 _check_type(request)
                 self._in_flight[name] += 1
                 try:
@@ -101,19 +103,33 @@ class Api:
 
         return answer
 
+    def answering(self, answer: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
+        """Return a handler that responds with the error that `answer` raises."""
+
+        async def answered(request: Request) -> Response:
+            try:
+                return await answer(request)
+            except Exception as error:  # noqa: BLE001 - process boundary
+                return respond_error(error_of(request.url.path, error, _log).without_frames())
+
+        return answered
+
+    async def call(self, name: str, message: Message, response: type[MessageT], request: Request) -> MessageT:
+        """Make a call for a request without a body.
+
+        Raises:
+            QuantraError: As `Calls.call`, the caller has no token for it, or its deadline has passed.
+        """
+        return response.FromString(
+            await self._call(name, message.SerializeToString(), self.admit(name, request), request)
+        )
+
     async def _models(self, request: Request) -> Response:
-        return await self._get("ListModels", pb.ListModelsRequest(), pb.ListModelsResponse, request)
+        return respond(await self.call("ListModels", pb.ListModelsRequest(), pb.ListModelsResponse, request))
 
     async def _model(self, request: Request) -> Response:
         message = pb.GetModelRequest(model=request.path_params["model"])
-        return await self._get("GetModel", message, pb.GetModelResponse, request)
-
-    async def _get(self, name: str, message: Message, response: type[Message], request: Request) -> Response:
-        try:
-            answered = await self._call(name, message.SerializeToString(), self._admit(name, request), request)
-            return respond(response.FromString(answered))
-        except Exception as error:  # noqa: BLE001 - process boundary
-            return respond_error(error_of(name, error, _log).without_frames())
+        return respond(await self.call("GetModel", message, pb.GetModelResponse, request))
 
     async def _health(self, _: Request) -> Response:
         is_serving = self._calls is not None
@@ -123,8 +139,12 @@ class Api:
     async def _openapi(self, _: Request) -> Response:
         return Response(describe_api(), media_type=JSON)
 
-    def _admit(self, name: str, request: Request) -> Deadline:
-        """Check the token, the number of calls and the deadline of a call before its body is read."""
+    def admit(self, name: str, request: Request) -> Deadline:
+        """Check the token, the number of calls and the deadline of a call before its body is read.
+
+        Raises:
+            QuantraError: The token is not for the call, too many calls are in flight, or the deadline is invalid.
+        """
         caller = self._guard.check(name, request.headers.items())
         if (have := self._in_flight.total()) >= self._limits.calls_in_flight:
             raise QueueFullError.of("calls are in flight", have, self._limits.calls_in_flight)
@@ -167,7 +187,7 @@ class Api:
         done = asyncio.Event()
         answer.add_done_callback(lambda _: self._bridge.call(done.set))
         waiting = asyncio.ensure_future(done.wait())
-        leaving = asyncio.ensure_future(request.receive())  # after the body, the only event is that the caller left
+        leaving = asyncio.ensure_future(_wait_until_left(request))
         left_s = None if deadline.expires_at_s is None else max(0.0, deadline.expires_at_s - time.monotonic())
         try:
             await asyncio.wait({waiting, leaving}, timeout=left_s, return_when=asyncio.FIRST_COMPLETED)
@@ -181,6 +201,12 @@ class Api:
             finally:
                 deadline.cancelled.set()
                 answer.cancel()
+
+
+async def _wait_until_left(request: Request) -> None:
+    """Wait until the caller disconnects; the body of a GET may come before."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
 
 
 def _check_type(request: Request) -> None:

@@ -37,6 +37,7 @@ from predictor.web.page_access import ROOT, LoadedPage, LoadPage, PageAccess, Pa
 from predictor.web.protection import HostCheck, host_names
 from predictor.web.responses import respond
 from predictor.web.settings import WebSettings
+from predictor.web.workspace import WorkspaceWidgets
 from predictor.wire import errors
 
 _HEADER_S: Final = 10.0
@@ -159,9 +160,16 @@ def create_app(settings: WebSettings, api: Api) -> Starlette:
     middleware = [Middleware(HostCheck, names=host_names(settings.address, settings.hosts))]
     if settings.origins:
         headers = ["authorization", "content-type", TIMEOUT_HEADER]
-        middleware.append(Middleware(CORSMiddleware, allow_origins=settings.origins, allow_headers=headers))
+        cors = Middleware(
+            CORSMiddleware,
+            allow_origins=settings.origins,
+            allow_headers=headers,
+            allow_private_network=True,  # browsers ask for it before a public site reaches 127.0.0.1
+        )
+        middleware.append(cors)
     unknown = {404: _respond_unknown, 405: _respond_unknown}
-    return Starlette(routes=api.routes(), middleware=middleware, exception_handlers=unknown)
+    widgets = WorkspaceWidgets(api, settings.server.ledger, settings.origins)
+    return Starlette(routes=[*api.routes(), *widgets.routes()], middleware=middleware, exception_handlers=unknown)
 
 
 async def _respond_unknown(request: Request, error: Exception) -> Response:
