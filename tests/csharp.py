@@ -13,8 +13,10 @@ from filelock import FileLock
 
 DOTNET = Path(__file__).resolve().parents[1] / "dotnet"
 CONFIGURATION = "Release"
-"""`make check` builds Debug with all analyzers, so that a build without them here never passes for one of those."""
-QUIET = ("-nologo", "-nodeReuse:false", "-p:UseSharedCompilation=false", "-p:RunAnalyzers=false", "-v:quiet")
+WITHOUT_SERVERS = ("-nologo", "-nodeReuse:false", "-p:UseSharedCompilation=false", "-v:quiet")
+"""Options of a build that leaves no process behind."""
+QUIET = (*WITHOUT_SERVERS, "-p:RunAnalyzers=false")
+"""Options of a build without analyzers. Not for the solution, which `make check` would then take for analyzed."""
 OLDER = "net8.0"
 _FOLDER = DOTNET / "bin"
 _LOCK = FileLock(_FOLDER / "build.lock")
@@ -37,7 +39,9 @@ def built_solution() -> str:
     _FOLDER.mkdir(exist_ok=True)
     with _LOCK:
         if not run or not _BUILT.exists() or _BUILT.read_text() != run:
-            run_dotnet("build", "Quantra.slnx", "-c", CONFIGURATION, *QUIET)
+            run_dotnet(
+                "build", "Quantra.slnx", "-c", CONFIGURATION, "-warnaserror", *WITHOUT_SERVERS
+            )  # done if `make check` ran
             older = f"-p:LibraryFramework={OLDER}"
             run_dotnet("build", "Quantra.Client.Tests", "-c", CONFIGURATION, older, *QUIET)
             _BUILT.write_text(run)
