@@ -8,13 +8,15 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
-from contextlib import closing
+from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryFile
 
 import pytest
 import torch
 from command_exits import exit_code
+from free_ports import free_port
 from market import bokeh_panel
 from safetensors.torch import load_file
 
@@ -485,6 +487,58 @@ def test_two_processes_of_torchrun_train_what_one_does_with_the_same_windows(bar
     one, two = (load_file(tmp_path / name / "weights.safetensors") for name in ("1", "2"))
     for name, weight in one.items():
         torch.testing.assert_close(two[name], weight, rtol=1e-4, atol=1e-6)
+
+
+def end_node(launcher: subprocess.Popen[bytes]) -> None:
+    """Kill a launcher and its process, which is in a session of its own, as when their machine is lost."""
+    if launcher.poll() is None:
+        found = subprocess.run(["pgrep", "-P", str(launcher.pid)], check=False, capture_output=True, text=True)
+        launcher.kill()
+        for child in found.stdout.split():
+            os.kill(int(child), signal.SIGKILL)
+        launcher.wait()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="gloo is tested on Linux")
+def test_a_training_goes_on_with_one_node_after_the_other_is_lost(bars_file: Path, tmp_path: Path) -> None:
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "1", "--rdzv-backend", "c10d"]
+    program = ["-m", "trainers.stock", "--bars", str(bars_file), *QUICK, "--epochs", "12", "--patience", "12", "--json"]
+    program += [
+        "--batch-size",
+        "16",
+        "--device",
+        "cpu",
+        "--resume",
+        "--checkpoint-seconds",
+        "0.05",
+        "--out",
+        str(tmp_path / "1"),
+    ]
+    meeting = ["--rdzv-endpoint", f"localhost:{free_port()}", "--nnodes", "2"]
+    with ExitStack() as stack:
+        error = stack.enter_context(TemporaryFile("w+"))
+        begin, end = os.pipe()
+        printed = stack.enter_context(os.fdopen(begin))
+        nodes = [subprocess.Popen([*launcher, *meeting, *program], stdout=end, stderr=error) for _ in range(2)]
+        for node in nodes:
+            stack.callback(end_node, node)
+        os.close(end)
+        assert any('"kind": "checkpoint"' in line for line in printed)
+        end_node(nodes[1])
+        assert nodes[0].wait(60) == 1
+        error.seek(0)
+        assert "another process of the group did not respond: it ended, was killed" in error.read()
+    again = [*launcher, "--standalone", *program]
+    ended = subprocess.run(again, check=False, capture_output=True, text=True, timeout=120)
+    assert ended.returncode == 0, ended.stderr
+    reports = [json.loads(line) for line in ended.stdout.splitlines()]
+    (resumed,) = (report["message"] for report in reports if report["kind"] == "notice")
+    assert resumed.startswith("resuming after ")
+    assert reports[-1]["kind"] == "trained"
+    assert len(reports[-1]["card"]["training"]["epochs"]) == 12
+    first = next(report for report in reports if report["kind"] == "window")
+    assert (first["epoch"], first["window"]) > (0, 0)
 
 
 def test_an_existing_artifact_is_refused_before_a_log_is_begun(

@@ -18,7 +18,7 @@ from predictor.inference import choose_device
 from predictor.model import UNITS, Model, ModelIdentity, build_output_map
 from predictor.networks import GraphForecaster, TreesConfig, kind_named
 from predictor.registry import claim_first_champion
-from trainers.loop import Checkpoints, launched_rank
+from trainers.loop import Checkpoints, launched_rank, launched_size
 from trainers.progress import ReportConsumer, StepProgress, no_progress
 from trainers.stock import card
 from trainers.stock.data import History
@@ -122,7 +122,7 @@ def train(
     artifact.check_new_folder(out)
     material = _inherit_from_parent(material, recipe)
     checkpoints = None if keeping is None else _open_checkpoints(keeping, material, recipe)
-    setup = _prepare(material, recipe, announce, warn)
+    setup = _prepare(material, recipe, announce, warn, _find_accumulation(recipe, checkpoints))
     # Held until the artifact is saved, so that no other training resumes meanwhile.
     with checkpoints.open() if checkpoints is not None and launched_rank() == 0 else nullcontext():
         made = setup.run(checkpoints, sections or {}, consume, announce, stepwise)
@@ -198,18 +198,44 @@ class _TrainingSetup:
         return replace(made, manifest=replace(made.manifest, card=content))
 
 
+def _find_accumulation(recipe: StockRecipe, checkpoints: Checkpoints | None) -> int:
+    """Batches per process in a step: those of the recipe, or such that a step stays that of the training to resume.
+
+    Raises:
+        ConfigurationError: This number of processes cannot share the batches of a step.
+    """
+    batches = None if checkpoints is None else checkpoints.batches_per_step()
+    if batches is None:
+        return recipe.optimisation.accumulate
+    if batches % launched_size():
+        raise ConfigurationError(
+            f"the training to resume has {batches} batches per step, which {launched_size()} processes cannot share; "
+            f"start as many processes as divide {batches}"
+        )
+    return batches // launched_size()
+
+
 def _prepare(
-    material: TrainingMaterial, recipe: StockRecipe, announce: Callable[[str], None], warn: Warn
+    material: TrainingMaterial,
+    recipe: StockRecipe,
+    announce: Callable[[str], None],
+    warn: Warn,
+    accumulate: int | None = None,
 ) -> _TrainingSetup:
-    """Compute inputs and labels, build the network, and warn about the data."""
+    """Compute inputs and labels, build the network, and warn about the data.
+
+    `accumulate` is the number of batches per process in a step; None takes that of the recipe.
+    """
     if isinstance(recipe.config, TreesConfig):
         require_lightgbm()
     splits, parent = recipe.splits(material.bars.sessions), material.parent
+    settings = recipe.optimisation
+    shared = replace(recipe, optimisation=replace(settings, accumulate=accumulate or settings.accumulate))
     doubts = emit(check_material(material, recipe), warn)
     announce("computing features")
     history = _prepare_history(material, recipe, splits)
-    doubts += emit((*check_untrained_symbols(history, splits, parent), *check_steps(history, splits, recipe)), warn)
-    prepared = prepare(history, splits, recipe, material.edges, None if parent is None else parent.weights)
+    doubts += emit((*check_untrained_symbols(history, splits, parent), *check_steps(history, splits, shared)), warn)
+    prepared = prepare(history, splits, shared, material.edges, None if parent is None else parent.weights)
     if parent is not None and prepared.started is not None:
         new = ", ".join(prepared.started.new)
         announce(

@@ -631,17 +631,52 @@ def test_both_ranks_resume_before_a_damaged_checkpoint_and_say_so(tmp_path: Path
         assert newest.name in damage
 
 
-def test_one_process_does_not_resume_what_two_have_begun(tmp_path: Path) -> None:
-    results_on_ranks(train_interrupted, Training(), tmp_path, 2)
-    with pytest.raises(ResumeMismatchError, match="processes is 2 in the checkpoint and 1 here"):
-        Training().live(tmp_path)
+def test_one_process_does_not_resume_two_with_steps_of_half_the_batches(tmp_path: Path) -> None:
+    results_on_ranks(train_interrupted, Training(accumulate=1), tmp_path, 2)
+    with pytest.raises(ResumeMismatchError, match="accumulate x processes is 2 in the checkpoint and 1 here"):
+        Training(accumulate=1).live(tmp_path)
+
+
+def test_one_process_does_not_resume_the_callers_state_of_two(tmp_path: Path) -> None:
+    results_on_ranks(train_interrupted, Training(accumulate=1), tmp_path, 2)
+    with pytest.raises(ResumeMismatchError, match=r"\(.*memory\) was saved by 2 processes, and 1 are here"):
+        Training(accumulate=2).live(tmp_path)
+
+
+def train_in_part(config: TrainingConfig, folder: Path, windows: int) -> list[Tensor]:
+    """Train from the newest checkpoint, leave at this window, and return the weights."""
+    seed_everything(1 + launched_rank())
+    net = small_network(config.dtype)
+    optimizer = torch.optim.AdamW(net.parameters(), lr=0.1)
+    phase = Phase("main", partial(squared_error, net, unchanged), net.parameters(), optimizer, clip=0.5)
+    loop = Loop([phase], modules={"net": net}, device="cpu", accumulate=config.accumulate, ema=0.8)
+    with loop.running(Checkpoints(folder, every_windows=1)) as run:
+        for _ in run.epochs(IterableSource(config.batches()), max_epochs=config.epochs):
+            if run.windows == windows:
+                break
+    return [parameter.detach() for parameter in net.parameters()]
+
+
+def test_one_process_resumes_what_two_have_begun(tmp_path: Path) -> None:
+    config = TrainingConfig(sizes=(9, 1, 2, 7, 5, 3, 8))
+    results_on_ranks(train_in_part, config, tmp_path / "cut", 6)
+    assert Checkpoints(tmp_path / "cut").batches_per_step() == 2
+    resumed = train_in_part(config.alone(), tmp_path / "cut", ENDLESS)
+    assert_close(resumed, train_in_part(config.alone(), tmp_path / "whole", ENDLESS), 1e-11)
+
+
+def test_two_processes_resume_what_one_has_begun(tmp_path: Path) -> None:
+    config = TrainingConfig(sizes=(9, 1, 2, 7, 5, 3, 8))
+    train_in_part(config.alone(), tmp_path / "cut", 6)
+    resumed, _ = results_on_ranks(train_in_part, config, tmp_path / "cut", ENDLESS)
+    assert_close(resumed, train_in_part(config.alone(), tmp_path / "whole", ENDLESS), 1e-11)
 
 
 def test_a_group_does_not_resume_with_another_accumulation(tmp_path: Path) -> None:
     results_on_ranks(train_interrupted, Training(accumulate=1), tmp_path, 2)
     for ended in on_ranks(train_interrupted, Training(accumulate=2), tmp_path):
         assert ended.error.startswith(ResumeMismatchError.__name__)
-        assert "accumulate is 1 in the checkpoint and 2 here" in ended.error
+        assert "accumulate x processes is 2 in the checkpoint and 4 here" in ended.error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

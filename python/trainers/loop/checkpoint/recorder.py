@@ -16,11 +16,17 @@ from trainers.loop.checkpoint.caller_state import (
     find_structure_changes,
     load_states,
 )
-from trainers.loop.checkpoint.compatibility import check_layout, describe_layout
+from trainers.loop.checkpoint.compatibility import BATCHES_PER_STEP, check_layout, describe_layout
 from trainers.loop.checkpoint.snapshot import Snapshot
 from trainers.loop.checkpoint.store import Checkpoints
-from trainers.loop.device import capture_generators, compact_parameters, restore_generators
-from trainers.loop.errors import CheckpointError, join_names
+from trainers.loop.device import (
+    capture_generators,
+    compact_parameters,
+    derive_seed,
+    restore_generators,
+    seed_everything,
+)
+from trainers.loop.errors import CheckpointError, ResumeMismatchError, join_names
 from trainers.loop.reports import CheckpointReport, TrainingNotice
 from trainers.loop.run_parts import RunParts
 from trainers.loop.weights.initial_weights import hash_tensors, list_named_tensors
@@ -45,8 +51,7 @@ class Recorder:
         self._settings = parts.settings
         self._group = parts.group
         self._layout = {
-            "processes": parts.group.size,
-            "accumulate": parts.settings.accumulate,
+            BATCHES_PER_STEP: parts.group.size * parts.settings.accumulate,
             **{f"frozen {name}": hash_tensors(module) for name, module in parts.settings.frozen.items()},
             **describe_layout(parts.settings.trained, parts.phases),
         }
@@ -98,7 +103,13 @@ class Recorder:
         check_layout(restored.state["layout"], self._layout)
         # Older checkpoints have neither "started" nor "kept".
         self._parts.rates.check(restored.state.get("started"))
-        kept = restored.state["processes"][self._group.rank].get("kept", {})
+        processes = restored.state["processes"]
+        if self._settings.state and len(processes) != self._group.size:
+            raise ResumeMismatchError(
+                f"the state of the caller ({join_names([*self._settings.state])}) was saved by {len(processes)} "
+                f"processes, and {self._group.size} are here; resume with as many"
+            )
+        kept = processes[self._group.rank].get("kept", {}) if self._group.rank < len(processes) else {}
         check_states_fit(kept, self._settings.state)
         load_states(kept, self._settings.state)  # before anything else is changed, because it may still fail
         self._restore(restored.tensors, restored.state)
@@ -181,6 +192,9 @@ class Recorder:
         if "validation" in state:  # missing in older checkpoints, which had no limit
             parts.score_guard.load(state["validation"])
         parts.training.load(state["standing"])
+        if self._group.rank >= len(state["processes"]):  # of a process more than before, which draws from a new seed
+            seed_everything(derive_seed(torch.initial_seed(), parts.training.windows) % 2**32)
+            return
         own = state["processes"][self._group.rank]
         for phase in parts.phases:
             phase.cutter.limit = own["limits"][phase.phase.name]

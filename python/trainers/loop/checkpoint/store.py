@@ -14,7 +14,7 @@ from typing import Literal, Self, TypeAlias, final
 
 from torch import Tensor
 
-from trainers.loop.checkpoint.compatibility import Json, as_json, find_differences
+from trainers.loop.checkpoint.compatibility import BATCHES_PER_STEP, Json, as_json, find_differences
 from trainers.loop.checkpoint.folder import (
     CheckpointEntry,
     DamagedError,
@@ -155,6 +155,18 @@ class Checkpoints:
                 "remove them to start anew"
             )
         return None
+
+    def batches_per_step(self) -> int | None:
+        """The batches of all processes in one step of the training to resume; None if there is none.
+
+        Divide it by the number of processes for the `accumulate` with which another number of them resumes.
+
+        Raises:
+            ResumeMismatchError: As `load`.
+            CheckpointError: As `load`.
+        """
+        restored = self.load()
+        return None if restored is None else restored.state["layout"].get(BATCHES_PER_STEP)
 
     def weights(self, which: Which = "best") -> dict[str, Tensor]:
         """Read only the weights of the newest checkpoint, for example to start another training with any settings.
