@@ -5,73 +5,113 @@ import os
 import platform
 import re
 import socket
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+import sys
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
 from importlib.metadata import version
-from typing import Any, Final, TypeVar, final
+from typing import Any, Final, final
 
-from predictor.errors import ConfigurationError, MissingPackageError, QuantraError, UnavailableError
-from predictor.jobs import Work, prepare_work
-
-JobT = TypeVar("JobT")
-ResultT = TypeVar("ResultT")
+from predictor.errors import ConfigurationError, MissingPackageError, QuantraError, UnavailableError, listed
+from predictor.jobs import JobOutcome, JobPool, JobRunner, Prepare, Work, prepare_work, run_job
 
 LOCAL: Final = "local"
 _CLIENT: Final = re.compile(r"ray://(?P<host>[^/:]+|\[[0-9a-fA-F:]+\]):(?P<port>\d{1,5})")
 _PATIENCE_S: Final = 10.0
-_REPEATS: Final = 3
-"""How often a job runs again whose process or node was lost."""
+GB: Final = 1e9
 _COMPARED: Final = ("quantra", "torch", "numpy", "ray")
 
 
 @final
-class OnRay:
-    """Runs jobs as tasks of Ray, with one CPU each. A task whose node is lost runs again on another one.
+class OnRay(JobRunner):
+    """Runs jobs as tasks of Ray, with one CPU each.
 
     Common material is sent to each node once, and read without a copy.
 
     Args:
         address: `local` starts Ray on this machine, `auto` finds the cluster that this machine belongs to, and
             `ray://HOST:10001` connects to one elsewhere.
+        memory: Bytes that Ray reserves for a job; 0 for none.
+        timeout: See `JobRunner`; the start of a process is counted, and so is the wait for a CPU that others use.
+        tell: Receives the address of Ray's dashboard.
 
     Raises:
         ConfigurationError: The address is another one.
     """
 
-    def __init__(self, address: str) -> None:
+    def __init__(
+        self,
+        address: str,
+        *,
+        memory: int = 0,
+        timeout: float | None = None,
+        tell: Callable[[str], None] = lambda _line: None,
+    ) -> None:
+        super().__init__(timeout=timeout, advice="reserve more memory with --job-memory")
         if address not in {LOCAL, "auto"} and not _CLIENT.fullmatch(address):
             raise ConfigurationError(
                 f"{address} is not the address of a Ray cluster; use local, auto or ray://HOST:PORT"
             )
-        self._address = address
+        self._address, self._memory, self._tell = address, memory, tell
 
-    def run(self, prepare: Callable[[], Work[JobT, ResultT]], jobs: Sequence[JobT]) -> Iterator[tuple[JobT, ResultT]]:
-        """As `JobRunner.run`.
+    @contextmanager
+    def _open(self, prepare: Prepare[Any, Any], count: int) -> Generator[JobPool]:
+        """As `JobRunner._open`.
 
         Raises:
             MissingPackageError: The package ray is not installed.
-            UnavailableError: There is no cluster at the address.
-            ConfigurationError: A node has other versions of Python or of packages, or the cluster has no CPU.
+            UnavailableError: There is no cluster at the address, or it has no room for the common material.
+            ConfigurationError: A node has other versions of Python or of packages, or none is large enough for a job.
         """
-        if not jobs:
-            return
-        with _connected(self._address) as ray:
+        del count
+        with _connected(self._address, self._tell) as ray:
+            _check_room(ray, self._memory)
             _check_nodes(ray)
-            material = [ray.put(prepare)]  # in a list, it is not read again for each job
-            task = ray.remote(num_cpus=1, max_retries=_REPEATS)(_run_job)
-            waiting = {task.remote(material, job): job for job in jobs}
             try:
-                while waiting:
-                    (done,), _ = ray.wait(list(waiting), num_returns=1)
-                    yield waiting.pop(done), _result_of(ray, done)
+                material = ray.put(prepare)
+            except (ray.exceptions.ObjectStoreFullError, ray.exceptions.OutOfDiskError) as error:
+                raise _no_room(error) from error
+            pool = _TaskPool(ray, material, self._memory)
+            try:
+                yield pool
             finally:
-                for reference in waiting:
-                    ray.cancel(reference, force=True)
+                pool.close()
+
+
+@final
+class _TaskPool:
+    """Tasks of Ray, at most one per CPU, so that each runs soon after its start."""
+
+    def __init__(self, ray: Any, material: Any, memory: int) -> None:
+        self._ray, self._memory = ray, memory
+        self._material = [material]  # in a list, it is not read again for each job
+        self._task = ray.remote(num_cpus=1, memory=memory, max_retries=0)(_run_job)
+        self._numbers: dict[Any, int] = {}
+
+    @property
+    def slots(self) -> int:
+        return max(1, sum(_count_places(node, self._memory) for node in _list_nodes(self._ray)))
+
+    def start(self, number: int, job: Any) -> None:
+        self._numbers[self._task.remote(self._material, job)] = number
+
+    def wait(self, seconds: float | None) -> Iterator[tuple[int, JobOutcome]]:
+        done, _ = self._ray.wait(list(self._numbers), num_returns=1, timeout=seconds)
+        for task in done:
+            yield self._numbers.pop(task), _outcome_of(self._ray, task)
+
+    def stop(self, number: int) -> None:
+        task = next(task for task, known in self._numbers.items() if known == number)
+        del self._numbers[task]
+        self._ray.cancel(task, force=True)
+
+    def close(self) -> None:
+        for task in self._numbers:
+            self._ray.cancel(task, force=True)
 
 
 @contextmanager
-def _connected(address: str) -> Generator[Any]:
+def _connected(address: str, tell: Callable[[str], None]) -> Generator[Any]:
     """The package, connected until the block ends. An existing connection is used and kept."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     try:
@@ -84,9 +124,11 @@ def _connected(address: str) -> Generator[Any]:
     _check_reachable(address)
     dashboard = False if address == LOCAL else None  # None leaves that of a running cluster alone
     try:
-        ray.init(address, include_dashboard=dashboard, log_to_driver=False, logging_level=logging.ERROR)
+        made = ray.init(address, include_dashboard=dashboard, log_to_driver=False, logging_level=logging.ERROR)
     except (ConnectionError, TimeoutError, ValueError) as error:
         raise _no_cluster(address, error) from error
+    if made.dashboard_url:
+        tell(f"Ray's dashboard: http://{made.dashboard_url}")
     try:
         yield ray
     finally:
@@ -109,18 +151,58 @@ def _no_cluster(address: str, error: Exception) -> UnavailableError:
     )
 
 
+def used_memory() -> int:
+    """The largest memory in bytes that this process has used so far; 0 on Windows, which does not count it."""
+    if sys.platform == "win32":
+        return 0
+    import resource
+
+    unit = 1 if sys.platform == "darwin" else 1024
+    return unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+def _list_nodes(ray: Any) -> list[dict[str, Any]]:
+    return [node for node in ray.nodes() if node["Alive"]]
+
+
+def _count_places(node: Mapping[str, Any], memory: int) -> int:
+    """Jobs of a memory in bytes that a node can run at the same time."""
+    cpus, free = (node["Resources"].get(name, 0) for name in ("CPU", "memory"))
+    return int(min(cpus, free // memory if memory else cpus))
+
+
+def _check_room(ray: Any, memory: int) -> None:
+    """Refuse jobs that no node can run, for which Ray would wait."""
+    nodes = _list_nodes(ray)
+    if any(_count_places(node, memory) for node in nodes):
+        return
+    if not any(node["Resources"].get("CPU", 0) >= 1 for node in nodes):
+        raise ConfigurationError("the Ray cluster has no CPU for a job; add a node")
+    offers = listed([f"{node['NodeManagerAddress']} {node['Resources'].get('memory', 0) / GB:.1f}" for node in nodes])
+    raise ConfigurationError(
+        f"a job needs {memory / GB:.1f} GB of memory, but the nodes offer, in GB: {offers}; add a larger node, or set "
+        "a smaller --job-memory"
+    )
+
+
+def _no_room(error: Exception) -> UnavailableError:
+    reason = " ".join(str(error).split())
+    return UnavailableError(
+        "Ray's object store has no room for the common material; start it with a larger --object-store-memory, or free "
+        f"the disk that it spills to: {reason}"
+    )
+
+
 def _check_nodes(ray: Any) -> None:
     """Compare each node's versions with this process's.
 
     Raises:
-        ConfigurationError: One differs, or no node has a CPU.
+        ConfigurationError: One differs.
     """
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-    if ray.cluster_resources().get("CPU", 0) < 1:
-        raise ConfigurationError("the Ray cluster has no CPU for a job; add a node")
     task = ray.remote(num_cpus=0)(_versions)
-    nodes = [node for node in ray.nodes() if node["Alive"]]
+    nodes = _list_nodes(ray)
     asked = [
         task.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)).remote()
         for node in nodes
@@ -145,20 +227,18 @@ def _versions() -> dict[str, str]:
     return {"python": platform.python_version(), **{package: version(package) for package in _COMPARED}}
 
 
-def _result_of(ray: Any, reference: Any) -> Any:
-    """The result of a finished task, or its own error."""
+def _outcome_of(ray: Any, task: Any) -> JobOutcome:
+    """The outcome of a finished task; raises an error of the preparation, or a bug."""
     try:
-        return ray.get(reference)
+        return ray.get(task)
     except ray.exceptions.RayTaskError as error:
         raise error.cause from error
     except ray.exceptions.RayError as error:
-        raise QuantraError(
-            f"a job was lost {_REPEATS + 1} times, perhaps because memory ran out: {' '.join(str(error).split())}"
-        ) from error
+        return JobOutcome(error=QuantraError(" ".join(str(error).split())), is_lost=True)
 
 
-def _run_job(material: list[Any], job: Any) -> Any:
-    return _prepared(material[0])(job)
+def _run_job(material: list[Any], job: Any) -> JobOutcome:
+    return run_job(_prepared(material[0]), job)
 
 
 @lru_cache(maxsize=1)

@@ -2,10 +2,12 @@
 
 import errno
 import os
+import socket
 import sys
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
@@ -52,3 +54,24 @@ def locked(path: Path, *, patience: float = _PATIENCE_SECONDS) -> Generator[None
                 raise TimeoutError(errno.ETIMEDOUT, problem, str(path))
             time.sleep(_PAUSE_SECONDS)
         yield
+
+
+@contextmanager
+def claim_file(path: Path) -> Generator[str]:
+    """Hold the lock on a file, which is created if need be; yields an empty string, or the process that holds it.
+
+    Raises:
+        OSError: The file cannot be written, or its file system has no locks.
+    """
+    with path.open("a+b", buffering=0) as file:
+        if not try_lock(file.fileno()):
+            file.seek(0)
+            yield file.read().decode(errors="replace") or "another process"
+            return
+        file.truncate(0)
+        since = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+        file.write(f"process {os.getpid()} on {socket.gethostname()} since {since}".encode())
+        try:
+            yield ""
+        finally:
+            file.truncate(0)

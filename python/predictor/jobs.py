@@ -2,104 +2,386 @@
 
 import multiprocessing
 import os
+import signal
+import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
-from contextvars import ContextVar
-from functools import lru_cache
-from typing import Any, Protocol, TypeVar, final
+import time
+import traceback
+from abc import ABC, abstractmethod
+from collections import Counter, deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import SpawnProcess
+from typing import Any, ClassVar, Final, Generic, NamedTuple, Protocol, TypeVar, final
 
-from predictor.errors import QuantraError
+from predictor.errors import DeadlineExceededError, QuantraError
 
 JobT = TypeVar("JobT")
 ResultT = TypeVar("ResultT")
 Work = Callable[[JobT], ResultT]
+Prepare = Callable[[], Work[JobT, ResultT]]
 
-_PREPARE: ContextVar[Callable[[], Work[Any, Any]]] = ContextVar("prepare")
-"""What prepares the work of a worker process."""
+REPEATS: Final = 3
+"""How often a job runs again whose process or node was lost."""
+_MINUTE: Final = 60
 
 
-class JobRunner(Protocol):
-    """Runs jobs."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobProgress:
+    """Counts of a run's jobs."""
 
-    def run(self, prepare: Callable[[], Work[JobT, ResultT]], jobs: Sequence[JobT]) -> Iterator[tuple[JobT, ResultT]]:
-        """Run jobs, and yield each with its result when it is done, in any order. The first error ends all.
+    jobs: int
+    done: int
+    running: int
+    failed: int
+    lost: int
+    """Times that a job ended with its process or node."""
+    repeated: int
+    seconds_left: float | None
+    """None before the first job has ended."""
 
-        Args:
-            prepare: Prepares the work once in each process, such as by loading a model, and holds the common material.
-                It can be pickled, like jobs, results and errors.
-            jobs: The jobs.
+    def __str__(self) -> str:
+        """All counts but those of all jobs and the done ones, such as `2 running, 1 lost, 1 repeated, 3 min left`."""
+        counts = {"running": self.running, "failed": self.failed, "lost": self.lost, "repeated": self.repeated}
+        shown = [f"{count} {name}" for name, count in counts.items() if count]
+        if self.seconds_left:
+            minutes = self.seconds_left / _MINUTE
+            shown.append(f"{minutes:.0f} min left" if minutes > 1 else f"{self.seconds_left:.0f} s left")
+        return ", ".join(shown)
+
+
+class JobOutcome(NamedTuple):
+    """The end of a job: its result, or an error of this job only."""
+
+    result: Any = None
+    error: QuantraError | None = None
+    is_lost: bool = False
+    """Whether the process or its node ended before the job."""
+
+
+class JobPool(Protocol):
+    """Where the jobs of a run are executed."""
+
+    @property
+    def slots(self) -> int:
+        """Most jobs at the same time, at least 1."""
+        ...
+
+    def start(self, number: int, job: Any) -> None:
+        """Start a job under a number."""
+        ...
+
+    def wait(self, seconds: float | None) -> Iterable[tuple[int, JobOutcome | None]]:
+        """Wait at most this long for jobs that begin, with None, or end.
 
         Raises:
-            QuantraError: A process was killed, or as the work.
+            Exception: The work cannot be prepared, or has a bug.
         """
         ...
 
+    def stop(self, number: int) -> None:
+        """End a running job."""
+        ...
+
+
+class JobRunner(ABC):
+    """Runs jobs.
+
+    Args:
+        timeout: Most seconds of a job; None for no limit.
+        advice: What to do after a job lost its process too often.
+    """
+
+    is_parallel: ClassVar[bool] = True
+    """Whether other processes run the jobs."""
+
+    def __init__(self, *, timeout: float | None = None, advice: str = "use fewer --workers") -> None:
+        self.timeout, self.advice = timeout, advice
+        self.progress = JobProgress(jobs=0, done=0, running=0, failed=0, lost=0, repeated=0, seconds_left=None)
+
+    @property
+    def remark(self) -> str:
+        """The progress of jobs in other processes, to append to a line of text; else empty."""
+        return f"; {self.progress}" if self.is_parallel and str(self.progress) else ""
+
+    @abstractmethod
+    def _open(self, prepare: Prepare[Any, Any], count: int) -> AbstractContextManager[JobPool]:
+        """Open a pool for a number of jobs; running jobs end with the context."""
+
+    def run(
+        self,
+        prepare: Prepare[JobT, ResultT],
+        jobs: Iterable[JobT],
+        *,
+        count: int | None = None,
+        name: Callable[[JobT], str] = str,
+        in_order: bool = False,
+        on_failure: Callable[[JobT, QuantraError], None] | None = None,
+    ) -> Iterator[tuple[JobT, ResultT]]:
+        """Run jobs, and yield each with its result when it is done. The others go on when one fails.
+
+        Args:
+            prepare: Prepares the work once in each process, such as by loading a model, and holds the common material.
+                It can be pickled, like jobs, results and errors. The work raises a QuantraError if only its job failed.
+            jobs: The jobs; each is taken when it can begin.
+            count: Their number, if they are not a sequence.
+            name: Names a job in errors.
+            in_order: Whether to yield results in the order of the jobs. Job k is then taken when exactly the results
+                up to job k - n have been yielded, where n is the number of processes.
+            on_failure: Receives a failed job and its error. By default, the errors are raised after the last job.
+
+        Raises:
+            QuantraError: Jobs failed, or the work cannot be prepared.
+        """
+        total = count if count is not None else len(jobs) if isinstance(jobs, Sequence) else 1
+        if total == 0:
+            return
+        errors: list[QuantraError] = []
+        with self._open(prepare, total) as pool:
+            for job, outcome in _JobRun(self, pool, jobs, total, name).outcomes(in_order=in_order):
+                if outcome.error is None:
+                    yield job, outcome.result
+                elif on_failure is None:
+                    errors.append(outcome.error)
+                else:
+                    on_failure(job, outcome.error)
+        if len(errors) == 1:
+            raise errors[0]
+        if errors:
+            causes = "; ".join(sorted({error.message for error in errors}))
+            raise QuantraError(f"{len(errors)} of {total} jobs failed: {causes}")
+
 
 @final
-class InThisProcess:
+class _JobRun(Generic[JobT]):
+    """One run of jobs in a pool."""
+
+    def __init__(
+        self, runner: JobRunner, pool: JobPool, jobs: Iterable[JobT], total: int, name: Callable[[JobT], str]
+    ) -> None:
+        self._runner, self._pool, self._jobs, self._total, self._name = runner, pool, enumerate(jobs), total, name
+        self._taken: dict[int, JobT] = {}
+        """Jobs whose outcome was not yielded yet."""
+        self._begun: dict[int, float] = {}
+        """When each running job began; infinity before that."""
+        self._ended: dict[int, JobOutcome] = {}
+        self._losses = Counter[int]()
+        self._done = self._failed = self._repeated = 0
+        self._start = time.monotonic()
+
+    def outcomes(self, *, in_order: bool) -> Iterator[tuple[JobT, JobOutcome]]:
+        """Run all jobs, and yield each with its outcome."""
+        self._take()
+        while self._taken:
+            number = next(iter(self._taken)) if in_order else next(iter(self._ended), -1)
+            if number not in self._ended:
+                self._wait()
+                continue
+            job, outcome = self._taken.pop(number), self._ended.pop(number)
+            self._done += outcome.error is None
+            self._failed += outcome.error is not None
+            self._update_progress()
+            yield job, outcome
+            self._take()
+
+    def _take(self) -> None:
+        while len(self._taken) < self._pool.slots and (taken := next(self._jobs, None)) is not None:
+            number, self._taken[taken[0]] = taken
+            self._begin(number)
+
+    def _begin(self, number: int) -> None:
+        self._begun[number] = float("inf")
+        self._pool.start(number, self._taken[number])
+        self._update_progress()
+
+    def _wait(self) -> None:
+        """Wait for a job that ends, and end those that take too long."""
+        limit = self._runner.timeout
+        seconds = limit and min(limit, max(0.0, min(self._begun.values()) + limit - time.monotonic()))
+        for number, outcome in self._pool.wait(seconds):
+            if outcome is None:
+                self._begun[number] = time.monotonic()
+            else:
+                self._end(number, outcome)
+        if limit is None:
+            return
+        for number in [number for number, begun in self._begun.items() if time.monotonic() - begun >= limit]:
+            self._pool.stop(number)
+            name = self._name(self._taken[number])
+            problem = f"{name} did not end within {limit:g} seconds and was stopped; raise --job-timeout if it is slow"
+            self._end(number, JobOutcome(error=DeadlineExceededError(problem)))
+
+    def _end(self, number: int, outcome: JobOutcome) -> None:
+        del self._begun[number]
+        if not outcome.is_lost:
+            self._ended[number] = outcome
+            return
+        self._losses[number] += 1
+        if self._losses[number] <= REPEATS:
+            self._repeated += 1
+            self._begin(number)
+            return
+        name, reason = self._name(self._taken[number]), "" if outcome.error is None else f" ({outcome.error.message})"
+        problem = f"{name} lost its process {REPEATS + 1} times, perhaps because memory ran out{reason}"
+        self._ended[number] = JobOutcome(error=QuantraError(f"{problem}; {self._runner.advice}"))
+
+    def _update_progress(self) -> None:
+        ended = self._done + self._failed
+        left = (time.monotonic() - self._start) / ended * max(0, self._total - ended) if ended else None
+        self._runner.progress = JobProgress(
+            jobs=self._total,
+            done=self._done,
+            running=len(self._begun),
+            failed=self._failed,
+            lost=self._losses.total(),
+            repeated=self._repeated,
+            seconds_left=left,
+        )
+
+
+@final
+class InThisProcess(JobRunner):
     """Runs one job after the other in this process."""
 
-    def run(self, prepare: Callable[[], Work[JobT, ResultT]], jobs: Sequence[JobT]) -> Iterator[tuple[JobT, ResultT]]:
-        """As `JobRunner.run`, in the order of the jobs."""
-        if jobs:
-            work = prepare()
-            for job in jobs:
-                yield job, work(job)
+    is_parallel = False
+
+    @contextmanager
+    def _open(self, prepare: Prepare[Any, Any], count: int) -> Generator[JobPool]:
+        del count
+        yield _ThisProcess(prepare())
 
 
 @final
-class InProcesses:
+class _ThisProcess:
+    slots = 1
+
+    def __init__(self, work: Work[Any, Any]) -> None:
+        self._work = work
+        self._started = deque[tuple[int, Any]]()
+
+    def start(self, number: int, job: Any) -> None:
+        self._started.append((number, job))
+
+    def wait(self, seconds: float | None) -> Iterator[tuple[int, JobOutcome]]:
+        del seconds
+        number, job = self._started.popleft()
+        yield number, run_job(self._work, job)
+
+    def stop(self, number: int) -> None:
+        raise NotImplementedError
+
+
+@final
+class InProcesses(JobRunner):
     """Runs jobs in other processes of this machine, with one torch thread each.
 
     Args:
         workers: Most processes.
-        advice: What to do after a process was killed.
+        timeout: See `JobRunner`; the preparation of a process is not counted.
+        advice: See `JobRunner`.
     """
 
-    def __init__(self, workers: int, *, advice: str = "use fewer --workers") -> None:
-        self._workers, self._advice = workers, advice
+    def __init__(self, workers: int, *, timeout: float | None = None, advice: str = "use fewer --workers") -> None:
+        super().__init__(timeout=timeout, advice=advice)
+        self._workers = workers
 
-    def run(self, prepare: Callable[[], Work[JobT, ResultT]], jobs: Sequence[JobT]) -> Iterator[tuple[JobT, ResultT]]:
-        """As `JobRunner.run`; each process reads the common material once."""
-        if not jobs:
-            return
-        with ProcessPoolExecutor(
-            min(self._workers, len(jobs)),
-            mp_context=multiprocessing.get_context("spawn"),
-            initializer=_begin,
-            initargs=(prepare,),
-        ) as pool:
-            asked = {pool.submit(_run_job, job): job for job in jobs}
+    @contextmanager
+    def _open(self, prepare: Prepare[Any, Any], count: int) -> Generator[JobPool]:
+        pool = _ProcessPool(min(self._workers, count), prepare)
+        try:
+            yield pool
+        finally:
+            pool.close()
+
+
+class _Worker(NamedTuple):
+    process: SpawnProcess
+    connection: "Connection[Any, Any]"
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.join()
+        self.connection.close()
+
+
+@final
+class _ProcessPool:
+    """Processes that take a job at a time from a pipe."""
+
+    def __init__(self, slots: int, prepare: Prepare[Any, Any]) -> None:
+        self.slots = slots
+        self._prepare = prepare
+        self._idle: list[_Worker] = []
+        self._busy: dict[int, _Worker] = {}
+
+    def start(self, number: int, job: Any) -> None:
+        worker = self._idle.pop() if self._idle else self._add()
+        self._busy[number] = worker
+        with suppress(BrokenPipeError):  # it was killed, and `wait` reads the end of its pipe
+            worker.connection.send(job)
+
+    def wait(self, seconds: float | None) -> Iterator[tuple[int, JobOutcome | None]]:
+        ready = wait([worker.connection for worker in self._busy.values()], seconds)
+        for number, worker in list(self._busy.items()):
+            if worker.connection not in ready:
+                continue
             try:
-                for done in as_completed(asked):
-                    yield asked[done], done.result()
-            except BrokenProcessPool as error:
-                raise QuantraError(
-                    f"a worker process was killed, perhaps because memory ran out; {self._advice}"
-                ) from error
-            finally:
-                pool.shutdown(wait=True, cancel_futures=True)
+                message: JobOutcome | BaseException | None = worker.connection.recv()
+            except (EOFError, ConnectionResetError):
+                self.stop(number)
+                yield number, JobOutcome(is_lost=True)
+                continue
+            if isinstance(message, BaseException):
+                raise message
+            if message is not None:
+                self._idle.append(worker)
+                del self._busy[number]
+            yield number, message
+
+    def stop(self, number: int) -> None:
+        self._busy.pop(number).end()
+
+    def close(self) -> None:
+        for worker in (*self._idle, *self._busy.values()):
+            worker.end()
+
+    def _add(self) -> _Worker:
+        context = multiprocessing.get_context("spawn")
+        here, there = context.Pipe()
+        process = context.Process(target=_serve_jobs, args=(there, self._prepare))
+        with _blocking_interrupts():
+            process.start()
+        there.close()
+        return _Worker(process, here)
 
 
-def runner_of(workers: int, *, advice: str = "use fewer --workers") -> JobRunner:
-    """The runner for a number of processes; 1 uses this one."""
-    return InThisProcess() if workers == 1 else InProcesses(workers, advice=advice)
+@contextmanager
+def _blocking_interrupts() -> Generator[None]:
+    """Let processes that start in this context ignore Ctrl+C; this process receives it at the end."""
+    if sys.platform == "win32":
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def prepare_work(prepare: Callable[[], Work[JobT, ResultT]]) -> Work[JobT, ResultT]:
-    """The work of a process that runs one job at a time, with one torch thread."""
-    import torch  # takes seconds
-
-    torch.set_num_threads(1)
-    return prepare()
-
-
-def _begin(prepare: Callable[[], Work[Any, Any]]) -> None:
-    """Begin a worker process."""
-    _PREPARE.set(prepare)
+def _serve_jobs(connection: "Connection[Any, Any]", prepare: Prepare[Any, Any]) -> None:
+    """Run the jobs that come from another process until it ends this one."""
     threading.Thread(target=_end_with_parent, name="parent", daemon=True).start()
+    try:
+        work = prepare_work(prepare)
+        while True:
+            job = connection.recv()
+            connection.send(None)
+            connection.send(run_job(work, job))
+    except Exception as error:  # noqa: BLE001 - process boundary: the other process raises it
+        error.add_note("".join(traceback.format_exception(error)))
+        connection.send(error)
 
 
 def _end_with_parent() -> None:
@@ -110,11 +392,23 @@ def _end_with_parent() -> None:
         os._exit(1)
 
 
-def _run_job(job: Any) -> Any:
-    return _prepared()(job)
+def runner_of(workers: int, *, advice: str = "use fewer --workers") -> JobRunner:
+    """The runner for a number of processes; 1 uses this one."""
+    return InThisProcess() if workers == 1 else InProcesses(workers, advice=advice)
 
 
-@lru_cache(maxsize=1)
-def _prepared() -> Work[Any, Any]:
-    """The work, prepared with the first job of this process: an error of an initializer would not reach the caller."""
-    return prepare_work(_PREPARE.get())
+def prepare_work(prepare: Prepare[JobT, ResultT]) -> Work[JobT, ResultT]:
+    """The work of a process that runs one job at a time, with one torch thread."""
+    if "torch" in sys.modules:  # by unpickling `prepare`; for work without torch, the import would take seconds
+        import torch
+
+        torch.set_num_threads(1)
+    return prepare()
+
+
+def run_job(work: Work[Any, Any], job: Any) -> JobOutcome:
+    """Run a job; a QuantraError becomes its outcome."""
+    try:
+        return JobOutcome(result=work(job))
+    except QuantraError as error:
+        return JobOutcome(error=error)

@@ -3,12 +3,14 @@
 import os
 import tempfile
 import time
-from contextlib import suppress
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
 from glob import escape
 from pathlib import Path
 from typing import Final
 
 from predictor.errors import ConfigurationError
+from predictor.file_lock import claim_file
 
 _DRAFT: Final = ".draft"
 _OLDEST_DRAFT: Final = 3600
@@ -79,3 +81,16 @@ def _check_written(folder: Path, path: Path) -> None:
             f"folder {folder} is not writable ({error.strerror}), so {path} cannot be written; choose another path, or "
             "change the folder's permissions"
         ) from error
+
+
+@contextmanager
+def claim_output(path: Path) -> Generator[None]:
+    """Let only one process write a folder or a file in this context.
+
+    Raises:
+        ConfigurationError: Another process does.
+    """
+    with claim_file(path / ".lock" if path.is_dir() else path.with_name(f"{path.name}.lock")) as holder:
+        if holder:
+            raise ConfigurationError(f"{path} is in use by {holder}; wait until it ends, or choose another --out")
+        yield

@@ -4,6 +4,7 @@ import logging
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -15,8 +16,9 @@ from market import bokeh_panel
 from ray.cluster_utils import Cluster
 
 from predictor import cluster as module
+from predictor import jobs
 from predictor.cluster import OnRay
-from predictor.errors import ConfigurationError, QuantraError
+from predictor.errors import ConfigurationError, DeadlineExceededError, QuantraError
 from predictor.jobs import InThisProcess, JobRunner
 from trainers.stock.data import NO_SOURCE
 from trainers.stock.forecast_files.files import ForecastFolder, ForecastMaterial, write_forecasts
@@ -36,7 +38,7 @@ def path_of_workers() -> Iterator[None]:
 @pytest.fixture(scope="module")
 def nodes(path_of_workers: None) -> Iterator[Cluster]:  # noqa: ARG001
     """A head without CPUs and two nodes with one each; this process is connected to them."""
-    made = Cluster(initialize_head=True, head_node_args={"num_cpus": 0})
+    made = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
     try:
         for _ in range(2):
             made.add_node(num_cpus=1)
@@ -64,9 +66,27 @@ def test_each_job_comes_with_its_result() -> None:
 
 
 @pytest.mark.usefixtures("nodes")
-def test_an_error_of_a_job_ends_the_run_as_it_was_raised() -> None:
+def test_an_error_of_a_job_is_as_it_was_raised() -> None:
     with pytest.raises(ConfigurationError, match=r"^-1 is negative$"):
         list(OnRay("auto").run(partial(multiplier, 3), [1, -1]))
+
+
+def sleeper() -> Callable[[float], None]:
+    return time.sleep
+
+
+@pytest.mark.usefixtures("nodes")
+def test_a_job_that_hangs_is_ended_by_name() -> None:
+    runner = OnRay("auto", timeout=5, memory=10**6)
+    with pytest.raises(DeadlineExceededError, match=r"^job 1000 did not end within 5 seconds and was stopped; "):
+        list(runner.run(sleeper, [1000, 0], name="job {}".format))
+    assert (runner.progress.done, runner.progress.failed) == (1, 1)
+
+
+@pytest.mark.usefixtures("nodes")
+def test_a_job_larger_than_each_node_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match=r"^a job needs 1000000.0 GB of memory, but the nodes offer, in GB"):
+        list(OnRay("auto", memory=10**15).run(partial(multiplier, 3), [1]))
 
 
 @pytest.mark.usefixtures("nodes")
@@ -108,9 +128,9 @@ def crash(_number: int) -> int:
 
 @pytest.mark.usefixtures("nodes")
 def test_a_job_that_always_ends_its_process_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_REPEATS", 1)
-    with pytest.raises(QuantraError, match="a job was lost 2 times, perhaps because memory ran out"):
-        list(OnRay("auto").run(prepare_a_crash, [1]))
+    monkeypatch.setattr(jobs, "REPEATS", 1)
+    with pytest.raises(QuantraError, match=r"^7 lost its process 2 times, .*reserve more memory with --job-memory"):
+        list(OnRay("auto").run(prepare_a_crash, [7]))
 
 
 def killer(folder: Path) -> Callable[[int], int]:
@@ -130,6 +150,8 @@ def kill_the_node_once(folder: Path, number: int) -> int:
 
 def test_jobs_of_a_lost_node_run_again(nodes: Cluster, tmp_path: Path) -> None:
     added = nodes.add_node(num_cpus=1)
-    found = dict(OnRay("auto").run(partial(killer, tmp_path), range(20)))
-    assert found == {number: number for number in range(20)}
+    runner = OnRay("auto")
+    assert dict(runner.run(partial(killer, tmp_path), range(20))) == {number: number for number in range(20)}
+    assert runner.progress.lost >= 1
+    assert runner.progress.repeated == runner.progress.lost
     nodes.remove_node(added)

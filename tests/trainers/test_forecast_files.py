@@ -1,6 +1,7 @@
 """Forecasts as of many days in Parquet files: numbers, continued folders, refused symbols and the command."""
 
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -88,7 +89,7 @@ def test_a_stopped_run_continues_with_the_missing_days(artifact: Path, tmp_path:
     written(material(artifact), tmp_path / "whole")
     folder = ForecastFolder(tmp_path / "stopped", material(artifact).settings())
     next(iter(write_forecasts(material(artifact), SESSIONS, folder, InThisProcess())))
-    assert len(files_of(tmp_path / "stopped")) == 2
+    assert len(list((tmp_path / "stopped").rglob("*.parquet"))) == 1
     changed = tmp_path / "stopped" / f"as_of={as_date(SESSIONS[0])}" / "forecasts.parquet"
     modified = changed.stat().st_mtime_ns
     written(material(artifact), tmp_path / "stopped")
@@ -120,6 +121,16 @@ def test_forecasts_of_other_bars_are_not_mixed_in(artifact: Path, tmp_path: Path
     written(material(artifact), tmp_path / "out")
     with pytest.raises(ConfigurationError, match="has forecasts with other settings: bars; choose another --out"):
         written(material(artifact, BARS.select("IBM")), tmp_path / "out")
+
+
+def test_a_second_run_on_the_folder_is_rejected(artifact: Path, tmp_path: Path) -> None:
+    first = write_forecasts(
+        material(artifact), SESSIONS, ForecastFolder(tmp_path, material(artifact).settings()), InThisProcess()
+    )
+    next(first)
+    with pytest.raises(ConfigurationError, match=rf"^{tmp_path} is in use by process {os.getpid()} on .*; wait until"):
+        written(material(artifact), tmp_path)
+    assert len(list(first)) == len(SESSIONS) - 1
 
 
 def test_a_folder_of_something_else_is_left_alone(artifact: Path, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -12,11 +13,11 @@ from predictor.bars import BarPanel, ReadingOptions, read_source
 from predictor.bars.checks import check_past
 from predictor.bars.layouts import BY_NAME, DateOrder, DecimalSign
 from predictor.cli.program import say
-from predictor.cluster import OnRay
+from predictor.cluster import GB, OnRay, used_memory
 from predictor.covariates import CovariateSource
 from predictor.dates import day_number
 from predictor.instance import GapPolicy
-from predictor.jobs import JobRunner, runner_of
+from predictor.jobs import InProcesses, InThisProcess, JobRunner
 
 
 def _check_writable(path: Path | None) -> Path | None:
@@ -205,18 +206,34 @@ class WorkerFlags:
             "elsewhere.",
         ),
     ] = None
+    job_timeout: Annotated[
+        float | None, typer.Option(metavar="SECONDS", min=1, help="End a job that takes longer, and go on without it.")
+    ] = None
+    job_memory: Annotated[
+        float | None,
+        typer.Option(
+            metavar="GB",
+            min=0,
+            help="Memory that --cluster reserves for a job; by default, that of this process.",
+        ),
+    ] = None
 
     def runner(self, *, advice: str = "use fewer --workers") -> JobRunner:
-        """What runs the jobs; `advice` says what to do after a process was killed.
+        """What runs the jobs; `advice` says what to do after a job lost its process too often.
 
         Raises:
-            typer.BadParameter: Both flags are given.
+            typer.BadParameter: Both flags are given, or memory without a cluster.
         """
-        if self.cluster is None:
-            return runner_of(self.workers, advice=advice)
-        if self.workers != 1:
-            raise typer.BadParameter("give either --workers or --cluster; a cluster runs a job on each of its CPUs")
-        return OnRay(self.cluster)
+        if self.cluster is not None:
+            if self.workers != 1:
+                raise typer.BadParameter("give either --workers or --cluster; a cluster runs a job on each of its CPUs")
+            memory = used_memory() if self.job_memory is None else int(self.job_memory * GB)
+            return OnRay(self.cluster, memory=memory, timeout=self.job_timeout, tell=partial(say, style="dim"))
+        if self.job_memory is not None:
+            raise typer.BadParameter("--job-memory needs --cluster; processes of this machine share its memory")
+        if self.workers == 1 and self.job_timeout is None:
+            return InThisProcess()
+        return InProcesses(self.workers, timeout=self.job_timeout, advice=advice)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,18 +2,16 @@
 
 import json
 import os
-import socket
 import sqlite3
 import time
 import uuid
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, NoReturn, final
 
 from predictor.errors import LedgerError
-from predictor.file_lock import locked, try_lock
+from predictor.file_lock import claim_file, locked
 from predictor.ledger.schema import APPLICATION_ID, TABLES, VERSION, list_definitions
 from predictor.ledger.store import Cursor, LedgerStore
 from predictor.replacement import check_file
@@ -199,15 +197,6 @@ class SqliteStore(LedgerStore):
         found = self._connection.execute("pragma integrity_check(1)").fetchone()[0]
         return "" if found == "ok" else f"the file is damaged: {found}"
 
-    @contextmanager
-    def claim_run(self) -> Generator[str]:
+    def claim_run(self) -> AbstractContextManager[str]:
         """See `LedgerStore`."""
-        with Path(f"{self._path}.daily.lock").open("a+b", buffering=0) as file:
-            if not try_lock(file.fileno()):
-                file.seek(0)
-                yield file.read().decode(errors="replace") or "another process"
-                return
-            file.truncate(0)
-            since = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-            file.write(f"process {os.getpid()} on {socket.gethostname()} since {since}".encode())
-            yield ""
+        return claim_file(Path(f"{self._path}.daily.lock"))

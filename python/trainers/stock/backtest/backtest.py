@@ -14,6 +14,7 @@ from predictor.card import ancestors_of
 from predictor.errors import ConfigurationError, shown_date
 from predictor.flags import ParsedFlags
 from predictor.jobs import InThisProcess, JobRunner
+from predictor.replacement import claim_output
 from trainers.progress import StepProgress, no_progress
 from trainers.stock.backtest.book import run_book
 from trainers.stock.backtest.folds import Fold, WalkForwardPlan, find_decision_span, split_sessions
@@ -132,10 +133,10 @@ def backtest(
     _check_refits(source, plan)
     folds = split_into_folds(source, bars, plan)
     store = ForecastStore(folder.path, collect_settings(source, bars, plan), resume=folder.resume)
-    for _fold in watch(
-        _forecast(source, usable_bars(bars), plan, folds, store, runner or InThisProcess(), stepwise), len(folds)
-    ):
-        pass
+    with claim_output(folder.path):
+        done = _forecast(source, usable_bars(bars), plan, folds, store, runner or InThisProcess(), stepwise)
+        for _fold in watch(done, len(folds)):
+            pass
     forecasts = join_folds([store.read(fold) for fold in folds])
     return trade_forecasts(source, bars, forecasts, folds, terms=terms, tactic=tactic, digest=store.digest)
 

@@ -3,7 +3,7 @@
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from math import isfinite
 from pathlib import Path
@@ -26,6 +26,7 @@ from predictor.cli.program import say
 from predictor.covariates import CovariateSource
 from predictor.errors import InSampleError, shown_date
 from predictor.flags import Flag, FlagSubset, ParsedFlags
+from predictor.jobs import JobRunner
 from predictor.replacement import check_folder, replace_file
 from predictor.report.templates import artifact_name
 from trainers.options import AnsweringDevice, RunOptions
@@ -244,7 +245,7 @@ def backtest_command(
     walk = _complete_plan(source, panel, plan)
     whole = choose_terms(terms, source)
     emit(source.doubts(panel), warner(as_json=run.as_json))
-    watch = _watch(as_json=run.as_json)
+    runner = machines.runner(advice="continue with --resume and fewer --workers")
     try:
         result = backtest(
             source,
@@ -253,8 +254,8 @@ def backtest_command(
             terms=whole,
             tactic=tactic.over(StrategySettings.default(len(panel.symbols))),
             folder=folder,
-            runner=machines.runner(advice="continue with --resume and fewer --workers"),
-            watch=watch,
+            runner=runner,
+            watch=_watch(runner, as_json=run.as_json),
             stepwise=no_progress if run.as_json else progress_on(sys.stdout),
         )
     except KeyboardInterrupt:
@@ -284,17 +285,22 @@ def _complete_plan(source: ModelSource, bars: BarPanel, given: ParsedFlags[WalkF
     return plan
 
 
-def _watch(*, as_json: bool) -> Watch:
+def _watch(runner: JobRunner, *, as_json: bool) -> Watch:
     """How folds are shown: a bar or lines, or JSON lines for programs."""
-    if as_json:
-        return _print_json_lines
-    return lambda folds, total: watch_steps(folds, total=total, tell=describe_fold, title="fold", stream=sys.stdout)
 
+    def print_json(folds: Iterator[Fold], total: int) -> Iterator[Fold]:
+        for count, fold in enumerate(folds, start=1):
+            jobs: dict[str, Json] = {"jobs": asdict(runner.progress)} if runner.is_parallel else {}
+            _write({"kind": "fold", "done": count, "folds": total, "number": fold.number, **jobs})
+            yield fold
 
-def _print_json_lines(folds: Iterator[Fold], total: int) -> Iterator[Fold]:
-    for count, fold in enumerate(folds, start=1):
-        _write({"kind": "fold", "done": count, "folds": total, "number": fold.number})
-        yield fold
+    def show(folds: Iterator[Fold], total: int) -> Iterator[Fold]:
+        def tell(fold: Fold) -> str:
+            return describe_fold(fold) + runner.remark
+
+        return watch_steps(folds, total=total, tell=tell, title="fold", stream=sys.stdout)
+
+    return print_json if as_json else show
 
 
 def _print_backtest(result: Backtest, folder: Path, *, as_json: bool) -> None:

@@ -299,9 +299,11 @@ class RefitMaterial:
         try:
             return forecast_refit(self.job(fold))
         except (ConfigurationError, LoopError) as error:
-            spans = f"{shown_date(fold.learn_first)} to {shown_date(fold.learn_last)}"
-            message = f"fold {fold.number}, trained on {spans}: {error}"
-            raise ConfigurationError(message) from error
+            raise ConfigurationError(f"{_name_fold(fold)}: {error}") from error
+
+
+def _name_fold(fold: Fold) -> str:
+    return f"fold {fold.number}, trained on {shown_date(fold.learn_first)} to {shown_date(fold.learn_last)}"
 
 
 def forecast_refit(job: RefitJob) -> DailyForecasts:
@@ -335,10 +337,10 @@ def run_refits(
     """Forecast every missing fold, and yield each fold once its forecasts are stored.
 
     Raises:
-        QuantraError: A process was killed, or as `forecast_refit`.
+        QuantraError: Folds failed, after all others are stored.
     """
     missing = [fold for fold in folds if not store.holds(fold)]
     yield from (fold for fold in folds if fold not in missing)
-    for fold, forecasts in runner.run(material.worker, missing):
+    for fold, forecasts in runner.run(material.worker, missing, name=_name_fold):
         store.keep(fold, forecasts)
         yield fold

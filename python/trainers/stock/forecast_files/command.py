@@ -90,9 +90,14 @@ def forecast_command(
     sessions = period.choose(panel, info)
     folder = ForecastFolder(out, material.settings())
     missing = [session for session in sessions if not folder.holds(session)]
-    steps = write_forecasts(material, missing, folder, machines.runner())
+    runner = machines.runner()
+    steps = write_forecasts(material, missing, folder, runner)
     if not as_json:
-        steps = watch_steps(steps, total=len(missing), tell=_describe, title="day", stream=sys.stdout)
+
+        def tell(made: SessionFile) -> str:
+            return _describe(made) + runner.remark
+
+        steps = watch_steps(steps, total=len(missing), tell=tell, title="day", stream=sys.stdout)
     try:
         made = list(steps)
     except KeyboardInterrupt:

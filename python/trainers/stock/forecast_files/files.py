@@ -28,12 +28,13 @@ from predictor.errors import (
     QuantraError,
     SessionGapError,
     answer_of,
+    shown_date,
 )
 from predictor.forecast import Forecast
 from predictor.forecaster import Forecaster
 from predictor.instance import GapPolicy, Instance
 from predictor.jobs import JobRunner
-from predictor.replacement import replace_file
+from predictor.replacement import claim_output, replace_file
 from trainers.stock.card import hash_bars
 
 if TYPE_CHECKING:
@@ -242,10 +243,16 @@ def write_forecasts(
 
     Raises:
         ArtifactError: The artifact is damaged.
-        QuantraError: A process was killed, or the model failed for a reason other than the bars.
+        ConfigurationError: Another process writes into the folder.
+        QuantraError: The model failed for a reason other than the bars, after all other sessions are stored.
     """
     blocks = [tuple(sessions[k : k + SESSIONS_AT_ONCE]) for k in range(0, len(sessions), SESSIONS_AT_ONCE)]
-    for _, made in runner.run(material.worker, blocks):
-        for one in made:
-            folder.keep(one)
-            yield one
+    with claim_output(folder.path):
+        for _, made in runner.run(material.worker, blocks, name=_name_block):
+            for one in made:
+                folder.keep(one)
+                yield one
+
+
+def _name_block(sessions: Sequence[int]) -> str:
+    return f"the forecasts of {shown_date(sessions[0])} to {shown_date(sessions[-1])}"
