@@ -32,6 +32,8 @@ def path_of_workers() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        for patient in ("RAY_agent_register_timeout_ms", "RAY_raylet_start_wait_time_s"):  # for busy machines
+            patch.setenv(patient, "200000" if patient.endswith("ms") else "200")
         yield
 
 

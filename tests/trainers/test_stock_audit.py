@@ -21,6 +21,7 @@ from predictor.cli import run
 from predictor.covariates import CovariateSource
 from predictor.errors import ArtifactError, ConfigurationError
 from predictor.features import FeatureDefinition, FeatureSet
+from predictor.jobs import InProcesses, InThisProcess, JobRunner
 from predictor.model import Model
 from predictor.networks import LSTMConfig, Target, TargetKind, WindowNormaliser
 from trainers.progress import ConsumerChain
@@ -316,7 +317,7 @@ def test_outcomes_of_a_lag_begin_so_many_closes_later() -> None:
 def test_a_forecast_that_true_outcomes_reach_whatever_the_labels_is_caught() -> None:
     _, returns = judged_of(np.zeros((400, 6)))
     judged, _ = judged_of(informed_forecast(returns, 1))
-    found = check_permutations(judged, lambda _seed: judged.forecasts, count=2, epochs=1, lag=0)
+    found = check_permutations(judged, 2 * [judged.forecasts], epochs=1, lag=0)
     assert found.verdict is AuditVerdict.FAIL
     assert found.permuted == (found.skill, found.skill)
     assert found.p_value == 1
@@ -330,7 +331,7 @@ def test_skill_that_vanishes_with_the_labels_passes() -> None:
         noise = 0.002 * np.random.default_rng(seed).standard_normal((*judged.plain.shape[:3], 1))
         return replace(judged.forecasts, values=judged.plain + noise)
 
-    found = check_permutations(judged, retrain, count=3, epochs=1, lag=0)
+    found = check_permutations(judged, map(retrain, range(3)), epochs=1, lag=0)
     assert found.verdict is AuditVerdict.PASS
     assert abs(found.mean) < 0.02 < found.skill
     assert found.p_value == pytest.approx(1 / 4)
@@ -348,7 +349,7 @@ def test_so_few_days_that_a_leak_would_not_show_decide_nothing() -> None:
         outcomes=(judged.outcomes[0][:20], judged.outcomes[1][:20], judged.outcomes[2][:20]),
     )
     few = replace(wild, values=wild.values[:20])
-    found = check_permutations(short, lambda _seed: few, count=1, epochs=1, lag=0)
+    found = check_permutations(short, [few], epochs=1, lag=0)
     assert 2 * found.error > 0.05
     assert found.verdict is AuditVerdict.UNDECIDED
 
@@ -462,6 +463,10 @@ def test_trials_are_those_that_are_said_else_those_of_the_card() -> None:
 
 @pytest.fixture(scope="module")
 def record(trained_artifact: Path) -> AuditRecord:
+    return audited(trained_artifact, InThisProcess())
+
+
+def audited(trained_artifact: Path, runner: JobRunner) -> AuditRecord:
     return audit(
         artifact_source(trained_artifact, "cpu"),
         bars(),
@@ -469,7 +474,12 @@ def record(trained_artifact: Path) -> AuditRecord:
         tactic=StrategySettings(),
         depth=AuditBudget(sessions=2, permutations=1, epochs=1, trials=20),
         announce=lambda _stage: None,
+        runner=runner,
     )
+
+
+def test_processes_give_the_record_of_one(trained_artifact: Path, record: AuditRecord) -> None:
+    assert audited(trained_artifact, InProcesses(2)) == record
 
 
 def test_an_honest_artifact_has_no_leak(record: AuditRecord) -> None:

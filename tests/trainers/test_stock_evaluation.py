@@ -22,6 +22,7 @@ from predictor.errors import ArtifactError, ConfigurationError, InSampleError
 from predictor.features import default_features
 from predictor.golden import AFTER_ALL_SESSIONS
 from predictor.instance import Instance
+from predictor.jobs import InProcesses, JobRunner
 from predictor.model import Ensemble, Model, ModelIdentity, build_output_map
 from predictor.networks import LSTMConfig, Target, TargetKind, WindowNormaliser
 from predictor.registry import Runtime, load_single
@@ -96,9 +97,12 @@ def loaded(made: TrainingResult) -> Model:
 
 
 def evaluated(
-    made: TrainingResult, panel: BarPanel | None = None, wanted: EvaluationSettings = ALONE
+    made: TrainingResult,
+    panel: BarPanel | None = None,
+    wanted: EvaluationSettings = ALONE,
+    runner: JobRunner | None = None,
 ) -> ModelEvaluation:
-    return evaluate(loaded(made), panel or bars(), wanted, consume=no_progress, announce=ignore_reports)
+    return evaluate(loaded(made), panel or bars(), wanted, consume=no_progress, announce=ignore_reports, runner=runner)
 
 
 @pytest.fixture(scope="module")
@@ -278,7 +282,7 @@ def test_volatility_has_qlike_and_its_own_baselines(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("few_baselines")
 def test_other_seeds_are_the_same_recipe_on_the_same_splits(trained_model: TrainingResult, tmp_path: Path) -> None:
-    found = evaluated(trained_model, wanted=EvaluationSettings(seeds=2))
+    found = evaluated(trained_model, wanted=EvaluationSettings(seeds=2), runner=InProcesses(2))
     other = replace(RECIPE, optimisation=replace(RECIPE.optimisation, seed=1))
     alone = evaluated(trained_into(tmp_path, other))
     pair = [next(row for row in each.rows if row.name == OURS) for each in (found, alone)]

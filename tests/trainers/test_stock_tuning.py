@@ -1,11 +1,13 @@
 """Hyper-parameter search: trials, storage, and the reported best score."""
 
+import itertools
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import fields, replace
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 import pytest
@@ -17,7 +19,9 @@ from predictor import artifact
 from predictor.cli import run
 from predictor.errors import ConfigurationError
 from predictor.features import FeatureDefinition, FeatureSet
+from predictor.jobs import InProcesses, JobOutcome, JobPool, JobRunner, run_job
 from predictor.networks import KINDS, LSTMConfig, Setting, Target, kind_named
+from predictor.replacement import claim_output
 from trainers.loop import EpochReport, LoopError, Report, WindowReport
 from trainers.stock.data import History
 from trainers.stock.model_fit import fit_pipeline, prepare
@@ -26,7 +30,15 @@ from trainers.stock.splits import SplitPart
 from trainers.stock.training_data import TrainingMaterial
 from trainers.stock.tuning import Search, SearchResult, StudyStorage, search
 from trainers.stock.tuning.command import tune_stock
-from trainers.stock.tuning.search import BATCH_SIZES, open_study, suggest_recipe
+from trainers.stock.tuning.search import (
+    BATCH_SIZES,
+    STARTUP_TRIALS,
+    WARMUP_EPOCHS,
+    TrialJob,
+    TrialTraining,
+    open_study,
+    suggest_recipe,
+)
 
 FEATURES = FeatureSet(
     observed=(
@@ -157,10 +169,85 @@ def test_a_search_without_a_finished_trial_is_an_error(history: History, tmp_pat
         del reports
         raise LoopError("the loss is no number")
 
-    with pytest.raises(LoopError, match="the loss is no number"):
+    with pytest.raises(ConfigurationError, match=r"^trial 1: the loss is no number$"):
         search(search_of(history, trials=1), stored(tmp_path), consume=fail)
     with pytest.raises(ConfigurationError, match=r"no trial of the 1 in study 'quantra' finished; .* --trials"):
         search(search_of(history, trials=1), stored(tmp_path), consume=iter)
+
+
+def test_a_trial_that_fails_after_a_finished_one_is_counted(history: History, tmp_path: Path) -> None:
+    fits = itertools.count(1)
+
+    def fail_second(reports: Iterable[Report], /) -> Iterator[Report]:
+        if next(fits) == 2:
+            raise LoopError("the loss is no number")
+        return iter(reports)
+
+    heard = RecordingConsumer()
+    found = search(search_of(history), stored(tmp_path), consume=fail_second, announce=heard.announce)
+    assert (found.trials, found.failed) == (2, 1)
+    assert "trial 2: the loss is no number; the search goes on" in heard.said
+
+
+@final
+class NewestFirst(JobRunner):
+    """Two jobs at a time in this process, of which the newer ends first."""
+
+    slots = 2
+
+    @contextmanager
+    def _open(self, prepare: Callable[[], Callable[[Any], Any]], count: int) -> Generator[JobPool]:
+        del count
+        self._work, self._running = prepare(), list[tuple[int, Any]]()
+        yield self
+
+    def start(self, number: int, job: Any) -> None:
+        self._running.append((number, job))
+
+    def wait(self, seconds: float | None) -> Iterator[tuple[int, JobOutcome]]:
+        del seconds
+        number, job = self._running.pop()
+        yield number, run_job(self._work, job)
+
+    def stop(self, number: int) -> None:
+        raise AssertionError(number)
+
+
+def test_the_trials_of_two_processes_do_not_depend_on_their_order(history: History, tmp_path: Path) -> None:
+    def run(name: str, runner: JobRunner) -> tuple[SearchResult, list[Any]]:
+        storage = StudyStorage(uri=f"sqlite:///{tmp_path / name}", name="quantra")
+        recipe = replace(RECIPE, optimisation=Optimisation(max_epochs=1))
+        result = search(search_of(history, trials=7, recipe=recipe), storage, consume=iter, runner=runner)
+        with open_study(storage, recipe.settings(), 0) as study:
+            return result, [(trial.params, trial.value, trial.intermediate_values) for trial in study.trials]
+
+    assert run("here.db", NewestFirst()) == run("there.db", InProcesses(2))
+
+
+def test_a_trial_is_pruned_by_the_losses_of_those_that_were_finished(history: History) -> None:
+    recipe = replace(RECIPE, optimisation=Optimisation(max_epochs=4))
+    training = TrialTraining(history=history, splits=recipe.splits(history.bars.sessions), consume=iter)
+    worse, better = (
+        TrialJob(name="trial", recipe=recipe, finished=STARTUP_TRIALS * (dict.fromkeys(range(4), loss),))
+        for loss in (-9.0, 9.0)
+    )
+    pruned, whole = training.worker()(worse), training.worker()(better)
+    assert pruned.best is None
+    assert list(pruned.epochs) == list(range(WARMUP_EPOCHS + 1))
+    assert whole.best is not None
+    assert list(whole.epochs) == list(range(4))
+
+
+def test_a_second_search_for_the_same_artifact_is_rejected(
+    material: TrainingMaterial, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    material.bars.write_csv(tmp_path / "bars.csv")
+    app = typer.Typer(add_completion=False)
+    app.command()(tune_stock)
+    with claim_output(tmp_path / "1.tune.db"), pytest.raises(SystemExit) as ended:
+        run(app, [f"--bars={tmp_path / 'bars.csv'}", f"--out={tmp_path / '1'}", "--features=prices"])
+    assert ended.value.code == 1
+    assert "1.tune.db is in use by process" in capsys.readouterr().err
 
 
 def test_a_horizon_that_no_training_window_knows_is_refused_before_anything_is_fitted(

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Final, Self, final
 
@@ -102,6 +103,11 @@ class FeatureSet:
         for definition, lookback in zip(self.known, self._known_plan.lookbacks, strict=True):
             if lookback > 1:
                 raise ConfigurationError(f"known feature {definition.name} looks back; it may read only its own day")
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickle the definitions only; the plans hold functions."""
+        made = partial(FeatureSet, observed=self.observed, known=self.known, covariates=self.covariates)
+        return partial(made, operator_set=self.operator_set), ()
 
     def _check_names(self) -> None:
         names = [definition.name for definition in (*self.observed, *self.known)]

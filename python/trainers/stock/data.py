@@ -142,6 +142,10 @@ class History:
         self._labels = torch.from_numpy(self.labels)
         self._spread = torch.from_numpy(pipeline.target.spread)
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickle what it is computed from."""
+        return type(self), (self.bars, self.pipeline, self.covariates)
+
     @property
     def adjusted(self) -> AdjustedBars:
         """The bars adjusted for splits and dividends; not cached, because they are large."""

@@ -1,6 +1,6 @@
 """An audit from bars to its record."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Annotated
@@ -11,10 +11,15 @@ from numpy.typing import NDArray
 from predictor.audit_record import AuditRecord, FutureCheck, PermutationCheck
 from predictor.bars import BarPanel
 from predictor.bars.suspects import usable_bars
+from predictor.covariates import CovariateSource
 from predictor.errors import ConfigurationError, shown_date
+from predictor.features import FeatureSet
 from predictor.flags import Flag
+from predictor.jobs import InThisProcess, JobRunner
 from predictor.model import Model
-from trainers.progress import ReportConsumer, StepProgress, no_progress
+from predictor.networks import Edges
+from trainers.loop import LoopError
+from trainers.progress import ConsumerChain, ReportConsumer, StepProgress, no_progress
 from trainers.stock.audit.checks import (
     LAGS,
     YARDSTICK_NAME,
@@ -73,7 +78,8 @@ class _AuditProgress:
 
     announce: Announce
     stepwise: StepProgress
-    consume: ReportConsumer | None
+    consume: ReportConsumer
+    runner: JobRunner
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -110,6 +116,7 @@ def audit(
     warn: Warn = discard,
     stepwise: StepProgress = no_progress,
     consume: ReportConsumer | None = None,
+    runner: JobRunner | None = None,
 ) -> AuditRecord:
     """Check whether a leak, the lag, costs or luck explain a model's skill.
 
@@ -122,15 +129,19 @@ def audit(
         announce: Called with the name of each stage.
         warn: Called first with warnings about bars and files, which the record contains too.
         stepwise: Shows the progress of forecasts and of the leak check.
-        consume: Receives the reports of trainings; None ignores them.
+        consume: Receives the reports of trainings in this process; None ignores them.
+        runner: Runs the trainings on shuffled labels; by default this process does.
 
     Raises:
         ConfigurationError: The bars lack the training or later days, or the source is an ensemble.
-        LoopError: A training failed.
+        LoopError: The training of a recipe failed.
+        QuantraError: Trainings on shuffled labels failed.
     """
     doubts = emit(source.doubts(bars), warn)
     terms = replace(terms, sessions_a_year=source.sessions_a_year)
-    shown = _AuditProgress(announce=announce, stepwise=stepwise, consume=consume)
+    shown = _AuditProgress(
+        announce=announce, stepwise=stepwise, consume=consume or ConsumerChain(), runner=runner or InThisProcess()
+    )
     subject = _prepare_model(source, bars, shown)
     positions = _select_days(subject)
     first, last = (int(subject.bars.sessions[positions[place]]) for place in (0, -1))
@@ -270,35 +281,69 @@ def _fit_numbers(subject: _AuditedModel) -> FittedNumbers:
 def _check_permutations(
     subject: _AuditedModel, judged: AuditedForecasts, depth: AuditBudget, shown: _AuditProgress
 ) -> PermutationCheck:
-    return check_permutations(
-        judged,
-        lambda seed: _retrain_on_shuffled_labels(subject, judged, depth, seed, shown),
-        count=depth.permutations,
-        epochs=depth.epochs,
-        lag=subject.recipe.target.lag,
-    )
-
-
-def _retrain_on_shuffled_labels(
-    subject: _AuditedModel, judged: AuditedForecasts, depth: AuditBudget, seed: int, shown: _AuditProgress
-) -> DailyForecasts:
-    """Forecasts of a model trained on shuffled labels."""
-    shown.announce(f"training on shuffled labels, {seed + 1} of {depth.permutations}")
-    source, optimisation = subject.source, subject.recipe.optimisation
+    runner, source, optimisation = shown.runner, subject.source, subject.recipe.optimisation
     short = replace(optimisation, max_epochs=min(optimisation.max_epochs, depth.epochs))
-    made = refit(
-        subject.learnt,
-        source.features,
-        replace(subject.recipe, optimisation=short),
-        subject.splits,
+    material = ShuffledTraining(
+        bars=subject.bars,
+        sessions=judged.forecasts.sessions,
+        features=source.features,
+        recipe=replace(subject.recipe, optimisation=short),
+        splits=subject.splits,
         covariates=source.covariates,
         edges=source.user_edges(subject.learnt.symbols),
-        labelled=partial(ShuffledHistory, splits=subject.splits, seed=seed),
-        consume=shown.consume,
+        stepwise=no_progress if runner.is_parallel else shown.stepwise,
+        consume=ConsumerChain() if runner.is_parallel else shown.consume,
     )
-    return forecast_daily(
-        assemble_model(made), subject.bars, judged.forecasts.sessions, source.covariates, stepwise=shown.stepwise
+
+    def seeds() -> Iterator[int]:
+        for seed in range(depth.permutations):
+            shown.announce(f"training on shuffled labels, {seed + 1} of {depth.permutations}{runner.remark}")
+            yield seed
+
+    made = runner.run(material.worker, seeds(), count=depth.permutations, name=_name_training, in_order=True)
+    return check_permutations(
+        judged, (forecasts for _, forecasts in made), epochs=depth.epochs, lag=subject.recipe.target.lag
     )
+
+
+def _name_training(seed: int) -> str:
+    return f"the training on shuffled labels {seed + 1}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ShuffledTraining:
+    """A recipe and the data to train it on shuffled labels."""
+
+    bars: BarPanel
+    sessions: NDArray[np.int32]
+    """Sessions to forecast from."""
+    features: FeatureSet
+    recipe: StockRecipe
+    splits: DataSplits
+    covariates: CovariateSource
+    edges: Edges | None
+    stepwise: StepProgress
+    consume: ReportConsumer
+
+    def worker(self) -> Callable[[int], DailyForecasts]:
+        """What trains from the seed of a shuffle, and forecasts."""
+        return self._forecast
+
+    def _forecast(self, seed: int) -> DailyForecasts:
+        try:
+            made = refit(
+                self.bars.until(find_last_seen_session(self.splits)),
+                self.features,
+                self.recipe,
+                self.splits,
+                covariates=self.covariates,
+                edges=self.edges,
+                labelled=partial(ShuffledHistory, splits=self.splits, seed=seed),
+                consume=self.consume,
+            )
+        except (ConfigurationError, LoopError) as error:
+            raise ConfigurationError(f"{_name_training(seed)}: {error}") from error
+        return forecast_daily(assemble_model(made), self.bars, self.sessions, self.covariates, stepwise=self.stepwise)
 
 
 def _note_closings(book: Book, terms: TradingTerms, tactic: StrategySettings) -> tuple[str, ...]:

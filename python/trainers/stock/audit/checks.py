@@ -1,6 +1,6 @@
 """Lag, permutation, cost and trial checks, and the skill that they measure."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from math import e, isfinite, sqrt
 from statistics import NormalDist
@@ -338,10 +338,6 @@ def _measure_sharpe(judged: AuditedForecasts, lag: int) -> tuple[float, float]:
     return sharpe(gross, a_year)
 
 
-Retrain = Callable[[int], DailyForecasts]
-"""From the seed of a shuffle to the forecasts of a model trained on the shuffled labels."""
-
-
 MATERIAL = 0.01
 """Skill below this share is not a leak: chance correlations of inputs with outcomes can reach it."""
 
@@ -373,7 +369,7 @@ class ShuffledHistory(History):
 
 
 def check_permutations(
-    judged: AuditedForecasts, retrain: Retrain, *, count: int, epochs: int, lag: int
+    judged: AuditedForecasts, retrained: Iterable[DailyForecasts], *, epochs: int, lag: int
 ) -> PermutationCheck:
     """Fail if the mean skill of models trained on shuffled labels is material and more than two errors above zero.
 
@@ -382,13 +378,12 @@ def check_permutations(
 
     Args:
         judged: Forecasts of the model, and their outcomes.
-        retrain: Trains on shuffled labels.
-        count: Number of trainings.
+        retrained: Forecasts of models trained on shuffled labels.
         epochs: Maximum epochs of each training.
         lag: Lag of the outcomes: the model's own.
     """
     own = measure_gains(judged, judged.forecasts.values, lag)
-    shuffled = [measure_gains(judged, retrain(seed).values, lag) for seed in range(count)]
+    shuffled = [measure_gains(judged, forecasts.values, lag) for forecasts in retrained]
     mean = estimate(np.mean(shuffled, axis=0), judged.reach)
     return PermutationCheck(
         verdict=_judge_permutations(mean),

@@ -12,7 +12,7 @@ from rich.console import Console
 from predictor.audit_record import AuditRecord, audit_path, write_audit
 from predictor.bars.suspects import find_suspects
 from predictor.cli.flags import with_flags
-from predictor.cli.options import BarsFlags, CovariateFlags, Report
+from predictor.cli.options import BarsFlags, CovariateFlags, Report, WorkerFlags
 from predictor.cli.output import audit_table, given, print_next_commands, quantra
 from predictor.errors import ConfigurationError
 from predictor.flags import FlagSubset, ParsedFlags
@@ -38,6 +38,7 @@ def audit_command(
     terms: Annotated[ParsedFlags[TradingTerms], FlagSubset("horizon", "cost_bps", "borrow_bps", "delisting_return")],
     tactic: ParsedFlags[StrategySettings],
     depth: AuditBudget,
+    machines: WorkerFlags,
     report: Report = None,
     run: Annotated[RunOptions, FlagSubset("as_json")],
 ) -> None:
@@ -60,6 +61,7 @@ def audit_command(
             warn=warn,
             stepwise=no_progress if run.as_json else progress_on(sys.stdout),
             consume=None if run.as_json else progress_for(sys.stdout),
+            runner=machines.runner(),
         )
     except LoopError as error:
         raise ConfigurationError(str(error)) from error

@@ -20,7 +20,7 @@ from predictor.canonical import Json, Record
 from predictor.covariates import CovariateSource
 from predictor.dates import as_date
 from predictor.errors import ArtifactError, ConfigurationError, shown_date
-from predictor.features import CovariateFields, FeatureDefinition, FeatureSet
+from predictor.features import FeatureSet
 from predictor.jobs import JobRunner
 from predictor.model import Model, ModelIdentity, Predictor
 from predictor.networks import Edges, TargetKind
@@ -224,24 +224,6 @@ def assemble_model(made: Artifact) -> Model:
     return Model.assemble(identity, made, device=torch.device("cpu"), max_rows=MAX_ROWS)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FeatureDefinitions:
-    """Definitions of a feature set, which can be pickled, unlike the set."""
-
-    observed: tuple[FeatureDefinition, ...]
-    known: tuple[FeatureDefinition, ...]
-    covariates: CovariateFields
-
-    @classmethod
-    def of(cls, features: FeatureSet) -> "FeatureDefinitions":
-        """Take them from a set."""
-        return cls(observed=features.observed, known=features.known, covariates=features.covariates)
-
-    def features(self) -> FeatureSet:
-        """Rebuild the set."""
-        return FeatureSet(observed=self.observed, known=self.known, covariates=self.covariates)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RefitJob:
     """The work of one fold."""
@@ -261,7 +243,7 @@ class RefitMaterial:
     """What all folds have in common."""
 
     bars: BarPanel
-    definitions: FeatureDefinitions
+    features: FeatureSet
     recipe: StockRecipe
     covariates: CovariateSource = NO_SOURCE
     edges: Edges | None = None
@@ -277,8 +259,7 @@ class RefitMaterial:
         edges: Edges | None = None,
     ) -> "RefitMaterial":
         """Take all bars; each fold uses its own."""
-        definitions = FeatureDefinitions.of(features)
-        return cls(bars=bars, definitions=definitions, recipe=make_tradable(recipe), covariates=covariates, edges=edges)
+        return cls(bars=bars, features=features, recipe=make_tradable(recipe), covariates=covariates, edges=edges)
 
     def job(self, fold: Fold) -> RefitJob:
         """The work of one fold, without bars after the fold."""
@@ -287,7 +268,7 @@ class RefitMaterial:
             bars=self.bars.between(fold.learn_first, fold.last),
             covariates=self.covariates,
             recipe=self.recipe,
-            features=self.definitions.features(),
+            features=self.features,
             edges=self.edges,
         )
 

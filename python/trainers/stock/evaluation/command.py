@@ -12,7 +12,7 @@ from rich.console import Console
 from predictor.artifact import name_folder_in_errors
 from predictor.card import adoption_of
 from predictor.cli.flags import with_flags
-from predictor.cli.options import ArtifactArgument, AsJson, BarsFlags, CovariateFlags, Report
+from predictor.cli.options import ArtifactArgument, AsJson, BarsFlags, CovariateFlags, Report, WorkerFlags
 from predictor.cli.output import given, print_next_commands, quantra, write_json
 from predictor.errors import ConfigurationError, InSampleError, shown_date
 from predictor.inference import choose_device
@@ -37,6 +37,7 @@ def evaluate_command(
     bars: BarsFlags,
     files: CovariateFlags,
     wanted: EvaluationSettings,
+    machines: WorkerFlags,
     threads: Threads = 1,
     report: Report = None,
     everything: Annotated[bool, typer.Option("--all", help="Print all tables: by horizon, metric and symbol.")] = False,
@@ -58,6 +59,7 @@ def evaluate_command(
             warn=warn_on_stderr,
             stepwise=progress_on(sys.stderr),
             covariates=files.read(),
+            runner=machines.runner(),
         )
     except InSampleError as error:
         raise typer.BadParameter(error.message) from error

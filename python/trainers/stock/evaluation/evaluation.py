@@ -17,10 +17,11 @@ from predictor.card import ancestors_of, start_note_of
 from predictor.covariates import CovariateSource
 from predictor.errors import ConfigurationError, shown_date
 from predictor.flags import Flag
+from predictor.jobs import InThisProcess, JobRunner
 from predictor.model import UNITS, Ensemble
 from predictor.networks import Target
 from trainers.options import AnsweringDevice
-from trainers.progress import ReportConsumer, StepProgress, no_progress
+from trainers.progress import ConsumerChain, ReportConsumer, StepProgress, no_progress
 from trainers.stock.data import NO_SOURCE, History, TrainingWindows
 from trainers.stock.data_warnings import (
     Warn,
@@ -67,7 +68,7 @@ from trainers.stock.evaluation.scores import (
     describe_correlation,
     pit,
 )
-from trainers.stock.evaluation.seeds import SeedRefits, SeedScores, choose_other_seeds, refit_and_forecast, score_seeds
+from trainers.stock.evaluation.seeds import SeedRefits, SeedScores, choose_other_seeds, name_seed, score_seeds
 from trainers.stock.recipe import read_recipe
 from trainers.stock.splits import DataSplits, SplitPart, find_day
 
@@ -225,6 +226,7 @@ def evaluate(
     warn: Warn = discard,
     stepwise: StepProgress = no_progress,
     covariates: CovariateSource = NO_SOURCE,
+    runner: JobRunner | None = None,
 ) -> ModelEvaluation:
     """Evaluate a model against the baselines, on decision days after all data that it has seen.
 
@@ -232,17 +234,19 @@ def evaluate(
         model: A model or an ensemble.
         bars: From the training split on, on which baselines are fitted. Bars before the model's calendar are dropped.
         wanted: Settings.
-        consume: Receives the reports of trainings with other seeds.
+        consume: Receives the reports of trainings with other seeds in this process.
         announce: Called with the name of each stage.
         warn: Called first with warnings about bars and files, which the evaluation contains too.
         stepwise: Shows the progress of scoring.
         covariates: Covariate files of the model.
+        runner: Runs the trainings with other seeds; by default this process does.
 
     Raises:
         InSampleError: The model has seen the days, or all of the bars.
         ConfigurationError: The bars do not fit the calendar, have too few windows, or their outcomes are constant.
         ArtifactError: The card does not record the model's splits.
         CovariateMissingError: No file has a covariate that the model reads.
+        QuantraError: Trainings with other seeds failed.
     """
     doubts = emit(
         check_models(list_networks(model), drop_before_calendar(bars, find_calendar(model)), covariates), warn
@@ -250,7 +254,7 @@ def evaluate(
     exam = _prepare_setup(model, bars, wanted, announce, covariates)
     test, ours = exam.test_set, exam.tested.forecasts
     result, confidence_set = _compare_baselines(exam, announce, stepwise)
-    seeds, unseeded = _score_seeds(exam, result, wanted, consume, announce)
+    seeds, unseeded = _score_seeds(exam, result, wanted, consume, announce, runner or InThisProcess())
     return ModelEvaluation(
         unit=UNITS[test.target.kind],
         target=test.target,
@@ -353,6 +357,7 @@ def _score_seeds(
     wanted: EvaluationSettings,
     consume: ReportConsumer,
     announce: Callable[[str], None],
+    runner: JobRunner,
 ) -> tuple[SeedScores | None, tuple[str, ...]]:
     """Scores over the artifact's seed and other seeds, or a note why there are none."""
     model, more = exam.model, wanted.seeds - 1
@@ -372,13 +377,16 @@ def _score_seeds(
         splits=exam.splits,
         covariates=exam.covariates,
         edges=find_user_edges(model, exam.bound.history.bars.symbols),
+        windows=exam.tested.windows,
+        consume=ConsumerChain() if runner.is_parallel else consume,
     )
     own = recipe.optimisation.seed
 
-    def trained() -> Iterator[tuple[int, FloatArray]]:
+    def seeds() -> Iterator[int]:
         for k, seed in enumerate(choose_other_seeds(own, more)):
-            announce(f"training with seed {seed}, {k + 1} of {more} more seeds (--seeds 1: none)")
-            yield seed, refit_and_forecast(refitting, seed, exam.tested.windows, consume)
+            announce(f"training with seed {seed}, {k + 1} of {more} more seeds (--seeds 1: none){runner.remark}")
+            yield seed
 
-    runs = chain([(own, exam.tested.forecasts.calibrated)], trained())
+    trained = runner.run(refitting.worker, seeds(), count=more, name=name_seed, in_order=True)
+    runs = chain([(own, exam.tested.forecasts.calibrated)], trained)
     return score_seeds(exam.test_set, runs, result.best, result.skill.baseline), ()

@@ -1,6 +1,6 @@
 """Variation of scores over training seeds."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -8,9 +8,11 @@ import numpy as np
 from predictor.arrays import FloatArray
 from predictor.bars import BarPanel
 from predictor.covariates import CovariateSource
+from predictor.errors import ConfigurationError
 from predictor.features import FeatureSet
 from predictor.model import build_output_map
 from predictor.networks import Edges
+from trainers.loop import LoopError
 from trainers.progress import ReportConsumer
 from trainers.stock.data import History, TrainingWindows
 from trainers.stock.evaluation.comparison import (
@@ -40,23 +42,35 @@ class SeedRefits:
     """Files of covariates."""
     edges: Edges | None
     """Edges of the artifact's graph; None derives them from returns of the training split."""
+    windows: TrainingWindows
+    """Windows to forecast."""
+    consume: ReportConsumer
+
+    def worker(self) -> Callable[[int], FloatArray]:
+        """What trains from a seed, and forecasts."""
+        return self._forecast
+
+    def _forecast(self, seed: int) -> FloatArray:
+        """[N, H, Q] calibrated forecasts of the windows by a model trained from this seed."""
+        recipe = replace(self.recipe, optimisation=replace(self.recipe.optimisation, seed=seed))
+        try:
+            pipeline = fit_pipeline(self.bars, self.features, recipe, self.splits, self.covariates)
+            history = History(self.bars, pipeline, self.covariates)
+            made = fit_artifact(history, self.splits, recipe, consume=self.consume, edges=self.edges)
+        except (ConfigurationError, LoopError) as error:
+            raise ConfigurationError(f"{name_seed(seed)}: {error}") from error
+        engine, output = build_engine(made.network(), made.manifest), build_output_map(made.manifest)
+        return forecasts_of(engine, output, history, self.windows, made.manifest.universe).calibrated
+
+
+def name_seed(seed: int) -> str:
+    """The name of a training in errors."""
+    return f"the training with seed {seed}"
 
 
 def choose_other_seeds(own: int, count: int) -> tuple[int, ...]:
     """`count` seeds that differ from the artifact's own."""
     return tuple((own + k) % 2**32 for k in range(1, count + 1))
-
-
-def refit_and_forecast(
-    refitting: SeedRefits, seed: int, windows: TrainingWindows, consume: ReportConsumer
-) -> FloatArray:
-    """[N, H, Q] calibrated forecasts of the windows by a model trained from this seed."""
-    recipe = replace(refitting.recipe, optimisation=replace(refitting.recipe.optimisation, seed=seed))
-    bars, beside = refitting.bars, refitting.covariates
-    history = History(bars, fit_pipeline(bars, refitting.features, recipe, refitting.splits, beside), beside)
-    made = fit_artifact(history, refitting.splits, recipe, consume=consume, edges=refitting.edges)
-    engine = build_engine(made.network(), made.manifest)
-    return forecasts_of(engine, build_output_map(made.manifest), history, windows, made.manifest.universe).calibrated
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

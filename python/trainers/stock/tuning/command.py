@@ -2,6 +2,7 @@
 
 import json
 import sys
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -12,12 +13,13 @@ from rich.console import Console
 
 from predictor import artifact
 from predictor.cli.flags import with_flags
-from predictor.cli.options import BarsFlags, CovariateFlags
+from predictor.cli.options import BarsFlags, CovariateFlags, WorkerFlags
 from predictor.cli.output import judgement
 from predictor.cli.program import say
 from predictor.errors import ConfigurationError, shown_date
 from predictor.flags import Flag, FlagSubset, ParsedFlags
 from predictor.networks import Target, kind_named
+from predictor.replacement import claim_output
 from trainers.loop import LoopError
 from trainers.options import RunOptions
 from trainers.progress import JsonLines, ReportConsumer, no_progress, progress_for, progress_on
@@ -44,8 +46,11 @@ class SearchBudget:
 
     def study(self, out: Path, kind: str) -> StudyStorage:
         """The study in the database."""
-        uri = self.storage or f"sqlite:///{out.parent / f'{out.name}.tune.db'}"
-        return StudyStorage(uri=uri, name=f"quantra-{kind}")
+        return StudyStorage(uri=self.storage or f"sqlite:///{self.database(out)}", name=f"quantra-{kind}")
+
+    def database(self, out: Path) -> Path:
+        """The SQLite file without --storage."""
+        return out.with_name(f"{out.name}.tune.db")
 
 
 @with_flags
@@ -55,6 +60,7 @@ def tune_stock(
     out: OutFolder,
     recipe: ParsedFlags[StockRecipe],
     effort: SearchBudget,
+    machines: WorkerFlags,
     target: ParsedFlags[Target],
     reads: FeatureSelection,
     files: CovariateFlags,
@@ -82,23 +88,32 @@ def tune_stock(
     final = set_calendar(changes.over(recipe_of(changes.kind)), panel, partial(say, style="dim"))
     material = TrainingMaterial(panel, reads.beside(covariates, final.calendar), covariates)
     out.parent.mkdir(parents=True, exist_ok=True)
-    result, trained = _search(material, final, effort, out, as_json=run.as_json)
+    result, trained = _search(material, final, effort, out, machines, as_json=run.as_json)
     _print_result(result, trained, as_json=run.as_json)
     if not run.as_json:
         print_artifact_commands(out, bars, files)
 
 
 def _search(
-    material: TrainingMaterial, recipe: StockRecipe, effort: SearchBudget, out: Path, *, as_json: bool
+    material: TrainingMaterial,
+    recipe: StockRecipe,
+    effort: SearchBudget,
+    out: Path,
+    machines: WorkerFlags,
+    *,
+    as_json: bool,
 ) -> tuple[SearchResult, TrainingResult]:
     """Run the search, and train the best recipe."""
+    runner = machines.runner()
     announce, warn = announcer(as_json=as_json), warner(as_json=as_json)
     consume: ReportConsumer = JsonLines(sys.stdout) if as_json else progress_for(sys.stdout)
     emit(check_recipe(material.bars, material.features, material.covariates, recipe), warn)
     settings = _search_of(material, recipe, trials=effort.trials, seeds=effort.seeds)
     emit(check_steps(settings.history, settings.splits, recipe), warn)
     try:
-        result = search(settings, effort.study(out, recipe.kind), consume=consume, announce=announce)
+        with nullcontext() if effort.storage else claim_output(effort.database(out)):
+            study = effort.study(out, recipe.kind)
+            result = search(settings, study, consume=consume, announce=announce, runner=runner)
         announce("training the best recipe for its artifact")
         stepwise = no_progress if as_json else progress_on(sys.stdout)
         sections = {"tuning": dict(result.card())}

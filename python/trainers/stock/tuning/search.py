@@ -5,26 +5,27 @@ import re
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, Final, NamedTuple, final
 from urllib.parse import parse_qsl, urlsplit
 
 import numpy as np
 
 from predictor import canonical
 from predictor.canonical import Json
-from predictor.errors import ConfigurationError, MissingPackageError
+from predictor.errors import ConfigurationError, MissingPackageError, QuantraError
+from predictor.jobs import InThisProcess, JobRunner
 from predictor.networks import Setting, kind_named, make_config, settings_from_config
 from trainers.loop import EpochReport, LoopError, Report
-from trainers.progress import ReportConsumer
+from trainers.progress import ConsumerChain, ReportConsumer
 from trainers.stock.data import History
-from trainers.stock.model_fit import FittedNetwork, fit, prepare
+from trainers.stock.model_fit import fit, prepare
 from trainers.stock.recipe import StockRecipe
 from trainers.stock.splits import DataSplits, SplitPart
 
 if TYPE_CHECKING:
     from optuna import Study, Trial
+    from optuna.pruners import MedianPruner
     from optuna.storages import RDBStorage
     from optuna.trial import BaseTrial, FrozenTrial
 
@@ -91,7 +92,6 @@ def open_study(storage: StudyStorage, settings: Mapping[str, Json], seed: int) -
                 study_name=storage.name,
                 load_if_exists=True,
                 direction="minimize",
-                pruner=optuna.pruners.MedianPruner(n_startup_trials=STARTUP_TRIALS, n_warmup_steps=WARMUP_EPOCHS),
             )
         except (SQLAlchemyError, ImportError) as error:  # ImportError: no driver for the database
             problem = f"the storage of study {storage.name!r} cannot be opened: {error.args[0]}"
@@ -228,51 +228,130 @@ class SearchResult:
         }
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialJob:
+    """A recipe to fit."""
+
+    name: str
+    recipe: StockRecipe
+    number: int = -1
+    """Number of the trial in the study; -1 for a fit that is not a trial."""
+    finished: tuple[Mapping[int, float], ...] = ()
+    """The finished trials' selection losses by epoch; the trial is pruned if it is worse than most of them."""
+
+
+class TrialLosses(NamedTuple):
+    """Selection losses of a fit."""
+
+    best: float | None
+    """None if it was pruned."""
+    epochs: Mapping[int, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class TrialTraining:
+    """Data that recipes are fitted on."""
+
+    history: History
+    splits: DataSplits
+    consume: ReportConsumer
+
+    def worker(self) -> Callable[[TrialJob], TrialLosses]:
+        """What fits a recipe."""
+        return self._fit
+
+    def _fit(self, job: TrialJob) -> TrialLosses:
+        from optuna import TrialPruned
+
+        best, pruner = None, _TrialPruner(job, self.consume)
+        try:
+            prepared = prepare(self.history, self.splits, job.recipe, None)
+            best = fit(prepared, job.recipe.optimisation, None, pruner).best_loss
+        except TrialPruned:
+            pass
+        except (ConfigurationError, LoopError) as error:
+            raise ConfigurationError(f"{job.name}: {error}") from error
+        return TrialLosses(best, pruner.losses)
+
+
 def search(
     asked: Search,
     storage: StudyStorage,
     *,
     consume: ReportConsumer,
     announce: Callable[[str], None] = lambda _line: None,
+    runner: JobRunner | None = None,
 ) -> SearchResult:
     """Run the missing trials, then refit the best recipe from fresh seeds.
+
+    With n processes, trial k is chosen, and later pruned, by the results up to trial k - n. So a new study gives the
+    same trials for the same n.
 
     Args:
         asked: inputs of the search.
         storage: the study.
-        consume: receives the epoch reports of every fit.
+        consume: receives the epoch reports of every fit in this process.
         announce: receives a line per trial and seed.
+        runner: runs the trials; by default this process does.
 
     Raises:
         MissingPackageError: optuna is not installed.
         ConfigurationError: see `open_study`; or no trial is missing and none has finished.
-        LoopError: a trial failed before any finished.
+        QuantraError: a trial failed before any finished, or a fit from a fresh seed failed.
     """
     with open_study(storage, asked.settings, asked.recipe.optimisation.seed) as study:
-        return _run_trials(asked, study, consume, announce)
+        return _run_trials(asked, study, consume, announce, runner or InThisProcess())
 
 
 def _run_trials(
-    asked: Search, study: "Study", consume: ReportConsumer, announce: Callable[[str], None]
+    asked: Search, study: "Study", consume: ReportConsumer, announce: Callable[[str], None], runner: JobRunner
 ) -> SearchResult:
     from optuna.trial import TrialState
 
     complete, pruned, failed = TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL
+    training = TrialTraining(
+        history=asked.history, splits=asked.splits, consume=ConsumerChain() if runner.is_parallel else consume
+    )
+    running: dict[int, Trial] = {}
 
     def ended(*states: TrialState) -> "Sequence[FrozenTrial]":
         return study.get_trials(deepcopy=False, states=states)
 
-    while len(ended(complete, pruned, failed)) < asked.trials:
-        announce(_describe_progress(len(ended(complete, pruned, failed)), asked.trials, ended(complete)))
-        # Until one trial finishes, errors are raised: the shared settings may make every trial fail.
-        caught = (LoopError,) if ended(complete) else ()
-        study.optimize(partial(_run_trial, asked, consume), n_trials=1, catch=caught)
+    def choose_trials() -> Iterator[TrialJob]:
+        while (begun := len(ended(complete, pruned, failed)) + len(running)) < asked.trials:
+            announce(_describe_progress(begun, asked.trials, ended(complete)) + runner.remark)
+            trial = study.ask()
+            running[trial.number] = trial
+            yield TrialJob(
+                name=f"trial {trial.number + 1}",
+                recipe=suggest_recipe(trial, asked.recipe),
+                number=trial.number,
+                finished=tuple(one.intermediate_values for one in ended(complete)),
+            )
+
+    def record_failure(job: TrialJob, error: QuantraError) -> None:
+        study.tell(running.pop(job.number), state=failed)
+        if not ended(complete):  # the shared settings may make every trial fail
+            raise error
+        announce(f"{error.message}; the search goes on")
+
+    missing = max(0, asked.trials - len(ended(complete, pruned, failed)))
+    trials = runner.run(
+        training.worker, choose_trials(), count=missing, name=_name_job, in_order=True, on_failure=record_failure
+    )
+    for job, losses in trials:
+        trial = running.pop(job.number)
+        for epoch, loss in losses.epochs.items():
+            trial.report(loss, epoch)
+        study.tell(trial, losses.best, state=pruned if losses.best is None else None)
     if not ended(complete):
         raise ConfigurationError(
             f"no trial of the {len(ended(pruned, failed))} in study {study.study_name!r} finished; fix the cause and "
             "raise --trials, or choose another --storage"
         )
     recipe = suggest_recipe(study.best_trial, asked.recipe)
+    seeds = _list_fresh_seeds(asked, recipe, announce, runner)
+    fits = runner.run(training.worker, seeds, count=asked.seeds, name=_name_job, in_order=True)
     return SearchResult(
         recipe=recipe,
         selection=asked.splits.selection,
@@ -280,43 +359,51 @@ def _run_trials(
         pruned=len(ended(pruned)),
         failed=len(ended(failed)),
         best_trial_loss=study.best_value,
-        seed_losses=tuple(_fit_fresh_seeds(asked, recipe, consume, announce)),
+        seed_losses=tuple(losses.best for _, losses in fits if losses.best is not None),
     )
 
 
-def _describe_progress(done: int, trials: int, complete: "Sequence[FrozenTrial]") -> str:
+def _name_job(job: TrialJob) -> str:
+    return job.name
+
+
+def _describe_progress(begun: int, trials: int, complete: "Sequence[FrozenTrial]") -> str:
     losses = [trial.value for trial in complete if trial.value is not None]
     best = f"; the best selection loss so far is {min(losses):.5f}" if losses else ""
-    return f"trial {done + 1} of {trials}{best}"
+    return f"trial {begun + 1} of {trials}{best}"
 
 
-def _run_trial(asked: Search, consume: ReportConsumer, trial: "Trial") -> float:
-    return _fit_recipe(asked, suggest_recipe(trial, asked.recipe), _TrialPruner(trial, consume)).best_loss
-
-
-def _fit_fresh_seeds(
-    asked: Search, recipe: StockRecipe, consume: ReportConsumer, announce: Callable[[str], None]
-) -> Iterator[float]:
-    """Best losses from seeds that no trial used."""
+def _list_fresh_seeds(
+    asked: Search, recipe: StockRecipe, announce: Callable[[str], None], runner: JobRunner
+) -> Iterator[TrialJob]:
+    """The recipe from seeds that no trial used."""
     for k in range(1, asked.seeds + 1):
-        announce(f"fitting the best recipe from seed {k} of {asked.seeds}")
+        announce(f"fitting the best recipe from seed {k} of {asked.seeds}{runner.remark}")
         seed = (recipe.optimisation.seed + k) % 2**32
         again = replace(recipe, optimisation=replace(recipe.optimisation, seed=seed))
-        yield _fit_recipe(asked, again, consume).best_loss
+        yield TrialJob(name=f"the fit from seed {seed}", recipe=again)
 
 
-def _fit_recipe(asked: Search, recipe: StockRecipe, consume: ReportConsumer) -> FittedNetwork:
-    prepared = prepare(asked.history, asked.splits, recipe, None)
-    return fit(prepared, recipe.optimisation, None, consume)
+def _create_pruner() -> "MedianPruner":
+    from optuna.pruners import MedianPruner
+
+    return MedianPruner(n_startup_trials=STARTUP_TRIALS, n_warmup_steps=WARMUP_EPOCHS)
 
 
 @final
 class _TrialPruner:
-    """Reports every epoch's selection loss to the study, and stops a trial that it prunes."""
+    """Records every epoch's selection loss, and stops a trial that is worse than most finished ones."""
 
-    def __init__(self, trial: "Trial", consume: ReportConsumer) -> None:
-        self._trial = trial
+    def __init__(self, job: TrialJob, consume: ReportConsumer) -> None:
+        import optuna
+
+        optuna.logging.set_verbosity(optuna.logging.ERROR)
+        finished = [optuna.create_trial(value=0.0, intermediate_values=dict(losses)) for losses in job.finished]
+        study = optuna.create_study(pruner=_create_pruner())
+        study.add_trials(finished)
+        self._trial = study.ask()
         self._consume = consume
+        self.losses: dict[int, float] = {}
 
     def __call__(self, reports: Iterable[Report], /) -> Iterator[Report]:
         """Pass all reports on."""
@@ -325,6 +412,7 @@ class _TrialPruner:
         for report in self._consume(reports):
             yield report
             if isinstance(report, EpochReport):
+                self.losses[report.epoch] = report.monitored
                 self._trial.report(report.monitored, report.epoch)
                 if self._trial.should_prune():
                     raise TrialPruned
