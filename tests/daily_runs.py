@@ -9,6 +9,7 @@ from market import bokeh_panel
 from predictor.bars import BarPanel
 from predictor.features import default_features
 from predictor.golden import AFTER_ALL_SESSIONS
+from predictor.jobs import InThisProcess, JobRunner
 from predictor.ledger import Ledger
 from predictor.networks import Target
 from trainers.stock import RollingSplits, StockRecipe, TrainingMaterial, train
@@ -39,12 +40,18 @@ def save_daily_model(line: Path, version: int = 1, recipe: StockRecipe = HAR, un
 
 
 def run_evenings(
-    ledger: str | Path, line: Path, bars: BarPanel, *, first: int = 0, evidence_every: int = 1
+    ledger: str | Path,
+    line: Path,
+    bars: BarPanel,
+    *,
+    first: int = 0,
+    evidence_every: int = 1,
+    runner: JobRunner | None = None,
 ) -> DailySummary:
     """Run the evenings that are due."""
     with Ledger.open(ledger, create=True) as opened:
         return run_due_evenings(
-            DailySettings(ledger=opened, line=line, evidence_every=evidence_every),
+            DailySettings(ledger=opened, line=line, evidence_every=evidence_every, runner=runner or InThisProcess()),
             bars,
             AFTER_ALL_SESSIONS,
             first=first,

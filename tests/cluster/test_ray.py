@@ -25,6 +25,9 @@ from trainers.stock.forecast_files.files import ForecastFolder, ForecastMaterial
 
 pytestmark = pytest.mark.xdist_group("ray")
 
+BARE = {"include_dashboard": False, "include_log_monitor": False}
+"""A node without processes that these tests do not need, whose start takes most of a minute on a busy machine."""
+
 
 @pytest.fixture(scope="module")
 def path_of_workers() -> Iterator[None]:
@@ -32,18 +35,16 @@ def path_of_workers() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-        for patient in ("RAY_agent_register_timeout_ms", "RAY_raylet_start_wait_time_s"):  # for busy machines
-            patch.setenv(patient, "200000" if patient.endswith("ms") else "200")
         yield
 
 
 @pytest.fixture(scope="module")
 def nodes(path_of_workers: None) -> Iterator[Cluster]:  # noqa: ARG001
     """A head without CPUs and two nodes with one each; this process is connected to them."""
-    made = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
+    made = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "no_monitor": True, **BARE})
     try:
         for _ in range(2):
-            made.add_node(num_cpus=1)
+            made.add_node(num_cpus=1, **BARE)
         made.wait_for_nodes()
         ray.init(made.address, log_to_driver=False, logging_level=logging.ERROR)
         yield made
@@ -151,7 +152,7 @@ def kill_the_node_once(folder: Path, number: int) -> int:
 
 
 def test_jobs_of_a_lost_node_run_again(nodes: Cluster, tmp_path: Path) -> None:
-    added = nodes.add_node(num_cpus=1)
+    added = nodes.add_node(num_cpus=1, **BARE)
     runner = OnRay("auto")
     assert dict(runner.run(partial(killer, tmp_path), range(20))) == {number: number for number in range(20)}
     assert runner.progress.lost >= 1

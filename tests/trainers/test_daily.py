@@ -22,6 +22,7 @@ from pages import HOSTILE, assert_loads_nothing, page_of
 
 from predictor.errors import InSampleError, LedgerError
 from predictor.evidence import Lamp
+from predictor.jobs import InProcesses
 from predictor.ledger import EvidenceRecord, ForecastRecord, Label, Ledger, LedgerEvent
 from predictor.networks import LSTMConfig
 from trainers.cli.commands import app
@@ -98,6 +99,14 @@ def test_the_first_run_forecasts_the_newest_session_with_every_model(models: Pat
     versions += [("mine-har", 1, "baseline"), ("mine-garch", 1, "baseline")]
     assert found == {(*version, symbol) for version in versions for symbol in ("AAPL", "IBM", "MSFT")}
     assert all(one.is_prospective and one.as_of == DAYS[3] for one in rows_of(ledger, ForecastRecord))
+
+
+def test_processes_record_what_one_process_does(models: Path, tmp_path: Path) -> None:
+    run_evenings(tmp_path / "one.db", models / "mine", daily_bars(DAYS[0]))
+    run_evenings(tmp_path / "two.db", models / "mine", daily_bars(DAYS[0]), runner=InProcesses(2))
+    assert read_content(tmp_path / "two.db") == read_content(tmp_path / "one.db")
+    engines = [{one.engine for one in rows_of(tmp_path / f"{name}.db", ForecastRecord)} for name in ("one", "two")]
+    assert engines[0] == engines[1]
 
 
 def test_a_second_run_writes_nothing(models: Path, ledger: Path) -> None:

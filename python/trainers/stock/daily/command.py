@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.text import Text
 
 from predictor.cli.flags import with_flags
-from predictor.cli.options import AsJson, BarsFlags, CovariateFlags, Report
+from predictor.cli.options import AsJson, BarsFlags, CovariateFlags, Report, WorkerFlags
 from predictor.cli.output import print_next_commands, quantra, write_json
 from predictor.covariates import CovariateSource
 from predictor.errors import counted, listed, shown_date
@@ -87,6 +87,7 @@ def daily_command(
     name: ModelName = "",
     accept_suspect_bars: AcceptSuspectBars = False,
     evidence: EvidenceFlags,
+    machines: WorkerFlags,
     report: Report = None,
     as_json: AsJson = False,
 ) -> None:
@@ -106,6 +107,7 @@ def daily_command(
             covariates=covariates,
             accept_suspect_bars=accept_suspect_bars,
             serve_best=evidence.serve_best,
+            runner=machines.runner(),
             adaptive=evidence.adaptive,
         )
         summary = run_due_evenings(settings, panel, datetime.now(UTC), after_evening=evidence.after_evening)

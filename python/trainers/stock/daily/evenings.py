@@ -16,7 +16,9 @@ from predictor.dates import as_date
 from predictor.due_forecasts import REVISED_BARS, DueForecasts, score_due_forecasts
 from predictor.errors import InSampleError, QuantraError, counted, listed, shown_date
 from predictor.evidence import Lamp
+from predictor.forecast import Forecast
 from predictor.inference import describe_engine
+from predictor.jobs import InThisProcess, JobRunner
 from predictor.ledger import EvidenceRecord, ForecastRecord, KnownBars, Ledger, LedgerEvent
 from predictor.model_health import SKILL, ModelVersion, assess_model, list_newest_evidence, worst_lamp
 from predictor.sessions import SessionCalendar
@@ -55,6 +57,8 @@ class DailySettings:
     """Whether to forecast symbols whose bars contradict their history."""
     serve_best: bool = False
     """Whether to report the simplest model that the champion is not shown to beat, instead of the champion."""
+    runner: JobRunner = field(default_factory=InThisProcess)
+    """Runs the forecasts of an evening's models."""
     adaptive: bool = False
     """Whether the champion's widths follow how often outcomes fell below its quantiles; see `adapt_widths`."""
 
@@ -205,21 +209,23 @@ def _run_evening(
     made: list[ForecastRecord] = []
     refused: dict[str, str] = {}
     widths = adapt_widths(champion, bars, settings.covariates) if settings.adaptive else None
-    for one in (champion, *others):
-        if one.last_seen > session:
-            continue
-        try:
-            forecast = one.forecast(bars, settings.covariates, accept_suspect_bars=settings.accept_suspect_bars)
-        except QuantraError as error:
-            failed[one.reference] = error.message
-            continue
+    material = EveningMaterial(bars, settings.covariates, accept_suspect_bars=settings.accept_suspect_bars)
+
+    def record_failure(one: RecordedModel, error: QuantraError) -> None:
+        failed[one.reference] = error.message
+
+    able = [one for one in (champion, *others) if one.last_seen <= session]
+    forecasts = settings.runner.run(
+        material.worker, able, name=lambda one: one.reference, in_order=True, on_failure=record_failure
+    )
+    for one, (own, engine) in forecasts:
+        forecast = own if one is not champion or widths is None else widths.apply(own)
         if one is champion:
             refused = {symbol: error.message for symbol, error in sorted(forecast.refusals.items())}
-            forecast = forecast if widths is None else widths.apply(forecast)
         records = ForecastRecord.of(
             forecast,
             role=one.role,
-            engine=describe_engine(),
+            engine=engine,
             batch_rows=len(forecast.symbols) - len(forecast.refusals),
             bars_batch=batch,
             made_at=time.time_ns(),
@@ -246,6 +252,23 @@ def _run_evening(
     if after_evening is not None:
         rows += after_evening(settings, champion, session, evidence)
     return rows + ledger.append([ended])
+
+
+@dataclass(frozen=True, slots=True)
+class EveningMaterial:
+    """Inputs of all models on an evening."""
+
+    bars: BarPanel
+    covariates: CovariateSource
+    accept_suspect_bars: bool
+
+    def worker(self) -> Callable[[RecordedModel], tuple[Forecast, str]]:
+        """What forecasts with a model; it also returns the engine that computed the forecast."""
+        return self._forecast
+
+    def _forecast(self, one: RecordedModel) -> tuple[Forecast, str]:
+        made = one.forecast(self.bars, self.covariates, accept_suspect_bars=self.accept_suspect_bars)
+        return made, describe_engine()
 
 
 def _load_all(settings: DailySettings, bars: BarPanel, failed: dict[str, str]) -> Iterator[RecordedModel]:

@@ -42,8 +42,13 @@ class RecordedModel:
     role: ForecastRole
     version: ModelVersion
     model: Judgeable
+    folder: Path
     last_seen: int
     """Last session of its training labels, yyyymmdd; it forecasts from this session on."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickle where it is loaded from."""
+        return load_recorded, (self.folder, self.version, self.role)
 
     @property
     def reference(self) -> str:
@@ -103,8 +108,9 @@ def load_recorded(folder: Path, version: ModelVersion, role: ForecastRole) -> Re
     Raises:
         ArtifactError: it is damaged, or its card lacks the splits.
     """
-    model = _load(folder.resolve(), *version)
-    return RecordedModel(role=role, version=version, model=model, last_seen=find_last_seen(model))
+    folder = folder.resolve()
+    model = _load(folder, *version)
+    return RecordedModel(role=role, version=version, model=model, folder=folder, last_seen=find_last_seen(model))
 
 
 def load_champion(line: Path) -> RecordedModel:
