@@ -92,8 +92,9 @@ class _TaskPool:
     def slots(self) -> int:
         return max(1, sum(_count_places(node, self._memory) for node in _list_nodes(self._ray)))
 
-    def start(self, number: int, job: Any) -> None:
+    def start(self, number: int, job: Any) -> bool:
         self._numbers[self._task.remote(self._material, job)] = number
+        return True
 
     def wait(self, seconds: float | None) -> Iterator[tuple[int, JobOutcome]]:
         done, _ = self._ray.wait(list(self._numbers), num_returns=1, timeout=seconds)
@@ -188,8 +189,8 @@ def _check_room(ray: Any, memory: int) -> None:
 def _no_room(error: Exception) -> UnavailableError:
     reason = " ".join(str(error).split())
     return UnavailableError(
-        "Ray's object store has no room for the common material; start it with a larger --object-store-memory, or free "
-        f"the disk that it spills to: {reason}"
+        "Ray's object store has no room for the common material; start Ray with a larger one (object_store_memory), or "
+        f"free the disk that it spills to: {reason}"
     )
 
 

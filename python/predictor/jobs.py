@@ -69,8 +69,8 @@ class JobPool(Protocol):
         """Most jobs at the same time, at least 1."""
         ...
 
-    def start(self, number: int, job: Any) -> None:
-        """Start a job under a number."""
+    def start(self, number: int, job: Any) -> bool:
+        """Start a job under a number. Returns whether its time begins now; otherwise `wait` reports when it does."""
         ...
 
     def wait(self, seconds: float | None) -> Iterable[tuple[int, JobOutcome | None]]:
@@ -192,8 +192,8 @@ class _JobRun(Generic[JobT]):
             self._begin(number)
 
     def _begin(self, number: int) -> None:
-        self._begun[number] = float("inf")
-        self._pool.start(number, self._taken[number])
+        has_begun = self._pool.start(number, self._taken[number])
+        self._begun[number] = time.monotonic() if has_begun else float("inf")
         self._update_progress()
 
     def _wait(self) -> None:
@@ -261,8 +261,9 @@ class _ThisProcess:
         self._work = work
         self._started = deque[tuple[int, Any]]()
 
-    def start(self, number: int, job: Any) -> None:
+    def start(self, number: int, job: Any) -> bool:
         self._started.append((number, job))
+        return True
 
     def wait(self, seconds: float | None) -> Iterator[tuple[int, JobOutcome]]:
         del seconds
@@ -316,11 +317,12 @@ class _ProcessPool:
         self._idle: list[_Worker] = []
         self._busy: dict[int, _Worker] = {}
 
-    def start(self, number: int, job: Any) -> None:
+    def start(self, number: int, job: Any) -> bool:
         worker = self._idle.pop() if self._idle else self._add()
         self._busy[number] = worker
         with suppress(BrokenPipeError):  # it was killed, and `wait` reads the end of its pipe
             worker.connection.send(job)
+        return False
 
     def wait(self, seconds: float | None) -> Iterator[tuple[int, JobOutcome | None]]:
         ready = wait([worker.connection for worker in self._busy.values()], seconds)

@@ -201,8 +201,9 @@ class NewestFirst(JobRunner):
         self._work, self._running = prepare(), list[tuple[int, Any]]()
         yield self
 
-    def start(self, number: int, job: Any) -> None:
+    def start(self, number: int, job: Any) -> bool:
         self._running.append((number, job))
+        return True
 
     def wait(self, seconds: float | None) -> Iterator[tuple[int, JobOutcome]]:
         del seconds
