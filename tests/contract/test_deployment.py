@@ -1,13 +1,16 @@
 """Files in `deploy`: they parse, their flags exist, and the health check works against a real server."""
 
+import json
 import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib.metadata import metadata, version
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 import yaml
 from canned_service import CannedService, forecast_of
@@ -41,6 +44,46 @@ def test_manifests_are_what_kubernetes_reads(path: Path) -> None:
     validate = pytest.importorskip("kubernetes_validate")
     for document in documents(path):
         validate.validate(document, "1.31", strict=True)
+
+
+def validate_ray_cluster(document: dict[str, Any]) -> None:
+    """Check the fields of a RayCluster, whose schema no validator has, and its pods."""
+    validate = pytest.importorskip("kubernetes_validate")
+    count, text, pod = ({"type": name} for name in ("integer", "string", "object"))
+    parameters = {"type": "object", "additionalProperties": text}
+
+    def closed(properties: dict[str, Any]) -> dict[str, Any]:
+        return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
+
+    group = {"rayStartParams": parameters, "template": pod}
+    sizes = {"groupName": text, "replicas": count, "minReplicas": count, "maxReplicas": count}
+    workers = {"type": "array", "minItems": 1, "items": closed(group | sizes)}
+    spec = closed({"rayVersion": text, "headGroupSpec": closed(group), "workerGroupSpecs": workers})
+    kind = {"apiVersion": {"const": "ray.io/v1"}, "kind": {"const": "RayCluster"}, "metadata": pod, "spec": spec}
+    jsonschema.validate(document, closed(kind))
+    for one in (document["spec"]["headGroupSpec"], *document["spec"]["workerGroupSpecs"]):
+        validate.validate(
+            {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "ray"}, **one["template"]}, "1.31", strict=True
+        )
+
+
+def test_the_ray_cluster_is_what_kuberay_reads() -> None:
+    (document,) = documents(DEPLOY / "ray" / "cluster.yaml")
+    validate_ray_cluster(document)
+    assert document["spec"]["rayVersion"] == version("ray")
+    del document["spec"]["workerGroupSpecs"][0]["groupName"]
+    with pytest.raises(jsonschema.ValidationError, match="'groupName' is a required property"):
+        validate_ray_cluster(document)
+
+
+def test_the_ray_cluster_shows_a_command_and_extras_that_exist() -> None:
+    shown = (DEPLOY / "ray" / "cluster.yaml").read_text()
+    flags = [json.loads(line) for line in Path(__file__).with_name("flags.jsonl").read_text().splitlines()]
+    known = {spelling for flag in flags if flag["command"] == "quantra forecast" for spelling in flag["spellings"]}
+    (command,) = re.findall(r"quantra forecast (.*)", shown)
+    assert {"--cluster"} <= {word for word in command.split() if word.startswith("--")} <= known
+    (extras,) = re.findall(r"EXTRAS=([a-z,]+)", shown)
+    assert set(extras.split(",")) <= set(metadata("quantra").get_all("Provides-Extra") or ())
 
 
 @pytest.mark.parametrize("path", sorted(DEPLOY.rglob("*.yaml")), ids=lambda path: path.name)
