@@ -19,7 +19,7 @@ from predictor import artifact
 from predictor.cli import run
 from predictor.errors import ConfigurationError
 from predictor.features import FeatureDefinition, FeatureSet
-from predictor.jobs import InProcesses, JobOutcome, JobPool, JobRunner, run_job
+from predictor.jobs import InProcesses, InThisProcess, JobOutcome, JobPool, JobRunner, run_job
 from predictor.networks import KINDS, LSTMConfig, Setting, Target, kind_named
 from predictor.replacement import claim_output
 from trainers.loop import EpochReport, LoopError, Report, WindowReport
@@ -190,10 +190,14 @@ def test_a_trial_that_fails_after_a_finished_one_is_counted(history: History, tm
 
 
 @final
-class NewestFirst(JobRunner):
-    """Two jobs at a time in this process, of which the newer ends first."""
+class TwoJobs(JobRunner):
+    """Two jobs at a time in this process, of which the one at a place ends first: 0 the older, -1 the newer."""
 
     slots = 2
+
+    def __init__(self, place: int) -> None:
+        super().__init__()
+        self._place = place
 
     @contextmanager
     def _open(self, prepare: Callable[[], Callable[[Any], Any]], count: int) -> Generator[JobPool]:
@@ -207,14 +211,14 @@ class NewestFirst(JobRunner):
 
     def wait(self, seconds: float | None) -> Iterator[tuple[int, JobOutcome]]:
         del seconds
-        number, job = self._running.pop()
+        number, job = self._running.pop(self._place if len(self._running) > 1 else 0)
         yield number, run_job(self._work, job)
 
     def stop(self, number: int) -> None:
         raise AssertionError(number)
 
 
-def test_the_trials_of_two_processes_do_not_depend_on_their_order(history: History, tmp_path: Path) -> None:
+def test_the_trials_of_two_processes_do_not_depend_on_which_ends_first(history: History, tmp_path: Path) -> None:
     def run(name: str, runner: JobRunner) -> tuple[SearchResult, list[Any]]:
         storage = StudyStorage(uri=f"sqlite:///{tmp_path / name}", name="quantra")
         recipe = replace(RECIPE, optimisation=Optimisation(max_epochs=1))
@@ -222,7 +226,9 @@ def test_the_trials_of_two_processes_do_not_depend_on_their_order(history: Histo
         with open_study(storage, recipe.settings(), 0) as study:
             return result, [(trial.params, trial.value, trial.intermediate_values) for trial in study.trials]
 
-    assert run("here.db", NewestFirst()) == run("there.db", InProcesses(2))
+    older, newer = run("older.db", TwoJobs(0)), run("newer.db", TwoJobs(-1))
+    assert older == newer
+    assert older != run("one.db", InThisProcess())  # whose seventh trial knows one result more
 
 
 def test_a_trial_is_pruned_by_the_losses_of_those_that_were_finished(history: History) -> None:
@@ -232,7 +238,8 @@ def test_a_trial_is_pruned_by_the_losses_of_those_that_were_finished(history: Hi
         TrialJob(name="trial", recipe=recipe, finished=STARTUP_TRIALS * (dict.fromkeys(range(4), loss),))
         for loss in (-9.0, 9.0)
     )
-    pruned, whole = training.worker()(worse), training.worker()(better)
+    (_, pruned), (_, whole) = InProcesses(1).run(training.worker, [worse, better])
+    assert training.worker()(better) == whole
     assert pruned.best is None
     assert list(pruned.epochs) == list(range(WARMUP_EPOCHS + 1))
     assert whole.best is not None
