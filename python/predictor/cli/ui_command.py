@@ -26,6 +26,13 @@ class UiFlags:
     """The flags of `quantra ui`."""
 
     models: Annotated[Path, Flag("Folder of NAME/VERSION artifacts.", metavar="DIR")] = Path("models")
+    server: Annotated[str, Flag("Show the models of this server instead; also unix:PATH.", metavar="HOST:PORT")] = ""
+    tls_ca: Annotated[
+        Path | None,
+        Flag("With --server: use TLS, with the certificate authorities of the server, PEM.", metavar="FILE"),
+    ] = None
+    client_cert: Annotated[Path | None, Flag("With --server: the certificate to show it, PEM.", metavar="FILE")] = None
+    client_key: Annotated[Path | None, Flag("Its private key, PEM.", metavar="FILE")] = None
     ledger: Annotated[str, Flag("Show this ledger, as `quantra daily` writes it.", metavar="LEDGER")] = ""
     listen: Annotated[str, Flag("Port 0 picks a free one.", metavar="HOST:PORT")] = "127.0.0.1:50080"
     no_browser: Annotated[bool, Flag("Do not open the page in a browser.")] = False
@@ -39,12 +46,13 @@ class UiFlags:
     allow_origin: Annotated[list[str] | None, _ORIGINS] = None
 
     def settings(self) -> "WebSettings":
-        """Create the settings, with the token of the variable QUANTRA_TOKEN.
+        """Create the settings. Programs, and another server, get the token of the variable QUANTRA_TOKEN.
 
         Raises:
             ConfigurationError: An address is invalid, half of TLS is missing, or as `WebSettings`.
         """
-        from predictor.web.settings import WebSettings
+        from predictor.client import ClientCredentials
+        from predictor.web.settings import RemoteServer, WebSettings
 
         listen, tls = parse_listening(self.listen), TlsFiles.of(self.tls_cert, self.tls_key, None)
         if tls is None and not listen.is_loopback:
@@ -52,7 +60,11 @@ class UiFlags:
                 f"{listen} is reachable from other machines without encryption; listen on 127.0.0.1, or set "
                 "--tls-cert, --tls-key and --token-file"
             )
+        if not self.server and (self.tls_ca or self.client_cert or self.client_key):
+            raise ConfigurationError("--tls-ca, --client-cert and --client-key go with --server")
+        credentials = ClientCredentials(ca=self.tls_ca, cert=self.client_cert, key=self.client_key)
         return WebSettings(
+            remote=RemoteServer(address=self.server, credentials=credentials) if self.server else None,
             server=ServerSettings(
                 models=self.models,
                 listen=listen,

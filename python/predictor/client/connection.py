@@ -85,6 +85,13 @@ class ChannelOptions:
         return cls(_tls(credentials), (("authorization", f"Bearer {token}"),), (*OPTIONS, *direct))
 
 
+def open_channel(target: str, options: ChannelOptions) -> grpc.Channel:
+    """Open a channel to a target."""
+    if options.credentials is None:
+        return grpc.insecure_channel(target, options=options.options)
+    return grpc.secure_channel(target, options.credentials, options=options.options)
+
+
 def options_for(target: str, credentials: ClientCredentials | None, *, has_channel: bool) -> ChannelOptions:
     """Return the channel options for a target.
 

@@ -20,7 +20,7 @@ from predictor.client.calls import (
     decode_response,
     error_of,
 )
-from predictor.client.connection import ChannelOptions, ClientCredentials, options_for, target_of
+from predictor.client.connection import ClientCredentials, open_channel, options_for, target_of
 from predictor.client.panels import PanelPlanner
 from predictor.client.sessions import BarSession, SessionRequests, SessionStream, decode_first_forecast
 from predictor.client.streams import DEFAULT_IN_FLIGHT, RequestSender, RequestStream, SilenceMonitor, StreamResponse
@@ -75,7 +75,7 @@ class QuantraClient:
         options = options_for(target, credentials, has_channel=channel is not None)
         self._headers = options.headers
         self._is_own = channel is None
-        self._channel = _open_channel(target, options) if channel is None else channel
+        self._channel = open_channel(target, options) if channel is None else channel
         self._stub = PredictionServiceStub(self._channel)
         self._sessions_lock = threading.Lock()
         self._sessions: SessionStream | None = None
@@ -332,9 +332,3 @@ class QuantraClient:
 
     def _deadline(self, timeout_s: float | None) -> CallTimeout:
         return CallTimeout.after(self._timeout_s if timeout_s is None else checked_timeout(timeout_s))
-
-
-def _open_channel(target: str, options: ChannelOptions) -> grpc.Channel:
-    if options.credentials is None:
-        return grpc.insecure_channel(target, options=options.options)
-    return grpc.secure_channel(target, options.credentials, options=options.options)

@@ -5,10 +5,10 @@ import logging
 import math
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import CancelledError, Future
-from dataclasses import replace
-from typing import TYPE_CHECKING, Final, TypeVar, final
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar, final
 
 from google.protobuf.message import Message
 from grpc_health.v1.health_pb2 import HealthCheckResponse
@@ -42,10 +42,50 @@ TIMEOUT_HEADER: Final = "x-timeout-seconds"
 """Header with the deadline of a call, in seconds from its arrival."""
 LONGEST_TIMEOUT_S: Final = 3600.0
 _PATHS: Final = "SimulatePaths"
+_SERVING: Final = HealthCheckResponse(status=HealthCheckResponse.SERVING).SerializeToString()
+_HEALTH_S: Final = 5.0
 
 _log = logging.getLogger(__name__)
 
 MessageT = TypeVar("MessageT", bound=Message)
+
+
+class ByteCalls(Protocol):
+    """The calls of quantra.v1 as bytes: those of this process, or of another server."""
+
+    def call(self, name: str, body: bytes, deadline: Deadline) -> "Future[bytes]":
+        """Answer a call with one response."""
+        ...
+
+    def simulate(self, body: bytes, deadline: Deadline) -> "Future[bytes]":
+        """Simulate paths, with all messages of the response joined into one."""
+        ...
+
+    def check_health(self, deadline: Deadline) -> "Future[bytes]":
+        """Answer whether models are served."""
+        ...
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class ServiceCalls:
+    """The calls of this process."""
+
+    calls: "Calls"
+
+    def call(self, name: str, body: bytes, deadline: Deadline) -> "Future[bytes]":
+        """Answer a call with one response."""
+        return self.calls.call(name, body, deadline)
+
+    def simulate(self, body: bytes, deadline: Deadline) -> "Future[bytes]":
+        """Simulate paths, with all messages of the response joined into one."""
+        return _joined_paths(self.calls, body, deadline)
+
+    def check_health(self, deadline: Deadline) -> "Future[bytes]":  # noqa: ARG002 - as another server's
+        """Answer that models are served, because they are loaded."""
+        answer = Future[bytes]()
+        answer.set_result(_SERVING)
+        return answer
 
 
 @final
@@ -62,9 +102,9 @@ class Api:
         self._bodies = BodyReader(limits, limits.receive_bytes)
         self._bridge = LoopBridge()
         self._in_flight: Counter[str] = Counter()
-        self._calls: Calls | None = None
+        self._calls: ByteCalls | None = None
 
-    def serve(self, calls: "Calls") -> None:
+    def serve(self, calls: ByteCalls) -> None:
         """Start answering calls."""
         self._calls = calls
 
@@ -131,10 +171,16 @@ class Api:
         message = pb.GetModelRequest(model=request.path_params["model"])
         return respond(await self.call("GetModel", message, pb.GetModelResponse, request))
 
-    async def _health(self, _: Request) -> Response:
-        is_serving = self._calls is not None
-        status = HealthCheckResponse.SERVING if is_serving else HealthCheckResponse.NOT_SERVING
-        return respond(HealthCheckResponse(status=status), code=200 if is_serving else 503)
+    async def _health(self, request: Request) -> Response:
+        answered = HealthCheckResponse(status=HealthCheckResponse.NOT_SERVING)
+        if self._calls is not None:
+            deadline = Deadline.after(_HEALTH_S)
+            try:
+                answer = await self._answered(self._calls.check_health(deadline), deadline, request)
+                answered = HealthCheckResponse.FromString(answer)
+            except QuantraError as error:
+                return respond_error(error)
+        return respond(answered, code=200 if answered.status == HealthCheckResponse.SERVING else 503)
 
     async def _openapi(self, _: Request) -> Response:
         return Response(describe_api(), media_type=JSON)
@@ -160,16 +206,8 @@ class Api:
         """
         if self._calls is None:
             raise UnavailableError("the models are still loading; retry in a moment")
-        if name == _PATHS:
-            answer = _joined_paths(self._calls, body, deadline)
-        else:
-            answer = self._calls.call(name, body, deadline)
-        if not answer.done():
-            await self._finished(answer, deadline, request)
-        try:
-            answered = answer.result()
-        except CancelledError:
-            raise CallCancelledError("the call was cancelled before its response was ready") from None
+        answer = self._calls.simulate(body, deadline) if name == _PATHS else self._calls.call(name, body, deadline)
+        answered = await self._answered(answer, deadline, request)
         if len(answered) > self._limits.send_bytes:
             raise RequestTooLargeError(
                 f"the response has {len(answered)} bytes, at most {self._limits.send_bytes}; request fewer symbols, "
@@ -177,6 +215,19 @@ class Api:
                 metadata={"have": str(len(answered)), "most": str(self._limits.send_bytes)},
             )
         return answered
+
+    async def _answered(self, answer: "Future[bytes]", deadline: Deadline, request: Request) -> bytes:
+        """Wait for an answer, as `_finished`.
+
+        Raises:
+            QuantraError: As `_call`.
+        """
+        if not answer.done():
+            await self._finished(answer, deadline, request)
+        try:
+            return answer.result()
+        except CancelledError:
+            raise CallCancelledError("the call was cancelled before its response was ready") from None
 
     async def _finished(self, answer: "Future[bytes]", deadline: Deadline, request: Request) -> None:
         """Wait for an answer until its deadline, or until the caller leaves; then its work is cancelled.
@@ -231,8 +282,15 @@ def _timeout_s(request: Request) -> float | None:
     return seconds
 
 
+def join_paths(messages: Sequence[bytes]) -> bytes:
+    """Join the messages of simulated paths into one, whose first path is 0."""
+    parts = [pb.SimulatePathsResponse.FromString(message) for message in messages]
+    parts[0].returns = b"".join(part.returns for part in parts)
+    return parts[0].SerializeToString()
+
+
 def _joined_paths(calls: "Calls", body: bytes, deadline: Deadline) -> "Future[bytes]":
-    """Simulate paths, and join the messages of the response into one, whose first path is 0."""
+    """Simulate paths, and join the messages of the response."""
     messages: list[bytes] = []
     joined: Future[bytes] = Future()
     call = calls.open(_PATHS, deadline, messages.append)
@@ -245,9 +303,7 @@ def _joined_paths(calls: "Calls", body: bytes, deadline: Deadline) -> "Future[by
         except QuantraError as error:
             joined.set_exception(error)
             return
-        parts = [pb.SimulatePathsResponse.FromString(message) for message in messages]
-        parts[0].returns = b"".join(part.returns for part in parts)
-        joined.set_result(parts[0].SerializeToString())
+        joined.set_result(join_paths(messages))
 
     call.ended.add_done_callback(finish)
     call.send(body)

@@ -7,9 +7,9 @@ import os
 import sys
 import threading
 import webbrowser
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from socket import socket
 from typing import Any, Final, final
@@ -27,13 +27,23 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from predictor.errors import InternalError, MalformedRequestError, QuantraError
 from predictor.server.binding import bind
 from predictor.server.credential_rotation import CredentialRotation
-from predictor.server.host import WATCH_S, LoadedService, load_service, one_line
+from predictor.server.host import WATCH_S, load_service, one_line
 from predictor.server.loop_bridge import InlineBatcher
 from predictor.server.main import exit_now
 from predictor.server.process_tuning import run, tuned
 from predictor.server.shutdown_signal import ShutdownSignal, stop_signals
-from predictor.web.api import TIMEOUT_HEADER, Api
-from predictor.web.page_access import ROOT, LoadedPage, LoadPage, PageAccess, PageContext, PageToken
+from predictor.web.api import TIMEOUT_HEADER, Api, ByteCalls, ServiceCalls
+from predictor.web.forwarding import ForwardedCalls, RemoteModels, RemoteServer
+from predictor.web.page_access import (
+    ROOT,
+    LoadedPage,
+    LoadPage,
+    PageAccess,
+    PageContext,
+    PageModels,
+    PageToken,
+    ServiceModels,
+)
 from predictor.web.protection import HostCheck, host_names
 from predictor.web.responses import respond
 from predictor.web.settings import WebSettings
@@ -79,19 +89,18 @@ async def _serve(settings: WebSettings, load_page: LoadPage | None) -> bool:
         app = create_app(settings, api)
         server = _create_server(settings, app)
         tasks = [asyncio.create_task(server.serve(sockets)), asyncio.create_task(rotation.follow())]
-        loaded: LoadedService | None = None
+        backend: _Backend | None = None
         page: LoadedPage | None = None
         try:
             loading = asyncio.ensure_future(_load(settings, may_be_empty=load_page is not None))
             if not await shutdown.until(_wait(loading)):
                 return True
-            loaded = loading.result()
-            for problem in loaded.service.problems:
-                _log.warning("not served: %s", one_line(problem))
-            api.serve(loaded.calls)
-            tasks.append(asyncio.create_task(_watch(loaded)))
+            backend = loading.result()
+            api.serve(backend.calls)
+            if backend.refresh is not None:
+                tasks.append(asyncio.create_task(_watch(backend.refresh)))
             if load_page is not None:
-                page = load_page(PageContext(settings.server, loaded.service))
+                page = load_page(PageContext(settings.server, backend.models, backend.refresh))
             _announce(settings, sockets, None if page is None else _add_page(app, page))
             await shutdown.requested.wait()
         finally:
@@ -101,30 +110,71 @@ async def _serve(settings: WebSettings, load_page: LoadPage | None) -> bool:
                 task.cancel()
             if page is not None:
                 await asyncio.to_thread(page.close)
-            if loaded is not None:
-                loaded.close()
+            if backend is not None:
+                backend.close()
     return False
 
 
-async def _load(settings: WebSettings, *, may_be_empty: bool) -> LoadedService:
-    """Load the models on another thread; forecasts are not recorded. A page can train the first model."""
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Backend:
+    """What answers: the models of a folder, or another server."""
+
+    calls: ByteCalls
+    models: PageModels
+    refresh: Callable[[], Sequence[QuantraError]] | None
+    """Applies changes of the models folder; None for another server."""
+    close: Callable[[], None]
+
+
+async def _load(settings: WebSettings, *, may_be_empty: bool) -> _Backend:
+    """Load the models on another thread, or connect; forecasts are not recorded. A page can train the first model."""
+    if settings.remote is not None:
+        return await asyncio.to_thread(_connect, settings.remote)
     wake = InlineBatcher().wake
     without_ledger = replace(settings.server, ledger="")
-    return await asyncio.to_thread(
+    loaded = await asyncio.to_thread(
         load_service, without_ledger, _warn, lambda: None, None, wake, may_be_empty=may_be_empty
+    )
+    _warn(loaded.service.problems)
+    return _Backend(
+        calls=ServiceCalls(loaded.calls),
+        models=ServiceModels(loaded.service),
+        refresh=loaded.service.served.refresh,
+        close=loaded.close,
     )
 
 
-async def _wait(future: "asyncio.Future[LoadedService]") -> None:
+def _connect(server: RemoteServer) -> _Backend:
+    """Connect to another server, and check that it answers.
+
+    Raises:
+        QuantraError: It does not.
+    """
+    calls, models = ForwardedCalls(server), RemoteModels(server)
+
+    def close() -> None:
+        calls.close()
+        models.close()
+
+    try:
+        models.models()
+    except QuantraError:
+        close()
+        raise
+    return _Backend(calls=calls, models=models, refresh=None, close=close)
+
+
+async def _wait(future: "asyncio.Future[_Backend]") -> None:
     await asyncio.shield(future)
 
 
-async def _watch(loaded: LoadedService) -> None:
+async def _watch(refresh: Callable[[], Sequence[QuantraError]]) -> None:
     """Apply changes of the models folder."""
     while True:
         await asyncio.sleep(WATCH_S)
         try:
-            _warn(await asyncio.to_thread(loaded.service.served.refresh))
+            _warn(await asyncio.to_thread(refresh))
         except Exception as error:  # noqa: BLE001 - task boundary: the next check may succeed
             _log.warning("%s", InternalError.of("watching the models", error, _log).message)
 

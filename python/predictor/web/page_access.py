@@ -4,20 +4,71 @@ import hmac
 import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, Final, Protocol, final
 
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from predictor.catalog import ModelInfo
+from predictor.forecast import Explanation, Forecast, forecast_or_raise
+from predictor.instance import Deadline, Instance, Query
+
 if TYPE_CHECKING:
     from predictor.server import ServerSettings
     from predictor.service import PredictionService
 
 ROOT: Final = "/page"
+LONGEST_S: Final = 60.0
+"""Seconds that a forecast or its reasons may take on the page."""
 _COOKIE: Final = "quantra-page"
 _QUERY: Final = "token"
+
+
+class PageModels(Protocol):
+    """The models of the page: those of this process, or of another server."""
+
+    def models(self) -> Sequence[ModelInfo]:
+        """List every version of every model."""
+        ...
+
+    def model(self, reference: str) -> ModelInfo:
+        """Describe one version."""
+        ...
+
+    def predict(self, reference: str, instance: Instance) -> Forecast:
+        """Forecast one instance."""
+        ...
+
+    def explain(self, reference: str, query: Query) -> Explanation:
+        """Explain one forecast."""
+        ...
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class ServiceModels:
+    """The models of this process."""
+
+    service: "PredictionService"
+
+    def models(self) -> Sequence[ModelInfo]:
+        """List every version of every model."""
+        return self.service.models()
+
+    def model(self, reference: str) -> ModelInfo:
+        """Describe one version."""
+        return self.service.model(reference)
+
+    def predict(self, reference: str, instance: Instance) -> Forecast:
+        """Forecast one instance."""
+        (outcome,) = self.service.predict_here(reference, [instance], Deadline.after(LONGEST_S))
+        return forecast_or_raise(outcome)
+
+    def explain(self, reference: str, query: Query) -> Explanation:
+        """Explain one forecast."""
+        return self.service.explain(reference, query, Deadline.after(LONGEST_S)).result(LONGEST_S)
 
 
 @final
@@ -26,7 +77,9 @@ class PageContext:
     """What the page shows and changes."""
 
     settings: "ServerSettings"
-    service: "PredictionService"
+    models: PageModels
+    refresh: Callable[[], object] | None
+    """Serves what is new in the folder of models; None if the models are those of another server."""
 
 
 @final

@@ -5,6 +5,7 @@ from typing import Final, final
 
 from predictor.errors import ConfigurationError
 from predictor.server import Address, ServerSettings
+from predictor.web.forwarding import RemoteServer
 
 DEFAULT_ADDRESS: Final = Address("127.0.0.1", 50080)
 
@@ -20,6 +21,8 @@ class WebSettings:
 
     server: ServerSettings
     """Settings that the gRPC server has too. Its ledger is shown by the page; forecasts are not recorded in it."""
+    remote: RemoteServer | None = None
+    """The server whose models it shows; None: those of its own folder."""
     hosts: tuple[str, ...] = ()
     """More names of this server, for the `Host` of requests."""
     origins: tuple[str, ...] = ()
@@ -31,6 +34,8 @@ class WebSettings:
         """Reject an address that would be open to others."""
         if "*" in (*self.hosts, *self.origins):
             raise ConfigurationError("'*' would admit every name; name each --host and --allow-origin")
+        if self.remote is not None and self.server.ledger:
+            raise ConfigurationError("--ledger is for the models of a folder; leave it out with --server")
         has_tokens = self.server.token_file is not None or bool(self.server.token)
         if not self.address.is_loopback and not has_tokens:
             raise ConfigurationError(

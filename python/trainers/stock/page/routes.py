@@ -19,26 +19,25 @@ from predictor.card import Card
 from predictor.catalog import ModelInfo
 from predictor.errors import (
     BarsError,
+    ConfigurationError,
     DeadlineExceededError,
     MalformedRequestError,
     ModelNotFoundError,
     NoLedgerError,
 )
-from predictor.forecast import Forecast, TargetPoint, forecast_or_raise
-from predictor.instance import INTEGRATED_GRADIENTS, Deadline, Detail, Instance, Query
+from predictor.forecast import TargetPoint
+from predictor.instance import INTEGRATED_GRADIENTS, Detail, Instance, Query
 from predictor.ledger import Ledger
 from predictor.memory import error_of
 from predictor.registry import find_line, read_aliases, read_moves
 from predictor.report import PageFrame
 from predictor.skill import line_of
-from predictor.web.page_access import ROOT, LoadedPage, PageContext
+from predictor.web.page_access import LONGEST_S, ROOT, LoadedPage, PageContext
 from predictor.web.responses import status_code
 from trainers.stock.page import views
 from trainers.stock.page.training import ModelTraining, TrainingPhase, TrainingRequest
 from trainers.stock.page.uploads import ReadingChoice, UploadedBars
 
-LONGEST_S: Final = 60.0
-"""Seconds that a forecast with its reasons may take."""
 MOST_FORM_BYTES: Final = 16_384
 _LINKS: Final = (
     ("/", "Bars"),
@@ -70,7 +69,7 @@ class Page:
     """The page of one person, on the running event loop."""
 
     def __init__(self, context: PageContext) -> None:
-        self._settings, self._service = context.settings, context.service
+        self._settings, self._models, self._refresh_local = context.settings, context.models, context.refresh
         self._uploaded: UploadedBars | None = None
         self._working = asyncio.Lock()
         self._training = ModelTraining(self._settings.models, self._serve_trained)
@@ -84,7 +83,7 @@ class Page:
             "/bars": self._bars,
             "/forecast": self._forecast,
             "/universe": self._universe,
-            "/models": self._models,
+            "/models": self._show_models,
             "/ledger": self._ledger,
             "/training": self._show_training,
         }
@@ -127,7 +126,9 @@ class Page:
         return answer
 
     def _frame(self, request: Request) -> PageFrame:
-        links = tuple((ROOT + path, name) for path, name in _LINKS if path != "/ledger" or self._settings.ledger)
+        hidden = {"/ledger"} if not self._settings.ledger else set[str]()
+        hidden |= {"/training"} if self._is_remote else set()
+        links = tuple((ROOT + path, name) for path, name in _LINKS if path not in hidden)
         return PageFrame(
             nonce=secrets.token_urlsafe(16),
             links=links,
@@ -138,7 +139,8 @@ class Page:
 
     async def _home(self, request: Request) -> Response:
         frame = self._frame(request)
-        return _page(frame, views.render_home(frame, self._uploaded, self._service.models()))
+        models = await asyncio.to_thread(self._models.models)
+        return _page(frame, views.render_home(frame, self._uploaded, models, views.REMOTE if self._is_remote else ""))
 
     async def _receive(self, request: Request) -> Response:
         """Receive one file; the first one of a drop replaces the bars before."""
@@ -167,9 +169,11 @@ class Page:
         if uploaded.checked is None and not uploaded.problem:
             await asyncio.to_thread(uploaded.read, uploaded.choice)
         frame = self._frame(request)
-        return _page(
-            frame, await asyncio.to_thread(views.render_bars, frame, uploaded, self._service.models(), self._trained)
-        )
+        return _page(frame, await asyncio.to_thread(self._render_bars, frame, uploaded))
+
+    def _render_bars(self, frame: PageFrame, uploaded: UploadedBars) -> str:
+        note = views.REMOTE if self._is_remote else ""
+        return views.render_bars(frame, uploaded, self._models.models(), self._trained, note)
 
     async def _choose(self, request: Request) -> Response:
         form = await _read_form(request)
@@ -205,12 +209,12 @@ class Page:
         instance = Instance(
             input=reading.panel if info.is_panel_model else chosen, accept_suspect_bars=accepts_suspects
         )
-        forecast = self._predict(info, instance)
+        forecast = self._models.predict(_reference(info), instance)
         if symbol in forecast.refusals:
             raise forecast.refusals[symbol]
         detail = Detail.CELLS if INTEGRATED_GRADIENTS in info.explain_methods else Detail.FEATURES
         asked = Query(instance=instance, targets=(point,), detail=detail, symbols=(symbol,))
-        explanation = self._service.explain(_reference(info), asked, Deadline.after(LONGEST_S)).result(LONGEST_S)
+        explanation = self._models.explain(_reference(info), asked)
         shown = views.ShownForecast(
             info=info,
             reading=reading,
@@ -220,7 +224,7 @@ class Page:
             symbol=symbol,
             accepts_suspects=accepts_suspects,
         )
-        return views.render_forecast(frame, shown, self._service.models())
+        return views.render_forecast(frame, shown, self._models.models())
 
     async def _universe(self, request: Request) -> Response:
         frame = self._frame(request)
@@ -228,32 +232,25 @@ class Page:
 
     def _render_universe(self, frame: PageFrame, query: dict[str, str]) -> str:
         reading, info = self._uploaded_bars().reading, self._chosen_model(query, self._trained)
-        forecast = self._predict(info, Instance(input=reading.panel))
+        forecast = self._models.predict(_reference(info), Instance(input=reading.panel))
         refused = {symbol: error.message for symbol, error in forecast.refusals.items()}
-        return views.render_universe(frame, forecast, info, self._service.models(), refused)
-
-    def _predict(self, info: ModelInfo, instance: Instance) -> Forecast:
-        (outcome,) = self._service.predict_here(_reference(info), [instance], Deadline.after(LONGEST_S))
-        return forecast_or_raise(outcome)
-
-    async def _models(self, request: Request) -> Response:
-        return await self._show_models(request)
+        return views.render_universe(frame, forecast, info, self._models.models(), refused)
 
     async def _show_models(self, request: Request, result: Sequence[str] = ()) -> Response:
         frame, lines = self._frame(request), await asyncio.to_thread(self._lines)
-        has_ledger = bool(self._settings.ledger)
-        return _page(frame, views.render_models(frame, lines, has_ledger=has_ledger, result=result))
+        note = views.REMOTE if self._is_remote else "" if self._settings.ledger else views.NO_LEDGER
+        return _page(frame, views.render_models(frame, lines, note, result))
 
     def _lines(self) -> list[views.LineView]:
         by_name: dict[str, list[ModelInfo]] = {}
-        for info in self._service.models():
+        for info in self._models.models():
             by_name.setdefault(info.name, []).append(info)
         return [self._line(name, infos) for name, infos in sorted(by_name.items())]
 
     def _line(self, name: str, infos: Sequence[ModelInfo]) -> views.LineView:
-        line = self._settings.models / name
         skills = tuple(line_of(Card.from_json(info.card_json).skill) for info in infos)
-        moves = read_moves(line, read_aliases(line))
+        line = self._settings.models / name
+        moves = () if self._is_remote else read_moves(line, read_aliases(line))
         return views.LineView(name=name, versions=tuple(infos), skills=skills, moves=tuple(reversed(moves)))
 
     async def _promote(self, request: Request) -> Response:
@@ -270,7 +267,7 @@ class Page:
             result = StockLifecycle(self._settings.models).promote(
                 ledger, version, reason=reason, check=lambda: None, overridden=overridden
             )
-        self._service.served.refresh()
+        self._refresh()
         said = f"{version} is the champion now." if result.promoted else f"{version} is not promoted."
         return [said, *(f"{gate.name}: {gate.result}. Needs {gate.need}; {gate.have}." for gate in result.gates)]
 
@@ -285,7 +282,7 @@ class Page:
 
         with self._open_ledger() as ledger:
             move = StockLifecycle(self._settings.models).roll_back(ledger, name, reason=reason)
-        self._service.served.refresh()
+        self._refresh()
         return [f"{name}@{move.version} is the champion again."]
 
     async def _ledger(self, request: Request) -> Response:
@@ -316,6 +313,8 @@ class Page:
         return JSONResponse({} if state is None else state.as_json())
 
     async def _start_training(self, request: Request) -> Response:
+        if self._is_remote:
+            raise ConfigurationError(views.REMOTE)
         form, uploaded = await _read_form(request), self._uploaded_bars()
         minutes = form.get("minutes", "")
         asked = TrainingRequest(
@@ -339,15 +338,30 @@ class Page:
 
     def _serve_trained(self, reference: str) -> str:
         """Serve a new version, and say what its skill is worth."""
-        self._service.served.refresh()
-        return next(views.score_sentences(Card.from_json(self._service.model(reference).card_json)))
+        self._refresh()
+        return next(views.score_sentences(Card.from_json(self._models.model(reference).card_json)))
+
+    @property
+    def _is_remote(self) -> bool:
+        """Whether the models are those of another server."""
+        return self._refresh_local is None
+
+    def _refresh(self) -> None:
+        """Serve what is new in the folder of models.
+
+        Raises:
+            ConfigurationError: The models are those of another server.
+        """
+        if self._refresh_local is None:
+            raise ConfigurationError(views.REMOTE)
+        self._refresh_local()
 
     def _chosen_model(self, query: dict[str, str], otherwise: str = "") -> ModelInfo:
         """The model of a request, or `otherwise`; by default the first live one."""
         reference = query.get("model") or otherwise
         if reference:
-            return self._service.model(reference)
-        infos = self._service.models()
+            return self._models.model(reference)
+        infos = self._models.models()
         if not infos:
             raise ModelNotFoundError("there is no model yet; drop bars, and train one on the page Training")
         return next((info for info in infos if info.is_default), infos[0])

@@ -31,6 +31,14 @@ MOST_LISTED: Final = 500
 MOST_FANS: Final = 200
 """Symbols whose small fan is drawn in the table of a universe."""
 CALENDARS: Final = ("", "XNYS", "XLON", "XPAR", "XETR", "XTKS", "XHKG", "XSHG", "24/7")
+REMOTE: Final = (
+    "These models are those of another server: train, promote and roll back where its folder of models is, with "
+    "`quantra ui --models DIR`"
+)
+NO_LEDGER: Final = (
+    "To promote and roll back here, start the page with `quantra ui --ledger LEDGER`: gates read the record of "
+    "forecasts"
+)
 PACKAGE: Final = "trainers.stock.page"
 
 
@@ -71,14 +79,22 @@ class LineView:
         return "" if move is None else f"{move.kind.value} on {move.at[:10]}: {move.reason or 'no reason is recorded'}"
 
 
-def render_home(frame: PageFrame, uploaded: UploadedBars | None, models: Sequence[ModelInfo]) -> str:
-    """The first page."""
+def render_home(frame: PageFrame, uploaded: UploadedBars | None, models: Sequence[ModelInfo], note: str = "") -> str:
+    """The first page; `note` says why no model is trained here, if so."""
     page = PageBuilder(PACKAGE, "home.html.j2", frame)
-    return page.render({"names": () if uploaded is None else uploaded.names, "models": models})
+    return page.render({"names": () if uploaded is None else uploaded.names, "models": models, "note": note})
 
 
-def render_bars(frame: PageFrame, uploaded: UploadedBars, models: Sequence[ModelInfo], trained: str) -> str:
-    """How the bars are read, what is doubtful, and choices; `trained` is the model to begin with, if any."""
+def render_bars(frame: PageFrame, uploaded: UploadedBars, models: Sequence[ModelInfo], trained: str, note: str) -> str:
+    """How the bars are read, what is doubtful, and choices.
+
+    Args:
+        frame: Of the page.
+        uploaded: The bars.
+        models: To choose from.
+        trained: The model to begin with; empty for the live one.
+        note: Why no model is trained here; empty if it can be.
+    """
     page = PageBuilder(PACKAGE, "bars.html.j2", frame)
     checked, choice = uploaded.checked, uploaded.choice
     choices = {
@@ -95,6 +111,7 @@ def render_bars(frame: PageFrame, uploaded: UploadedBars, models: Sequence[Model
             "choices": choices,
             "models": models,
             "trained": trained,
+            "note": note,
             "kinds": KINDS,
             "read_as": "" if checked is None else str(checked.reading),
             "calendar": "" if checked is None else checked.calendar.name,
@@ -259,12 +276,19 @@ def _rows(forecast: Forecast) -> Iterator[UniverseRow]:
         )
 
 
-def render_models(frame: PageFrame, lines: Sequence[LineView], *, has_ledger: bool, result: Sequence[str] = ()) -> str:
-    """What is live and why, with promotion and rollback; `result` is that of the last change."""
+def render_models(frame: PageFrame, lines: Sequence[LineView], note: str, result: Sequence[str] = ()) -> str:
+    """What is live and why, with promotion and rollback.
+
+    Args:
+        frame: Of the page.
+        lines: The models.
+        note: Why nothing can be changed here; empty if it can.
+        result: Of the last change.
+    """
     from trainers.stock.lifecycle.promotion import GATES  # slow to import, and the first page does not need it
 
     page = PageBuilder(PACKAGE, "models.html.j2", frame)
-    return page.render({"lines": lines, "has_ledger": has_ledger, "gates": GATES, "result": result})
+    return page.render({"lines": lines, "note": note, "gates": GATES, "result": result})
 
 
 def render_message(frame: PageFrame, message: str) -> str:

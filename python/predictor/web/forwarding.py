@@ -1,0 +1,143 @@
+"""Calls and models of another server, over gRPC, for `quantra ui --server`."""
+
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any, Final, final
+
+import grpc
+from grpc_health.v1.health_pb2 import HealthCheckRequest
+
+from predictor.catalog import ModelInfo
+from predictor.client import ClientCredentials, QuantraClient
+from predictor.client.calls import cancelled_error, error_of
+from predictor.client.connection import ChannelOptions, open_channel, target_of
+from predictor.errors import QuantraError
+from predictor.forecast import Explanation, Forecast
+from predictor.instance import Deadline, Instance, Query
+from predictor.web.api import LONGEST_TIMEOUT_S, join_paths
+from predictor.web.page_access import LONGEST_S
+
+_SERVICE: Final = "/quantra.v1.PredictionService/"
+_HEALTH: Final = "/grpc.health.v1.Health/Check"
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoteServer:
+    """The address of a server, and what it is shown."""
+
+    address: str
+    credentials: ClientCredentials
+
+
+@final
+class ForwardedCalls:
+    """Forwards the bytes of calls to a server. Thread-safe.
+
+    Raises:
+        ConfigurationError: The address or the credentials are invalid.
+    """
+
+    def __init__(self, server: RemoteServer) -> None:
+        self._target = target_of(server.address, server.credentials)
+        options = ChannelOptions.to(self._target, server.credentials)
+        self._headers, self._channel = options.headers, open_channel(self._target, options)
+
+    def call(self, name: str, body: bytes, deadline: Deadline) -> Future[bytes]:
+        """Answer a call with one response."""
+        return self._forward(_SERVICE + name, body, deadline)
+
+    def check_health(self, deadline: Deadline) -> Future[bytes]:
+        """Answer whether the server serves."""
+        return self._forward(_HEALTH, HealthCheckRequest().SerializeToString(), deadline)
+
+    def simulate(self, body: bytes, deadline: Deadline) -> Future[bytes]:
+        """Simulate paths, with all messages of the response joined into one."""
+        timeout_s, answer = _left_s(deadline), Future[bytes]()
+        parts = self._channel.unary_stream(f"{_SERVICE}SimulatePaths")(body, timeout_s, metadata=self._headers)
+        answer.add_done_callback(lambda _: parts.cancel())  # does nothing if it has ended
+        threading.Thread(target=self._collect, args=(parts, answer, timeout_s), name="paths", daemon=True).start()
+        return answer
+
+    def close(self) -> None:
+        """Close the connection; calls in progress are cancelled."""
+        self._channel.close()
+
+    def _forward(self, method: str, body: bytes, deadline: Deadline) -> Future[bytes]:
+        timeout_s, answer = _left_s(deadline), Future[bytes]()
+        sent: Any = self._channel.unary_unary(method).future(body, timeout_s, metadata=self._headers)
+        answer.add_done_callback(lambda _: sent.cancel())  # as above
+
+        def finish(done: Any) -> None:
+            if not answer.set_running_or_notify_cancel():
+                return
+            try:
+                answer.set_result(done.result())
+            except (grpc.RpcError, grpc.FutureCancelledError) as failure:
+                answer.set_exception(self._error_of(failure, timeout_s))
+
+        sent.add_done_callback(finish)
+        return answer
+
+    def _collect(self, parts: Any, answer: Future[bytes], timeout_s: float) -> None:
+        try:
+            joined: bytes | QuantraError = join_paths(list(parts))
+        except grpc.RpcError as failure:
+            joined = self._error_of(failure, timeout_s)
+        if answer.set_running_or_notify_cancel():
+            answer.set_result(joined) if isinstance(joined, bytes) else answer.set_exception(joined)
+
+    def _error_of(self, failure: Exception, timeout_s: float) -> QuantraError:
+        if isinstance(failure, grpc.RpcError):
+            return error_of(failure, self._target, timeout_s)
+        return cancelled_error(self._target)
+
+
+@final
+class RemoteModels:
+    """The models of a server, for the page. Thread-safe."""
+
+    def __init__(self, server: RemoteServer) -> None:
+        self._server = server
+        self._clients: dict[str, QuantraClient] = {}
+        self._lock = threading.Lock()
+
+    def models(self) -> Sequence[ModelInfo]:
+        """List every version of every model."""
+        return self._client("").models()
+
+    def model(self, reference: str) -> ModelInfo:
+        """Describe one version."""
+        return self._client("").model(reference)
+
+    def predict(self, reference: str, instance: Instance) -> Forecast:
+        """Forecast one instance; raises as `QuantraClient.predict`."""
+        return self._client(reference).predict(instance)
+
+    def explain(self, reference: str, query: Query) -> Explanation:
+        """Explain one forecast; raises as `QuantraClient.explain`."""
+        return self._client(reference).explain(query)
+
+    def close(self) -> None:
+        """Close the connections."""
+        with self._lock:
+            for client in self._clients.values():
+                client.close()
+
+    def _client(self, reference: str) -> QuantraClient:
+        """The client of a model, whose facts it remembers to split large panels."""
+        with self._lock:
+            if reference not in self._clients:
+                self._clients[reference] = QuantraClient(
+                    self._server.address, reference, LONGEST_S, credentials=self._server.credentials
+                )
+            return self._clients[reference]
+
+
+def _left_s(deadline: Deadline) -> float:
+    if deadline.expires_at_s is None:
+        return LONGEST_TIMEOUT_S
+    return max(0.0, deadline.expires_at_s - time.monotonic())
