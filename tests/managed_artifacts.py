@@ -176,7 +176,7 @@ class Request:
         return {
             "model": self.model,
             "bars": {name: _described_column(value, getattr(first, name)) for name, value in columns.items()},
-            "covariates": {one.name: _plain(getattr(self.covariates, one.name)) for one in fields(self.covariates)},
+            "covariates": {one.name: to_plain(getattr(self.covariates, one.name)) for one in fields(self.covariates)},
             "gap_policy": self.gap_policy.value,
             "allow_incomplete_last_bar": self.allow_incomplete_last_bar,
             "accept_suspect_bars": self.accept_suspect_bars,
@@ -203,19 +203,20 @@ def _described_column(value: object, first: object) -> object:
         count = value.shape[-1]
         if np.array_equal(value, first[..., -count:], equal_nan=True):
             return count
-    return _plain(value)
+    return to_plain(value)
 
 
 def _describe_outcome(outcome: Forecast | QuantraError) -> dict[str, object]:
     if isinstance(outcome, QuantraError):
-        return {"error": _describe_error(outcome)}
-    described = {one.name: _plain(getattr(outcome, one.name)) for one in fields(outcome) if one.name != "skill"}
-    described["refusals"] = {symbol: _describe_error(error) for symbol, error in outcome.refusals.items()}
+        return {"error": describe_error(outcome)}
+    described = {one.name: to_plain(getattr(outcome, one.name)) for one in fields(outcome) if one.name != "skill"}
+    described["refusals"] = {symbol: describe_error(error) for symbol, error in outcome.refusals.items()}
     described["skill"] = None if outcome.skill is None else outcome.skill.line
     return described
 
 
-def _describe_error(error: QuantraError) -> dict[str, object]:
+def describe_error(error: QuantraError) -> dict[str, object]:
+    """Status, reason, message and metadata of an error."""
     answer = answer_of(error)
     return {
         "status": answer.status.value,
@@ -225,14 +226,15 @@ def _describe_error(error: QuantraError) -> dict[str, object]:
     }
 
 
-def _plain(value: object) -> object:
+def to_plain(value: object) -> object:
+    """The value as JSON; arrays are base64, dates are yyyymmdd."""
     if isinstance(value, np.ndarray):
         return base64.b64encode(np.ascontiguousarray(value).tobytes()).decode()
     if isinstance(value, date):
         return int(value.strftime("%Y%m%d"))
     if isinstance(value, Mapping):
-        return {name: _plain(item) for name, item in value.items()}
-    return [_plain(item) for item in value] if isinstance(value, tuple) else value
+        return {name: to_plain(item) for name, item in value.items()}
+    return [to_plain(item) for item in value] if isinstance(value, tuple) else value
 
 
 def decode(value: str | None) -> np.ndarray:

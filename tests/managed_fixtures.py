@@ -14,12 +14,13 @@ import numpy as np
 import torch
 from artifacts import fitted_normaliser, random_trees, small_pipeline
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from predictor import canonical
 from predictor.artifact.artifact import write_arrays, write_tensors
 from predictor.bars import AdjustedBars
 from predictor.errors import ExpressionError
+from predictor.explain import Baseline, Explainer, TreeExplainer, build_attribution_view
 from predictor.features import (
     OBSERVED,
     CovariateFields,
@@ -36,6 +37,7 @@ from predictor.features import (
 from predictor.features.evaluator import EvaluationPlan
 from predictor.features.operators import OPERATORS, Operator
 from predictor.golden.bars import synthetic_bars
+from predictor.instance import Deadline
 from predictor.networks import (
     GRUConfig,
     HybridConfig,
@@ -44,6 +46,7 @@ from predictor.networks import (
     LSTMConfig,
     NetworkConfig,
     Normaliser,
+    OutputMap,
     Target,
     TargetKind,
     TFTConfig,
@@ -61,6 +64,13 @@ FOLDER: Final = Path(__file__).resolve().parents[1] / "dotnet" / "Quantra.Client
 ROWS: Final = 5
 LEVELS: Final = (0.1, 0.25, 0.5, 0.75, 0.9)
 TARGET: Final = Target(lag=1, horizons=(1, 3, 6))
+EXPLAINED: Final = 2
+"""Rows with an explanation."""
+POINTS: Final = ((0, 2), (1, 0), (2, 3))
+"""Indices of the horizons and quantiles that are explained."""
+NODE_COUNTS: Final = (3, 6, 12, 24)
+OFFSETS: Final = ((-0.1, 0.0, 0.0, 0.0, 0.1), (-0.2, -0.1, 0.0, 0.1, 0.3), (0.0, 0.0, 0.0, -2.0, 0.0))
+"""Conformal offsets; the last quantile that is explained crosses the median somewhere between baseline and window."""
 SIZES: Final = InputSizes(
     encoder_length=23, future_length=TARGET.reach, observed=5, known=3, static=5, static_widths=(2, 3)
 )
@@ -124,6 +134,7 @@ def write_network(name: str, case: NetworkCase) -> dict[str, bytes]:
             trees["columns"] %= sum(network.summaries.widths)
             network.load_state_dict(trees)
     inputs = random_inputs(case.sizes, torch.Generator().manual_seed(8))
+    explanation = explain(network, case.sizes, inputs.rows(0, EXPLAINED))
     wide = Inputs(*(group if group.dtype == torch.bool else group.double() for group in inputs))
     weights = {f"weights.{key}": tensor for key, tensor in network.state_dict().items()}
     with torch.inference_mode():
@@ -151,8 +162,41 @@ def write_network(name: str, case: NetworkCase) -> dict[str, bytes]:
             }
         ),
         f"networks/{name}.safetensors": write_tensors(
-            {**weights, **arrays, "units": units, "units_float64": exact.double()}
+            {**weights, **arrays, **explanation, "units": units, "units_float64": exact.double()}
         ),
+    }
+
+
+def explain(network: nn.Module, sizes: InputSizes, inputs: Inputs) -> dict[str, Tensor]:
+    """The baseline, the offsets and the contributions to all `POINTS`."""
+    random, horizons = np.random.default_rng(9), len(TARGET.horizons)
+    baseline = Baseline(
+        name="train_mean",
+        known=random.normal(size=sizes.known).astype(np.float32),
+        static=random.normal(size=sizes.static).astype(np.float32),
+        location=random.normal(size=horizons) / 100,
+        scale=np.exp(random.normal(size=horizons)) / 100,
+    )
+    output = OutputMap(spread=torch.from_numpy(TARGET.spread), offsets=torch.tensor(OFFSETS).double(), levels=LEVELS)
+    explainer = (
+        TreeExplainer(network, output, baseline)
+        if isinstance(network, TreesForecaster)
+        else Explainer(build_attribution_view(network), output, baseline, max_rows=64)
+    )
+    points = explainer.explain(inputs, POINTS, deadline=Deadline(), node_counts=NODE_COUNTS)
+    arrays: dict[str, NDArray[np.generic]] = {
+        "known_baseline": baseline.known,
+        "static_baseline": baseline.static,
+        "location_baseline": baseline.location,
+        "scale_baseline": baseline.scale,
+        "ends": np.array([[one.baseline_prediction, one.prediction] for one in points]),
+        "alone": np.array([[one.location, one.scale, one.conformal, one.relative_gap] for one in points]),
+        "nodes": np.array([one.nodes for one in points], np.int32),
+        **{name: np.array([getattr(one, name) for one in points]) for name in ("observed", "known", "static")},
+    }
+    return {
+        "explanation.offsets": output.offsets,
+        **{f"explanation.{name}": torch.from_numpy(values) for name, values in arrays.items()},
     }
 
 

@@ -56,7 +56,7 @@ public sealed class ForecastTests
             AssertSame(error, actual.Refusals[symbol]);
     }
 
-    private static void AssertSame(JsonElement expected, QuantraError actual)
+    internal static void AssertSame(JsonElement expected, QuantraError actual)
     {
         Assert.Equal(expected.GetProperty("message").GetString(), actual.Message);
         Assert.Equal(expected.GetProperty("reason").GetString(), actual.Reason);

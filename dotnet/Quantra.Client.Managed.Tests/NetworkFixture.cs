@@ -69,6 +69,25 @@ internal sealed class NetworkFixture
         return NetworkFactory.Create(JsonRecord.Parse(changed, _name).Record("network"), Sizes, Target, Levels, Weights());
     }
 
+    /// <summary>An array of Python's explanation.</summary>
+    public Tensor Explanation(string name) => _arrays[$"explanation.{name}"];
+
+    /// <summary>The inputs of one row.</summary>
+    public NetworkInputs RowOf(int row) => InputRows.Select(
+        Inputs, [.. Enumerable.Range(0, Inputs.Rows).Select(k => k == row)], (Sizes.EncoderLength + Sizes.FutureLength) * Sizes.Known);
+
+    /// <summary>Explains forecasts of a network with the offsets and the baseline of Python's explanation.</summary>
+    public IExplainer CreateExplainer(INetwork network)
+    {
+        var output = new OutputMap(Target.Spread(), [.. Explanation("offsets").ToDouble().Chunk(Levels.Length)], Levels);
+        var baseline = new Baseline(
+            "train_mean", Explanation("known_baseline").ToSingle(), Explanation("static_baseline").ToSingle(),
+            Explanation("location_baseline").ToDouble(), Explanation("scale_baseline").ToDouble());
+        return network is TreesNetwork trees
+            ? new TreeExplainer(trees, output, baseline)
+            : new GradientExplainer((IDifferentiableNetwork)network, output, baseline);
+    }
+
     /// <summary>The inputs again and again, in this many rows.</summary>
     public NetworkInputs Repeated(int rows) => new()
     {

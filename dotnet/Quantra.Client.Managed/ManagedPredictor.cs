@@ -65,21 +65,22 @@ public sealed class ManagedPredictor : IStockPredictor
     }
 
     /// <inheritdoc/>
-    /// <exception cref="QuantraException">EXPLAIN_UNSUPPORTED: this package does not explain forecasts.</exception>
     public Task<Attribution> ExplainAsync(ExplanationRequest request, CancellationToken cancellationToken = default)
     {
         ArgumentNullException.ThrowIfNull(request);
-        return RunAsync<Attribution>(_ => throw ExplanationError(request.Instance), cancellationToken);
+        var many = request.ToMany();
+        NullCheck.Explanation(many);
+        return RunAsync(token => Explain(many, token)[0], cancellationToken);
     }
 
     /// <inheritdoc/>
-    /// <exception cref="QuantraException">EXPLAIN_UNSUPPORTED: this package does not explain forecasts.</exception>
     public Task<IReadOnlyList<Attribution>> ExplainManyAsync(
         ManyExplanationsRequest request,
         CancellationToken cancellationToken = default)
     {
         ArgumentNullException.ThrowIfNull(request);
-        return RunAsync<IReadOnlyList<Attribution>>(_ => throw ExplanationError(request.Instance), cancellationToken);
+        NullCheck.Explanation(request);
+        return RunAsync<IReadOnlyList<Attribution>>(token => Explain(request, token), cancellationToken);
     }
 
     /// <inheritdoc/>
@@ -137,10 +138,8 @@ public sealed class ManagedPredictor : IStockPredictor
         return isAnswered || notFound is null ? results : throw notFound;
     }
 
-    private QuantraException ExplanationError(PredictionRequest request) => PredictionError.Of(
-        QuantraStatus.Unimplemented,
-        QuantraReason.ExplainUnsupported,
-        $"{_models.Find(request.Model.Text).Kind} models have no explanation in Quantra.Client.Managed; use Quantra.Client or Quantra.Client.Embedded").ToException();
+    private Attribution[] Explain(ManyExplanationsRequest request, CancellationToken token) =>
+        _models.Find(request.Instance.Model.Text).Explain(request, _clock.GetUtcNow(), token);
 
     private Task<T> RunAsync<T>(Func<CancellationToken, T> call, CancellationToken cancellationToken) =>
         _calls.RunAsync(this, token => Task.FromResult(call(token)), cancellationToken);

@@ -16,12 +16,4 @@ public sealed class ManagedPredictorTests(PredictorFixture fixture) : Prediction
         Assert.Equal(["cut", "graph"], problems.Select(problem => problem.Metadata["model"]).Order());
         Assert.All(problems, problem => Assert.Equal(QuantraReason.ArtifactInvalid, problem.Reason));
     }
-
-    [Fact]
-    public async Task An_explanation_is_rejected_with_its_reason()
-    {
-        var request = new ExplanationRequest(new PredictionRequest("small", Bars), 5);
-        var failure = await Assert.ThrowsAsync<QuantraException>(() => Predictor.ExplainAsync(request, Token));
-        Assert.Equal((QuantraStatus.Unimplemented, QuantraReason.ExplainUnsupported), (failure.Code, failure.Reason));
-    }
 }

@@ -2,7 +2,7 @@ using System.Globalization;
 
 namespace Quantra.Client.Tests;
 
-/// <summary>Tests of the forecasts of every predictor, with Python or without.</summary>
+/// <summary>Tests of the forecasts and explanations of every predictor, with Python or without.</summary>
 public abstract class PredictionTests
 {
     private const int Last = 199; // the fixture's panels have 200 sessions
@@ -398,6 +398,102 @@ public abstract class PredictionTests
         PredictionRequest[] requests = [new("large", Bars), new("larger", Bars)];
         var failure = await Assert.ThrowsAsync<QuantraException>(() => Predictor.PredictManyAsync(requests, Token));
         Assert.Equal(QuantraReason.ModelNotFound, failure.Reason);
+    }
+
+    [Fact]
+    public async Task An_explanation_with_covariates_equals_Pythons()
+    {
+        var attribution = await Predictor.ExplainAsync(new ExplanationRequest(WithCovariates(), 5), Token);
+        AssertNumbers(Expected.Of("reasons_covariates"), "per_row", attribution.PerRow);
+        Assert.Contains(("sector", RowKind.Static), attribution.RowNames.Zip(attribution.RowKinds));
+    }
+
+    [Fact]
+    public async Task An_explanation_has_the_models_skill()
+    {
+        var request = new PredictionRequest("fitted", Panel);
+        var attribution = await Predictor.ExplainAsync(new ExplanationRequest(request, 5), Token);
+        Assert.Equal((await Predictor.PredictAsync(request, Token)).Skill, attribution.Skill);
+        Assert.NotNull(attribution.Skill);
+    }
+
+    [Fact]
+    public async Task Importance_equals_Pythons()
+    {
+        var request = new ExplanationRequest(new PredictionRequest("small", Bars), 5) { Detail = ExplanationDetail.Cells };
+        var attribution = await Predictor.ExplainAsync(request, Token);
+        var expected = Expected.Of("reasons_of_one");
+        Assert.Equal(expected.Texts("row_names"), attribution.RowNames);
+        Assert.Equal(expected.Texts("row_kinds"), attribution.RowKinds.Select(kind => kind.ToString().ToLowerInvariant()));
+        AssertNumbers(expected, "per_row", attribution.PerRow);
+        AssertNumbers(expected, "per_time", attribution.PerTime!.Value);
+        AssertNumbers(expected, "cells", attribution.Cells!.Value);
+        AssertNumbers(expected, "prediction", attribution.Prediction);
+        Assert.Equal(expected.Array<int>("nodes"), attribution.Nodes);
+        Assert.Equal((5, 0.5, "integrated-gradients"), (attribution.Horizon, attribution.Quantile, attribution.Method));
+        Assert.Equal(60, attribution.Sessions.Count);
+        Assert.Empty(attribution.Internals);
+    }
+
+    [Fact]
+    public async Task Several_numbers_are_explained_in_one_call()
+    {
+        var instance = new PredictionRequest("small", Bars);
+        var attributions = await Predictor.ExplainManyAsync(new ManyExplanationsRequest(instance, [new(5), new(20, 0.9)]), Token);
+        Assert.Equal([(5, 0.5), (20, 0.9)], attributions.Select(one => (one.Horizon, one.Quantile)));
+        Assert.Equal(Expected.Of("reasons_of_one").Array<double>("prediction")[0], attributions[0].Prediction.Span[0], 1e-7);
+        var medians = await Predictor.ExplainManyAsync(new ManyExplanationsRequest(instance, []), Token);
+        Assert.Equal([(1, 0.5), (5, 0.5), (10, 0.5), (20, 0.5)], medians.Select(one => (one.Horizon, one.Quantile)));
+    }
+
+    [Fact]
+    public async Task Network_internals_equal_Pythons()
+    {
+        var attribution = await Predictor.ExplainAsync(new ExplanationRequest(new PredictionRequest("tft", Panel), 5), Token);
+        var expected = Expected.Of("reasons_tft").All("internals").ToList();
+        Assert.Equal(["selection of past variables", "selection of future variables", "attention"], attribution.Internals.Select(one => one.Name));
+        Assert.Equal(expected.Select(one => one.Text("name")), attribution.Internals.Select(one => one.Name));
+        Assert.Equal(expected.Select(one => one.Texts("labels")), attribution.Internals.Select(one => one.Labels));
+        foreach (var (one, shares) in expected.Zip(attribution.Internals))
+            AssertNumbers(one, "values", shares.Values);
+        var shares = attribution.Shares("IBM", "attention");
+        Assert.Equal(1, shares.Sum(share => share.Value), 6);
+        Assert.Equal([InternalAxis.Inputs, InternalAxis.Inputs, InternalAxis.Sessions], attribution.Internals.Select(one => one.Axis));
+        var labels = shares.Select(share => share.Label).ToHashSet();
+        string[] some = ["59 sessions before the last", "1 session before the last", "last session", "5 sessions after the last"];
+        Assert.All(some, label => Assert.Contains(label, labels));
+        Assert.Contains("return_1", attribution.Shares("IBM", "selection of past variables").Select(share => share.Label));
+        Assert.Equal(shares.OrderByDescending(share => share.Value), shares);
+        Assert.Throws<ArgumentException>(() => attribution.Shares("IBM", "mood"));
+    }
+
+    [Fact]
+    public async Task Importance_without_detail_has_only_inputs()
+    {
+        var attribution = await Predictor.ExplainAsync(new ExplanationRequest(new PredictionRequest("small", Bars), 1, 0.9), Token);
+        Assert.Null(attribution.PerTime);
+        Assert.Null(attribution.Cells);
+        var sizes = attribution.Table("AAPL").Select(row => Math.Abs(row.Value)).ToArray();
+        Assert.Equal(sizes.OrderDescending(), sizes);
+    }
+
+    [Theory]
+    [InlineData(3, 0.5, QuantraReason.UnknownHorizon, "[1, 5, 10, 20]")]
+    [InlineData(5, 0.4, QuantraReason.UnknownQuantile, "[0.1, 0.5, 0.9]")]
+    public async Task An_unknown_target_is_rejected(int horizon, double quantile, string reason, string existing)
+    {
+        var request = new ExplanationRequest(new PredictionRequest("small", Bars), horizon, quantile);
+        var failure = await Assert.ThrowsAsync<QuantraException>(() => Predictor.ExplainAsync(request, Token));
+        Assert.Equal(reason, failure.Reason);
+        Assert.Contains(existing, failure.Message, StringComparison.Ordinal);
+    }
+
+    [Fact]
+    public async Task A_tolerance_of_1_is_rejected()
+    {
+        var request = new ExplanationRequest(new PredictionRequest("small", Bars), 5) { Tolerance = 1 };
+        var failure = await Assert.ThrowsAsync<QuantraException>(() => Predictor.ExplainAsync(request, Token));
+        Assert.Equal(QuantraReason.MalformedRequest, failure.Reason);
     }
 
     [Fact]

@@ -64,6 +64,9 @@ internal sealed class FittedFeatures
     /// <summary>Names of the columns of known features (K).</summary>
     public string[] KnownColumns { get; }
 
+    /// <summary>[K] index of the known feature that each column belongs to.</summary>
+    public int[] KnownGroups => [.. Enumerable.Range(0, KnownDefinitions.Length), .. _ofCovariates];
+
     /// <summary>The covariates that the features read.</summary>
     public CovariateFields Covariates { get; }
 

@@ -12,7 +12,14 @@ internal sealed class GoldenInstance
 
     private static readonly DateTimeOffset AfterAllSessions = new(9999, 1, 1, 0, 0, 0, TimeSpan.Zero);
 
-    private static readonly string[] NetworkStages = ["units", "values", "prices"];
+    /// <summary>Nodes of the recorded explanation.</summary>
+    private const int ExplanationNodes = 32;
+
+    private static readonly string[] NetworkStages =
+    [
+        "units", "values", "prices", "attribution_observed", "attribution_known", "attribution_static", "attribution_alone",
+        "attribution_ends", "attribution_sum",
+    ];
 
     private static readonly Dictionary<string, (double Absolute, double Relative)> Tolerances = new()
     {
@@ -30,6 +37,14 @@ internal sealed class GoldenInstance
         ["target_sessions"] = (0, 0),
         ["prices"] = (0, 1e-6),
         ["anchor_price"] = (0, 0),
+        ["attribution_positions"] = (1e-14, 0),
+        ["attribution_weights"] = (1e-14, 0),
+        ["attribution_observed"] = (1e-7, 1e-4),
+        ["attribution_known"] = (1e-7, 1e-4),
+        ["attribution_static"] = (1e-7, 1e-4),
+        ["attribution_alone"] = (1e-7, 1e-4),
+        ["attribution_ends"] = (1e-6, 0),
+        ["attribution_sum"] = (1e-6, 1e-4),
     };
 
     private readonly Dictionary<string, Tensor> _arrays;
@@ -102,6 +117,25 @@ internal sealed class GoldenInstance
         double[] Level(double[] level) => pipeline.Normaliser.IsPerHorizon
             ? level
             : [.. Enumerable.Range(0, symbols).Select(row => level[row * (level.Length / symbols)])];
+    }
+
+    /// <summary>Explains the recorded request and compares the explanation with the recorded one.</summary>
+    /// <returns>The explainer.</returns>
+    /// <exception cref="QuantraException">ARTIFACT_INVALID: a stage differs.</exception>
+    public ModelExplainer CheckExplanation(ManagedModel model, ModelExplainer explainer)
+    {
+        var request = Request();
+        var prepared = model.Prepare(request, BarChecks.Check(request.Bars!), AfterAllSessions);
+        var (rule, rows) = (GaussLegendre.Of(ExplanationNodes), explainer.ExplainMedian(prepared.Inputs, ExplanationNodes));
+        Compare("attribution_positions", rule.Positions);
+        Compare("attribution_weights", rule.Weights);
+        Compare("attribution_ends", [.. rows.SelectMany(row => new[] { row.BaselinePrediction, row.Prediction })]);
+        Compare("attribution_observed", [.. rows.SelectMany(row => row.Observed)]);
+        Compare("attribution_known", [.. rows.SelectMany(row => row.Known)]);
+        Compare("attribution_static", [.. rows.SelectMany(row => row.Static)]);
+        Compare("attribution_alone", [.. rows.SelectMany(row => new[] { row.Location, row.Scale, row.Conformal, 0.0 })]);
+        Compare("attribution_sum", Array.ConvertAll(rows, row => row.Total));
+        return explainer;
     }
 
     private static double[] Wide(float[] values) => Array.ConvertAll(values, value => (double)value);

@@ -16,6 +16,8 @@ internal sealed class ManagedModel
     private readonly ModelCard _card;
     private readonly bool _readsVolume;
     private readonly string _fingerprint;
+    private readonly ModelExplainer _explainer;
+    private Lazy<ModelExplainer> _checkedExplainer;
 
     private ManagedModel(string name, int version, ArtifactFiles files)
     {
@@ -31,7 +33,9 @@ internal sealed class ManagedModel
         _card = ModelCard.Read(manifest);
         _readsVolume = Kind is not ("har" or "garch") && Pipeline.Features.ReadsVolume;
         CheckRepeatedFacts(manifest);
-        CheckRest(manifest, target);
+        _explainer = CreateExplainer(Baseline.Read(manifest.Record("baseline"), Pipeline.Sizes, target.Horizons.Length));
+        _checkedExplainer = new(_explainer);
+        CheckRest(manifest);
         (_bars, _windows) = (new(Pipeline), new(Pipeline));
         _fingerprint = Hash(Encoding.UTF8.GetBytes($"{WeightsHash}|{Pipeline.SchemaHash}|{Engine}|{ManifestHash}"));
     }
@@ -56,7 +60,9 @@ internal sealed class ManagedModel
     {
         var files = ArtifactFiles.Read(folder);
         var model = new ManagedModel(name, version, files);
-        GoldenInstance.Read(files).Check(model);
+        var golden = GoldenInstance.Read(files);
+        golden.Check(model);
+        model._checkedExplainer = new(() => golden.CheckExplanation(model, model._explainer)); // so that programs without explanations start sooner
         return model;
     }
 
@@ -64,7 +70,51 @@ internal sealed class ManagedModel
     /// <param name="request">The request.</param>
     /// <param name="now">The present.</param>
     /// <exception cref="QuantraException">The request is invalid.</exception>
-    public Forecast Predict(PredictionRequest request, DateTimeOffset now)
+    public Forecast Predict(PredictionRequest request, DateTimeOffset now) => Forecast(Prepare(request, now));
+
+    /// <summary>Explains numbers of one forecast.</summary>
+    /// <param name="request">The request.</param>
+    /// <param name="now">The present.</param>
+    /// <param name="token">Checked between forward passes.</param>
+    /// <returns>One attribution per target.</returns>
+    /// <exception cref="QuantraException">The request is invalid. ARTIFACT_INVALID: the recorded explanation differs.</exception>
+    public Attribution[] Explain(ManyExplanationsRequest request, DateTimeOffset now, CancellationToken token)
+    {
+        var explainer = _checkedExplainer.Value;
+        _ = explainer.Check(request);
+        var prepared = Prepare(request.Instance, now);
+        var template = new Attribution
+        {
+            Symbols = [],
+            AsOf = prepared.AsOf == 0 ? null : Day.ToDate(prepared.AsOf),
+            Horizon = 0,
+            Quantile = 0,
+            Method = "",
+            Baseline = "",
+            Unit = "",
+            RowNames = [],
+            RowKinds = [],
+            PerRow = default,
+            Sessions = prepared.Sessions,
+            PerTime = null,
+            Cells = null,
+            Prediction = default,
+            BaselinePrediction = default,
+            RelativeGap = default,
+            Converged = [],
+            Nodes = [],
+            Model = Name,
+            Version = Version,
+            WeightsHash = WeightsHash,
+            Warnings = _card.StartNote.Length > 0 ? [_card.StartNote, .. prepared.Warnings] : prepared.Warnings,
+            Internals = [],
+            Skill = _card.Skill,
+        };
+        return explainer.Explain(request, prepared, template, token);
+    }
+
+    /// <summary>Checks and encodes a request, and adds all warnings.</summary>
+    private PreparedRequest Prepare(PredictionRequest request, DateTimeOffset now)
     {
         RawBars? bars = null;
         PreparedRequest prepared;
@@ -88,7 +138,7 @@ internal sealed class ManagedModel
 
         string[] symbols = [.. prepared.Symbols.Where((_, row) => prepared.Usable[row])];
         string[] warnings = [.. DataWarnings.Of(_card, Pipeline, _readsVolume, bars, symbols), .. prepared.Warnings];
-        return Forecast(prepared with { Warnings = DataWarnings.Limit(warnings) });
+        return prepared with { Warnings = DataWarnings.Limit(warnings) };
     }
 
     /// <summary>Checks and encodes a request with bars.</summary>
@@ -181,7 +231,7 @@ internal sealed class ManagedModel
             CalendarEnds = Day.ToDate(Pipeline.Calendar.Last),
             IsPanelModel = false,
             IsScaledPerHorizon = Pipeline.Normaliser.IsPerHorizon,
-            ExplainMethods = [],
+            ExplainMethods = [_explainer.Method],
             WeightsHash = WeightsHash,
             CardJson = _card.Json,
         };
@@ -223,15 +273,16 @@ internal sealed class ManagedModel
         calendar.End();
     }
 
-    /// <summary>Checks what forecasts do not use, so that no unknown key passes.</summary>
-    private static void CheckRest(JsonRecord manifest, Target target)
+    private ModelExplainer CreateExplainer(Baseline baseline) => new(Pipeline, _output.Levels, _network switch
     {
-        var baseline = manifest.Record("baseline");
-        _ = baseline.Text("name");
-        _ = (baseline.Numbers("known"), baseline.Numbers("static"));
-        if (baseline.Numbers("location").Length != target.Horizons.Length || baseline.Numbers("scale").Length != target.Horizons.Length)
-            throw manifest.Refusal("baseline", $"location and scale must have {target.Horizons.Length} numbers each, one per horizon");
-        baseline.End();
+        TreesNetwork trees => new TreeExplainer(trees, _output, baseline),
+        IDifferentiableNetwork network => new GradientExplainer(network, _output, baseline),
+        _ => throw new InvalidOperationException($"{Kind} has no explanation"),
+    });
+
+    /// <summary>Checks what forecasts do not use, so that no unknown key passes.</summary>
+    private static void CheckRest(JsonRecord manifest)
+    {
         if (manifest.Texts("universe").Length > 0)
             throw manifest.Refusal("universe", "has symbols, but only graph networks have a universe");
         manifest.End();

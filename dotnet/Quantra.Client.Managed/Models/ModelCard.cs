@@ -21,6 +21,9 @@ internal sealed class ModelCard
     /// <summary>Whether the training bars recorded splits and dividends; false if unknown.</summary>
     public bool IsAdjusted { get; private init; }
 
+    /// <summary>One sentence if the network kept its initial weights; else empty.</summary>
+    public string StartNote { get; private init; } = "";
+
     /// <summary>Reads the card of a manifest.</summary>
     /// <exception cref="QuantraException">ARTIFACT_INVALID: a section is malformed.</exception>
     public static ModelCard Read(JsonRecord manifest)
@@ -34,7 +37,29 @@ internal sealed class ModelCard
             Skill = card.Has("skill") ? ReadSkill(card.Record("skill")) : null,
             Symbols = data is null ? null : TrainedSymbols(card, data),
             IsAdjusted = data is not null && data.Text("adjustment") != Unadjusted,
+            StartNote = ReadStartNote(card),
         };
+    }
+
+    private static string ReadStartNote(JsonRecord card)
+    {
+        if (!card.Has("training") || card.Record("training") is var training && (training.Integer("best_epoch") > 0 || training.Records("epochs").Length == 0))
+            return "";
+        if (card.Has("ancestors") && card.Records("ancestors").Length > 0)
+            return "the training added nothing to the weights that it started from";
+        var recipe = card.Has("recipe") ? card.Record("recipe") : null;
+        var scale = recipe?.Has("scale") == true && recipe.Json("scale").ValueKind == System.Text.Json.JsonValueKind.String ? recipe.Text("scale") : "";
+        var start = scale switch
+        {
+            "har" => "HAR",
+            "garch" => "GARCH",
+            "mix" => "the mix of HAR and GARCH",
+            "window" => "the volatility of each window",
+            _ => "its start",
+        };
+        if (recipe?.Has("network_highway") == true && recipe.Json("network_highway").ValueKind == System.Text.Json.JsonValueKind.True)
+            return $"the network added nothing to {start} and a linear map of the features on these data";
+        return $"the network added nothing to {start} on these data{(scale is "har" or "garch" ? $": this model forecasts as `{scale}` does" : "")}";
     }
 
     private static HashSet<string> TrainedSymbols(JsonRecord card, JsonRecord data)

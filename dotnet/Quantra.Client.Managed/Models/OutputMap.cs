@@ -9,6 +9,26 @@ internal sealed record OutputMap(double[] Spread, double[][] Offsets, double[] L
     /// <summary>Index of the level nearest to the median; other quantiles never cross it.</summary>
     public int Anchor => Enumerable.Range(0, Levels.Length).MinBy(index => Math.Abs(Levels[index] - 0.5));
 
+    /// <summary>A calibrated quantile in units of the scale, and the quantile that it equals: itself, or the one that it would cross.</summary>
+    /// <param name="units">[Q] of one horizon.</param>
+    /// <param name="horizon">Index of the horizon.</param>
+    /// <param name="quantile">Index of the quantile.</param>
+    /// <param name="share">Share of the offsets to add.</param>
+    public (double Units, int Source) Calibrate(ReadOnlySpan<double> units, int horizon, int quantile, double share)
+    {
+        var (source, step) = (Anchor, Math.Sign(quantile - Anchor));
+        var best = units[source] + (share * Offsets[horizon][source]);
+        for (var q = source; q != quantile;)
+        {
+            q += step;
+            var own = units[q] + (share * Offsets[horizon][q]);
+            if (step * (own - best) >= 0)
+                (best, source) = (own, q);
+        }
+
+        return (best, source);
+    }
+
     /// <summary>Converts units [N, H, Q] to values in the target's unit.</summary>
     public double[] Values(ReadOnlySpan<double> units, NetworkInputs inputs)
     {

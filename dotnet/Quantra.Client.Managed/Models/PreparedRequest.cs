@@ -13,6 +13,9 @@ internal sealed record PreparedRequest
     /// <summary>yyyymmdd; 0 if unknown.</summary>
     public required int AsOf { get; init; }
 
+    /// <summary>[T] sessions that the network reads; empty if unknown.</summary>
+    public DateOnly[] Sessions { get; init; } = [];
+
     public required DateOnly[] TargetSessions { get; init; }
 
     public required DateOnly? BaseSession { get; init; }

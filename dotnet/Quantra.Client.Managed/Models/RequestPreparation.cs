@@ -82,6 +82,7 @@ internal sealed class RequestPreparation(Pipeline pipeline)
             Usable = usable,
             Inputs = refusals.Count == 0 ? inputs : InputRows.Select(inputs, usable, (sizes.EncoderLength + sizes.FutureLength) * sizes.Known),
             AsOf = dates.AsOf,
+            Sessions = Array.ConvertAll(dates.Sessions[^sizes.EncoderLength..], Day.ToDate),
             TargetSessions = dates.TargetSessions,
             BaseSession = dates.BaseSession,
             Anchor = Array.ConvertAll(states, state => state.LastClose),

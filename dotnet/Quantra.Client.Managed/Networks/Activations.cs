@@ -71,13 +71,27 @@ internal static class Activations<TVector>
     [MethodImpl(MethodImplOptions.AggressiveInlining)]
     public static TVector Gelu(TVector x)
     {
+        return TVector.Of(0.5f) * x * TwiceNormal(x);
+    }
+
+    /// <summary>The derivative of GELU.</summary>
+    [MethodImpl(MethodImplOptions.AggressiveInlining)]
+    public static TVector GeluSlope(TVector x)
+    {
+        var density = TVector.Of(0.39894228f) * Exp(TVector.Of(-0.5f) * x * x);
+        return TVector.MultiplyAdd(x, density, TVector.Of(0.5f) * TwiceNormal(x));
+    }
+
+    /// <summary>Twice the standard normal distribution.</summary>
+    [MethodImpl(MethodImplOptions.AggressiveInlining)]
+    private static TVector TwiceNormal(TVector x)
+    {
         TVector zero = TVector.Of(0f), one = TVector.Of(1f), two = TVector.Of(2f);
         var z = x * TVector.Of(0.70710678f);
         var size = TVector.Abs(z);
         var complement = ComplementOfErf(TVector.SelectLess(one, size, size, one));
         var outside = TVector.SelectLess(zero, z, two - complement, complement);
-        var twice = TVector.SelectLess(one, size, outside, one + ErfNearZero(z));
-        return TVector.Of(0.5f) * x * twice;
+        return TVector.SelectLess(one, size, outside, one + ErfNearZero(z));
     }
 
     /// <summary>The error function on [-1, 1]; Cephes.</summary>

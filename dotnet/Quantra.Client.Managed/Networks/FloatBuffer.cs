@@ -10,6 +10,7 @@ internal sealed class FloatBuffer
 
     private readonly float[] _values;
     private readonly int _start;
+    private FloatBuffer? _turned;
 
     public FloatBuffer(int length)
     {
@@ -31,6 +32,18 @@ internal sealed class FloatBuffer
     /// <summary>A reference to the value at an index.</summary>
     [MethodImpl(MethodImplOptions.AggressiveInlining)]
     public ref float At(int index) => ref Unsafe.Add(ref First, index);
+
+    /// <summary>These weights [rows, columns] as [columns, rows] with padded rows, for gradients; computed once.</summary>
+    public FloatBuffer Turned(int rows, int padded)
+    {
+        if (Volatile.Read(ref _turned) is { } present)
+            return present;
+        var (columns, turned) = (Length / rows, new FloatBuffer(Length / rows * padded));
+        for (var k = 0; k < Length; k++)
+            turned.At((k % columns * padded) + (k / columns)) = At(k);
+        Volatile.Write(ref _turned, turned);
+        return turned;
+    }
 
     /// <summary>A copy of values.</summary>
     public static FloatBuffer Of(ReadOnlySpan<float> values)

@@ -24,6 +24,10 @@ internal sealed class GatedAddNorm<TVector>(NetworkWeights weights, string modul
         Kernels<TVector>.AddGated(ref gates, rows, GateWidth / 2, ref skip);
         _norm.Run(ref skip, rows);
     }
+
+    /// <summary>As <see cref="Run"/>, on a tape.</summary>
+    public TapeMatrix Record(Tape<TVector> tape, TapeMatrix x, TapeMatrix skip) =>
+        _norm.Record(tape, tape.AddGated(_gate.Record(tape, x), skip));
 }
 
 /// <summary>A gated residual network without its first layer and its skip: LayerNorm(skip + GLU(W1 ELU(first) + b1)).</summary>
@@ -64,6 +68,15 @@ internal sealed class GatedRest<TVector>(NetworkWeights weights, string module, 
         _second.Run(ref first, width, rows, ref scratch);
         _add.Run(ref scratch, width, rows, ref Unsafe.Add(ref scratch, rows * width), ref skip);
     }
+
+    /// <summary>As <see cref="Run"/>, on a tape; changes the first layer's result.</summary>
+    public TapeMatrix Record(Tape<TVector> tape, TapeMatrix first, TapeMatrix? context, TapeMatrix skip)
+    {
+        if (_context is not null && context is { } windows)
+            tape.AddOfWindows(first, _context.Record(tape, windows));
+        tape.Elu(first);
+        return _add.Record(tape, _second.Record(tape, first), skip);
+    }
 }
 
 /// <summary>Gated residual network: LayerNorm(x + GLU(W1 ELU(W2 x + W3 context + b2) + b1)); equations 2 to 4.</summary>
@@ -85,6 +98,9 @@ internal sealed class GatedResidual<TVector>(NetworkWeights weights, string modu
         _first.Run(ref x, _first.Width, rows, ref scratch);
         _rest.Run(ref scratch, 0, rows, ref contexts, windows, ref Unsafe.Add(ref scratch, rows * _first.Width), ref x);
     }
+
+    /// <summary>As <see cref="Run"/>, on a tape.</summary>
+    public TapeMatrix Record(Tape<TVector> tape, TapeMatrix x, TapeMatrix? context) => _rest.Record(tape, _first.Record(tape, x), context, x);
 }
 
 /// <summary>The weights of parallel gated residual networks of one width, with the second layer merged into the gate's.</summary>

@@ -47,6 +47,21 @@ internal sealed class Highway<TVector>
         }
     }
 
+    /// <summary>Computes the linear maps of all horizons on a tape.</summary>
+    /// <param name="tape">The tape.</param>
+    /// <param name="rows">[sessions, windows, width] rows that begin with the observed features.</param>
+    /// <param name="windows">Number of windows.</param>
+    public TapeMatrix RecordMap(Tape<TVector> tape, TapeMatrix rows, int windows)
+    {
+        var (sums, skipped) = (tape.Add(windows, _width), _skipped / _observed);
+        for (var session = 0; session < _sessions.Length; session++)
+            tape.AddProduct(rows.Slice((skipped + session) * windows, windows), 0, _observed, _sessions[session], sums);
+        return sums;
+    }
+
+    /// <summary>The gate of each row of states on a tape, before the sigmoid.</summary>
+    public TapeMatrix RecordGate(Tape<TVector> tape, TapeMatrix states) => _gate.Record(tape, states);
+
     /// <summary>Computes the term of each row for one horizon.</summary>
     /// <param name="states">[rows, stride] what the head reads.</param>
     /// <param name="stride">Distance of rows.</param>

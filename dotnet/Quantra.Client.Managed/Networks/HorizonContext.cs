@@ -49,6 +49,24 @@ internal sealed class HorizonContext<TVector>
         }
     }
 
+    /// <summary>Computes the contexts of all horizons on a tape.</summary>
+    public TapeMatrix[] Record(TapeTrace<TVector> trace, TapeMatrix state)
+    {
+        var (tape, shared) = (trace.Tape, trace.Tape.Add(trace.Windows, _padded));
+        tape.Fill(shared, _bias);
+        tape.AddProduct(state, 0, _width, _stateMix, shared);
+        if (_sizes.Static > 0)
+            tape.AddProduct(trace.Static, 0, _sizes.Static, _staticMix, shared);
+        return Array.ConvertAll(_ends, end =>
+        {
+            var context = tape.Joined(shared);
+            if (_sizes.Known > 0)
+                tape.AddProduct(trace.Known.Slice(end * trace.Windows, trace.Windows), 0, _sizes.Known, _knownMix, context);
+            tape.Elu(context);
+            return tape.Normalise(context, _width, _gain, _shift);
+        });
+    }
+
     /// <summary>Computes the context of one horizon.</summary>
     /// <param name="shared">[rows, padded width] from <see cref="Share"/>.</param>
     /// <param name="inputs">The windows.</param>

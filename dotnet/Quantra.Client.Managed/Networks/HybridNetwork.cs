@@ -3,7 +3,7 @@ using System.Collections.Concurrent;
 namespace Quantra.Client.Managed;
 
 /// <summary>The kind "hybrid": an LSTM, then Transformer layers over its states, then a context and a head for each horizon.</summary>
-internal sealed class HybridNetwork<TVector> : INetwork
+internal sealed class HybridNetwork<TVector> : IDifferentiableNetwork
     where TVector : struct, IVector<TVector>
 {
     /// <summary>Windows of one block; more would not stay in the processor's cache.</summary>
@@ -17,6 +17,7 @@ internal sealed class HybridNetwork<TVector> : INetwork
     private readonly HorizonContext<TVector> _context;
     private readonly QuantileHead<TVector> _head;
     private readonly ConcurrentBag<Workspace> _workspaces = [];
+    private readonly ConcurrentBag<Tape<TVector>> _tapes = [];
 
     public HybridNetwork(NetworkWeights weights, NetworkSettings settings, InputSizes sizes, Target target, double[] levels)
     {
@@ -44,6 +45,19 @@ internal sealed class HybridNetwork<TVector> : INetwork
             RunBlock(inputs, first, windows, work, units.Slice(first * cells, windows * cells));
         }
         _workspaces.Add(work);
+    }
+
+    /// <inheritdoc/>
+    public INetworkTrace Trace(NetworkInputs inputs)
+    {
+        var trace = new TapeTrace<TVector>(_tapes, inputs, _sizes);
+        var x = trace.Rows;
+        foreach (var layer in _layers)
+            x = layer.Record(trace.Tape, x, trace.Windows).States;
+        for (var k = 0; k < _blocks.Length; k++)
+            x = _blocks[k].Record(trace.Tape, x, trace.Windows, k == _blocks.Length - 1 ? _sizes.EncoderLength - 1 : 0);
+        trace.End(_head, _context.Record(trace, x));
+        return trace;
     }
 
     private void RunBlock(NetworkInputs inputs, int first, int windows, Workspace work, Span<double> units)

@@ -75,6 +75,16 @@ internal sealed class InterpretableAttention<TVector>
         _out.Run(ref attended, _value.Width, count * windows, ref result);
     }
 
+    /// <summary>Attends on a tape.</summary>
+    /// <returns>The result, and the shares of the sessions [queries, windows, heads, sessions].</returns>
+    public (TapeMatrix Attended, TapeMatrix Shares) Record(Tape<TVector> tape, TapeMatrix sessions, TapeMatrix ends, int windows)
+    {
+        var (attended, shares) = tape.Attend(
+            windows, _query.Record(tape, ends), _key.Record(tape, sessions), 0, _value.Record(tape, sessions), 0, (_heads, _headWidth),
+            Array.ConvertAll(_ends, end => end + 1), isShared: true);
+        return (_out.Record(tape, attended), shares);
+    }
+
     /// <summary>Computes the attention of one query, averaged over the heads, and the weighted sum of the values.</summary>
     [MethodImpl(MethodImplOptions.AggressiveOptimization)]
     private void Attend(

@@ -64,6 +64,16 @@ internal sealed class Linear<TVector>
             Kernels<TVector>.FillRows(ref _bias.First, rows, Width, ref result, Width);
         Kernels<TVector>.AddProduct(ref x, stride, rows, _inputs, ref _weights.First, Width, ref result, Width);
     }
+
+    /// <summary>Computes the layer of some columns on a tape.</summary>
+    public TapeMatrix Record(Tape<TVector> tape, TapeMatrix x, int column = 0)
+    {
+        var result = tape.Add(x.Rows, Width);
+        if (_bias is not null)
+            tape.Fill(result, _bias);
+        tape.AddProduct(x, column, _inputs, _weights, result);
+        return result;
+    }
 }
 
 /// <summary>Layer norm with gain and shift.</summary>
@@ -88,4 +98,7 @@ internal sealed class LayerNorm<TVector>
     /// <summary>Normalises rows of the padded width in place.</summary>
     public void Run(ref float x, int rows) =>
         Kernels<TVector>.Normalise(ref x, _padded, rows, _width, ref _gain.First, ref _shift.First);
+
+    /// <summary>Normalises rows on a tape.</summary>
+    public TapeMatrix Record(Tape<TVector> tape, TapeMatrix x) => tape.Normalise(x, _width, _gain, _shift);
 }

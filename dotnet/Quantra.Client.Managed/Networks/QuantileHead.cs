@@ -32,6 +32,9 @@ internal sealed class QuantileHead<TVector>
         }
     }
 
+    /// <summary>Number of levels (Q).</summary>
+    public int Levels => _levels;
+
     /// <summary>Index of the level nearest to the median; the other quantiles are steps away from it.</summary>
     public static int AnchorOf(ReadOnlySpan<double> levels)
     {
@@ -69,6 +72,29 @@ internal sealed class QuantileHead<TVector>
             for (var k = 0; k < _levels && !highway.IsEmpty; k++)
                 quantiles[k] = (float)quantiles[k] + highway[row];
         }
+    }
+
+    /// <summary>Computes the anchor and the steps before softplus of one horizon on a tape.</summary>
+    public TapeMatrix Record(Tape<TVector> tape, TapeMatrix context, int horizon)
+    {
+        var result = tape.Add(context.Rows, _padded);
+        tape.Fill(result, _biases[horizon]);
+        tape.AddProduct(context, 0, _width, _weights[horizon], result);
+        return result;
+    }
+
+    /// <summary>As <see cref="Rise(ReadOnlySpan{float}, int, Span{double})"/>, for the levels of this head.</summary>
+    public void Rise(ReadOnlySpan<float> raw, Span<double> quantiles) => Rise(raw[.._levels], _anchor, quantiles);
+
+    /// <summary>Computes the gradient of the numbers before <see cref="Rise(ReadOnlySpan{float}, Span{double})"/>.</summary>
+    public void ReverseRise(ReadOnlySpan<float> raw, ReadOnlySpan<double> quantiles, Span<float> gradient)
+    {
+        double above = 0, below = 0;
+        for (var k = _levels - 1; k > _anchor; k--)
+            gradient[k] = (float)((above += quantiles[k]) * Softplus.Slope(raw[k]));
+        for (var k = 0; k < _anchor; k++)
+            gradient[k] = (float)(-(below += quantiles[k]) * Softplus.Slope(raw[k]));
+        gradient[_anchor] = (float)(above + below + quantiles[_anchor]);
     }
 
     /// <summary>Converts an anchor and the steps before softplus to quantiles, in float64 with one rounding to float32.</summary>

@@ -104,6 +104,169 @@ internal sealed class RecurrentLayer<TVector>
             Kernels<TVector>.Copy(ref Unsafe.Add(ref before, row * Width), Width, ref Unsafe.Add(ref state, row * Width));
     }
 
+    /// <summary>Runs over a sequence on a tape.</summary>
+    /// <param name="tape">The tape.</param>
+    /// <param name="x">[sessions, rows, width]</param>
+    /// <param name="rows">Number of rows.</param>
+    /// <param name="start">[rows, Width] initial state and cell; null = 0.</param>
+    /// <returns>[sessions, rows, Width] all states, and the cells of an LSTM.</returns>
+    public (TapeMatrix States, TapeMatrix Cells) Record(Tape<TVector> tape, TapeMatrix x, int rows, (TapeMatrix State, TapeMatrix Cell)? start = null)
+    {
+        var gates = tape.Add(x.Rows, GateWidth);
+        var hidden = IsLstm ? gates : tape.Add(x.Rows, GateWidth);
+        var (states, cells) = (tape.Add(rows + x.Rows, Width), tape.Add(IsLstm ? rows + x.Rows : 0, Width));
+        tape.Fill(gates, _bias);
+        tape.AddProduct(x, 0, _inputs, _input, gates);
+        if (start is { } initial)
+        {
+            tape.CopyTo(initial.State, states.Slice(0, rows));
+            tape.CopyTo(initial.Cell, cells.Slice(0, rows));
+        }
+        for (var first = 0; first < x.Rows; first += rows)
+        {
+            ref var before = ref tape.Value(states.Slice(first, rows));
+            ref var after = ref tape.Value(states.Slice(first + rows, rows));
+            ref var own = ref tape.Value(gates.Slice(first, rows));
+            ref var mapped = ref tape.Value(hidden.Slice(first, rows));
+            if (!IsLstm)
+            {
+                tape.Fill(hidden.Slice(first, rows), _stateBias);
+                CopyGates(ref own, ref mapped, rows, Width);
+            }
+            Kernels<TVector>.AddProduct(ref before, Width, rows, _hidden, ref _recurrent.First, GateWidth, ref mapped, GateWidth);
+            if (IsLstm)
+                OpenLstm(ref own, ref tape.Value(cells.Slice(first, rows)), ref tape.Value(cells.Slice(first + rows, rows)), ref after, rows, Width);
+            else
+                OpenGru(ref own, ref mapped, ref before, ref after, rows, Width);
+        }
+        tape.Then(() =>
+        {
+            for (var first = x.Rows - rows; first >= 0; first -= rows)
+            {
+                var (before, after, own, mapped) = (states.Slice(first, rows), states.Slice(first + rows, rows), gates.Slice(first, rows), hidden.Slice(first, rows));
+                if (IsLstm)
+                    ReverseLstm(tape, own, cells.Slice(first, rows), cells.Slice(first + rows, rows), after);
+                else
+                    ReverseGru(tape, own, mapped, before, after);
+                tape.AddGradient(mapped, _recurrent, _hidden, ref tape.Gradient(before), Width);
+            }
+        });
+        return (states.Slice(rows, x.Rows), IsLstm ? cells.Slice(rows, x.Rows) : cells);
+    }
+
+    /// <summary>As <see cref="UpdateLstm"/>, with the gates in place of their inputs and the cells of each session kept.</summary>
+    [MethodImpl(MethodImplOptions.AggressiveOptimization)]
+    private static void OpenLstm(ref float gates, ref float before, ref float after, ref float state, int rows, int width)
+    {
+        nuint one = (nuint)width;
+        for (var row = 0; row < rows; row++)
+        {
+            for (nuint k = 0; k < one; k += (nuint)TVector.Lanes)
+            {
+                var input = Activations<TVector>.Sigmoid(TVector.Load(ref gates, k));
+                var forget = Activations<TVector>.Sigmoid(TVector.Load(ref gates, one + k));
+                var added = Activations<TVector>.Tanh(TVector.Load(ref gates, (2 * one) + k));
+                var output = Activations<TVector>.Sigmoid(TVector.Load(ref gates, (3 * one) + k));
+                input.Store(ref gates, k);
+                forget.Store(ref gates, one + k);
+                added.Store(ref gates, (2 * one) + k);
+                output.Store(ref gates, (3 * one) + k);
+                var next = (forget * TVector.Load(ref before, k)) + (input * added);
+                next.Store(ref after, k);
+                (output * Activations<TVector>.Tanh(next)).Store(ref state, k);
+            }
+            gates = ref Unsafe.Add(ref gates, 4 * width);
+            before = ref Unsafe.Add(ref before, width);
+            after = ref Unsafe.Add(ref after, width);
+            state = ref Unsafe.Add(ref state, width);
+        }
+    }
+
+    [MethodImpl(MethodImplOptions.AggressiveOptimization)]
+    private static void ReverseLstm(Tape<TVector> tape, TapeMatrix gates, TapeMatrix before, TapeMatrix after, TapeMatrix state)
+    {
+        var one = TVector.Of(1f);
+        for (var row = 0; row < gates.Rows; row++)
+        {
+            ref var open = ref tape.Value(gates.Slice(row, 1));
+            ref var slope = ref tape.Gradient(gates.Slice(row, 1));
+            ref var old = ref tape.Value(before.Slice(row, 1));
+            ref var oldSlope = ref tape.Gradient(before.Slice(row, 1));
+            ref var cell = ref tape.Value(after.Slice(row, 1));
+            ref var cellSlope = ref tape.Gradient(after.Slice(row, 1));
+            ref var stateSlope = ref tape.Gradient(state.Slice(row, 1));
+            nuint width = (nuint)state.Width;
+            for (nuint k = 0; k < width; k += (nuint)TVector.Lanes)
+            {
+                TVector input = TVector.Load(ref open, k), forget = TVector.Load(ref open, width + k);
+                TVector added = TVector.Load(ref open, (2 * width) + k), output = TVector.Load(ref open, (3 * width) + k);
+                var (bent, upper) = (Activations<TVector>.Tanh(TVector.Load(ref cell, k)), TVector.Load(ref stateSlope, k));
+                var own = TVector.MultiplyAdd(upper * output, one - (bent * bent), TVector.Load(ref cellSlope, k));
+                (own * added * input * (one - input)).Store(ref slope, k);
+                (own * TVector.Load(ref old, k) * forget * (one - forget)).Store(ref slope, width + k);
+                (own * input * (one - (added * added))).Store(ref slope, (2 * width) + k);
+                (upper * bent * output * (one - output)).Store(ref slope, (3 * width) + k);
+                TVector.MultiplyAdd(own, forget, TVector.Load(ref oldSlope, k)).Store(ref oldSlope, k);
+            }
+        }
+    }
+
+    /// <summary>As <see cref="UpdateGru"/>, with the gates in place of their inputs.</summary>
+    [MethodImpl(MethodImplOptions.AggressiveOptimization)]
+    private static void OpenGru(ref float gates, ref float hidden, ref float before, ref float after, int rows, int width)
+    {
+        nuint one = (nuint)width;
+        for (var row = 0; row < rows; row++)
+        {
+            for (nuint k = 0; k < one; k += (nuint)TVector.Lanes)
+            {
+                var reset = Activations<TVector>.Sigmoid(TVector.Load(ref hidden, k));
+                var update = Activations<TVector>.Sigmoid(TVector.Load(ref hidden, one + k));
+                var fresh = Activations<TVector>.Tanh(TVector.Load(ref gates, (2 * one) + k) + (reset * TVector.Load(ref hidden, (2 * one) + k)));
+                reset.Store(ref hidden, k);
+                update.Store(ref hidden, one + k);
+                fresh.Store(ref gates, (2 * one) + k);
+                TVector.MultiplyAdd(update, TVector.Load(ref before, k) - fresh, fresh).Store(ref after, k);
+            }
+            gates = ref Unsafe.Add(ref gates, 3 * width);
+            hidden = ref Unsafe.Add(ref hidden, 3 * width);
+            before = ref Unsafe.Add(ref before, width);
+            after = ref Unsafe.Add(ref after, width);
+        }
+    }
+
+    [MethodImpl(MethodImplOptions.AggressiveOptimization)]
+    private static void ReverseGru(Tape<TVector> tape, TapeMatrix gates, TapeMatrix hidden, TapeMatrix before, TapeMatrix after)
+    {
+        var one = TVector.Of(1f);
+        for (var row = 0; row < gates.Rows; row++)
+        {
+            ref var input = ref tape.Value(gates.Slice(row, 1));
+            ref var inputSlope = ref tape.Gradient(gates.Slice(row, 1));
+            ref var mapped = ref tape.Value(hidden.Slice(row, 1));
+            ref var mappedSlope = ref tape.Gradient(hidden.Slice(row, 1));
+            ref var old = ref tape.Value(before.Slice(row, 1));
+            ref var oldSlope = ref tape.Gradient(before.Slice(row, 1));
+            ref var stateSlope = ref tape.Gradient(after.Slice(row, 1));
+            nuint width = (nuint)after.Width;
+            for (nuint k = 0; k < width; k += (nuint)TVector.Lanes)
+            {
+                TVector reset = TVector.Load(ref mapped, k), update = TVector.Load(ref mapped, width + k);
+                TVector fresh = TVector.Load(ref input, (2 * width) + k), upper = TVector.Load(ref stateSlope, k);
+                var own = upper * (one - update) * (one - (fresh * fresh));
+                var ofReset = own * TVector.Load(ref mapped, (2 * width) + k) * reset * (one - reset);
+                var ofUpdate = upper * (TVector.Load(ref old, k) - fresh) * update * (one - update);
+                ofReset.Store(ref inputSlope, k);
+                ofReset.Store(ref mappedSlope, k);
+                ofUpdate.Store(ref inputSlope, width + k);
+                ofUpdate.Store(ref mappedSlope, width + k);
+                own.Store(ref inputSlope, (2 * width) + k);
+                (own * reset).Store(ref mappedSlope, (2 * width) + k);
+                TVector.MultiplyAdd(upper, update, TVector.Load(ref oldSlope, k)).Store(ref oldSlope, k);
+            }
+        }
+    }
+
     [MethodImpl(MethodImplOptions.AggressiveOptimization)]
     private static void UpdateLstm(ref float gates, ref float cell, ref float state, int rows, int width)
     {

@@ -3,7 +3,7 @@ using System.Collections.Concurrent;
 namespace Quantra.Client.Managed;
 
 /// <summary>The kinds "lstm" and "gru": recurrent layers over the sessions, then a context and a head for each horizon.</summary>
-internal sealed class RecurrentNetwork<TVector> : INetwork
+internal sealed class RecurrentNetwork<TVector> : IDifferentiableNetwork
     where TVector : struct, IVector<TVector>
 {
     private readonly InputSizes _sizes;
@@ -13,6 +13,7 @@ internal sealed class RecurrentNetwork<TVector> : INetwork
     private readonly HorizonContext<TVector> _context;
     private readonly QuantileHead<TVector> _head;
     private readonly ConcurrentBag<Workspace> _workspaces = [];
+    private readonly ConcurrentBag<Tape<TVector>> _tapes = [];
 
     public RecurrentNetwork(
         NetworkWeights weights, NetworkSettings settings, InputSizes sizes, Target target, double[] levels)
@@ -41,6 +42,17 @@ internal sealed class RecurrentNetwork<TVector> : INetwork
             RunBlock(inputs, first, rows, work, units.Slice(first * cells, rows * cells));
         }
         _workspaces.Add(work);
+    }
+
+    /// <inheritdoc/>
+    public INetworkTrace Trace(NetworkInputs inputs)
+    {
+        var trace = new TapeTrace<TVector>(_tapes, inputs, _sizes);
+        var x = trace.Rows;
+        foreach (var layer in _layers)
+            x = layer.Record(trace.Tape, x, trace.Windows).States;
+        trace.End(_head, _context.Record(trace, x.Slice(x.Rows - trace.Windows, trace.Windows)));
+        return trace;
     }
 
     private void RunBlock(NetworkInputs inputs, int first, int rows, Workspace work, Span<double> units)

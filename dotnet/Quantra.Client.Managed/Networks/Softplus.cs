@@ -8,6 +8,13 @@ internal static class Softplus
     /// <summary>log(1 + e^x)</summary>
     public static double Of(double x) => Math.Max(x, 0.0) + LogOnePlus(ExpOfNegative(-Math.Abs(x)));
 
+    /// <summary>The derivative, 1 / (1 + e^-x).</summary>
+    public static double Slope(double x)
+    {
+        var power = ExpOfNegative(-Math.Abs(x));
+        return (x < 0 ? power : 1.0) / (1.0 + power);
+    }
+
     /// <summary>e^x for x up to 0.</summary>
     private static double ExpOfNegative(double x)
     {

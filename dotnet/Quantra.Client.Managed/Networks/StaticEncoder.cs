@@ -51,4 +51,18 @@ internal sealed class StaticEncoder<TVector>
             _norm[k].Run(ref result, windows);
         }
     }
+
+    /// <summary>Computes all contexts on a tape, and the weights of the static variables.</summary>
+    public (TapeMatrix[] Contexts, TapeMatrix Weights) Record(Tape<TVector> tape, TapeMatrix columns)
+    {
+        var (selected, weights) = _selection.Record(tape, columns, null);
+        var contexts = new TapeMatrix[Contexts];
+        for (var k = 0; k < Contexts; k++)
+        {
+            var hidden = _first[k].Record(tape, selected);
+            tape.Elu(hidden);
+            contexts[k] = _norm[k].Record(tape, tape.AddGated(_gate[k].Record(tape, hidden), selected));
+        }
+        return (contexts, weights);
+    }
 }

@@ -5,7 +5,7 @@ namespace Quantra.Client.Managed;
 
 /// <summary>The kind "tft": the Temporal Fusion Transformer (Lim et al. 2021) with a gated linear highway.</summary>
 /// <remarks>All intermediate results of a block of windows are [sessions, windows, width].</remarks>
-internal sealed class TftNetwork<TVector> : INetwork
+internal sealed class TftNetwork<TVector> : IDifferentiableNetwork
     where TVector : struct, IVector<TVector>
 {
     /// <summary>Windows of one block; more would not stay in the processor's cache.</summary>
@@ -29,6 +29,7 @@ internal sealed class TftNetwork<TVector> : INetwork
     private readonly QuantileHead<TVector> _head;
     private readonly Highway<TVector>? _highway;
     private readonly ConcurrentBag<Workspace> _workspaces = [];
+    private readonly ConcurrentBag<Tape<TVector>> _tapes = [];
 
     public TftNetwork(NetworkWeights weights, NetworkSettings settings, InputSizes sizes, Target target, double[] levels)
     {
@@ -67,6 +68,32 @@ internal sealed class TftNetwork<TVector> : INetwork
             RunBlock(inputs, first, windows, work, units.Slice(first * cells, windows * cells));
         }
         _workspaces.Add(work);
+    }
+
+    /// <inheritdoc/>
+    public INetworkTrace Trace(NetworkInputs inputs)
+    {
+        var trace = new TapeTrace<TVector>(_tapes, inputs, _sizes);
+        var (tape, windows) = (trace.Tape, trace.Windows);
+        var encoded = _static?.Record(tape, trace.Static);
+        var contexts = encoded?.Contexts;
+        var past = _past.Record(tape, trace.Rows, contexts?[0]);
+        var ahead = trace.Known.Slice(_sizes.EncoderLength * windows, _sizes.FutureLength * windows);
+        var future = _future?.Record(tape, ahead, contexts?[0]);
+        var selected = future?.Selected ?? tape.Add(ahead.Rows, _width);
+        var (states, cells) = _encoder.Record(tape, past.Selected, windows, contexts is null ? null : (contexts[2], contexts[3]));
+        var last = states.Rows - windows;
+        var (later, _) = _decoder.Record(tape, selected, windows, (states.Slice(last, windows), cells.Slice(last, windows)));
+        var local = _local.Record(tape, tape.Joined(states, later), tape.Joined(past.Selected, selected));
+        var enriched = _enrichment.Record(tape, local, contexts?[1]);
+        var queries = AtEnds(enriched);
+        var (attended, shares) = _attention.Record(tape, enriched, queries, windows);
+        var decoded = _last.Record(tape, _feedForward.Record(tape, _attended.Record(tape, attended, queries), null), AtEnds(local));
+        trace.End(_head, [.. Enumerable.Range(0, _ends.Length).Select(horizon => decoded.Slice(horizon * windows, windows))], _highway);
+        trace.KeepShares(past.Weights, future?.Weights, encoded?.Weights, shares);
+        return trace;
+
+        TapeMatrix AtEnds(TapeMatrix sessions) => tape.Joined(Array.ConvertAll(_ends, end => sessions.Slice(end * windows, windows)));
     }
 
     private static int[] Ones(int count) => [.. Enumerable.Repeat(1, count)];

@@ -75,6 +75,20 @@ internal sealed class TransformerBlock<TVector>
         Kernels<TVector>.Add(ref attended, needed * _width, ref result);
     }
 
+    /// <summary>Runs over sequences on a tape.</summary>
+    /// <returns>The needed sessions, from <paramref name="from"/> on.</returns>
+    public TapeMatrix Record(Tape<TVector> tape, TapeMatrix x, int windows, int from)
+    {
+        var sessions = x.Rows / windows;
+        var (first, needed) = (from * windows, x.Rows - (from * windows));
+        var wide = _projections.Record(tape, _attentionNorm.Record(tape, x));
+        var (attended, _) = tape.Attend(
+            windows, wide.Slice(first, needed), wide, _width, wide, 2 * _width, (_heads, _headWidth),
+            [.. Enumerable.Repeat(sessions, sessions - from)], isShared: false);
+        var middle = tape.Sum(x.Slice(first, needed), _out.Record(tape, attended));
+        return tape.Sum(middle, _second.Record(tape, tape.Gelu(_first.Record(tape, _innerNorm.Record(tape, middle)))));
+    }
+
     private void CopyRows(ref float source, int rows, ref float destination) =>
         MemoryMarshal.CreateSpan(ref source, rows * _width).CopyTo(MemoryMarshal.CreateSpan(ref destination, rows * _width));
 

@@ -16,6 +16,7 @@ internal sealed class TreesNetwork : INetwork
     private readonly sbyte[] _left;
     private readonly sbyte[] _right;
     private readonly double[] _values;
+    private readonly double[] _counts;
 
     public TreesNetwork(NetworkWeights weights, NetworkSettings settings, InputSizes sizes, Target target, double[] levels)
     {
@@ -29,13 +30,57 @@ internal sealed class TreesNetwork : INetwork
         _left = ToInt8(weights.TakeTensor("left", splits, "I8").Bytes.Span);
         _right = ToInt8(weights.TakeTensor("right", splits, "I8").Bytes.Span);
         _values = weights.TakeTensor("values", leaves, "F64").ToDouble();
-        _ = weights.TakeTensor("counts", leaves, "I32");
+        _counts = weights.TakeTensor("counts", leaves, "I32").ToNumbers();
         for (var tree = 0; tree < _forests * _trees; tree++)
             CheckTree(tree);
         if (!_thresholds.All(double.IsFinite))
             throw NetworkWeights.NotFinite("thresholds");
         if (!_values.All(double.IsFinite))
             throw NetworkWeights.NotFinite("values");
+    }
+
+    /// <summary>The columns that the trees read.</summary>
+    public WindowSummaries Summaries => _summaries;
+
+    /// <summary>Number of forests, one for each horizon and quantile.</summary>
+    public int Forests => _forests;
+
+    /// <summary>Trees of each forest.</summary>
+    public int TreesOfForest => _trees;
+
+    /// <summary>The first split of a tree, or ~0 if it has none.</summary>
+    public int Root(int tree) => _columns[tree * _splits] < 0 ? ~0 : 0;
+
+    /// <summary>A split: its column, and the splits or ~leaves on both sides.</summary>
+    public (int Column, int Left, int Right) Split(int tree, int split)
+    {
+        var place = (tree * _splits) + split;
+        return (_columns[place], _left[place], _right[place]);
+    }
+
+    /// <summary>Whether a value of its column goes to the left of a split.</summary>
+    public bool GoesLeft(int tree, int split, double value)
+    {
+        var place = (tree * _splits) + split;
+        return value <= _thresholds[place] || (double.IsNaN(value) && _unknownLeft[place]);
+    }
+
+    /// <summary>The value of a leaf, and the training windows that reached it.</summary>
+    public (double Value, double Count) Leaf(int tree, int leaf)
+    {
+        var place = (tree * (_splits + 1)) + leaf;
+        return (_values[place], _counts[place]);
+    }
+
+    /// <summary>Training windows below each split of a tree.</summary>
+    public double[] CountsBelow(int tree)
+    {
+        var counts = new double[_splits];
+        for (var split = _splits - 1; split >= 0; split--)
+            counts[split] = Below(_left[(tree * _splits) + split]) + Below(_right[(tree * _splits) + split]);
+        return counts;
+
+        double Below(int child) => child < 0 ? Leaf(tree, ~child).Count : counts[child];
     }
 
     /// <inheritdoc/>
@@ -77,9 +122,7 @@ internal sealed class TreesNetwork : INetwork
         while (true)
         {
             var place = start + split;
-            var value = columns[_columns[place]];
-            var goesLeft = value <= _thresholds[place] || (double.IsNaN(value) && _unknownLeft[place]);
-            int next = goesLeft ? _left[place] : _right[place];
+            int next = GoesLeft(tree, split, columns[_columns[place]]) ? _left[place] : _right[place];
             if (next < 0)
                 return _values[leaf + ~next];
             split = next;
@@ -154,6 +197,27 @@ internal sealed class WindowSummaries
         var horizons = _ends.Length;
         inputs.Location.AsSpan(row * horizons, horizons).CopyTo(columns[place..]);
         inputs.Scale.AsSpan(row * horizons, horizons).CopyTo(columns[(place + horizons)..]);
+    }
+
+    /// <summary>Sums numbers [columns] per observed feature, known feature and static column, then over locations and over scales.</summary>
+    public (double[] Observed, double[] Known, double[] Static, double Location, double Scale) SumGroups(ReadOnlySpan<double> columns)
+    {
+        var (observed, known, statics) = (new double[_sizes.Observed], new double[_sizes.Known], new double[_sizes.Static]);
+        var ends = _ends.Length;
+        var place = Add(columns, 0, 1 + (2 * _spans.Length), observed);
+        place = Add(columns, place, ends, known);
+        place = Add(columns, place, 1, statics);
+        double[] location = [0.0], scale = [0.0];
+        place = Add(columns, place, ends, location);
+        Add(columns, place, ends, scale);
+        return (observed, known, statics, location[0], scale[0]);
+
+        static int Add(ReadOnlySpan<double> columns, int start, int times, double[] sums)
+        {
+            for (var k = 0; k < times * sums.Length; k++)
+                sums[k % sums.Length] += columns[start + k];
+            return start + (times * sums.Length);
+        }
     }
 
     private void Summarise(ReadOnlySpan<float> cells, ReadOnlySpan<bool> mask, int feature, Span<double> columns)

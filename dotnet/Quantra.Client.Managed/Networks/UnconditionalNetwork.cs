@@ -1,7 +1,7 @@
 namespace Quantra.Client.Managed;
 
 /// <summary>The kinds "har" and "garch": quantiles are the head's bias, the same for every window; the scale is the forecast.</summary>
-internal sealed class UnconditionalNetwork : INetwork
+internal sealed class UnconditionalNetwork : IDifferentiableNetwork
 {
     private readonly double[] _units;
 
@@ -21,5 +21,23 @@ internal sealed class UnconditionalNetwork : INetwork
     {
         for (var row = 0; row < inputs.Rows; row++)
             _units.CopyTo(units[(row * _units.Length)..]);
+    }
+
+    /// <inheritdoc/>
+    public INetworkTrace Trace(NetworkInputs inputs) => new ConstantTrace(inputs, [.. Enumerable.Repeat(_units, inputs.Rows).SelectMany(units => units)]);
+
+    /// <summary>Units that depend on no input.</summary>
+    private sealed class ConstantTrace(NetworkInputs inputs, double[] units) : INetworkTrace
+    {
+        public double[] Units => units;
+
+        public NetworkShares? Shares => null;
+
+        public InputGradients Gradients(ReadOnlySpan<double> weights) =>
+            new(new float[inputs.Observed.Length], new float[inputs.Known.Length], new float[inputs.Static.Length]);
+
+        public void Dispose()
+        {
+        }
     }
 }

@@ -78,6 +78,23 @@ internal sealed class VariableSelection<TVector>
         }
     }
 
+    /// <summary>Selects the variables of all rows on a tape.</summary>
+    /// <returns>The selection, and the weights of the variables.</returns>
+    public (TapeMatrix Selected, TapeMatrix Weights) Record(Tape<TVector> tape, TapeMatrix x, TapeMatrix? context)
+    {
+        var weights = _rest.Record(tape, _first.Record(tape, x), context, _skip.Record(tape, x));
+        tape.Softmax(weights, _count);
+        var result = tape.Add(x.Rows, Width);
+        for (var variable = 0; variable < _count; variable++)
+        {
+            var hidden = _eachFirst[variable].Record(tape, x, _starts[variable]);
+            tape.Elu(hidden);
+            var sum = tape.AddGated(_eachGate[variable].Record(tape, hidden), _eachEmbedding[variable].Record(tape, x, _starts[variable]));
+            tape.AddScaled(_eachNorm[variable].Record(tape, sum), weights, variable, result);
+        }
+        return (result, weights);
+    }
+
     private void RunRows(
         ref float x, int stride, int start, int rows, ref float contexts, int windows, ref float scratch, ref float result)
     {

@@ -1,0 +1,164 @@
+namespace Quantra.Client.Managed;
+
+/// <summary>Integrated gradients (Sundararajan, Taly and Yan 2017, equation 1).</summary>
+/// <remarks>
+/// The contribution of a number is its distance from the baseline times the mean gradient of the forecast along the
+/// straight path. The number of nodes doubles until the remaining gap is small and the gradients are smooth.
+/// </remarks>
+internal sealed class GradientExplainer(IDifferentiableNetwork network, OutputMap output, Baseline baseline) : IExplainer
+{
+    /// <summary>Nodes of one forward pass; more would not stay in the processor's cache.</summary>
+    private const int NodesAtOnce = 4;
+
+    /// <inheritdoc/>
+    public string Method => "integrated-gradients";
+
+    /// <inheritdoc/>
+    public string BaselineName => baseline.Name;
+
+    private int Horizons => output.Spread.Length;
+
+    private int Levels => output.Levels.Length;
+
+    /// <inheritdoc/>
+    public Contributions[] Explain(NetworkInputs window, (int Horizon, int Quantile)[] points, double tolerance, int[] nodeCounts, CancellationToken token)
+    {
+        var path = new StraightPath(window, baseline, output);
+        var ends = path.At([0.0, 1.0]);
+        var units = new double[2 * Horizons * Levels];
+        network.Run(ends, units);
+        var (found, open) = (new Contributions[points.Length], Enumerable.Range(0, points.Length).ToList());
+        foreach (var count in nodeCounts)
+        {
+            var gradients = Integrate(path, [.. open.Select(p => points[p])], count, token);
+            for (var place = open.Count - 1; place >= 0; place--)
+            {
+                var point = points[open[place]];
+                var (from, to) = (ValueAt(ends, units, 0, point), ValueAt(ends, units, 1, point));
+                if (!double.IsFinite(from) || !double.IsFinite(to))
+                    throw NotFinite();
+                var least = Math.Max(Math.Abs(to - from), Contributions.GapFloor * output.Spread[point.Horizon] * window.Scale[point.Horizon]);
+                var (mean, rough) = gradients[place];
+                double sum = 0, size = 0, roughSize = 0;
+                for (var cell = 0; cell < mean.Length; cell++)
+                {
+                    mean[cell] *= path.Distance[cell];
+                    sum += mean[cell];
+                    size += Math.Abs(mean[cell]);
+                    roughSize += Math.Abs(rough[cell] * path.Distance[cell]);
+                }
+
+                var gap = Math.Abs(sum - (to - from)) / least;
+                found[open[place]] = Split(window, mean) with
+                {
+                    Prediction = to,
+                    BaselinePrediction = from,
+                    RelativeGap = gap,
+                    Converged = gap <= tolerance,
+                    Nodes = count,
+                };
+                // with few nodes, errors of cells can cancel in their sum, so the cells must be smooth too
+                if (gap <= tolerance && roughSize <= GaussLegendre.LimitRoughness(count, tolerance) * Math.Max(size, least))
+                    open.RemoveAt(place);
+            }
+
+            if (open.Count == 0)
+                break;
+        }
+
+        return found;
+    }
+
+    /// <inheritdoc/>
+    public NetworkShares? SharesOf(NetworkInputs window)
+    {
+        using var trace = network.Trace(window);
+        return trace.Shares;
+    }
+
+    /// <summary>The error for a forecast that cannot be explained.</summary>
+    public static QuantraException NotFinite() => PredictionError.Of(
+        QuantraStatus.InvalidArgument, QuantraReason.InvalidInput, "the forecast of a window is not finite, so there is nothing to explain").ToException();
+
+    /// <summary>The mean gradient of each point along the path, and the coefficient of the highest degree that the nodes resolve.</summary>
+    private (double[] Mean, double[] Rough)[] Integrate(StraightPath path, (int Horizon, int Quantile)[] points, int count, CancellationToken token)
+    {
+        var rule = GaussLegendre.Of(count);
+        var sums = Array.ConvertAll(points, _ => (Mean: new double[path.Distance.Length], Rough: new double[path.Distance.Length]));
+        for (var first = 0; first < count; first += NodesAtOnce)
+        {
+            token.ThrowIfCancellationRequested();
+            var positions = rule.Positions.AsSpan(first, Math.Min(NodesAtOnce, count - first));
+            var inputs = path.At(positions);
+            using var trace = network.Trace(inputs);
+            for (var p = 0; p < points.Length; p++)
+                AddGradients(trace, inputs, points[p], path.FirstLocation, rule, first, sums[p]);
+        }
+
+        return sums;
+    }
+
+    private void AddGradients(
+        INetworkTrace trace, NetworkInputs inputs, (int Horizon, int Quantile) point, int firstLocation, GaussLegendre rule, int first, (double[] Mean, double[] Rough) sums)
+    {
+        var weights = new double[trace.Units.Length];
+        for (var row = 0; row < inputs.Rows; row++)
+        {
+            var (units, source) = CalibratedAt(trace.Units, row, point, rule.Positions[first + row]);
+            var level = (row * Horizons) + point.Horizon;
+            var width = inputs.Scale[level] * output.Spread[point.Horizon];
+            weights[(level * Levels) + source] = width;
+            Add(row, firstLocation + point.Horizon, 1);
+            Add(row, firstLocation + Horizons + point.Horizon, output.Spread[point.Horizon] * units);
+            Add(row, firstLocation + (2 * Horizons) + (point.Horizon * Levels) + source, width);
+        }
+
+        var gradients = trace.Gradients(weights);
+        for (var row = 0; row < inputs.Rows; row++)
+        {
+            var cell = 0;
+            foreach (var group in new[] { gradients.Observed, gradients.Known, gradients.Static })
+            {
+                var own = group.Length / inputs.Rows;
+                for (var k = 0; k < own; k++)
+                    Add(row, cell++, group[(row * own) + k]);
+            }
+        }
+
+        void Add(int row, int cell, double gradient)
+        {
+            var weighted = rule.Weights[first + row] * gradient;
+            sums.Mean[cell] += weighted;
+            sums.Rough[cell] += rule.Highest[first + row] * weighted;
+        }
+    }
+
+    private double ValueAt(NetworkInputs ends, double[] units, int end, (int Horizon, int Quantile) point)
+    {
+        var level = (end * Horizons) + point.Horizon;
+        return ends.Location[level] + (ends.Scale[level] * output.Spread[point.Horizon] * CalibratedAt(units, end, point, end).Units);
+    }
+
+    private (double Units, int Source) CalibratedAt(double[] units, int row, (int Horizon, int Quantile) point, double position) =>
+        output.Calibrate(units.AsSpan(((row * Horizons) + point.Horizon) * Levels, Levels), point.Horizon, point.Quantile, position);
+
+    private Contributions Split(NetworkInputs window, double[] cells)
+    {
+        var end = 0;
+        double[] observed = Next(window.Observed.Length), known = Next(window.Known.Length), statics = Next(window.Static.Length);
+        return new Contributions
+        {
+            Observed = observed,
+            Known = known,
+            Static = statics,
+            Location = Next(Horizons).Sum(),
+            Scale = Next(Horizons).Sum(),
+            Conformal = Next(Horizons * Levels).Sum(),
+            Prediction = 0,
+            BaselinePrediction = 0,
+            Nodes = 0,
+        };
+
+        double[] Next(int count) => cells[end..(end += count)];
+    }
+}

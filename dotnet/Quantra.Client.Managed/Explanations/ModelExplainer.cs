@@ -1,0 +1,272 @@
+namespace Quantra.Client.Managed;
+
+/// <summary>Answers requests for explanations of one model. Thread-safe.</summary>
+internal sealed class ModelExplainer(Pipeline pipeline, double[] levels, IExplainer explainer)
+{
+    private const int MostTargets = 256;
+    private const int MostSymbols = 10_000;
+    private const int MostRows = 5_000_000;
+    private const int MostNumbers = 1 << 25;
+    private const double LeastTolerance = 1e-4;
+    private const double DefaultTolerance = 0.01;
+    private const double SameLevel = 1e-9;
+    private const string ShareKnown = "share of known cells";
+
+    /// <summary>Name of the method.</summary>
+    public string Method => explainer.Method;
+
+    private string[] StaticNames => pipeline.Features.Statics.Names;
+
+    private string[] KnownNames => [.. pipeline.Features.KnownDefinitions.Select(one => one.Name)];
+
+    /// <summary>Checks what does not depend on the bars.</summary>
+    /// <returns>The targets, and their indices of horizon and quantile.</returns>
+    /// <exception cref="QuantraException">The request is too large, or a target is not the model's.</exception>
+    public (ExplanationTarget[] Targets, (int Horizon, int Quantile)[] Points) Check(ManyExplanationsRequest request)
+    {
+        CheckCount("targets", request.Targets.Count, MostTargets);
+        if (request.Tolerance != 0 && !(request.Tolerance >= LeastTolerance && request.Tolerance < 1))
+        {
+            throw PredictionError.Malformed(
+                $"tolerance: {NumberText.General(request.Tolerance)} is out of range; use a value from {NumberText.General(LeastTolerance)} to below 1, which float32 can resolve, or 0 for the default {NumberText.General(DefaultTolerance)}",
+                ("field", "tolerance"),
+                ("value", NumberText.Exact(request.Tolerance))).ToException();
+        }
+
+        CheckCount("symbols", request.Symbols.Count, MostSymbols);
+        var median = levels[QuantileHead<Wide128>.AnchorOf(levels)];
+        ExplanationTarget[] targets = request.Targets.Count > 0
+            ? [.. request.Targets]
+            : Array.ConvertAll(pipeline.Target.Horizons, horizon => new ExplanationTarget(horizon, median));
+        var points = Array.ConvertAll(targets, IndexOf);
+        var symbols = request.Symbols.Count > 0 ? request.Symbols.Count : (request.Instance.Bars?.Symbols ?? request.Instance.Window!.Symbols).Count;
+        var rows = (long)symbols * points.Distinct().Count() * GaussLegendre.NodeCounts.Sum();
+        if (rows > MostRows)
+        {
+            throw TooLarge(
+                $"explaining {points.Distinct().Count()} targets of {symbols} symbols may take {rows} rows of the network, more than the limit of {MostRows} per request; ask for fewer targets or symbols",
+                ("have", $"{rows}"),
+                ("most", $"{MostRows}"));
+        }
+
+        return explainer is not TreeExplainer || request.Detail == ExplanationDetail.Features
+            ? (targets, points)
+            : throw PredictionError.Of(
+                QuantraStatus.Unimplemented,
+                QuantraReason.ExplainUnsupported,
+                $"detail is '{(request.Detail == ExplanationDetail.Times ? "times" : "cells")}', but a model of trees reads each feature as one summary of its sessions; ask for 'features'").ToException();
+    }
+
+    /// <summary>Explains a prepared request.</summary>
+    /// <param name="request">The request, which <see cref="Check"/> has passed.</param>
+    /// <param name="prepared">Its prepared instance.</param>
+    /// <param name="template">An attribution of the model.</param>
+    /// <param name="token">Checked between forward passes.</param>
+    /// <returns>One attribution per target.</returns>
+    /// <exception cref="QuantraException">INVALID_INPUT, NO_USABLE_SYMBOL, REQUEST_TOO_LARGE.</exception>
+    public Attribution[] Explain(ManyExplanationsRequest request, PreparedRequest prepared, Attribution template, CancellationToken token)
+    {
+        var (targets, points) = Check(request);
+        string[] symbols = request.Symbols.Count > 0 ? [.. request.Symbols] : [.. prepared.Symbols];
+        CheckAmong(symbols, prepared.Symbols);
+        int[] rows = Array.ConvertAll(symbols, symbol => RowOf(prepared, symbol));
+        var refusals = symbols.Where(prepared.Refusals.ContainsKey).ToDictionary(symbol => symbol, symbol => prepared.Refusals[symbol]);
+        if (Array.TrueForAll(rows, row => row < 0))
+            throw SymbolChecks.NoUsableSymbol([.. symbols.Select(symbol => prepared.Refusals[symbol])]).ToException();
+        NetworkInputs?[] windows = Array.ConvertAll(rows, row => row < 0 ? null : WindowOf(prepared.Inputs, row));
+        CheckNumbers(points.Length, [.. windows.OfType<NetworkInputs>()]);
+        var distinct = points.Distinct().ToArray();
+        var tolerance = request.Tolerance == 0 ? DefaultTolerance : request.Tolerance;
+        var found = Array.ConvertAll(
+            windows, window => window is null ? null : explainer.Explain(window, distinct, tolerance, GaussLegendre.NodeCounts, token));
+        var shares = Array.ConvertAll(windows, window => window is null ? null : explainer.SharesOf(window));
+        return [.. targets.Select((target, index) =>
+        {
+            var own = Array.ConvertAll(found, one => one?[Array.IndexOf(distinct, points[index])]);
+            return Build(template, target, request.Detail, own) with
+            {
+                Symbols = symbols,
+                Refusals = refusals,
+                Internals = [.. Internals(shares, points[index].Horizon)],
+            };
+        })];
+    }
+
+    /// <summary>Explains the longest horizon's median of every row with a fixed number of nodes.</summary>
+    public Contributions[] ExplainMedian(NetworkInputs inputs, int nodes)
+    {
+        var point = (pipeline.Target.Horizons.Length - 1, QuantileHead<Wide128>.AnchorOf(levels));
+        return [.. Enumerable.Range(0, inputs.Rows).Select(row => explainer.Explain(WindowOf(inputs, row), [point], DefaultTolerance, [nodes], CancellationToken.None)[0])];
+    }
+
+    private (int Horizon, int Quantile) IndexOf(ExplanationTarget target)
+    {
+        var horizon = Array.IndexOf(pipeline.Target.Horizons, target.Horizon);
+        if (horizon < 0)
+        {
+            throw PredictionError.Of(
+                QuantraStatus.InvalidArgument,
+                QuantraReason.UnknownHorizon,
+                FormattableString.Invariant($"horizon {target.Horizon} is not forecast; the model has {PythonText.List(pipeline.Target.Horizons)}")).ToException();
+        }
+
+        var quantile = Array.FindIndex(levels, level => Math.Abs(level - target.Quantile) < SameLevel);
+        return quantile >= 0
+            ? (horizon, quantile)
+            : throw PredictionError.Of(
+                QuantraStatus.InvalidArgument,
+                QuantraReason.UnknownQuantile,
+                $"quantile {NumberText.General(target.Quantile)} is not forecast; the model has [{string.Join(", ", levels.Select(NumberText.Exact))}]").ToException();
+    }
+
+    private static void CheckCount(string what, int have, int most)
+    {
+        if (have > most)
+            throw TooLarge($"{what}: have {have}, at most {most} in one request; send several requests", ("field", what), ("have", $"{have}"), ("most", $"{most}"));
+    }
+
+    private static void CheckAmong(string[] symbols, IReadOnlyList<string> among)
+    {
+        foreach (var group in symbols.GroupBy(symbol => symbol))
+        {
+            if (!among.Contains(group.Key, StringComparer.Ordinal))
+                throw Invalid($"there is no symbol '{group.Key}' to explain; the instance has {PredictionError.Listed(among)}");
+            if (group.Count() > 1)
+                throw Invalid($"symbol '{group.Key}' appears twice among those to explain; name it once");
+        }
+    }
+
+    private static void CheckNumbers(int targets, NetworkInputs[] windows)
+    {
+        var have = (long)targets * windows.Sum(one => (long)one.Observed.Length + one.Known.Length + one.Static.Length + one.Location.Length + one.Scale.Length);
+        if (have > MostNumbers)
+        {
+            throw TooLarge(
+                $"{targets} targets of {windows.Length} symbols have {have} contributions, more than the limit of {MostNumbers}; ask for fewer targets or symbols",
+                ("have", $"{have}"),
+                ("most", $"{MostNumbers}"));
+        }
+    }
+
+    /// <summary>Index of a symbol among the rows of the inputs; -1 if it has no forecast.</summary>
+    private static int RowOf(PreparedRequest prepared, string symbol)
+    {
+        var place = Enumerable.Range(0, prepared.Symbols.Count).First(k => prepared.Symbols[k] == symbol);
+        return prepared.Usable[place] ? prepared.Usable.Take(place).Count(one => one) : -1;
+    }
+
+    private NetworkInputs WindowOf(NetworkInputs inputs, int row)
+    {
+        var length = (pipeline.EncoderLength + pipeline.Target.Reach) * pipeline.Sizes.Known;
+        return InputRows.Select(inputs, [.. Enumerable.Range(0, inputs.Rows).Select(one => one == row)], length);
+    }
+
+    /// <summary>An attribution of all symbols; those without a forecast have NaN.</summary>
+    private Attribution Build(Attribution template, ExplanationTarget target, ExplanationDetail detail, Contributions?[] found)
+    {
+        var features = pipeline.Features;
+        return template with
+        {
+            Horizon = target.Horizon,
+            Quantile = target.Quantile,
+            Method = explainer.Method,
+            Baseline = explainer.BaselineName,
+            Unit = pipeline.Target.Kind == TargetKind.LogReturn ? "log return" : "log daily volatility",
+            RowNames = [.. features.Names, .. KnownNames, .. StaticNames, "location", "scale", "conformal"],
+            RowKinds =
+            [
+                .. features.Names.Select(_ => RowKind.Observed),
+                .. KnownNames.Select(_ => RowKind.Known),
+                .. StaticNames.Select(_ => RowKind.Static),
+                RowKind.Location,
+                RowKind.Scale,
+                RowKind.Conformal,
+            ],
+            PerRow = Each(SumRows),
+            PerTime = detail == ExplanationDetail.Features ? (ReadOnlyMemory<double>?)null : Each(SumSessions),
+            Cells = detail == ExplanationDetail.Cells ? Each(one => one.Observed) : (ReadOnlyMemory<double>?)null,
+            Prediction = Each(one => [one.Prediction]),
+            BaselinePrediction = Each(one => [one.BaselinePrediction]),
+            RelativeGap = Each(one => [one.RelativeGap]),
+            Converged = Array.ConvertAll(found, one => one?.Converged ?? false),
+            Nodes = Array.ConvertAll(found, one => one?.Nodes ?? 0),
+        };
+
+        ReadOnlyMemory<double> Each(Func<Contributions, double[]> numbers) => Scatter(Array.ConvertAll(found, one => one is null ? null : numbers(one)));
+    }
+
+    /// <summary>Sums contributions to rows; a feature with several columns, such as a category, is one row.</summary>
+    private double[] SumRows(Contributions one) =>
+    [
+        .. SumColumns(one.Observed, pipeline.Features.Names.Length),
+        .. SumGroups(SumColumns(one.Known, pipeline.Sizes.Known), pipeline.Features.KnownGroups, KnownNames.Length),
+        .. SumGroups(one.Static, [.. StaticGroups()], StaticNames.Length),
+        one.Location,
+        one.Scale,
+        one.Conformal,
+    ];
+
+    private double[] SumSessions(Contributions one)
+    {
+        var (features, known) = (pipeline.Features.Names.Length, pipeline.Sizes.Known);
+        return [.. Enumerable.Range(0, one.Observed.Length / features).Select(session =>
+            one.Observed.AsSpan(session * features, features).ToArray().Sum() + one.Known.AsSpan(session * known, known).ToArray().Sum())];
+    }
+
+    private IEnumerable<int> StaticGroups() => pipeline.Features.Statics.Widths.SelectMany((width, k) => Enumerable.Repeat(k, width));
+
+    private static double[] SumColumns(double[] cells, int columns)
+    {
+        var sums = new double[columns];
+        for (var cell = 0; cell < cells.Length; cell++)
+            sums[cell % columns] += cells[cell];
+        return sums;
+    }
+
+    private static double[] SumGroups(double[] columns, int[] groups, int count)
+    {
+        var sums = new double[count];
+        for (var column = 0; column < groups.Length; column++)
+            sums[groups[column]] += columns[column];
+        return sums;
+    }
+
+    /// <summary>The weights of the network's layers for one horizon; variables have the names of an attribution's rows.</summary>
+    private IEnumerable<NetworkInternal> Internals(NetworkShares?[] found, int horizon)
+    {
+        if (found.All(one => one is null))
+            yield break;
+        var (sizes, ahead) = (pipeline.Sizes, pipeline.Target.Lag + pipeline.Target.Horizons[horizon]);
+        var (length, observed, known) = (sizes.EncoderLength, pipeline.Features.Names.Length, KnownNames.Length);
+        int[] past = [.. Enumerable.Range(0, observed), .. pipeline.Features.KnownGroups.Select(k => observed + k), observed + known];
+        yield return Of("selection of past variables", InternalAxis.Inputs, [.. pipeline.Features.Names, .. KnownNames, ShareKnown], one => Mean(one.Past, past, length));
+        if (known > 0)
+            yield return Of("selection of future variables", InternalAxis.Inputs, KnownNames, one => Mean(one.Future, pipeline.Features.KnownGroups, ahead));
+        if (StaticNames.Length > 0)
+            yield return Of("selection of static variables", InternalAxis.Inputs, StaticNames, one => Array.ConvertAll(one.Static, share => (double)share));
+        string[] sessions = [.. Enumerable.Range(1 - length, length + ahead).Select(k => k > 0 ? FormattableString.Invariant($"+{k}") : FormattableString.Invariant($"{k}"))];
+        yield return Of("attention", InternalAxis.Sessions, sessions, one =>
+            [.. one.Attention.Skip(horizon * (length + sizes.FutureLength)).Take(sessions.Length).Select(share => (double)share)]);
+
+        NetworkInternal Of(string name, InternalAxis axis, string[] labels, Func<NetworkShares, double[]> shares) =>
+            new(name, axis, labels, Scatter(Array.ConvertAll(found, one => one is null ? null : shares(one))));
+
+        static double[] Mean(float[] shares, int[] groups, int rows)
+        {
+            var means = SumColumns(Array.ConvertAll(shares[..(rows * groups.Length)], share => (double)share / rows), groups.Length);
+            return SumGroups(means, groups, groups.Max() + 1);
+        }
+    }
+
+    /// <summary>Joins the numbers of all symbols; those of a symbol without a forecast are NaN.</summary>
+    private static double[] Scatter(double[]?[] rows)
+    {
+        var width = rows.First(row => row is not null)!.Length;
+        return [.. rows.SelectMany(row => row ?? [.. Enumerable.Repeat(double.NaN, width)])];
+    }
+
+    private static QuantraException TooLarge(string message, params ReadOnlySpan<(string Name, string Value)> metadata) =>
+        PredictionError.Of(QuantraStatus.ResourceExhausted, QuantraReason.RequestTooLarge, message, metadata).ToException();
+
+    private static QuantraException Invalid(string message) => PredictionError.Of(QuantraStatus.InvalidArgument, QuantraReason.InvalidInput, message).ToException();
+}

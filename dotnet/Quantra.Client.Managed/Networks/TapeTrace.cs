@@ -1,0 +1,153 @@
+using System.Collections.Concurrent;
+
+namespace Quantra.Client.Managed;
+
+/// <summary>The computation of some windows on a tape: their inputs, and the heads of all horizons.</summary>
+internal sealed class TapeTrace<TVector> : INetworkTrace
+    where TVector : struct, IVector<TVector>
+{
+    private readonly ConcurrentBag<Tape<TVector>> _tapes;
+    private readonly InputSizes _sizes;
+    private QuantileHead<TVector>? _head;
+    private TapeMatrix[] _raw = [];
+    private TapeMatrix[] _gates = [];
+    private TapeMatrix _map;
+
+    /// <summary>Writes windows to a tape.</summary>
+    /// <param name="tapes">Unused tapes; gets this one at the end.</param>
+    /// <param name="inputs">The windows, with known features for each.</param>
+    /// <param name="sizes">Sizes of the inputs.</param>
+    public TapeTrace(ConcurrentBag<Tape<TVector>> tapes, NetworkInputs inputs, InputSizes sizes)
+    {
+        Tape = tapes.TryTake(out var unused) ? unused : new Tape<TVector>();
+        Tape.Clear();
+        (_tapes, _sizes, Windows) = (tapes, sizes, inputs.Rows);
+        var stride = SessionRows.Stride(sizes);
+        Rows = Tape.Add(sizes.EncoderLength * Windows, stride);
+        SessionRows.Write(inputs, sizes, 0, Windows, Tape.Values(Rows), stride);
+        Known = Tape.Add(Sessions * Windows, Kernels<TVector>.Padded(sizes.Known));
+        Static = Tape.Add(Windows, Kernels<TVector>.Padded(sizes.Static));
+        for (var window = 0; window < Windows; window++)
+        {
+            inputs.StaticOf(window).CopyTo(Tape.Values(Static)[(window * Static.Width)..]);
+            for (var session = 0; session < Sessions; session++)
+            {
+                inputs.KnownOf(window, Sessions * sizes.Known).Slice(session * sizes.Known, sizes.Known)
+                    .CopyTo(Tape.Values(Known)[(((session * Windows) + window) * Known.Width)..]);
+            }
+        }
+    }
+
+    public Tape<TVector> Tape { get; }
+
+    /// <summary>Number of windows.</summary>
+    public int Windows { get; }
+
+    /// <summary>[sessions, windows, width] observed features, known features and share of known cells of past sessions.</summary>
+    public TapeMatrix Rows { get; }
+
+    /// <summary>[sessions, windows, width] known features of past and future sessions.</summary>
+    public TapeMatrix Known { get; }
+
+    /// <summary>[windows, width] static columns.</summary>
+    public TapeMatrix Static { get; }
+
+    /// <inheritdoc/>
+    public double[] Units { get; private set; } = [];
+
+    /// <inheritdoc/>
+    public NetworkShares? Shares { get; private set; }
+
+    private int Sessions => _sizes.EncoderLength + _sizes.FutureLength;
+
+    /// <summary>Computes the units from what the head reads for each horizon.</summary>
+    public void End(QuantileHead<TVector> head, TapeMatrix[] contexts, Highway<TVector>? highway = null)
+    {
+        _head = head;
+        _raw = [.. contexts.Select((context, horizon) => head.Record(Tape, context, horizon))];
+        if (highway is not null)
+        {
+            _map = highway.RecordMap(Tape, Rows, Windows);
+            _gates = Array.ConvertAll(contexts, context => highway.RecordGate(Tape, context));
+        }
+        Units = new double[Windows * contexts.Length * head.Levels];
+        for (var cell = 0; cell < Windows * contexts.Length; cell++)
+        {
+            var (window, horizon) = (cell / contexts.Length, cell % contexts.Length);
+            var quantiles = Units.AsSpan(cell * head.Levels, head.Levels);
+            head.Rise(Tape.Values(_raw[horizon].Slice(window, 1)), quantiles);
+            if (highway is null)
+                continue;
+            var term = 2 * Softplus.Slope(Tape.Value(_gates[horizon].Slice(window, 1))) * Tape.Value(_map.Slice(window, 1), horizon);
+            foreach (ref var quantile in quantiles)
+                quantile += term;
+        }
+    }
+
+    /// <summary>Keeps the weights of the network's layers, if there is one window.</summary>
+    public void KeepShares(TapeMatrix past, TapeMatrix? future, TapeMatrix? statics, TapeMatrix attention)
+    {
+        if (Windows > 1)
+            return;
+        var (horizons, heads) = (_raw.Length, attention.Rows / _raw.Length);
+        var mean = new float[horizons * Sessions];
+        for (var row = 0; row < attention.Rows; row++)
+        {
+            for (var session = 0; session < Sessions; session++)
+                mean[(row / heads * Sessions) + session] += Tape.Value(attention.Slice(row, 1), session) / heads;
+        }
+        Shares = new NetworkShares(Columns(past, _sizes.RowWidth), Columns(future, _sizes.Known), Columns(statics, _sizes.StaticWidths.Length), mean);
+    }
+
+    /// <inheritdoc/>
+    public InputGradients Gradients(ReadOnlySpan<double> weights)
+    {
+        var (head, horizons) = (_head!, _raw.Length);
+        Tape.StartReverse();
+        for (var cell = 0; cell < Windows * horizons; cell++)
+        {
+            var (window, horizon) = (cell / horizons, cell % horizons);
+            var raw = _raw[horizon].Slice(window, 1);
+            var own = weights.Slice(cell * head.Levels, head.Levels);
+            head.ReverseRise(Tape.Values(raw), own, Tape.Gradients(raw));
+            if (_gates.Length == 0)
+                continue;
+            var (sum, gate) = (0.0, _gates[horizon].Slice(window, 1));
+            foreach (var weight in own)
+                sum += weight;
+            var share = Softplus.Slope(Tape.Value(gate));
+            Tape.Gradient(gate) = (float)(2 * sum * share * (1 - share) * Tape.Value(_map.Slice(window, 1), horizon));
+            Tape.Gradient(_map.Slice(window, 1), horizon) = (float)(2 * sum * share);
+        }
+        Tape.RunReverse();
+        return Read();
+    }
+
+    /// <summary>Gives the tape back.</summary>
+    public void Dispose() => _tapes.Add(Tape);
+
+    private InputGradients Read()
+    {
+        int features = _sizes.Observed, known = _sizes.Known, length = _sizes.EncoderLength;
+        var result = new InputGradients(new float[Windows * length * features], new float[Windows * Sessions * known], new float[Windows * _sizes.Static]);
+        for (var row = 0; row < Windows * Sessions; row++)
+        {
+            var (session, window) = (row / Windows, row % Windows);
+            var ofKnown = result.Known.AsSpan(((window * Sessions) + session) * known, known);
+            Tape.Gradients(Known.Slice(row, 1))[..known].CopyTo(ofKnown);
+            if (session >= length)
+                continue;
+            var ofRow = Tape.Gradients(Rows.Slice(row, 1));
+            ofRow[..features].CopyTo(result.Observed.AsSpan(((window * length) + session) * features));
+            for (var k = 0; k < known; k++)
+                ofKnown[k] += ofRow[features + k];
+        }
+        for (var window = 0; window < Windows; window++)
+            Tape.Gradients(Static.Slice(window, 1))[.._sizes.Static].CopyTo(result.Static.AsSpan(window * _sizes.Static));
+        return result;
+    }
+
+    private float[] Columns(TapeMatrix? matrix, int count) => matrix is not { } weights
+        ? []
+        : [.. Enumerable.Range(0, weights.Rows).SelectMany(row => Tape.Values(weights.Slice(row, 1))[..count].ToArray())];
+}
