@@ -21,6 +21,7 @@ from benchmarks.report import Row, at_most, parse_arguments, publish, shown
 from predictor import Forecaster, artifact, golden
 from predictor.artifact import Artifact
 from predictor.inference import use_threads
+from predictor.instance import Instance, Query
 from predictor.model import Model, ModelIdentity
 from predictor.networks import build_network, kind_named
 from trainers.demo.market import real_bars
@@ -88,6 +89,23 @@ def speed_rows(kind: str, model: Path, folder: Path, lengths: Lengths) -> Iterat
             yield at_most(name, ratio(times, "C#", "Python"), reach, detail=detail, judged=lengths.is_judged)
 
 
+def explanation_row(kind: str, model: Path, folder: Path, lengths: Lengths) -> Row:
+    """Explanations of all medians of one symbol in C# and in Python, in turns."""
+    bars, file, calls = real_bars(["AAPL"]).last(200), folder / "1.csv", max(lengths.calls // 10, 2)
+    with Forecaster.load(model, device="cpu") as forecaster, turns("managed", model.parents[1], file) as ask:
+        times = taking_turns(
+            {
+                "C#": bound(ask, "explain", calls),
+                "Python": lambda: median_ms(lambda: forecaster.explain(Query(instance=Instance(input=bars))), calls),
+            },
+            lengths.rounds,
+        )
+    detail = f"{middle(times, 'C#'):.1f} / {middle(times, 'Python'):.1f} ms, {lengths.rounds} rounds of {calls}"
+    return shown(
+        f"{kind.upper()}, all medians explained, C# / Python in-process", ratio(times, "C#", "Python"), detail=detail
+    )
+
+
 def grpc_rows(models: Path, file: Path, lengths: Lengths) -> Iterator[Row]:
     """One symbol in C# and over gRPC, in turns; bytes that a call allocates."""
     with (
@@ -128,6 +146,7 @@ def all_rows(folder: Path, lengths: Lengths) -> Iterator[Row]:
     models = {kind: save_kind(base, kind, folder) for kind in KINDS}
     for kind, model in models.items():
         yield from speed_rows(kind, model, folder, lengths)
+        yield explanation_row(kind, model, folder, lengths)
     yield from grpc_rows(models["lstm"].parents[1], folder / "1.csv", lengths)
     yield from start_rows(models["lstm"], folder / "1.csv", lengths)
 

@@ -37,6 +37,7 @@ internal static class InterleavedBenchmark
         var calls = new Dictionary<string, Func<int, Task<double>>>
         {
             ["predict"] = count => CallTimer.MedianMsAsync(predict, count),
+            ["explain"] = count => CallTimer.MedianMsAsync(() => predictor.ExplainManyAsync(new ManyExplanationsRequest(request, [])), count),
             ["predict-bytes"] = count => CallTimer.BytesAsync(predict, count),
             ["unary"] = seconds => Throughput.OfCallsAsync(predictor, request, seconds),
             ["stream"] = seconds => Throughput.OfStreamAsync(predictor, request, seconds),
