@@ -454,8 +454,8 @@ public abstract class PredictionTests
         Assert.Equal(["selection of past variables", "selection of future variables", "attention"], attribution.Internals.Select(one => one.Name));
         Assert.Equal(expected.Select(one => one.Text("name")), attribution.Internals.Select(one => one.Name));
         Assert.Equal(expected.Select(one => one.Texts("labels")), attribution.Internals.Select(one => one.Labels));
-        foreach (var (one, shares) in expected.Zip(attribution.Internals))
-            AssertNumbers(one, "values", shares.Values);
+        foreach (var (one, actual) in expected.Zip(attribution.Internals))
+            AssertNumbers(one, "values", actual.Values);
         var shares = attribution.Shares("IBM", "attention");
         Assert.Equal(1, shares.Sum(share => share.Value), 6);
         Assert.Equal([InternalAxis.Inputs, InternalAxis.Inputs, InternalAxis.Sessions], attribution.Internals.Select(one => one.Axis));
