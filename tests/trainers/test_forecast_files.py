@@ -171,6 +171,35 @@ def test_without_a_period_the_command_forecasts_all_days_with_enough_bars(
         assert line["days"] == len(BARS.sessions) - forecaster.model().bars_needed + 1
 
 
+def test_the_jobs_of_processes_are_counted_for_programs(
+    artifact: Path, bars_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    days = ("--start", as_date(SESSIONS[0]), "--end", as_date(SESSIONS[1]))
+    assert call(artifact, bars_file, tmp_path / "out", "--json", "--workers", "2", *days) == 0
+    line = json.loads(capsys.readouterr().out.splitlines()[-1])
+    counts = {"jobs": 1, "done": 1, "running": 0, "failed": 0, "lost": 0, "repeated": 0}
+    assert (line["new_days"], line["jobs"]) == (2, counts | {"seconds_left": 0.0})
+
+
+@pytest.mark.parametrize(
+    ("flags", "problem"),
+    [
+        (("--workers", "2", "--cluster", "local"), "give either --workers or --cluster"),
+        (("--workers", "2", "--job-memory", "4"), "--job-memory needs --cluster"),
+    ],
+)
+def test_flags_that_contradict_each_other_are_refused(
+    artifact: Path,
+    bars_file: Path,
+    tmp_path: Path,
+    flags: tuple[str, ...],
+    problem: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert call(artifact, bars_file, tmp_path / "out", *flags) == 2
+    assert problem in " ".join(capsys.readouterr().err.split())
+
+
 def test_days_without_any_forecast_are_an_error(
     artifact: Path, bars_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

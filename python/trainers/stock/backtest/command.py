@@ -285,13 +285,18 @@ def _complete_plan(source: ModelSource, bars: BarPanel, given: ParsedFlags[WalkF
     return plan
 
 
+def describe_jobs(runner: JobRunner) -> dict[str, Json]:
+    """The progress of jobs in other processes, as a field `jobs` for programs."""
+    return {"jobs": asdict(runner.progress)} if runner.is_parallel and runner.progress.jobs else {}
+
+
 def _watch(runner: JobRunner, *, as_json: bool) -> Watch:
     """How folds are shown: a bar or lines, or JSON lines for programs."""
 
     def print_json(folds: Iterator[Fold], total: int) -> Iterator[Fold]:
         for count, fold in enumerate(folds, start=1):
-            jobs: dict[str, Json] = {"jobs": asdict(runner.progress)} if runner.is_parallel else {}
-            _write({"kind": "fold", "done": count, "folds": total, "number": fold.number, **jobs})
+            line = {"kind": "fold", "done": count, "folds": total, "number": fold.number}
+            _write(line | describe_jobs(runner))
             yield fold
 
     def show(folds: Iterator[Fold], total: int) -> Iterator[Fold]:

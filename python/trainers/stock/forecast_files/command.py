@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 
 from predictor.bars import BarPanel
+from predictor.canonical import Json
 from predictor.catalog import ModelInfo
 from predictor.cli.flags import with_flags
 from predictor.cli.options import AsJson, BarsFlags, CovariateFlags, Device, WorkerFlags
@@ -20,7 +21,7 @@ from predictor.errors import QuantraError, counted, listed, shown_date
 from predictor.forecaster import Forecaster
 from predictor.instance import GapPolicy
 from predictor.replacement import check_folder
-from trainers.stock.backtest.command import watch_steps
+from trainers.stock.backtest.command import describe_jobs, watch_steps
 from trainers.stock.forecast_files.files import ForecastFolder, ForecastMaterial, SessionFile, was_seen, write_forecasts
 
 
@@ -107,7 +108,10 @@ def forecast_command(
         raise QuantraError(
             f"no symbol could be forecast on any of {counted(len(made), 'day')}: {_describe_reasons(made)}"
         )
-    _print_result(out, info, len(sessions), made, as_json=as_json)
+    if as_json:
+        write_json(_describe_result(out, len(sessions), made) | describe_jobs(runner))
+    else:
+        _print_result(out, info, len(sessions), made)
 
 
 def _describe(made: SessionFile) -> str:
@@ -120,16 +124,21 @@ def _describe_reasons(made: Sequence[SessionFile]) -> str:
     return listed([f"{reason} {count} times" for reason, count in reasons.most_common()])
 
 
-def _print_result(folder: Path, info: ModelInfo, sessions: int, made: Sequence[SessionFile], *, as_json: bool) -> None:
+def _describe_result(folder: Path, sessions: int, made: Sequence[SessionFile]) -> dict[str, Json]:
+    """The result for programs."""
+    return {
+        "kind": "forecasts",
+        "folder": str(folder),
+        "days": sessions,
+        "new_days": len(made),
+        "forecasts": sum(one.forecasts for one in made),
+        "reasons": dict(Counter(reason for one in made for reason in one.reasons)),
+    }
+
+
+def _print_result(folder: Path, info: ModelInfo, sessions: int, made: Sequence[SessionFile]) -> None:
     refused = sum(len(one.reasons) for one in made)
     forecasts = sum(one.forecasts for one in made)
-    if as_json:
-        reasons = Counter(reason for one in made for reason in one.reasons)
-        days = {"days": sessions, "new_days": len(made)}
-        write_json(
-            {"kind": "forecasts", "folder": str(folder), **days, "forecasts": forecasts, "reasons": dict(reasons)}
-        )
-        return
     kept = sessions - len(made)
     known = f"; {counted(kept, 'day')} were there before" if kept else ""
     _say(f"{counted(forecasts, 'forecast')} of {counted(len(made), 'day')} in {folder}{known}")
