@@ -12,6 +12,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from typing import Any, ClassVar, Final, Generic, NamedTuple, Protocol, TypeVar, final
@@ -365,6 +366,7 @@ def _blocking_interrupts() -> Generator[None]:
     if sys.platform == "win32":
         yield
         return
+    resource_tracker.ensure_running()  # its start, otherwise with the first process, unblocks Ctrl+C
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield

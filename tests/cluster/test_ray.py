@@ -18,7 +18,7 @@ from ray.cluster_utils import Cluster
 from predictor import cluster as module
 from predictor import jobs
 from predictor.cluster import OnRay
-from predictor.errors import ConfigurationError, DeadlineExceededError, QuantraError
+from predictor.errors import ConfigurationError, DeadlineExceededError, QuantraError, UnavailableError
 from predictor.jobs import InThisProcess, JobRunner
 from trainers.stock.data import NO_SOURCE
 from trainers.stock.forecast_files.files import ForecastFolder, ForecastMaterial, write_forecasts
@@ -117,6 +117,16 @@ def test_a_node_with_other_versions_is_named(monkeypatch: pytest.MonkeyPatch) ->
     with pytest.raises(
         ConfigurationError, match=r"node \d+\.\d+\.\d+\.\d+ has quantra .* instead of 9\.9, torch .* install the same"
     ):
+        list(OnRay("auto").run(partial(multiplier, 3), [1]))
+
+
+def test_a_full_object_store_is_an_error_with_a_remedy(monkeypatch: pytest.MonkeyPatch, nodes: Cluster) -> None:
+    def fill(_value: object) -> None:
+        raise ray.exceptions.OutOfDiskError("9 GB are missing")
+
+    del nodes
+    monkeypatch.setattr(ray, "put", fill)
+    with pytest.raises(UnavailableError, match=r"^Ray's object store has no room .*object_store_memory.*: .*9 GB are"):
         list(OnRay("auto").run(partial(multiplier, 3), [1]))
 
 
