@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, final
 
 import numpy as np
 
+from predictor import charts
 from predictor.arrays import BoolArray, FloatArray, PositionArray
 from predictor.bars import BarPanel
 from predictor.bars.suspects import SuspectKind, find_suspects, may_be_suspect
@@ -49,6 +50,9 @@ _LEAST_VOLATILITY: Final = 0.1
 _MOST_VALUE: Final = 1e100
 """Largest holding, so that no profit overflows."""
 _REPLICATES: Final = 200
+_DRAWN: Final = 50
+"""Most paths in a picture."""
+_DRAWN_QUANTILES: Final = (0.05, 0.5, 0.95)
 _RANGE: Final = 0.9
 """Probability of the ranges of estimates."""
 
@@ -225,6 +229,25 @@ class PricePaths:
             raise MissingPackageError.of("pandas", "pandas", "paths as a DataFrame") from error
         self._check_day(day)
         return pd.DataFrame(np.expm1(self.returns[:, :, day - 1]), columns=list(self.symbols))
+
+    def to_png(self, symbol: str | None = None) -> bytes:
+        """Return the paths of one symbol (default: the first) as a PNG file; needs the extra `plot`."""
+        return charts.draw([self._panel(symbol)], "png")
+
+    def to_svg(self, symbol: str | None = None) -> bytes:
+        """Return the paths of one symbol (default: the first) as an SVG file; needs the extra `plot`."""
+        return charts.draw([self._panel(symbol)], "svg")
+
+    def _panel(self, symbol: str | None) -> charts.PathsPanel:
+        s = 0 if symbol is None else self._row(symbol)
+        day = f", as of {self.as_of_session}" if self.as_of_session else ""
+        return charts.PathsPanel(
+            paths=np.insert(self.prices[:, s], 0, self.anchor_price[s], axis=1),
+            drawn=_DRAWN,
+            quantiles=_DRAWN_QUANTILES,
+            title=f"{self.symbols[s]}: {self.model}@{self.version}{day}",
+            notes=(f"Joint paths from {self.past_days:,} past days, seed {self.seed}.",),
+        )
 
     def estimate(self, values: FloatArray, statistic: Statistic) -> Estimate:
         """A statistic of one value per path [N], such as a quantile of drawdowns.

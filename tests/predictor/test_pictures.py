@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from pages import page_of
 
-from predictor.charts import BarsPanel, Candles, FanChart, Panel, PastFan, QuantilePanel, draw
+from predictor.charts import BarsPanel, Candles, FanChart, Panel, PastFan, PathsPanel, QuantilePanel, draw
 from predictor.charts.pictures import build_figure
 from predictor.errors import ConfigurationError, MissingPackageError
 
@@ -34,6 +34,7 @@ FAN = FanChart(
 LAGGED = QuantilePanel(
     horizons=(1, 5), quantiles=(0.1, 0.5, 0.9), values=PRICES, title="IBM: demo@1", what="return (%)", notes=("why",)
 )
+PATHS = 100 + np.arange(20.0).reshape(5, 4) % 7
 REASONS = BarsPanel(names=("<a> & $b$", "scale"), values=(3.0, -2.0), unit="basis points", title="MSFT: demo@1")
 
 
@@ -83,6 +84,13 @@ def test_reasons_are_bars_from_top_to_bottom() -> None:
     assert [patch.get_width() for patch in axes.patches] == [3, -2]
     assert axes.get_ylim()[0] > axes.get_ylim()[1]
     assert axes.get_xlabel() == "basis points"
+
+
+def test_some_paths_are_drawn_and_the_quantiles_of_all() -> None:
+    (axes,) = axes_of(PathsPanel(paths=PATHS, drawn=2, quantiles=(0.1, 0.5, 0.9), title="AAPL: demo@1"))
+
+    assert lines_of(axes, "-") == [*PATHS[:2].tolist(), np.median(PATHS, axis=0).tolist()]
+    assert axes.get_legend_handles_labels()[1] == ["2 of 5 paths", "10 % to 90 %", "median"]
 
 
 def test_an_svg_holds_every_word_as_it_is() -> None:

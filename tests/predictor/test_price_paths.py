@@ -246,6 +246,15 @@ async def simulate_asynchronously(target: str) -> PricePaths:
         return await client.simulate(bars(), paths=PATHS, seed=1)
 
 
+def test_a_picture_has_the_paths_of_a_symbol() -> None:
+    text = simulated().to_svg("IBM").decode()
+    assert all(words in text for words in ("IBM: small@1, as of 2013-03-01", "50 of 1,000 paths", "median"))
+    assert simulated().to_png() == simulated().to_png("AAPL")
+    assert simulated().to_png().startswith(b"\x89PNG")
+    with pytest.raises(InvalidInputError, match="no paths of MSFTX"):
+        simulated().to_png("MSFTX")
+
+
 def test_every_door_gives_the_same_paths() -> None:
     model = small_model(small_artifact())
     registry = Registry(lines={model.identity.name: ModelVersions.of(model)}, problems=())

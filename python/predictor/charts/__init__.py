@@ -9,7 +9,7 @@ from predictor.charts.evaluation import BookCurve, book_curves, calibration, int
 from predictor.charts.explanations import attention_line, importance_bars, importance_heatmap, selection_bars
 from predictor.charts.forecasts import SESSIONS_SHOWN, Candles, FanChart, PastFan, closes_lines, fan, quantile_lines
 from predictor.charts.paths import distribution, path_lines
-from predictor.charts.pictures import BarsPanel, Panel, QuantilePanel, draw
+from predictor.charts.pictures import BarsPanel, Panel, PathsPanel, QuantilePanel, draw
 from predictor.charts.svg import fan_svg
 from predictor.charts.theme import largest
 
@@ -22,6 +22,7 @@ __all__ = [
     "FanChart",
     "Panel",
     "PastFan",
+    "PathsPanel",
     "QuantilePanel",
     "attention_line",
     "book_curves",

@@ -82,7 +82,26 @@ class BarsPanel:
     notes: Sequence[str] = ()
 
 
-Panel = FanChart | QuantilePanel | BarsPanel
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PathsPanel:
+    """Simulated closes of one symbol: some paths, and quantiles of all on each day.
+
+    Attributes:
+        paths: [N, D + 1], each from the last close.
+        drawn: number of paths that are drawn, from the first.
+        quantiles: [Q], levels between 0 and 1, ascending.
+        title: such as the symbol.
+        notes: lines below the title.
+    """
+
+    paths: FloatArray
+    drawn: int
+    quantiles: Sequence[float]
+    title: str
+    notes: Sequence[str] = ()
+
+
+Panel = FanChart | QuantilePanel | BarsPanel | PathsPanel
 
 
 def draw(panels: Sequence[Panel], kind: str, notes: Sequence[str] = ()) -> bytes:
@@ -160,8 +179,11 @@ def _draw_panel(part: "SubFigure", panel: Panel) -> None:
         left = part.add_subplot(grid[0])
         _draw_fan(left, part.add_subplot(grid[1], sharey=left), panel)
     else:
-        grid = part.add_gridspec(1, 1, left=_LEFT, right=_RIGHT, bottom=bottom, top=below)
-        _draw_quantiles(part.add_subplot(grid[0]), panel)
+        axes = part.add_subplot(part.add_gridspec(1, 1, left=_LEFT, right=_RIGHT, bottom=bottom, top=below)[0])
+        if isinstance(panel, PathsPanel):
+            _draw_paths(axes, panel)
+        else:
+            _draw_quantiles(axes, panel)
     named = {text: handle for axes in part.axes for handle, text in zip(*axes.get_legend_handles_labels(), strict=True)}
     part.legend(
         named.values(), named.keys(), loc="upper left", bbox_to_anchor=(_LEFT, top), ncols=6, frameon=False, borderpad=0
@@ -217,6 +239,18 @@ def _draw_quantiles(axes: "Axes", panel: QuantilePanel) -> None:
     axes.set_xticks(list(panel.horizons))
     axes.set_xlabel("sessions ahead")
     axes.set_ylabel(panel.what)
+    _style(axes, ("top", "right"))
+
+
+def _draw_paths(axes: "Axes", panel: PathsPanel) -> None:
+    """Draw some paths, and the quantiles of all over them."""
+    days = range(panel.paths.shape[1])
+    shown = panel.paths[: panel.drawn]
+    lines = axes.plot(days, shown.T, color=GREY, linewidth=0.6, alpha=0.6)
+    lines[0].set_label(f"{len(shown)} of {len(panel.paths):,} paths")
+    _draw_bands(axes, days, panel.quantiles, np.quantile(panel.paths, panel.quantiles, axis=0))
+    axes.set_xlabel("sessions after the last bar")
+    axes.set_ylabel("close")
     _style(axes, ("top", "right"))
 
 
