@@ -9,6 +9,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 from predictor.networks.chronos import Chronos2Config, ChronosBoltConfig
+from predictor.networks.kronos import KronosConfig, KronosModel, KronosTokenizer
 
 LEVELS = [0.1, 0.3, 0.5, 0.7, 0.9]
 CONTEXT = 96
@@ -97,4 +98,63 @@ def write_published_folder(folder: Path, kind: str = "chronos-bolt", *, seed: in
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
     (folder / "config.json").write_text(json.dumps({**CONFIGS[kind], **changes}))
     (folder / "LICENSE").write_text("Apache License 2.0\n")
+    return folder
+
+
+KRONOS_SIZES: dict[str, Any] = {
+    "s1_bits": 4,
+    "s2_bits": 4,
+    "d_model": 16,
+    "n_layers": 2,
+    "n_heads": 2,
+    "ff_dim": 24,
+}
+TOKENIZER_SIZES: dict[str, Any] = {"d_model": 12, "n_enc_layers": 2, "n_dec_layers": 3, "n_heads": 2, "ff_dim": 16}
+RATES = dict.fromkeys(("ffn_dropout_p", "attn_dropout_p", "resid_dropout_p"), 0.1)
+KRONOS: dict[str, Any] = {**KRONOS_SIZES, **RATES, "token_dropout_p": 0.1, "learn_te": True}
+TOKENIZER: dict[str, Any] = {
+    **TOKENIZER_SIZES,
+    **RATES,
+    **{name: KRONOS_SIZES[name] for name in ("s1_bits", "s2_bits")},
+    "d_in": 6,
+    "beta": 0.05,
+    "gamma0": 1.0,
+    "gamma": 1.1,
+    "zeta": 0.05,
+    "group_size": 4,
+}
+
+
+def kronos_config(**changes: int) -> KronosConfig:
+    """The settings of `write_kronos_folders`."""
+    of_tokenizer = {f"tokenizer_{name}": size for name, size in TOKENIZER_SIZES.items()}
+    return KronosConfig(**{**KRONOS_SIZES, **of_tokenizer, "paths": 20, **changes})
+
+
+def set_waves(module: nn.Module, size: float = 0.4) -> None:
+    """Set the weights to values that follow from their names and places, as in recorded numbers."""
+    with torch.no_grad():
+        for k, (_, tensor) in enumerate(sorted(module.named_parameters())):
+            places = torch.arange(tensor.numel(), dtype=torch.float64).reshape(tensor.shape)
+            tensor.copy_(size * torch.sin(places * (0.7 + 0.013 * k) + k))
+
+
+def write_kronos_folders(folder: Path, *, of_model: dict[str, Any] | None = None, **of_tokenizer: Any) -> Path:
+    """Write the folders of a model and its tokenizer, `model` and `tokenizer`, with the tensors of published ones."""
+    config = kronos_config()
+    parts = {
+        "model": (KronosModel(config), {**KRONOS, **(of_model or {})}),
+        "tokenizer": (KronosTokenizer(config), {**TOKENIZER, **of_tokenizer}),
+    }
+    for name, (module, settings) in parts.items():
+        set_waves(module)
+        weights = {key: tensor.float().contiguous() for key, tensor in module.state_dict().items()}
+        attentions = [key.removesuffix(".q_proj.weight") for key in weights if key.endswith("q_proj.weight")]
+        weights |= {f"{key}.rotary.inv_freq": torch.ones(2) for key in attentions}
+        if name == "tokenizer":
+            weights |= {f"tokenizer.bsq.{key}": torch.arange(4) for key in ("basis", "group_basis")}
+            weights |= {f"post_quant_embed_pre.{key}": torch.zeros(4) for key in ("weight", "bias")}
+        (folder / name).mkdir(parents=True)
+        save_file(weights, folder / name / "model.safetensors")
+        (folder / name / "config.json").write_text(json.dumps(settings))
     return folder

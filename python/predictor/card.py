@@ -185,9 +185,9 @@ class AdoptionFacts:
     """Where the weights of an adopted model come from. Quantra does not know the data that they were trained on."""
 
     architecture: str
-    """Class of the package that runs it."""
+    """The published class."""
     package: str
-    """With its version."""
+    """The package that runs it, with its version."""
     trained_until: int
     """Last day, yyyymmdd, of the data of its training as stated by the person who adopted it; counts as seen."""
     config_sha256: str
@@ -195,6 +195,9 @@ class AdoptionFacts:
     license_file: str = ""
     """Empty if the folder had none."""
     license_sha256: str = ""
+    tokenizer_config_sha256: str = ""
+    """Empty if the model has no tokenizer in another folder."""
+    tokenizer_weights_sha256: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

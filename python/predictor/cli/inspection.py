@@ -282,6 +282,10 @@ def _adoption_facts(adopted: AdoptionFacts) -> tuple[tuple[str, str], ...]:
         ("architecture", f"{adopted.architecture} of {adopted.package}"),
         ("SHA-256 of weights", adopted.weights_sha256),
         ("SHA-256 of config", adopted.config_sha256),
+        *(
+            ("SHA-256 of the tokenizer's weights", adopted.tokenizer_weights_sha256),
+            ("SHA-256 of the tokenizer's config", adopted.tokenizer_config_sha256),
+        )[: 2 if adopted.tokenizer_weights_sha256 else 0],
         ("license file", license_file),
     )
 

@@ -175,6 +175,10 @@ KNOWN: Final = FieldSet(
 """Columns of the calendar, known for future sessions too; integers as float64."""
 
 
+DATES: Final[Mapping[str, str]] = {"day_of_month": "1 to 31", "month_of_year": "1 to 12"}
+"""Further columns of the calendar. Only features.json files that read them state them."""
+
+
 COVARIATES: Final[Mapping[str, str]] = {
     "observed": "value of the latest date among the rows with known_from up to the session, the one that became known "
     "last if several; unknown where the symbol has no bar",
@@ -221,7 +225,7 @@ class CovariateFields:
         names = (*self.observed, *self.known)
         if len(names) > MOST_COVARIATES:
             raise ConfigurationError(f"there are {len(names)} covariates, but at most {MOST_COVARIATES} are allowed")
-        taken = {*OBSERVED.formulas, *KNOWN.formulas}
+        taken = {*OBSERVED.formulas, *KNOWN.formulas, *DATES}
         for name in names:
             check_name(name)
             if name in taken:
@@ -236,7 +240,8 @@ class CovariateFields:
     @property
     def known_set(self) -> FieldSet:
         """The columns that known features can read."""
-        return _join(KNOWN, self.known, COVARIATES["known"])
+        own = FieldSet(name=KNOWN.name, formulas={**KNOWN.formulas, **DATES})
+        return _join(own, self.known, COVARIATES["known"])
 
 
 def _join(fields: FieldSet, names: tuple[str, ...], formula: str) -> FieldSet:

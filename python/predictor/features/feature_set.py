@@ -16,7 +16,8 @@ from predictor.canonical import Record, read_as
 from predictor.errors import ArtifactError, ConfigurationError, ExpressionError
 from predictor.features.evaluator import EvaluationPlan
 from predictor.features.expression import (
-    KNOWN,
+    DATES,
+    FORMULAS,
     NO_COLUMNS,
     Columns,
     CovariateFields,
@@ -180,6 +181,12 @@ class FeatureSet:
         return tuple(definition.name for definition in self.known)
 
     @property
+    def formulas(self) -> dict[str, dict[str, str]]:
+        """The definitions of the columns that its expressions can read, by group."""
+        dates = {name: text for name, text in DATES.items() if name in self._known_plan.fields}
+        return {group: {**texts, **(dates if group == "known" else {})} for group, texts in FORMULAS.items()}
+
+    @property
     def lookback(self) -> int:
         """The look-back L: observed values at bar t depend only on bars t - L + 1 to t."""
         return self._observed_plan.lookback
@@ -247,7 +254,7 @@ class FeatureSet:
         """Evaluate the known features of each session.
 
         Args:
-            columns: The fields of `KNOWN`, each float64 [T].
+            columns: The fields of the calendar, each float64 [T].
             covariates: Known covariates by name, float64 [S, T], or [1, T] if equal for all symbols.
 
         Returns:
@@ -257,7 +264,8 @@ class FeatureSet:
             ConfigurationError: A field of the calendar is missing.
             CovariateMissingError: A covariate is missing.
         """
-        missing = [name for name in KNOWN.formulas if name not in columns]
+        fields = self.formulas["known"]
+        missing = [name for name in fields if name not in columns]
         if missing:
             raise ConfigurationError(f"calendar fields are missing: {', '.join(missing)}")
         check_present(self.covariates.known, covariates)
@@ -267,7 +275,7 @@ class FeatureSet:
         for first in range(0, shape[0], SYMBOLS_AT_ONCE):
             rows = slice(first, min(first + SYMBOLS_AT_ONCE, shape[0]))
             block = (rows.stop - first, shape[1])
-            part = {name: np.broadcast_to(columns[name], block) for name in KNOWN.formulas}
+            part = {name: np.broadcast_to(columns[name], block) for name in fields}
             part |= {
                 name: np.broadcast_to(values[rows] if len(values) > 1 else values, block)
                 for name, values in zip(self.covariates.known, known, strict=True)

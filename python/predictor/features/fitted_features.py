@@ -13,7 +13,7 @@ from predictor.arrays import FloatArray
 from predictor.bars import AdjustedBars
 from predictor.canonical import Json, Record, to_bytes
 from predictor.errors import ArtifactError, ConfigurationError, ExpressionError
-from predictor.features.expression import FORMULAS, NO_COLUMNS, Columns, CovariateFields
+from predictor.features.expression import NO_COLUMNS, Columns, CovariateFields
 from predictor.features.feature_set import FeatureDefinition, FeatureSet, read_features
 from predictor.features.statics import DEFAULT_CLIP, StaticFeatures
 
@@ -268,7 +268,7 @@ class FittedFeatures:
         return to_bytes(
             {
                 "operator_set": self.features.operator_set,
-                "fields": {group: dict(formulas) for group, formulas in FORMULAS.items()},
+                "fields": {group: dict[str, Json](texts) for group, texts in self.features.formulas.items()},
                 "observed": list(map(asdict, self.features.observed)),
                 "known": list(map(asdict, self.features.known)),
                 "covariates": {
@@ -309,7 +309,7 @@ class FittedFeatures:
             )
         except (ConfigurationError, ExpressionError) as error:
             raise ArtifactError(f"{SOURCE}: {error.message}", metadata=error.metadata) from error
-        if fields != FORMULAS:
+        if fields != fitted.features.formulas:
             raise root.refusal("fields", "differ from those of this version")
         if lookback != fitted.features.lookback:
             raise root.refusal("lookback", f"is {lookback}, but these expressions look back {fitted.features.lookback}")

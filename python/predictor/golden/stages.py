@@ -188,7 +188,10 @@ def prepare_golden_inputs(model: Model) -> Inputs:
 
 
 def compute_stages(model: Model, request: GoldenRequest) -> Stages:
-    """All stages by name, in the order and shapes of the computation."""
+    """All stages by name, in the order and shapes of the computation.
+
+    Attributions of adopted models are differences of their forecasts, and slow.
+    """
     prepared = prepare(model, request)
     forecast = model.forecast([prepared])[0]
     return {
@@ -197,7 +200,7 @@ def compute_stages(model: Model, request: GoldenRequest) -> Stages:
         "units": model.runner.units(prepared).numpy(),
         **list_forecast_stages(forecast),
         **({} if forecast.scores is None else {"scores": forecast.scores}),
-        **_compute_attribution(model, prepared),
+        **({} if model.manifest.kind.is_adopted else _compute_attribution(model, prepared)),
     }
 
 

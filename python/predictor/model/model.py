@@ -59,7 +59,7 @@ from predictor.model.prepared_instance import (
 )
 from predictor.model.runner import PanelRunner, RowRunner, Runner, stack_rows
 from predictor.networks import (
-    ChronosForecaster,
+    AdoptedForecaster,
     GraphForecaster,
     Internals,
     OutputMap,
@@ -128,7 +128,7 @@ class Model:
         )
         engine = Engine(network, output, device=device, max_rows=max_rows)
         rows = max_rows if device.type == "cuda" else min(max_rows, EXPLAINED_AT_ONCE)
-        if isinstance(network, ChronosForecaster):
+        if isinstance(network, AdoptedForecaster):
             in_steps = Engine(network, output, device=device, max_rows=rows)
             runner = RowRunner(engine, BarOcclusionExplainer(in_steps.values, output))
             return cls(identity, manifest, artifact.pipeline, engine, runner, runner)

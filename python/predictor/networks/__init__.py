@@ -1,6 +1,7 @@
 """Networks with their inputs, targets, normalisers and quantile heads, and the registry of network kinds."""
 
-from predictor.networks.chronos import CHRONOS_2, CHRONOS_BOLT, ChronosConfig, ChronosForecaster
+from predictor.networks.adopted import AdoptedForecaster
+from predictor.networks.chronos import CHRONOS_2, CHRONOS_BOLT, ChronosConfig, require_chronos
 from predictor.networks.econometric import (
     HAR_SESSIONS,
     TAPS,
@@ -23,6 +24,7 @@ from predictor.networks.kinds import (
     stored_kind_named,
     write_normaliser,
 )
+from predictor.networks.kronos import KRONOS, KronosConfig
 from predictor.networks.layers import Highway
 from predictor.networks.network_kind import (
     Internals,
@@ -73,12 +75,13 @@ __all__ = [
     "CHRONOS_BOLT",
     "HAR_SESSIONS",
     "KINDS",
+    "KRONOS",
     "NORMALISERS",
     "SMALLEST_RANGE_VOLATILITY",
     "TAPS",
     "WINDOW",
+    "AdoptedForecaster",
     "ChronosConfig",
-    "ChronosForecaster",
     "DailySeries",
     "Edges",
     "FittedLevel",
@@ -97,6 +100,7 @@ __all__ = [
     "InputSizes",
     "Inputs",
     "Internals",
+    "KronosConfig",
     "LSTMConfig",
     "LSTMForecaster",
     "NetworkConfig",
@@ -130,6 +134,7 @@ __all__ = [
     "normalise",
     "pinball_loss",
     "read_normaliser",
+    "require_chronos",
     "restore",
     "settings_from_config",
     "stored_kind_named",

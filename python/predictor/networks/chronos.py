@@ -16,10 +16,11 @@ from torch import Tensor, nn
 
 from predictor.errors import ConfigurationError, MissingPackageError, listed
 from predictor.flags import numbers
+from predictor.networks.adopted import AdoptedForecaster
 from predictor.networks.inputs import Inputs, InputSizes
 from predictor.networks.layers import check_whole
 from predictor.networks.network_kind import NetworkKind
-from predictor.networks.target import Target, TargetKind
+from predictor.networks.target import Target
 
 CHRONOS_ARITHMETIC: Final[Mapping[str, str | float]] = {
     "input": "the observed feature minus its value on the last session; unknown cells are NaN",
@@ -200,7 +201,7 @@ def require_chronos() -> None:
         raise MissingPackageError.of("chronos-forecasting", "adopt", "a Chronos model")
 
 
-class ChronosForecaster(nn.Module):
+class ChronosForecaster(AdoptedForecaster):
     """A Chronos model over log closes. Its quantiles are sorted, because those of the model may cross.
 
     Raises:
@@ -216,21 +217,7 @@ class ChronosForecaster(nn.Module):
         target: Target,
         levels: tuple[float, ...],
     ) -> None:
-        super().__init__()
-        if target.kind is not TargetKind.LOG_RETURN or target.lag:
-            raise ConfigurationError(
-                f"the target is {target}, but a Chronos model forecasts log returns from the last close (lag 0)"
-            )
-        if target.horizons[-1] > config.reach:
-            raise ConfigurationError(
-                f"horizon {target.horizons[-1]} is beyond the {config.reach} sessions that the model forecasts; choose "
-                "shorter horizons"
-            )
-        if sizes.encoder_length > config.context_length:
-            raise ConfigurationError(
-                f"encoder length is {sizes.encoder_length}, but the model reads at most {config.context_length} "
-                "sessions"
-            )
+        super().__init__(target, sizes, longest=config.context_length, reach=config.reach)
         if unknown := [level for level in levels if level not in config.levels]:
             raise ConfigurationError(
                 f"quantiles {', '.join(map(str, unknown))} are not among those that the model was trained for: "
@@ -238,19 +225,15 @@ class ChronosForecaster(nn.Module):
             )
         self.model = config.build_model()
         self.options: Final = config.options(target.horizons[-1])
-        self.days: Final = [horizon - 1 for horizon in target.horizons]
         self.columns: Final = [config.levels.index(level) for level in levels]
-        self.spread: Final = torch.from_numpy(target.spread)
 
-    def forward(self, inputs: Inputs) -> Tensor:
-        """Quantiles [N, H, Q] float64 in units of the window's scale."""
+    def quantiles(self, inputs: Inputs) -> Tensor:
+        """Rising quantiles [N, H, Q] float64 of the log returns."""
         closes, known = inputs.observed[..., 0], inputs.mask[..., 0]
         path = torch.where(known, closes - closes[:, -1:], torch.nan)
         predicted: Tensor = self.model(context=path, **self.options).quantile_preds
         rising = predicted[..., self.days].sort(dim=1).values
-        chosen = rising[:, self.columns].transpose(1, 2).double()
-        unit = inputs.scale * self.spread.to(inputs.scale.device)
-        return (chosen - inputs.location[..., None]) / unit[..., None]
+        return rising[:, self.columns].transpose(1, 2).double()
 
 
 CHRONOS_BOLT: Final = NetworkKind(

@@ -12,6 +12,7 @@ from predictor.networks.chronos import CHRONOS_2, CHRONOS_BOLT
 from predictor.networks.econometric import FITTED
 from predictor.networks.graph import GRAPH
 from predictor.networks.inputs import Inputs, InputSizes
+from predictor.networks.kronos import KRONOS
 from predictor.networks.network_kind import NetworkKind
 from predictor.networks.normaliser import WINDOW, Normaliser, NormaliserKind
 from predictor.networks.output import HEAD_ARITHMETIC, QuantileHead
@@ -73,7 +74,7 @@ _NORMALISERS = (
 
 KINDS: Mapping[str, NetworkKind] = {kind.name: kind for kind in _NETWORKS}
 """Kinds that can be trained."""
-ADOPTED_KINDS: Mapping[str, NetworkKind] = {kind.name: kind for kind in (CHRONOS_BOLT, CHRONOS_2)}
+ADOPTED_KINDS: Mapping[str, NetworkKind] = {kind.name: kind for kind in (CHRONOS_BOLT, CHRONOS_2, KRONOS)}
 """Kinds whose weights others trained."""
 NORMALISERS: Mapping[str, NormaliserKind] = {kind.name: kind for kind in _NORMALISERS}
 

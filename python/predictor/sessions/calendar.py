@@ -24,7 +24,9 @@ from predictor.sessions import exchange, schedule
 from predictor.sessions.schedule import EVERY_DAY, MIDNIGHT, WEEKDAYS, CloseTime, Schedule
 
 FIELDS = ("weekday", "sessions_to_month_end", "sessions_from_month_start", "days_to_holiday", "days_from_holiday")
-"""The fields of `SessionCalendar.fields`, in order."""
+"""The fields of a calendar's table, in order."""
+DATE_FIELDS = ("day_of_month", "month_of_year")
+"""The fields of `SessionCalendar.fields` that follow from the date."""
 
 
 HOLIDAY_REACH = 30
@@ -372,6 +374,8 @@ class SessionCalendar:
             sessions_from_month_start  sessions before it in its month; 0 on the first
             days_to_holiday            calendar days until the next holiday, at most HOLIDAY_REACH
             days_from_holiday          calendar days since the previous holiday, at most HOLIDAY_REACH
+            day_of_month               1 to 31
+            month_of_year              1 to 12
 
         Fields that look ahead treat unannounced closures as ordinary sessions. Holidays outside `first` to `last` are
         ignored.
@@ -380,13 +384,15 @@ class SessionCalendar:
             sessions: int32 [T], sessions in any order.
 
         Returns:
-            FIELDS, each float64 [T].
+            FIELDS and DATE_FIELDS, each float64 [T].
 
         Raises:
             CalendarEndedError: the calendar does not cover a date.
             BarsError: a date is not a session; the message names the first.
         """
-        return dict(zip(FIELDS, self._table.fields[:, self.places(sessions)], strict=True))
+        fields = dict(zip(FIELDS, self._table.fields[:, self.places(sessions)], strict=True))
+        dates = (sessions % 100, sessions // 100 % 100)
+        return {**fields, **{name: part.astype(np.float64) for name, part in zip(DATE_FIELDS, dates, strict=True)}}
 
     def places(self, sessions: NDArray[np.int32]) -> NDArray[np.intp]:
         """The index of each session [T] among all sessions of the calendar; raises as `fields`."""

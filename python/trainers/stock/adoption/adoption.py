@@ -19,22 +19,16 @@ from predictor.canonical import Json
 from predictor.card import AdoptionFacts
 from predictor.dates import as_number
 from predictor.errors import ArtifactError, ConfigurationError, InvalidInputError, shown_date
-from predictor.features import FeatureDefinition, FeatureSet, FittedFeatures, Scaling
+from predictor.features import FittedFeatures, Scaling
 from predictor.flags import Flag, integers, numbers
 from predictor.inference import freeze
-from predictor.networks import (
-    ChronosConfig,
-    NetworkKind,
-    Target,
-    WindowNormaliser,
-    check_quantiles,
-)
+from predictor.networks import Target, WindowNormaliser, check_quantiles
 from predictor.sessions import SessionCalendar
 from predictor.windows import Pipeline
 from trainers.progress import StepProgress, no_progress
 from trainers.stock import card
-from trainers.stock.adoption.chronos import ARCHITECTURES, read_architecture, read_sizes, rename_weights
-from trainers.stock.adoption.source_folder import CONFIG, WEIGHTS, SourceFolder
+from trainers.stock.adoption.published_model import PublishedModel
+from trainers.stock.adoption.source_folder import CONFIG, WEIGHTS
 from trainers.stock.bar_requirements import recognise_calendar
 from trainers.stock.data import History
 from trainers.stock.data_warnings import Warn, check_closes, discard, emit
@@ -42,7 +36,6 @@ from trainers.stock.model_fit import CALENDAR_YEARS, calibrate_manifest, fit_cal
 from trainers.stock.splits import DataSplits, SplitShares, find_day
 from trainers.stock.training import TrainingResult, assemble_model, save_artifact, score_on_test
 
-PACKAGE: Final = "chronos-forecasting"
 USUAL_WINDOW: Final = 512
 USUAL_CALENDAR: Final = "XNYS"
 FEWEST_DECISIONS: Final = 60
@@ -54,8 +47,7 @@ UNCALIBRATED: Final = (
 YEARS_BEFORE: Final = 15
 """Years of the calendar before the end of the training of a model that is adopted without bars."""
 EARLIEST_END: Final = 19000101
-LOG_CLOSE: Final = FeatureDefinition("log_close", "Log($close)", "logarithm of the adjusted close", "log price")
-LARGEST_LOG_PRICE: Final = 100.0
+LARGEST_RETURN: Final = 100.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +62,6 @@ class AdoptionSettings:
             read=partial(find_day, "--trained-until"),
         ),
     ]
-    sha256: Annotated[str, Flag("SHA-256 of model.safetensors that the publisher states.", metavar="HEX")] = ""
     horizons: Annotated[tuple[int, ...], Flag("Trading days.", read=partial(integers, "horizons"))] = (1, 5, 10, 20)
     quantiles: Annotated[
         tuple[float, ...], Flag("Levels, of those that it was trained for.", read=partial(numbers, "quantiles"))
@@ -85,7 +76,7 @@ class AdoptionSettings:
 
 
 def adopt(
-    folder: Path,
+    model: PublishedModel,
     out: Path,
     settings: AdoptionSettings,
     *,
@@ -95,12 +86,12 @@ def adopt(
     warn: Warn = discard,
     stepwise: StepProgress = no_progress,
 ) -> TrainingResult:
-    """Make an artifact of a folder with a Chronos model.
+    """Make an artifact of a published model.
 
     Args:
-        folder: with its config and weights; nothing in it is executed.
+        model: of `read_chronos` or `read_kronos`.
         out: the artifact's folder, which must not exist.
-        settings: what the folder does not say.
+        settings: what its folder does not say.
         bars: for calibration and scores; None makes an uncalibrated model without scores.
         today: the model's training cannot have ended later.
         announce: receives the name of each stage.
@@ -108,9 +99,8 @@ def adopt(
         stepwise: shows the progress of the scoring.
 
     Raises:
-        ConfigurationError: the folder holds something else, the model cannot forecast what is asked, or the bars have
-            too few sessions after its training.
-        MissingPackageError: the package of the model is not installed.
+        ConfigurationError: the model cannot forecast what is asked, its weights are damaged, or the bars have too few
+            sessions after its training.
     """
     artifact.check_new_folder(out)
     if not EARLIEST_END <= settings.trained_until <= as_number(today):
@@ -119,35 +109,16 @@ def adopt(
             f"trained until {shown_date(settings.trained_until)}, which is {when}; give the last day of the data that "
             "its training may have seen"
         )
-    source = SourceFolder.read(folder, settings.sha256)
-    architecture = read_architecture(source.config)
-    kind = ARCHITECTURES[architecture]
-    try:
-        config = read_sizes(source.config, kind)
-    except ArtifactError as error:
-        raise ConfigurationError(f"{folder}/{error.message}") from error
+    folder = model.source.folder
     splits = None if bars is None else split_after(bars.sessions, settings)
-    pipeline = _build_pipeline(settings, _choose_calendar(settings, bars, today, announce), config.context_length)
-    made = Artifact(
-        manifest=_build_manifest(kind, config, settings, pipeline),
-        pipeline=pipeline,
-        weights=rename_weights(source.tensors, kind),
-    )
+    pipeline = _build_pipeline(model, settings, _choose_calendar(settings, bars, today, announce))
+    made = Artifact(manifest=_build_manifest(model, settings, pipeline), pipeline=pipeline, weights=model.weights)
     try:
         network = freeze(made.network())
     except ArtifactError as error:
         raise ConfigurationError(f"{folder}: {WEIGHTS} does not fit {CONFIG}: {error.message}") from error
-    facts = AdoptionFacts(
-        architecture=architecture,
-        package=f"{PACKAGE} {version(PACKAGE)}",
-        trained_until=settings.trained_until,
-        config_sha256=source.config_sha256,
-        weights_sha256=source.weights_sha256,
-        license_file=source.license_file,
-        license_sha256=source.license_sha256,
-    )
-    libraries = {**card.list_libraries(), **{name: version(name) for name in (PACKAGE, "transformers")}}
-    content: dict[str, Json] = {"adopted": asdict(facts), "libraries": libraries}
+    libraries = {**card.list_libraries(), **{name: version(name) for name in model.packages}}
+    content: dict[str, Json] = {"adopted": asdict(_list_facts(model, settings)), "libraries": libraries}
     if bars is None or splits is None:
         made = _with_card(made, content | {"notes": [UNCALIBRATED]})
     else:
@@ -169,6 +140,22 @@ def adopt(
     _check_size(folder, recorded)
     save_artifact(out, made, recorded)
     return TrainingResult(folder=out, card=dict(made.manifest.card))
+
+
+def _list_facts(model: PublishedModel, settings: AdoptionSettings) -> AdoptionFacts:
+    source, tokenizer = model.source, model.tokenizer
+    name = next(iter(model.packages), "quantra")
+    return AdoptionFacts(
+        architecture=model.architecture,
+        package=f"{name} {version(name)}",
+        trained_until=settings.trained_until,
+        config_sha256=source.config_sha256,
+        weights_sha256=source.weights_sha256,
+        license_file=source.license_file,
+        license_sha256=source.license_sha256,
+        tokenizer_config_sha256="" if tokenizer is None else tokenizer.config_sha256,
+        tokenizer_weights_sha256="" if tokenizer is None else tokenizer.weights_sha256,
+    )
 
 
 def split_after(sessions: NDArray[np.int32], settings: AdoptionSettings) -> DataSplits:
@@ -210,44 +197,49 @@ def _choose_calendar(
     return SessionCalendar.named(name, 10_000 * first + 101, 10_000 * last + 1231)
 
 
-def _build_pipeline(settings: AdoptionSettings, calendar: SessionCalendar, longest: int) -> Pipeline:
-    """The pipeline of a model that reads at most `longest` sessions of log closes."""
+def _build_pipeline(model: PublishedModel, settings: AdoptionSettings, calendar: SessionCalendar) -> Pipeline:
+    """The pipeline of a model that reads its features as they are."""
+    count = len(model.features.observed)
     return Pipeline(
         features=FittedFeatures(
-            features=FeatureSet(observed=(LOG_CLOSE,)),
-            scaling=Scaling(center=np.zeros(1), scale=np.ones(1), clip=LARGEST_LOG_PRICE),
+            features=model.features,
+            scaling=Scaling(center=np.zeros(count), scale=np.ones(count), clip=model.largest),
         ),
         target=Target(horizons=settings.horizons),
         normaliser=WindowNormaliser(),
         calendar=calendar,
-        encoder_length=settings.encoder_length or min(USUAL_WINDOW, longest),
+        encoder_length=settings.encoder_length or min(USUAL_WINDOW, model.longest),
     )
 
 
-def _build_manifest(
-    kind: NetworkKind, config: ChronosConfig, settings: AdoptionSettings, pipeline: Pipeline
-) -> Manifest:
+def _build_manifest(model: PublishedModel, settings: AdoptionSettings, pipeline: Pipeline) -> Manifest:
     """The manifest without calibration and card."""
     check_quantiles(settings.quantiles)
     horizons = len(settings.horizons)
     return Manifest(
-        kind=kind,
-        config=config,
+        kind=model.kind,
+        config=model.config,
         target=pipeline.target,
         quantiles=settings.quantiles,
         normaliser=pipeline.normaliser,
         encoder_length=pipeline.encoder_length,
         minimum=pipeline.minimum,
         conformal=without_offsets(pipeline.target, settings.quantiles),
-        baseline=BaselineSpec(name="none", known=(), location=(0.0,) * horizons, scale=(1.0,) * horizons),
+        baseline=BaselineSpec(
+            name="none", known=(0.0,) * pipeline.sizes.known, location=(0.0,) * horizons, scale=(1.0,) * horizons
+        ),
         card={},
     )
 
 
 def _check_size(folder: Path, recorded: Golden) -> None:
     """Refuse weights with absurd forecasts of the golden instance."""
+    if not np.isfinite(recorded.arrays["stage.units"]).all():
+        raise ConfigurationError(
+            f"{folder}: its forecasts of example bars are not finite; its weights are damaged or too large"
+        )
     largest = float(np.nanmax(np.abs(recorded.arrays["stage.values"])))
-    if largest > LARGEST_LOG_PRICE:
+    if largest > LARGEST_RETURN:
         raise ConfigurationError(
             f"{folder}: its forecasts of example bars reach a log return of {largest:.3g}, which is no price; its "
             "weights are damaged or too large"

@@ -1,4 +1,4 @@
-"""Sizes and weights of Chronos models from their published config and tensors."""
+"""Chronos models from their published config and tensors."""
 
 from collections.abc import Mapping
 from dataclasses import fields
@@ -7,10 +7,15 @@ from typing import Any, Final
 from torch import Tensor
 
 from predictor.canonical import Json, Record
-from predictor.errors import ConfigurationError
-from predictor.networks import CHRONOS_2, CHRONOS_BOLT, ChronosConfig, NetworkKind
-from trainers.stock.adoption.source_folder import CONFIG
+from predictor.errors import ArtifactError, ConfigurationError
+from predictor.features import FeatureDefinition, FeatureSet
+from predictor.networks import CHRONOS_2, CHRONOS_BOLT, ChronosConfig, NetworkKind, require_chronos
+from trainers.stock.adoption.published_model import PublishedModel
+from trainers.stock.adoption.source_folder import CONFIG, SourceFolder
 
+PACKAGES: Final = ("chronos-forecasting", "transformers")
+LOG_CLOSE: Final = FeatureDefinition("log_close", "Log($close)", "logarithm of the adjusted close", "log price")
+LARGEST_LOG_PRICE: Final = 100.0
 ARCHITECTURES: Final[Mapping[str, NetworkKind]] = {
     "ChronosBoltModelForForecasting": CHRONOS_BOLT,
     "Chronos2Model": CHRONOS_2,
@@ -25,6 +30,33 @@ COPIES: Final = ("encoder.embed_tokens.weight", "decoder.embed_tokens.weight")
 """Weights of Chronos-Bolt that are copies of SHARED; a file may leave them out."""
 UNUSED: Final = frozenset({"lm_head.weight"})
 """Weights of a file that its model does not have."""
+
+
+def read_chronos(source: SourceFolder) -> PublishedModel:
+    """Read the folder of a Chronos-Bolt or Chronos-2 model.
+
+    Raises:
+        ConfigurationError: it has another architecture, or a setting is missing, out of range or not supported.
+        MissingPackageError: the package of the model is not installed.
+    """
+    require_chronos()
+    architecture = read_architecture(source.config)
+    kind = ARCHITECTURES[architecture]
+    try:
+        config = read_sizes(source.config, kind)
+    except ArtifactError as error:
+        raise ConfigurationError(f"{source.folder}/{error.message}") from error
+    return PublishedModel(
+        source=source,
+        architecture=architecture,
+        packages=PACKAGES,
+        kind=kind,
+        config=config,
+        weights=rename_weights(source.tensors, kind),
+        features=FeatureSet(observed=(LOG_CLOSE,)),
+        largest=LARGEST_LOG_PRICE,
+        longest=config.context_length,
+    )
 
 
 def read_architecture(config: Mapping[str, Json]) -> str:

@@ -28,6 +28,7 @@ REMOTE_CODE: Final = ("auto_map", "custom_pipelines", "trust_remote_code")
 class SourceFolder:
     """The verified contents of a folder."""
 
+    folder: Path
     config: Mapping[str, Json]
     config_sha256: str
     tensors: Mapping[str, Tensor]
@@ -55,8 +56,8 @@ class SourceFolder:
         digest = sha256(weights)
         if sha256_of_weights and digest != sha256_of_weights.lower():
             raise ConfigurationError(
-                f"{folder / WEIGHTS} has the SHA-256 {digest}, but {sha256_of_weights.lower()} was stated (--sha256); "
-                "download the file again"
+                f"{folder / WEIGHTS} has the SHA-256 {digest}, but {sha256_of_weights.lower()} was stated; download it "
+                "again"
             )
         license_file = next((name for name in LICENSES if (folder / name).is_file()), "")
         try:
@@ -71,6 +72,7 @@ class SourceFolder:
                     "can be adopted"
                 )
         return cls(
+            folder=folder,
             config={key: config.json(key) for key in config.keys()},  # noqa: SIM118 - a Record is not a dict
             config_sha256=sha256(text),
             tensors=tensors,
