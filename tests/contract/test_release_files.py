@@ -12,9 +12,12 @@ from typing import Any
 
 import pytest
 import yaml
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 from shown_commands import ROOT
 
-VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["version"]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+VERSION = PROJECT["version"]
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 SCHEMAS = {
     "vendor.github-workflows": WORKFLOWS,
@@ -85,3 +88,21 @@ def test_a_workflow_runs_what_exists_with_few_permissions(path: Path) -> None:
     targets = set(re.findall(r"\bmake ([\w-]+)", " ".join(steps)))
     makefile = (ROOT / "Makefile").read_text("utf-8")
     assert [target for target in targets if not re.search(rf"^{target}:", makefile, re.MULTILINE)] == []
+
+
+def test_the_conda_recipe_needs_what_the_project_needs() -> None:
+    recipe: dict[str, Any] = yaml.safe_load((ROOT / "deploy" / "conda" / "recipe.yaml").read_text("utf-8"))
+    extras = PROJECT["optional-dependencies"]
+    names = {"torch": "pytorch", "prometheus-client": "prometheus_client"}
+    needed = {"python": PROJECT["requires-python"]}
+    for text in (*PROJECT["dependencies"], *extras["cli"], *extras["data"]):
+        one = Requirement(text)
+        needed[names.get(one.name, one.name)] = str(one.specifier)
+    given = dict(text.split(" ") for text in recipe["requirements"]["run"])
+    assert {name: SpecifierSet(versions) for name, versions in given.items()} == {
+        name: SpecifierSet(versions) for name, versions in needed.items()
+    }
+    assert recipe["package"] == {"name": PROJECT["name"], "version": VERSION}
+    ((command, function),) = PROJECT["scripts"].items()
+    assert recipe["build"]["python"]["entry_points"] == [f"{command} = {function}"]
+    assert recipe["about"]["summary"] == PROJECT["description"]
