@@ -309,7 +309,13 @@ def _check_level(level: float) -> None:
 
 
 def simulate_paths(
-    forecast: Forecast, bars: BarPanel, *, paths: int = 1000, seed: int = 0, most_cells: int = MOST_CELLS
+    forecast: Forecast,
+    bars: BarPanel,
+    *,
+    paths: int = 1000,
+    seed: int = 0,
+    most_cells: int = MOST_CELLS,
+    check: Callable[[], None] = lambda: None,
 ) -> PricePaths:
     """Draw joint paths whose distribution at each horizon of the forecast is the forecast's.
 
@@ -322,6 +328,7 @@ def simulate_paths(
         paths: number of paths, at most MOST_PATHS.
         seed: seed of the draw of past days, 0 or more.
         most_cells: largest number of paths x symbols x days.
+        check: called between the steps; an error that it raises ends the work.
 
     Raises:
         InvalidInputError: the forecast is not of log returns, its bars end on another day, or there are too many paths.
@@ -334,6 +341,7 @@ def simulate_paths(
     wanted = [symbol for symbol in forecast.symbols if symbol not in forecast.refusals]
     panel = bars.select(wanted)
     past = _past_paths(panel, days)
+    check()
     chosen, short = _choose_symbols(panel.symbols, past.is_usable)
     starts = np.flatnonzero(past.is_usable[chosen].all(axis=0))
     scaled = past.scaled[chosen][:, starts]
@@ -345,7 +353,7 @@ def simulate_paths(
     return PricePaths(
         symbols=tuple(wanted[row] for row in chosen),
         as_of_session=forecast.as_of_session,
-        returns=_impose_marginals(raw, forecast.returns[rows], forecast.horizons, forecast.quantiles, scaled),
+        returns=_impose_marginals(raw, forecast.returns[rows], forecast.horizons, forecast.quantiles, scaled, check),
         anchor_price=forecast.anchor_price[rows],
         forecast_id=forecast.forecast_id,
         model=forecast.model,
@@ -492,6 +500,7 @@ def _impose_marginals(
     horizons: tuple[int, ...],
     levels: tuple[float, ...],
     scaled: FloatArray,
+    check: Callable[[], None],
 ) -> FloatArray:
     """[N, S, D] paths with the ranks of `raw` and the distribution of the forecast at each horizon.
 
@@ -503,11 +512,13 @@ def _impose_marginals(
         horizons: [H] days.
         levels: [Q].
         scaled: [S, M, D] all past paths in units of their volatility, which give the shape.
+        check: called before each horizon.
     """
     count = len(raw)
     at = np.concatenate((np.array(levels), (np.arange(count) + 0.5) / count))
     corrections = np.zeros((count, raw.shape[1], len(horizons) + 1))
     for h, horizon in enumerate(horizons):
+        check()
         values = raw[:, :, horizon - 1]
         order = np.argsort(values, axis=0, kind="stable")
         known, wanted = np.split(np.quantile(scaled[:, :, horizon - 1], at), [len(levels)])

@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 from predictor.bars import BarPanel
 from predictor.cli.commands import app
 from predictor.client import AsyncQuantraClient, QuantraClient
-from predictor.errors import InvalidInputError, TooFewBarsError, UnknownHorizonError
+from predictor.errors import DeadlineExceededError, InvalidInputError, TooFewBarsError, UnknownHorizonError
 from predictor.forecast import Forecast
 from predictor.forecaster import Forecaster
 from predictor.networks import Target, TargetKind
@@ -84,6 +84,19 @@ def test_the_same_seed_gives_the_same_bits() -> None:
     other = simulate_paths(forecast(), bars(), paths=PATHS, seed=2)
     assert np.array_equal(again.returns, simulated().returns)
     assert not np.array_equal(other.returns, simulated().returns)
+
+
+@pytest.mark.parametrize("most", [0, 1, 2])
+def test_an_expired_deadline_ends_the_simulation_at_its_next_step(most: int) -> None:
+    passed: list[None] = []
+
+    def check() -> None:
+        if len(passed) == most:
+            raise DeadlineExceededError("too late")
+        passed.append(None)
+
+    with pytest.raises(DeadlineExceededError, match="too late"):
+        simulate_paths(forecast(), bars(), paths=10, check=check)
 
 
 def test_prices_before_a_split_do_not_matter() -> None:

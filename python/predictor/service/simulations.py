@@ -10,10 +10,7 @@ from predictor.model import Predictor
 from predictor.price_paths import PricePaths, simulate_paths
 
 MOST_CELLS: Final = 2_000_000
-"""Largest number of paths x symbols x days of one request: 16 MB.
-
-A thousand symbols take 2 s without a check of the deadline.
-"""
+"""Largest number of paths x symbols x days of one request: 16 MB."""
 
 
 class SimulationRequest(Protocol):
@@ -67,6 +64,7 @@ class SimulationJob:
         query = self.request.query()
         past = bars_of(query.instance, "paths")
         forecast = forecast_or_raise(self.model.predict([query.instance], now, deadline)[0])
-        deadline.check()
-        paths = simulate_paths(forecast, past, paths=query.paths, seed=query.seed, most_cells=MOST_CELLS)
+        paths = simulate_paths(
+            forecast, past, paths=query.paths, seed=query.seed, most_cells=MOST_CELLS, check=deadline.check
+        )
         return Simulation(query=query, forecast=forecast, paths=paths)
