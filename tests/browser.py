@@ -89,12 +89,12 @@ class Browser:
             self.ask("Page.navigate", url=address)
 
     @contextmanager
-    def loading(self) -> Generator[None]:
-        """Wait until the page that the block leads to is loaded."""
+    def loading(self, longest_s: float = LONGEST_S) -> Generator[None]:
+        """Wait until the page that the block leads to is loaded, at most `longest_s`."""
         self._loaded = False
         self.complaints = []
         yield
-        deadline = time.monotonic() + LONGEST_S
+        deadline = time.monotonic() + longest_s
         while not self._loaded:
             self._note(self._read(deadline))
 

@@ -2,19 +2,25 @@
 
 import gzip
 import http.client
+import importlib.util
+import io
 import json
 import re
+import zipfile
 from collections.abc import Generator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from html import unescape
+from importlib.machinery import ModuleSpec
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote, urlencode
 
 import browser
+import exports
 import numpy as np
+import polars as pl
 import pytest
 from artifacts import recent_bars
 from browser import Browser
@@ -35,7 +41,8 @@ pytestmark = pytest.mark.slow
 LOOK: Final = (Path(__file__).parents[1] / "newcomer" / "look.js").read_text("utf-8")
 HEAVIEST: Final = 2_000_000
 AXE: Final = files("axe_core_python").joinpath("axe.min.js").read_text("utf-8")
-PAGES: Final = ("/", "/bars", "/forecast", "/universe", "/training", "/models", "/ledger")
+PAGES: Final = ("/", "/bars", "/forecast", "/universe", "/training", "/models", "/ledger", "/calls")
+LONGEST_TRAINING_S: Final = 300.0
 HOSTILE: Final = "<script>alert(1)</script>"
 
 
@@ -140,7 +147,7 @@ def test_only_the_scripts_of_a_page_may_run_and_nothing_is_loaded(filled: Page, 
     assert policy.startswith("default-src 'none'")
     scripts = re.findall(r"<script([^>]*)>", text)
     assert {one for one in scripts if "application/json" not in one} == {f' nonce="{nonce}"'}
-    assert all(one.startswith(("/page/", "#")) for one in page_of(text).references)
+    assert all(one.startswith(("/page/", "#", "/openapi.json")) for one in page_of(text).references)
     assert len(text.encode()) <= HEAVIEST
 
 
@@ -172,7 +179,7 @@ def test_several_files_are_read_as_one_panel(page: Page) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["../../evil", "..", "", "a.zip", "a.csv.gz", "a.parquet", "a.xlsx", ".csv", "nul\0.csv", "a" * 200 + ".csv"],
+    ["../../evil", "..", "", "a.zip", "a.csv.gz", "a.xls", ".csv", "nul\0.csv", "a" * 200 + ".csv"],
 )
 def test_a_file_of_another_kind_or_with_an_unusual_name_is_rejected(page: Page, name: str) -> None:
     status, message = page.send(name, b"date,close")
@@ -196,6 +203,71 @@ def test_a_compressed_file_is_not_unpacked(page: Page) -> None:
     bomb = gzip.compress(b"0," * (8 << 20))
     assert page.send("bomb.csv", bomb)[0] == 204
     assert "is compressed" in message_of(page.get("/bars"))
+
+
+def recent_table() -> pl.DataFrame:
+    """AAPL's bars as a table."""
+    bars = recent_bars("AAPL")
+    days = pl.Series(bars.sessions).cast(pl.String).str.to_date("%Y%m%d")
+    return pl.DataFrame(
+        {"date": days, **{name: getattr(bars, name)[0] for name in ("open", "high", "low", "close", "volume")}}
+    )
+
+
+def read_as(name: str, content: bytes) -> UploadedBars:
+    """A dropped file, as it is read."""
+    uploaded = UploadedBars()
+    with uploaded.create(name) as file:
+        file.write(content)
+    uploaded.read(ReadingChoice())
+    uploaded.close()
+    return uploaded
+
+
+def parquet_of(table: pl.DataFrame) -> bytes:
+    content = io.BytesIO()
+    table.write_parquet(content)
+    return content.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("name", "content"), [("AAPL.parquet", parquet_of(recent_table())), ("bars.xlsx", exports.excel())]
+)
+def test_a_table_of_another_program_is_read(name: str, content: bytes) -> None:
+    uploaded = read_as(name, content)
+    assert uploaded.problem == ""
+    assert uploaded.checked is not None
+    assert uploaded.checked.reading.panel.symbols[0] == "AAPL"
+
+
+@pytest.mark.parametrize("name", ["a.parquet", "a.xlsx"])
+def test_a_file_with_another_content_than_its_name_is_rejected(name: str) -> None:
+    assert "or damaged" in read_as(name, b"date,close\n2023-01-02,1\n" * 10).problem
+
+
+def test_a_workbook_that_unpacks_to_much_is_rejected_unread(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(uploads, "MOST_UNPACKED", 1 << 20)
+    bomb = io.BytesIO()
+    with zipfile.ZipFile(bomb, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("xl/workbook.xml", b" " * (4 << 20))
+        archive.infolist()[0].file_size = 10  # its directory announces less
+    assert "more than 1 MiB unpacked" in read_as("a.xlsx", bomb.getvalue()).problem
+
+
+def test_a_parquet_file_with_many_equal_cells_is_rejected_unread(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(uploads, "MOST_CELLS", 1000)
+    table = pl.DataFrame({"close": pl.repeat(1.0, 10_000, eager=True)})
+    assert "has 10000 rows of 1 columns" in read_as("a.parquet", parquet_of(table)).problem
+
+
+def test_an_extra_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    find = importlib.util.find_spec
+
+    def find_others(name: str, package: str | None = None) -> ModuleSpec | None:
+        return None if name == "fastexcel" else find(name, package)
+
+    monkeypatch.setattr(importlib.util, "find_spec", find_others)
+    assert "quantra[excel]" in read_as("a.xlsx", exports.excel()).problem
 
 
 def test_files_are_limited_in_number_and_size(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -444,7 +516,7 @@ def test_a_model_is_trained_in_a_browser_and_used_at_once(page: Page, window: Br
         window.choose_files("#files", page.folder / "bars.csv")
     with window.loading():
         window.value("kind.value = 'har'; document.getElementById('name').value = 'young'; kind.form.requestSubmit()")
-    with window.loading():  # the script shows the end by itself
+    with window.loading(LONGEST_TRAINING_S):  # the script shows the end by itself
         status, text = page.post("/training", name="other", kind="har", minutes="1")
     assert (status, "young is being trained" in message_of(text)) == (400, True)
     assert "young@1 is trained" in window.value("document.getElementById('result').textContent")

@@ -1,6 +1,7 @@
 """The routes of the page. Work runs on other threads, one request at a time."""
 
 import asyncio
+import json
 import logging
 import secrets
 import threading
@@ -32,6 +33,7 @@ from predictor.memory import error_of
 from predictor.registry import find_line, read_aliases, read_moves
 from predictor.report import PageFrame
 from predictor.skill import line_of
+from predictor.web.openapi import describe_api
 from predictor.web.page_access import LONGEST_S, ROOT, LoadedPage, PageContext
 from predictor.web.responses import status_code
 from trainers.stock.page import views
@@ -86,6 +88,7 @@ class Page:
             "/models": self._show_models,
             "/ledger": self._ledger,
             "/training": self._show_training,
+            "/calls": self._show_calls,
         }
         posts = {
             "/files": self._receive,
@@ -302,6 +305,10 @@ class Page:
         if not self._settings.ledger:
             raise NoLedgerError("the page has no ledger; start it with `quantra ui --ledger LEDGER`")
         return Ledger.open(self._settings.ledger)
+
+    async def _show_calls(self, request: Request) -> Response:
+        frame = self._frame(request)
+        return _page(frame, views.render_calls(frame, json.loads(describe_api())))
 
     async def _show_training(self, request: Request) -> Response:
         frame, bars = self._frame(request), None if self._uploaded is None else self._uploaded.checked

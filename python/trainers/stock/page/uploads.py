@@ -2,13 +2,17 @@
 
 import re
 import shutil
+import struct
+import zipfile
+import zlib
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, BinaryIO, Final, final
 
 from predictor.bars import BarReading, ReadingOptions, read_files
-from predictor.bars.files import PACKED, TEXT_ENDINGS
+from predictor.bars.files import EXCEL_ENDINGS, PACKED, PARQUET, TEXT_ENDINGS
 from predictor.errors import BarsError, QuantraError, RequestTooLargeError
 
 if TYPE_CHECKING:
@@ -18,6 +22,11 @@ MOST_FILES: Final = 2_000
 MOST_BYTES: Final = 128 << 20
 """Most bytes of all files together."""
 MOST_SYMBOLS: Final = 3_000
+MOST_UNPACKED: Final = 512 << 20
+"""Most bytes in an Excel file, which is compressed."""
+MOST_CELLS: Final = 64_000_000
+"""Most cells of a Parquet file, which may repeat a value without bytes."""
+ENDINGS: Final = (*TEXT_ENDINGS, *EXCEL_ENDINGS, PARQUET)
 _NAME: Final = re.compile(r"[\w^=&+][\w .,^=&+()-]{0,99}")
 """Names that are the same file name on every system."""
 
@@ -70,14 +79,14 @@ class UploadedBars:
             name: Name of the file on the person's machine, perhaps with folders, which are ignored.
 
         Raises:
-            BarsError: The name is unusual, exists already, or is not that of a text file.
+            BarsError: The name is unusual, exists already, or has another ending.
             RequestTooLargeError: There are too many files.
         """
         last = PureWindowsPath(PurePosixPath(name).name).name
-        if not _NAME.fullmatch(last) or not last.lower().endswith(TEXT_ENDINGS):
+        if not _NAME.fullmatch(last) or not last.lower().endswith(ENDINGS):
             raise BarsError(
-                f"{name[-80:]!r} is not read here; choose files that end in {', '.join(TEXT_ENDINGS)} and have plain "
-                "names. `quantra check` reads Excel, Parquet and compressed files"
+                f"{name[-80:]!r} is not read here; choose files that end in {', '.join(ENDINGS)} and have plain names. "
+                "`quantra check` reads compressed files"
             )
         if last in self._files:
             raise BarsError(f"two files are named {last}; choose the files of one folder")
@@ -119,7 +128,7 @@ class UploadedBars:
             if not self._files:
                 raise BarsError("there are no bars yet; choose files on the first page")
             for path in self._files.values():
-                _check_unpacked(path)
+                _check_content(path)
             reading = read_files([*self._files.values()], choice.options)
             _check_symbols(reading)
             self.checked = check_bars(reading, choice.calendar or recognise_calendar(reading.panel))
@@ -150,13 +159,78 @@ def _check_symbols(reading: BarReading) -> None:
         )
 
 
-def _check_unpacked(path: Path) -> None:
-    """Check that a file is not compressed, because its content could be of any size.
+def _check_content(path: Path) -> None:
+    """Check that a small file does not stand for a large table.
 
     Raises:
-        BarsError: It is compressed.
+        BarsError: It is a compressed or damaged file, or a table of another kind than its name says.
+        RequestTooLargeError: Its table is too large.
+        MissingPackageError: A package that reads it is not installed.
     """
-    with path.open("rb") as file:
-        beginning = file.read(4)
-    if any(beginning.startswith(mark) for mark in PACKED.values()):
-        raise BarsError(f"{path.name} is compressed; unpack it first, or use `quantra check`")
+    ending = path.suffix.lower()
+    if ending == PARQUET:
+        _check_cells(path)
+    elif ending in EXCEL_ENDINGS:
+        _check_archive(path)
+    else:
+        with path.open("rb") as file:
+            beginning = file.read(4)
+        if any(beginning.startswith(mark) for mark in PACKED.values()):
+            raise BarsError(f"{path.name} is compressed; unpack it first, or use `quantra check`")
+
+
+def _check_cells(path: Path) -> None:
+    import polars as pl
+
+    try:
+        table = pl.scan_parquet(path)
+        rows, columns = table.select(pl.len()).collect().item(), len(table.collect_schema())
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise BarsError(f"{path.name} is not a Parquet file, or damaged: {str(error)[:_MOST_SHOWN]}") from None
+    if rows * columns > MOST_CELLS:
+        raise RequestTooLargeError(
+            f"{path.name} has {rows} rows of {columns} columns, at most {MOST_CELLS} cells; use the command line"
+        )
+
+
+def _check_archive(path: Path) -> None:
+    """Unpack an Excel file without keeping it: its directory may announce a smaller content than it has."""
+    size = 0
+    try:
+        with zipfile.ZipFile(path) as archive, path.open("rb") as file:
+            for member in archive.infolist():
+                for part in _unpacked(file, member):
+                    size += part
+                    if size > MOST_UNPACKED:
+                        raise RequestTooLargeError(
+                            f"{path.name} has more than {MOST_UNPACKED >> 20} MiB unpacked; save it as CSV or Parquet"
+                        )
+    except (zipfile.BadZipFile, zlib.error, struct.error, NotImplementedError) as error:
+        raise BarsError(f"{path.name} is not an Excel file, or damaged: {error}; open it and save it again") from None
+
+
+def _unpacked(file: BinaryIO, member: zipfile.ZipInfo) -> Iterator[int]:
+    """Sizes of the parts of a member's content."""
+    if member.compress_type == zipfile.ZIP_STORED:
+        yield member.compress_size
+        return
+    if member.compress_type != zipfile.ZIP_DEFLATED:
+        raise zipfile.BadZipFile(f"{member.filename[:_MOST_SHOWN]} is compressed in an unusual way")
+    file.seek(member.header_offset + _LENGTHS_AT)
+    name, extra = struct.unpack("<HH", file.read(4))
+    file.seek(name + extra, 1)
+    inflating, left = zlib.decompressobj(-zlib.MAX_WBITS), member.compress_size
+    while left > 0 and not inflating.eof:
+        packed = file.read(min(left, _PART))
+        if not packed:
+            raise zipfile.BadZipFile("it ends too early")
+        left -= len(packed)
+        while packed and not inflating.eof:
+            yield len(inflating.decompress(packed, _PART))
+            packed = inflating.unconsumed_tail
+
+
+_LENGTHS_AT: Final = 26
+"""Place of the lengths of name and extra field in the header of a member, which ends after them."""
+_PART: Final = 1 << 20
+_MOST_SHOWN: Final = 200

@@ -4,7 +4,7 @@ import json
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from predictor.report.explanation import reason_view
 from predictor.report.forecast import forecast_view, price_note
 from predictor.report.templates import iso, level, percent
 from trainers.stock.page.training import KINDS, TrainingState
-from trainers.stock.page.uploads import UploadedBars
+from trainers.stock.page.uploads import ENDINGS, UploadedBars
 
 if TYPE_CHECKING:
     from trainers.stock.bars_report import BarsReport
@@ -82,7 +82,14 @@ class LineView:
 def render_home(frame: PageFrame, uploaded: UploadedBars | None, models: Sequence[ModelInfo], note: str = "") -> str:
     """The first page; `note` says why no model is trained here, if so."""
     page = PageBuilder(PACKAGE, "home.html.j2", frame)
-    return page.render({"names": () if uploaded is None else uploaded.names, "models": models, "note": note})
+    return page.render(
+        {
+            "names": () if uploaded is None else uploaded.names,
+            "models": models,
+            "note": note,
+            "endings": ",".join(ENDINGS),
+        }
+    )
 
 
 def render_bars(frame: PageFrame, uploaded: UploadedBars, models: Sequence[ModelInfo], trained: str, note: str) -> str:
@@ -289,6 +296,68 @@ def render_models(frame: PageFrame, lines: Sequence[LineView], note: str, result
 
     page = PageBuilder(PACKAGE, "models.html.j2", frame)
     return page.render({"lines": lines, "note": note, "gates": GATES, "result": result})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallView:
+    """A call over HTTP."""
+
+    method: str
+    path: str
+    text: str
+    request: str
+    """Its message; empty without one."""
+    response: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FieldView:
+    """A field of a message."""
+
+    name: str
+    kind: str
+    message: str
+    """The message or the list of names that it holds; empty for others."""
+
+
+def render_calls(frame: PageFrame, described: Mapping[str, Any]) -> str:
+    """The calls over HTTP and their messages, from their description as OpenAPI."""
+    page, schemas = PageBuilder(PACKAGE, "calls.html.j2", frame), described["components"]["schemas"]
+    messages = {_short(name): list(_fields(one)) for name, one in schemas.items() if "properties" in one}
+    names = {_short(name): one["enum"] for name, one in schemas.items() if "enum" in one}
+    return page.render({"calls": list(_calls(described["paths"])), "messages": messages, "names": names})
+
+
+def _calls(paths: Mapping[str, Any]) -> Iterator[CallView]:
+    for path, methods in paths.items():
+        for method, call in methods.items():
+            yield CallView(
+                method=method.upper(),
+                path=path,
+                text=call["summary"],
+                request=_content(call["requestBody"]) if "requestBody" in call else "",
+                response=_content(call["responses"]["200"]),
+            )
+
+
+def _content(part: Mapping[str, Any]) -> str:
+    return _short(part["content"]["application/json"]["schema"]["$ref"])
+
+
+def _fields(schema: Mapping[str, Any]) -> Iterator[FieldView]:
+    for name, field in schema["properties"].items():
+        one = field.get("items", field)
+        message = _short(one["$ref"]) if "$ref" in one else ""
+        if "oneOf" in one:
+            kind = "numbers: base64, or a list"
+        else:
+            kinds = one.get("type", "")
+            kind = kinds if isinstance(kinds, str) else " or ".join(kinds)
+        yield FieldView(name=name, kind=f"list of {kind}".rstrip() if "items" in field else kind, message=message)
+
+
+def _short(reference: str) -> str:
+    return reference.rpartition(".")[2]
 
 
 def render_message(frame: PageFrame, message: str) -> str:
