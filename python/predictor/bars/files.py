@@ -69,7 +69,7 @@ def read_cells(path: Path) -> TableCells:
         BarsError: The file does not exist or has no readable table.
         MissingPackageError: The extra `data` is not installed, or for Excel files the extra `excel`.
     """
-    _require("polars", "data", path)
+    require_package("polars", "data", path)
     if not path.is_file():
         raise BarsError(f"{path} is a folder, not a file" if path.is_dir() else f"there is no file {path}")
     kind = _kind(path)
@@ -80,7 +80,8 @@ def read_cells(path: Path) -> TableCells:
     return _text_cells(path, _text(path))
 
 
-def _require(package: str, extra: str, path: Path) -> None:
+def require_package(package: str, extra: str, path: Path) -> None:
+    """Raise MissingPackageError if a package is not installed."""
     import importlib.util
 
     if importlib.util.find_spec(package) is None:
@@ -122,10 +123,11 @@ def _parquet(path: Path) -> "pl.DataFrame":
     try:
         return pl.read_parquet(path)
     except pl.exceptions.PolarsError as error:
-        raise BarsError(f"{path.name} cannot be read: {_problem(error)}") from error
+        raise BarsError(f"{path.name} cannot be read: {describe_problem(error)}") from error
 
 
-def _problem(error: Exception) -> str:
+def describe_problem(error: Exception) -> str:
+    """A message of polars, without its advice."""
     problem = str(error)
     for advice in ("Consider", "You might want", "Ensure"):  # polars' advice is for its callers, not for users
         problem = problem.partition(advice)[0]
@@ -134,7 +136,7 @@ def _problem(error: Exception) -> str:
 
 def _excel(path: Path) -> "pl.DataFrame":
     """Read the only sheet of a workbook."""
-    _require("fastexcel", "excel", path)
+    require_package("fastexcel", "excel", path)
     import fastexcel
 
     try:
@@ -292,8 +294,8 @@ def _csv(path: Path, text: _Text, delimiter: str, skipped: int, names: Sequence[
     except pl.exceptions.PolarsError as error:
         shown = {"\t": "a tab"}.get(delimiter, f"'{delimiter}'")
         raise BarsError(
-            f"{path.name} cannot be read: {_problem(error)}; its columns must be separated by one sign, here {shown}, "
-            "and its encoding must be UTF-8"
+            f"{path.name} cannot be read: {describe_problem(error)}; its columns must be separated by one sign, here "
+            f"{shown}, and its encoding must be UTF-8"
         ) from error
     return _without_last_blanks(frame)
 

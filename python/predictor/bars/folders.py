@@ -10,6 +10,7 @@ import numpy as np
 
 from predictor.bars.checks import check_past
 from predictor.bars.files import has_known_ending
+from predictor.bars.partitions import is_partitioned, read_blocks
 from predictor.bars.tables import BarTable, ReadingOptions, read_table
 from predictor.errors import BarsError, listed
 
@@ -18,8 +19,25 @@ MOST_NAMED: Final = 3
 
 
 def read_path(path: Path, options: ReadingOptions | None = None) -> BarTable:
-    """Read a file, or all files of a folder."""
+    """Read a file, all files of a folder, or its partitions."""
+    if is_partitioned(path):
+        return read_partitions(path, options)
     return read_folder(path, options) if path.is_dir() else read_table(path, options)
+
+
+def read_partitions(source: str | Path, options: ReadingOptions | None = None) -> BarTable:
+    """Read partitioned Parquet; a symbol that cannot be read is left out, with a warning that names the reason.
+
+    Args:
+        source: A folder with partitions, or an address of Parquet files that polars reads.
+        options: The user's options.
+
+    Raises:
+        BarsError: No symbol can be read, or blocks of symbols have different columns.
+    """
+    tables, failures = read_blocks(source, options)
+    _check_columns(tables)
+    return _join(tables, failures)
 
 
 def read_paths(paths: Sequence[Path], options: ReadingOptions | None = None) -> BarTable:

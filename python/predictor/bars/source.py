@@ -16,8 +16,9 @@ from urllib.parse import parse_qsl, unquote
 
 from predictor.bars.columns import normalise_columns
 from predictor.bars.files import TableCells
-from predictor.bars.folders import MOST_NAMED, name_of, read_paths
+from predictor.bars.folders import MOST_NAMED, name_of, read_partitions, read_paths
 from predictor.bars.panel import BarPanel
+from predictor.bars.partitions import is_remote
 from predictor.bars.suspects import find_unexplained_splits
 from predictor.bars.tables import BarTable, ReadingOptions, TableSource, build_table, emit_warnings
 from predictor.errors import BarsError, ConfigurationError, MissingPackageError, shown_date
@@ -322,7 +323,8 @@ def read_source(
     """Read bars from files or a database, with their interpretation.
 
     Args:
-        bars: A file or several, see `BarPanel.read`, or a database's URI without a password: postgresql://, sqlite://
+        bars: A file or several, see `BarPanel.read`; an address of Parquet files without a query, such as
+            s3://bucket/bars/ or https://host/bars.parquet; or a database's URI without a password: postgresql://, sqlite://
             or mssql://.
         query: SQL that returns one row per bar; only for a database. Rows may come in any order. Columns are those of
             `BarPanel.read`; without a column symbol, the only symbol is the database's name in capitals.
@@ -343,6 +345,11 @@ def read_source(
     sources = [source for source in ([bars] if isinstance(bars, str | Path) else bars) if source]
     if bool(sources) == bool(variable):
         raise ConfigurationError("pass the bars either as --bars or, in an environment variable, as --bars-env")
+    if len(sources) == 1 and is_remote(str(sources[0])):
+        if query:
+            raise ConfigurationError("--query needs a database, but --bars holds the address of Parquet files")
+        table = read_partitions(str(sources[0]), options)
+        return BarReading.of(table, Path(sources[0]).name, calendar=calendar, currency=currency)
     if sources and not any(is_address(str(source)) for source in sources):
         if query:
             raise ConfigurationError(
