@@ -11,6 +11,7 @@ from artifacts import constant_artifact, constant_rows, recent_bars, small_artif
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from torch import nn
 from window_levels import levels_at
 
 from predictor.bars import BarPanel
@@ -38,7 +39,7 @@ from predictor.instance import Deadline, FeatureWindow, GapPolicy, Instance, Que
 from predictor.model import Model
 from predictor.model.prepared_instance import PreparedInstance
 from predictor.model.window_inputs import LARGEST_VALUES
-from predictor.networks import GraphForecaster, Target, TargetKind
+from predictor.networks import GraphForecaster, Inputs, Target, TargetKind
 from predictor.sessions import SessionCalendar
 
 COLUMNS = ("open", "high", "low", "close", "volume", "adj_close")
@@ -652,6 +653,20 @@ def test_the_cost_is_symbols_times_different_targets_times_all_nodes(model: Mode
     assert model.explain_cost(QUESTION) == 2 * 4 * nodes  # every horizon
     one, other = TargetPoint(5, 0.9), TargetPoint(5, 0.5)
     assert model.explain_cost(replace(QUESTION, targets=(one, other, one), symbols=("IBM",))) == 2 * nodes
+
+
+def test_the_cost_of_occlusion_is_the_number_of_its_forecasts(model: Model) -> None:
+    asked = replace(QUESTION, method="occlusion", symbols=("IBM",))
+    rows = 0
+
+    def count(_module: nn.Module, inputs: tuple[Inputs]) -> None:
+        nonlocal rows
+        rows += len(inputs[0].observed)
+
+    hook = model.engine.network.register_forward_pre_hook(count)
+    model.explain(asked, AFTER_ALL_SESSIONS, Deadline())
+    hook.remove()
+    assert model.explain_cost(asked) == rows
 
 
 def test_the_cost_counts_the_neighbours_that_a_window_is_read_with() -> None:

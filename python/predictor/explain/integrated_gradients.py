@@ -381,11 +381,13 @@ class ExplanationCost:
     """Number of distinct targets."""
     rows_per_window: int
     """Rows that the networks read per window: 1 each, or the number of stocks in its small panel."""
+    occlusions: int = 0
+    """Forecasts of a window by occlusion, which are for all targets; 0 for integrated gradients."""
 
     @property
     def rows(self) -> int:
-        """Rows of all forward and backward passes if every window and target needs the maximum number of nodes."""
-        return self.symbols * self.targets * self.rows_per_window * sum(NODE_COUNTS)
+        """Rows of all passes, by integrated gradients if every window and target needs the most nodes."""
+        return self.symbols * self.rows_per_window * (self.occlusions or self.targets * sum(NODE_COUNTS))
 
     def check(self) -> None:
         """Reject a request that could block other explanations for too long.

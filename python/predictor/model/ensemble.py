@@ -393,7 +393,10 @@ class Ensemble:
     def _cost(self, query: Query) -> ExplanationCost:
         targets = query.targets or self.default_targets()
         points = index_targets(targets, self.manifest.target, self.manifest.quantiles)
-        return compute_cost(query, points, sum(member.rows_per_window for member in self.members.values()))
+        members, occlusions = self.members.values(), 0
+        if self._choose_method(query) == OCCLUSION:
+            occlusions = max(member.occlusions_per_window for member in members)
+        return compute_cost(query, points, sum(member.rows_per_window for member in members), occlusions=occlusions)
 
     def default_targets(self) -> tuple[TargetPoint, ...]:
         """See `Predictor.default_targets`."""

@@ -23,6 +23,7 @@ from predictor.explain import (
     FeatureOcclusionExplainer,
     TreeExplainer,
     build_attribution_view,
+    group_bars,
 )
 from predictor.features import FeatureDefinition, FittedFeatures, StaticFeatures
 from predictor.forecast import Attribution, Detail, Forecast, Outcome, TargetPoint
@@ -40,6 +41,7 @@ from predictor.instance import (
 from predictor.internals import LAST_CLOSE, TRAINING_WINDOWS, Internal, InternalAxis
 from predictor.model.explanations import check_tolerance, choose_method, compute_cost, index_targets
 from predictor.model.predictor import (
+    WINDOW_ROWS,
     ForecastSource,
     ModelIdentity,
     PreparedBatch,
@@ -287,7 +289,18 @@ class Model:
     def _cost(self, query: Query) -> ExplanationCost:
         targets = query.targets or self.default_targets()
         points = index_targets(targets, self.manifest.target, self.manifest.quantiles)
-        return compute_cost(query, points, self.rows_per_window)
+        is_occlusion = choose_method(query.method, self.methods) == OCCLUSION
+        occlusions = self.occlusions_per_window if is_occlusion else 0
+        return compute_cost(query, points, self.rows_per_window, occlusions=occlusions)
+
+    @property
+    def occlusions_per_window(self) -> int:
+        """Forecasts of one window that an explanation by occlusion needs: with and without all, and without each."""
+        if self.manifest.kind.is_adopted:
+            return 2 + len(group_bars(self.pipeline.encoder_length))
+        features = self.pipeline.features
+        groups = len(features.features.names) + len({*features.known_groups}) + len({*features.static_groups})
+        return 2 + groups + len(WINDOW_ROWS) + (self.rows_per_window > 1)
 
     @property
     def rows_per_window(self) -> int:
