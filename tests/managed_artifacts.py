@@ -3,8 +3,9 @@
     python tests/managed_artifacts.py [FOLDER]
 
 FOLDER, by default the one of the C# tests, then holds `models/NAME/1` and `requests.json`: bars, options and the
-expected forecast or error. A column of bars is base64, or an integer n: the last n sessions of the first request's. The
-artifacts are small: a short encoder, few features and narrow networks.
+expected forecast or error. A column of bars is base64, or an integer n: the last n sessions of the first request's.
+`paths.json` has a request for price paths in the same form, and the expected paths and answers. The artifacts are
+small: a short encoder, few features and narrow networks.
 """
 
 import base64
@@ -15,12 +16,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, date, datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final
 
+import ensembles
 import numpy as np
 from artifacts import NO_SKILL, SMALL, fitted_normaliser, random_weights, save_artifact, with_skill
 from market import bokeh_panel, without_bars, without_last_bar
 
+from predictor import artifact, golden
 from predictor.artifact import Artifact, BaselineSpec, Conformal, Manifest
 from predictor.bars import BarPanel
 from predictor.canonical import Json
@@ -28,12 +32,13 @@ from predictor.covariates import NO_COVARIATES, Covariates
 from predictor.errors import QuantraError, answer_of
 from predictor.features import CovariateFields, FeatureSet, FittedFeatures, StaticFeatures, default_features
 from predictor.features.statics import StaticCategory, StaticNumber
-from predictor.forecast import Forecast
+from predictor.forecast import Forecast, forecast_or_raise
 from predictor.inference import choose_device
 from predictor.instance import NEVER, GapPolicy, Instance
-from predictor.model import Model
+from predictor.model import Predictor
 from predictor.networks import Target, TargetKind, WindowNormaliser, kind_named
-from predictor.registry import Runtime, load_single
+from predictor.price_paths import PathQuestions, simulate_paths
+from predictor.registry import Runtime, load_model
 from predictor.sessions import SessionCalendar
 from predictor.windows import Pipeline
 
@@ -63,6 +68,8 @@ class Made:
     calendar: str = "XNYS"
     is_fitted: bool = False
     has_covariates: bool = False
+    encoder_length: int = ENCODER
+    seed: int = 0
     card: Mapping[str, Json] = field(default_factory=dict[str, Json])
 
     def artifact(self) -> Artifact:
@@ -86,7 +93,7 @@ class Made:
             ),
             card={"note": "a small model with random weights, for tests", **self.card},
         )
-        weights = random_weights(manifest, pipeline, 0)
+        weights = random_weights(manifest, pipeline, self.seed)
         if self.kind == "trees":
             weights["columns"] %= FEWEST_COLUMNS
         return Artifact(manifest=manifest, pipeline=pipeline, weights=weights)
@@ -104,7 +111,7 @@ class Made:
             if self.is_fitted or kind_named(self.kind).is_scale_only
             else WindowNormaliser(window=30, centred=is_level, decay=1.0 if is_level else 0.94),
             calendar=SessionCalendar.named(self.calendar, 20100104, 20140630),
-            encoder_length=ENCODER,
+            encoder_length=self.encoder_length,
         )
 
     @staticmethod
@@ -156,6 +163,46 @@ MODELS: Final[Mapping[str, Made]] = {
 
 
 @dataclass(frozen=True, kw_only=True)
+class MadeEnsemble:
+    """One small ensemble: its members, and how they are combined."""
+
+    members: Mapping[str, Made]
+    weights: tuple[tuple[float, ...], ...] = ()
+    offsets: tuple[tuple[float, ...], ...] = ((-0.03, 0.0, 0.02), (0.01, 0.0, -0.01))
+    card: Mapping[str, Json] = field(default_factory=dict[str, Json])
+
+    def save(self, folder: Path) -> None:
+        """Write it with its members and golden instances."""
+        with TemporaryDirectory() as drafts:
+            folders = {name: save_artifact(Path(drafts) / name, made.artifact()) for name, made in self.members.items()}
+            stored = {name: artifact.load(one) for name, one in folders.items()}
+            manifest = replace(
+                ensembles.manifest_of(stored, self.weights),
+                conformal=Conformal(offsets=self.offsets, effective_samples=(100.0, 100.0)),
+                card={"note": "a small ensemble with random weights, for tests", **self.card},
+            )
+            instance = golden.record_ensemble(ensembles.ensemble_of(manifest, stored))
+            artifact.save_ensemble(folder, manifest, folders, instance)
+
+
+ENSEMBLES: Final[Mapping[str, MadeEnsemble]] = {
+    "ensemble": MadeEnsemble(
+        members={
+            "first": Made(kind="gru"),
+            "again": Made(kind="gru", seed=1),
+            "trees": Made(kind="trees", encoder_length=20),
+        }
+    ),
+    "weighted": MadeEnsemble(
+        members={"fitted": Made(is_fitted=True, card=DATA), "covariates": Made(has_covariates=True, card=DATA)},
+        weights=ensembles.UNEVEN,
+        card=DATA,
+    ),
+}
+"""Ensembles by name: one whose members partly read the same inputs, and one with weights."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Request:
     """A request: the columns of a panel, which may be invalid, and options."""
 
@@ -169,7 +216,7 @@ class Request:
     accept_suspect_bars: bool = False
     now: datetime = AFTER
 
-    def describe(self, model: Model, first: BarPanel) -> dict[str, object]:
+    def describe(self, model: Predictor, first: BarPanel) -> dict[str, object]:
         """The request and Python's result; `first` are the bars of the first request."""
         columns = {name: getattr(self.bars, name) for name in ("symbols", "sessions", "calendar", *self.bars.columns)}
         columns |= self.changed
@@ -184,7 +231,7 @@ class Request:
             "expected": _describe_outcome(self._outcome(model, columns)),
         }
 
-    def _outcome(self, model: Model, columns: Mapping[str, object]) -> Forecast | QuantraError:
+    def _outcome(self, model: Predictor, columns: Mapping[str, object]) -> Forecast | QuantraError:
         try:
             instance = Instance(
                 input=BarPanel(**columns),  # pyright: ignore[reportArgumentType] - invalid on purpose
@@ -245,12 +292,15 @@ def decode(value: str | None) -> np.ndarray:
 def list_requests(bars_needed: Callable[[str], int]) -> dict[str, Request]:
     """All requests by name."""
     two = bokeh_panel("AAPL", "IBM").last(bars_needed("plain"))
-    few = {name: bokeh_panel("AAPL", "IBM").last(bars_needed(name)) for name in MODELS if name != "plain"}
+    few = {
+        name: bokeh_panel("AAPL", "IBM").last(bars_needed(name)) for name in (*MODELS, *ENSEMBLES) if name != "plain"
+    }
     unadjusted = replace(two, adj_close=None)
     events = replace(unadjusted, split_ratio=np.ones_like(two.close), cash_dividend=np.zeros_like(two.close))
     ratios, paid = events.split_ratio.copy(), events.cash_dividend.copy()  # pyright: ignore[reportOptionalMemberAccess]
     ratios[0, -20], paid[1, -9] = 2.0, 1.5
-    plain = {name: Request(model=name, bars=bars) for name, bars in few.items() if name != "covariates"}
+    reading = ("covariates", "weighted")
+    plain = {name: Request(model=name, bars=bars) for name, bars in few.items() if name not in reading}
     return {
         "panel": Request(bars=two),
         **plain,
@@ -307,6 +357,27 @@ def list_requests(bars_needed: Callable[[str], int]) -> dict[str, Request]:
         "in the future": Request(model="weekdays", bars=few["weekdays"], now=datetime(2012, 12, 3, tzinfo=UTC)),
         "few on weekdays": Request(model="weekdays", bars=few["weekdays"].last(10)),
         "covariates": Request(model="covariates", bars=few["covariates"], covariates=_covariates(few["covariates"])),
+        "weighted": Request(model="weighted", bars=few["weighted"], covariates=_covariates(few["weighted"])),
+        "weighted, covariates missing": Request(model="weighted", bars=few["weighted"]),
+        "weighted, without adjustment": Request(
+            model="weighted",
+            bars=replace(few["weighted"], adj_close=None),
+            covariates=_covariates(few["weighted"]),
+        ),
+        "ensemble, too young for a member": Request(
+            model="ensemble", bars=without_bars(few["ensemble"], "IBM", slice(0, -8))
+        ),
+        "ensemble, too few bars for a member": Request(model="ensemble", bars=few["ensemble"].last(8)),
+        "ensemble, no bar of either": Request(
+            model="ensemble",
+            bars=without_bars(without_bars(few["ensemble"], "IBM", slice(0, -8)), "AAPL", slice(0, -8)),
+        ),
+        "ensemble, an unknown covariate": Request(
+            model="ensemble", bars=few["ensemble"], covariates=Covariates(numbers={"cap": np.array([1.0, 2.0])})
+        ),
+        "ensemble, after the calendar": Request(
+            model="ensemble", bars=few["ensemble"], changed={"sessions": few["ensemble"].sessions + 100_000}
+        ),
         "covariates missing": Request(model="covariates", bars=few["covariates"]),
         "a covariate of another length": Request(
             model="covariates",
@@ -320,7 +391,7 @@ def _covariates(bars: BarPanel) -> Covariates:
     random, length = np.random.default_rng(5), len(bars.sessions)
     future = SessionCalendar.named("XNYS", 20100104, 20140630).following(int(bars.sessions[-1]), 5)
     return Covariates(
-        observed={"short_interest": np.exp(random.normal(0, 0.5, (2, length)))},
+        observed={"short_interest": np.exp(random.normal(0, 0.5, (2, length))).round(6)},  # exp differs by processor
         known={"rebalance": (random.random((2, length + 5)) < 0.5).astype(np.float64)},
         future_sessions=future,
         numbers={"cap": np.array([5.5, np.nan])},
@@ -378,22 +449,53 @@ def write(folder: Path) -> None:
     for name, made in MODELS.items():
         parts = made.artifact()
         save_artifact(folder / "models" / name / "1", with_skill(parts, NO_SKILL) if made.is_fitted else parts)
+    for name, ensemble in ENSEMBLES.items():
+        ensemble.save(folder / "models" / name / "1")
     write_requests(folder)
 
 
 def write_requests(folder: Path) -> None:
     """Write the requests with Python's results for the artifacts in the folder."""
     models = load_models(folder)
-    requests = list_requests(lambda model: models[model].pipeline.bars_needed)
+    requests = list_requests(lambda model: models[model].info((), is_default=True).bars_needed)
     first = next(iter(requests.values())).bars
     described = {name: request.describe(models[request.model], first) for name, request in requests.items()}
+    (folder / "paths.json").write_text(json.dumps(describe_paths(models["plain"]), indent=1) + "\n", encoding="utf-8")
     (folder / "requests.json").write_text(json.dumps(described, indent=1) + "\n", encoding="utf-8")
 
 
-def load_models(folder: Path) -> dict[str, Model]:
+QUESTIONS: Final = PathQuestions(
+    day=3, level=0.9, holdings={"AAPL": 800.0, "IBM": -300.0}, prices=(("AAPL", 440.0), ("IBM", 190.0))
+)
+
+
+def describe_paths(model: Predictor) -> dict[str, object]:
+    """A request for price paths, and Python's paths and answers; one bar of IBM is wrong, and some are missing."""
+    bars = _scaled(without_bars(bokeh_panel("AAPL", "IBM").last(340), "IBM", slice(60, 64)), 1, slice(200, 201), 100.0)
+    request = Request(bars=bars)
+    forecast = forecast_or_raise(model.predict([Instance(input=bars)], request.now, NEVER)[0])
+    paths = simulate_paths(forecast, bars, paths=300, seed=(1 << 40) + 5)
+    answers = paths.answer(QUESTIONS)
+    estimates = [answers.value_at_risk, answers.expected_shortfall, answers.drawdown]
+    estimates += [estimate for one in answers.prices for estimate in (one.above, one.touched)]
+    return {
+        **request.describe(model, bars),
+        "bars": {name: _plain(getattr(bars, name)) for name in ("symbols", "sessions", "calendar", *bars.columns)},
+        "paths": len(paths.returns),
+        "seed": paths.seed,
+        "expected": {
+            "symbols": list(paths.symbols),
+            "past_days": paths.past_days,
+            "returns": _plain(paths.returns[:: len(paths.returns) // 20]),
+            "estimates": [None if one is None else list(one) for one in estimates],
+        },
+    }
+
+
+def load_models(folder: Path) -> dict[str, Predictor]:
     """Load the artifacts of a folder, which checks their golden instances."""
     runtime = Runtime(choose_device("cpu"), 256)
-    return {name: load_single(folder / "models" / name / "1", (name, 1), runtime) for name in MODELS}
+    return {name: load_model(folder / "models" / name / "1", (name, 1), runtime) for name in (*MODELS, *ENSEMBLES)}
 
 
 if __name__ == "__main__":

@@ -8,13 +8,16 @@ namespace Quantra.Client.Managed.Tests;
 /// <summary>A copy of a committed artifact that a test may change.</summary>
 internal sealed class EditedArtifact : IDisposable
 {
-    private readonly string _root = Directory.CreateTempSubdirectory("quantra-").FullName;
+    private readonly string _root;
 
     private EditedArtifact(string name, int version)
     {
+        _root = Directory.CreateTempSubdirectory("quantra-").FullName;
         Folder = Path.Combine(_root, name, version.ToString(System.Globalization.CultureInfo.InvariantCulture));
         Copy(name, Folder);
     }
+
+    private EditedArtifact(EditedArtifact ensemble, string member) => (_root, Folder) = (ensemble._root, Path.Combine(ensemble.Folder, "members", member));
 
     /// <summary>Folder of models.</summary>
     public string Models => _root;
@@ -26,6 +29,14 @@ internal sealed class EditedArtifact : IDisposable
 
     /// <summary>Adds a copy of a committed artifact as another version.</summary>
     public void Add(string source, string name, int version) => Copy(source, Path.Combine(_root, name, $"{version}"));
+
+    /// <summary>Changes a member of an ensemble, and keeps all digests valid.</summary>
+    public void EditMember(string name, Action<EditedArtifact> change)
+    {
+        var member = new EditedArtifact(this, name);
+        change(member);
+        EditManifest(manifest => manifest["members"]!.AsArray().Single(one => (string)one!["name"]! == name)!["manifest_sha256"] = Hash(File.ReadAllBytes(member.PathOf("manifest.json"))));
+    }
 
     public string PathOf(string file) => Path.Combine(Folder, file);
 
@@ -83,8 +94,11 @@ internal sealed class EditedArtifact : IDisposable
     private static void Copy(string name, string to)
     {
         var from = Path.Combine(RecordedRequest.Models, name, "1");
-        Directory.CreateDirectory(Path.Combine(to, "golden"));
         foreach (var file in Directory.EnumerateFiles(from, "*", SearchOption.AllDirectories))
-            File.Copy(file, Path.Combine(to, Path.GetRelativePath(from, file)));
+        {
+            var target = Path.Combine(to, Path.GetRelativePath(from, file));
+            Directory.CreateDirectory(Path.GetDirectoryName(target)!);
+            File.Copy(file, target);
+        }
     }
 }

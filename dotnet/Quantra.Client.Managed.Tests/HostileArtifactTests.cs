@@ -20,7 +20,7 @@ public sealed class HostileArtifactTests
         ["a link"] = (Link, $"{Weights}: is a link"),
         ["a format of the future"] = (one => one.EditManifest(manifest => manifest["format_version"] = 3), "manifest.json: format version is 3"),
         ["another format"] = (one => one.EditManifest(manifest => manifest["format"] = "onnx"), "manifest.json: format is 'onnx'"),
-        ["an ensemble"] = (one => one.EditManifest(manifest => manifest["format"] = "quantra-ensemble"), "manifest.json: is an ensemble"),
+        ["an ensemble without members"] = (one => one.EditManifest(manifest => manifest["format"] = "quantra-ensemble"), "manifest.json: members is missing"),
         ["an unknown key"] = (one => one.EditManifest(manifest => manifest["hook"] = "x"), "manifest.json: hook is an unknown key"),
         ["an unknown kind of network"] = (one => one.EditManifest(manifest => manifest["network"]!["kind"] = "mamba"), "manifest.json: network.kind is 'mamba'"),
         ["a newer kind of network"] = (one => one.EditManifest(manifest => manifest["network"]!["kind_version"] = 9), "manifest.json: network.kind_version is 9"),

@@ -5,7 +5,7 @@ namespace Quantra.Client.Tests;
 /// <summary>A predictor without Python, on the models that it supports.</summary>
 public sealed class ManagedPredictorTests(PredictorFixture fixture) : PredictionTests(fixture, fixture.Managed)
 {
-    protected override IReadOnlyList<string> Models => ["covariates", "delayed", "fitted", "small", "tft"];
+    protected override IReadOnlyList<string> Models => ["covariates", "delayed", "ensemble", "fitted", "small", "tft"];
 
     protected override double Tolerance => 1e-6;
 
@@ -15,5 +15,22 @@ public sealed class ManagedPredictorTests(PredictorFixture fixture) : Prediction
         var problems = ((ManagedPredictor)Predictor).Problems;
         Assert.Equal(["cut", "graph"], problems.Select(problem => problem.Metadata["model"]).Order());
         Assert.All(problems, problem => Assert.Equal(QuantraReason.ArtifactInvalid, problem.Reason));
+    }
+
+    [Theory]
+    [InlineData("ensemble")]
+    [InlineData("small")]
+    public async Task A_model_is_described_as_by_a_server(string model)
+    {
+        var (own, other) = (await Predictor.GetModelAsync(model, Token), await Fixture.Grpc.GetModelAsync(model, Token));
+        Assert.Equal(other with { ExplainMethods = [] }, own with { ExplainMethods = [] });
+    }
+
+    [Fact]
+    public async Task An_explanation_of_an_ensemble_is_rejected_with_its_reason()
+    {
+        var request = new ExplanationRequest(new PredictionRequest("ensemble", Bars), 5);
+        var failure = await Assert.ThrowsAsync<QuantraException>(() => Predictor.ExplainAsync(request, Token));
+        Assert.Equal((QuantraStatus.Unimplemented, QuantraReason.ExplainUnsupported), (failure.Code, failure.Reason));
     }
 }

@@ -52,7 +52,7 @@ public abstract class PredictionTests
     protected ExpectedResults Expected { get; }
 
     /// <summary>Names of the models that the predictor serves, sorted.</summary>
-    protected virtual IReadOnlyList<string> Models => ["covariates", "delayed", "fitted", "graph", "small", "tft"];
+    protected virtual IReadOnlyList<string> Models => ["covariates", "delayed", "ensemble", "fitted", "graph", "small", "tft"];
 
     /// <summary>Largest difference from Python's numbers, relative to the larger of a number and 0.1; 0 = the same bits.</summary>
     protected virtual double Tolerance => 0;
@@ -91,6 +91,15 @@ public abstract class PredictionTests
         Assert.True(double.IsNaN(forecast.Value("IBM", 5, 0.5)));
         Assert.True(double.IsFinite(forecast.Value("AAPL", 5, 0.5)));
         Assert.Contains(forecast.Warnings, warning => warning.Contains("IBM", StringComparison.Ordinal));
+    }
+
+    [Theory]
+    [InlineData("ensemble", "bars.csv")]
+    [InlineData("ensemble_late", "late.csv")]
+    public async Task An_ensembles_forecast_equals_Pythons(string expected, string bars)
+    {
+        var panel = await BarPanel.ReadCsvAsync(Fixture.PathOf(bars), Token);
+        AssertSame(Expected.Of(expected), await Predictor.PredictAsync(new PredictionRequest("ensemble", panel), Token));
     }
 
     [Fact]

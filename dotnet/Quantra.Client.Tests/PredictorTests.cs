@@ -111,7 +111,7 @@ public abstract class PredictorTests : PredictionTests
         Assert.Equal(Expected.Of("window").Text("schema_hash"), model.SchemaHash);
         Assert.Equal(["integrated-gradients", "occlusion"], model.ExplainMethods);
         Assert.NotEmpty(model.ObservedFeatures[0].Expression);
-        Assert.Equal(["covariates", "delayed", "fitted", "graph", "small", "tft"], (await Predictor.ListModelsAsync(Token)).Select(one => one.Name));
+        Assert.Equal(["covariates", "delayed", "ensemble", "fitted", "graph", "small", "tft"], (await Predictor.ListModelsAsync(Token)).Select(one => one.Name));
     }
 
     [Fact]

@@ -3,7 +3,8 @@
     python tests/contract/dotnet_fixture.py FOLDER
 
 FOLDER then holds `models/` (`small`; `covariates`, which reads them; `graph`, which ranks; `tft`, with internals;
-`fitted`, with a fitted scale and known skill; `delayed`, of lag 1; and the damaged `cut`), `bars.csv` (AAPL and IBM),
+`fitted`, with a fitted scale and known skill; `delayed`, of lag 1; `ensemble`, of `small` and `fitted` with weights;
+and the damaged `cut`), `bars.csv` (AAPL and IBM),
 `late.csv` (IBM lacks the last day), `past.csv` (900 sessions, for price paths), `covariate_bars.csv` (the bars for the
 covariates), `universe.csv` and `universe_events.csv` (many symbols, with more bars than a model reads), `exports/`
 (other programs' files: each `source` and the `clean.csv` that `quantra check --fix` makes of it), and `expected.json`,
@@ -22,6 +23,7 @@ from typing import cast
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import covariate_files
+import ensembles
 import exports
 import numpy as np
 from artifacts import (
@@ -62,6 +64,7 @@ COVARIATES = "covariates"
 """The model that reads covariates."""
 FITTED = "fitted"
 DELAYED = "delayed"
+ENSEMBLE = "ensemble"
 OTHER_KINDS = ("graph", "tft")
 """Models by the name of their kind of network."""
 UNIVERSES = {"universe": with_holes(universe(20)), "universe_events": with_events(with_holes(universe(6)))}
@@ -82,6 +85,11 @@ def write(folder: Path) -> None:
         save_small_artifact(folder / "models" / kind / "1", kind)
     save_small_artifact(folder / "models" / DELAYED / "1", target=Target(lag=1))
     save_artifact(folder / "models" / FITTED / "1", with_skill(small_artifact(fitted=True), NO_SKILL))
+    ensembles.save_ensemble(
+        folder / "models" / ENSEMBLE / "1",
+        {name: folder / "models" / name / "1" for name in (MODEL, FITTED)},
+        ensembles.UNEVEN,
+    )
     covariate_files.bars().last(200).write_csv(folder / "covariate_bars.csv")
     for name, panel in UNIVERSES.items():
         panel.write_csv(folder / f"{name}.csv")
@@ -136,6 +144,8 @@ def _expected(folder: Path, covariates: CovariateSource) -> dict[str, object]:
             "reasons_tft": _described(_attribution(service, bars, "tft")),
             "fitted": _described(_forecast(service, bars, FITTED)),
             "delayed": _described(_forecast(service, bars, DELAYED)),
+            "ensemble": _described(_forecast(service, bars, ENSEMBLE)),
+            "ensemble_late": _described(_forecast(service, late, ENSEMBLE)),
             "fitted_late": _described(_forecast(service, late, FITTED)),
             "global": _described(_importance(service, bars)),
             "paths": _paths(folder),

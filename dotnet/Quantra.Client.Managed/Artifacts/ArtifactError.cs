@@ -15,6 +15,15 @@ internal static class ArtifactError
         $"{file}: {(key.Length > 0 ? key + " " : "")}{problem}",
         new Dictionary<string, string> { ["file"] = file, ["key"] = key });
 
+    /// <summary>The same error with the path of a folder inside the artifact.</summary>
+    public static QuantraException Within(string path, QuantraException error)
+    {
+        var metadata = new Dictionary<string, string>(error.Metadata);
+        if (metadata.TryGetValue("file", out var file))
+            metadata["file"] = $"{path}/{file}";
+        return Create($"{path}/{error.Message}", metadata, error);
+    }
+
     /// <summary>An error that no file causes.</summary>
     public static QuantraException Create(string message, IReadOnlyDictionary<string, string>? metadata = null, Exception? cause = null) =>
         new QuantraError(

@@ -2,7 +2,7 @@ using System.Security.Cryptography;
 
 namespace Quantra.Client.Managed;
 
-/// <summary>The verified files of an artifact: their sizes and SHA-256 are those of the manifest.</summary>
+/// <summary>The verified files of an artifact or, without its members', of an ensemble: their sizes and SHA-256 are those of the manifest.</summary>
 internal sealed class ArtifactFiles
 {
     public const string ManifestFile = "manifest.json";
@@ -19,15 +19,22 @@ internal sealed class ArtifactFiles
     private const int MaxTextBytes = 16 << 20;
     private const int MaxDigestBytes = 1024;
 
+    private const string MembersFolder = "members";
+
     private static readonly string[] Contents = [WeightsFile, FeaturesFile, CalendarFile, GoldenFile, GoldenArraysFile];
+
+    private static readonly string[] EnsembleContents = [GoldenFile, GoldenArraysFile];
 
     private readonly Dictionary<string, byte[]> _files;
 
-    private ArtifactFiles(JsonRecord manifest, string manifestHash, Dictionary<string, byte[]> files) =>
-        (Manifest, ManifestHash, _files) = (manifest, manifestHash, files);
+    private ArtifactFiles(JsonRecord manifest, string manifestHash, IReadOnlyList<EnsembleMember> members, Dictionary<string, byte[]> files) =>
+        (Manifest, ManifestHash, Members, _files) = (manifest, manifestHash, members, files);
 
-    /// <summary>The manifest; its keys format, format_version and files have been read.</summary>
+    /// <summary>The manifest; its keys format, format_version, files and members have been read.</summary>
     public JsonRecord Manifest { get; }
+
+    /// <summary>The members of an ensemble; empty for an artifact.</summary>
+    public IReadOnlyList<EnsembleMember> Members { get; }
 
     /// <summary>SHA-256 of the manifest, which contains those of all other files.</summary>
     public string ManifestHash { get; }
@@ -35,13 +42,16 @@ internal sealed class ArtifactFiles
     /// <summary>SHA-256 of a file, in lower-case hex.</summary>
     public string Hash(string file) => Sha256(_files[file]);
 
+    /// <summary>Path of an ensemble's member in its folder.</summary>
+    public static string PathOf(string member) => $"{MembersFolder}/{member}";
+
     /// <summary>Whether a folder has a manifest.</summary>
     public static bool IsArtifact(string folder) => File.Exists(Path.Combine(folder, ManifestFile));
 
     /// <summary>SHA-256 of an artifact's manifest, without other checks.</summary>
     public static string HashOfManifest(string folder) => Sha256(ReadFile(folder, ManifestFile, MaxTextBytes));
 
-    /// <summary>Reads and verifies all files of an artifact.</summary>
+    /// <summary>Reads and verifies all files of an artifact, or those of an ensemble except its members'.</summary>
     /// <exception cref="QuantraException">ARTIFACT_INVALID: a file is missing, unexpected, a link, changed, truncated, too large or of a newer format.</exception>
     public static ArtifactFiles Read(string folder)
     {
@@ -52,9 +62,12 @@ internal sealed class ArtifactFiles
         if (!ReadFile(folder, DigestFile, MaxDigestBytes).AsSpan().SequenceEqual(System.Text.Encoding.ASCII.GetBytes($"{hash}  {ManifestFile}\n")))
             throw ArtifactError.Of(ManifestFile, $"its SHA-256 is not the one in {DigestFile}; the artifact was changed or damaged: {ArtifactError.ReplaceAdvice}");
         var record = JsonRecord.Parse(manifest, ManifestFile);
-        CheckFormat(record);
-        CheckNoOtherFiles(folder);
-        return new ArtifactFiles(record, hash, ReadListed(folder, record));
+        var isEnsemble = CheckFormat(record);
+        var (members, contents) = isEnsemble ? (EnsembleMember.ReadAll(record), EnsembleContents) : ([], Contents);
+        foreach (var path in members.Select(member => PathOf(member.Name)))
+            CheckNoLink(folder, path);
+        CheckNoOtherFiles(folder, contents, members);
+        return new ArtifactFiles(record, hash, members, ReadListed(folder, record, contents));
     }
 
     /// <summary>Parses a file whose root is an object.</summary>
@@ -63,23 +76,23 @@ internal sealed class ArtifactFiles
     /// <summary>Reads the arrays of a file by name.</summary>
     public Dictionary<string, Tensor> Tensors(string file) => Safetensors.Read(_files[file], file);
 
-    private static void CheckFormat(JsonRecord record)
+    /// <summary>Checks the format, and returns whether it is an ensemble's.</summary>
+    private static bool CheckFormat(JsonRecord record)
     {
         var (format, version) = (record.Text("format"), record.Integer("format_version"));
-        if (format == EnsembleFormat)
-            throw ArtifactError.Of(ManifestFile, "is an ensemble, which Quantra.Client.Managed cannot compute; use Quantra.Client or Quantra.Client.Embedded");
-        if (format != Format)
-            throw ArtifactError.Of(ManifestFile, $"format is '{format}', expected '{Format}'");
+        if (format is not (Format or EnsembleFormat))
+            throw ArtifactError.Of(ManifestFile, $"format is '{format}', expected '{Format}' or '{EnsembleFormat}'");
         if (version != FormatVersion)
             throw ArtifactError.Of(ManifestFile, $"format version is {version}, this program reads {FormatVersion}; update the package, or train the model again");
+        return format == EnsembleFormat;
     }
 
-    private static Dictionary<string, byte[]> ReadListed(string folder, JsonRecord record)
+    private static Dictionary<string, byte[]> ReadListed(string folder, JsonRecord record, string[] contents)
     {
         var listed = record.Record("files");
-        if (!listed.Keys.SequenceEqual(Contents.Order(StringComparer.Ordinal)))
-            throw ArtifactError.Of(ManifestFile, $"lists files {string.Join(", ", listed.Keys)}, expected {string.Join(", ", Contents.Order(StringComparer.Ordinal))}");
-        return Contents.ToDictionary(name => name, name => ReadVerified(folder, name, listed.Record(name)));
+        if (!listed.Keys.SequenceEqual(contents.Order(StringComparer.Ordinal)))
+            throw ArtifactError.Of(ManifestFile, $"lists files {string.Join(", ", listed.Keys)}, expected {string.Join(", ", contents.Order(StringComparer.Ordinal))}");
+        return contents.ToDictionary(name => name, name => ReadVerified(folder, name, listed.Record(name)));
     }
 
     private static byte[] ReadVerified(string folder, string name, JsonRecord entry)
@@ -96,12 +109,7 @@ internal sealed class ArtifactFiles
 
     private static byte[] ReadFile(string folder, string name, int limit)
     {
-        for (var part = name; part.Length > 0; part = Path.GetDirectoryName(part) ?? "")
-        {
-            if (new FileInfo(Path.Combine(folder, part)).LinkTarget is not null)
-                throw ArtifactError.Of(part, "is a link; an artifact holds its files, not links to them");
-        }
-
+        CheckNoLink(folder, name);
         var file = new FileInfo(Path.Combine(folder, name));
         if (!file.Exists)
             throw ArtifactError.Of(name, $"the file is missing; {ArtifactError.ReplaceAdvice}");
@@ -117,11 +125,23 @@ internal sealed class ArtifactFiles
         }
     }
 
-    private static void CheckNoOtherFiles(string folder)
+    private static void CheckNoLink(string folder, string name)
     {
-        string[] own = [ManifestFile, DigestFile, .. Contents, "golden"];
+        for (var part = name; part.Length > 0; part = Path.GetDirectoryName(part) ?? "")
+        {
+            if (new FileInfo(Path.Combine(folder, part)).LinkTarget is not null)
+                throw ArtifactError.Of(part.Replace('\\', '/'), "is a link; an artifact holds its files, not links to them");
+        }
+    }
+
+    /// <summary>Rejects files besides the artifact's own. Each member of an ensemble is an artifact, which is checked separately.</summary>
+    private static void CheckNoOtherFiles(string folder, string[] contents, IReadOnlyList<EnsembleMember> members)
+    {
+        string[] apart = [.. members.Select(member => PathOf(member.Name))];
+        string[] own = [ManifestFile, DigestFile, .. contents, "golden", .. apart, .. apart.Take(1).Select(_ => MembersFolder)];
         var present = new DirectoryInfo(folder).EnumerateFileSystemInfos("*", new EnumerationOptions { AttributesToSkip = 0, RecurseSubdirectories = true })
-            .Select(one => Path.GetRelativePath(folder, one.FullName).Replace('\\', '/'));
+            .Select(one => Path.GetRelativePath(folder, one.FullName).Replace('\\', '/'))
+            .Where(path => !apart.Any(member => path.StartsWith(member + "/", StringComparison.Ordinal)));
         if (present.Except(own).Order(StringComparer.Ordinal).FirstOrDefault() is { } unknown)
             throw ArtifactError.Of(unknown, "does not belong to the artifact");
     }

@@ -74,6 +74,13 @@ internal sealed class SessionCalendar
         return stop < count ? null : _sessions[(stop - count)..stop];
     }
 
+    /// <summary>Whether another calendar has the same sessions on the days that both cover, and there are such days.</summary>
+    public bool Agrees(SessionCalendar other)
+    {
+        var (first, last) = (Math.Max(First, other.First), Math.Min(Last, other.Last));
+        return first <= last && Between(first, last).SequenceEqual(other.Between(first, last));
+    }
+
     /// <summary>Whether these dates are consecutive sessions.</summary>
     public bool IsGapless(ReadOnlySpan<int> days)
     {
@@ -171,6 +178,8 @@ internal sealed class SessionCalendar
     private int IndexAfter(int day) => Array.BinarySearch(_sessions, day) is >= 0 and var found ? found + 1 : ~Array.BinarySearch(_sessions, day);
 
     /// <summary>Computes the fields. Those that look ahead treat unannounced closures as ordinary sessions.</summary>
+    private ReadOnlySpan<int> Between(int first, int last) => _sessions.AsSpan(IndexFrom(first)..IndexAfter(last));
+
     private double[][] Fields(DateOnly[] days)
     {
         var closed = Array.ConvertAll(_schedule.Holidays, day => Day.ToDate(day).DayNumber);

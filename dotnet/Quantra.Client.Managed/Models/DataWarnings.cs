@@ -11,27 +11,24 @@ internal static class DataWarnings
     private const double ManyZero = 0.5;
 
     /// <summary>The warnings about a request of bars.</summary>
-    /// <param name="card">The model's card.</param>
-    /// <param name="pipeline">The model's pipeline.</param>
-    /// <param name="readsVolume">Whether the network reads volumes.</param>
+    /// <param name="networks">The model's network, or those of an ensemble's members.</param>
     /// <param name="bars">The bars of the request; null for feature windows.</param>
     /// <param name="symbols">Symbols that have a forecast.</param>
-    public static IEnumerable<string> Of(ModelCard card, Pipeline pipeline, bool readsVolume, RawBars? bars, IReadOnlyList<string> symbols)
+    public static IEnumerable<string> Of(IReadOnlyList<TrainingSummary> networks, RawBars? bars, IReadOnlyList<string> symbols)
     {
         if (bars is not null)
         {
-            foreach (var warning in OfBars(bars.Last(readsVolume ? pipeline.BarsNeeded : 2), symbols.ToHashSet(StringComparer.Ordinal), readsVolume, card.IsAdjusted))
+            var readsVolume = networks.Any(one => one.ReadsVolume);
+            var last = readsVolume ? networks.Where(one => one.ReadsVolume).Max(one => one.BarsNeeded) : 2;
+            foreach (var warning in OfBars(bars.Last(last), symbols.ToHashSet(StringComparer.Ordinal), readsVolume, networks.Any(one => one.Card.IsAdjusted)))
                 yield return warning;
         }
 
-        if (card.Symbols is { } trained)
+        string[] unseen = [.. symbols.Where(symbol => networks.Any(one => one.Card.Symbols?.Contains(symbol) == false))];
+        if (unseen.Length > 0)
         {
-            string[] unseen = [.. symbols.Where(symbol => !trained.Contains(symbol))];
-            if (unseen.Length > 0)
-            {
-                yield return $"{PredictionError.Listed(unseen)}: not among the symbols that the model was trained on, so its scores do not apply to them; "
-                    + "evaluate it on their bars (quantra evaluate), or train with them";
-            }
+            yield return $"{PredictionError.Listed(unseen)}: not among the symbols that {(networks.Count == 1 ? "the model was" : "all members were")} trained on, "
+                + "so its scores do not apply to them; evaluate it on their bars (quantra evaluate), or train with them";
         }
     }
 

@@ -50,38 +50,50 @@ internal sealed class GoldenInstance
     private readonly Dictionary<string, Tensor> _arrays;
     private readonly string[] _symbols;
     private readonly Dictionary<string, string[]> _categories;
-    private readonly Dictionary<string, string> _refusals;
-    private readonly double _slack;
+    private readonly Dictionary<string, string> _refusals = [];
 
-    private GoldenInstance(ArtifactFiles files)
+    /// <param name="files">Files of an artifact or an ensemble.</param>
+    /// <param name="slack">See <see cref="Slack"/>; null = that of the recorded float32 error, which an ensemble does not have.</param>
+    private GoldenInstance(ArtifactFiles files, double? slack)
     {
         _arrays = files.Tensors(ArtifactFiles.GoldenArraysFile);
         var text = files.Json(ArtifactFiles.GoldenFile);
         _symbols = text.Texts("symbols");
-        var (categories, refusals) = (text.Record("categories"), text.Record("refusals"));
+        var categories = text.Record("categories");
         _categories = categories.Keys.ToDictionary(name => name, categories.Texts);
-        _refusals = refusals.Keys.ToDictionary(name => name, refusals.Text);
-        _slack = Math.Max(Math.Min(4 * text.Number("float32_error"), MostFloat32Error), LeastSlack);
+        if (slack is null)
+        {
+            var refusals = text.Record("refusals");
+            _refusals = refusals.Keys.ToDictionary(name => name, refusals.Text);
+        }
+
+        Slack = slack ?? Math.Max(Math.Min(4 * text.Number("float32_error"), MostFloat32Error), LeastSlack);
         text.End();
     }
 
+    /// <summary>Tolerated relative error of the network's arithmetic in the stages after it.</summary>
+    public double Slack { get; }
+
     /// <summary>Reads the golden instance of an artifact.</summary>
-    public static GoldenInstance Read(ArtifactFiles files) => new(files);
+    public static GoldenInstance Read(ArtifactFiles files) => new(files, null);
+
+    /// <summary>Compares the joint forecast of an ensemble with the recorded one.</summary>
+    /// <param name="files">Files of the ensemble.</param>
+    /// <param name="slack">Largest slack of the members.</param>
+    /// <param name="forecast">Forecasts a request at a time.</param>
+    /// <exception cref="QuantraException">ARTIFACT_INVALID: a stage differs; the message names it.</exception>
+    public static void CheckJoint(ArtifactFiles files, double slack, Func<PredictionRequest, DateTimeOffset, Forecast> forecast)
+    {
+        var golden = new GoldenInstance(files, slack);
+        CheckAccepted(() => golden.CheckForecast(forecast(golden.Request(), AfterAllSessions)));
+    }
 
     /// <summary>Computes every stage with a model and compares it with the recorded one.</summary>
     /// <exception cref="QuantraException">ARTIFACT_INVALID: a stage differs, or an invalid request does not get the recorded error; the message names it.</exception>
     public void Check(ManagedModel model)
     {
         var request = Request();
-        try
-        {
-            CheckStages(model, request, BarChecks.Check(request.Bars!));
-        }
-        catch (QuantraException error) when (error.Reason != QuantraReason.ArtifactInvalid)
-        {
-            throw Error($"is rejected: {error.Message}");
-        }
-
+        CheckAccepted(() => CheckStages(model, request, BarChecks.Check(request.Bars!)));
         foreach (var (name, spoil) in Spoiled(model.Pipeline))
         {
             var (reason, recorded) = (ReasonOf(model, spoil(request)), _refusals.GetValueOrDefault(name, ""));
@@ -105,14 +117,7 @@ internal sealed class GoldenInstance
         Compare("location", Level(inputs.Location));
         Compare("scale", Level(inputs.Scale));
         Compare("units", model.Units(prepared));
-        var forecast = model.Forecast(prepared);
-        Compare("values", forecast.Values.ToArray());
-        Compare("as_of_session", [prepared.AsOf]);
-        Compare("target_sessions", Array.ConvertAll(prepared.TargetSessions, day => (double)Day.Of(day)));
-        if (forecast.Prices is { } prices)
-            Compare("prices", prices.ToArray());
-        if (forecast.AnchorPrice is { } anchor)
-            Compare("anchor_price", anchor.ToArray());
+        CheckForecast(model.Forecast(prepared));
 
         double[] Level(double[] level) => pipeline.Normaliser.IsPerHorizon
             ? level
@@ -136,6 +141,29 @@ internal sealed class GoldenInstance
         Compare("attribution_alone", [.. rows.SelectMany(row => new[] { row.Location, row.Scale, row.Conformal, 0.0 })]);
         Compare("attribution_sum", Array.ConvertAll(rows, row => row.Total));
         return explainer;
+    }
+
+    private void CheckForecast(Forecast forecast)
+    {
+        Compare("values", forecast.Values.ToArray());
+        Compare("as_of_session", [forecast.AsOf is { } day ? Day.Of(day) : 0]);
+        Compare("target_sessions", [.. forecast.TargetSessions.Select(session => (double)Day.Of(session))]);
+        if (forecast.Prices is { } prices)
+            Compare("prices", prices.ToArray());
+        if (forecast.AnchorPrice is { } anchor)
+            Compare("anchor_price", anchor.ToArray());
+    }
+
+    private static void CheckAccepted(Action check)
+    {
+        try
+        {
+            check();
+        }
+        catch (QuantraException error) when (error.Reason != QuantraReason.ArtifactInvalid)
+        {
+            throw Error($"is rejected: {error.Message}");
+        }
     }
 
     private static double[] Wide(float[] values) => Array.ConvertAll(values, value => (double)value);
@@ -166,7 +194,7 @@ internal sealed class GoldenInstance
             var size = unit is null ? largest : Math.Max(Math.Abs(expected[cell]), unit[cell % unit.Length]);
             var allowed = absolute + (relative * size);
             if (NetworkStages.Contains(stage))
-                allowed = Math.Max(allowed, _slack * largest);
+                allowed = Math.Max(allowed, Slack * largest);
             if (Math.Abs(actual[cell] - expected[cell]) > allowed)
             {
                 throw Error(

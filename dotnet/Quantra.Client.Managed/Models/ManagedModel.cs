@@ -4,8 +4,8 @@ using System.Text;
 
 namespace Quantra.Client.Managed;
 
-/// <summary>A loaded version of a model. Thread-safe.</summary>
-internal sealed class ManagedModel
+/// <summary>A loaded version of a model with one network. Thread-safe.</summary>
+internal sealed class ManagedModel : IForecastModel
 {
     private const string Engine = "managed";
 
@@ -14,7 +14,6 @@ internal sealed class ManagedModel
     private readonly WindowPreparation _windows;
     private readonly OutputMap _output;
     private readonly ModelCard _card;
-    private readonly bool _readsVolume;
     private readonly string _fingerprint;
     private readonly ModelExplainer _explainer;
     private Lazy<ModelExplainer> _checkedExplainer;
@@ -27,11 +26,10 @@ internal sealed class ManagedModel
         Pipeline = Pipeline.Read(files, target);
         var network = manifest.Record("network");
         Kind = network.Text("kind");
-        var levels = ReadLevels(manifest);
-        _output = new OutputMap(target.Spread(), ReadOffsets(manifest, target, levels), levels);
-        _network = NetworkFactory.Create(network, Pipeline.Sizes, target, levels, files.Tensors(ArtifactFiles.WeightsFile));
+        _output = OutputMap.Read(manifest, target);
+        _network = NetworkFactory.Create(network, Pipeline.Sizes, target, _output.Levels, files.Tensors(ArtifactFiles.WeightsFile));
         _card = ModelCard.Read(manifest);
-        _readsVolume = Kind is not ("har" or "garch") && Pipeline.Features.ReadsVolume;
+        Training = new(_card, Kind is not ("har" or "garch") && Pipeline.Features.ReadsVolume, Pipeline.BarsNeeded);
         CheckRepeatedFacts(manifest);
         _explainer = CreateExplainer(Baseline.Read(manifest.Record("baseline"), Pipeline.Sizes, target.Horizons.Length));
         _checkedExplainer = new(_explainer);
@@ -44,40 +42,38 @@ internal sealed class ManagedModel
 
     public int Version { get; }
 
-    /// <summary>The kind of network.</summary>
     public string Kind { get; }
 
     public string WeightsHash { get; }
 
-    /// <summary>SHA-256 of the manifest, which identifies the artifact.</summary>
     public string ManifestHash { get; }
 
     public Pipeline Pipeline { get; }
 
-    /// <summary>Reads and verifies an artifact, and compares its golden instance.</summary>
-    /// <exception cref="QuantraException">ARTIFACT_INVALID: the files are damaged, this version cannot compute the model, or results differ from the recorded ones.</exception>
-    public static ManagedModel Load(string folder, string name, int version)
+    /// <summary>Levels of the quantiles, ascending.</summary>
+    public double[] Levels => _output.Levels;
+
+    /// <summary>Facts about its training.</summary>
+    public TrainingSummary Training { get; }
+
+    /// <summary>Tolerated relative error of the network's arithmetic, from the golden instance.</summary>
+    public double Slack { get; private init; }
+
+    /// <summary>Builds a model from its files, and compares its golden instance.</summary>
+    /// <exception cref="QuantraException">ARTIFACT_INVALID: a value is invalid, this version cannot compute the model, or results differ from the recorded ones.</exception>
+    public static ManagedModel Load(ArtifactFiles files, string name, int version)
     {
-        var files = ArtifactFiles.Read(folder);
-        var model = new ManagedModel(name, version, files);
         var golden = GoldenInstance.Read(files);
+        var model = new ManagedModel(name, version, files) { Slack = golden.Slack };
         golden.Check(model);
         model._checkedExplainer = new(() => golden.CheckExplanation(model, model._explainer)); // so that programs without explanations start sooner
         return model;
     }
 
-    /// <summary>Forecasts one request.</summary>
-    /// <param name="request">The request.</param>
-    /// <param name="now">The present.</param>
-    /// <exception cref="QuantraException">The request is invalid.</exception>
+    /// <inheritdoc/>
     public Forecast Predict(PredictionRequest request, DateTimeOffset now) => Forecast(Prepare(request, now));
 
-    /// <summary>Explains numbers of one forecast.</summary>
-    /// <param name="request">The request.</param>
-    /// <param name="now">The present.</param>
-    /// <param name="token">Checked between forward passes.</param>
-    /// <returns>One attribution per target.</returns>
-    /// <exception cref="QuantraException">The request is invalid. ARTIFACT_INVALID: the recorded explanation differs.</exception>
+    /// <inheritdoc/>
     public Attribution[] Explain(ManyExplanationsRequest request, DateTimeOffset now, CancellationToken token)
     {
         var explainer = _checkedExplainer.Value;
@@ -122,7 +118,7 @@ internal sealed class ManagedModel
         {
             if (request.Bars is { } panel)
             {
-                var trimmed = Trim(request, panel);
+                var trimmed = Trim(request, panel, Pipeline.BarsNeeded);
                 bars = BarChecks.Check(trimmed.Bars!);
                 prepared = _bars.Prepare(trimmed, bars, now);
             }
@@ -133,16 +129,57 @@ internal sealed class ManagedModel
         }
         catch (QuantraException error) when (error.Reason == QuantraReason.CalendarEnded)
         {
-            throw (error.Error with { Message = $"{Name}@{Version}: {error.Message}" }).ToException(error);
+            throw WithName(error, Name, Version);
         }
 
-        string[] symbols = [.. prepared.Symbols.Where((_, row) => prepared.Usable[row])];
-        string[] warnings = [.. DataWarnings.Of(_card, Pipeline, _readsVolume, bars, symbols), .. prepared.Warnings];
+        string[] warnings = [.. DataWarnings.Of([Training], bars, prepared.UsableSymbols), .. prepared.Warnings];
         return prepared with { Warnings = DataWarnings.Limit(warnings) };
+    }
+
+    /// <summary>Keeps only the sessions that a forecast depends on, as every predictor does.</summary>
+    public static PredictionRequest Trim(PredictionRequest request, BarPanel bars, int barsNeeded) =>
+        bars.Sessions.Length > barsNeeded && Wire.PanelSlicer.IsConsistent(request, bars)
+            ? Wire.PanelSlicer.TakeLast(request, bars, barsNeeded)
+            : request;
+
+    /// <summary>The same error with the model's name, because this model's calendar needs an update.</summary>
+    public static QuantraException WithName(QuantraException error, string name, int version) =>
+        (error.Error with { Message = FormattableString.Invariant($"{name}@{version}: {error.Message}") }).ToException(error);
+
+    /// <summary>Prices [S, H, Q] from last closes [S] and log returns.</summary>
+    public static double[] Prices(double[] anchor, double[] returns)
+    {
+        var (prices, width) = (new double[returns.Length], returns.Length / anchor.Length);
+        for (var cell = 0; cell < prices.Length; cell++)
+            prices[cell] = anchor[cell / width] * Math.Exp(returns[cell]);
+        return prices;
+    }
+
+    /// <summary>Places the rows of usable symbols; the others are NaN.</summary>
+    public static double[] Scatter(double[] rows, bool[] usable)
+    {
+        var count = usable.Count(one => one);
+        if (count == usable.Length)
+            return rows;
+        var (width, next) = (rows.Length / count, 0);
+        var placed = new double[usable.Length * width];
+        for (var symbol = 0; symbol < usable.Length; symbol++)
+        {
+            var row = placed.AsSpan(symbol * width, width);
+            if (usable[symbol])
+                rows.AsSpan(width * next++, width).CopyTo(row);
+            else
+                row.Fill(double.NaN);
+        }
+
+        return placed;
     }
 
     /// <summary>Checks and encodes a request with bars.</summary>
     public PreparedRequest Prepare(PredictionRequest request, RawBars bars, DateTimeOffset now) => _bars.Prepare(request, bars, now);
+
+    /// <summary>Checks a request with feature windows.</summary>
+    public PreparedRequest Prepare(FeatureWindow window) => _windows.Prepare(window);
 
     /// <summary>Computes the network's output [N, H, Q] in units of each window's scale.</summary>
     public double[] Units(PreparedRequest prepared)
@@ -186,7 +223,7 @@ internal sealed class ManagedModel
         };
     }
 
-    /// <summary>Describes the model.</summary>
+    /// <inheritdoc/>
     public ModelInfo Info(IReadOnlyList<string> aliases, bool isDefault)
     {
         var features = Pipeline.Features;
@@ -239,30 +276,6 @@ internal sealed class ManagedModel
         static FeatureInfo Describe(FeatureDefinition one) => new(one.Name, one.Expression, one.Meaning, one.Unit);
     }
 
-    /// <summary>Keeps only the sessions that a forecast depends on, as every predictor does.</summary>
-    private PredictionRequest Trim(PredictionRequest request, BarPanel bars) =>
-        bars.Sessions.Length > Pipeline.BarsNeeded && Wire.PanelSlicer.IsConsistent(request, bars)
-            ? Wire.PanelSlicer.TakeLast(request, bars, Pipeline.BarsNeeded)
-            : request;
-
-    private static double[] ReadLevels(JsonRecord manifest)
-    {
-        var levels = manifest.Numbers("quantiles");
-        var isRising = levels.Length > 0 && Array.TrueForAll(levels, level => level is > 0 and < 1) && levels.Zip(levels.Skip(1)).All(pair => pair.First < pair.Second);
-        return isRising ? levels : throw manifest.Refusal("quantiles", "must be ascending levels between 0 and 1");
-    }
-
-    private static double[][] ReadOffsets(JsonRecord manifest, Target target, double[] levels)
-    {
-        var conformal = manifest.Record("conformal");
-        var (offsets, samples) = (conformal.Rows("offsets"), conformal.Numbers("effective_samples"));
-        conformal.End();
-        var horizons = target.Horizons.Length;
-        return offsets.Length == horizons && samples.Length == horizons && Array.TrueForAll(offsets, row => row.Length == levels.Length)
-            ? offsets
-            : throw manifest.Refusal("conformal", $"offsets must be {horizons} rows of {levels.Length} numbers");
-    }
-
     private void CheckRepeatedFacts(JsonRecord manifest)
     {
         if (manifest.Text("schema_hash") != Pipeline.SchemaHash)
@@ -286,34 +299,6 @@ internal sealed class ManagedModel
         if (manifest.Texts("universe").Length > 0)
             throw manifest.Refusal("universe", "has symbols, but only graph networks have a universe");
         manifest.End();
-    }
-
-    private static double[] Prices(double[] anchor, double[] returns)
-    {
-        var (prices, width) = (new double[returns.Length], returns.Length / anchor.Length);
-        for (var cell = 0; cell < prices.Length; cell++)
-            prices[cell] = anchor[cell / width] * Math.Exp(returns[cell]);
-        return prices;
-    }
-
-    /// <summary>Places the rows of usable symbols; the others are NaN.</summary>
-    private static double[] Scatter(double[] rows, bool[] usable)
-    {
-        var count = usable.Count(one => one);
-        if (count == usable.Length)
-            return rows;
-        var (width, next) = (rows.Length / count, 0);
-        var placed = new double[usable.Length * width];
-        for (var symbol = 0; symbol < usable.Length; symbol++)
-        {
-            var row = placed.AsSpan(symbol * width, width);
-            if (usable[symbol])
-                rows.AsSpan(width * next++, width).CopyTo(row);
-            else
-                row.Fill(double.NaN);
-        }
-
-        return placed;
     }
 
     /// <summary>Hashes everything that determines the forecast.</summary>

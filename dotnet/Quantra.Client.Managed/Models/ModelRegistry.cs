@@ -6,7 +6,7 @@ namespace Quantra.Client.Managed;
 /// <summary>The versions of one model.</summary>
 /// <param name="Versions">Loaded versions by number.</param>
 /// <param name="Aliases">Versions by alias.</param>
-internal sealed record ModelVersions(IReadOnlyDictionary<int, ManagedModel> Versions, IReadOnlyDictionary<string, int> Aliases)
+internal sealed record ModelVersions(IReadOnlyDictionary<int, IForecastModel> Versions, IReadOnlyDictionary<string, int> Aliases)
 {
     private const string ChampionAlias = "champion";
 
@@ -42,7 +42,7 @@ internal sealed partial class ModelRegistry
 
     /// <summary>Finds a model by "NAME", "NAME@VERSION" or "NAME@ALIAS"; an empty reference means the only model.</summary>
     /// <exception cref="QuantraException">MODEL_NOT_FOUND or VERSION_NOT_FOUND; the message lists what exists.</exception>
-    public ManagedModel Find(string reference)
+    public IForecastModel Find(string reference)
     {
         var at = reference.IndexOf('@', StringComparison.Ordinal);
         var (name, selector) = at < 0 ? (reference, null) : (reference[..at], reference[(at + 1)..]);
@@ -62,7 +62,7 @@ internal sealed partial class ModelRegistry
     }
 
     /// <summary>Describes a model of this registry.</summary>
-    public ModelInfo Info(ManagedModel model)
+    public ModelInfo Info(IForecastModel model)
     {
         var versions = _models[model.Name];
         return model.Info(versions.AliasesOf(model.Version), versions.Champion == model.Version);
@@ -76,7 +76,7 @@ internal sealed partial class ModelRegistry
         var (own, parent) = (Path.GetFileName(folder), Path.GetFileName(Path.GetDirectoryName(folder) ?? ""));
         var (name, version) = Number(own) is { } number && parent.Length > 0 ? (parent, number) : (own, 1);
         var model = Load(folder, name, version, loaded);
-        var versions = new ModelVersions(new Dictionary<int, ManagedModel> { [version] = model }, new Dictionary<string, int>());
+        var versions = new ModelVersions(new Dictionary<int, IForecastModel> { [version] = model }, new Dictionary<string, int>());
         return new(new(StringComparer.Ordinal) { [name] = versions }, []);
     }
 
@@ -107,7 +107,7 @@ internal sealed partial class ModelRegistry
 
     private static ModelVersions OpenLine(string line, string name, ModelRegistry? loaded, List<QuantraError> problems, CancellationToken cancellationToken)
     {
-        var versions = new Dictionary<int, ManagedModel>();
+        var versions = new Dictionary<int, IForecastModel>();
         foreach (var folder in Directory.EnumerateDirectories(line).Order(StringComparer.Ordinal))
         {
             cancellationToken.ThrowIfCancellationRequested();
@@ -127,19 +127,25 @@ internal sealed partial class ModelRegistry
     }
 
     /// <summary>Loads a version, or keeps it if its manifest is unchanged.</summary>
-    private static ManagedModel Load(string folder, string name, int version, ModelRegistry? loaded)
+    private static IForecastModel Load(string folder, string name, int version, ModelRegistry? loaded)
     {
         try
         {
             if (loaded?._models.GetValueOrDefault(name)?.Versions.GetValueOrDefault(version) is { } present && ArtifactFiles.HashOfManifest(folder) == present.ManifestHash)
                 return present;
-            return ManagedModel.Load(folder, name, version);
+            return LoadFolder(folder, name, version);
         }
         catch (QuantraException error)
         {
             var metadata = new Dictionary<string, string>(error.Metadata) { ["model"] = name, ["version"] = version.ToString(CultureInfo.InvariantCulture) };
             throw (error.Error with { Message = FormattableString.Invariant($"{name}/{version}: {error.Message}"), Metadata = metadata }).ToException(error);
         }
+    }
+
+    private static IForecastModel LoadFolder(string folder, string name, int version)
+    {
+        var files = ArtifactFiles.Read(folder);
+        return files.Members.Count > 0 ? EnsembleModel.Load(folder, files, name, version) : ManagedModel.Load(files, name, version);
     }
 
     private static Dictionary<string, int> ReadAliases(string line, string name, List<QuantraError> problems)

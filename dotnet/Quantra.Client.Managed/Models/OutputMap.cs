@@ -29,6 +29,23 @@ internal sealed record OutputMap(double[] Spread, double[][] Offsets, double[] L
         return (best, source);
     }
 
+    /// <summary>Reads the quantiles and conformal offsets of a manifest.</summary>
+    /// <exception cref="QuantraException">ARTIFACT_INVALID: a number is missing or invalid.</exception>
+    public static OutputMap Read(JsonRecord manifest, Target target)
+    {
+        var levels = manifest.Numbers("quantiles");
+        var isRising = levels.Length > 0 && Array.TrueForAll(levels, level => level is > 0 and < 1) && levels.Zip(levels.Skip(1)).All(pair => pair.First < pair.Second);
+        if (!isRising)
+            throw manifest.Refusal("quantiles", "must be ascending levels between 0 and 1");
+        var conformal = manifest.Record("conformal");
+        var (offsets, samples) = (conformal.Rows("offsets"), conformal.Numbers("effective_samples"));
+        conformal.End();
+        var horizons = target.Horizons.Length;
+        return offsets.Length == horizons && samples.Length == horizons && Array.TrueForAll(offsets, row => row.Length == levels.Length)
+            ? new OutputMap(target.Spread(), offsets, levels)
+            : throw manifest.Refusal("conformal", $"offsets must be {horizons} rows of {levels.Length} numbers");
+    }
+
     /// <summary>Converts units [N, H, Q] to values in the target's unit.</summary>
     public double[] Values(ReadOnlySpan<double> units, NetworkInputs inputs)
     {
@@ -39,15 +56,36 @@ internal sealed record OutputMap(double[] Spread, double[][] Offsets, double[] L
             var row = values.AsSpan(cell * quantiles, quantiles);
             for (var q = 0; q < quantiles; q++)
                 row[q] = units[(cell * quantiles) + q] + Offsets[cell % horizons][q];
-            for (var q = anchor + 1; q < quantiles; q++)
-                row[q] = Math.Max(row[q], row[q - 1]);
-            for (var q = anchor - 1; q >= 0; q--)
-                row[q] = Math.Min(row[q], row[q + 1]);
+            Uncross(row, anchor);
             var (location, scale) = (inputs.Location[cell], inputs.Scale[cell] * Spread[cell % horizons]);
             for (var q = 0; q < quantiles; q++)
                 row[q] = location + (scale * row[q]);
         }
 
         return values;
+    }
+
+    /// <summary>Adds the offsets to values [S, H, Q] in the target's unit, and uncrosses them.</summary>
+    /// <param name="values">The values, which are changed.</param>
+    /// <param name="scale">[S, H] volatility of the windows.</param>
+    public void AddOffsets(Span<double> values, ReadOnlySpan<double> scale)
+    {
+        var (horizons, quantiles, anchor) = (Spread.Length, Levels.Length, Anchor);
+        for (var cell = 0; cell < scale.Length; cell++)
+        {
+            var row = values.Slice(cell * quantiles, quantiles);
+            var unit = scale[cell] * Spread[cell % horizons];
+            for (var q = 0; q < quantiles; q++)
+                row[q] += unit * Offsets[cell % horizons][q];
+            Uncross(row, anchor);
+        }
+    }
+
+    private static void Uncross(Span<double> row, int anchor)
+    {
+        for (var q = anchor + 1; q < row.Length; q++)
+            row[q] = Math.Max(row[q], row[q - 1]);
+        for (var q = anchor - 1; q >= 0; q--)
+            row[q] = Math.Min(row[q], row[q + 1]);
     }
 }

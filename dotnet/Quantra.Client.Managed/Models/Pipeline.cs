@@ -25,6 +25,9 @@ internal sealed class Pipeline
     /// <summary>SHA-256 of features.json.</summary>
     public required string SchemaHash { get; init; }
 
+    /// <summary>What determines a network's inputs: pipelines with equal recipes compute equal inputs.</summary>
+    public required string Recipe { get; init; }
+
     /// <summary>Covariates that a request must contain.</summary>
     public required IReadOnlyList<CovariateInfo> Covariates { get; init; }
 
@@ -57,6 +60,7 @@ internal sealed class Pipeline
         minimum.End();
         if (share is not (> 0 and <= 1) || values < 1)
             throw manifest.Refusal("minimum", "must have an encoder_share above 0 and at most 1, and values of at least 1");
+        var settings = string.Join('|', ((string[])["target", "normaliser", "minimum"]).Select(key => manifest.Json(key).GetRawText()));
         return new Pipeline
         {
             Features = features,
@@ -67,6 +71,7 @@ internal sealed class Pipeline
             LeastBars = (int)Math.Ceiling(Math.Round(share * encoderLength, 9)), // 0.1 * 30 is slightly more than 3
             LeastValues = Math.Min(values, normaliser.Window),
             SchemaHash = files.Hash(ArtifactFiles.FeaturesFile),
+            Recipe = FormattableString.Invariant($"{files.Hash(ArtifactFiles.FeaturesFile)}|{files.Hash(ArtifactFiles.CalendarFile)}|{encoderLength}|{settings}"),
             Covariates = ListCovariates(features),
         };
     }

@@ -8,6 +8,9 @@ internal sealed record PreparedRequest
     /// <summary>[S] which symbols have a row in <see cref="Inputs"/>.</summary>
     public required bool[] Usable { get; init; }
 
+    /// <summary>Symbols of the rows of <see cref="Inputs"/>.</summary>
+    public string[] UsableSymbols => [.. Symbols.Where((_, row) => Usable[row])];
+
     public required NetworkInputs Inputs { get; init; }
 
     /// <summary>yyyymmdd; 0 if unknown.</summary>

@@ -58,6 +58,15 @@ internal sealed class SentCovariates
         }
     }
 
+    /// <summary>Selects covariates by name.</summary>
+    public static Covariates Only(Covariates sent, IReadOnlyCollection<string> names)
+    {
+        return sent with { Observed = Of(sent.Observed), Known = Of(sent.Known), Numbers = Of(sent.Numbers), Categories = Of(sent.Categories) };
+
+        Dictionary<string, T> Of<T>(IReadOnlyDictionary<string, T> group) =>
+            group.Where(one => names.Contains(one.Key, StringComparer.Ordinal)).ToDictionary(one => one.Key, one => one.Value, StringComparer.Ordinal);
+    }
+
     /// <summary>Moves checked covariates to other sessions; values on new sessions are NaN.</summary>
     /// <param name="sent">The covariates.</param>
     /// <param name="have">Sessions of the bars.</param>
@@ -107,7 +116,8 @@ internal sealed class SentCovariates
         (sent.Categories.Keys, "a static text"),
     ];
 
-    private static string GroupOf(CovariateInfo need) => need.Group switch
+    /// <summary>The group in which a request must contain a covariate, for messages.</summary>
+    public static string GroupOf(CovariateInfo need) => need.Group switch
     {
         CovariateGroup.Observed => "observed",
         CovariateGroup.Known => "known",

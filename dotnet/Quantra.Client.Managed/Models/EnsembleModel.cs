@@ -1,0 +1,190 @@
+using System.Security.Cryptography;
+using System.Text;
+
+namespace Quantra.Client.Managed;
+
+/// <summary>A loaded version of a model with several networks, which forecast as one. Thread-safe.</summary>
+internal sealed class EnsembleModel : IForecastModel
+{
+    private const string DifferentWindows =
+        "the members of this ensemble read different windows: their features, fitted numbers, encoder lengths or normalisers differ; send bars, from which "
+        + "each member computes its own";
+
+    private readonly EnsembleManifest _manifest;
+    private readonly IReadOnlyList<EnsembleMember> _entries;
+    private readonly ManagedModel[] _members;
+
+    /// <summary>For each member, the index of the first one that reads the same inputs.</summary>
+    private readonly int[] _sources;
+
+    /// <summary>The members that compute inputs. The one that needs the most bars comes first: its error states how many the ensemble needs.</summary>
+    private readonly int[] _preparing;
+    private readonly CovariateInfo[] _covariates;
+    private readonly TrainingSummary[] _training;
+
+    private EnsembleModel(string name, int version, ArtifactFiles files, EnsembleManifest manifest, ManagedModel[] members)
+    {
+        (Name, Version, ManifestHash, _entries, _manifest, _members) = (name, version, files.ManifestHash, files.Members, manifest, members);
+        _sources = Array.ConvertAll(members, member => Array.FindIndex(members, other => other.Pipeline.Recipe == member.Pipeline.Recipe));
+        _preparing = [.. _sources.Distinct().OrderByDescending(index => members[index].Pipeline.BarsNeeded)];
+        _covariates = [.. members.SelectMany(member => member.Pipeline.Covariates).DistinctBy(need => need.Name, StringComparer.Ordinal)];
+        _training = Array.ConvertAll(members, member => member.Training);
+        var lines = members.Select((member, k) => (_entries[k].Name, Line: $"{member.WeightsHash}  {_entries[k].Name}\n")).OrderBy(one => one.Name, StringComparer.Ordinal);
+        WeightsHash = Hash(string.Concat(lines.Select(one => one.Line)));
+    }
+
+    public string Name { get; }
+
+    public int Version { get; }
+
+    public string Kind => "ensemble";
+
+    public string ManifestHash { get; }
+
+    /// <summary>SHA-256 over the names and weights of the members.</summary>
+    private string WeightsHash { get; }
+
+    private int BarsNeeded => _members[_preparing[0]].Pipeline.BarsNeeded;
+
+    /// <summary>Reads the members of an ensemble, and compares all golden instances.</summary>
+    /// <exception cref="QuantraException">ARTIFACT_INVALID: a member is damaged, missing or replaced, the message names it; or the members do not fit together.</exception>
+    public static EnsembleModel Load(string folder, ArtifactFiles files, string name, int version)
+    {
+        var manifest = EnsembleManifest.Read(files);
+        ManagedModel[] members = [.. files.Members.Select(entry => LoadMember(folder, entry, $"{name}/{entry.Name}", version))];
+        manifest.Check(files.Members, members);
+        var ensemble = new EnsembleModel(name, version, files, manifest, members);
+        GoldenInstance.CheckJoint(files, members.Max(member => member.Slack), (request, now) => ensemble.Forecast(ensemble.Prepare(request, BarChecks.Check(request.Bars!), now), null));
+        return ensemble;
+    }
+
+    /// <inheritdoc/>
+    public Forecast Predict(PredictionRequest request, DateTimeOffset now)
+    {
+        try
+        {
+            if (request.Bars is not { } panel)
+                return Forecast(Prepare(request.Window!), null);
+            var trimmed = ManagedModel.Trim(request, panel, BarsNeeded);
+            var bars = BarChecks.Check(trimmed.Bars!);
+            return Forecast(Prepare(trimmed, bars, now), bars);
+        }
+        catch (QuantraException error) when (error.Reason == QuantraReason.CalendarEnded)
+        {
+            throw ManagedModel.WithName(error, Name, Version);
+        }
+    }
+
+    /// <inheritdoc/>
+    public Attribution[] Explain(ManyExplanationsRequest request, DateTimeOffset now, CancellationToken token) => throw PredictionError.Of(
+        QuantraStatus.Unimplemented,
+        QuantraReason.ExplainUnsupported,
+        "ensembles have no explanation in Quantra.Client.Managed; use Quantra.Client or Quantra.Client.Embedded").ToException();
+
+    /// <inheritdoc/>
+    public ModelInfo Info(IReadOnlyList<string> aliases, bool isDefault)
+    {
+        ModelInfo[] infos = Array.ConvertAll(_members, member => member.Info([], false));
+        string[] hashes = Array.ConvertAll(infos, info => info.SchemaHash);
+        var longest = infos.Max(info => info.EncoderLength);
+        return infos[0] with
+        {
+            Name = Name,
+            Version = Version,
+            Aliases = aliases,
+            IsDefault = isDefault,
+            Kind = Kind,
+            ObservedFeatures = Merge(info => info.ObservedFeatures),
+            KnownFeatures = Merge(info => info.KnownFeatures),
+            StaticFeatures = Merge(info => info.StaticFeatures),
+            Covariates = _covariates,
+            SchemaHash = hashes.Distinct().Count() == 1 ? hashes[0] : Hash(string.Concat(hashes)),
+            EncoderLength = longest,
+            Lookback = BarsNeeded - longest + 1,
+            BarsNeeded = BarsNeeded,
+            IsScaledPerHorizon = infos.Any(info => info.IsScaledPerHorizon),
+            CalendarEnds = infos.Min(info => info.CalendarEnds),
+            ExplainMethods = [],
+            WeightsHash = WeightsHash,
+            CardJson = _manifest.DescribeCard(_entries, infos),
+        };
+
+        FeatureInfo[] Merge(Func<ModelInfo, IEnumerable<FeatureInfo>> features) => [.. infos.SelectMany(features).DistinctBy(one => one.Name, StringComparer.Ordinal)];
+    }
+
+    private static ManagedModel LoadMember(string folder, EnsembleMember entry, string name, int version)
+    {
+        var path = ArtifactFiles.PathOf(entry.Name);
+        if (!Directory.Exists(Path.Combine(folder, path)))
+            throw ArtifactError.Of(path, "the member is missing");
+        ArtifactFiles files;
+        try
+        {
+            files = ArtifactFiles.Read(Path.Combine(folder, path));
+            if (files.Members.Count > 0)
+                throw ArtifactError.Of(ArtifactFiles.ManifestFile, "is an ensemble, which cannot be the member of another one");
+            if (files.ManifestHash != entry.ManifestHash)
+                throw ArtifactError.Of(ArtifactFiles.ManifestFile, $"its SHA-256 is not the one in the ensemble's {ArtifactFiles.ManifestFile}; another artifact is in its place");
+            return ManagedModel.Load(files, name, version);
+        }
+        catch (QuantraException error) when (error.Reason == QuantraReason.ArtifactInvalid)
+        {
+            throw ArtifactError.Within(path, error);
+        }
+    }
+
+    /// <summary>Checks and encodes a request with bars for each member.</summary>
+    private PreparedRequest[] Prepare(PredictionRequest request, RawBars bars, DateTimeOffset now)
+    {
+        if (_covariates.Length > 0 || !request.Covariates.IsEmpty || !request.Covariates.FutureSessions.IsEmpty)
+            SentCovariates.Check(_covariates, request.Covariates, bars);
+        var prepared = new PreparedRequest[_members.Length];
+        foreach (var index in _preparing)
+        {
+            string[] names = [.. _members[index].Pipeline.Covariates.Select(need => need.Name)];
+            var own = request.Covariates.IsEmpty ? request : request with { Covariates = SentCovariates.Only(request.Covariates, names) };
+            prepared[index] = _members[index].Prepare(own, bars, now);
+        }
+
+        return Array.ConvertAll(_sources, index => prepared[index]);
+    }
+
+    private PreparedRequest[] Prepare(FeatureWindow window)
+    {
+        if (_preparing.Length > 1)
+            throw PredictionError.Of(QuantraStatus.InvalidArgument, QuantraReason.FeatureMismatch, DifferentWindows).ToException();
+        var prepared = _members[0].Prepare(window);
+        return [.. _members.Select(_ => prepared)];
+    }
+
+    private Forecast Forecast(PreparedRequest[] prepared, RawBars? bars)
+    {
+        var first = prepared[0];
+        bool[] usable = [.. first.Usable.Select((_, row) => prepared.All(one => one.Usable[row]))];
+        var refusals = new Dictionary<string, QuantraError>(StringComparer.Ordinal);
+        foreach (var (symbol, error) in prepared.SelectMany(one => one.Refusals))
+            refusals.TryAdd(symbol, error);
+        if (!usable.Contains(true))
+            throw SymbolChecks.NoUsableSymbol([.. refusals.Values]).ToException();
+        string[] symbols = [.. first.Symbols.Where((_, row) => usable[row])];
+        var warnings = DataWarnings.Of(_training, bars, symbols).Concat(prepared.SelectMany(one => one.Warnings)).Distinct(StringComparer.Ordinal);
+        Forecast[] forecasts = [.. _members.Select((member, k) => member.Forecast(prepared[k]))];
+        var scale = EnsembleManifest.Mean(Array.ConvertAll(prepared, one => ManagedModel.Scatter(one.Inputs.Scale, one.Usable)));
+        var values = _manifest.Combine(Array.ConvertAll(forecasts, one => one.Values.ToArray()), scale);
+        return forecasts[0] with
+        {
+            Values = values,
+            Returns = forecasts[0].Returns is null ? null : values,
+            Prices = forecasts[0].Prices is not null && first.Anchor is { } anchor ? ManagedModel.Prices(anchor, values) : (ReadOnlyMemory<double>?)null,
+            Model = Name,
+            Version = Version,
+            WeightsHash = WeightsHash,
+            Warnings = DataWarnings.Limit(warnings),
+            Refusals = refusals,
+            Skill = _manifest.Card.Skill,
+            ForecastId = Hash(string.Join('|', forecasts.Select(one => one.ForecastId).Prepend(ManifestHash)))[..16],
+        };
+    }
+
+    private static string Hash(string text) => Convert.ToHexString(SHA256.HashData(Encoding.UTF8.GetBytes(text))).ToLowerInvariant();
+}
