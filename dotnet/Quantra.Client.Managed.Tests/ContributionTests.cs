@@ -63,7 +63,7 @@ public sealed class ContributionTests
     public void With_many_nodes_the_gap_of_a_smooth_forecast_vanishes(string name)
     {
         var fixture = NetworkFixture.Read(name);
-        var found = fixture.CreateExplainer(fixture.Create()).Explain(fixture.RowOf(1), Points[..2], 1e-4, [48], CancellationToken.None);
+        var found = fixture.CreateExplainer(fixture.Create()).Explain(fixture.RowOf(1), Points[..2], 1e-4, [48], CallLimit.None);
         Assert.All(found, one => Assert.InRange(one.RelativeGap, 0, 1e-4));
     }
 
@@ -101,7 +101,7 @@ public sealed class ContributionTests
         var fixture = NetworkFixture.Read(name);
         var explainer = fixture.CreateExplainer(fixture.Create());
         var expected = Bits(explainer, fixture);
-        Assert.Equal(expected, Cells(explainer.Explain(fixture.RowOf(0), Points, DefaultTolerance, [6], CancellationToken.None)[0]));
+        Assert.Equal(expected, Cells(explainer.Explain(fixture.RowOf(0), Points, DefaultTolerance, [6], CallLimit.None)[0]));
         var results = await Task.WhenAll(Enumerable.Range(0, 3).Select(_ => Task.Run(() => Bits(explainer, fixture))));
         Assert.All(results, cells => Assert.Equal(expected, cells));
     }
@@ -124,7 +124,7 @@ public sealed class ContributionTests
         var window = fixture.RowOf(0);
         window.Location[0] = double.PositiveInfinity;
         var error = Assert.Throws<QuantraException>(
-            () => fixture.CreateExplainer(fixture.Create()).Explain(window, Points, DefaultTolerance, [3], CancellationToken.None));
+            () => fixture.CreateExplainer(fixture.Create()).Explain(window, Points, DefaultTolerance, [3], CallLimit.None));
         Assert.Equal(QuantraReason.InvalidInput, error.Reason);
     }
 
@@ -148,13 +148,13 @@ public sealed class ContributionTests
         var fixture = NetworkFixture.Read(name);
         var explainer = fixture.CreateExplainer(fixture.Create());
         var rows = Enumerable.Range(0, Rows)
-            .Select(row => explainer.Explain(fixture.RowOf(row), Points, DefaultTolerance, NodeCounts, CancellationToken.None))
+            .Select(row => explainer.Explain(fixture.RowOf(row), Points, DefaultTolerance, NodeCounts, CallLimit.None))
             .ToArray();
         return [.. Points.SelectMany((_, point) => rows.Select(row => row[point]))];
     });
 
     private static double[] Bits(IExplainer explainer, NetworkFixture fixture) =>
-        Cells(explainer.Explain(fixture.RowOf(0), Points[..1], DefaultTolerance, [6], CancellationToken.None)[0]);
+        Cells(explainer.Explain(fixture.RowOf(0), Points[..1], DefaultTolerance, [6], CallLimit.None)[0]);
 
     private static double[] Cells(Contributions one) => [.. one.Observed, .. one.Known, .. one.Static, one.Location, one.Scale, one.Conformal];
 

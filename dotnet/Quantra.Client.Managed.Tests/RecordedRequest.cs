@@ -28,7 +28,12 @@ internal sealed class RecordedRequest
     /// <summary>Python's forecast, or its error.</summary>
     public JsonElement Expected => _root.GetProperty("expected");
 
+    /// <summary>The request for price paths.</summary>
+    public static RecordedRequest Paths => new(JsonDocument.Parse(File.ReadAllText(Path.Combine(Folder, "paths.json"))).RootElement);
+
     public static RecordedRequest Of(string name) => new(All.GetProperty(name));
+
+    public int Number(string name) => _root.GetProperty(name).GetInt32();
 
     public PredictionRequest Request() => new(Model, Bars())
     {

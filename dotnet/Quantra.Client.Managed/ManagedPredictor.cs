@@ -7,17 +7,25 @@ namespace Quantra.Client.Managed;
 /// Thread-safe. Numbers, warnings and errors are those of the other predictors; numbers differ in the last digits of a float. What this
 /// version cannot compute is rejected by name: see the README of the package.
 /// </remarks>
-public sealed class ManagedPredictor : IStockPredictor
+public sealed class ManagedPredictor : IStockPredictor, IPathSimulator
 {
     private readonly string _folder;
     private readonly TimeProvider _clock;
-    private readonly ActiveCalls _calls = new();
-    private volatile ModelRegistry _models;
+    private readonly ActiveCalls _calls;
+    private readonly ServedModels _served;
+    private readonly TimeSpan _timeout;
+    private readonly bool _isView;
 
-    private ManagedPredictor(string folder, TimeProvider clock, ModelRegistry models) => (_folder, _clock, _models) = (folder, clock, models);
+    private ManagedPredictor(string folder, TimeProvider clock, ModelRegistry models) =>
+        (_folder, _clock, _calls, _served, _timeout) = (folder, clock, new ActiveCalls(), new ServedModels { Now = models }, CallTimeout.Default);
+
+    private ManagedPredictor(ManagedPredictor predictor, TimeSpan timeout) =>
+        (_folder, _clock, _calls, _served, _timeout, _isView) = (predictor._folder, predictor._clock, predictor._calls, predictor._served, timeout, true);
 
     /// <summary>Errors of the versions that could not be loaded.</summary>
-    public IReadOnlyList<QuantraError> Problems => _models.Problems;
+    public IReadOnlyList<QuantraError> Problems => Models.Problems;
+
+    private ModelRegistry Models => _served.Now;
 
     /// <summary>Opens a model's folder, verifies its files and compares its golden instance.</summary>
     /// <param name="folder">
@@ -36,20 +44,26 @@ public sealed class ManagedPredictor : IStockPredictor
     /// <param name="cancellationToken">Cancels the loading.</param>
     /// <returns>A task that completes when new calls use the new models.</returns>
     /// <exception cref="QuantraException">As <see cref="OpenAsync(string, CancellationToken)"/>; the present models stay.</exception>
-    public Task ReloadAsync(CancellationToken cancellationToken = default) => RunAsync(
+    public Task ReloadAsync(CancellationToken cancellationToken = default) => _calls.RunAsync(
+        this,
         token =>
         {
-            _models = ModelRegistry.Open(_folder, _models, token);
-            return true;
+            _served.Now = ModelRegistry.Open(_folder, Models, token);
+            return Task.FromResult(true);
         },
         cancellationToken);
+
+    /// <summary>Returns a predictor whose calls have another timeout than 30 seconds. A call checks it between requests and steps.</summary>
+    /// <param name="timeout">Positive, at most a day.</param>
+    /// <returns>A predictor with the same models. It ends with this one and need not be disposed.</returns>
+    public ManagedPredictor WithTimeout(TimeSpan timeout) => new(this, CallTimeout.Validate(timeout));
 
     /// <inheritdoc/>
     public Task<Forecast> PredictAsync(PredictionRequest request, CancellationToken cancellationToken = default)
     {
         ArgumentNullException.ThrowIfNull(request);
         NullCheck.Request(request, nameof(request));
-        return RunAsync(_ => _models.Find(request.Model.Text).Predict(request, _clock.GetUtcNow()), cancellationToken);
+        return RunAsync(_ => Models.Find(request.Model.Text).Predict(request, _clock.GetUtcNow()), cancellationToken);
     }
 
     /// <inheritdoc/>
@@ -61,7 +75,15 @@ public sealed class ManagedPredictor : IStockPredictor
         PredictionRequest[] copy = [.. requests]; // the caller may change the list while the call runs
         for (var index = 0; index < copy.Length; index++)
             NullCheck.Request(copy[index], nameof(requests), index);
-        return RunAsync<IReadOnlyList<PredictionResult>>(token => PredictMany(copy, token), cancellationToken);
+        return RunAsync<IReadOnlyList<PredictionResult>>(limit => PredictMany(copy, limit), cancellationToken);
+    }
+
+    /// <inheritdoc/>
+    public Task<PathSimulation> SimulatePathsAsync(PathSimulationRequest request, CancellationToken cancellationToken = default)
+    {
+        ArgumentNullException.ThrowIfNull(request);
+        NullCheck.PathSimulation(request);
+        return RunAsync(limit => Simulate(request, limit), cancellationToken);
     }
 
     /// <inheritdoc/>
@@ -70,7 +92,7 @@ public sealed class ManagedPredictor : IStockPredictor
         ArgumentNullException.ThrowIfNull(request);
         var many = request.ToMany();
         NullCheck.Explanation(many);
-        return RunAsync(token => Explain(many, token)[0], cancellationToken);
+        return RunAsync(limit => Explain(many, limit)[0], cancellationToken);
     }
 
     /// <inheritdoc/>
@@ -80,12 +102,12 @@ public sealed class ManagedPredictor : IStockPredictor
     {
         ArgumentNullException.ThrowIfNull(request);
         NullCheck.Explanation(request);
-        return RunAsync<IReadOnlyList<Attribution>>(token => Explain(request, token), cancellationToken);
+        return RunAsync<IReadOnlyList<Attribution>>(limit => Explain(request, limit), cancellationToken);
     }
 
     /// <inheritdoc/>
     public Task<IReadOnlyList<ModelInfo>> ListModelsAsync(CancellationToken cancellationToken = default) =>
-        RunAsync(_ => _models.Infos(), cancellationToken);
+        RunAsync(_ => Models.Infos(), cancellationToken);
 
     /// <inheritdoc/>
     public Task<ModelInfo> GetModelAsync(ModelReference model, CancellationToken cancellationToken = default)
@@ -94,7 +116,7 @@ public sealed class ManagedPredictor : IStockPredictor
         return RunAsync(
             _ =>
             {
-                var models = _models;
+                var models = Models;
                 return models.Info(models.Find(model.Text));
             },
             cancellationToken);
@@ -102,7 +124,11 @@ public sealed class ManagedPredictor : IStockPredictor
 
     /// <summary>Rejects new calls and waits for running ones.</summary>
     /// <returns>A task that completes when all calls have ended.</returns>
-    public async ValueTask DisposeAsync() => await _calls.CloseAsync(Timeout.InfiniteTimeSpan).ConfigureAwait(false);
+    public async ValueTask DisposeAsync()
+    {
+        if (!_isView)
+            await _calls.CloseAsync(Timeout.InfiniteTimeSpan).ConfigureAwait(false);
+    }
 
     /// <summary>Opens a folder with another clock.</summary>
     internal static async Task<ManagedPredictor> OpenAsync(string folder, TimeProvider clock, CancellationToken cancellationToken)
@@ -112,14 +138,25 @@ public sealed class ManagedPredictor : IStockPredictor
         return new ManagedPredictor(folder, clock, models);
     }
 
-    private PredictionResult[] PredictMany(PredictionRequest[] requests, CancellationToken cancellationToken)
+    private PathSimulation Simulate(PathSimulationRequest request, CallLimit limit)
     {
-        var (models, results) = (_models, new PredictionResult[requests.Length]);
+        var (model, instance) = (Models.Find(request.Instance.Model.Text), request.Instance);
+        if (instance.Bars is not { } panel)
+            throw PathError.Invalid("paths need bars, but the input has feature windows; give bars with their past");
+        var bars = BarChecks.Check(panel);
+        var forecast = model.Predict(instance, _clock.GetUtcNow());
+        limit.Check();
+        return PathSimulator.Simulate(forecast, bars, request.Paths, request.Seed).Answer(request, forecast);
+    }
+
+    private PredictionResult[] PredictMany(PredictionRequest[] requests, CallLimit limit)
+    {
+        var (models, results) = (Models, new PredictionResult[requests.Length]);
         QuantraException? notFound = null;
         var isAnswered = requests.Length == 0;
         for (var index = 0; index < requests.Length; index++)
         {
-            cancellationToken.ThrowIfCancellationRequested();
+            limit.Check();
             var request = requests[index];
             try
             {
@@ -138,9 +175,28 @@ public sealed class ManagedPredictor : IStockPredictor
         return isAnswered || notFound is null ? results : throw notFound;
     }
 
-    private Attribution[] Explain(ManyExplanationsRequest request, CancellationToken token) =>
-        _models.Find(request.Instance.Model.Text).Explain(request, _clock.GetUtcNow(), token);
+    private Attribution[] Explain(ManyExplanationsRequest request, CallLimit limit) =>
+        Models.Find(request.Instance.Model.Text).Explain(request, _clock.GetUtcNow(), limit);
 
-    private Task<T> RunAsync<T>(Func<CancellationToken, T> call, CancellationToken cancellationToken) =>
-        _calls.RunAsync(this, token => Task.FromResult(call(token)), cancellationToken);
+    private Task<T> RunAsync<T>(Func<CallLimit, T> call, CancellationToken cancellationToken) => _calls.RunAsync(
+        this,
+        token =>
+        {
+            var limit = new CallLimit(_timeout, token);
+            limit.Check();
+            return Task.FromResult(call(limit));
+        },
+        cancellationToken);
+
+    /// <summary>The models of this predictor and of those with another timeout.</summary>
+    private sealed class ServedModels
+    {
+        private volatile ModelRegistry? _now;
+
+        public required ModelRegistry Now
+        {
+            get => _now!;
+            set => _now = value;
+        }
+    }
 }

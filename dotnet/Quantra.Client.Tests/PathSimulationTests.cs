@@ -9,6 +9,9 @@ public abstract class PathSimulationTests(PredictorFixture fixture)
 
     protected abstract IPathSimulator Simulator { get; }
 
+    /// <summary>Largest difference from Python's numbers, relative to the larger of a number and 0.1; 0 = the same bits.</summary>
+    protected virtual double Tolerance => 0;
+
     /// <summary>The request whose result is in the fixture.</summary>
     private PathSimulationRequest Request => new(new("small", BarPanel.ReadCsv(fixture.PathOf("past.csv"))))
     {
@@ -25,10 +28,10 @@ public abstract class PathSimulationTests(PredictorFixture fixture)
     protected abstract IPathSimulator With(TimeSpan timeout);
 
     [Fact]
-    public async Task Paths_and_answers_equal_Pythons_to_the_last_bit()
+    public async Task Paths_and_answers_equal_Pythons()
     {
         var (found, expected) = (await Simulator.SimulatePathsAsync(Request, Token), fixture.Expected.Of("paths"));
-        Assert.Equal(expected.Bits("returns"), ExpectedResults.BitsOf(found.Returns!.Value));
+        AssertNumbers(expected.Bits("returns"), found.Returns!.Value);
         Assert.Equal(expected.Bits("anchor_price"), ExpectedResults.BitsOf(found.AnchorPrice));
         Estimate[] estimates =
         [
@@ -38,9 +41,11 @@ public abstract class PathSimulationTests(PredictorFixture fixture)
             .. found.PriceProbabilities.SelectMany(one => new[] { one.Above, one.Touched }),
         ];
         double[] numbers = [.. estimates.SelectMany(one => new[] { one.Value, one.Lower, one.Upper })];
-        Assert.Equal(expected.Bits("estimates"), ExpectedResults.BitsOf(numbers));
+        AssertNumbers(expected.Bits("estimates"), numbers);
         Assert.Equal(expected.Texts("symbols"), found.Symbols);
-        Assert.Equal((expected.Number("past_days"), expected.Text("forecast_id")), (found.PastDays, found.ForecastId));
+        Assert.Equal(expected.Number("past_days"), found.PastDays);
+        if (Tolerance == 0)
+            Assert.Equal(expected.Text("forecast_id"), found.ForecastId);
         Assert.Equal((300, 20, 10, "small", 1), (found.Paths, found.Days, found.Day, found.Model, found.Version));
         Assert.Equal(Request.Instance.Bars!.Sessions.Span[^1], found.AsOf);
         Assert.Equal([("AAPL", 440), ("IBM", 190)], found.PriceProbabilities.Select(one => (one.Symbol, one.Price)));
@@ -136,5 +141,17 @@ public abstract class PathSimulationTests(PredictorFixture fixture)
     {
         var found = await Task.WhenAll(Enumerable.Range(0, 20).Select(_ => Simulator.SimulatePathsAsync(Request, Token)));
         Assert.All(found, one => Assert.Equal(found[0], one));
+    }
+
+    private void AssertNumbers(long[] expected, ReadOnlyMemory<double> actual)
+    {
+        if (Tolerance == 0)
+        {
+            Assert.Equal(expected, ExpectedResults.BitsOf(actual));
+            return;
+        }
+
+        Assert.Equal(expected.Length, actual.Length);
+        Assert.All(expected.Zip(actual.ToArray()), pair => Assert.Equal(BitConverter.Int64BitsToDouble(pair.First), pair.Second, Tolerance * Math.Max(Math.Abs(pair.Second), 0.1)));
     }
 }

@@ -2,7 +2,7 @@ namespace Quantra.Client;
 
 /// <summary>
 /// Simulates joint price paths of several symbols, for questions about a portfolio or about the way to a price. <c>QuantraClient</c> and
-/// <c>EmbeddedPredictor</c> implement it and return the same bits.
+/// <c>EmbeddedPredictor</c> implement it and return the same bits; those of <c>ManagedPredictor</c> differ in the last digits of a float.
 /// </summary>
 /// <remarks>
 /// Thread-safe. Every call may throw <see cref="QuantraException"/>, and <see cref="OperationCanceledException"/> if its token was

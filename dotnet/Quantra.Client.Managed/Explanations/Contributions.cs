@@ -55,10 +55,10 @@ internal interface IExplainer
     /// <param name="points">Indices of horizon and quantile, without repetition.</param>
     /// <param name="tolerance">Largest relative gap that counts as converged.</param>
     /// <param name="nodeCounts">Numbers of quadrature nodes in the order to try.</param>
-    /// <param name="token">Checked between forward passes.</param>
+    /// <param name="limit">Checked between forward passes.</param>
     /// <returns>Contributions to each point.</returns>
     /// <exception cref="QuantraException">INVALID_INPUT: a forecast is not finite.</exception>
-    Contributions[] Explain(NetworkInputs window, (int Horizon, int Quantile)[] points, double tolerance, int[] nodeCounts, CancellationToken token);
+    Contributions[] Explain(NetworkInputs window, (int Horizon, int Quantile)[] points, double tolerance, int[] nodeCounts, CallLimit limit);
 
     /// <summary>The weights of the network's own layers for one window; null if it has none.</summary>
     NetworkShares? SharesOf(NetworkInputs window);

@@ -21,7 +21,7 @@ internal sealed class GradientExplainer(IDifferentiableNetwork network, OutputMa
     private int Levels => output.Levels.Length;
 
     /// <inheritdoc/>
-    public Contributions[] Explain(NetworkInputs window, (int Horizon, int Quantile)[] points, double tolerance, int[] nodeCounts, CancellationToken token)
+    public Contributions[] Explain(NetworkInputs window, (int Horizon, int Quantile)[] points, double tolerance, int[] nodeCounts, CallLimit limit)
     {
         var path = new StraightPath(window, baseline, output);
         var ends = path.At([0.0, 1.0]);
@@ -30,7 +30,7 @@ internal sealed class GradientExplainer(IDifferentiableNetwork network, OutputMa
         var (found, open) = (new Contributions[points.Length], Enumerable.Range(0, points.Length).ToList());
         foreach (var count in nodeCounts)
         {
-            var gradients = Integrate(path, [.. open.Select(p => points[p])], count, token);
+            var gradients = Integrate(path, [.. open.Select(p => points[p])], count, limit);
             for (var place = open.Count - 1; place >= 0; place--)
             {
                 var point = points[open[place]];
@@ -81,13 +81,13 @@ internal sealed class GradientExplainer(IDifferentiableNetwork network, OutputMa
         QuantraStatus.InvalidArgument, QuantraReason.InvalidInput, "the forecast of a window is not finite, so there is nothing to explain").ToException();
 
     /// <summary>The mean gradient of each point along the path, and the coefficient of the highest degree that the nodes resolve.</summary>
-    private (double[] Mean, double[] Rough)[] Integrate(StraightPath path, (int Horizon, int Quantile)[] points, int count, CancellationToken token)
+    private (double[] Mean, double[] Rough)[] Integrate(StraightPath path, (int Horizon, int Quantile)[] points, int count, CallLimit limit)
     {
         var rule = GaussLegendre.Of(count);
         var sums = Array.ConvertAll(points, _ => (Mean: new double[path.Distance.Length], Rough: new double[path.Distance.Length]));
         for (var first = 0; first < count; first += NodesAtOnce)
         {
-            token.ThrowIfCancellationRequested();
+            limit.Check();
             var positions = rule.Positions.AsSpan(first, Math.Min(NodesAtOnce, count - first));
             var inputs = path.At(positions);
             using var trace = network.Trace(inputs);

@@ -61,10 +61,10 @@ internal sealed class ModelExplainer(Pipeline pipeline, double[] levels, IExplai
     /// <param name="request">The request, which <see cref="Check"/> has passed.</param>
     /// <param name="prepared">Its prepared instance.</param>
     /// <param name="template">An attribution of the model.</param>
-    /// <param name="token">Checked between forward passes.</param>
+    /// <param name="limit">Checked between forward passes.</param>
     /// <returns>One attribution per target.</returns>
     /// <exception cref="QuantraException">INVALID_INPUT, NO_USABLE_SYMBOL, REQUEST_TOO_LARGE.</exception>
-    public Attribution[] Explain(ManyExplanationsRequest request, PreparedRequest prepared, Attribution template, CancellationToken token)
+    public Attribution[] Explain(ManyExplanationsRequest request, PreparedRequest prepared, Attribution template, CallLimit limit)
     {
         var (targets, points) = Check(request);
         string[] symbols = request.Symbols.Count > 0 ? [.. request.Symbols] : [.. prepared.Symbols];
@@ -78,7 +78,7 @@ internal sealed class ModelExplainer(Pipeline pipeline, double[] levels, IExplai
         var distinct = points.Distinct().ToArray();
         var tolerance = request.Tolerance == 0 ? DefaultTolerance : request.Tolerance;
         var found = Array.ConvertAll(
-            windows, window => window is null ? null : explainer.Explain(window, distinct, tolerance, GaussLegendre.NodeCounts, token));
+            windows, window => window is null ? null : explainer.Explain(window, distinct, tolerance, GaussLegendre.NodeCounts, limit));
         var shares = Array.ConvertAll(windows, window => window is null ? null : explainer.SharesOf(window));
         return [.. targets.Select((target, index) =>
         {
@@ -96,7 +96,7 @@ internal sealed class ModelExplainer(Pipeline pipeline, double[] levels, IExplai
     public Contributions[] ExplainMedian(NetworkInputs inputs, int nodes)
     {
         var point = (pipeline.Target.Horizons.Length - 1, QuantileHead<Wide128>.AnchorOf(levels));
-        return [.. Enumerable.Range(0, inputs.Rows).Select(row => explainer.Explain(WindowOf(inputs, row), [point], DefaultTolerance, [nodes], CancellationToken.None)[0])];
+        return [.. Enumerable.Range(0, inputs.Rows).Select(row => explainer.Explain(WindowOf(inputs, row), [point], DefaultTolerance, [nodes], CallLimit.None)[0])];
     }
 
     private (int Horizon, int Quantile) IndexOf(ExplanationTarget target)

@@ -19,7 +19,7 @@ internal sealed class TreeExplainer(TreesNetwork network, OutputMap output, Base
     private int Levels => output.Levels.Length;
 
     /// <inheritdoc/>
-    public Contributions[] Explain(NetworkInputs window, (int Horizon, int Quantile)[] points, double tolerance, int[] nodeCounts, CancellationToken token)
+    public Contributions[] Explain(NetworkInputs window, (int Horizon, int Quantile)[] points, double tolerance, int[] nodeCounts, CallLimit limit)
     {
         var (columns, units) = (new double[network.Summaries.Width], new double[network.Forests]);
         network.Summaries.Compute(window, 0, columns);
@@ -27,7 +27,7 @@ internal sealed class TreeExplainer(TreesNetwork network, OutputMap output, Base
         var values = output.Values(units, window);
         return Array.ConvertAll(points, point =>
         {
-            token.ThrowIfCancellationRequested();
+            limit.Check();
             var forest = (point.Horizon * Levels) + point.Quantile;
             if (!double.IsFinite(values[forest]))
                 throw GradientExplainer.NotFinite();

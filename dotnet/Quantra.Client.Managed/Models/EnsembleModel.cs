@@ -76,7 +76,7 @@ internal sealed class EnsembleModel : IForecastModel
     }
 
     /// <inheritdoc/>
-    public Attribution[] Explain(ManyExplanationsRequest request, DateTimeOffset now, CancellationToken token) => throw PredictionError.Of(
+    public Attribution[] Explain(ManyExplanationsRequest request, DateTimeOffset now, CallLimit limit) => throw PredictionError.Of(
         QuantraStatus.Unimplemented,
         QuantraReason.ExplainUnsupported,
         "ensembles have no explanation in Quantra.Client.Managed; use Quantra.Client or Quantra.Client.Embedded").ToException();

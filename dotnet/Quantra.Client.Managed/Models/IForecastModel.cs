@@ -22,12 +22,12 @@ internal interface IForecastModel
     /// <summary>Explains numbers of one forecast.</summary>
     /// <param name="request">The request.</param>
     /// <param name="now">The present.</param>
-    /// <param name="token">Checked between forward passes.</param>
+    /// <param name="limit">Checked between forward passes.</param>
     /// <returns>One attribution per target.</returns>
     /// <exception cref="QuantraException">
     /// The request is invalid. EXPLAIN_UNSUPPORTED: this package does not explain the model. ARTIFACT_INVALID: the recorded explanation differs.
     /// </exception>
-    Attribution[] Explain(ManyExplanationsRequest request, DateTimeOffset now, CancellationToken token);
+    Attribution[] Explain(ManyExplanationsRequest request, DateTimeOffset now, CallLimit limit);
 
     /// <summary>Describes the model.</summary>
     ModelInfo Info(IReadOnlyList<string> aliases, bool isDefault);

@@ -74,7 +74,7 @@ internal sealed class ManagedModel : IForecastModel
     public Forecast Predict(PredictionRequest request, DateTimeOffset now) => Forecast(Prepare(request, now));
 
     /// <inheritdoc/>
-    public Attribution[] Explain(ManyExplanationsRequest request, DateTimeOffset now, CancellationToken token)
+    public Attribution[] Explain(ManyExplanationsRequest request, DateTimeOffset now, CallLimit limit)
     {
         var explainer = _checkedExplainer.Value;
         _ = explainer.Check(request);
@@ -106,7 +106,7 @@ internal sealed class ManagedModel : IForecastModel
             Internals = [],
             Skill = _card.Skill,
         };
-        return explainer.Explain(request, prepared, template, token);
+        return explainer.Explain(request, prepared, template, limit);
     }
 
     /// <summary>Checks and encodes a request, and adds all warnings.</summary>
