@@ -113,7 +113,7 @@ public sealed class ContributionTests
         var fixture = NetworkFixture.Read("gru");
         var network = new CancellingNetwork((IDifferentiableNetwork)fixture.Create(), source);
         var explainer = fixture.CreateExplainer(network);
-        Assert.Throws<OperationCanceledException>(() => explainer.Explain(fixture.RowOf(0), Points, DefaultTolerance, [384], source.Token));
+        Assert.Throws<OperationCanceledException>(() => explainer.Explain(fixture.RowOf(0), Points, DefaultTolerance, [384], new CallLimit(TimeSpan.FromMinutes(1), source.Token)));
         Assert.Equal(1, network.Traces);
     }
 

@@ -5,6 +5,8 @@ public sealed class PathTests
 {
     private const double Tolerance = 1e-6;
 
+    private static readonly int[] Counts = [1, 2, 3, 1_000_000_007];
+
     public static TheoryData<long, int[], int[], int[]> Draws => new()
     {
         // NumPy: r = default_rng(seed); r.permutation(10), r.integers(0, 1000, 5), r.integers(0, [1, 2, 3, 1_000_000_007])
@@ -35,7 +37,7 @@ public sealed class PathTests
         var random = new NumpyGenerator(seed);
         Assert.Equal(permutation, random.Permutation(10));
         Assert.Equal(below1000, Enumerable.Range(0, 5).Select(_ => random.Next(1000)));
-        Assert.Equal(others, new[] { 1, 2, 3, 1_000_000_007 }.Select(random.Next));
+        Assert.Equal(others, Counts.Select(random.Next));
     }
 
     [Fact]

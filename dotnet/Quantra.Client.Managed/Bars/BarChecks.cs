@@ -9,25 +9,30 @@ internal static class BarChecks
     private const int LongestName = 64;
     private const int MostListed = 5;
 
-    /// <summary>Checks a panel.</summary>
+    /// <summary>Checks the last sessions of a panel.</summary>
+    /// <param name="panel">The panel.</param>
+    /// <param name="most">Number of sessions; all if there are fewer.</param>
     /// <exception cref="QuantraException">MALFORMED_REQUEST: an array has the wrong length. BARS_INVALID: a bar is impossible.</exception>
-    public static RawBars Check(BarPanel panel)
+    public static RawBars Check(BarPanel panel, int most = int.MaxValue)
     {
         if (panel.Symbols.Count == 0)
             throw PredictionError.Malformed("symbols: have 0, need at least 1; name each row", ("field", "symbols")).ToException();
-        var (symbols, count) = (panel.Symbols.Count, panel.Sessions.Length);
+        var shape = new PanelShape(panel.Symbols.Count, panel.Sessions.Length, Math.Min(panel.Sessions.Length, most));
+        var sessions = new int[shape.Kept];
+        for (var index = 0; index < sessions.Length; index++)
+            sessions[index] = Day.Of(panel.Sessions.Span[shape.Sessions - shape.Kept + index]);
         var bars = new RawBars
         {
             Symbols = panel.Symbols,
-            Sessions = [.. panel.Sessions.ToArray().Select(Day.Of)],
-            Open = Column("open", panel.Open, symbols, count),
-            High = Column("high", panel.High, symbols, count),
-            Low = Column("low", panel.Low, symbols, count),
-            Close = Column("close", panel.Close, symbols, count),
-            Volume = Column("volume", panel.Volume, symbols, count),
-            AdjustedClose = OptionalColumn("adj_close", panel.AdjustedClose, symbols, count),
-            SplitRatio = OptionalColumn("split_ratio", panel.SplitRatio, symbols, count),
-            CashDividend = OptionalColumn("cash_dividend", panel.CashDividend, symbols, count),
+            Sessions = sessions,
+            Open = Column("open", panel.Open, shape),
+            High = Column("high", panel.High, shape),
+            Low = Column("low", panel.Low, shape),
+            Close = Column("close", panel.Close, shape),
+            Volume = Column("volume", panel.Volume, shape),
+            AdjustedClose = OptionalColumn("adj_close", panel.AdjustedClose, shape),
+            SplitRatio = OptionalColumn("split_ratio", panel.SplitRatio, shape),
+            CashDividend = OptionalColumn("cash_dividend", panel.CashDividend, shape),
             Calendar = panel.Calendar,
         };
         CheckSymbols(bars.Symbols);
@@ -58,10 +63,17 @@ internal static class BarChecks
         }
     }
 
-    private static double[] Column(string name, ReadOnlyMemory<double> values, int symbols, int sessions)
+    private static double[] Column(string name, ReadOnlyMemory<double> values, PanelShape shape)
     {
+        var (symbols, sessions) = (shape.Symbols, shape.Sessions);
         if (values.Length == symbols * sessions)
-            return values.ToArray();
+        {
+            var kept = GC.AllocateUninitializedArray<double>(symbols * shape.Kept);
+            for (var row = 0; row < symbols; row++)
+                values.Span.Slice(((row + 1) * sessions) - shape.Kept, shape.Kept).CopyTo(kept.AsSpan(row * shape.Kept));
+            return kept;
+        }
+
         var (have, need) = (values.Length * 8L, symbols * sessions * 8L);
         throw PredictionError.Malformed(
             FormattableString.Invariant($"bars.{name}: have {have} bytes, need {need} ({symbols} x {sessions} values of 8 bytes, float64, little-endian, row-major)"),
@@ -70,8 +82,10 @@ internal static class BarChecks
             ("need", need.ToString(CultureInfo.InvariantCulture))).ToException();
     }
 
-    private static double[]? OptionalColumn(string name, ReadOnlyMemory<double> values, int symbols, int sessions) =>
-        values.IsEmpty ? null : Column(name, values, symbols, sessions);
+    private static double[]? OptionalColumn(string name, ReadOnlyMemory<double> values, PanelShape shape) =>
+        values.IsEmpty ? null : Column(name, values, shape);
+
+    private readonly record struct PanelShape(int Symbols, int Sessions, int Kept);
 
     /// <summary>Checks that symbols are unique and printable.</summary>
     public static void CheckSymbols(IReadOnlyList<string> symbols)

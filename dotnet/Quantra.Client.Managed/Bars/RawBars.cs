@@ -37,7 +37,13 @@ internal sealed record RawBars
     public bool IsPresent(int symbol, int session) => !double.IsNaN(Close[(symbol * Count) + session]);
 
     /// <summary>Number of bars of a symbol.</summary>
-    public int CountPresent(int symbol) => Close.AsSpan(symbol * Count, Count).ToArray().Count(close => !double.IsNaN(close));
+    public int CountPresent(int symbol)
+    {
+        var count = 0;
+        foreach (var close in Row(Close, symbol))
+            count += double.IsNaN(close) ? 0 : 1;
+        return count;
+    }
 
     /// <summary>A row of a column.</summary>
     public ReadOnlySpan<double> Row(double[] column, int symbol) => column.AsSpan(symbol * Count, Count);
@@ -55,8 +61,8 @@ internal sealed record RawBars
         ? this
         : OnPositions(sessions, Array.ConvertAll(sessions, day => Math.Max(-1, Array.BinarySearch(Sessions, day))));
 
-    /// <summary>Some symbols.</summary>
-    public RawBars Rows(IReadOnlyList<int> rows) => With(Sessions, column =>
+    /// <summary>Some symbols, by their indexes in ascending order.</summary>
+    public RawBars Rows(IReadOnlyList<int> rows) => rows.Count == Symbols.Count ? this : With(Sessions, column =>
     {
         var part = new double[rows.Count * Count];
         for (var index = 0; index < rows.Count; index++)

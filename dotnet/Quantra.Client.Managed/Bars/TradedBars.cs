@@ -11,6 +11,8 @@ internal sealed record TradedBars(RawBars Bars, IReadOnlyList<string> Warnings, 
 
     public static TradedBars Of(RawBars bars)
     {
+        if (!bars.Volume.AsSpan().Contains(0))
+            return new(bars, [], []);
         var cells = UntradedCells(bars);
         if (Array.IndexOf(cells, true) < 0)
             return new(bars, [], []);

@@ -65,8 +65,7 @@ internal sealed class EnsembleModel : IForecastModel
         {
             if (request.Bars is not { } panel)
                 return Forecast(Prepare(request.Window!), null);
-            var trimmed = ManagedModel.Trim(request, panel, BarsNeeded);
-            var bars = BarChecks.Check(trimmed.Bars!);
+            var (trimmed, bars) = ManagedModel.Read(request, panel, BarsNeeded);
             return Forecast(Prepare(trimmed, bars, now), bars);
         }
         catch (QuantraException error) when (error.Reason == QuantraReason.CalendarEnded)

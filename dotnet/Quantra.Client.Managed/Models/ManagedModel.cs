@@ -118,8 +118,7 @@ internal sealed class ManagedModel : IForecastModel
         {
             if (request.Bars is { } panel)
             {
-                var trimmed = Trim(request, panel, Pipeline.BarsNeeded);
-                bars = BarChecks.Check(trimmed.Bars!);
+                (var trimmed, bars) = Read(request, panel, Pipeline.BarsNeeded);
                 prepared = _bars.Prepare(trimmed, bars, now);
             }
             else
@@ -136,11 +135,16 @@ internal sealed class ManagedModel : IForecastModel
         return prepared with { Warnings = DataWarnings.Limit(warnings) };
     }
 
-    /// <summary>Keeps only the sessions that a forecast depends on, as every predictor does.</summary>
-    public static PredictionRequest Trim(PredictionRequest request, BarPanel bars, int barsNeeded) =>
-        bars.Sessions.Length > barsNeeded && Wire.PanelSlicer.IsConsistent(request, bars)
+    /// <summary>Checks the bars of a request. Keeps only the sessions that a forecast depends on, as every predictor does.</summary>
+    public static (PredictionRequest Request, RawBars Bars) Read(PredictionRequest request, BarPanel bars, int barsNeeded)
+    {
+        if (request.Covariates.IsEmpty && request.Covariates.FutureSessions.IsEmpty)
+            return (request, BarChecks.Check(bars, barsNeeded));
+        var trimmed = bars.Sessions.Length > barsNeeded && Wire.PanelSlicer.IsConsistent(request, bars)
             ? Wire.PanelSlicer.TakeLast(request, bars, barsNeeded)
             : request;
+        return (trimmed, BarChecks.Check(trimmed.Bars!));
+    }
 
     /// <summary>The same error with the model's name, because this model's calendar needs an update.</summary>
     public static QuantraException WithName(QuantraException error, string name, int version) =>

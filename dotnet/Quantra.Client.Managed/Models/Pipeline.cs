@@ -60,7 +60,6 @@ internal sealed class Pipeline
         minimum.End();
         if (share is not (> 0 and <= 1) || values < 1)
             throw manifest.Refusal("minimum", "must have an encoder_share above 0 and at most 1, and values of at least 1");
-        var settings = string.Join('|', ((string[])["target", "normaliser", "minimum"]).Select(key => manifest.Json(key).GetRawText()));
         return new Pipeline
         {
             Features = features,
@@ -71,9 +70,11 @@ internal sealed class Pipeline
             LeastBars = (int)Math.Ceiling(Math.Round(share * encoderLength, 9)), // 0.1 * 30 is slightly more than 3
             LeastValues = Math.Min(values, normaliser.Window),
             SchemaHash = files.Hash(ArtifactFiles.FeaturesFile),
-            Recipe = FormattableString.Invariant($"{files.Hash(ArtifactFiles.FeaturesFile)}|{files.Hash(ArtifactFiles.CalendarFile)}|{encoderLength}|{settings}"),
+            Recipe = FormattableString.Invariant($"{files.Hash(ArtifactFiles.FeaturesFile)}|{files.Hash(ArtifactFiles.CalendarFile)}|{encoderLength}|{Raw("target")}|{Raw("normaliser")}|{Raw("minimum")}"),
             Covariates = ListCovariates(features),
         };
+
+        string Raw(string key) => manifest.Json(key).GetRawText();
     }
 
     /// <summary>The sessions that one forecast depends on: the last of <paramref name="sessions"/>, preceded by earlier ones.</summary>

@@ -3,6 +3,9 @@ namespace Quantra.Client.Managed;
 /// <summary>Checks requests of bars and computes a network's inputs. Thread-safe.</summary>
 internal sealed class RequestPreparation(Pipeline pipeline)
 {
+    /// <summary>Known features of the latest sessions, which do not change within a day.</summary>
+    private KnownFeatures? _latest;
+
     /// <summary>Checks a request and computes its inputs.</summary>
     /// <param name="request">A request with bars.</param>
     /// <param name="bars">Its checked bars.</param>
@@ -112,12 +115,22 @@ internal sealed class RequestPreparation(Pipeline pipeline)
         {
             Rows = symbols,
             Observed = observed,
-            Known = pipeline.Features.Known(pipeline.Calendar.FieldsOf(axis), last, out _),
+            Known = KnownOf(axis, last),
             Static = pipeline.Features.Statics.Encode(symbols, covariates.Numbers, covariates.Categories),
             Mask = mask,
             Location = location,
             Scale = scale,
         };
+    }
+
+    private float[] KnownOf(int[] axis, Dictionary<string, double[]> covariates)
+    {
+        if (_latest is { } latest && covariates.Count == 0 && latest.Axis.AsSpan().SequenceEqual(axis))
+            return latest.Values;
+        var known = pipeline.Features.Known(pipeline.Calendar.FieldsOf(axis), covariates, out _);
+        if (covariates.Count == 0)
+            _latest = new(axis, known);
+        return known;
     }
 
     private static double[] LastColumns(double[] values, int symbols, int count)
@@ -142,4 +155,6 @@ internal sealed class RequestPreparation(Pipeline pipeline)
             bars += recent.IsPresent(row, session) ? 1 : 0;
         return new(bars, known[row], recent.Close[((row + 1) * recent.Count) - 1], largest, isFlat, inputs.MaskOf(row).Contains(true));
     }
+
+    private sealed record KnownFeatures(int[] Axis, float[] Values);
 }
