@@ -480,13 +480,13 @@ def describe_paths(model: Predictor) -> dict[str, object]:
     estimates += [estimate for one in answers.prices for estimate in (one.above, one.touched)]
     return {
         **request.describe(model, bars),
-        "bars": {name: _plain(getattr(bars, name)) for name in ("symbols", "sessions", "calendar", *bars.columns)},
+        "bars": {name: to_plain(getattr(bars, name)) for name in ("symbols", "sessions", "calendar", *bars.columns)},
         "paths": len(paths.returns),
         "seed": paths.seed,
         "expected": {
             "symbols": list(paths.symbols),
             "past_days": paths.past_days,
-            "returns": _plain(paths.returns[:: len(paths.returns) // 20]),
+            "returns": to_plain(paths.returns[:: len(paths.returns) // 20]),
             "estimates": [None if one is None else list(one) for one in estimates],
         },
     }

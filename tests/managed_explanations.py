@@ -16,7 +16,7 @@ from managed_artifacts import FOLDER, NEVER, Request
 from predictor.errors import QuantraError
 from predictor.forecast import Attribution, Detail, TargetPoint
 from predictor.instance import Instance, Query
-from predictor.model import Model
+from predictor.model import Predictor
 
 FILE: Final = FOLDER.parent / "Fixtures" / "explanations.json"
 ARRAYS: Final = ("per_row", "per_time", "cells", "prediction", "baseline_prediction", "relative_gap")
@@ -34,7 +34,7 @@ class Explanation:
     detail: Detail = Detail.CELLS
     tolerance: float = 0.01
 
-    def describe(self, model: Model, request: Request) -> dict[str, object]:
+    def describe(self, model: Predictor, request: Request) -> dict[str, object]:
         """The request and Python's result."""
         return {
             "request": self.request,
@@ -45,7 +45,7 @@ class Explanation:
             "expected": _describe_outcome(self._outcome(model, request)),
         }
 
-    def _outcome(self, model: Model, request: Request) -> tuple[Attribution, ...] | QuantraError:
+    def _outcome(self, model: Predictor, request: Request) -> tuple[Attribution, ...] | QuantraError:
         instance = Instance(input=request.bars, covariates=request.covariates)
         query = Query(
             instance=instance,
@@ -110,7 +110,7 @@ def _describe(attribution: Attribution) -> dict[str, object]:
 def describe_all() -> dict[str, dict[str, object]]:
     """All requests with Python's results, by name."""
     models = managed_artifacts.load_models(FOLDER)
-    requests = managed_artifacts.list_requests(lambda model: models[model].pipeline.bars_needed)
+    requests = managed_artifacts.list_requests(lambda model: models[model].info((), is_default=True).bars_needed)
     return {
         name: explanation.describe(models[requests[explanation.request].model], requests[explanation.request])
         for name, explanation in EXPLANATIONS.items()
