@@ -249,6 +249,7 @@ def _draw_paths(axes: "Axes", panel: PathsPanel) -> None:
     lines = axes.plot(days, shown.T, color=GREY, linewidth=0.6, alpha=0.6)
     lines[0].set_label(f"{len(shown)} of {len(panel.paths):,} paths")
     _draw_bands(axes, days, panel.quantiles, np.quantile(panel.paths, panel.quantiles, axis=0))
+    axes.locator_params(axis="x", integer=True)
     axes.set_xlabel("sessions after the last bar")
     axes.set_ylabel("close")
     _style(axes, ("top", "right"))
