@@ -41,7 +41,8 @@ def path_of_workers() -> Iterator[None]:
 @pytest.fixture(scope="module")
 def nodes(path_of_workers: None) -> Iterator[Cluster]:  # noqa: ARG001
     """A head without CPUs and two nodes with one each; this process is connected to them."""
-    made = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "no_monitor": True, **BARE})
+    head = {"num_cpus": 0, "no_monitor": True, "dashboard_port": None}  # another Ray may have the usual port
+    made = Cluster(initialize_head=True, head_node_args={**head, **BARE})
     try:
         for _ in range(2):
             made.add_node(num_cpus=1, **BARE)
