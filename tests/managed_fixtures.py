@@ -22,6 +22,7 @@ from predictor.bars import AdjustedBars
 from predictor.errors import ExpressionError
 from predictor.explain import Baseline, Explainer, TreeExplainer, build_attribution_view
 from predictor.features import (
+    KNOWN,
     OBSERVED,
     CovariateFields,
     FeatureSet,
@@ -245,7 +246,8 @@ def write_features(name: str, fitted: FittedFeatures) -> dict[str, bytes]:
     bars, generator = adjusted_bars(), np.random.default_rng(12)
     shape = bars.close.shape
     sessions = np.asarray(small_pipeline(Target()).calendar.sessions(20100104, 20100330), np.int32)
-    calendar = small_pipeline(Target()).calendar.fields(sessions)
+    fields_of_days = small_pipeline(Target()).calendar.fields(sessions)
+    calendar = {one: values for one, values in fields_of_days.items() if one in KNOWN.formulas}
     fields = fitted.features.covariates
     observed = {
         one: np.where(generator.random(shape) < 0.1, np.nan, generator.normal(size=shape)) for one in fields.observed
