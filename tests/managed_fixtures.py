@@ -85,6 +85,8 @@ class NetworkCase:
     kind: str
     config: NetworkConfig
     sizes: InputSizes = SIZES
+    columns: int = 1000
+    """Most columns that trees compare; with few, a path to a leaf compares a column twice."""
 
 
 NETWORKS: Final[Mapping[str, NetworkCase]] = {
@@ -97,7 +99,7 @@ NETWORKS: Final[Mapping[str, NetworkCase]] = {
     "tft": NetworkCase(kind="tft", config=TFTConfig(hidden=12, heads=3)),
     "tft-plain": NetworkCase(kind="tft", config=TFTConfig(hidden=18, heads=2, highway=False), sizes=PLAIN_SIZES),
     "trees": NetworkCase(kind="trees", config=TreesConfig(trees=7, leaves=4)),
-    "trees-plain": NetworkCase(kind="trees", config=TreesConfig(trees=3, leaves=4), sizes=PLAIN_SIZES),
+    "trees-plain": NetworkCase(kind="trees", config=TreesConfig(trees=3, leaves=4), sizes=PLAIN_SIZES, columns=2),
     "har": NetworkCase(kind="har", config=UnconditionalConfig()),
 }
 """Widths below, at and above multiples of a vector's length, with and without known and static features."""
@@ -132,7 +134,7 @@ def write_network(name: str, case: NetworkCase) -> dict[str, bytes]:
             parameter.data.add_(torch.randn_like(parameter), alpha=0.1)
         if isinstance(network, TreesForecaster):
             trees = random_trees(network.state_dict())
-            trees["columns"] %= sum(network.summaries.widths)
+            trees["columns"] %= min(case.columns, sum(network.summaries.widths))
             network.load_state_dict(trees)
     inputs = random_inputs(case.sizes, torch.Generator().manual_seed(8))
     explanation = explain(network, case.sizes, inputs.rows(0, EXPLAINED))
