@@ -14,6 +14,7 @@ import ray
 from artifacts import save_small_artifact
 from market import bokeh_panel
 from ray.cluster_utils import Cluster
+from ray.exceptions import OutOfDiskError
 
 from predictor import cluster as module
 from predictor import jobs
@@ -123,7 +124,7 @@ def test_a_node_with_other_versions_is_named(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_a_full_object_store_is_an_error_with_a_remedy(monkeypatch: pytest.MonkeyPatch, nodes: Cluster) -> None:
     def fill(_value: object) -> None:
-        raise ray.exceptions.OutOfDiskError("9 GB are missing")
+        raise OutOfDiskError("9 GB are missing")
 
     del nodes
     monkeypatch.setattr(ray, "put", fill)

@@ -30,7 +30,7 @@ from trainers.stock.backtest import (
 from trainers.stock.backtest.backtest import GIVEN_EDGES, collect_settings
 from trainers.stock.backtest.folds import split_sessions
 from trainers.stock.backtest.refits import ForecastStore, RefitMaterial, forecast_refit
-from trainers.stock.data import NO_SOURCE
+from trainers.stock.data import NO_SOURCE, TrainingWindows
 from trainers.stock.edges import (
     correlate,
     find_user_edges,
@@ -45,7 +45,7 @@ from trainers.stock.evaluation.comparison import average_horizons, pinball
 from trainers.stock.evaluation.evaluated_days import select_unseen_part
 from trainers.stock.evaluation.evaluation import OURS, EvaluationSettings, evaluate
 from trainers.stock.evaluation.evaluation_set import EvaluationSet
-from trainers.stock.evaluation.seeds import SeedRefits, refit_and_forecast
+from trainers.stock.evaluation.seeds import SeedRefits
 from trainers.stock.training_data import TrainingMaterial
 
 FloatArray = NDArray[np.float64]
@@ -241,7 +241,7 @@ def test_edges_among_other_symbols_lead_to_the_same_stocks() -> None:
     assert found.weights.tolist() == [[3.0, 0.0], [0.0, 0.0], [-2.0, 1.0], [0.0, 0.0]]
 
 
-def refitting_of(source: ModelSource) -> SeedRefits:
+def refitting_of(source: ModelSource, windows: TrainingWindows) -> SeedRefits:
     """The recipe with the artifact's given edges."""
     assert source.standing is not None
     return SeedRefits(
@@ -251,22 +251,26 @@ def refitting_of(source: ModelSource) -> SeedRefits:
         splits=source.standing.splits,
         covariates=NO_SOURCE,
         edges=find_user_edges(model_of(source), SYMBOLS),
+        windows=windows,
+        consume=ConsumerChain(),
     )
 
 
 def test_the_same_seed_again_with_the_given_edges_is_the_artifact_again(given_edges_model: ModelSource) -> None:
-    recipe, refitting = given_edges_model.known_recipe(), refitting_of(given_edges_model)
+    assert given_edges_model.standing is not None
+    seed = given_edges_model.known_recipe().optimisation.seed
     reading = bind_model(model_of(given_edges_model), graph_bars())
-    windows = reading.windows(refitting.splits.require_test())
+    windows = reading.windows(given_edges_model.standing.splits.require_test())
+    refitting = refitting_of(given_edges_model, windows)
     ours = reading.forecasts(windows).calibrated
-    again = refit_and_forecast(refitting, recipe.optimisation.seed, windows, ConsumerChain())
+    again = refitting.forecast(seed)
     np.testing.assert_allclose(again, ours, rtol=0, atol=1e-7)
-    other = refit_and_forecast(replace(refitting, edges=None), recipe.optimisation.seed, windows, ConsumerChain())
+    other = replace(refitting, edges=None).forecast(seed)
     assert np.abs(other - ours).max() > 1e-5
 
 
 def test_the_other_seeds_of_an_evaluation_have_the_given_edges(given_edges_model: ModelSource) -> None:
-    model, refitting = model_of(given_edges_model), refitting_of(given_edges_model)
+    model = model_of(given_edges_model)
     found = evaluate(
         model, graph_bars(), EvaluationSettings(seeds=2, device="cpu"), consume=ConsumerChain(), announce=ignore_reports
     )
@@ -278,12 +282,13 @@ def test_the_other_seeds_of_an_evaluation_have_the_given_edges(given_edges_model
         graph_bars().sessions, find_last_seen(model), RECIPE.target, find_calendar(model), start=None, end=None
     )
     windows = reading.windows(days)
+    refitting = refitting_of(given_edges_model, windows)
     judged = EvaluationSet.of(reading.history, windows, RECIPE.quantiles)
 
     def loss(edges: Edges | None) -> float:
         """Loss of the other seed, retrained with these edges."""
         assert found.seeds is not None
-        made = refit_and_forecast(replace(refitting, edges=edges), found.seeds.seeds[1], windows, ConsumerChain())
+        made = replace(refitting, edges=edges).forecast(found.seeds.seeds[1])
         return float(np.nanmean(average_horizons(judged, pinball(judged, made))))
 
     assert other == pytest.approx(loss(GIVEN), abs=1e-12)

@@ -48,9 +48,9 @@ class SeedRefits:
 
     def worker(self) -> Callable[[int], FloatArray]:
         """What trains from a seed, and forecasts."""
-        return self._forecast
+        return self.forecast
 
-    def _forecast(self, seed: int) -> FloatArray:
+    def forecast(self, seed: int) -> FloatArray:
         """[N, H, Q] calibrated forecasts of the windows by a model trained from this seed."""
         recipe = replace(self.recipe, optimisation=replace(self.recipe.optimisation, seed=seed))
         try:
