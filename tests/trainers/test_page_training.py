@@ -13,7 +13,7 @@ import pytest
 from predictor.bars import DateOrder, ReadingOptions
 from predictor.errors import ConfigurationError, ModelNotFoundError
 from trainers.stock.page import training
-from trainers.stock.page.training import ModelTraining, TrainingPhase, TrainingRequest, TrainingState
+from trainers.stock.page.training import ModelTraining, ShownTraining, TrainingPhase, TrainingRequest
 
 REQUEST: Final = TrainingRequest(name="mine", kind="lstm", minutes=10, options=ReadingOptions(), calendar="")
 UNTIL_STOPPED: Final = "import sys; sys.stdin.read(); sys.exit(143)"
@@ -39,7 +39,7 @@ def started(models: Path, program: str) -> Generator[ModelTraining]:
         own.close()
 
 
-def ended(own: ModelTraining) -> TrainingState:
+def ended(own: ModelTraining) -> ShownTraining:
     """The state after the process has ended."""
     assert own._reader is not None
     own._reader.join()
@@ -88,10 +88,10 @@ def window(epoch: int, number: int) -> dict[str, Any]:
     return {"kind": "window", "epoch": epoch, "epochs": 4, "window": number, "windows": 5, "loss": 0.25}
 
 
-def state_after(*reports: dict[str, Any]) -> TrainingState:
-    state, clock = TrainingState(request=REQUEST), training._EpochClock()
+def state_after(*reports: dict[str, Any]) -> ShownTraining:
+    state, clock = ShownTraining(request=REQUEST), training._EpochClock()
     for report in reports:
-        state = training._advanced(state, report, clock)
+        state = training._advance(state, report, clock)
     return state
 
 

@@ -1,6 +1,6 @@
 """Networks with their inputs, targets, normalisers and quantile heads, and the registry of network kinds."""
 
-from predictor.networks.adopted import AdoptedForecaster
+from predictor.networks.adopted_forecaster import AdoptedForecaster
 from predictor.networks.chronos import CHRONOS_2, CHRONOS_BOLT, ChronosConfig, require_chronos
 from predictor.networks.econometric import (
     HAR_SESSIONS,

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from predictor.errors import ConfigurationError, MissingPackageError, listed
 from predictor.flags import numbers
-from predictor.networks.adopted import AdoptedForecaster
+from predictor.networks.adopted_forecaster import AdoptedForecaster
 from predictor.networks.inputs import Inputs, InputSizes
 from predictor.networks.layers import check_whole
 from predictor.networks.network_kind import NetworkKind

@@ -20,7 +20,7 @@ from torch.nn import functional
 
 from predictor.arrays import FloatArray
 from predictor.errors import ConfigurationError
-from predictor.networks.adopted import AdoptedForecaster
+from predictor.networks.adopted_forecaster import AdoptedForecaster
 from predictor.networks.inputs import Inputs, InputSizes
 from predictor.networks.layers import check_whole
 from predictor.networks.network_kind import NetworkKind

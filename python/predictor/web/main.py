@@ -33,7 +33,6 @@ from predictor.server.main import exit_now
 from predictor.server.process_tuning import run, tuned
 from predictor.server.shutdown_signal import ShutdownSignal, stop_signals
 from predictor.web.api import TIMEOUT_HEADER, Api, ByteCalls, ServiceCalls
-from predictor.web.forwarding import ForwardedCalls, RemoteModels, RemoteServer
 from predictor.web.page_access import (
     ROOT,
     LoadedPage,
@@ -45,6 +44,7 @@ from predictor.web.page_access import (
     ServiceModels,
 )
 from predictor.web.protection import HostCheck, host_names
+from predictor.web.remote_server import ForwardedCalls, RemoteModels, RemoteServer
 from predictor.web.responses import respond
 from predictor.web.settings import WebSettings
 from predictor.web.workspace import WorkspaceWidgets

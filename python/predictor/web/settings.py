@@ -5,7 +5,7 @@ from typing import Final, final
 
 from predictor.errors import ConfigurationError
 from predictor.server import Address, ServerSettings
-from predictor.web.forwarding import RemoteServer
+from predictor.web.remote_server import RemoteServer
 
 DEFAULT_ADDRESS: Final = Address("127.0.0.1", 50080)
 

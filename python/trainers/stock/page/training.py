@@ -91,7 +91,7 @@ class TrainingRequest:
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TrainingState:
+class ShownTraining:
     """How far a training is. Immutable; each line of the process makes a new one."""
 
     request: TrainingRequest
@@ -168,14 +168,14 @@ class ModelTraining:
     def __init__(self, models: Path, describe: Callable[[str], str], program: Sequence[str] = QUANTRA) -> None:
         self._models, self._describe, self._program = models, describe, program
         self._lock = threading.Lock()
-        self._state: TrainingState | None = None
+        self._state: ShownTraining | None = None
         self._process: subprocess.Popen[str] | None = None
         self._reader: threading.Thread | None = None
         self._bars: TemporaryDirectory[str] | None = None
         self._is_closed = False
 
     @property
-    def state(self) -> TrainingState | None:
+    def state(self) -> ShownTraining | None:
         """The state of the last training; None if there was none."""
         return self._state
 
@@ -257,7 +257,7 @@ class ModelTraining:
             encoding="utf-8",
             start_new_session=os.name == "posix",  # Ctrl+C reaches it through this process only
         )
-        self._state = TrainingState(request=request)
+        self._state = ShownTraining(request=request)
         self._reader = threading.Thread(target=self._follow, args=(self._process,), name="training", daemon=True)
         self._reader.start()
 
@@ -274,13 +274,13 @@ class ModelTraining:
                     printed = line.strip() or printed
                     continue
                 with self._lock:
-                    self._state = _advanced(self._last_state, report, clock)
+                    self._state = _advance(self._last_state, report, clock)
         code = process.wait()
         process.stdin.close()
         self._end(code, printed)
 
     @property
-    def _last_state(self) -> TrainingState:
+    def _last_state(self) -> ShownTraining:
         assert self._state is not None  # noqa: S101 - a process was started
         return self._state
 
@@ -305,7 +305,7 @@ class ModelTraining:
                 self._forget_bars()
 
 
-def _advanced(state: TrainingState, report: Mapping[str, Any], clock: _EpochClock) -> TrainingState:
+def _advance(state: ShownTraining, report: Mapping[str, Any], clock: _EpochClock) -> ShownTraining:
     """The state after one line of `quantra train stock --json`."""
     match report:
         case {"kind": "stage", "stage": str(stage)}:

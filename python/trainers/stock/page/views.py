@@ -20,7 +20,7 @@ from predictor.report import PageBuilder, PageFrame
 from predictor.report.explanation import reason_view
 from predictor.report.forecast import forecast_view, price_note
 from predictor.report.templates import iso, level, percent
-from trainers.stock.page.training import KINDS, TrainingState
+from trainers.stock.page.training import KINDS, ShownTraining
 from trainers.stock.page.uploads import ENDINGS, UploadedBars
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ def render_bars(frame: PageFrame, uploaded: UploadedBars, models: Sequence[Model
     )
 
 
-def render_training(frame: PageFrame, state: TrainingState | None, bars: "BarsReport | None") -> str:
+def render_training(frame: PageFrame, state: ShownTraining | None, bars: "BarsReport | None") -> str:
     """The training that runs or ran last, and a form for the next one."""
     page = PageBuilder(PACKAGE, "training.html.j2", frame)
     read_as = "" if bars is None else str(bars.reading)
