@@ -38,7 +38,7 @@ public sealed class ServerStateTests(HostingFixture fixture) : IAsyncDisposable
         {
             var quoted = folder.Replace("'", "'\\''", StringComparison.Ordinal);
             Assert.EndsWith(
-                $"python3 -m venv '{quoted}' && '{quoted}/bin/python' -m pip install 'quantra[cli,data,calendars]'", failure.Message, StringComparison.Ordinal);
+                $"python3 -m venv '{quoted}' && '{quoted}/bin/python' -m pip install 'quantra[cli,calendars]'", failure.Message, StringComparison.Ordinal);
         }
     }
 
@@ -64,7 +64,7 @@ public sealed class ServerStateTests(HostingFixture fixture) : IAsyncDisposable
         }));
         Assert.Equal(QuantraReason.PackageMissing, failure.Reason);
         Assert.Equal(
-            $"quantra is not installed in {folder}; install it: '{folder}/bin/python' -m pip install 'quantra[cli,data,calendars]'", failure.Message);
+            $"quantra is not installed in {folder}; install it: '{folder}/bin/python' -m pip install 'quantra[cli,calendars]'", failure.Message);
     }
 
     [Fact]

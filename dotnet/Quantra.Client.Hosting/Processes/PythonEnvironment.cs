@@ -6,7 +6,7 @@ namespace Quantra.Client.Hosting.Processes;
 internal sealed record PythonEnvironment(string Folder, string Interpreter)
 {
     private const string Marker = "pyvenv.cfg";
-    private const string Packages = "quantra[cli,data,calendars]";
+    private const string Packages = "quantra[cli,calendars]";
     private static readonly string[] Variables = ["QUANTRA_VENV", "VIRTUAL_ENV"];
 
     /// <summary>The command that installs the Python package.</summary>
