@@ -163,6 +163,7 @@ def kill_the_node_once(folder: Path, number: int) -> int:
     return -1
 
 
+@pytest.mark.minutes
 def test_jobs_of_a_lost_node_run_again(nodes: Cluster, tmp_path: Path) -> None:
     added = nodes.add_node(num_cpus=1, **BARE)
     runner = OnRay("auto")

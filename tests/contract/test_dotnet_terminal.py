@@ -83,8 +83,7 @@ def test_the_terminal_draws_forecast_and_reasons(
 ) -> None:
     done = run_program(*terminal, *model_options, "--bars", str(models / "bars.csv"), "--symbol", "IBM")
     assert (done.returncode, done.stderr) == (0, "")
-    is_explained = model_options[0] != "--models"
-    reasons = ("why q0.5 in 5 days", "baseline train_mean") if is_explained else ("no explanation",)
+    reasons = ("why q0.5 in 5 days", "baseline train_mean")
     for drawn in ("IBM", "small@1", "as of 2013-03-01", "median", "10% to 90%", *reasons):
         assert drawn in done.stdout
 

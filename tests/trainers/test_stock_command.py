@@ -499,7 +499,7 @@ def end_node(launcher: subprocess.Popen[bytes]) -> None:
         launcher.wait()
 
 
-@pytest.mark.slow
+@pytest.mark.minutes
 @pytest.mark.skipif(sys.platform != "linux", reason="gloo is tested on Linux")
 def test_a_training_goes_on_with_one_node_after_the_other_is_lost(bars_file: Path, tmp_path: Path) -> None:
     launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "1", "--rdzv-backend", "c10d"]

@@ -258,7 +258,7 @@ def test_epochs_called_again_go_on_after_the_window_at_which_they_were_left() ->
 @pytest.mark.parametrize(
     ("other", "named"),
     [
-        (Training(accumulate=3), "accumulate is 2 in the checkpoint and 3 here"),
+        (Training(accumulate=3), r"\(accumulate x processes\) is 2 in the checkpoint and 3 here"),
         (Training(hidden=5), r"net\.0\.weight is float32\[4, 3\] in the checkpoint and float32\[5, 3\] here"),
         (Training(ema=None), r"average's decay of phase 'main' is 0\.8 in the checkpoint and None here"),
         (Training(ema=0.9), r"average's decay of phase 'main' is 0\.8 in the checkpoint and 0\.9 here"),

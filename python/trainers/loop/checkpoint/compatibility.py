@@ -19,7 +19,7 @@ from trainers.loop.window.phase_run import PhaseRun
 Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
 
 SHOWN_VALUE = 60
-BATCHES_PER_STEP = "batches per step, which are accumulate x processes"
+BATCHES_PER_STEP = "batches per step (accumulate x processes)"
 """The part of a checkpoint's layout with the size of an accumulation window."""
 
 ResumeRates = Literal["refuse", "saved", "new"]
