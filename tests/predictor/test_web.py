@@ -207,6 +207,8 @@ def test_the_description_has_every_route_and_message(web: Web) -> None:
         (b"[" * 16_000_000, "REQUEST_TOO_LARGE"),
         (b"[" + b"{}," * 5_000_000 + b"{}]", "REQUEST_TOO_LARGE"),
         (b'{"instances":[' + b"{}," * 200_000 + b"{}]}", "REQUEST_TOO_LARGE"),
+        (b'{"model":"' + b"a" * 65_537 + b'"}', "REQUEST_TOO_LARGE"),
+        (b'{"instances":[{"bars":{"symbols":["A","' + b"a" * 65_537 + b'"]}}]}', "REQUEST_TOO_LARGE"),
         (b'{"model": "unknown", "instances": [{}]}', "MODEL_NOT_FOUND"),
         (b'{"model": "../../etc", "instances": [{}]}', "MODEL_NOT_FOUND"),
     ],

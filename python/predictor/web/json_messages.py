@@ -8,7 +8,7 @@ import base64
 import binascii
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final, NoReturn, TypeVar, cast
 
 import numpy as np
@@ -21,6 +21,8 @@ from predictor.wire.errors import shortened
 
 MOST_PARTS: Final = 250_000
 """Most brackets and commas of a request. Parsing holds the GIL, for some 50 ms with this many; base64 has none."""
+MOST_TEXT: Final = 65_536
+"""Most characters of a text in a request; protobuf searches it, and holds the GIL. Numbers in base64 may be longer."""
 _PIECE: Final = 256 * 1024
 _MOST_SHOWN: Final = 300
 _NUMBERS: Final = "<f8"
@@ -33,7 +35,7 @@ def parse_message(body: bytes, kind: type[MessageT]) -> tuple[MessageT, bool]:
     """Parse a request, and whether it has lists instead of bytes.
 
     Raises:
-        RequestTooLargeError: It has more than MOST_PARTS parts.
+        RequestTooLargeError: It has more than MOST_PARTS parts, or a text has more than MOST_TEXT characters.
         MalformedRequestError: It is not such a message.
     """
     _check_parts(body)
@@ -92,11 +94,25 @@ def _convert(
             continue
         if field.type == FieldDescriptor.TYPE_BYTES:
             value[name] = convert(content, value)
+        elif field.type == FieldDescriptor.TYPE_STRING and not has_nulls:
+            _check_texts(name, content if isinstance(content, list) else (content,))
         elif field.type == FieldDescriptor.TYPE_DOUBLE:
             value[name] = None if has_nulls and content in _NOT_FINITE else content
-        elif field.message_type is not None and not field.message_type.GetOptions().map_entry:
+        elif field.message_type is not None and field.message_type.GetOptions().map_entry:
+            if isinstance(content, dict) and not has_nulls:
+                _check_texts(name, (*content, *content.values()))
+        elif field.message_type is not None:
             for item in content if isinstance(content, list) else (content,):
                 _convert(item, field.message_type, convert, has_nulls=has_nulls)
+
+
+def _check_texts(name: str, texts: Iterable[Any]) -> None:
+    for text in texts:
+        if isinstance(text, str) and len(text) > MOST_TEXT:
+            raise RequestTooLargeError(
+                f"{name} has a text of {len(text)} characters, at most {MOST_TEXT}",
+                metadata={"have": str(len(text)), "most": str(MOST_TEXT)},
+            )
 
 
 _NOT_FINITE: Final = ("NaN", "Infinity", "-Infinity")
