@@ -186,7 +186,7 @@ def test_a_trial_that_fails_after_a_finished_one_is_counted(history: History, tm
     heard = RecordingConsumer()
     found = search(search_of(history), stored(tmp_path), consume=fail_second, announce=heard.announce)
     assert (found.trials, found.failed) == (2, 1)
-    assert "trial 2: the loss is no number; the search goes on" in heard.said
+    assert "trial 2: the loss is no number; the search continues" in heard.said
 
 
 @final

@@ -15,7 +15,7 @@ internal sealed class TerminalSession(IAnsiConsole console, IStockPredictor pred
         console.Write(new ForecastView(series, forecast).Render(console.Profile.Width));
         if (model.ExplainMethods.Count == 0)
         {
-            console.MarkupLineInterpolated($"[grey]no explanation: this predictor explains no {model.Kind} models[/]");
+            console.MarkupLineInterpolated($"[grey]no explanation: this predictor does not explain {model.Kind} models[/]");
             return;
         }
 

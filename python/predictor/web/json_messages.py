@@ -98,10 +98,7 @@ def _convert(
             _check_texts(name, content if isinstance(content, list) else (content,))
         elif field.type == FieldDescriptor.TYPE_DOUBLE:
             value[name] = None if has_nulls and content in _NOT_FINITE else content
-        elif field.message_type is not None and field.message_type.GetOptions().map_entry:
-            if isinstance(content, dict) and not has_nulls:
-                _check_texts(name, (*content, *content.values()))
-        elif field.message_type is not None:
+        elif field.message_type is not None and not field.message_type.GetOptions().map_entry:
             for item in content if isinstance(content, list) else (content,):
                 _convert(item, field.message_type, convert, has_nulls=has_nulls)
 

@@ -22,7 +22,7 @@ class WebSettings:
     server: ServerSettings
     """Settings that the gRPC server has too. Its ledger is shown by the page; forecasts are not recorded in it."""
     remote: RemoteServer | None = None
-    """The server whose models it shows; None: those of its own folder."""
+    """The server whose models it shows; None: those of the models folder."""
     hosts: tuple[str, ...] = ()
     """More names of this server, for the `Host` of requests."""
     origins: tuple[str, ...] = ()

@@ -159,7 +159,7 @@ class FeatureCache:
         )
 
     def _open(self, name: str, shapes: Mapping[str, ArrayShape]) -> Arrays | None:
-        """Verify and map an entry; None if there is none, or if it was damaged, which removes it."""
+        """Verify and map an entry; None if it is missing, or damaged and therefore removed."""
         entry = self.folder / name
         if not entry.exists():
             return None

@@ -157,7 +157,7 @@ class Checkpoints:
         return None
 
     def batches_per_step(self) -> int | None:
-        """The batches of all processes in one step of the training to resume; None if there is none.
+        """The batches of all processes in one step of the training to resume; None without a checkpoint.
 
         Divide it by the number of processes for the `accumulate` with which another number of them resumes.
 

@@ -302,7 +302,7 @@ class BestTraining:
 
 
 def repeats_scale(card: Card) -> bool:
-    """Whether a network added nothing to its scale, which is a kind of its own."""
+    """Whether a network added nothing to its scale, which is a separate kind."""
     return bool(card.start_note) and dict(card.recipe).get("network_highway") != "yes"
 
 

@@ -1,4 +1,4 @@
-"""Training of one model at a time, by `quantra train stock` in a process of its own."""
+"""Training of one model at a time, by `quantra train stock` in a separate process."""
 
 import json
 import os

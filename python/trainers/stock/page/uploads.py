@@ -160,7 +160,7 @@ def _check_symbols(reading: BarReading) -> None:
 
 
 def _check_content(path: Path) -> None:
-    """Check that a small file does not stand for a large table.
+    """Check that a small file does not expand to a large table.
 
     Raises:
         BarsError: It is a compressed or damaged file, or a table of another kind than its name says.

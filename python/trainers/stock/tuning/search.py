@@ -333,7 +333,7 @@ def _run_trials(
         study.tell(running.pop(job.number), state=failed)
         if not ended(complete):  # the shared settings may make every trial fail
             raise error
-        announce(f"{error.message}; the search goes on")
+        announce(f"{error.message}; the search continues")
 
     missing = max(0, asked.trials - len(ended(complete, pruned, failed)))
     trials = runner.run(
