@@ -633,7 +633,7 @@ def test_both_ranks_resume_before_a_damaged_checkpoint_and_say_so(tmp_path: Path
 
 def test_one_process_does_not_resume_two_with_steps_of_half_the_batches(tmp_path: Path) -> None:
     results_on_ranks(train_interrupted, Training(accumulate=1), tmp_path, 2)
-    with pytest.raises(ResumeMismatchError, match="accumulate x processes is 2 in the checkpoint and 1 here"):
+    with pytest.raises(ResumeMismatchError, match=r"accumulate x processes\) is 2 in the checkpoint and 1 here"):
         Training(accumulate=1).live(tmp_path)
 
 
@@ -676,7 +676,7 @@ def test_a_group_does_not_resume_with_another_accumulation(tmp_path: Path) -> No
     results_on_ranks(train_interrupted, Training(accumulate=1), tmp_path, 2)
     for ended in on_ranks(train_interrupted, Training(accumulate=2), tmp_path):
         assert ended.error.startswith(ResumeMismatchError.__name__)
-        assert "accumulate x processes is 2 in the checkpoint and 4 here" in ended.error
+        assert "accumulate x processes) is 2 in the checkpoint and 4 here" in ended.error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
