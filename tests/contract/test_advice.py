@@ -262,7 +262,7 @@ def test_every_target_of_make_is_there() -> None:
 
 def test_every_dotnet_project_and_solution_is_there() -> None:
     named = {name for text in map(page, PAGES) for name in re.findall(r"\bdotnet/[\w./]+", text.text)}
-    assert "dotnet/samples/Quantra.Terminal" in named
+    assert "dotnet/Quantra.Client.Managed.Tests" in named
     assert {name for name in named if not (ROOT / name.rstrip(".")).exists()} == set()
 
 

@@ -1,4 +1,4 @@
-"""docs/serving.md, docs/client.md and SECURITY.md: examples run, and tables match the code."""
+"""The pages on serving, monitoring, HTTP and clients, and SECURITY.md: examples run, and tables match the code."""
 
 import json
 import re
@@ -28,9 +28,13 @@ from predictor.wire import limits as of_requests
 from trainers.cli.commands import app
 
 SERVING = (ROOT / "docs" / "serving.md").read_text(encoding="utf-8")
+MONITORING = (ROOT / "docs" / "monitoring.md").read_text(encoding="utf-8")
+HTTP = (ROOT / "docs" / "http.md").read_text(encoding="utf-8")
 CLIENT = (ROOT / "docs" / "client.md").read_text(encoding="utf-8")
 SECURITY = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
-BLOCKS = re.findall(r"^```(bash|python|csharp)\n(.*?)^```", SERVING + CLIENT, re.MULTILINE | re.DOTALL)
+BLOCKS = re.findall(
+    r"^```(bash|python|csharp)\n(.*?)^```", SERVING + MONITORING + HTTP + CLIENT, re.MULTILINE | re.DOTALL
+)
 PORTS: tuple[str, ...] = ("50051", "50052", "50053", "50054", "50080", "50081")
 UNITS = {"": 1, "s": 1, "symbols": 1, "KiB": 1024, "MiB": 1024**2}
 

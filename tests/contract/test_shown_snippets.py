@@ -69,6 +69,8 @@ RUN_BY: Final[Mapping[str, str]] = {
     "adopted-models.md": "contract/test_adopted_docs.py",
     "client.md": "contract/test_serving_page.py",
     "daily.md": "contract/test_daily_docs.py",
+    "http.md": "contract/test_serving_page.py",
+    "monitoring.md": "contract/test_serving_page.py",
     "kserve.md": "predictor/test_kserve_tritonclient.py",
     "paths.md": "contract/test_paths_docs.py",
     "reading-a-fan.md": "contract/test_tutorial_docs.py",
