@@ -17,6 +17,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from typing import Any, ClassVar, Final, Generic, NamedTuple, Protocol, TypeVar, final
 
+from predictor.durations import format_duration
 from predictor.errors import DeadlineExceededError, QuantraError
 
 JobT = TypeVar("JobT")
@@ -26,7 +27,6 @@ Prepare = Callable[[], Work[JobT, ResultT]]
 
 REPEATS: Final = 3
 """How often a job runs again whose process or node was lost."""
-_MINUTE: Final = 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,8 +48,7 @@ class JobProgress:
         counts = {"running": self.running, "failed": self.failed, "lost": self.lost, "repeated": self.repeated}
         shown = [f"{count} {name}" for name, count in counts.items() if count]
         if self.seconds_left:
-            minutes = self.seconds_left / _MINUTE
-            shown.append(f"{minutes:.0f} min left" if minutes > 1 else f"{self.seconds_left:.0f} s left")
+            shown.append(f"{format_duration(self.seconds_left)} left")
         return ", ".join(shown)
 
 

@@ -9,7 +9,6 @@ NOTABLE_WAIT = 0.1
 """Share of the time above which waiting for data is shown."""
 
 KIB = 1024
-MINUTE, HOUR = 60, 3600
 TIMES = {1: "once", 2: "twice"}
 
 
@@ -76,13 +75,6 @@ def format_size(count: int) -> str:
     if count < KIB**2:
         return f"{count / KIB:.0f} KiB"
     return f"{count / KIB**2:.0f} MiB" if count < KIB**3 else f"{count / KIB**3:.1f} GiB"
-
-
-def duration(seconds: float) -> str:
-    """A rounded duration of seconds, in the largest unit that keeps it at 1 or more."""
-    if seconds < MINUTE:
-        return f"{max(1, round(seconds))} s"
-    return f"{round(seconds / MINUTE)} min" if seconds < HOUR else f"{seconds / HOUR:.1f} h"
 
 
 def times(count: int) -> str:

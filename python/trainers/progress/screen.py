@@ -8,8 +8,9 @@ from importlib.util import find_spec
 from time import perf_counter
 from typing import IO, TYPE_CHECKING, Final, Protocol, TypeVar, final
 
+from predictor.durations import format_duration
 from trainers.loop import EpochReport, Report, WindowReport
-from trainers.progress.consumer import PlainProgress, ReportConsumer, duration, format_waiting, remark, title
+from trainers.progress.consumer import PlainProgress, ReportConsumer, format_waiting, remark, title
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -159,7 +160,7 @@ class _WindowRate:
         rate = (self._latest - self._before) / self._seconds
         yield f"{rate:.0f} steps/s"
         if self._ahead + self._later:  # of all epochs; early stopping may end it sooner
-            yield f"≤ {duration((self._ahead + self._later) / rate)} left"
+            yield f"≤ {format_duration((self._ahead + self._later) / rate)} left"
         waited = format_waiting(self._waited / self._seconds)
         if waited is not None:
             yield waited

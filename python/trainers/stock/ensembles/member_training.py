@@ -11,12 +11,12 @@ from typing import Any, Final, Self, final
 from predictor.bars import BarPanel
 from predictor.card import Card
 from predictor.covariates import CovariateSource
+from predictor.durations import format_duration
 from predictor.errors import ConfigurationError, QuantraError
 from predictor.flags import ParsedFlags
 from predictor.networks import NetworkConfig, kind_named
 from trainers.loop import EpochReport, Report
 from trainers.progress import ReportConsumer, StepProgress, no_progress
-from trainers.progress.consumer import duration
 from trainers.stock.data_warnings import Warn
 from trainers.stock.ensembles.ensemble import JoinedEnsemble, join
 from trainers.stock.feature_selection import FeatureSelection, check_features
@@ -59,7 +59,7 @@ class TimeBudget:
 
     def __str__(self) -> str:
         """What is left of it."""
-        return f"{duration(self.left)} of {duration(self.seconds)} left" if self.left else "no time left"
+        return f"{format_duration(self.left)} of {format_duration(self.seconds)} left" if self.left else "no time left"
 
 
 def parse_budget(text: str) -> float:
@@ -261,7 +261,7 @@ class BestTraining:
     def _try(self, name: str, recipe: StockRecipe, title: str, needed: float = 0.0) -> None:
         """Train a member, or record why it is left out."""
         if self._budget.left <= needed:
-            took = f"; the first seed took {duration(needed)}" if needed else ""
+            took = f"; the first seed took {format_duration(needed)}" if needed else ""
             self._leave_out(name, f"did not fit into the budget: {self._budget}{took}")
             return
         self._announce(f"{title}; {self._budget}")
@@ -326,7 +326,7 @@ class TrainingDeadline:
         missing, best, since = 0.0, inf, 0
         for report in reports:
             if self._budget.left <= missing:
-                needs = f", and it needs at least {duration(missing)} more" if missing else ""
+                needs = f", and it needs at least {format_duration(missing)} more" if missing else ""
                 raise BudgetExceededError(f"did not fit into the budget: {self._budget}{needs}")
             yield report
             if isinstance(report, EpochReport):

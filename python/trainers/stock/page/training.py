@@ -16,10 +16,11 @@ from typing import Any, Final, final
 
 from predictor import artifact
 from predictor.bars import ReadingOptions
+from predictor.durations import format_duration
 from predictor.errors import ConfigurationError, QuantraError
-from trainers.progress.consumer import duration
-from trainers.stock.ensembles.member_training import BEST
 
+BEST: Final = "best"
+"""As `trainers.stock.ensembles.member_training.BEST`, which takes half a second to import."""
 KINDS: Final[Mapping[str, str]] = {
     BEST: "several kinds, combined into one model",
     "har": "a regression on past volatility, seconds",
@@ -129,7 +130,7 @@ class ShownTraining:
         parts = [f"epoch {self.epoch} of at most {self.epochs}"]
         parts += [] if self.loss is None else [f"loss {self.loss:.4f}"]
         parts += [] if self.selection is None else [f"selection loss {self.selection:.4f}"]
-        parts += [] if self.left_s is None else [f"at most {duration(self.left_s)} left"]
+        parts += [] if self.left_s is None else [f"at most {format_duration(self.left_s)} left"]
         return ", ".join(parts)
 
     def as_json(self) -> Mapping[str, Any]:
