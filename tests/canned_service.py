@@ -249,3 +249,25 @@ def model_info() -> ModelInfo:
         weights_hash="0" * 64,
         card_json="{}",
     )
+
+
+@final
+class LargeAnswers:
+    """Calls whose answers have 1 MiB."""
+
+    SIZE = 1 << 20
+
+    def __init__(self) -> None:
+        self.deadlines: list[Deadline] = []
+
+    def call(self, _name: str, _request: bytes, deadline: Deadline) -> "Future[bytes]":
+        self.deadlines.append(deadline)
+        answer: Future[bytes] = Future()
+        answer.set_result(bytes(self.SIZE))
+        return answer
+
+    def drain(self) -> None:
+        """Nothing to drain."""
+
+    def close(self) -> None:
+        """Nothing to close."""

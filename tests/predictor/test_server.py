@@ -674,50 +674,34 @@ def test_half_a_question_to_grpcs_own_services_ends_in_time(service: CannedServi
 
 
 @pytest.mark.parametrize("method", QUESTIONS)
-def test_questions_without_a_place_are_hardly_taken_in(service: CannedService, method: str) -> None:
-    with (
-        serving(service, ServerLimits(arriving=1)) as running,
-        Connection(port_of(running)) as first,
-        Connection(port_of(running), timeout_s=0.4) as second,
-    ):
-        assert first.send(first.call(f"/{method}"), message(bytes(1 << 20))[: 1 << 19])
-        waiting = second.call(f"/{method}")
-        with pytest.raises(TimeoutError):
-            second.send(waiting, message(bytes(1 << 20)))
-        assert waiting.window == 0
-
-
-def test_a_slow_question_about_health_ends_while_others_wait(service: CannedService) -> None:
-    limits = ServerLimits(arriving=1)
-    with serving(service, limits) as running, Connection(port_of(running)) as slow:
-        half = slow.call(f"/{QUESTIONS[0]}")
-        # more than gRPC buffers without a slot: once it is sent, the slot is taken
-        assert slow.send(half, message(bytes(1 << 20))[: 1 << 19])
-        with grpc.insecure_channel(running.target) as channel:
-            assert health_of(channel).Check(health_pb2.HealthCheckRequest(), timeout=10).status == SERVING
-        assert slow.finish(half).status == "8"
+def test_large_questions_to_grpcs_own_services_are_refused(service: CannedService, method: str) -> None:
+    with serving(service) as running, Connection(port_of(running)) as connection:
+        stream = connection.call(f"/{method}")
+        connection.send(stream, message(bytes(1 << 16))[: 1 << 15])
+        assert connection.finish(stream).status == "8"
 
 
 def test_so_many_may_watch_health_and_other_calls_go_on(service: CannedService) -> None:
-    limits = ServerLimits(calls_in_flight=2)
+    limits = ServerLimits(streams=2)
     with serving(service, limits) as running, grpc.insecure_channel(running.target) as channel:
         watching: list[Any] = [health_of(channel).Watch(health_pb2.HealthCheckRequest()) for _ in range(2)]
         assert [next(one).status for one in watching] == [SERVING, SERVING]
-        code, _, _ = refusal(lambda: health_of(channel).Check(health_pb2.HealthCheckRequest(), timeout=10))
+        code, _, _ = refusal(lambda: next(health_of(channel).Watch(health_pb2.HealthCheckRequest(), timeout=10)))
         assert code is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert health_of(channel).Check(health_pb2.HealthCheckRequest(), timeout=10).status == SERVING
         assert PredictionServiceStub(channel).Predict(request_of("AAPL"), timeout=10).results
         for one in watching:
             one.cancel()
 
 
-def test_a_stream_of_questions_about_services_counts_as_one_call(service: CannedService) -> None:
+def test_a_stream_of_questions_about_services_counts_as_one_stream(service: CannedService) -> None:
     asked = SimpleQueue[Any]()
     asked.put(reflection_pb2.ServerReflectionRequest(list_services=""))
-    with serving(service, ServerLimits(calls_in_flight=1)) as running, grpc.insecure_channel(running.target) as channel:
+    with serving(service, ServerLimits(streams=1)) as running, grpc.insecure_channel(running.target) as channel:
         stub: Any = reflection_pb2_grpc.ServerReflectionStub(channel)
         answers = stub.ServerReflectionInfo(iter(asked.get, None))
         assert next(answers).list_services_response.service
-        code, _, _ = refusal(lambda: health_of(channel).Check(health_pb2.HealthCheckRequest(), timeout=10))
+        code, _, _ = refusal(lambda: next(health_of(channel).Watch(health_pb2.HealthCheckRequest(), timeout=10)))
         assert code is grpc.StatusCode.RESOURCE_EXHAUSTED
         asked.put(None)
         assert list(answers) == []

@@ -3,25 +3,23 @@
 import asyncio
 import gzip
 import socket
-from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, cast, final
 
 import grpc
 import pytest
 from artifacts import small_models
-from canned_service import CannedService, forecast_of
+from canned_service import CannedService, LargeAnswers, forecast_of
 from raw_http2 import GOAWAY, PING, SETTINGS, Connection, Stream, frame, message
 from serving import Served, server_process, serving
 
 from predictor._pb import prediction_pb2 as pb
-from predictor.instance import Deadline
 from predictor.server import ServerLimits
 from predictor.server.monitoring import CallObservers, EndedCall
 from predictor.server.transport.connection import HttpConnection, OpenConnections
 
 LIST = "/quantra.v1.PredictionService/ListModels"
-MIB = 1 << 20
+MIB = LargeAnswers.SIZE
 
 
 def port_of(running: Served) -> int:
@@ -159,26 +157,6 @@ def test_a_method_that_does_not_exist_is_unimplemented(running: Served) -> None:
 
 
 # --- responses
-
-
-@final
-class LargeAnswers:
-    """Calls whose answers have 1 MiB."""
-
-    def __init__(self) -> None:
-        self.deadlines: list[Deadline] = []
-
-    def call(self, _name: str, _request: bytes, deadline: Deadline) -> "Future[bytes]":
-        self.deadlines.append(deadline)
-        answer: Future[bytes] = Future()
-        answer.set_result(bytes(MIB))
-        return answer
-
-    def drain(self) -> None:
-        """Nothing to drain."""
-
-    def close(self) -> None:
-        """Nothing to close."""
 
 
 def test_many_large_responses_wait_for_a_slow_reader() -> None:

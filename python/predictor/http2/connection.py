@@ -127,6 +127,11 @@ class Connection:
         return self._has_preface
 
     @property
+    def unfetched(self) -> int:
+        """Bytes of output that were not fetched."""
+        return len(self._writer.output)
+
+    @property
     def waiting(self) -> int:
         """Bytes of output that were not fetched, or wait for a window."""
         return len(self._writer.output) + self._writer.waiting_bytes

@@ -73,7 +73,11 @@ class IncomingRequest:
 
 @final
 class Admission:
-    """Counts calls from arrival until the response is sent, on one event loop."""
+    """Counts calls from arrival until the response is sent, on one event loop.
+
+    While several connections have calls, each may have no more calls or streams than are still free, so that a few
+    connections cannot take them all.
+    """
 
     def __init__(self, limits: ServerLimits) -> None:
         self._limits = limits
@@ -103,10 +107,13 @@ class Admission:
             raise QueueFullError.of("calls are in flight", self._in_flight, self._limits.calls_in_flight)
         name = call.peer
         peer = self._peers.get(name) or PeerConnection(self._limits.arriving_per_peer)
-        if peer.calls >= self._limits.calls_per_peer:
-            raise QueueFullError.of("calls of this connection are in flight", peer.calls, self._limits.calls_per_peer)
+        is_only = self._peers.keys() <= {name}
+        most = self._limits.calls_per_peer
+        most = most if is_only else min(most, self._limits.calls_in_flight - self._in_flight)
+        if peer.calls >= most:
+            raise QueueFullError.of("calls of this connection are in flight", peer.calls, most)
         if is_stream:
-            self._check_streams(peer)
+            self._check_streams(peer, is_only=is_only)
         self._peers[name] = peer
         self._count(peer, 1, is_stream=is_stream)
         self._idle.clear()
@@ -122,11 +129,12 @@ class Admission:
         """Wait until no call is in flight."""
         await self._idle.wait()
 
-    def _check_streams(self, peer: PeerConnection) -> None:
+    def _check_streams(self, peer: PeerConnection, *, is_only: bool) -> None:
         if self._streams >= self._limits.streams:
             raise QueueFullError.of("streams are open", self._streams, self._limits.streams)
-        if peer.streams >= self._limits.streams_per_peer:
-            most = self._limits.streams_per_peer
+        most = self._limits.streams_per_peer
+        most = most if is_only else min(most, self._limits.streams - self._streams)
+        if peer.streams >= most:
             raise QueueFullError.of("streams of this connection are open", peer.streams, most)
 
     def _count(self, peer: PeerConnection, change: int, *, is_stream: bool) -> None:
@@ -165,18 +173,11 @@ class IncomingRequests:
             QueueFullError: It is slow and others wait for its slot.
             MalformedRequestError: The call ended without a message.
         """
-        body = await self.message(call, peer)
-        if body is None:
-            raise MalformedRequestError("the call ended without a request; send one message")
-        return body
-
-    async def message(self, call: IncomingCall, peer: PeerConnection) -> bytes | None:
-        """Read the next message, or None after the last; raises as `request`."""
         await peer.slots.take()
         try:
             await self._slots.take()
             try:
-                return await self._read(call, peer)
+                return require_request(await self._read(call, peer))
             finally:
                 self._slots.give()
         finally:
@@ -219,6 +220,18 @@ class IncomingRequests:
         took_s = asyncio.get_running_loop().time() - arrival.since_s
         if took_s < self._limits.request_s:
             return QueueFullError.of("requests are arriving", len(self._arriving), self._limits.arriving)
-        return DeadlineExceededError(
-            f"the request was incomplete after {self._limits.request_s:g} seconds; send a smaller request, or faster"
-        )
+        return incomplete_request(self._limits)
+
+
+def require_request(message: bytes | None) -> bytes:
+    """Return the message; raises MalformedRequestError if there is none."""
+    if message is None:
+        raise MalformedRequestError("the call ended without a request; send one message")
+    return message
+
+
+def incomplete_request(limits: ServerLimits) -> DeadlineExceededError:
+    """The error of a request that does not arrive in time."""
+    return DeadlineExceededError(
+        f"the request was incomplete after {limits.request_s:g} seconds; send a smaller request, or faster"
+    )

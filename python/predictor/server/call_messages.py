@@ -21,21 +21,19 @@ class CallMessages:
     Args:
         call: The call.
         bridge: Hands responses over from threads.
-        check_size: Checks a response; an error ends the call.
+        check_token: Checks before each further request and each response that the token is still valid.
         finish: Called once, with None or the error of the call, after the last response.
-        admit: Checks before each request of a stream; an error ends the call.
     """
 
     def __init__(
         self,
         call: IncomingCall,
         bridge: LoopBridge,
-        check_size: Callable[[bytes], bytes],
+        check_token: Callable[[], object],
         finish: Callable[[Exception | None], None],
-        admit: Callable[[], object] = lambda: None,
     ) -> None:
         self._call, self._bridge = call, bridge
-        self._check_size, self._finish, self._admit = check_size, finish, admit
+        self._check_token, self._finish = check_token, finish
         self._opened: OpenCall | None = None
         self._answers: deque[bytes] = deque()
         self._unread: int | None = None
@@ -95,7 +93,7 @@ class CallMessages:
         self._is_reading = True
         try:
             while self._has_room and (body := self._call.take_next(self._read_soon)) is not None:
-                self._admit()
+                self._check_token()
                 self._in_flight += 1
                 self._has_many = self._has_many or self._in_flight > 1
                 self._has_room = self._opened.send(body)
@@ -141,7 +139,9 @@ class CallMessages:
                 size, self._unread = self._unread, None
                 self._resume(has_room=opened.taken(size))
             else:
-                message = self._check_size(self._answers.popleft())
+                message = self._answers.popleft()
+                self._check_token()
+                self._call.check_response(message)
                 self._unread = len(message)
                 self._call.send(message)
         if self._is_over:

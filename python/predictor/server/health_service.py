@@ -15,7 +15,7 @@ from grpc_reflection.v1alpha import reflection, reflection_pb2
 from predictor._pb import inference_pb2, ledger_pb2, prediction_pb2
 from predictor.errors import MalformedRequestError, QuantraError
 from predictor.memory import error_of
-from predictor.server.admission import Admission, IncomingRequests, PeerConnection
+from predictor.server.admission import Admission, incomplete_request, require_request
 from predictor.server.servicer import refuse
 from predictor.server.settings import ServerLimits
 from predictor.server.transport import IncomingCall, MethodHandler
@@ -28,6 +28,8 @@ REFLECTION: Final = reflection.SERVICE_NAME
 
 _SERVING, _NOT_SERVING = health_pb2.HealthCheckResponse.SERVING, health_pb2.HealthCheckResponse.NOT_SERVING
 _UNKNOWN: Final = health_pb2.HealthCheckResponse.SERVICE_UNKNOWN
+_MOST_BYTES: Final = 1 << 15
+"""Of a request; names of services and symbols are shorter."""
 
 MessageT = TypeVar("MessageT", bound=Message)
 
@@ -38,12 +40,14 @@ _log = logging.getLogger(__name__)
 class GrpcServices:
     """Health and reflection. Their calls need no token and are counted apart, so that they work under any load.
 
+    Their requests need no slot to arrive, because they fit the window of a stream.
+
     Args:
         limits: Limits of their calls.
     """
 
     def __init__(self, limits: ServerLimits) -> None:
-        self.arrivals = IncomingRequests(limits)
+        self._limits = limits
         self._admission = Admission(limits)
         self._serving: dict[str, bool] = {}
         self._is_draining = False
@@ -64,37 +68,55 @@ class GrpcServices:
 
     def health_handlers(self) -> dict[str, MethodHandler]:
         """Create the handlers of the health service."""
-        return {"Check": partial(self._begin, self._check), "Watch": partial(self._begin, self._watch)}
+        watch = partial(self._begin, self._watch, is_stream=True)
+        return {"Check": self._begin_check, "Watch": watch}
 
     def reflection_handlers(self, services: Sequence[str]) -> dict[str, MethodHandler]:
         """Create the handlers of the reflection service."""
         names = (*services, HEALTH, REFLECTION)
         servicer = reflection.aio.ReflectionServicer(names, pool=descriptor_pool())
-        return {"ServerReflectionInfo": partial(self._begin, partial(self._reflect, servicer))}
+        return {"ServerReflectionInfo": partial(self._begin, partial(self._reflect, servicer), is_stream=True)}
 
     def _announce(self) -> None:
         self._changed.set()
         self._changed = asyncio.Event()
 
-    def _begin(
-        self, work: Callable[[IncomingCall, PeerConnection], Coroutine[Any, Any, None]], call: IncomingCall
-    ) -> None:
+    def _begin_check(self, call: IncomingCall) -> None:
+        """Answer a check at once, without a limit, if its request has arrived with its headers."""
+        call.limit_request(_MOST_BYTES)
         try:
-            peer = self._admission.enter(call)
+            request = call.take_request()
+            if request is None:
+                self._begin(self._check, call, is_stream=False)
+            else:
+                self._answer_check(call, request)
+        except QuantraError as error:
+            refuse(call, error)
+
+    def _begin(
+        self, work: Callable[[IncomingCall], Coroutine[Any, Any, None]], call: IncomingCall, *, is_stream: bool
+    ) -> None:
+        call.limit_request(_MOST_BYTES)
+        try:
+            self._admission.enter(call, is_stream=is_stream)
         except QuantraError as error:
             refuse(call, error)
         else:
-            call.run(_end_after(call, work(call, peer)))
+            call.run(_end_after(call, work(call)))
 
-    async def _check(self, call: IncomingCall, peer: PeerConnection) -> None:
-        name = await self._read_name(call, peer)
+    async def _check(self, call: IncomingCall) -> None:
+        self._answer_check(call, require_request(await self._read(call)))
+
+    def _answer_check(self, call: IncomingCall, request: bytes) -> None:
+        name = _parse(health_pb2.HealthCheckRequest, request).service
         if name in self._serving:
-            await call.write(self._encode_status(name))
+            call.reply(self._encode_status(name))
         else:
             call.end(StatusCode.NOT_FOUND, "no service or model of this name")
 
-    async def _watch(self, call: IncomingCall, peer: PeerConnection) -> None:
-        name, last = await self._read_name(call, peer), b""
+    async def _watch(self, call: IncomingCall) -> None:
+        request = require_request(await self._read(call))
+        name, last = _parse(health_pb2.HealthCheckRequest, request).service, b""
         while True:
             changed, report = self._changed, self._encode_status(name)
             if report != last:
@@ -102,16 +124,20 @@ class GrpcServices:
             last = report
             await changed.wait()
 
-    async def _read_name(self, call: IncomingCall, peer: PeerConnection) -> str:
-        return _parse(health_pb2.HealthCheckRequest, await self.arrivals.request(call, peer)).service
+    async def _read(self, call: IncomingCall) -> bytes | None:
+        try:
+            async with asyncio.timeout(self._limits.request_s):
+                return await call.read()
+        except TimeoutError:
+            raise incomplete_request(self._limits) from None
 
     def _encode_status(self, name: str) -> bytes:
         status = _UNKNOWN if name not in self._serving else _SERVING if self._serving[name] else _NOT_SERVING
         return health_pb2.HealthCheckResponse(status=status).SerializeToString()
 
-    async def _reflect(self, servicer: Any, call: IncomingCall, peer: PeerConnection) -> None:
+    async def _reflect(self, servicer: Any, call: IncomingCall) -> None:
         async def requests() -> AsyncIterator[reflection_pb2.ServerReflectionRequest]:
-            while (body := await self.arrivals.message(call, peer)) is not None:
+            while (body := await self._read(call)) is not None:
                 yield _parse(reflection_pb2.ServerReflectionRequest, body)
 
         async for reply in servicer.ServerReflectionInfo(requests(), None):

@@ -59,7 +59,7 @@ class Listener:
         self._grpc = GrpcServices(limits)
         self._healthy: frozenset[str] = frozenset()
         self._server = HttpServer(limits, certificates, is_shared=is_shared)
-        self._timeout_tasks: list[asyncio.Task[None]] = []
+        self._timeout_task: asyncio.Task[None] | None = None
 
     def bind(self) -> int:
         """Bind the address before models load, so that a conflict shows early; as `HttpServer.bind`."""
@@ -74,9 +74,7 @@ class Listener:
             self._server.add_handlers(REFLECTION, self._grpc.reflection_handlers(self._services))
         self._grpc.set_health(frozenset(self._health_names) - self._healthy, serving=False)
         await self._server.start()
-        self._timeout_tasks = [
-            asyncio.create_task(arrivals.end_slow_requests()) for arrivals in (self._arrivals, self._grpc.arrivals)
-        ]
+        self._timeout_task = asyncio.create_task(self._arrivals.end_slow_requests())
 
     async def serve(
         self, calls: CallHandler, models: Iterable[str], others: Mapping[str, CallHandler] | None = None
@@ -123,6 +121,6 @@ class Listener:
 
     async def close(self) -> None:
         """Release the address immediately, in any state."""
-        for task in self._timeout_tasks:
-            task.cancel()
+        if self._timeout_task is not None:
+            self._timeout_task.cancel()
         await self._server.stop()

@@ -14,7 +14,6 @@ from predictor._pb import prediction_pb2 as pb
 from predictor.errors import (
     CallCancelledError,
     QuantraError,
-    RequestTooLargeError,
     Status,
     UnavailableError,
     answer_of,
@@ -273,7 +272,9 @@ class Servicer:
         if admitted.call.is_over or answer.cancelled():
             return
         try:
-            admitted.reply(self._check_size(answer.result()))
+            message = answer.result()
+            admitted.call.check_response(message)
+            admitted.reply(message)
         except Exception as error:  # noqa: BLE001 - process boundary
             admitted.fail(error)
 
@@ -281,33 +282,21 @@ class Servicer:
         admitted.call.run(self._answer_with_stream(admitted, calls, peer))
 
     async def _answer_with_stream(self, admitted: AdmittedCall, calls: CallHandler, peer: PeerConnection) -> None:
-        def check(answer: bytes) -> bytes:  # the token may be revoked while the call is open
-            self._guard.check(admitted.name, admitted.call.head.metadata)
-            return self._check_size(answer)
-
         try:
             body = await self._arrivals.request(admitted.call, peer)
-            messages = CallMessages(admitted.call, self._bridge, check, admitted.close)
+            messages = self._messages(admitted)
             messages.answer(self._open(admitted, calls, messages), body)
         except Exception as error:  # noqa: BLE001 - process boundary
             admitted.fail(error)
 
     def _begin_conversation(self, admitted: AdmittedCall, calls: CallHandler, _peer: PeerConnection) -> None:
-        # The token may be revoked while the stream is open.
-        admit = partial(self._guard.check, admitted.name, admitted.call.head.metadata)
-        messages = CallMessages(admitted.call, self._bridge, self._check_size, admitted.close, admit)
+        messages = self._messages(admitted)
         messages.converse(self._open(admitted, calls, messages))
+
+    def _messages(self, admitted: AdmittedCall) -> CallMessages:
+        check_token = partial(self._guard.check, admitted.name, admitted.call.head.metadata)
+        return CallMessages(admitted.call, self._bridge, check_token, admitted.close)
 
     def _open(self, admitted: AdmittedCall, calls: CallHandler, messages: CallMessages) -> "OpenCall":
         admitted.cancel_work = messages.cancel
         return calls.open(admitted.name, admitted.deadline, messages.emit, self._limits.send_bytes)
-
-    def _check_size(self, answer: bytes) -> bytes:
-        """Return the response, unless it is larger than clients accept."""
-        if len(answer) > self._limits.send_bytes:
-            raise RequestTooLargeError(
-                f"the response has {len(answer)} bytes, at most {self._limits.send_bytes}; request fewer symbols or "
-                "targets, or less detail",
-                metadata={"have": str(len(answer)), "most": str(self._limits.send_bytes)},
-            )
-        return answer

@@ -20,6 +20,8 @@ _COUNTS = (
     "metadata_bytes",
     "calls_in_flight",
     "calls_per_peer",
+    "unread_bytes",
+    "unread_bytes_per_peer",
     "streams",
     "streams_per_peer",
     "arriving",
@@ -45,6 +47,10 @@ class ServerLimits:
     """Most calls in flight, from arrival until the response is sent; one more is QUEUE_FULL."""
     calls_per_peer: int = 512
     """Most calls in flight per connection."""
+    unread_bytes: int = 256 * _MIB
+    """Most bytes of responses that callers do not read. Beyond it, the connection with the most is closed."""
+    unread_bytes_per_peer: int = 64 * _MIB
+    """The same per connection. Beyond it, a further response is QUEUE_FULL."""
     streams: int = 64
     """Most open request streams, watchers and simulations of paths; one more is QUEUE_FULL. This is the only bound on
     their memory: each may hold an incomplete message of `receive_bytes`, or 16 MB of paths."""

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Final, TypeAlias, final
 
 from grpc import StatusCode
 
-from predictor.errors import MalformedRequestError, RequestTooLargeError
+from predictor.errors import MalformedRequestError, QueueFullError, RequestTooLargeError
+from predictor.server.settings import ServerLimits
 from predictor.server.transport.headers import RESPONSE, Metadata, RequestHead, encode_trailers
 
 if TYPE_CHECKING:
@@ -32,16 +33,17 @@ class IncomingCall:
         connection: The connection of the call.
         stream: Its stream.
         head: Its headers.
-        most_bytes: Largest message, also after decompression.
+        limits: Limits of the server; `receive_bytes` is the largest message, also after decompression.
     """
 
-    def __init__(self, connection: "HttpConnection", stream: int, head: RequestHead, most_bytes: int) -> None:
+    def __init__(self, connection: "HttpConnection", stream: int, head: RequestHead, limits: ServerLimits) -> None:
         self.head = head
         self.is_over = False
         """Whether it has ended."""
         self.trailing: Metadata = _NO_METADATA
         """Metadata that ends the response."""
-        self._connection, self._stream, self._most_bytes = connection, stream, most_bytes
+        self._connection, self._stream, self._limits = connection, stream, limits
+        self._most_bytes = limits.receive_bytes
         self._buffer: bytes | bytearray = b""
         self._unacknowledged = 0
         self._has_all = self._has_begun = False
@@ -100,6 +102,10 @@ class IncomingCall:
         """Call `callback` when it has ended."""
         self._when_done = callback
 
+    def limit_request(self, most_bytes: int) -> None:
+        """Accept only messages of at most `most_bytes`."""
+        self._most_bytes = min(self._most_bytes, most_bytes)
+
     def run(self, work: Coroutine[object, object, None]) -> None:
         """Run a task, which is cancelled if the call is."""
         self._task = self._connection.loop.create_task(work)
@@ -140,6 +146,24 @@ class IncomingCall:
         """Whether the caller has sent its last message and all were taken."""
         return self._has_all and not self._has_message
 
+    def check_response(self, message: bytes) -> None:
+        """Check that a response may be sent.
+
+        Raises:
+            RequestTooLargeError: It is larger than clients accept.
+            QueueFullError: The caller leaves too many responses of its connection unread.
+        """
+        most, most_unread = self._limits.send_bytes, self._limits.unread_bytes_per_peer
+        if len(message) > most:
+            raise RequestTooLargeError(
+                f"the response has {len(message)} bytes, at most {most}; request fewer symbols or targets, or less "
+                "detail",
+                metadata={"have": str(len(message)), "most": str(most)},
+            )
+        if self._connection.unread > most_unread:
+            what = "bytes of responses are unread on this connection"
+            raise QueueFullError.of(what, self._connection.unread, most_unread)
+
     @property
     def has_room(self) -> bool:
         """Whether the caller reads what was sent."""
@@ -166,11 +190,8 @@ class IncomingCall:
 
     def reply(self, message: bytes) -> None:
         """Send the only message, and end the call with OK."""
-        if self._connection.is_full:
-            self.run(self._reply_later(message))
-        else:
-            self.send(message)
-            self.end()
+        self.send(message)
+        self.end()
 
     def end(self, code: StatusCode = StatusCode.OK, details: str = "") -> None:
         """End the call with a status."""
@@ -181,11 +202,6 @@ class IncomingCall:
 
     # --- its own
 
-    async def _reply_later(self, message: bytes) -> None:
-        await self._wait_for_room()
-        self.send(message)
-        self.end()
-
     async def _wait_for_room(self) -> None:
         while not self.has_room:
             room: asyncio.Future[None] = self._connection.loop.create_future()
@@ -194,6 +210,7 @@ class IncomingCall:
 
     def _expire(self) -> None:
         self._stop()
+        self._connection.reset_unread(self._stream)
         self.end(StatusCode.DEADLINE_EXCEEDED, "Deadline Exceeded")
 
     def _close(self) -> None:

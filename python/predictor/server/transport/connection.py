@@ -13,6 +13,7 @@ from predictor.http2 import (
     ConnectionEnded,
     ConnectionLimits,
     DataReceived,
+    ErrorCode,
     Headers,
     PingAnswered,
     RequestReceived,
@@ -33,7 +34,7 @@ _REMEMBERED: Final = 8
 _WINDOW: Final = 1 << 16
 """Bytes of a request that may arrive before they are wanted."""
 _UNSENT: Final = 1 << 20
-"""Bytes of responses that wait for the peer to read, above which further responses wait too."""
+"""Bytes of output that the socket does not accept, above which streams send nothing more."""
 _STARTED_AT_ONCE: Final = 32
 """Calls of one connection that start in one turn of the loop, so that others wait for no more."""
 _RENEWAL_S: Final = 60.0
@@ -160,13 +161,16 @@ class HttpConnection(asyncio.Protocol):
         self._flush_soon()
 
     @property
-    def is_full(self) -> bool:
-        """Whether the peer does not read what was sent before."""
-        return self._http.waiting > _UNSENT
+    def unread(self) -> int:
+        """Bytes of responses that the peer does not read."""
+        return self._http.waiting
 
     def has_room(self, stream: int) -> bool:
-        """Whether the peer reads what was sent on this stream and on all streams; also if it is gone."""
-        return self._transport is None or not (self.is_full or self._http.unsent(stream))
+        """Whether the peer reads what was sent on this stream, and the socket accepts it; also if it is gone.
+
+        Other streams do not matter: a peer that does not read one may still read this one.
+        """
+        return self._transport is None or not (self._is_full or self._http.unsent(stream))
 
     def when_room(self, callback: Callable[[], None]) -> None:
         """Call `callback` once, when the peer has read something or is gone."""
@@ -176,6 +180,12 @@ class HttpConnection(asyncio.Protocol):
         """Allow the peer to send as many bytes more."""
         self._http.acknowledge(stream, count)
         self._flush_soon()
+
+    def reset_unread(self, stream: int) -> None:
+        """Cancel a stream if a part of its response was not sent."""
+        if self._http.unsent(stream):
+            self._http.reset(stream, ErrorCode.CANCEL)
+            self._flush_soon()
 
     def forget(self, stream: int) -> None:
         """Forget a call that has ended."""
@@ -219,6 +229,10 @@ class HttpConnection(asyncio.Protocol):
 
     # --- its own
 
+    @property
+    def _is_full(self) -> bool:
+        return self._http.unfetched > _UNSENT
+
     def _start_calls(self) -> None:
         """Start new calls, whose requests may have arrived with their headers; many in several turns of the loop."""
         new, self._new = self._new[:_STARTED_AT_ONCE], self._new[_STARTED_AT_ONCE:]
@@ -245,7 +259,7 @@ class HttpConnection(asyncio.Protocol):
         elif head.encoding not in _ENCODINGS:
             self._refuse(stream, StatusCode.UNIMPLEMENTED, "the request's encoding is unknown; use gzip or identity")
         else:
-            call = self._calls[stream] = IncomingCall(self, stream, head, self._limits.receive_bytes)
+            call = self._calls[stream] = IncomingCall(self, stream, head, self._limits)
             if event.ended:
                 call.arrived(b"", has_all=True)
             self._new.append((handler, call))
@@ -292,7 +306,7 @@ class HttpConnection(asyncio.Protocol):
         data = self._http.data_to_send()
         if data:
             self._transport.write(data)
-        if self._waiting and not self.is_full:
+        if self._waiting and not self._is_full:
             self._wake_waiting()
         if self._http.ended is not None:
             self._end()
@@ -330,6 +344,15 @@ class OpenConnections:
         for connection in [*self._open]:
             connection.check_times(ages=ages)
 
+    def check_unread(self, most: int) -> None:
+        """Close the connections with the most unread bytes until all have at most `most`."""
+        total = sum(connection.unread for connection in self._open)
+        for connection in sorted(self._open, key=lambda each: each.unread, reverse=True):
+            if total <= most:
+                return
+            total -= connection.unread
+            connection.abort()
+
     async def close(self) -> None:
         """Close all connections, and later ones at once."""
         self._is_closed = True
@@ -340,13 +363,13 @@ class OpenConnections:
 
 
 def _http_limits(limits: ServerLimits) -> ConnectionLimits:
-    # The state machine bounds what the protocol itself makes it store; `has_room` bounds responses.
+    # The state machine bounds what the protocol itself makes it store; `check_room` bounds responses.
     return ConnectionLimits(
         streams=limits.calls_per_peer,
         resets=limits.calls_per_peer,
         header_list=limits.metadata_bytes,
         connection_window=_WINDOW * limits.calls_per_peer,
-        unsent=_UNSENT + limits.send_bytes,
+        unsent=limits.unread_bytes_per_peer + limits.send_bytes + _UNSENT,
     )
 
 

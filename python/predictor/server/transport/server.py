@@ -106,3 +106,4 @@ class HttpServer:
         while True:
             await asyncio.sleep(min(_LONGEST_CHECK_S, shortest_s / _CHECKS_PER_LIMIT))
             self._connections.check_times(ages=self._current is not None)
+            self._connections.check_unread(limits.unread_bytes)
