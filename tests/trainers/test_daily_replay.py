@@ -14,6 +14,7 @@ from daily_runs import HAR, LEARNT, daily_bars, run_evenings, save_daily_model
 from predictor.artifact import load_ensemble
 from predictor.errors import CalendarEndedError, ConfigurationError
 from predictor.golden import AFTER_ALL_SESSIONS
+from predictor.jobs import InThisProcess, JobRunner
 from predictor.ledger import ForecastRecord, Ledger, LedgerEvent
 from predictor.model_health import ModelVersion
 from predictor.registry import read_aliases
@@ -26,9 +27,11 @@ from trainers.stock.daily.renewal import AutomaticRenewal
 from trainers.stock.daily.replay import find_forecasts, record_replays, replay_forecasts, sample_forecasts
 from trainers.stock.ensembles import join
 from trainers.stock.evaluation.bound_model import find_calendar
+from trainers.stock.lifecycle import RetrainingPlan
 from trainers.stock.lifecycle.promotion import REPLAY
 from trainers.stock.recipe import recipe_of
 from trainers.stock.splits import DataSplits
+from trainers.stock.training_jobs import TrainingRunner
 
 DAYS = daily_bars().between(20100101, 20100129).sessions.tolist()
 Capture = pytest.CaptureFixture[str]
@@ -129,10 +132,13 @@ def test_a_difference_needs_a_person(folder: Path, capsys: Capture) -> None:
 # --- renewals
 
 
-def run_with_renewal(folder: Path, until: int, *, promotes: bool = False) -> list[LedgerEvent]:
+def run_with_renewal(
+    folder: Path, until: int, *, promotes: bool = False, runner: JobRunner | None = None
+) -> list[LedgerEvent]:
     """Run further evenings with automatic renewal, and return the events of trainings and promotions."""
     with Ledger.open(folder / "ledger.db") as opened:
-        settings = DailySettings(ledger=opened, line=folder / "models" / "mine", evidence_every=5)
+        line, runner = folder / "models" / "mine", runner or InThisProcess()
+        settings = DailySettings(ledger=opened, line=line, evidence_every=5, runner=runner)
         run_due_evenings(
             settings, daily_bars(until), AFTER_ALL_SESSIONS, after_evening=AutomaticRenewal(promotes=promotes)
         )
@@ -173,6 +179,18 @@ def test_an_ensemble_is_trained_again_too(folder: Path) -> None:
     made = load_ensemble(models / "mine" / "2")
     assert list(made.members) == ["garch", "har"]
     assert sorted(path.name for path in models.joinpath("mine").iterdir() if path.is_dir()) == ["1", "2"]
+
+
+@pytest.mark.usefixtures("calendar_ends_soon")
+def test_a_training_runs_where_the_forecasts_do(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def note(_plan: RetrainingPlan, _out: Path, trainer: TrainingRunner) -> None:
+        used.append(trainer.jobs)
+        raise ConfigurationError("it is enough to know the runner")
+
+    used, runner = list[JobRunner](), InThisProcess()
+    monkeypatch.setattr(renewal, "retrain", note)
+    run_with_renewal(folder, DAYS[7], runner=runner)
+    assert used == [runner]
 
 
 def test_no_training_is_due_while_all_is_well(folder: Path) -> None:

@@ -6,7 +6,8 @@ import sys
 import tempfile
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager, redirect_stdout
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
 from functools import partial
 from io import StringIO
 from pathlib import Path
@@ -22,11 +23,13 @@ from predictor.errors import ConfigurationError, InvalidInputError
 from predictor.features import default_features
 from predictor.flags import ParsedFlags
 from predictor.forecaster import Forecaster
+from predictor.jobs import InProcesses
 from predictor.networks import TargetKind, kind_named
+from predictor.replacement import claim_output
 from trainers import StockTrainer
 from trainers.loop import EpochReport, PhaseTotals, Report, ValidationReport
 from trainers.progress import ReportConsumer
-from trainers.stock import StockRecipe, TrainingMaterial, TrainingResult, command, train
+from trainers.stock import TrainingMaterial, TrainingResult, command
 from trainers.stock.ensembles import member_training
 from trainers.stock.ensembles.member_training import (
     BestPlan,
@@ -38,7 +41,7 @@ from trainers.stock.ensembles.member_training import (
     parse_budget,
 )
 from trainers.stock.recipe import RecipeChanges, recipe_of
-from trainers.stock.training_plan import load_bars
+from trainers.stock.training_jobs import PlannedTraining, TrainAndSave, TrainingRunner, train_quietly
 
 call = partial(exit_code, command.stock)
 
@@ -63,8 +66,8 @@ class FakeTraining:
         self.start = start
         self.trained: list[tuple[str, int]] = []
 
-    def __call__(self, name: str, recipe: StockRecipe, limit: ReportConsumer) -> TrainingResult:
-        del limit
+    def __call__(self, planned: PlannedTraining, folder: Path, _limit: ReportConsumer) -> TrainingResult:
+        name, recipe = folder.name, planned.recipe
         self.trained.append((name, recipe.optimisation.seed))
         if recipe.kind not in self.losses:
             raise InvalidInputError(f"{recipe.kind} has too few bars")
@@ -76,12 +79,17 @@ class FakeTraining:
             "best_selection": self.losses[recipe.kind],
             "epochs": [{"epoch": 1, "train": 1.0, "selection": 1.0}] if kind_named(recipe.kind).learns else [],
         }
-        return TrainingResult(folder=Path(name), card={"recipe": dict(recipe.settings()), "training": training})
+        return TrainingResult(folder=folder, card={"recipe": dict(recipe.settings()), "training": training})
 
 
-def run_best(train: FakeTraining, *kinds: str, seconds: float = HOUR) -> TrainedMembers:
+def run_best(train: TrainAndSave, *kinds: str, seconds: float = HOUR, folder: Path = Path("best")) -> TrainedMembers:
     recipes = {kind: recipe_of(kind) for kind in kinds}
-    return BestTraining(train, TimeBudget(seconds), ignore, ignore).run(recipes, {"gru": "not wanted"})
+    return best_training(TrainingRunner(train=train), folder, seconds).run(recipes, {"gru": "not wanted"})
+
+
+def best_training(trainer: TrainingRunner, folder: Path, seconds: float = HOUR) -> BestTraining:
+    material = TrainingMaterial(bokeh_panel("AAPL").last(420), default_features())
+    return BestTraining(trainer, material, folder, budget=TimeBudget(seconds), announce=ignore, warn=ignore)
 
 
 def ignore(line: str) -> None:
@@ -103,16 +111,22 @@ def test_a_kind_that_fails_is_left_out_with_its_reason_and_the_others_go_on() ->
 
 
 def test_without_lightgbm_trees_are_left_out_and_the_extra_is_named(
-    bars_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "lightgbm", None)
-    material = TrainingMaterial(load_bars(bars_file), default_features())
-
-    def train_trees(name: str, recipe: StockRecipe, limit: ReportConsumer) -> TrainingResult:
-        return train(material, recipe, tmp_path / name, consume=limit)
-
     with pytest.raises(ConfigurationError, match=r"trees: .*pip install 'quantra\[baselines\]'"):
-        BestTraining(train_trees, TimeBudget(HOUR), ignore, ignore).run({"trees": recipe_of("trees")}, {})
+        run_best(train_quietly, "trees", folder=tmp_path)
+
+
+def test_kinds_in_other_processes_have_the_same_bytes_and_one_that_fails_is_left_out(tmp_path: Path) -> None:
+    recipes = {"har": replace(recipe_of("har"), calendar="XNYS")}
+    recipes["long"] = replace(recipes["har"], encoder_length=900)
+    here = best_training(TrainingRunner(), tmp_path / "here").run(recipes, {})
+    there = best_training(TrainingRunner(jobs=InProcesses(1)), tmp_path / "there").run(recipes, {})
+    assert list(there.folders) == ["har"]
+    assert files_of(there.folders["har"]) == files_of(here.folders["har"])
+    assert there.left_out == here.left_out
+    assert "sessions" in there.left_out["long"]
 
 
 def test_a_network_that_added_nothing_to_its_scale_is_left_out() -> None:
@@ -162,6 +176,12 @@ def epoch(number: int, *, loss: float, seconds: float, of: int = 20) -> EpochRep
     )  # fmt: skip
 
 
+def test_a_budget_goes_on_in_another_process_with_what_is_left() -> None:
+    sent = copy(TimeBudget(HOUR, left=40.0))
+    assert sent.seconds == HOUR
+    assert 0 < sent.left <= 40
+
+
 def passed_before_the_deadline(reports: list[EpochReport], *, patience: int = 5) -> int:
     """The number of reports before the training was stopped; all if it was not."""
     passed = 0
@@ -208,6 +228,7 @@ def test_a_training_is_not_stopped_after_its_last_epoch() -> None:
         (("--splits", "rolling"), "--splits has no test part"),
         (("--budget", "soon"), "'soon' is not a time"),
         (("--quantiles", "0.9,0.1"), "quantiles"),
+        (("--workers", "2", "--threads", "2"), "--threads 2 is for one process"),
     ],
 )
 def test_flags_that_do_not_go_with_best_are_refused(
@@ -225,6 +246,13 @@ def test_best_is_refused_under_torchrun(
     monkeypatch.setenv("RANK", "0")
     assert call("--bars", bars_file, "--out", tmp_path / "1", "--model", "best") != 0
     assert "without torchrun" in " ".join(capsys.readouterr().err.split())
+
+
+def test_processes_for_one_model_are_refused(
+    bars_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call("--bars", bars_file, "--out", tmp_path / "1", "--model", "gru", "--cluster", "local") != 0
+    assert "model gru is one model; leave them out" in " ".join(capsys.readouterr().err.replace("│", " ").split())
 
 
 def test_a_budget_for_one_model_is_refused(bars_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -290,6 +318,28 @@ def test_a_resumed_best_continues_with_its_finished_members(trained: BestRun, tm
     logs = [path.relative_to(tmp_path) for path in tmp_path.glob("1.run/members/*.run/reports.jsonl")]
     assert logs
     assert all((tmp_path / path).read_bytes() == (trained.out.parent / path).read_bytes() for path in logs)
+
+
+@pytest.mark.slow
+def test_members_in_other_processes_make_the_same_ensemble(
+    trained: BestRun, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(trained.out.with_name("1.run"), tmp_path / "1.run")
+    shutil.rmtree(tmp_path / "1.run" / "members" / "lstm")
+    with few_kinds():
+        assert call(*trained.flags, "--out", tmp_path / "1", "--resume", "--workers", 2) == 0
+    assert files_of(tmp_path / "1") == files_of(trained.out)
+    stages = [json.loads(line).get("stage", "") for line in capsys.readouterr().out.splitlines()]
+    assert [stage for stage in stages if "training" in stage][1] == "the training of lstm is done"
+
+
+def test_two_commands_on_the_same_members_are_refused(
+    bars_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "1.run").mkdir()
+    with claim_output(tmp_path / "1.run"):
+        assert call("--bars", bars_file, "--out", tmp_path / "1", "--model", "best") != 0
+    assert "1.run is in use by process" in " ".join(capsys.readouterr().err.split())
 
 
 @pytest.mark.slow

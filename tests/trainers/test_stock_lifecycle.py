@@ -32,6 +32,7 @@ from predictor.ledger import ForecastRecord, ForecastRole, Ledger, LedgerEvent
 from predictor.networks import LSTMConfig, Target
 from predictor.registry import read_aliases, read_moves
 from trainers.cli.commands import app
+from trainers.progress import ReportConsumer
 from trainers.stock import (
     DataSplits,
     Optimisation,
@@ -48,11 +49,11 @@ from trainers.stock.ensembles.weights import WeightRule
 from trainers.stock.evaluation.bound_model import bind_model
 from trainers.stock.lifecycle import check_gates, compare_recipes, compare_versions, plan_retraining, promote, retrain
 from trainers.stock.lifecycle.promotion import list_failed
-from trainers.stock.lifecycle.retraining_plan import PlannedTraining
 from trainers.stock.lifecycle.version_comparison import ComparedVersion, SequenceBounds, VersionComparison, load_version
 from trainers.stock.lifecycle.walk_forward import RecipeInputs, walk_forward
 from trainers.stock.recipe import recipe_of
 from trainers.stock.splits import SplitPart
+from trainers.stock.training_jobs import PlannedTraining, TrainingRunner
 
 FIRST, SECOND = 20091231, 20101231
 """The ends of the bars of versions 1 and 2."""
@@ -289,10 +290,10 @@ def test_a_screened_ensemble_is_screened_again(ensembles: Path) -> None:
     assert made.summary.weighting.last > FIRST
 
 
-def train_in_vain(planned: PlannedTraining, place: Path) -> TrainingResult:
+def train_in_vain(planned: PlannedTraining, place: Path, limit: ReportConsumer) -> TrainingResult:
     """Train with steps so long that a network keeps its start."""
     recipe = replace(planned.recipe, optimisation=replace(planned.recipe.optimisation, learning_rate=0.99))
-    return train(planned.material, recipe, place, consume=iter, sections=planned.sections)
+    return train(planned.material, recipe, place, consume=limit, sections=planned.sections)
 
 
 @pytest.mark.parametrize(
@@ -309,7 +310,7 @@ def test_a_screened_network_that_learns_nothing_anew_is_left_out_unless_it_is_th
     join_version(ensembles, 2, *members, rule=rule)
     told: list[str] = []
     plan = plan_retraining(ensembles, "both@2", bars(SECOND))
-    made = retrain(plan, ensembles / "both" / "3", train_in_vain, warn=told.append)
+    made = retrain(plan, ensembles / "both" / "3", TrainingRunner(train=train_in_vain), warn=told.append)
     assert isinstance(made, JoinedEnsemble)
     assert made.members == kept
     assert [line for line in told if "left out" in line] == [
@@ -349,7 +350,7 @@ def test_a_fine_tuned_member_is_named_and_nothing_is_trained(ensembles: Path, fi
     assert sorted(path.name for path in (ensembles / "mixed").iterdir() if path.is_dir()) == ["1"]
 
 
-def test_a_retraining_of_an_ensemble_that_was_stopped_leaves_no_version_and_is_resumed_to_the_same_bytes(
+def test_a_retraining_of_an_ensemble_that_was_stopped_leaves_no_version_and_is_resumed_by_processes_to_the_same_bytes(
     ensembles: Path, files: dict[str, Path], capsys: Capture
 ) -> None:
     slow = replace(LSTM, parts=SCORED, optimisation=Optimisation(max_epochs=4, device="cpu"))
@@ -366,9 +367,26 @@ def test_a_retraining_of_an_ensemble_that_was_stopped_leaves_no_version_and_is_r
     assert read_aliases(ensembles / "both") == {"champion": 1}
     assert program_exit_code(app, *words) == 1
     assert "holds members of a training that was stopped; continue it (--resume)" in capsys.readouterr().out
-    assert program_exit_code(app, *words, "--resume") == 0
+    assert program_exit_code(app, *words, "--resume", "--workers", 2) == 0
+    assert '"stage": "the training of slow is done"' in capsys.readouterr().out
     retrain(plan_retraining(ensembles, "both@2", bars(SECOND)), ensembles / "both" / "4")
     assert files_of(ensembles / "both" / "3") == files_of(ensembles / "both" / "4")
+
+
+def test_a_member_that_cannot_be_trained_is_named(ensembles: Path) -> None:
+    plan = plan_retraining(ensembles, "both", bars(SECOND))
+    wrong = replace(plan.trainings["har"], recipe=replace(HAR, encoder_length=2000))
+    plan = replace(plan, trainings={**plan.trainings, "har": wrong})
+    with pytest.raises(ConfigurationError, match=r"^member har: .* sessions"):
+        retrain(plan, ensembles / "both" / "2")
+
+
+def test_processes_for_the_retraining_of_one_model_are_refused(
+    models: Path, files: dict[str, Path], capsys: Capture
+) -> None:
+    words = ("retrain", "mine", "--models", models, "--bars", files["second"], "--workers", 2)
+    assert program_exit_code(app, *words) == 2
+    assert "mine@1 is one model" in " ".join(capsys.readouterr().err.replace("│", " ").split())
 
 
 def test_a_finished_member_of_other_bars_is_not_taken_up(

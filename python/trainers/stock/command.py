@@ -2,8 +2,8 @@
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -17,13 +17,14 @@ from predictor.bars import BarPanel
 from predictor.canonical import Json
 from predictor.card import ParentModel, ancestors_of, data_of
 from predictor.cli.flags import with_flags
-from predictor.cli.options import BarsFlags, CovariateFlags
+from predictor.cli.options import BarsFlags, CovariateFlags, WorkerFlags
 from predictor.cli.output import judgement
 from predictor.cli.program import say
 from predictor.errors import ConfigurationError, InSampleError, shown_date
 from predictor.flags import Flag, FlagsOf, ParsedFlags
 from predictor.networks import KINDS, Edges, GraphConfig, NetworkConfig, Target
 from predictor.parent import exit_with_parent
+from predictor.replacement import check_folder, claim_output
 from trainers.loop import LoopError, StoppedError, launched_rank, launched_size
 from trainers.options import RunOptions, consumer
 from trainers.progress import ConsumerChain, ReportConsumer, no_progress, progress_on
@@ -31,14 +32,7 @@ from trainers.stock.card import hash_bars
 from trainers.stock.data_warnings import discard
 from trainers.stock.edges import read_edges
 from trainers.stock.ensembles.command import describe_joined, print_joined
-from trainers.stock.ensembles.member_training import (
-    BEST,
-    USUAL_BUDGET,
-    BestPlan,
-    TrainMember,
-    parse_budget,
-    train_best,
-)
+from trainers.stock.ensembles.member_training import BEST, USUAL_BUDGET, BestPlan, parse_budget, train_best
 from trainers.stock.feature_cache import open_cache
 from trainers.stock.feature_selection import FeatureSelection
 from trainers.stock.flags import (
@@ -55,6 +49,7 @@ from trainers.stock.progress_output import announcer, warner
 from trainers.stock.recipe import Optimisation, RecipeChanges, StockRecipe, recipe_of
 from trainers.stock.training import CheckpointSettings, TrainingResult, train
 from trainers.stock.training_data import ParentArtifact, TrainingMaterial
+from trainers.stock.training_jobs import PlannedTraining, TrainingRunner
 from trainers.stock.training_plan import inherit_recipe, set_calendar
 
 
@@ -90,11 +85,13 @@ def stock(  # noqa: PLR0913 - one argument per group of flags
             show_default=False,
         ),
     ] = None,
+    machines: WorkerFlags,
     run: RunOptions,
 ) -> None:
     """Train a stock model on daily bars and save it as an artifact.
 
-    `--model best` trains the kinds that suit daily bars, and combines them into one ensemble.
+    `--model best` trains the kinds that suit daily bars, and combines them into one ensemble. With --workers or
+    --cluster, it trains several at the same time.
     """
     changes = RecipeChanges(recipe=recipe, target=target, network=network, optimisation=optimisation)
     if changes.kind == BEST:
@@ -102,10 +99,11 @@ def stock(  # noqa: PLR0913 - one argument per group of flags
             flag = "--edges" if start is None else "--from"
             raise ConfigurationError(f"{flag} is for one model; leave it out of --model {BEST}")
         plan = BestPlan(changes=changes, reads=reads, budget=USUAL_BUDGET if budget is None else budget)
-        _train_best(plan, bars, files, out, feature_cache, run)
+        _train_best(plan, bars, files, out, feature_cache, machines, run)
         return
     if budget is not None:
         raise ConfigurationError(f"--budget is the time of --model {BEST}; leave it out for model {changes.kind}")
+    refuse_machines(machines, f"model {changes.kind}")
     parent = None if start is None else load_parent(start, changes, reads, files)
     if parent is None:
         reject_training_flags(changes)
@@ -136,11 +134,17 @@ def stock(  # noqa: PLR0913 - one argument per group of flags
 
 
 def _train_best(
-    plan: BestPlan, bars: BarsFlags, files: CovariateFlags, out: Path, cached: Path | None, run: RunOptions
+    plan: BestPlan,
+    bars: BarsFlags,
+    files: CovariateFlags,
+    out: Path,
+    cached: Path | None,
+    machines: WorkerFlags,
+    run: RunOptions,
 ) -> None:
-    """Train several kinds one after the other, and combine them into an ensemble."""
+    """Train several kinds, and combine them into an ensemble."""
     if launched_size() > 1:
-        raise ConfigurationError(f"--model {BEST} runs in one process; start it without torchrun")
+        raise ConfigurationError(f"--model {BEST} runs without torchrun; use --workers or --cluster instead")
     out = choose_version_folder(out, resume=run.resume)
     if run.resume and (out / "manifest.json").is_file():
         print_finished(out, as_json=run.as_json)
@@ -152,26 +156,21 @@ def _train_best(
         exit_with_parent()
     cache = open_cache(cached, warner(as_json=run.as_json))
     covariates, panel = files.read(), bars.read()
-
-    def train_with(material: TrainingMaterial) -> TrainMember:
-        material = replace(material, cache=cache)
-
-        def train_member(name: str, recipe: StockRecipe, limit: ReportConsumer) -> TrainingResult:
-            return run_member_training(material, recipe, folder / name, run, limit=limit)
-
-        return train_member
-
-    joined, left_out = train_best(
-        plan,
-        panel,
-        out,
-        train_with,
-        covariates=covariates,
-        set_calendar=lambda recipe: set_calendar(recipe, panel, partial(say, style="dim")),
-        announce=announcer(as_json=run.as_json),
-        warn=warner(as_json=run.as_json),
-        stepwise=no_progress if run.as_json else progress_on(sys.stdout),
-    )
+    trainer = member_trainer(run, machines)
+    with claim_members(folder):
+        joined, left_out = train_best(
+            plan,
+            panel,
+            out,
+            trainer,
+            folder,
+            covariates=covariates,
+            cache=cache,
+            set_calendar=lambda recipe: set_calendar(recipe, panel, partial(say, style="dim")),
+            announce=announcer(as_json=run.as_json),
+            warn=warner(as_json=run.as_json),
+            stepwise=no_progress if run.as_json else progress_on(sys.stdout),
+        )
     if run.as_json:
         reasons = [{"name": name, "reason": reason} for name, reason in left_out.items()]
         sys.stdout.write(json.dumps({**describe_joined(joined), "left_out": reasons}) + "\n")
@@ -195,30 +194,71 @@ def choose_members_folder(out: Path, *, resume: bool) -> Path:
     return folder
 
 
-def run_member_training(
-    material: TrainingMaterial,
-    recipe: StockRecipe,
-    place: Path,
-    options: RunOptions,
-    *,
-    sections: Mapping[str, Json] | None = None,
-    limit: ReportConsumer | None = None,
-) -> TrainingResult:
-    """Train a member of an ensemble, unless it was trained before the training was stopped; see `run_training`.
+@contextmanager
+def claim_members(folder: Path) -> Generator[None]:
+    """Let only one command train members into the folder, and say after Ctrl+C how to continue.
 
     Raises:
-        ConfigurationError: the finished member was made with other settings or bars.
+        ConfigurationError: another command does.
+    """
+    check_folder(folder)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with claim_output(folder.parent):
+            yield
+    except KeyboardInterrupt:
+        sys.stderr.write("the members so far are saved; continue with the same command and --resume\n")
+        raise
+
+
+def member_trainer(options: RunOptions, machines: WorkerFlags) -> TrainingRunner:
+    """What trains the members of an ensemble for a command.
+
+    Raises:
+        ConfigurationError: several threads are asked for each of several processes.
+    """
+    jobs = machines.runner(advice="continue with --resume and fewer --workers")
+    if jobs.is_parallel and options.threads > 1:
+        raise ConfigurationError(
+            f"--threads {options.threads} is for one process; leave it out of --workers and --cluster, whose processes "
+            "have one thread each"
+        )
+
+    def train_member(planned: PlannedTraining, place: Path, limit: ReportConsumer) -> TrainingResult:
+        return run_training(planned.material, planned.recipe, place, options, 0, planned.sections, limit)
+
+    return TrainingRunner(train=train_member, find=find_member, jobs=jobs, announce=announcer(as_json=options.as_json))
+
+
+def find_member(planned: PlannedTraining, place: Path) -> TrainingResult | None:
+    """A member that was finished before its command was stopped.
+
+    Raises:
+        ConfigurationError: it was made with other settings or bars.
     """
     if not artifact.is_artifact(place):
-        return run_training(material, recipe, place, options, 0, sections, limit)
-    _check_same(place, recipe, None)
+        return None
+    _check_same(place, planned.recipe, None)
     card = artifact.load(place).artifact.manifest.card
     data = data_of(card)
-    if data is None or data.sha256 != hash_bars(material.bars):
+    if data is None or data.sha256 != hash_bars(planned.material.bars):
         raise ConfigurationError(
             f"{place} was trained on other bars; give the same, or remove the folder to start over"
         )
     return TrainingResult(folder=place, card=dict(card))
+
+
+def refuse_machines(machines: WorkerFlags, subject: str) -> None:
+    """Refuse flags of several processes for the training of one model.
+
+    Raises:
+        typer.BadParameter: such a flag is given.
+    """
+    if machines != WorkerFlags():
+        raise typer.BadParameter(
+            f"--workers, --cluster and their limits are for the members of an ensemble, but {subject} is one model; "
+            "leave them out"
+        )
 
 
 def _edges(path: Path, bars: BarPanel, recipe: StockRecipe) -> Edges:

@@ -29,7 +29,11 @@ def tell(line: str) -> None:
 
 def warner(*, as_json: bool) -> Callable[[str], None]:
     """A function that prints warnings to standard output, as text or JSON."""
-    return partial(_print_json, "warning") if as_json else lambda line: _print(f"warning: {line}", "yellow")
+    return partial(_print_json, "warning") if as_json else _print_warning
+
+
+def _print_warning(line: str) -> None:
+    _print(f"warning: {line}", "yellow")
 
 
 def _print_json(kind: str, line: str) -> None:

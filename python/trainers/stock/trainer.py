@@ -27,7 +27,7 @@ from predictor.inference import choose_device
 from predictor.jobs import runner_of
 from predictor.model import Ensemble, Model
 from predictor.networks import TargetKind
-from predictor.registry import Runtime, claim_first_champion
+from predictor.registry import Runtime
 from predictor.registry.model_loader import Stored, build, read_version
 from trainers.loop import LoopError, Report
 from trainers.loop.device import HostGenerators, PrecisionName
@@ -49,12 +49,7 @@ from trainers.stock.backtest.backtest import choose_terms, complete_plan
 from trainers.stock.backtest.refits import MAX_ROWS
 from trainers.stock.backtest.source import use_model
 from trainers.stock.data import ROWS
-from trainers.stock.ensembles.member_training import (
-    BEST,
-    BestPlan,
-    TrainMember,
-    train_best,
-)
+from trainers.stock.ensembles.member_training import BEST, BestPlan, train_best
 from trainers.stock.evaluation.bound_model import Judgeable
 from trainers.stock.evaluation.evaluation import EvaluationSettings, ModelEvaluation, evaluate
 from trainers.stock.feature_cache import FeatureCache, open_cache
@@ -63,7 +58,7 @@ from trainers.stock.progress_output import ProgressOutput, open_progress
 from trainers.stock.recipe import Optimisation, Scale, Schedule, StockRecipe
 from trainers.stock.splits import DataSplits, RollingSplits
 from trainers.stock.training import TrainingResult, train_in_memory
-from trainers.stock.training_data import TrainingMaterial
+from trainers.stock.training_jobs import PlannedTraining, TrainingRunner, save_files, save_trained
 from trainers.stock.training_plan import (
     Bars,
     CovariateFiles,
@@ -137,12 +132,7 @@ class FittedArtifact:
         Raises:
             ConfigurationError: the folder exists or cannot be written.
         """
-        artifact.check_new_folder(folder)
-        try:
-            artifact.write_folder(folder, self.files)
-        except OSError as error:
-            raise ConfigurationError(f"{folder} cannot be saved: {error.strerror}; choose another place") from error
-        claim_first_champion(folder)
+        save_files(self.files, folder)
 
 
 @final
@@ -586,30 +576,27 @@ def _fit_best(
     with TemporaryDirectory() as temporary:
         folder = Path(temporary)
 
-        def train_with(material: TrainingMaterial) -> TrainMember:
-            def train_member(name: str, recipe: StockRecipe, limit: ReportConsumer) -> TrainingResult:
-                try:
-                    files = train_in_memory(
-                        replace(material, cache=cache),
-                        recipe,
-                        consume=ConsumerChain([output.consume, limit]),
-                        announce=output.announce,
-                        warn=output.warn,
-                    )
-                except LoopError as error:
-                    raise ConfigurationError(str(error)) from error
-                artifact.write_folder(folder / name, files)
-                card = artifact.unpack_artifact(files).artifact.manifest.card
-                return TrainingResult(folder=folder / name, card=dict(card))
-
-            return train_member
+        def train_member(planned: PlannedTraining, place: Path, limit: ReportConsumer) -> TrainingResult:
+            try:
+                files = train_in_memory(
+                    planned.material,
+                    planned.recipe,
+                    consume=ConsumerChain([output.consume, limit]),
+                    announce=output.announce,
+                    warn=output.warn,
+                )
+            except LoopError as error:
+                raise ConfigurationError(str(error)) from error
+            return save_trained(files, place)
 
         joined, _ = train_best(
             plan,
             panel,
             folder / BEST,
-            train_with,
+            TrainingRunner(train=train_member),
+            folder,
             covariates=covariates,
+            cache=cache,
             set_calendar=lambda recipe: set_calendar(recipe, panel, output.tell, setting="calendar=NAME"),
             announce=output.announce,
             warn=output.warn,

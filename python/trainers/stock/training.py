@@ -139,13 +139,14 @@ def train_in_memory(
     consume: ReportConsumer,
     announce: Callable[[str], None] = discard,
     warn: Warn = discard,
+    sections: Mapping[str, Json] | None = None,
 ) -> dict[str, bytes]:
     """Train, and return the artifact's files by name without writing them.
 
     Arguments and errors are those of `train`. Signals are not caught: Ctrl+C stops the training at once.
     """
     setup = _prepare(_inherit_from_parent(material, recipe), recipe, announce, warn)
-    made = setup.run(None, {}, consume, announce, no_progress)
+    made = setup.run(None, sections or {}, consume, announce, no_progress)
     announce("recording the golden instance")
     return artifact.pack_artifact(made, golden.record(assemble_model(made)))
 

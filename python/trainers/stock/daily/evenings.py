@@ -58,7 +58,7 @@ class DailySettings:
     serve_best: bool = False
     """Whether to report the simplest model that the champion is not shown to beat, instead of the champion."""
     runner: JobRunner = field(default_factory=InThisProcess)
-    """Runs the forecasts of an evening's models."""
+    """Runs the forecasts of an evening's models, and a retraining."""
     adaptive: bool = False
     """Whether the champion's widths follow how often outcomes fell below its quantiles; see `adapt_widths`."""
 

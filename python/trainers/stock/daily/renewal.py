@@ -29,6 +29,7 @@ from trainers.stock.lifecycle.promotion import (
 )
 from trainers.stock.lifecycle.retraining_plan import plan_retraining, retrain
 from trainers.stock.lifecycle.version_comparison import compare_versions, load_version
+from trainers.stock.training_jobs import TrainingRunner
 
 COOL_DOWN: Final = 60
 """Sessions between two trainings."""
@@ -70,7 +71,7 @@ def _retrain_if_due(
     try:
         plan = plan_retraining(settings.line.parent, name, settings.ledger.panel(last=session), settings.covariates)
         out = next_version(settings.line)
-        retrain(plan, out)
+        retrain(plan, out, TrainingRunner(jobs=settings.runner))
         number = int(out.name)
     except (QuantraError, LoopError) as error:
         detail = f"{reason}, but the training failed: {error}"

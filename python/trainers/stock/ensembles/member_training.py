@@ -1,4 +1,4 @@
-"""Training of an ensemble's members within a time budget, one after the other, the fastest first."""
+"""Training of an ensemble's members within a time budget, the fastest first."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -12,18 +12,20 @@ from predictor.bars import BarPanel
 from predictor.card import Card
 from predictor.covariates import CovariateSource
 from predictor.durations import format_duration
-from predictor.errors import ConfigurationError, QuantraError
+from predictor.errors import ConfigurationError
 from predictor.flags import ParsedFlags
 from predictor.networks import NetworkConfig, kind_named
 from trainers.loop import EpochReport, Report
-from trainers.progress import ReportConsumer, StepProgress, no_progress
+from trainers.progress import StepProgress, no_progress
 from trainers.stock.data_warnings import Warn
 from trainers.stock.ensembles.ensemble import JoinedEnsemble, join
+from trainers.stock.feature_cache import FeatureCache
 from trainers.stock.feature_selection import FeatureSelection, check_features
 from trainers.stock.recipe import RecipeChanges, StockRecipe, recipe_of
 from trainers.stock.splits import DataSplits, RollingSplits
 from trainers.stock.training import TrainingResult
 from trainers.stock.training_data import TrainingMaterial
+from trainers.stock.training_jobs import PlannedTraining, TrainingRunner
 from trainers.stock.training_plan import WITHOUT_LEARNING, parse_changes, parse_settings
 
 BEST: Final = "best"
@@ -40,17 +42,26 @@ MORE_SEEDS: Final = 2
 """Further seeds of the best network, if time is left."""
 
 
-class BudgetExceededError(Exception):
+class BudgetExceededError(ConfigurationError):
     """A training was stopped because the rest of the budget is too short for it."""
 
 
 @final
 class TimeBudget:
-    """Seconds for all trainings together, counted from its creation."""
+    """Seconds until all trainings have ended, counted from its creation.
 
-    def __init__(self, seconds: float) -> None:
-        self._end = monotonic() + seconds
+    Args:
+        seconds: The whole budget.
+        left: What is left of it; by default all.
+    """
+
+    def __init__(self, seconds: float, left: float | None = None) -> None:
+        self._end = monotonic() + (seconds if left is None else left)
         self.seconds = seconds
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """A copy in another process, whose clock may differ, has what is left now."""
+        return type(self), (self.seconds, self.left)
 
     @property
     def left(self) -> float:
@@ -87,7 +98,7 @@ class BestPlan:
     """Settings of all members."""
     reads: ParsedFlags[FeatureSelection]
     budget: float
-    """Seconds for all members together."""
+    """Seconds until all members are trained, also if several are trained at the same time."""
 
     def __post_init__(self) -> None:
         flags = self.changes.recipe.flags
@@ -167,17 +178,15 @@ class TrainedMembers:
     """The reason by name."""
 
 
-TrainMember = Callable[[str, StockRecipe, ReportConsumer], TrainingResult]
-"""Trains or finds the member of a name; the consumer stops it when its time is over."""
-
-
-def train_best(
+def train_best(  # noqa: PLR0913 - a training's inputs and outputs
     plan: BestPlan,
     bars: BarPanel,
     out: Path,
-    train_with: Callable[[TrainingMaterial], TrainMember],
+    trainer: TrainingRunner,
+    members: Path,
     *,
     covariates: CovariateSource,
+    cache: FeatureCache | None,
     set_calendar: Callable[[StockRecipe], StockRecipe],
     announce: Callable[[str], None],
     warn: Warn,
@@ -189,8 +198,10 @@ def train_best(
         plan: Settings of all members.
         bars: Bars of all splits.
         out: Folder of the ensemble, which must not exist.
-        train_with: Returns the function that trains one member on the material.
+        trainer: Trains the members.
+        members: Folder for the members' artifacts.
         covariates: Files of the covariates that the members read.
+        cache: Has the observed features on disk.
         set_calendar: Adds the calendar to a recipe without one.
         announce: Receives the name of each stage.
         warn: Receives warnings about the data, and the reason of each member that is left out.
@@ -206,25 +217,45 @@ def train_best(
     calendar = set_calendar(next(iter(recipes.values()))).calendar
     recipes = {kind: replace(recipe, calendar=calendar) for kind, recipe in recipes.items()}
     features = plan.reads.over(FeatureSelection()).beside(covariates, calendar)
-    train = train_with(TrainingMaterial(bars, features, covariates))
-    members = BestTraining(train, TimeBudget(plan.budget), announce, warn).run(recipes, left_out)
-    joined = join(bars, members.folders, out, covariates=covariates, announce=announce, warn=warn, stepwise=stepwise)
-    return joined, members.left_out
+    training = BestTraining(
+        trainer,
+        TrainingMaterial(bars, features, covariates, cache=cache),
+        members,
+        budget=TimeBudget(plan.budget),
+        announce=announce,
+        warn=warn,
+    )
+    made = training.run(recipes, left_out)
+    joined = join(bars, made.folders, out, covariates=covariates, announce=announce, warn=warn, stepwise=stepwise)
+    return joined, made.left_out
 
 
 @final
 class BestTraining:
-    """Trains the members one after the other within a budget.
+    """Trains the members within a budget.
 
     Args:
-        train: Trains one member.
+        trainer: Runs the trainings.
+        material: Their inputs.
+        folder: Folder for the members' artifacts.
         budget: Time for all of them.
-        announce: Receives the name and the remaining time of each training.
+        announce: Receives the name of each training and the remaining time.
         warn: Receives the name and the reason of each member that is left out.
     """
 
-    def __init__(self, train: TrainMember, budget: TimeBudget, announce: Callable[[str], None], warn: Warn) -> None:
-        self._train = train
+    def __init__(
+        self,
+        trainer: TrainingRunner,
+        material: TrainingMaterial,
+        folder: Path,
+        *,
+        budget: TimeBudget,
+        announce: Callable[[str], None],
+        warn: Warn,
+    ) -> None:
+        self._trainer = trainer
+        self._material = material
+        self._folder = folder
         self._budget = budget
         self._announce = announce
         self._warn = warn
@@ -244,61 +275,73 @@ class BestTraining:
         """
         for name, reason in left_out.items():
             self._leave_out(name, reason)
-        for count, (name, recipe) in enumerate(recipes.items(), start=1):
-            self._try(name, recipe, f"training {name}, {count} of {len(recipes)}")
+        self._train(recipes)
         if not self._members.folders:
             reasons = "; ".join(f"{name}: {reason}" for name, reason in self._members.left_out.items())
             raise ConfigurationError(f"no kind of model could be trained: {reasons}")
-        best = self._find_best_network()
+        best = self._find_best_network(recipes)
         if best is not None:
-            recipe = recipes[best]
-            for seed in range(recipe.optimisation.seed + 1, recipe.optimisation.seed + 1 + MORE_SEEDS):
-                seeded = replace(recipe, optimisation=replace(recipe.optimisation, seed=seed))
-                name = f"{best}-seed{seed}"
-                self._try(name, seeded, f"training {best} again from seed {seed}", needed=self._seconds[best])
+            first = recipes[best].optimisation.seed + 1
+            seeds = {f"{best}-seed{seed}": _reseed(recipes[best], seed) for seed in range(first, first + MORE_SEEDS)}
+            self._train(seeds, needed=self._seconds.get(best, 0.0))
         return self._members
 
-    def _try(self, name: str, recipe: StockRecipe, title: str, needed: float = 0.0) -> None:
-        """Train a member, or record why it is left out."""
-        if self._budget.left <= needed:
-            took = f"; the first seed took {format_duration(needed)}" if needed else ""
-            self._leave_out(name, f"did not fit into the budget: {self._budget}{took}")
-            return
-        self._announce(f"{title}; {self._budget}")
-        begun = monotonic()
-        trained = self._train_or_explain(name, recipe)
-        if isinstance(trained, str):  # printed after the exception, which keeps the live bar on the screen
-            self._leave_out(name, trained)
-            return
-        self._seconds[name] = monotonic() - begun
-        card = trained.summary
+    def _train(self, recipes: Mapping[str, StockRecipe], needed: float = 0.0) -> None:
+        """Train members of these names, and record why others are left out.
+
+        Args:
+            recipes: By name.
+            needed: Seconds without which a training does not begin.
+        """
+        begun: dict[str, float] = {}
+
+        def begin(name: str) -> TrainingDeadline | None:
+            if self._budget.left <= needed:
+                took = f"; the first seed took {format_duration(needed)}" if needed else ""
+                self._leave_out(name, f"did not fit into the budget: {self._budget}{took}")
+                return None
+            number = list(recipes).index(name) + 1
+            progress = f"{number} of {len(recipes)}; {self._budget}{self._trainer.jobs.remark}"
+            self._announce(f"training {name}, {progress}")
+            begun[name] = monotonic()
+            return TrainingDeadline(self._budget, recipes[name].optimisation.patience)
+
+        trained = self._trainer.run(
+            {name: PlannedTraining(material=self._material, recipe=recipe) for name, recipe in recipes.items()},
+            {name: self._folder / name for name in recipes},
+            begin=begin,
+            on_failure=lambda name, error: self._leave_out(name, error.message),
+        )
+        for name, member in trained:
+            if name in begun:
+                self._seconds[name] = monotonic() - begun[name]
+            self._accept(name, member)
+
+    def _accept(self, name: str, member: TrainingResult) -> None:
+        card = member.summary
         if repeats_scale(card):
             self._leave_out(name, card.start_note)
             return
         self._cards[name] = card
-        self._members.folders[name] = trained.folder
-
-    def _train_or_explain(self, name: str, recipe: StockRecipe) -> TrainingResult | str:
-        """The trained member, or the reason why there is none."""
-        try:
-            return self._train(name, recipe, TrainingDeadline(self._budget, recipe.optimisation.patience))
-        except QuantraError as error:
-            return error.message
-        except BudgetExceededError as error:
-            return str(error)
+        self._members.folders[name] = member.folder
 
     def _leave_out(self, name: str, reason: str) -> None:
         self._members.left_out[name] = reason
         self._warn(f"{name} is left out: {reason}")
 
-    def _find_best_network(self) -> str | None:
-        """The kept network with the lowest selection loss."""
+    def _find_best_network(self, kinds: Iterable[str]) -> str | None:
+        """The kept network with the lowest selection loss; the first of these kinds if several have it."""
+        trainings = {kind: self._cards[kind].training for kind in kinds if kind in self._cards}
         losses = {
-            name: card.training.best_selection
-            for name, card in self._cards.items()
-            if card.training is not None and card.training.epochs
+            kind: training.best_selection
+            for kind, training in trainings.items()
+            if training is not None and training.epochs
         }
-        return min(losses, key=lambda name: losses[name], default=None)
+        return min(losses, key=lambda kind: losses[kind], default=None)
+
+
+def _reseed(recipe: StockRecipe, seed: int) -> StockRecipe:
+    return replace(recipe, optimisation=replace(recipe.optimisation, seed=seed))
 
 
 def repeats_scale(card: Card) -> bool:
@@ -310,7 +353,7 @@ def repeats_scale(card: Card) -> bool:
 class TrainingDeadline:
     """Stops a training when the budget is used up, or cannot hold the epochs that early stopping needs at least.
 
-    It stops after the epoch's checkpoint, from which `--resume` continues.
+    It stops after the epoch's checkpoint, if there is one, from which `--resume` continues.
 
     Args:
         budget: Time for all trainings.

@@ -17,7 +17,7 @@ from rich.text import Text
 
 from predictor.bars import BarPanel
 from predictor.cli.flags import with_flags
-from predictor.cli.options import AsJson, BarsFlags, CovariateFlags
+from predictor.cli.options import AsJson, BarsFlags, CovariateFlags, WorkerFlags
 from predictor.cli.output import given, print_next_commands, quantra, write_json
 from predictor.cli.program import say
 from predictor.errors import ConfigurationError, InSampleError, shown_date
@@ -28,12 +28,14 @@ from predictor.parent import exit_with_parent
 from predictor.registry import find_line
 from trainers.loop import launched_rank, launched_size
 from trainers.options import RunOptions
-from trainers.progress import no_progress, progress_on
+from trainers.progress import ReportConsumer, no_progress, progress_on
 from trainers.stock.command import (
     choose_members_folder,
+    claim_members,
+    member_trainer,
     print_finished,
     print_result,
-    run_member_training,
+    refuse_machines,
     run_training,
 )
 from trainers.stock.data_warnings import check_models, drop_before_calendar, emit, list_networks
@@ -43,7 +45,7 @@ from trainers.stock.evaluation.bound_model import find_calendar
 from trainers.stock.evaluation.evaluation import EvaluationSettings
 from trainers.stock.flags import choose_version_folder
 from trainers.stock.lifecycle.promotion import list_failed, promote_if_passed, roll_back_champion
-from trainers.stock.lifecycle.retraining_plan import PlannedTraining, RetrainingPlan, plan_retraining, retrain
+from trainers.stock.lifecycle.retraining_plan import RetrainingPlan, plan_retraining, retrain
 from trainers.stock.lifecycle.version_comparison import (
     ComparedVersion,
     VersionComparison,
@@ -54,6 +56,7 @@ from trainers.stock.lifecycle.version_comparison import (
 )
 from trainers.stock.progress_output import announcer, warn_on_stderr, warner
 from trainers.stock.training import TrainingResult
+from trainers.stock.training_jobs import PlannedTraining, TrainingRunner
 
 PERSON_NEEDED = 3
 """The exit code if a person has to decide or look."""
@@ -79,12 +82,14 @@ def retrain_command(
     models: ModelsFolder = Path("models"),
     bars: BarsFlags,
     files: CovariateFlags,
+    machines: WorkerFlags,
     run: RunOptions,
 ) -> None:
     """Train the next version of a model with its champion's recipe, on all bars. No alias changes.
 
-    The members of an ensemble are trained one by one and combined by the same rule. The last sessions are for
-    calibration and selection, without a test split (--splits rolling).
+    The members of an ensemble are trained one by one, or several at the same time with --workers or --cluster, and
+    combined by the same rule. The last sessions are for calibration and selection, without a test split (--splits
+    rolling).
     """
     torch.set_num_threads(run.threads)
     if run.parent_watch:
@@ -99,7 +104,7 @@ def retrain_command(
     plan = plan_retraining(models, name, bars.read(tells=rank == 0), files.read())
     if rank == 0:
         say(plan.sentence, style="dim")
-    trained = _retrain(plan, out, run, rank)
+    trained = _retrain(plan, out, run, machines, rank)
     if rank == 0:
         if isinstance(trained, TrainingResult):
             print_result(trained, as_json=run.as_json)
@@ -116,29 +121,32 @@ def retrain_command(
             )
 
 
-def _retrain(plan: RetrainingPlan, out: Path, run: RunOptions, rank: int) -> TrainingResult | JoinedEnsemble:
+def _retrain(
+    plan: RetrainingPlan, out: Path, run: RunOptions, machines: WorkerFlags, rank: int
+) -> TrainingResult | JoinedEnsemble:
     """Train with the log and checkpoints next to the new version."""
     if plan.rule is None:
+        refuse_machines(machines, plan.champion)
 
-        def train_one(planned: PlannedTraining, place: Path) -> TrainingResult:
+        def train_one(planned: PlannedTraining, place: Path, _limit: ReportConsumer) -> TrainingResult:
             return run_training(planned.material, planned.recipe, place, run, rank, planned.sections)
 
-        return retrain(plan, out, train_one)
+        return retrain(plan, out, TrainingRunner(train=train_one))
     if launched_size() > 1:
-        raise ConfigurationError(f"{plan.champion} is an ensemble, which is trained in one process; leave out torchrun")
-
-    def train_member(planned: PlannedTraining, place: Path) -> TrainingResult:
-        return run_member_training(planned.material, planned.recipe, place, run, sections=planned.sections)
-
-    return retrain(
-        plan,
-        out,
-        train_member,
-        members=choose_members_folder(out, resume=run.resume),
-        announce=announcer(as_json=run.as_json),
-        warn=warner(as_json=run.as_json),
-        stepwise=no_progress if run.as_json else progress_on(sys.stdout),
-    )
+        raise ConfigurationError(
+            f"{plan.champion} is an ensemble, which is trained without torchrun; use --workers or --cluster instead"
+        )
+    folder, trainer = choose_members_folder(out, resume=run.resume), member_trainer(run, machines)
+    with claim_members(folder):
+        return retrain(
+            plan,
+            out,
+            trainer,
+            members=folder,
+            announce=announcer(as_json=run.as_json),
+            warn=warner(as_json=run.as_json),
+            stepwise=no_progress if run.as_json else progress_on(sys.stdout),
+        )
 
 
 @with_flags

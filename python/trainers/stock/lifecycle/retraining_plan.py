@@ -11,9 +11,9 @@ from predictor.bars import BarPanel
 from predictor.canonical import Json
 from predictor.card import Card, adoption_of, ancestors_of, weighting_of
 from predictor.covariates import CovariateSource
-from predictor.errors import ConfigurationError, listed, shown_date
+from predictor.errors import ConfigurationError, QuantraError, listed, shown_date
 from predictor.registry import find_version
-from trainers.progress import StepProgress, no_progress
+from trainers.progress import ReportConsumer, StepProgress, no_progress
 from trainers.stock.backtest.source import ModelSource, TrainedModel, artifact_source
 from trainers.stock.data import NO_SOURCE
 from trainers.stock.data_warnings import Warn, discard
@@ -21,21 +21,10 @@ from trainers.stock.ensembles import JoinedEnsemble, join
 from trainers.stock.ensembles.member_training import repeats_scale
 from trainers.stock.ensembles.weights import WeightRule, read_weight_rule
 from trainers.stock.evaluation.bound_model import find_calendar, find_trained_symbols
-from trainers.stock.recipe import StockRecipe
 from trainers.stock.splits import RollingSplits, SplitPart
-from trainers.stock.training import TrainingResult, train
+from trainers.stock.training import TrainingResult
 from trainers.stock.training_data import TrainingMaterial
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class PlannedTraining:
-    """The inputs of the training of a model, or of a member of an ensemble."""
-
-    material: TrainingMaterial
-    recipe: StockRecipe
-    """The champion's, with rolling splits."""
-    sections: Mapping[str, Json]
-    """The card's section on this training."""
+from trainers.stock.training_jobs import PlannedTraining, TrainingRunner
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -75,18 +64,10 @@ class RetrainingPlan:
         return _describe_retraining(self.champion, self.seen_until, self.bars)
 
 
-TrainPlanned = Callable[[PlannedTraining, Path], TrainingResult]
-"""Trains one model and saves it in a folder."""
-
-
-def _train_quietly(planned: PlannedTraining, out: Path) -> TrainingResult:
-    return train(planned.material, planned.recipe, out, consume=iter, sections=planned.sections)
-
-
 def retrain(
     plan: RetrainingPlan,
     out: Path,
-    train_planned: TrainPlanned = _train_quietly,
+    trainer: TrainingRunner | None = None,
     *,
     members: Path | None = None,
     announce: Callable[[str], None] = discard,
@@ -95,30 +76,30 @@ def retrain(
 ) -> TrainingResult | JoinedEnsemble:
     """Train the new version. Nothing is at `out` until it is complete.
 
-    The members of an ensemble are trained one after the other and combined by the champion's rule. A rule that chooses
-    among them leaves out networks that added nothing to their scale, as `train_best` does.
+    The members of an ensemble are trained and combined by the champion's rule. A rule that chooses among them leaves
+    out networks that added nothing to their scale, as `train_best` does.
 
     Args:
         plan: Of `plan_retraining`.
         out: Folder of the new version, which must not exist.
-        train_planned: Trains one model.
+        trainer: Runs the trainings; by default quietly in this process.
         members: Folder for the artifacts of an ensemble's members; None for a temporary one.
-        announce: Receives the name of each stage of the combination.
+        announce: Receives the name of each stage.
         warn: Receives warnings about the data of the combination.
         stepwise: Shows the progress of the combination.
 
     Raises:
         ConfigurationError: `out` exists, or a training or the combination is not possible with these bars.
-        LoopError: A training failed.
+        LoopError: A training failed in this process.
     """
     artifact.check_new_folder(out)
+    trainer = TrainingRunner() if trainer is None else trainer
     if plan.rule is None:
-        (planned,) = plan.trainings.values()
-        return train_planned(planned, out)
+        return _train_all(plan, trainer, {"": out}, announce)[""]
     with TemporaryDirectory() if members is None else nullcontext(members) as place:
         folders = {name: Path(place) / name for name in plan.trainings}
-        cards = {name: train_planned(planned, folders[name]).summary for name, planned in plan.trainings.items()}
-        repeating = {} if plan.rule == "equal" else _find_repeating(cards)
+        trained = _train_all(plan, trainer, folders, announce)
+        repeating = {} if plan.rule == "equal" else _find_repeating({name: trained[name].summary for name in folders})
         for name, reason in repeating.items():
             warn(f"{name} is left out: {reason}")
         return join(
@@ -133,6 +114,25 @@ def retrain(
             warn=warn,
             stepwise=stepwise,
         )
+
+
+def _train_all(
+    plan: RetrainingPlan, trainer: TrainingRunner, folders: Mapping[str, Path], announce: Callable[[str], None]
+) -> dict[str, TrainingResult]:
+    """Run all trainings to the end; then raise the errors of those that failed."""
+    failed: dict[str, QuantraError] = {}
+
+    def begin(name: str) -> ReportConsumer:
+        if name:
+            announce(f"training {name}, {list(folders).index(name) + 1} of {len(folders)}{trainer.jobs.remark}")
+        return iter
+
+    trained = dict(trainer.run(plan.trainings, folders, begin=begin, on_failure=failed.__setitem__))
+    if "" in failed:
+        raise failed[""]
+    if failed:
+        raise ConfigurationError("; ".join(f"member {name}: {error.message}" for name, error in failed.items()))
+    return trained
 
 
 def _find_repeating(cards: Mapping[str, Card]) -> dict[str, str]:
