@@ -5,6 +5,8 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --constraint constraints.txt
 
 export OMP_NUM_THREADS ?= 1
+# Compiled files let the tests and their many processes start sooner.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test test-slow test-lowest check check-python check-dotnet protos docs dist bench clean
 

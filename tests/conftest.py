@@ -51,7 +51,7 @@ def pytest_xdist_auto_num_workers() -> int | None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run all tests of a file in one process, since they share fixtures."""
     for item in items:
-        group = TOGETHER.get(item.path.name, item.location[0])
+        group = TOGETHER.get(item.path.name, item.nodeid.partition("::")[0])
         item.add_marker(pytest.mark.xdist_group(group))
     items.sort(key=lambda item: LONGEST.index(item.path.name) if item.path.name in LONGEST else len(LONGEST))
 

@@ -8,13 +8,11 @@ import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-import ray
 from artifacts import save_small_artifact
 from market import bokeh_panel
-from ray.cluster_utils import Cluster
-from ray.exceptions import OutOfDiskError
 
 from predictor import cluster as module
 from predictor import jobs
@@ -24,7 +22,9 @@ from predictor.jobs import InThisProcess, JobRunner
 from trainers.stock.data import NO_SOURCE
 from trainers.stock.forecast_files.files import ForecastFolder, ForecastMaterial, write_forecasts
 
-pytestmark = pytest.mark.xdist_group("ray")
+if TYPE_CHECKING:
+    from ray.cluster_utils import Cluster
+
 
 BARE = {"include_dashboard": False, "include_log_monitor": False}
 """A node without processes that these tests do not need, whose start takes most of a minute on a busy machine."""
@@ -40,8 +40,11 @@ def path_of_workers() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def nodes(path_of_workers: None) -> Iterator[Cluster]:  # noqa: ARG001
+def nodes(path_of_workers: None) -> "Iterator[Cluster]":  # noqa: ARG001
     """A head without CPUs and two nodes with one each; this process is connected to them."""
+    import ray  # takes seconds, which other tests need not wait for
+    from ray.cluster_utils import Cluster
+
     head = {"num_cpus": 0, "no_monitor": True, "dashboard_port": None}  # another Ray may have the usual port
     made = Cluster(initialize_head=True, head_node_args={**head, **BARE})
     try:
@@ -122,12 +125,14 @@ def test_a_node_with_other_versions_is_named(monkeypatch: pytest.MonkeyPatch) ->
         list(OnRay("auto").run(partial(multiplier, 3), [1]))
 
 
-def test_a_full_object_store_is_an_error_with_a_remedy(monkeypatch: pytest.MonkeyPatch, nodes: Cluster) -> None:
+def test_a_full_object_store_is_an_error_with_a_remedy(monkeypatch: pytest.MonkeyPatch, nodes: "Cluster") -> None:
+    from ray.exceptions import OutOfDiskError
+
     def fill(_value: object) -> None:
         raise OutOfDiskError("9 GB are missing")
 
     del nodes
-    monkeypatch.setattr(ray, "put", fill)
+    monkeypatch.setattr("ray.put", fill)
     with pytest.raises(UnavailableError, match=r"^Ray's object store has no room .*object_store_memory.*: .*9 GB are"):
         list(OnRay("auto").run(partial(multiplier, 3), [1]))
 
@@ -164,7 +169,7 @@ def kill_the_node_once(folder: Path, number: int) -> int:
 
 
 @pytest.mark.minutes
-def test_jobs_of_a_lost_node_run_again(nodes: Cluster, tmp_path: Path) -> None:
+def test_jobs_of_a_lost_node_run_again(nodes: "Cluster", tmp_path: Path) -> None:
     added = nodes.add_node(num_cpus=1, **BARE)
     runner = OnRay("auto")
     assert dict(runner.run(partial(killer, tmp_path), range(20))) == {number: number for number in range(20)}

@@ -17,9 +17,10 @@ HARMLESS = {"UnpicklingError"}
 DEVICE_WORDS = {"cuda", "empty_cache", "autocast"}
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT)))
-def test_nothing_is_pickled_or_evaluated_as_code(path: Path) -> None:
-    assert list(_offences(ast.parse(path.read_text(encoding="utf-8")))) == []
+def test_nothing_is_pickled_or_evaluated_as_code() -> None:
+    assert len(SOURCES) > 100
+    offences = {path: list(_offences(ast.parse(path.read_text(encoding="utf-8")))) for path in SOURCES}
+    assert {path: found for path, found in offences.items() if found} == {}
 
 
 @pytest.mark.parametrize(

@@ -44,8 +44,12 @@ ARTIFACTS: Final[Mapping[str, Artifact]] = {
     "fitted levels": small_artifact(fitted=True),
     "graph": small_artifact("graph"),
 }
-MODELS: Final[Mapping[str, Model]] = {name: small_model(made, name) for name, made in ARTIFACTS.items()}
-WINDOWED: Final = sorted(set(MODELS))
+WINDOWED: Final = sorted(ARTIFACTS)
+
+
+@cache
+def models() -> Mapping[str, Model]:
+    return {name: small_model(made, name) for name, made in ARTIFACTS.items()}
 
 
 @final
@@ -79,7 +83,7 @@ class Gate:
 
 @cache
 def service() -> tuple[PredictionService, Calls, Counted]:
-    lines = {name: ModelVersions(versions={1: model}, aliases={CHAMPION: 1}) for name, model in MODELS.items()}
+    lines = {name: ModelVersions(versions={1: model}, aliases={CHAMPION: 1}) for name, model in models().items()}
     observer = Counted()
     opened = PredictionService(Registry(lines=lines, problems=()), clock=lambda: AFTER_ALL_SESSIONS, observer=observer)
     return opened, Calls(opened), observer
@@ -104,7 +108,7 @@ def window_of(model: Model, bars: BarPanel) -> FeatureWindow:
 @cache
 def requests_of(name: str) -> Mapping[str, bytes]:
     """Encoded requests to a model, good and bad ones."""
-    model = MODELS[name]
+    model = models()[name]
     one, several = window_of(model, BARS.select(["AAPL"])), window_of(model, BARS)
     masked = one.mask.copy()
     masked[0, :3] = False
