@@ -64,6 +64,7 @@ EVERYTHING = ServerSettings(
     max_age_sessions=4,
     ledger="ledger.db",
     ledger_mode="strict",
+    adaptive=True,
     metrics_port=7,
     otel=True,
     processes=3,

@@ -34,6 +34,7 @@ class UiFlags:
     client_cert: Annotated[Path | None, Flag("With --server: the certificate to show it, PEM.", metavar="FILE")] = None
     client_key: Annotated[Path | None, Flag("Its private key, PEM.", metavar="FILE")] = None
     ledger: Annotated[str, Flag("Show this ledger, as `quantra daily` writes it.", metavar="LEDGER")] = ""
+    adaptive: Annotated[bool, Flag("Use the widths that quantra daily --adaptive records in the ledger.")] = False
     listen: Annotated[str, Flag("Port 0 picks a free one.", metavar="HOST:PORT")] = "127.0.0.1:50080"
     no_browser: Annotated[bool, Flag("Do not open the page in a browser.")] = False
     device: Annotated[str, Flag("Device to compute on: auto, cpu, cuda or cuda:N.")] = "auto"
@@ -73,6 +74,7 @@ class UiFlags:
                 token=os.environ.get("QUANTRA_TOKEN", ""),
                 device=self.device,
                 ledger=self.ledger,
+                adaptive=self.adaptive,
             ),
             hosts=tuple(self.host or ()),
             origins=tuple(self.allow_origin or ()),

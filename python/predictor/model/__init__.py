@@ -4,7 +4,16 @@ from predictor.model.ensemble import Ensemble, describe_ensemble, identify_membe
 from predictor.model.ensemble_outputs import average_quantiles, combine_quantiles, weigh_quantiles
 from predictor.model.explanations import explain_each
 from predictor.model.model import Model, build_output_map, describe_model
-from predictor.model.predictor import UNITS, ModelIdentity, Predictor, PreparedBatch, default_targets, rank_scores
+from predictor.model.predictor import (
+    UNITS,
+    ModelIdentity,
+    Predictor,
+    PreparedBatch,
+    compute_prices,
+    default_targets,
+    prepare_batch,
+    rank_scores,
+)
 from predictor.model.prepared_instance import PreparedInstance, find_bars_warnings, limit_warnings
 
 __all__ = [
@@ -18,6 +27,7 @@ __all__ = [
     "average_quantiles",
     "build_output_map",
     "combine_quantiles",
+    "compute_prices",
     "default_targets",
     "describe_ensemble",
     "describe_model",
@@ -25,6 +35,7 @@ __all__ = [
     "find_bars_warnings",
     "identify_members",
     "limit_warnings",
+    "prepare_batch",
     "rank_scores",
     "weigh_quantiles",
 ]

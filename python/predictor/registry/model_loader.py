@@ -3,7 +3,7 @@
 import logging
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from importlib.util import find_spec
@@ -51,6 +51,8 @@ class Runtime:
     max_rows: int
     engine: EngineName = "eager"
     """`onnxruntime`: ONNX Runtime for the batch sizes at which it is faster, otherwise torch."""
+    wrap: Callable[[Model | Ensemble], Predictor] = lambda model: model
+    """Wraps each model of a registry."""
 
     def __post_init__(self) -> None:
         if self.engine == "onnxruntime":
@@ -66,7 +68,7 @@ class Runtime:
                 raise MissingPackageError.of(package, "onnx", "the engine onnxruntime")
 
 
-def load_model(folder: Path, identity: tuple[str, int], runtime: Runtime) -> Predictor:
+def load_model(folder: Path, identity: tuple[str, int], runtime: Runtime) -> Model | Ensemble:
     """Read an artifact or an ensemble of artifacts, verify it, build the model and run every golden instance.
 
     Raises:
@@ -96,7 +98,7 @@ def read_version(folder: Path) -> Stored:
         raise ArtifactError(f"the folder cannot be read: {error.strerror}") from error
 
 
-def build(stored: Stored, identity: tuple[str, int], runtime: Runtime) -> Predictor:
+def build(stored: Stored, identity: tuple[str, int], runtime: Runtime) -> Model | Ensemble:
     """Build a model and check every golden instance.
 
     Raises:
@@ -123,7 +125,7 @@ def build_single(stored: StoredArtifact, identity: tuple[str, int], runtime: Run
     return model
 
 
-def add_graphs(model: Predictor, folder: Path, runtime: Runtime) -> Predictor:
+def add_graphs(model: Model | Ensemble, folder: Path, runtime: Runtime) -> Model | Ensemble:
     """The model with ONNX graphs, if the runtime asks for them, for networks whose rows are independent.
 
     Raises:
@@ -134,7 +136,7 @@ def add_graphs(model: Predictor, folder: Path, runtime: Runtime) -> Predictor:
     if isinstance(model, Ensemble):
         members = {name: _add_graph(one, folder / MEMBERS / name) for name, one in model.members.items()}
         return Ensemble(model.identity, model.manifest, members)
-    return _add_graph(model, folder) if isinstance(model, Model) else model
+    return _add_graph(model, folder)
 
 
 def _add_graph(model: Model, folder: Path) -> Model:
@@ -254,7 +256,8 @@ class LazyModel:
             stored = _read(self._folder)
             if stored.manifest_hash != self.manifest_hash:
                 raise ArtifactError.of(MANIFEST, "was changed after it was verified; reload the version")
-            return add_graphs(build(stored, (name, version), self._runtime), self._folder, self._runtime)
+            model = add_graphs(build(stored, (name, version), self._runtime), self._folder, self._runtime)
+            return self._runtime.wrap(model)
         except ArtifactError as error:
             self._failure = describe_version_problem(name, version, error)
             raise self._failure from error

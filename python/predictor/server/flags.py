@@ -44,6 +44,7 @@ class ServeFlags:
     ] = None
     ledger: Annotated[str, Flag("Record forecasts in this ledger, and read it for clients.", metavar="LEDGER")] = ""
     ledger_mode: Annotated[LedgerMode, Flag("behind: record soon after the answer; strict: before it.")] = "behind"
+    adaptive: Annotated[bool, Flag("Use the widths that quantra daily --adaptive records in the ledger.")] = False
     admin_listen: Annotated[
         str | None, Flag("Admin address to load and unload models, or unix:PATH.", metavar="HOST:PORT")
     ] = None
@@ -82,6 +83,7 @@ class ServeFlags:
             max_age_sessions=self.max_age,
             ledger=self.ledger,
             ledger_mode=self.ledger_mode,
+            adaptive=self.adaptive,
             admin_listen=None if self.admin_listen is None else parse_listening(self.admin_listen),
             processes=self.processes,
             parent_watch=self.parent_watch,

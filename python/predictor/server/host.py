@@ -24,6 +24,7 @@ from predictor.server.servicer import CALLS, CHANGES, LEDGER, LIFECYCLE, Service
 from predictor.server.settings import ServerSettings
 
 if TYPE_CHECKING:
+    from predictor.adaptive_widths import RecordedWidths
     from predictor.calls import AdminCalls, Calls, LedgerCalls
     from predictor.ledger import Ledger
     from predictor.service import ModelWorker, ModelWorkers, PredictionService
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 
 WATCH_S: Final = 2.0
 """Seconds between two checks of the models folder."""
+WIDTHS_S: Final = 1.0
+"""Seconds between two searches for new adaptive widths in the ledger."""
 
 _log = logging.getLogger(__name__)
 
@@ -46,6 +49,8 @@ class LoadedService:
     ledger: "Ledger | None"
     """None if it is disabled or cannot be opened."""
     ledger_calls: "LedgerCalls"
+    widths: "RecordedWidths | None"
+    """Adaptive widths of the models' bands; None without --adaptive."""
 
     @property
     def names(self) -> list[str]:
@@ -176,6 +181,8 @@ class Host:
             await self._admin.serve(loaded.admin, (), {LIFECYCLE.full_name: self._lifecycle})
         if self._settings.watch:
             self._start_task(self._watch())
+        if loaded.widths is not None:
+            self._start_task(self._watch_widths(loaded.widths))
 
     @property
     def is_busy(self) -> bool:
@@ -227,6 +234,12 @@ class Host:
             except Exception as error:  # noqa: BLE001 - task boundary: the next check may succeed
                 _log.warning("%s", InternalError.of("watching the models", error, _log).message)
 
+    @staticmethod
+    async def _watch_widths(widths: "RecordedWidths") -> None:
+        while True:
+            await asyncio.sleep(WIDTHS_S)
+            await asyncio.to_thread(widths.follow)
+
     def _changed(self, problems: Sequence[QuantraError] = ()) -> None:
         """Log new problems and update health after a change of the models; called on that change's thread."""
         _warn(problems)
@@ -249,6 +262,7 @@ def load_service(
     observer: Observer | None,
     wake: Callable[["ModelWorker"], None],
     *,
+    is_recording: bool = True,
     may_be_empty: bool = False,
 ) -> LoadedService:
     """Load the models, and create their calls.
@@ -259,11 +273,13 @@ def load_service(
         refresh: Applies changes of the models folder.
         observer: Receives an observation of each request.
         wake: Called with the worker of each queued request.
+        is_recording: Whether the ledger records clients' forecasts.
         may_be_empty: Whether the folder may be missing or hold no model yet.
 
     Raises:
-        QuantraError: No model can be served.
+        QuantraError: No model can be served, or the adaptive widths cannot be read.
     """
+    from predictor.adaptive_widths import RecordedWidths
     from predictor.calls import AdminCalls, Calls, LedgerCalls  # imports torch; import it after binding the address
     from predictor.inference import describe_engine, use_threads
     from predictor.service import ForecastRecorder, PredictionService
@@ -272,8 +288,12 @@ def load_service(
     # ones are collected.
     gc.freeze()
     use_threads(settings.threads)
-    ledger, recorder = _open_ledger(settings), None
-    if ledger is not None:
+    ledger = _open_ledger(settings) if is_recording or settings.adaptive else None
+    recorder = widths = None
+    if ledger is not None and settings.adaptive:
+        widths = RecordedWidths(ledger)
+        widths.refresh()
+    if ledger is not None and is_recording:
         is_strict = settings.ledger_mode == "strict"
         recorder = ForecastRecorder(ledger, engine=describe_engine(settings.engine), is_strict=is_strict)
     service = PredictionService.open(
@@ -287,11 +307,13 @@ def load_service(
         engine=settings.engine,
         wake=wake,
         recorder=recorder,
+        widths=widths,
         may_be_empty=may_be_empty,
     )
     admin = AdminCalls(service.served, changed, refresh)
     calls = Calls(service, settings.limits.service, most_bytes=settings.limits.receive_bytes)
-    return LoadedService(service, calls, admin, ledger, LedgerCalls(ledger, lambda: _list_champions(service)))
+    ledger_calls = LedgerCalls(ledger, lambda: _list_champions(service))
+    return LoadedService(service, calls, admin, ledger, ledger_calls, widths)
 
 
 def _list_champions(service: "PredictionService") -> list[tuple[str, int]]:
@@ -302,16 +324,17 @@ def _open_ledger(settings: ServerSettings) -> "Ledger | None":
     """Open the ledger, or make it; None without --ledger, or if the server continues without it.
 
     Raises:
-        LedgerError, OSError: The ledger cannot be opened, and the mode is strict.
+        LedgerError, OSError: The ledger cannot be opened, and the mode is strict or the widths are adaptive.
     """
     if not settings.ledger:
         return None
     from predictor.ledger import Ledger
 
+    must_open = settings.adaptive or settings.ledger_mode == "strict"
     try:
-        return Ledger.open(settings.ledger, create=True, can_wait=settings.ledger_mode == "behind")
+        return Ledger.open(settings.ledger, create=not settings.adaptive, can_wait=not must_open)
     except (LedgerError, OSError) as error:
-        if settings.ledger_mode == "strict":
+        if must_open:
             raise
         known = error.without_address() if isinstance(error, LedgerError) else f"the ledger: {error.strerror}"
         _log.warning("forecasts are not recorded: %s", known)

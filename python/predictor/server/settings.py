@@ -135,6 +135,8 @@ class ServerSettings:
     ledger_mode: LedgerMode = "behind"
     """`behind`: record forecasts soon after they were sent, and go on if that fails. `strict`: record each forecast
     before it is sent, and reject the request if that fails."""
+    adaptive: bool = False
+    """Forecast with the adaptive widths that `quantra daily --adaptive` records in the ledger."""
     admin_listen: Listening | None = None
     """Address to load, unload and reload models; None: disabled. Without tokens, anyone may call it."""
     metrics_port: int | None = None
@@ -156,6 +158,8 @@ class ServerSettings:
             raise ConfigurationError(f"max_age_sessions is {self.max_age_sessions}, but must be 0 or more")
         if not self.ledger and self.ledger_mode == "strict":
             raise ConfigurationError("--ledger-mode strict records nothing without a ledger; add --ledger LEDGER")
+        if not self.ledger and self.adaptive:
+            raise ConfigurationError("--adaptive has no widths without a ledger; add --ledger LEDGER")
         if not self.listen.is_loopback and self.tls is None and not self.insecure_public:
             raise ConfigurationError(
                 f"{self.listen} is reachable from other machines without encryption; listen on 127.0.0.1, set "

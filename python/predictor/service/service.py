@@ -5,11 +5,14 @@ import threading
 import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from predictor.adaptive_widths import RecordedWidths
 from predictor.catalog import EngineName, ModelInfo
 from predictor.errors import ArtifactError, QuantraError
 from predictor.forecast import Explanation, Outcome
@@ -20,6 +23,7 @@ from predictor.limits import ServiceLimits
 from predictor.model import Predictor
 from predictor.observation import Observer
 from predictor.registry import FolderWatcher, ModelsFolder, Registry, Runtime, VersionLock
+from predictor.service.adaptive_model import AdaptiveModel
 from predictor.service.explanations import (
     DecodedGlobalQuery,
     DecodedQuery,
@@ -108,6 +112,7 @@ class PredictionService:
         engine: EngineName = "eager",
         wake: Callable[[ModelWorker], None] = ModelWorker.wake,
         recorder: ForecastRecorder | None = None,
+        widths: RecordedWidths | None = None,
         may_be_empty: bool = False,
     ) -> Self:
         """Verify every model of a folder and load the version that each plain name refers to.
@@ -125,6 +130,7 @@ class PredictionService:
             engine: `eager`, or `onnxruntime` for the batch sizes at which it is faster.
             wake: As for the class.
             recorder: As for the class.
+            widths: Adaptive widths of the models' bands; None: as calibrated.
             may_be_empty: Whether the folder may be missing or hold no model yet.
 
         Raises:
@@ -132,6 +138,8 @@ class PredictionService:
             ConfigurationError: The folder, device or lock does not exist, or no model can be served.
         """
         runtime = Runtime(choose_device(device), max_batch_rows, engine)
+        if widths is not None:
+            runtime = replace(runtime, wrap=partial(AdaptiveModel, widths=widths))
         folder = ModelsFolder(models, runtime, None if lock is None else VersionLock.read(lock))
         watch = FolderWatcher(folder)
         return cls(

@@ -132,15 +132,27 @@ async def _load(settings: WebSettings, *, may_be_empty: bool) -> _Backend:
     if settings.remote is not None:
         return await asyncio.to_thread(_connect, settings.remote)
     wake = InlineBatcher().wake
-    without_ledger = replace(settings.server, ledger="")
     loaded = await asyncio.to_thread(
-        load_service, without_ledger, _warn, lambda: None, None, wake, may_be_empty=may_be_empty
+        load_service,
+        settings.server,
+        _warn,
+        lambda: None,
+        None,
+        wake,
+        is_recording=False,
+        may_be_empty=may_be_empty,
     )
     _warn(loaded.service.problems)
+
+    def refresh() -> Sequence[QuantraError]:
+        if loaded.widths is not None:
+            loaded.widths.follow()
+        return loaded.service.served.refresh()
+
     return _Backend(
         calls=ServiceCalls(loaded.calls),
         models=ServiceModels(loaded.service),
-        refresh=loaded.service.served.refresh,
+        refresh=refresh,
         close=loaded.close,
     )
 

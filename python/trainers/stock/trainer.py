@@ -25,7 +25,6 @@ from predictor.errors import ConfigurationError
 from predictor.forecaster import Forecaster
 from predictor.inference import choose_device
 from predictor.jobs import runner_of
-from predictor.model import Ensemble, Model
 from predictor.networks import TargetKind
 from predictor.registry import Runtime
 from predictor.registry.model_loader import Stored, build, read_version
@@ -122,9 +121,7 @@ class FittedArtifact:
             ConfigurationError: the device is not available.
         """
         name = BEST if isinstance(self.stored, StoredEnsemble) else self.stored.artifact.manifest.kind.name
-        model = build(self.stored, (name, 1), Runtime(choose_device(device), max_rows))
-        assert isinstance(model, Model | Ensemble)  # noqa: S101 - an artifact or an ensemble
-        return model
+        return build(self.stored, (name, 1), Runtime(choose_device(device), max_rows))
 
     def save(self, folder: Path) -> None:
         """Write the artifact's folder atomically.

@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from predictor.adaptive_widths import WIDTHS
 from predictor.cli.flags import with_flags
 from predictor.cli.options import AsJson, BarsFlags, CovariateFlags, Report, WorkerFlags
 from predictor.cli.output import print_next_commands, quantra, write_json
@@ -24,7 +25,6 @@ from predictor.registry import claim_first_champion, find_line, find_version
 from predictor.registry.layout import names_in
 from predictor.replacement import replace_file
 from trainers.progress import no_progress, progress_on
-from trainers.stock.daily.adaptive_widths import WIDTHS
 from trainers.stock.daily.evenings import EVENING, DailySettings, DailySummary, EveningAction, run_due_evenings
 from trainers.stock.daily.renewal import AutomaticRenewal
 from trainers.stock.daily.replay import find_forecasts, record_replays, replay_forecasts, sample_forecasts

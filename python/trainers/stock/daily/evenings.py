@@ -9,6 +9,7 @@ from typing import Final
 
 import numpy as np
 
+from predictor.adaptive_widths import AdaptiveWidths
 from predictor.bars import BarPanel
 from predictor.canonical import Json
 from predictor.covariates import CovariateSource
@@ -23,7 +24,6 @@ from predictor.ledger import EvidenceRecord, ForecastRecord, KnownBars, Ledger, 
 from predictor.model_health import SKILL, ModelVersion, assess_model, list_newest_evidence, worst_lamp
 from predictor.sessions import SessionCalendar
 from trainers.progress import StepProgress, no_progress
-from trainers.stock.daily.adaptive_widths import AdaptiveWidths, adapt_widths
 from trainers.stock.daily.recorded_models import (
     BaselineFolder,
     RecordedModel,
@@ -31,6 +31,7 @@ from trainers.stock.daily.recorded_models import (
     load_champion,
 )
 from trainers.stock.daily.served_forecasts import ServedForecast, choose_forecasts, find_simple_models
+from trainers.stock.daily.width_adaptation import adapt_widths
 from trainers.stock.data import NO_SOURCE
 from trainers.stock.evaluation.bound_model import find_calendar
 
@@ -231,7 +232,7 @@ def _run_evening(
             made_at=time.time_ns(),
         )
         made += records
-    adapted = () if widths is None else (widths.event(champion.version, session),)
+    adapted = () if widths is None else (widths.event,)
     rows = ledger.append([*adapted, *made])
     evidence = assess_model(ledger, champion.version, rivals) if is_tested else ()
     ended = LedgerEvent(

@@ -7,6 +7,7 @@ from typing import Final
 import numpy as np
 
 from predictor import charts
+from predictor.adaptive_widths import WIDTHS
 from predictor.arrays import FloatArray
 from predictor.bars import BarPanel
 from predictor.dates import as_date
@@ -17,7 +18,6 @@ from predictor.ledger import EvidenceRecord, ForecastRecord, LedgerEvent
 from predictor.model_health import COVERAGE, SKILL, ModelVersion, read_axes, read_level_shares
 from predictor.report import FILE, PageBuilder, PageFrame
 from predictor.skill import Verdict
-from trainers.stock.daily.adaptive_widths import WIDTHS
 from trainers.stock.daily.evenings import EVENING, DailySettings, DailySummary, describe_alarm
 from trainers.stock.daily.served_forecasts import read_forecasts, read_served
 

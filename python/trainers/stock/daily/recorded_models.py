@@ -10,14 +10,13 @@ from predictor.artifact import is_artifact, name_folder_in_errors, next_version
 from predictor.bars import BarPanel
 from predictor.bars.source import is_address
 from predictor.covariates import CovariateSource
-from predictor.errors import ConfigurationError, QuantraError
+from predictor.errors import QuantraError
 from predictor.features import default_features
 from predictor.forecast import Forecast
 from predictor.golden import AFTER_ALL_SESSIONS
 from predictor.inference import choose_device
 from predictor.instance import Deadline, GapPolicy, Instance
 from predictor.ledger import ForecastRole, Ledger
-from predictor.model import Ensemble, Model
 from predictor.model_health import ModelVersion
 from predictor.networks import TargetKind
 from predictor.registry import Runtime, find_version, load_model
@@ -96,10 +95,7 @@ class RecordedModel:
 @lru_cache(maxsize=_MOST_LOADED)
 def _load(folder: Path, name: str, version: int) -> Judgeable:
     with name_folder_in_errors(folder):
-        model = load_model(folder, (name, version), Runtime(choose_device("cpu"), MAX_ROWS))
-    if not isinstance(model, Model | Ensemble):
-        raise ConfigurationError(f"{folder} holds a {type(model).__name__}, whose forecasts cannot be recorded")
-    return model
+        return load_model(folder, (name, version), Runtime(choose_device("cpu"), MAX_ROWS))
 
 
 def load_recorded(folder: Path, version: ModelVersion, role: ForecastRole) -> RecordedModel:

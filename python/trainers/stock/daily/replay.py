@@ -8,6 +8,7 @@ from typing import Final
 
 import numpy as np
 
+from predictor.adaptive_widths import AdaptiveWidths
 from predictor.artifact import is_artifact
 from predictor.bars import BarPanel
 from predictor.covariates import CovariateSource
@@ -17,7 +18,6 @@ from predictor.inference import describe_engine
 from predictor.ledger import ForecastRecord, Ledger, LedgerEvent
 from predictor.model_health import ModelVersion
 from trainers.progress import StepProgress, no_progress
-from trainers.stock.daily.adaptive_widths import AdaptiveWidths
 from trainers.stock.daily.evenings import EVENING
 from trainers.stock.daily.recorded_models import BaselineFolder, RecordedModel, load_recorded
 from trainers.stock.data import NO_SOURCE

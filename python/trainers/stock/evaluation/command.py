@@ -92,7 +92,4 @@ def _suggest_commands(
 def _load_model(folder: Path, device: str) -> Judgeable:
     runtime = Runtime(device=choose_device(device), max_rows=ROWS)
     with name_folder_in_errors(folder):
-        model = load_model(folder, (folder.name, 0), runtime)
-    if not isinstance(model, Judgeable):
-        raise ConfigurationError(f"a {type(model).__name__} cannot be evaluated")
-    return model
+        return load_model(folder, (folder.name, 0), runtime)

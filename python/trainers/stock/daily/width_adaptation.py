@@ -5,98 +5,22 @@ inference (trainers.stock.evaluation.calibration) on the model's forecasts of al
 they need only the artifact and the bars, and a new champion has them on its first evening.
 """
 
-import hashlib
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from typing import Final, Self
+from dataclasses import replace
 
 import numpy as np
 
+from predictor.adaptive_widths import AdaptiveWidths
 from predictor.arrays import FloatArray
 from predictor.bars import BarPanel
-from predictor.canonical import Json
 from predictor.covariates import CovariateSource
-from predictor.errors import ConfigurationError, counted, shown_date
-from predictor.forecast import Forecast
-from predictor.ledger import Ledger, LedgerEvent
-from predictor.model.predictor import compute_prices
-from predictor.model_health import ModelVersion
+from predictor.errors import ConfigurationError, shown_date
 from predictor.networks import anchor_index
 from trainers.stock.daily.recorded_models import RecordedModel
 from trainers.stock.data_warnings import drop_before_calendar
 from trainers.stock.evaluation.bound_model import BoundModel, bind_model, find_calendar
-from trainers.stock.evaluation.calibration import OutcomeDelay, QuantileResiduals, adapt_offsets, shift_quantiles
+from trainers.stock.evaluation.calibration import OutcomeDelay, QuantileResiduals, adapt_offsets
 from trainers.stock.evaluation.evaluated_days import read_splits
 from trainers.stock.splits import SplitPart
-
-WIDTHS: Final = "widths"
-"""Kind of the event that records the factors of an evening; its detail has them as `factors`."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class AdaptiveWidths:
-    """Factors of the distances between the outer quantiles and the median."""
-
-    horizons: tuple[int, ...]
-    factors: FloatArray
-    """[H, Q] 0 or more; 1 at the median."""
-
-    def apply(self, forecast: Forecast) -> Forecast:
-        """The forecast with these widths and an id of its own."""
-        values = np.asarray(forecast.values, np.float64)
-        distance = values - _medians(values, forecast.quantiles)
-        adapted = shift_quantiles(values, (self.factors - 1) * distance, forecast.quantiles)
-        identity = forecast.forecast_id.encode() + self.factors.tobytes()
-        return replace(
-            forecast,
-            values=adapted,
-            returns=None if forecast.returns is None else adapted,
-            prices=None
-            if forecast.prices is None or forecast.anchor_price is None
-            else compute_prices(forecast.anchor_price, adapted),
-            forecast_id=hashlib.sha256(identity).hexdigest()[:16],
-        )
-
-    @property
-    def sentences(self) -> tuple[str, ...]:
-        """The factors of the outermost quantiles at each horizon."""
-        return tuple(
-            f"{counted(horizon, 'session')} ahead: the band is adaptive, {row[0]:.2f} times as wide below the median "
-            f"and {row[-1]:.2f} times above it as calibrated"
-            for horizon, row in zip(self.horizons, self.factors, strict=True)
-        )
-
-    def _list_short(self) -> Iterator[str]:
-        for horizon, row in zip(self.horizons, self.factors, strict=True):
-            yield f"{row[0]:.2f} and {row[-1]:.2f}, {horizon} ahead"
-
-    def event(self, version: ModelVersion, session: int) -> LedgerEvent:
-        """The record of the factors that an evening used."""
-        return LedgerEvent(
-            kind=WIDTHS,
-            model=version.model,
-            version=version.version,
-            session=session,
-            reason=f"width below and above the median: {'; '.join(self._list_short())}",
-            detail={"horizons": list(self.horizons), "factors": self.to_json()},
-            key=f"{WIDTHS} {version.reference} {session}",
-        )
-
-    def to_json(self) -> list[Json]:
-        """The factors as rows."""
-        return [list(row) for row in self.factors.tolist()]
-
-    @classmethod
-    def read(cls, ledger: Ledger, version: ModelVersion, session: int) -> Self | None:
-        """The factors that an evening used; None if its forecasts were not adaptive."""
-        where = "kind = ? and model = ? and version = ? and session = ?"
-        found = ledger.records(LedgerEvent, where, (WIDTHS, *version, session))
-        if not found:
-            return None
-        detail = found[-1].detail
-        return cls(
-            horizons=tuple(np.array(detail["horizons"]).tolist()), factors=np.array(detail["factors"], np.float64)
-        )
 
 
 def adapt_widths(recorded: RecordedModel, bars: BarPanel, covariates: CovariateSource) -> AdaptiveWidths:
@@ -135,7 +59,13 @@ def adapt_widths(recorded: RecordedModel, bars: BarPanel, covariates: CovariateS
     )[-1]
     side = np.where(np.array(levels)[outer] > levels[anchor_index(levels)], 1.0, -1.0)
     factors[:, outer] = np.maximum(1 + side * offsets, 0.0)
-    return AdaptiveWidths(horizons=target.horizons, factors=factors)
+    return AdaptiveWidths(
+        version=recorded.version,
+        weights_hash=recorded.model.identity.weights_hash,
+        session=int(known.sessions[-1]),
+        horizons=target.horizons,
+        factors=factors,
+    )
 
 
 def _medians(values: FloatArray, levels: tuple[float, ...]) -> FloatArray:
