@@ -117,7 +117,7 @@ public sealed class CredentialTests(PredictorFixture fixture, SecureServers serv
     {
         Assert.SkipWhen(OperatingSystem.IsWindows(), "the Python server has no Unix sockets on Windows");
         var socket = fixture.PathOf("socket/quantra.sock");
-        await using var server = await PythonServer.StartAsync(fixture.Models, "--listen", $"unix:{socket}");
+        await using var server = await PythonServer.StartAsync(fixture.OneModel, "--listen", $"unix:{socket}");
         await AssertForecastAsync(new Uri($"unix:{socket}"), new() { Token = _ => new("ignored-by-this-server") });
         await AssertRefusalAsync(new Uri("unix:/nowhere/quantra.sock"), new() { MaxAttempts = 1 }, QuantraReason.Unavailable, "unix:/nowhere");
     }

@@ -31,14 +31,14 @@ internal static class EnvironmentScenarios
         return refused;
     }
 
-    /// <summary>Opens a predictor, cancels while Python starts, and opens another.</summary>
-    public static async Task<EmbeddedPredictor> OpenAfterCancellingAsync(EmbeddedPredictorOptions options)
+    /// <summary>Opens a predictor, cancels while Python starts, and opens another with these models.</summary>
+    public static async Task<EmbeddedPredictor> OpenAfterCancellingAsync(EmbeddedPredictorOptions options, string models)
     {
         using var source = new CancellationTokenSource();
         var cancelled = EmbeddedPredictor.OpenAsync(options, source.Token);
         while (Environment.GetEnvironmentVariable("PYTHONNET_VENV") is null)
             await Task.Yield();
-        var opening = EmbeddedPredictor.OpenAsync(options);
+        var opening = EmbeddedPredictor.OpenAsync(options with { Models = models });
         await source.CancelAsync();
         var failure = await Assert.ThrowsAnyAsync<OperationCanceledException>(() => cancelled);
         Assert.Equal((source.Token, false), (failure.CancellationToken, opening.IsCompleted));

@@ -22,13 +22,13 @@ public sealed class GrpcFaultTests(PredictorFixture fixture) : FaultTests(fixtur
     [Trait(PredictorFixture.Category, PredictorFixture.Slow)]
     public async Task The_first_call_after_a_server_was_killed_and_has_restarted_is_answered()
     {
-        var server = await PythonServer.StartAsync(Fixture.Models);
+        var server = await PythonServer.StartAsync(Fixture.OneModel);
         await using var client = new QuantraClient(server.Address, Once);
         await client.PredictAsync(Request, Token);
         await server.DisposeAsync();
         var failure = await Assert.ThrowsAsync<QuantraException>(() => client.PredictAsync(Request, Token));
         Assert.Equal(QuantraReason.Unavailable, failure.Reason);
-        await using var again = await PythonServer.StartAsync(Fixture.Models, "--listen", server.Address.Authority);
+        await using var again = await PythonServer.StartAsync(Fixture.OneModel, "--listen", server.Address.Authority);
         Assert.NotNull(await client.PredictAsync(Request, Token));
     }
 

@@ -64,7 +64,7 @@ public sealed class LedgerServer(PredictorFixture fixture) : IAsyncLifetime
     /// <summary>Starts the server on its previous port.</summary>
     public async Task StartAsync()
     {
-        _server = await PythonServer.StartAsync(fixture.Models, "--listen", $"127.0.0.1:{_port}", "--ledger", Ledger, "--parent-watch");
+        _server = await PythonServer.StartAsync(fixture.OneModel, "--listen", $"127.0.0.1:{_port}", "--ledger", Ledger, "--parent-watch");
         _port = _server.Port;
     }
 

@@ -42,14 +42,18 @@ public sealed class PredictorFixture : IAsyncLifetime
 
     public string Models => PathOf("models");
 
+    /// <summary>Folder with the model small only, which opens sooner than all models.</summary>
+    public string OneModel => PathOf("one");
+
     public string PathOf(string file) => Path.Combine(_folder, file);
 
     /// <summary>Errors of environments whose Python cannot start, collected before the tests' Python started.</summary>
     public IReadOnlyDictionary<string, QuantraException> Refused { get; private set; } = new Dictionary<string, QuantraException>();
 
+    /// <summary>Options of a predictor with <see cref="OneModel"/>.</summary>
     public EmbeddedPredictorOptions EmbeddedOptions => new()
     {
-        Models = Models,
+        Models = OneModel,
         PythonEnvironment = Expected.Environment,
         Device = "cpu",
     };
@@ -60,13 +64,14 @@ public sealed class PredictorFixture : IAsyncLifetime
             Copy(written, _folder);
         else
             await PythonServer.RunAsync(Path.Combine(Repository(), "tests", "contract", "dotnet_fixture.py"), _folder);
+        Copy(PathOf("models/small"), PathOf("one/small"));
         _expected = ExpectedResults.Read(PathOf("expected.json"));
         _server = await PythonServer.StartAsync(Models);
         Address = new Uri($"http://127.0.0.1:{_server.Port}");
         _grpc = new QuantraClient(Address);
         _managed = await ManagedPredictor.OpenAsync(Models);
         Refused = await EnvironmentScenarios.RefusedAsync(EmbeddedOptions, PathOf("environments"));
-        _embedded = await EnvironmentScenarios.OpenAfterCancellingAsync(EmbeddedOptions);
+        _embedded = await EnvironmentScenarios.OpenAfterCancellingAsync(EmbeddedOptions, Models);
     }
 
     public async ValueTask DisposeAsync()
@@ -92,6 +97,7 @@ public sealed class PredictorFixture : IAsyncLifetime
 
     private static void Copy(string from, string to)
     {
+        Directory.CreateDirectory(to);
         foreach (var folder in Directory.EnumerateDirectories(from, "*", SearchOption.AllDirectories))
             Directory.CreateDirectory(Path.Combine(to, Path.GetRelativePath(from, folder)));
         foreach (var file in Directory.EnumerateFiles(from, "*", SearchOption.AllDirectories))

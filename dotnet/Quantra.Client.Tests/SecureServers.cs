@@ -30,8 +30,8 @@ public sealed class SecureServers(PredictorFixture fixture) : IAsyncLifetime
         var tokens = Path.Combine(_folder, "tokens.txt");
         await File.WriteAllTextAsync(tokens, $"desk predict {Predicts}\nresearch explain {Explains}\n");
         string[] secure = ["--tls-cert", PathOf("server.pem"), "--tls-key", PathOf("server.key"), "--token-file", tokens];
-        var starting = PythonServer.StartAsync(fixture.Models, secure);
-        _mutual = await PythonServer.StartAsync(fixture.Models, [.. secure, "--tls-client-ca", Authority]);
+        var starting = PythonServer.StartAsync(fixture.OneModel, secure);
+        _mutual = await PythonServer.StartAsync(fixture.OneModel, [.. secure, "--tls-client-ca", Authority]);
         _open = await starting;
     }
 

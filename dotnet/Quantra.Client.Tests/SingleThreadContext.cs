@@ -6,7 +6,7 @@ namespace Quantra.Client.Tests;
 internal sealed class SingleThreadContext : SynchronizationContext, IDisposable
 {
     /// <summary>A thread that is blocked for longer counts as deadlocked.</summary>
-    private static readonly TimeSpan Longest = TimeSpan.FromMinutes(1);
+    private static readonly TimeSpan Longest = TimeSpan.FromMinutes(10);
 
     private readonly BlockingCollection<(SendOrPostCallback Call, object? State)> _calls = [];
     private readonly Thread _thread;

@@ -1,11 +1,8 @@
 """Image training on the command line, from images to samples."""
 
 import json
-import os
 import shlex
 import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import typer
+from command_exits import interrupted_at
 from PIL import Image
 from tiny_images import (
     PROMPTS,
@@ -117,27 +115,23 @@ def test_a_cache_and_its_images_teach_the_same(base: Path, images: Path, cached:
     assert losses[0] == pytest.approx(losses[1], abs=1e-6)
 
 
-@pytest.mark.slow
-def test_a_killed_training_resumes_to_the_same_weights(base: Path, cached: Path, tmp_path: Path) -> None:
+def test_a_stopped_training_resumes_to_the_same_weights(base: Path, cached: Path, tmp_path: Path) -> None:
     def words(out: str, *more: str) -> list[str]:
-        steps = ["--steps", "30", "--batch-size", "4", "--checkpoint-seconds", "0.01", "--device", "cpu", "--json"]
+        steps = ["--steps", "6", "--batch-size", "4", "--checkpoint-seconds", "0.01", "--device", "cpu", "--json"]
         return ["train", str(cached), "--model", str(base), "--out", str(tmp_path / out), *steps, *more]
 
-    command, environment = [sys.executable, "-m", "trainers.dit", *words("killed")], {**os.environ}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as running:
-        assert running.stdout is not None
-        next(line for line in running.stdout if json.loads(line)["kind"] == "checkpoint")
-        running.send_signal(signal.SIGKILL)
-    assert not (tmp_path / "killed").exists()
-    assert "continue it (--resume)" in str(run_dit(*words("killed")).exception)
+    with interrupted_at(3, "trainers.dit.command"):
+        assert run_dit(*words("stopped")).exit_code == 128 + signal.SIGINT
+    assert not (tmp_path / "stopped").exists()
+    assert "continue it (--resume)" in str(run_dit(*words("stopped")).exception)
     other = write_images(tmp_path / "other", 6)
     assert run_dit("cache", other, "--model", base, "--out", tmp_path / "others").exit_code == 0
-    elsewhere = ["train", str(tmp_path / "others"), *words("killed", "--resume")[2:]]
+    elsewhere = ["train", str(tmp_path / "others"), *words("stopped", "--resume")[2:]]
     assert "images" in str(run_dit(*elsewhere).exception)
-    assert run_dit(*words("killed", "--resume")).exit_code == 0
+    assert run_dit(*words("stopped", "--resume")).exit_code == 0
     assert run_dit(*words("whole")).exit_code == 0
     weights = "transformer/diffusion_pytorch_model.safetensors"
-    assert (tmp_path / "killed" / weights).read_bytes() == (tmp_path / "whole" / weights).read_bytes()
+    assert (tmp_path / "stopped" / weights).read_bytes() == (tmp_path / "whole" / weights).read_bytes()
 
 
 def test_bad_images_stop_a_cache_and_are_left_out_where_that_is_wanted(base: Path, tmp_path: Path) -> None:

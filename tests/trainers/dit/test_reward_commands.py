@@ -1,15 +1,13 @@
 """Rewards on the command line: monitored training and gated tuning."""
 
 import json
-import os
 import shutil
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from command_exits import interrupted_at
 from tiny_images import tiny_model, write_images
 from typer.testing import CliRunner
 
@@ -168,8 +166,7 @@ def test_a_tuning_beyond_its_bound_ends_with_one_and_the_figures(workspace: Path
     assert (tmp_path / "tuned" / weights).read_bytes() == (workspace / "flow" / weights).read_bytes()
 
 
-@pytest.mark.slow
-def test_a_killed_tuning_resumes_to_the_same_weights(workspace: Path, tmp_path: Path) -> None:
+def test_a_stopped_tuning_resumes_to_the_same_weights(workspace: Path, tmp_path: Path) -> None:
     def words(out: str, *more: str) -> list[str]:
         folders = [
             workspace / "own",
@@ -180,20 +177,16 @@ def test_a_killed_tuning_resumes_to_the_same_weights(workspace: Path, tmp_path: 
             "--out",
             tmp_path / out,
         ]
-        often = ["--checkpoint-seconds", "0.01", "--device", "cpu", "--json", "--bound", "9", "--iterations", "9"]
+        often = ["--checkpoint-seconds", "0.01", "--device", "cpu", "--json", "--bound", "9", "--iterations", "4"]
         return ["grpo", *map(str, folders), *BRIEF, *often, *more]
 
-    command = [sys.executable, "-m", "trainers.dit", *words("killed")]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ}) as running:
-        assert running.stdout is not None
-        kinds = (json.loads(line)["kind"] for line in running.stdout)
-        assert [next(kind for kind in kinds if kind == "checkpoint") for _ in range(3)]
-        running.send_signal(signal.SIGKILL)
-    assert not (tmp_path / "killed").exists()
-    assert run_dit(*words("killed", "--resume")).exit_code == 0
+    with interrupted_at(3, "trainers.dit.command"):
+        assert run_dit(*words("stopped")).exit_code == 128 + signal.SIGINT
+    assert not (tmp_path / "stopped").exists()
+    assert run_dit(*words("stopped", "--resume")).exit_code == 0
     assert run_dit(*words("whole")).exit_code == 0
     for file in ("transformer/diffusion_pytorch_model.safetensors", "tuning.json"):
-        assert (tmp_path / "killed" / file).read_bytes() == (tmp_path / "whole" / file).read_bytes()
+        assert (tmp_path / "stopped" / file).read_bytes() == (tmp_path / "whole" / file).read_bytes()
 
 
 def test_a_reward_that_is_its_own_gate_is_refused(workspace: Path, tmp_path: Path) -> None:

@@ -1,17 +1,15 @@
 """Voice training on the command line, from recordings to speech."""
 
 import json
-import os
 import shlex
 import signal
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import soundfile
+from command_exits import interrupted_at
 from recordings import TEXTS, write_recordings
 from tiny_voice import tiny_config
 from typer.testing import CliRunner
@@ -103,8 +101,7 @@ def test_recordings_become_a_voice_that_speaks_and_is_judged(corpus: Path, tmp_p
     assert Path(told["page"]).read_text(encoding="utf-8").count("<audio") == 2 * len(told["clips"])
 
 
-@pytest.mark.slow
-def test_a_training_killed_before_the_discriminators_judge_goes_on_to_the_same_weights(
+def test_a_training_stopped_before_the_discriminators_judge_goes_on_to_the_same_weights(
     corpus: Path, tmp_path: Path
 ) -> None:
     def words(name: str, *more: str) -> list[str]:
@@ -112,12 +109,8 @@ def test_a_training_killed_before_the_discriminators_judge_goes_on_to_the_same_w
         saving = ["--checkpoint-seconds", "0.01", "--json"]
         return ["train", str(corpus), "--out", str(tmp_path / name), *steps, *saving, *more]
 
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "trainers.vits", *words("stopped")]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as running:
-        assert running.stdout is not None
-        next(line for line in running.stdout if json.loads(line)["kind"] == "checkpoint")
-        running.send_signal(signal.SIGKILL)
+    with interrupted_at(3, "trainers.vits.command"):
+        assert run_vits(*words("stopped")).exit_code == 128 + signal.SIGINT
     assert not (tmp_path / "stopped" / "1").exists()
     ended = [run_vits(*words("stopped", "--resume")), run_vits(*words("whole"))]
     resumed, whole = ([(line["phase"], line["window"], line["loss"]) for line in windows_in(done)] for done in ended)

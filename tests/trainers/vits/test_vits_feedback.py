@@ -2,14 +2,14 @@
 
 import errno
 import json
-import os
 import signal
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 import soundfile
+from command_exits import interrupted_at
 from correctable import LATER, RUNNER, base_corpus, copy_voice, correction, feedback, manifest, new_voice
 
 from trainers.cli.commands import app
@@ -171,14 +171,11 @@ def test_earlier_corrections_and_ratings_are_learnt_again(corpus: Path, correcte
     assert {names[digest]: rating for digest, rating in kept.base.items()} == {"ku0000": 1, "ku0001": 2}
 
 
-def test_a_correction_stopped_by_a_signal_resumes_to_the_same_bits(
-    corpus: Path, fresh: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_correction_stopped_by_a_signal_resumes_to_the_same_bits(corpus: Path, fresh: Path, tmp_path: Path) -> None:
     path, often = manifest(tmp_path, TEN), ("--checkpoint-seconds", "0.01")
     stopped, whole = (copy_voice(fresh, tmp_path / name) for name in ("stopped", "whole"))
     before = (stopped / "voice.json").read_bytes()
-    with monkeypatch.context() as patch:
-        patch.setattr("trainers.vits.feedback_command.consumer", lambda *_args: interrupted)  # pyright: ignore[reportUnknownLambdaType]
+    with interrupted_at(5, "trainers.vits.feedback_command"):
         done = feedback(stopped, corpus, path, *EAGER, *often)
     assert done.exit_code == 128 + signal.SIGINT
     assert "to continue, run the same command with --resume" in done.stderr
@@ -190,14 +187,6 @@ def test_a_correction_stopped_by_a_signal_resumes_to_the_same_bits(
     assert feedback(whole, corpus, path, *EAGER).exit_code == 0
     for name in ("model.safetensors", "training.json", "config.json"):
         assert (stopped / "2" / name).read_bytes() == (whole / "2" / name).read_bytes()
-
-
-def interrupted(reports: Iterable[Any]) -> Iterator[Any]:
-    """A consumer that interrupts the process after the third window."""
-    for number, report in enumerate(reports):
-        if number == 5:
-            os.kill(os.getpid(), signal.SIGINT)
-        yield report
 
 
 def test_characters_without_a_sound_are_reported(corpus: Path, fresh: Path, tmp_path: Path) -> None:
