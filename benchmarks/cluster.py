@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -25,14 +25,17 @@ from typing import Any, Final, final
 import numpy as np
 import torch
 
-from benchmarks.report import Row, at_most, interleaved_medians, parse_arguments, publish, shown, unmeasured
+from benchmarks.report import Row, at_most, common_options, interleaved_medians, publish, shown
 from predictor.bars import BarPanel
 from predictor.cluster import OnRay
 from predictor.features import default_features
+from predictor.jobs import InProcesses, InThisProcess
 from predictor.networks import LSTMConfig, Target
 from predictor.sessions import SessionCalendar
 from trainers import StockTrainer
 from trainers.stock import Optimisation, StockRecipe
+from trainers.stock.backtest.folds import WalkForwardPlan, split_sessions
+from trainers.stock.backtest.refits import RefitMaterial
 from trainers.stock.data import NO_SOURCE, History
 from trainers.stock.feature_cache import FeatureCache
 from trainers.stock.feature_selection import fit_features
@@ -194,17 +197,23 @@ def growth_rows(folder: Path, *, quick: bool) -> Iterator[Row]:
 # --- jobs on Ray
 
 
+NODE: Final[dict[str, Any]] = {"num_cpus": 1, "include_dashboard": False, "include_log_monitor": False}
+"""A node without processes that no row needs; Ray waits only 30 seconds until a node has started."""
+HEAD: Final[dict[str, Any]] = {**NODE, "num_cpus": 0, "no_monitor": True, "dashboard_port": None}
+PATIENCE_S: Final = 120
+
+
 @contextmanager
 def ray_nodes() -> Generator[Any]:
     """A head without CPUs, two nodes with one each, and this process connected to them."""
     import ray
     from ray.cluster_utils import Cluster
 
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0})
+    cluster = Cluster(initialize_head=True, head_node_args=HEAD)
     try:
         for _ in range(2):
-            cluster.add_node(num_cpus=1)
-        cluster.wait_for_nodes()
+            cluster.add_node(**NODE)
+        cluster.wait_for_nodes(PATIENCE_S)
         ray.init(cluster.address, log_to_driver=False, logging_level=logging.ERROR)
         yield cluster
     finally:
@@ -249,10 +258,10 @@ def kill_rows(cluster: Any, folder: Path, *, quick: bool) -> Iterator[Row]:
     runs = 1 if quick else 10
     for number in range(runs):
         out = folder / f"node{number}"
-        added = cluster.add_node(num_cpus=1)
+        added = cluster.add_node(**NODE)
         on_ray = [*command(out, *period), "--cluster", "auto"]
         with subprocess.Popen(on_ray, stdout=subprocess.DEVNULL, env=_environment(cluster)) as driver:
-            _wait_for_files(out, chance.randrange(1, days // 2))
+            _wait_for_files(driver, out, chance.randrange(1, days // 2))
             cluster.remove_node(added, allow_graceful=False)
         lost += driver.returncode != 0 or contents(out) != expected
     detail = f"{runs} runs of {days} days, bytes compared"
@@ -263,7 +272,7 @@ def kill_rows(cluster: Any, folder: Path, *, quick: bool) -> Iterator[Row]:
         out = folder / f"head{number}"
         on_ray = [*command(out, *period), "--cluster", "local"]
         with subprocess.Popen(on_ray, stdout=subprocess.DEVNULL, start_new_session=True) as driver:
-            _wait_for_files(out, chance.randrange(1, days // 2))
+            _wait_for_files(driver, out, chance.randrange(1, days // 2))
             os.killpg(driver.pid, signal.SIGKILL)
         before = {path: path.stat().st_mtime_ns for path in out.rglob("*.parquet")}
         subprocess.run(on_ray, check=True, stdout=subprocess.DEVNULL)
@@ -277,25 +286,60 @@ def _environment(cluster: Any) -> dict[str, str]:
     return {**os.environ, "RAY_ADDRESS": cluster.address, "RAY_USAGE_STATS_ENABLED": "0"}
 
 
-def _wait_for_files(folder: Path, count: int) -> None:
-    while sum(1 for _ in folder.rglob("*.parquet")) < count:
+def _wait_for_files(driver: "subprocess.Popen[bytes]", folder: Path, count: int) -> None:
+    while driver.poll() is None and sum(1 for _ in folder.rglob("*.parquet")) < count:
         time.sleep(0.01)
 
 
-def rows(*, quick: bool) -> Iterator[Row]:
+def refit_rows(*, quick: bool) -> Iterator[Row]:
+    """A walk forward in one process, in two, and on two nodes; processes start within the time."""
+    refits, step = (4, 20) if quick else (40, 5)
+    bars = made_up_bars(20 if quick else 100, 900 + refits * step)
+    plan = WalkForwardPlan(
+        start=int(bars.sessions[899]), end=int(bars.sessions[898 + refits * step]), refit=step, rolling=800
+    )
+    folds = split_sessions(bars.sessions, plan)
+    material = RefitMaterial.of(bars, default_features(), RECIPE)
+    torch.set_num_threads(1)
+    runners = {"one process": InThisProcess(), "two processes": InProcesses(2), "two nodes": OnRay("auto")}
+    seconds: dict[str, float] = {}
+    forecasts: dict[str, dict[int, bytes]] = {}
+    for name, runner in runners.items():
+        start = time.perf_counter()
+        done = list(runner.run(material.worker, folds))
+        seconds[name] = time.perf_counter() - start
+        forecasts[name] = {fold.number: found.values.tobytes() for fold, found in done}
+    assert forecasts["one process"] == forecasts["two processes"] == forecasts["two nodes"]
+    shown_seconds = ", ".join(f"{name} {taken:.1f} s" for name, taken in seconds.items())
+    detail = f"{len(folds)} refits of {len(bars.symbols)} symbols x 800 days, equal bytes; {shown_seconds}"
+    for rival, limit in (("two processes", 1.1), ("one process", 0.6)):
+        ratio = seconds["two nodes"] / seconds[rival]
+        yield at_most(f"{len(folds)} refits: two nodes / {rival}", ratio, limit, detail=detail, judged=not quick)
+
+
+def rows(parts: Collection[str], *, quick: bool) -> Iterator[Row]:
     with TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        yield from history_rows(folder, quick=quick)
+        if "histories" in parts:
+            yield from history_rows(folder, quick=quick)
+        if parts == {"histories"}:
+            return
         with ray_nodes() as cluster:
-            yield from task_rows(quick=quick)
-            yield from kill_rows(cluster, folder, quick=quick)
-    yield unmeasured("40 refits: two nodes / two processes", "the machine is busy", reach="<= 1.1")
-    yield unmeasured("40 refits: two nodes / one process", "the machine is busy", reach="<= 0.6")
+            if "refits" in parts:
+                yield from refit_rows(quick=quick)
+            if "jobs" in parts:
+                yield from task_rows(quick=quick)
+                yield from kill_rows(cluster, folder, quick=quick)
+
+
+PARTS: Final = ("histories", "refits", "jobs")
 
 
 def main() -> int:
-    arguments = parse_arguments("Several machines and large histories")
-    return publish(rows(quick=arguments.quick), arguments.json)
+    parser = common_options("Several machines and large histories")
+    parser.add_argument("--part", choices=PARTS, action="append", help="measure only this part; repeatable")
+    arguments = parser.parse_args()
+    return publish(rows(set(arguments.part or PARTS), quick=arguments.quick), arguments.json)
 
 
 if __name__ == "__main__":

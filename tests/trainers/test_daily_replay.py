@@ -27,6 +27,7 @@ from trainers.stock.daily.renewal import AutomaticRenewal
 from trainers.stock.daily.replay import find_forecasts, record_replays, replay_forecasts, sample_forecasts
 from trainers.stock.ensembles import join
 from trainers.stock.evaluation.bound_model import find_calendar
+from trainers.stock.feature_cache import FeatureCache
 from trainers.stock.lifecycle import RetrainingPlan
 from trainers.stock.lifecycle.promotion import REPLAY
 from trainers.stock.recipe import recipe_of
@@ -133,15 +134,19 @@ def test_a_difference_needs_a_person(folder: Path, capsys: Capture) -> None:
 
 
 def run_with_renewal(
-    folder: Path, until: int, *, promotes: bool = False, runner: JobRunner | None = None
+    folder: Path,
+    until: int,
+    *,
+    promotes: bool = False,
+    runner: JobRunner | None = None,
+    cache: FeatureCache | None = None,
 ) -> list[LedgerEvent]:
     """Run further evenings with automatic renewal, and return the events of trainings and promotions."""
     with Ledger.open(folder / "ledger.db") as opened:
         line, runner = folder / "models" / "mine", runner or InThisProcess()
         settings = DailySettings(ledger=opened, line=line, evidence_every=5, runner=runner)
-        run_due_evenings(
-            settings, daily_bars(until), AFTER_ALL_SESSIONS, after_evening=AutomaticRenewal(promotes=promotes)
-        )
+        renewed = AutomaticRenewal(promotes=promotes, cache=cache)
+        run_due_evenings(settings, daily_bars(until), AFTER_ALL_SESSIONS, after_evening=renewed)
         return [event for event in opened.records(LedgerEvent) if event.kind in {RETRAINING, "champion"}]
 
 
@@ -182,15 +187,18 @@ def test_an_ensemble_is_trained_again_too(folder: Path) -> None:
 
 
 @pytest.mark.usefixtures("calendar_ends_soon")
-def test_a_training_runs_where_the_forecasts_do(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def note(_plan: RetrainingPlan, _out: Path, trainer: TrainingRunner) -> None:
-        used.append(trainer.jobs)
+def test_a_training_runs_where_the_forecasts_do_with_features_on_disk(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def note(plan: RetrainingPlan, _out: Path, trainer: TrainingRunner) -> None:
+        used.append((trainer.jobs, plan.trainings[""].material.cache))
         raise ConfigurationError("it is enough to know the runner")
 
-    used, runner = list[JobRunner](), InThisProcess()
+    used, runner = list[tuple[JobRunner, FeatureCache | None]](), InThisProcess()
+    cache = FeatureCache(folder=folder / "features", tell=pytest.fail)
     monkeypatch.setattr(renewal, "retrain", note)
-    run_with_renewal(folder, DAYS[7], runner=runner)
-    assert used == [runner]
+    run_with_renewal(folder, DAYS[7], runner=runner, cache=cache)
+    assert used == [(runner, cache)]
 
 
 def test_no_training_is_due_while_all_is_well(folder: Path) -> None:
@@ -305,3 +313,4 @@ def test_a_simulation_gives_the_forecasts_of_the_evenings(folder: Path, ledger: 
 def test_promotions_need_trainings(folder: Path, tmp_path: Path) -> None:
     daily_bars().write_csv(folder / "bars.csv")
     assert simulate(folder, tmp_path / "out", "--promote") == 2
+    assert simulate(folder, tmp_path / "out", "--feature-cache", tmp_path / "features") == 2

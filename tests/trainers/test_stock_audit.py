@@ -357,7 +357,7 @@ def test_so_few_days_that_a_leak_would_not_show_decide_nothing() -> None:
 def test_shuffled_labels_are_those_of_other_days_of_the_same_part(model: Model) -> None:
     splits = StockRecipe().splits(bars().sessions)
     true = History(bars(), model.pipeline)
-    shuffled = ShuffledHistory(bars(), model.pipeline, NONE, splits=splits, seed=0)
+    shuffled = ShuffledHistory(bars(), model.pipeline, NONE, None, splits=splits, seed=0)
 
     def days(history: History, name: str) -> FloatArray:
         """[D, S x H] labels in units of each window's volatility."""
@@ -664,7 +664,9 @@ def audit_by_command(folder: Path, panel: BarPanel, *flags: str | Path) -> Audit
 
 
 def test_the_command_audits_a_recipe_and_writes_next_to_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    written = audit_by_command(tmp_path, bars(), "--report", tmp_path / "report.html")
+    cache = tmp_path / "features"
+    written = audit_by_command(tmp_path, bars(), "--report", tmp_path / "report.html", "--feature-cache", cache)
+    assert any(cache.glob("*/observed.npy"))
     told = json.loads(list(lines(capsys.readouterr().out))[-1])
     assert told["kind"] == "audit"
     assert written.verdict == told["verdict"]

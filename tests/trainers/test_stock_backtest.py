@@ -600,6 +600,7 @@ def test_ctrl_c_keeps_what_is_forecast_and_says_how_to_go_on(
         (("--start", "2013-01-02", "--end", "2013-03-01", "--window", "rolling"), "--window is 'rolling'"),
         (("--start", "2013-01-02", "--end", "2013-03-01", "--recipe", "r.json"), "either an ARTIFACT or --recipe"),
         (("--start", "2013-01-02", "--end", "2013-03-01", "--features", "alpha158"), "an artifact has its own"),
+        (("--start", "2013-01-02", "--end", "2013-03-01", "--feature-cache", "c"), "keeps the features of refits"),
     ],
 )
 def test_bad_usage_ends_with_2(

@@ -252,6 +252,7 @@ def refitting_of(source: ModelSource, windows: TrainingWindows) -> SeedRefits:
         covariates=NO_SOURCE,
         edges=find_user_edges(model_of(source), SYMBOLS),
         windows=windows,
+        cache=None,
         consume=ConsumerChain(),
     )
 

@@ -541,10 +541,16 @@ call = partial(exit_code, evaluate_command)
 
 
 def test_the_command_shows_every_table(
-    trained_model: TrainingResult, bars_file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    trained_model: TrainingResult,
+    bars_file: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("COLUMNS", "120")
-    assert call(trained_model.folder, "--bars", bars_file, "--seeds", "2", "--aci", "--all") == 0
+    flags = ("--seeds", "2", "--aci", "--all", "--feature-cache", tmp_path / "features")
+    assert call(trained_model.folder, "--bars", bars_file, *flags) == 0
+    assert any(tmp_path.glob("features/*/observed.npy"))
     shown, told = capsys.readouterr()
     for word in (
         "skill",

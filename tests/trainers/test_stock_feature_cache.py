@@ -1,8 +1,9 @@
 """Features kept on disk: the same artifact, entries that are whole or absent, and several readers and writers."""
 
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from copy import copy
 from dataclasses import replace
 from pathlib import Path
 from threading import Barrier
@@ -13,15 +14,21 @@ import pytest
 from command_exits import exit_code
 from market import bokeh_panel
 
+from predictor.arrays import FloatArray
 from predictor.bars import BarPanel
 from predictor.errors import ConfigurationError
 from predictor.features import FeatureSet, default_features
 from predictor.networks import LSTMConfig, Target, WindowNormaliser
 from predictor.windows import Pipeline
 from trainers import StockTrainer
+from trainers.progress import no_progress
 from trainers.stock import Optimisation, StockRecipe
+from trainers.stock.audit.audit import ShuffledTraining
+from trainers.stock.backtest.folds import Fold
+from trainers.stock.backtest.refits import RefitMaterial
 from trainers.stock.command import stock
-from trainers.stock.data import History
+from trainers.stock.data import NO_SOURCE, History
+from trainers.stock.evaluation.seeds import SeedRefits
 from trainers.stock.feature_cache import Arrays, ArrayShape, FeatureCache
 from trainers.stock.model_fit import fit_pipeline
 from trainers.stock.splits import RollingSplits
@@ -127,6 +134,65 @@ def test_the_trainer_and_the_command_read_the_same_entries(tmp_path: Path, monke
     assert [(out / name).read_bytes() for name in ("manifest.json", "weights.safetensors")] == [
         (tmp_path / "2" / name).read_bytes() for name in ("manifest.json", "weights.safetensors")
     ]
+
+
+def walk(cache: FeatureCache | None) -> FloatArray:
+    """Forecasts of a fold of a walk forward."""
+    fold = Fold(number=1, first=session(-20), last=session(-5), learn_first=session(0), learn_last=session(-25))
+    material = RefitMaterial.of(bars(), default_features(), SHORT, cache=cache)
+    return material.worker()(fold).values
+
+
+def train_from_a_seed(cache: FeatureCache | None) -> FloatArray:
+    """Forecasts of a training from another seed."""
+    splits = SHORT.splits(bars().sessions)
+    refits = SeedRefits(
+        bars=bars(),
+        features=default_features(),
+        recipe=SHORT,
+        splits=splits,
+        covariates=NO_SOURCE,
+        edges=None,
+        windows=history(bars(), default_features(), SHORT, None).windows(splits.calibration),
+        cache=cache,
+        consume=iter,
+    )
+    return refits.worker()(1)
+
+
+def train_on_shuffled_labels(cache: FeatureCache | None) -> FloatArray:
+    """Forecasts of a training on shuffled labels."""
+    training = ShuffledTraining(
+        bars=bars(),
+        sessions=bars().sessions[-5:],
+        features=default_features(),
+        recipe=SHORT,
+        splits=SHORT.splits(bars().sessions),
+        covariates=NO_SOURCE,
+        edges=None,
+        cache=cache,
+        stepwise=no_progress,
+        consume=iter,
+    )
+    return training.worker()(0).values
+
+
+def session(position: int) -> int:
+    return int(bars().sessions[position])
+
+
+@pytest.mark.parametrize("refit", [walk, train_from_a_seed, train_on_shuffled_labels])
+def test_a_refit_forecasts_the_same_with_features_on_disk(
+    refit: Callable[[FeatureCache | None], FloatArray], tmp_path: Path
+) -> None:
+    np.testing.assert_array_equal(refit(cache_in(tmp_path)), refit(None))
+    assert len(entries(tmp_path)) == 2
+
+
+def test_a_history_in_another_process_reads_features_from_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sent = history(bars(), default_features(), SHORT, cache_in(tmp_path))
+    monkeypatch.setattr(Pipeline, "observed_blocks", refuse)
+    np.testing.assert_array_equal(copy(sent).stored.observed, sent.stored.observed)
 
 
 # --- entries

@@ -47,6 +47,7 @@ from trainers.stock.backtest.folds import WalkForwardPlan, split_sessions
 from trainers.stock.ensembles import JoinedEnsemble, join
 from trainers.stock.ensembles.weights import WeightRule
 from trainers.stock.evaluation.bound_model import bind_model
+from trainers.stock.feature_cache import FeatureCache
 from trainers.stock.lifecycle import check_gates, compare_recipes, compare_versions, plan_retraining, promote, retrain
 from trainers.stock.lifecycle.promotion import list_failed
 from trainers.stock.lifecycle.version_comparison import ComparedVersion, SequenceBounds, VersionComparison, load_version
@@ -142,12 +143,16 @@ def test_a_retraining_writes_the_next_version_by_the_champions_recipe_and_moves_
     assert champion_of(models) == 1
 
 
-def test_a_retraining_gives_the_bytes_of_a_training_of_the_same_recipe(models: Path) -> None:
-    plan = plan_retraining(models, "mine", bars(SECOND))
+def test_a_retraining_with_features_on_disk_gives_the_bytes_of_a_training_of_the_same_recipe(
+    models: Path, tmp_path: Path
+) -> None:
+    cache = FeatureCache(folder=tmp_path / "features", tell=pytest.fail)
+    plan = plan_retraining(models, "mine", bars(SECOND), cache=cache)
     made = retrain(plan, models / "mine" / "5").folder
     other = models / "mine" / "2"
     assert (made / "weights.safetensors").read_bytes() == (other / "weights.safetensors").read_bytes()
     assert card_of(made) == card_of(other) | plan.card()
+    assert len(list(cache.folder.glob("*/observed.npy"))) == 1
 
 
 def test_splits_by_shares_keep_their_lengths_and_move_to_the_end(models: Path) -> None:
@@ -250,7 +255,10 @@ def files_of(folder: Path) -> dict[str, bytes]:
 def test_every_member_of_an_ensemble_is_trained_again_and_combined_by_the_same_rule(
     ensembles: Path, files: dict[str, Path], capsys: Capture
 ) -> None:
-    assert program_exit_code(app, "retrain", "both", "--models", ensembles, "--bars", files["second"], "--json") == 0
+    features = ensembles.parent / "features"
+    words = ("--models", ensembles, "--bars", files["second"], "--feature-cache", features, "--json")
+    assert program_exit_code(app, "retrain", "both", *words) == 0
+    assert len(list(features.glob("*/observed.npy"))) == 1  # both members read it
     assert json.loads(capsys.readouterr().out.splitlines()[-1])["members"] == ["har", "lstm"]
     made = artifact.load_ensemble(ensembles / "both" / "2")
     assert made.manifest.card["retraining"] == {

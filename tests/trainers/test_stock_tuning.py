@@ -341,6 +341,7 @@ def test_the_card_of_what_was_found_tells_of_the_search(
         "epochs": 1,
         "trials": 1,
         "seeds": 2,
+        "feature-cache": tmp_path / "cache",
     }
     app = typer.Typer(add_completion=False)
     app.command()(tune_stock)
@@ -352,6 +353,7 @@ def test_the_card_of_what_was_found_tells_of_the_search(
     assert artifact.load(out).artifact.manifest.card["tuning"] == last["tuning"]
     assert last["tuning"]["trials"] == 1
     assert (out.parent / "1.tune.db").is_file()
+    assert len(list(tmp_path.glob("cache/*/observed.npy"))) == 1  # for the trials and the last training
 
 
 def test_without_optuna_the_extra_is_named_before_anything_is_read(

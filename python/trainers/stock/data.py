@@ -126,6 +126,7 @@ class History:
         self.bars = bars = usable_bars(bars)
         self.pipeline = pipeline
         self.covariates = covariates
+        self._cache = cache
         self.labels: FloatArray = self.of_adjusted(pipeline.target.labels)
         self.encoded: EncodedPanel = _encode_panel(bars, pipeline, covariates, cache)
         axis = _list_calendar_sessions(bars, pipeline)
@@ -144,7 +145,7 @@ class History:
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle what it is computed from."""
-        return type(self), (self.bars, self.pipeline, self.covariates)
+        return type(self), (self.bars, self.pipeline, self.covariates, self._cache)
 
     @property
     def adjusted(self) -> AdjustedBars:

@@ -58,6 +58,7 @@ def cross_validate(material: TrainingMaterial, recipe: StockRecipe, *, windows: 
                 recipe=recipe,
                 features=material.features,
                 edges=material.edges,
+                cache=material.cache,
             )
         )
         for fold in _place_windows(material.bars, recipe.target.reach, windows, step)

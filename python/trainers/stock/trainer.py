@@ -198,8 +198,8 @@ class StockTrainer:
         threads: CPU threads of training and evaluation, 1 by default; another count gives other bits.
         edges: CSV file of a graph's edges: symbol, neighbour, weight.
         from_artifact: Folder of an artifact whose weights the training starts from (`--from`).
-        feature_cache: Folder for computed features, from which later fits on the same bars and features read them; it
-            can be removed at any time.
+        feature_cache: Folder for computed features, from which later trainings on the same bars and features read them;
+            it can be removed at any time.
         budget: Time for all trainings of the model best, such as 90s, 10m or 2h; 10m if left out.
         recipe: Settings to start with instead of the defaults of the kind, for those without a flag.
         quiet: Show neither progress nor warnings.
@@ -355,6 +355,7 @@ class StockTrainer:
                 announce=output.announce,
                 warn=output.warn,
                 covariates=read_covariates(covariates),
+                cache=open_cache(self.feature_cache, output.warn),
             )
 
     def backtest(  # noqa: PLR0913 - the flags of a command
@@ -428,6 +429,7 @@ class StockTrainer:
         with self._working(1) as output, TemporaryDirectory() as folder:
             model = fitted.model(self._forecast_device, max_rows=MAX_ROWS)
             source = use_model(model, fitted.stored.manifest_hash, read_covariates(covariates))
+            source = replace(source, cache=open_cache(self.feature_cache, output.warn))
             panel = load_bars(bars)
             data_warnings.emit(source.doubts(panel), output.warn)
             return backtest(
@@ -492,7 +494,8 @@ class StockTrainer:
         panel = load_bars(bars)
         with self._working(self._threads) as output:
             plan = self.plan.beside(panel, output.tell)
-            return cross_validate(plan.material(panel, covariates), plan.recipe, windows=windows, step=step)
+            material = replace(plan.material(panel, covariates), cache=open_cache(self.feature_cache, output.warn))
+            return cross_validate(material, plan.recipe, windows=windows, step=step)
 
     def _fit_one(self, panel: BarPanel, covariates: CovariateFiles, output: ProgressOutput) -> FittedArtifact:
         plan = self.plan.beside(panel, output.tell)

@@ -44,6 +44,7 @@ from trainers.stock.card import hash_bars
 from trainers.stock.data import History
 from trainers.stock.data_warnings import Warn, discard, emit
 from trainers.stock.evaluation.evaluated_days import describe_origin, find_last_seen_session
+from trainers.stock.feature_cache import FeatureCache
 from trainers.stock.model_fit import fit_pipeline
 from trainers.stock.recipe import StockRecipe
 from trainers.stock.splits import DataSplits
@@ -173,7 +174,15 @@ def _prepare_model(source: ModelSource, bars: BarPanel, shown: _AuditProgress) -
         splits = recipe.splits(bars.sessions)
         shown.announce("training the recipe")
         learnt = bars.between(splits.train.first, find_last_seen_session(splits))
-        made = refit(learnt, source.features, recipe, splits, covariates=source.covariates, consume=shown.consume)
+        made = refit(
+            learnt,
+            source.features,
+            recipe,
+            splits,
+            covariates=source.covariates,
+            cache=source.cache,
+            consume=shown.consume,
+        )
         model = assemble_model(made)
     elif isinstance(source.standing.model, Model):
         splits, model = source.standing.splits, source.standing.model
@@ -291,6 +300,7 @@ def _check_permutations(
         splits=subject.splits,
         covariates=source.covariates,
         edges=source.user_edges(subject.learnt.symbols),
+        cache=source.cache,
         stepwise=no_progress if runner.is_parallel else shown.stepwise,
         consume=ConsumerChain() if runner.is_parallel else shown.consume,
     )
@@ -322,6 +332,7 @@ class ShuffledTraining:
     splits: DataSplits
     covariates: CovariateSource
     edges: Edges | None
+    cache: FeatureCache | None
     stepwise: StepProgress
     consume: ReportConsumer
 
@@ -338,6 +349,7 @@ class ShuffledTraining:
                 self.splits,
                 covariates=self.covariates,
                 edges=self.edges,
+                cache=self.cache,
                 labelled=partial(ShuffledHistory, splits=self.splits, seed=seed),
                 consume=self.consume,
             )

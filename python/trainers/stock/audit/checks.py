@@ -27,6 +27,7 @@ from trainers.stock.evaluation.baselines import OWN_SCALE, FitScope, Information
 from trainers.stock.evaluation.evaluated_days import find_last_seen_session
 from trainers.stock.evaluation.evaluation_set import standard_error, widening_factor
 from trainers.stock.evaluation.scores import rank_values
+from trainers.stock.feature_cache import FeatureCache
 from trainers.stock.splits import DataSplits, list_decisions
 
 SURE = 0.95
@@ -356,9 +357,16 @@ class ShuffledHistory(History):
     """
 
     def __init__(
-        self, bars: BarPanel, pipeline: Pipeline, covariates: CovariateSource, *, splits: DataSplits, seed: int
+        self,
+        bars: BarPanel,
+        pipeline: Pipeline,
+        covariates: CovariateSource,
+        cache: FeatureCache | None,
+        *,
+        splits: DataSplits,
+        seed: int,
     ) -> None:
-        super().__init__(bars, pipeline, covariates)
+        super().__init__(bars, pipeline, covariates, cache)
         random, spread = np.random.default_rng(seed), torch.from_numpy(pipeline.target.spread)
         for part in (splits.train, splits.selection, splits.calibration):
             days = list_decisions(part, bars.sessions, pipeline.target)

@@ -178,7 +178,7 @@ def _forecast(
     if source.standing is not None and plan.refit is None:
         return _forecast_fixed_model(source, source.standing, bars, folds[0], store, stepwise)
     recipe, edges = source.known_recipe(), source.user_edges(bars.symbols)
-    material = RefitMaterial.of(bars, source.features, recipe, source.covariates, edges=edges)
+    material = RefitMaterial.of(bars, source.features, recipe, source.covariates, edges=edges, cache=source.cache)
     return run_refits(folds, material, store, runner)
 
 

@@ -3,7 +3,7 @@
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from math import isfinite
 from pathlib import Path
@@ -48,8 +48,10 @@ from trainers.stock.backtest.source import ModelSource, artifact_source, recipe_
 from trainers.stock.backtest.strategies import LONGEST_HALT, StrategySettings, TradingTerms
 from trainers.stock.data_warnings import emit
 from trainers.stock.evaluation.tables import VERDICT_COLOURS, plain_table
+from trainers.stock.feature_cache import open_cache
 from trainers.stock.feature_selection import FeatureSelection, Known
-from trainers.stock.progress_output import warner
+from trainers.stock.flags import CacheFolder
+from trainers.stock.progress_output import warn_on_stderr, warner
 from trainers.stock.recipe import read_recipe_file
 
 _COLUMNS: Final = ("annual", "vol.", "Sharpe", "gross", "drawdown", "turnover", "hits", "exposure")
@@ -188,13 +190,17 @@ class BacktestSubject:
     ] = "default"
     known: Known = ""
     device: AnsweringDevice = "auto"
+    feature_cache: CacheFolder = None
 
     def source(self, covariates: CovariateSource) -> ModelSource:
-        """The source of forecasts.
+        """The source of forecasts, whose trainings read features from the cache.
 
         Raises:
             typer.BadParameter: Neither or both of artifact and recipe are given, or an artifact with flags of a recipe.
         """
+        return replace(self._source(covariates), cache=open_cache(self.feature_cache, warn_on_stderr))
+
+    def _source(self, covariates: CovariateSource) -> ModelSource:
         reads = FeatureSelection(features=self.features, known=self.known)
         if self.artifact is not None and self.recipe is None:
             if reads != FeatureSelection():
@@ -243,6 +249,8 @@ def backtest_command(
     source = subject.source(files.read())
     panel = bars.read()
     walk = _complete_plan(source, panel, plan)
+    if walk.refit is None and source.standing is not None and source.cache is not None:
+        raise typer.BadParameter("--feature-cache keeps the features of refits; give --refit N, or leave it out")
     whole = choose_terms(terms, source)
     emit(source.doubts(panel), warner(as_json=run.as_json))
     runner = machines.runner(advice="continue with --resume and fewer --workers")

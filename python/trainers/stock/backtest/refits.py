@@ -32,6 +32,7 @@ from trainers.stock.backtest.folds import Fold
 from trainers.stock.backtest.forecasts import DailyForecasts, forecast_daily
 from trainers.stock.bar_requirements import count_sessions_needed
 from trainers.stock.data import NO_SOURCE, History
+from trainers.stock.feature_cache import FeatureCache
 from trainers.stock.model_fit import fit_artifact, fit_pipeline
 from trainers.stock.recipe import StockRecipe
 from trainers.stock.splits import DataSplits, RollingSplits, SplitPart
@@ -124,7 +125,7 @@ def _check_same(path: Path, settings: Mapping[str, Json], digest: str, *, resume
     )
 
 
-Labelled = Callable[[BarPanel, Pipeline, CovariateSource], History]
+Labelled = Callable[[BarPanel, Pipeline, CovariateSource, FeatureCache | None], History]
 """Creates a history from bars."""
 
 
@@ -193,6 +194,7 @@ def refit(
     *,
     covariates: CovariateSource = NO_SOURCE,
     edges: Edges | None = None,
+    cache: FeatureCache | None = None,
     labelled: Labelled = History,
     consume: ReportConsumer | None = None,
 ) -> Artifact:
@@ -205,6 +207,7 @@ def refit(
         splits: Splits of these bars.
         covariates: Covariate files.
         edges: Edges of a graph; None derives them from returns of the training split.
+        cache: Has the observed features on disk; None computes them in memory.
         labelled: Creates the history from bars.
         consume: Receives the reports of the epochs; None ignores them.
 
@@ -212,10 +215,9 @@ def refit(
         ConfigurationError: The settings contradict each other or the bars.
         LoopError: The training failed.
     """
-    pipeline = fit_pipeline(bars, features, recipe, splits, covariates)
-    return fit_artifact(
-        labelled(bars, pipeline, covariates), splits, recipe, consume=consume or ConsumerChain(), edges=edges
-    )
+    pipeline = fit_pipeline(bars, features, recipe, splits, covariates, cache)
+    history = labelled(bars, pipeline, covariates, cache)
+    return fit_artifact(history, splits, recipe, consume=consume or ConsumerChain(), edges=edges)
 
 
 def assemble_model(made: Artifact) -> Model:
@@ -236,6 +238,8 @@ class RefitJob:
     features: FeatureSet
     edges: Edges | None
     """Edges of a graph; None derives them from the training split."""
+    cache: FeatureCache | None = None
+    """Has the observed features on disk; None computes them in memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -247,6 +251,7 @@ class RefitMaterial:
     recipe: StockRecipe
     covariates: CovariateSource = NO_SOURCE
     edges: Edges | None = None
+    cache: FeatureCache | None = None
 
     @classmethod
     def of(
@@ -257,9 +262,11 @@ class RefitMaterial:
         covariates: CovariateSource = NO_SOURCE,
         *,
         edges: Edges | None = None,
+        cache: FeatureCache | None = None,
     ) -> "RefitMaterial":
         """Take all bars; each fold uses its own."""
-        return cls(bars=bars, features=features, recipe=make_tradable(recipe), covariates=covariates, edges=edges)
+        recipe = make_tradable(recipe)
+        return cls(bars=bars, features=features, recipe=recipe, covariates=covariates, edges=edges, cache=cache)
 
     def job(self, fold: Fold) -> RefitJob:
         """The work of one fold, without bars after the fold."""
@@ -270,6 +277,7 @@ class RefitMaterial:
             recipe=self.recipe,
             features=self.features,
             edges=self.edges,
+            cache=self.cache,
         )
 
     def worker(self) -> Callable[[Fold], DailyForecasts]:
@@ -296,8 +304,8 @@ def forecast_refit(job: RefitJob) -> DailyForecasts:
     """
     learnt = job.bars.until(job.fold.learn_last)
     splits = refit_splits(learnt, job.recipe)
-    model = assemble_model(refit(learnt, job.features, job.recipe, splits, covariates=job.covariates, edges=job.edges))
-    return forecast_daily(model, job.bars, list_fold_sessions(job.bars, job.fold), job.covariates)
+    made = refit(learnt, job.features, job.recipe, splits, covariates=job.covariates, edges=job.edges, cache=job.cache)
+    return forecast_daily(assemble_model(made), job.bars, list_fold_sessions(job.bars, job.fold), job.covariates)
 
 
 def forecast_standing(

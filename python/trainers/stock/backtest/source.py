@@ -27,6 +27,7 @@ from trainers.stock.data_warnings import check_models, check_recipe, list_networ
 from trainers.stock.edges import find_user_edges
 from trainers.stock.evaluation.bound_model import Judgeable, find_calendar, find_last_seen
 from trainers.stock.evaluation.evaluated_days import read_splits
+from trainers.stock.feature_cache import FeatureCache
 from trainers.stock.recipe import StockRecipe, read_recipe, read_recipe_file
 from trainers.stock.splits import DataSplits
 
@@ -67,6 +68,8 @@ class ModelSource:
     """The trained model; None for a recipe."""
     card: Mapping[str, Json]
     """The artifact's card; empty for a recipe."""
+    cache: FeatureCache | None = None
+    """Has the observed features of trainings on disk; None computes them in memory."""
 
     def known_recipe(self) -> StockRecipe:
         """The recipe.

@@ -28,7 +28,10 @@ from trainers.progress import no_progress, progress_on
 from trainers.stock.daily.evenings import EVENING, DailySettings, DailySummary, EveningAction, run_due_evenings
 from trainers.stock.daily.renewal import AutomaticRenewal
 from trainers.stock.daily.replay import find_forecasts, record_replays, replay_forecasts, sample_forecasts
+from trainers.stock.feature_cache import open_cache
+from trainers.stock.flags import CacheFolder
 from trainers.stock.lifecycle.command import PERSON_NEEDED, ModelsFolder
+from trainers.stock.progress_output import warn_on_stderr
 from trainers.stock.splits import find_day
 
 _COLOURS = {Lamp.GREEN: "green", Lamp.AMBER: "yellow", Lamp.RED: "red", Lamp.LEARNING: "dim"}
@@ -64,17 +67,21 @@ class EvidenceFlags:
     promote: Annotated[
         bool, typer.Option("--promote", help="With --retrain: make a version the champion if it passes all gates.")
     ] = False
+    feature_cache: CacheFolder = None
 
     @property
     def after_evening(self) -> EveningAction | None:
         """The action that the flags ask for.
 
         Raises:
-            BadParameter: --promote is given without --retrain.
+            BadParameter: --promote or --feature-cache is given without --retrain.
         """
         if self.promote and not self.retrain:
             raise typer.BadParameter("--promote needs --retrain; to promote a version by hand, use quantra promote")
-        return AutomaticRenewal(promotes=self.promote) if self.retrain else None
+        if self.feature_cache is not None and not self.retrain:
+            raise typer.BadParameter("--feature-cache needs --retrain; forecasts read few bars and keep no features")
+        cache = open_cache(self.feature_cache, warn_on_stderr)
+        return AutomaticRenewal(promotes=self.promote, cache=cache) if self.retrain else None
 
 
 @with_flags

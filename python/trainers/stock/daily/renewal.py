@@ -19,6 +19,7 @@ from trainers.stock.daily.evenings import (
 )
 from trainers.stock.daily.recorded_models import RecordedModel, load_recorded
 from trainers.stock.daily.replay import record_replays, replay_forecasts, sample_forecasts
+from trainers.stock.feature_cache import FeatureCache
 from trainers.stock.lifecycle.promotion import (
     SHADOW_SESSIONS,
     check_gates,
@@ -47,6 +48,8 @@ class AutomaticRenewal:
 
     promotes: bool = False
     """Whether to promote versions that pass their gates; otherwise a person does."""
+    cache: FeatureCache | None = None
+    """Has the features of trainings on disk; None computes them in memory."""
 
     def __call__(
         self, settings: DailySettings, champion: RecordedModel, session: int, evidence: Sequence[EvidenceRecord]
@@ -57,19 +60,24 @@ class AutomaticRenewal:
             rows = _promote_if_better(settings, champion, newest, session)
         wait = COOL_DOWN if newest == champion.version.version else RETRY
         if _count_since(settings.ledger, settings.line.name, session) >= wait:
-            rows += _retrain_if_due(settings, champion, session, evidence)
+            rows += _retrain_if_due(settings, champion, session, evidence, self.cache)
         return rows
 
 
 def _retrain_if_due(
-    settings: DailySettings, champion: RecordedModel, session: int, evidence: Sequence[EvidenceRecord]
+    settings: DailySettings,
+    champion: RecordedModel,
+    session: int,
+    evidence: Sequence[EvidenceRecord],
+    cache: FeatureCache | None,
 ) -> int:
     reason = next(_list_reasons(champion, session, evidence), "")
     if not reason:
         return 0
     name, number, detail = settings.line.name, 0, reason
     try:
-        plan = plan_retraining(settings.line.parent, name, settings.ledger.panel(last=session), settings.covariates)
+        bars = settings.ledger.panel(last=session)
+        plan = plan_retraining(settings.line.parent, name, bars, settings.covariates, cache)
         out = next_version(settings.line)
         retrain(plan, out, TrainingRunner(jobs=settings.runner))
         number = int(out.name)

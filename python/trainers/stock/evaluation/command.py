@@ -27,6 +27,8 @@ from trainers.stock.evaluation.bound_model import Judgeable
 from trainers.stock.evaluation.evaluation import EvaluationSettings, ModelEvaluation, evaluate
 from trainers.stock.evaluation.page import render_evaluation
 from trainers.stock.evaluation.tables import render_summary, render_tables
+from trainers.stock.feature_cache import open_cache
+from trainers.stock.flags import CacheFolder
 from trainers.stock.progress_output import announce_on_stderr, warn_on_stderr
 
 
@@ -38,6 +40,7 @@ def evaluate_command(
     files: CovariateFlags,
     wanted: EvaluationSettings,
     machines: WorkerFlags,
+    feature_cache: CacheFolder = None,
     threads: Threads = 1,
     report: Report = None,
     everything: Annotated[bool, typer.Option("--all", help="Print all tables: by horizon, metric and symbol.")] = False,
@@ -59,6 +62,7 @@ def evaluate_command(
             warn=warn_on_stderr,
             stepwise=progress_on(sys.stderr),
             covariates=files.read(),
+            cache=open_cache(feature_cache, warn_on_stderr),
             runner=machines.runner(),
         )
     except InSampleError as error:

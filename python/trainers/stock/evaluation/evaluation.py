@@ -69,6 +69,7 @@ from trainers.stock.evaluation.scores import (
     pit,
 )
 from trainers.stock.evaluation.seeds import SeedRefits, SeedScores, choose_other_seeds, name_seed, score_seeds
+from trainers.stock.feature_cache import FeatureCache
 from trainers.stock.recipe import read_recipe
 from trainers.stock.splits import DataSplits, SplitPart, find_day
 
@@ -226,6 +227,7 @@ def evaluate(
     warn: Warn = discard,
     stepwise: StepProgress = no_progress,
     covariates: CovariateSource = NO_SOURCE,
+    cache: FeatureCache | None = None,
     runner: JobRunner | None = None,
 ) -> ModelEvaluation:
     """Evaluate a model against the baselines, on decision days after all data that it has seen.
@@ -239,6 +241,7 @@ def evaluate(
         warn: Called first with warnings about bars and files, which the evaluation contains too.
         stepwise: Shows the progress of scoring.
         covariates: Covariate files of the model.
+        cache: Has the features of trainings with other seeds on disk; None computes them in memory.
         runner: Runs the trainings with other seeds; by default this process does.
 
     Raises:
@@ -254,7 +257,7 @@ def evaluate(
     exam = _prepare_setup(model, bars, wanted, announce, covariates)
     test, ours = exam.test_set, exam.tested.forecasts
     result, confidence_set = _compare_baselines(exam, announce, stepwise)
-    seeds, unseeded = _score_seeds(exam, result, wanted, consume, announce, runner or InThisProcess())
+    seeds, unseeded = _score_seeds(exam, result, wanted, cache, consume, announce, runner or InThisProcess())
     return ModelEvaluation(
         unit=UNITS[test.target.kind],
         target=test.target,
@@ -355,6 +358,7 @@ def _score_seeds(
     exam: EvaluationSetup,
     result: BenchmarkResult,
     wanted: EvaluationSettings,
+    cache: FeatureCache | None,
     consume: ReportConsumer,
     announce: Callable[[str], None],
     runner: JobRunner,
@@ -378,6 +382,7 @@ def _score_seeds(
         covariates=exam.covariates,
         edges=find_user_edges(model, exam.bound.history.bars.symbols),
         windows=exam.tested.windows,
+        cache=cache,
         consume=ConsumerChain() if runner.is_parallel else consume,
     )
     own = recipe.optimisation.seed

@@ -24,6 +24,7 @@ from trainers.stock.evaluation.comparison import (
     winkler,
 )
 from trainers.stock.evaluation.evaluation_set import EvaluationSet, forecasts_of
+from trainers.stock.feature_cache import FeatureCache
 from trainers.stock.model_fit import build_engine, fit_artifact, fit_pipeline
 from trainers.stock.recipe import StockRecipe
 from trainers.stock.splits import DataSplits
@@ -44,6 +45,8 @@ class SeedRefits:
     """Edges of the artifact's graph; None derives them from returns of the training split."""
     windows: TrainingWindows
     """Windows to forecast."""
+    cache: FeatureCache | None
+    """Has the observed features on disk; None computes them in memory."""
     consume: ReportConsumer
 
     def worker(self) -> Callable[[int], FloatArray]:
@@ -54,8 +57,8 @@ class SeedRefits:
         """[N, H, Q] calibrated forecasts of the windows by a model trained from this seed."""
         recipe = replace(self.recipe, optimisation=replace(self.recipe.optimisation, seed=seed))
         try:
-            pipeline = fit_pipeline(self.bars, self.features, recipe, self.splits, self.covariates)
-            history = History(self.bars, pipeline, self.covariates)
+            pipeline = fit_pipeline(self.bars, self.features, recipe, self.splits, self.covariates, self.cache)
+            history = History(self.bars, pipeline, self.covariates, self.cache)
             made = fit_artifact(history, self.splits, recipe, consume=self.consume, edges=self.edges)
         except (ConfigurationError, LoopError) as error:
             raise ConfigurationError(f"{name_seed(seed)}: {error}") from error

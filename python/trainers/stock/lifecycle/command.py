@@ -43,7 +43,8 @@ from trainers.stock.ensembles import JoinedEnsemble
 from trainers.stock.ensembles.command import describe_joined, print_joined
 from trainers.stock.evaluation.bound_model import find_calendar
 from trainers.stock.evaluation.evaluation import EvaluationSettings
-from trainers.stock.flags import choose_version_folder
+from trainers.stock.feature_cache import open_cache
+from trainers.stock.flags import CacheFolder, choose_version_folder
 from trainers.stock.lifecycle.promotion import list_failed, promote_if_passed, roll_back_champion
 from trainers.stock.lifecycle.retraining_plan import RetrainingPlan, plan_retraining, retrain
 from trainers.stock.lifecycle.version_comparison import (
@@ -82,6 +83,7 @@ def retrain_command(
     models: ModelsFolder = Path("models"),
     bars: BarsFlags,
     files: CovariateFlags,
+    feature_cache: CacheFolder = None,
     machines: WorkerFlags,
     run: RunOptions,
 ) -> None:
@@ -101,7 +103,8 @@ def retrain_command(
         if rank == 0:
             print_finished(out, as_json=run.as_json)
         return
-    plan = plan_retraining(models, name, bars.read(tells=rank == 0), files.read())
+    cache = open_cache(feature_cache, warn_on_stderr)
+    plan = plan_retraining(models, name, bars.read(tells=rank == 0), files.read(), cache)
     if rank == 0:
         say(plan.sentence, style="dim")
     trained = _retrain(plan, out, run, machines, rank)

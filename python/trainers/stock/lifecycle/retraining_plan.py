@@ -21,6 +21,7 @@ from trainers.stock.ensembles import JoinedEnsemble, join
 from trainers.stock.ensembles.member_training import repeats_scale
 from trainers.stock.ensembles.weights import WeightRule, read_weight_rule
 from trainers.stock.evaluation.bound_model import find_calendar, find_trained_symbols
+from trainers.stock.feature_cache import FeatureCache
 from trainers.stock.splits import RollingSplits, SplitPart
 from trainers.stock.training import TrainingResult
 from trainers.stock.training_data import TrainingMaterial
@@ -144,7 +145,11 @@ def _find_repeating(cards: Mapping[str, Card]) -> dict[str, str]:
 
 
 def plan_retraining(
-    models: Path, reference: str, bars: BarPanel, covariates: CovariateSource = NO_SOURCE
+    models: Path,
+    reference: str,
+    bars: BarPanel,
+    covariates: CovariateSource = NO_SOURCE,
+    cache: FeatureCache | None = None,
 ) -> RetrainingPlan:
     """Plan a training on newer bars with the recipes, features and edges of a version.
 
@@ -155,6 +160,7 @@ def plan_retraining(
         reference: a model, which means its champion, or one of its versions.
         bars: up to the newest, with every symbol of the version's training.
         covariates: files of the covariates that it reads.
+        cache: has the observed features on disk; None computes them in memory.
 
     Raises:
         ModelNotFoundError, VersionNotFoundError: the model or version does not exist.
@@ -174,7 +180,8 @@ def plan_retraining(
     for name, one in sources.items():
         reference = f"member {name} of {champion}" if name else champion
         _check_trainable(reference, one)
-        trainings[name] = _plan_training(one, bars, _describe_retraining(reference, standing.last_seen, bars))
+        sections = _describe_retraining(reference, standing.last_seen, bars)
+        trainings[name] = _plan_training(replace(one, cache=cache), bars, sections)
     _check_bars(champion, bars, standing)
     return RetrainingPlan(
         champion=champion,
@@ -219,8 +226,9 @@ def _check_trainable(reference: str, source: ModelSource) -> None:
 def _plan_training(source: ModelSource, bars: BarPanel, sections: Mapping[str, Json]) -> PlannedTraining:
     recipe = source.known_recipe()
     parts = recipe.parts if isinstance(recipe.parts, RollingSplits) else _find_lengths(_standing_of(source))
+    edges = source.user_edges(bars.symbols)
     return PlannedTraining(
-        material=TrainingMaterial(bars, source.features, source.covariates, source.user_edges(bars.symbols)),
+        material=TrainingMaterial(bars, source.features, source.covariates, edges, cache=source.cache),
         recipe=replace(recipe, parts=parts),
         sections=sections,
     )

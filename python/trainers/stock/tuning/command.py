@@ -25,10 +25,11 @@ from trainers.options import RunOptions
 from trainers.progress import JsonLines, ReportConsumer, no_progress, progress_for, progress_on
 from trainers.stock.data import History
 from trainers.stock.data_warnings import check_recipe, check_steps, emit
+from trainers.stock.feature_cache import open_cache
 from trainers.stock.feature_selection import FeatureSelection
-from trainers.stock.flags import OutFolder, choose_version_folder, print_artifact_commands
+from trainers.stock.flags import CacheFolder, OutFolder, choose_version_folder, print_artifact_commands
 from trainers.stock.model_fit import fit_pipeline
-from trainers.stock.progress_output import announcer, warner
+from trainers.stock.progress_output import announcer, warn_on_stderr, warner
 from trainers.stock.recipe import Optimisation, RecipeChanges, StockRecipe, recipe_of
 from trainers.stock.training import TrainingResult, train
 from trainers.stock.training_data import TrainingMaterial
@@ -54,7 +55,7 @@ class SearchBudget:
 
 
 @with_flags
-def tune_stock(
+def tune_stock(  # noqa: PLR0913 - one argument per group of flags
     *,
     bars: BarsFlags,
     out: OutFolder,
@@ -67,6 +68,7 @@ def tune_stock(
     optimisation: Annotated[
         ParsedFlags[Optimisation], FlagSubset("max_epochs", "patience", "precision", "device", "seed")
     ],
+    feature_cache: CacheFolder = None,
     run: Annotated[RunOptions, FlagSubset("threads", "as_json")],
 ) -> None:
     """Tune the settings of a stock model, refit the best from fresh seeds, and save it as an artifact.
@@ -86,7 +88,8 @@ def tune_stock(
     torch.set_num_threads(run.threads)
     covariates, panel = files.read(), bars.read()
     final = set_calendar(changes.over(recipe_of(changes.kind)), panel, partial(say, style="dim"))
-    material = TrainingMaterial(panel, reads.beside(covariates, final.calendar), covariates)
+    features, cache = reads.beside(covariates, final.calendar), open_cache(feature_cache, warn_on_stderr)
+    material = TrainingMaterial(panel, features, covariates, cache=cache)
     out.parent.mkdir(parents=True, exist_ok=True)
     result, trained = _search(material, final, effort, out, machines, as_json=run.as_json)
     _print_result(result, trained, as_json=run.as_json)
@@ -124,10 +127,11 @@ def _search(
 
 def _search_of(material: TrainingMaterial, recipe: StockRecipe, *, trials: int, seeds: int) -> Search:
     """The search, with a pipeline that is fitted once for all trials."""
-    bars, covariates = material.bars, material.covariates
+    bars, covariates, cache = material.bars, material.covariates, material.cache
     parts = recipe.splits(bars.sessions)
+    pipeline = fit_pipeline(bars, material.features, recipe, parts, covariates, cache)
     return Search(
-        history=History(bars, fit_pipeline(bars, material.features, recipe, parts, covariates), covariates),
+        history=History(bars, pipeline, covariates, cache),
         splits=parts,
         recipe=recipe,
         settings={**recipe.settings(), **material.identity()},
