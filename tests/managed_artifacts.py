@@ -194,7 +194,10 @@ ENSEMBLES: Final[Mapping[str, MadeEnsemble]] = {
         }
     ),
     "weighted": MadeEnsemble(
-        members={"fitted": Made(is_fitted=True, card=DATA), "covariates": Made(has_covariates=True, card=DATA)},
+        members={
+            "fitted": Made(is_fitted=True, card=DATA),
+            "covariates": Made(has_covariates=True, encoder_length=15, card=DATA),
+        },
         weights=ensembles.UNEVEN,
         card=DATA,
     ),
@@ -362,6 +365,11 @@ def list_requests(bars_needed: Callable[[str], int]) -> dict[str, Request]:
         "weighted, without adjustment": Request(
             model="weighted",
             bars=replace(few["weighted"], adj_close=None),
+            covariates=_covariates(few["weighted"]),
+        ),
+        "weighted, too young for a member": Request(
+            model="weighted",
+            bars=without_bars(few["weighted"], "IBM", slice(0, -7)),
             covariates=_covariates(few["weighted"]),
         ),
         "ensemble, too young for a member": Request(

@@ -82,6 +82,22 @@ EXPLANATIONS: Final[Mapping[str, Explanation]] = {
     "an unknown quantile": Explanation(request="panel", targets=(TargetPoint(5, 0.4),)),
     "sessions of trees": Explanation(request="trees", detail=Detail.TIMES),
     "too few bars": Explanation(request="too few bars"),
+    "ensemble": Explanation(
+        request="ensemble", targets=(TargetPoint(5, 0.5), TargetPoint(1, 0.9)), detail=Detail.FEATURES
+    ),
+    "ensemble, sessions": Explanation(request="ensemble", detail=Detail.TIMES),
+    "ensemble, one without a forecast": Explanation(
+        request="ensemble, too young for a member", symbols=("IBM", "AAPL"), detail=Detail.FEATURES
+    ),
+    "ensemble, only one without a forecast": Explanation(
+        request="ensemble, too young for a member", symbols=("IBM",), detail=Detail.FEATURES
+    ),
+    "ensemble, no forecast of either": Explanation(
+        request="ensemble, no bar of either", symbols=("X",), detail=Detail.FEATURES
+    ),
+    "weighted": Explanation(request="weighted", targets=(TargetPoint(1, 0.1), TargetPoint(5, 0.9))),
+    "weighted, one without a forecast": Explanation(request="weighted, too young for a member"),
+    "weighted, an unknown horizon": Explanation(request="weighted", targets=(TargetPoint(3, 0.5),)),
 }
 """Requests by name."""
 

@@ -129,6 +129,8 @@ public sealed class ExplanationTests
         AssertNear(expected.GetProperty("cells"), actual.Cells, 1e-5);
         AssertNear(expected.GetProperty("prediction"), actual.Prediction, 1e-5);
         AssertNear(expected.GetProperty("baseline_prediction"), actual.BaselinePrediction, 1e-5);
+        var gaps = RecordedRequest.Decoded<double>(expected.GetProperty("relative_gap"));
+        Assert.All(gaps.Zip(actual.RelativeGap.ToArray()), pair => Assert.Equal(pair.First, pair.Second, 1e-3));
         Assert.Equal(expected.GetProperty("internals").GetArrayLength(), actual.Internals.Count);
         foreach (var (one, shares) in expected.GetProperty("internals").EnumerateArray().Zip(actual.Internals))
         {

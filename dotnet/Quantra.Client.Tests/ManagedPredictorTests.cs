@@ -22,15 +22,6 @@ public sealed class ManagedPredictorTests(PredictorFixture fixture) : Prediction
     [InlineData("small")]
     public async Task A_model_is_described_as_by_a_server(string model)
     {
-        var (own, other) = (await Predictor.GetModelAsync(model, Token), await Fixture.Grpc.GetModelAsync(model, Token));
-        Assert.Equal(other with { ExplainMethods = [] }, own with { ExplainMethods = [] });
-    }
-
-    [Fact]
-    public async Task An_explanation_of_an_ensemble_is_rejected_with_its_reason()
-    {
-        var request = new ExplanationRequest(new PredictionRequest("ensemble", Bars), 5);
-        var failure = await Assert.ThrowsAsync<QuantraException>(() => Predictor.ExplainAsync(request, Token));
-        Assert.Equal((QuantraStatus.Unimplemented, QuantraReason.ExplainUnsupported), (failure.Code, failure.Reason));
+        Assert.Equal(await Fixture.Grpc.GetModelAsync(model, Token), await Predictor.GetModelAsync(model, Token));
     }
 }

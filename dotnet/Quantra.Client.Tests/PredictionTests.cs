@@ -445,6 +445,20 @@ public abstract class PredictionTests
     }
 
     [Fact]
+    public async Task An_explanation_of_an_ensemble_equals_Pythons()
+    {
+        var attribution = await Predictor.ExplainAsync(new ExplanationRequest(new PredictionRequest("ensemble", Panel), 5), Token);
+        var expected = Expected.Of("reasons_ensemble");
+        Assert.Equal(expected.Texts("row_names"), attribution.RowNames);
+        AssertNumbers(expected, "per_row", attribution.PerRow);
+        AssertNumbers(expected, "prediction", attribution.Prediction);
+        AssertNumbers(expected, "baseline_prediction", attribution.BaselinePrediction);
+        Assert.Equal(expected.Array<int>("nodes"), attribution.Nodes);
+        Assert.Equal(expected.Texts("warnings"), attribution.Warnings);
+        Assert.Equal(["integrated-gradients", "occlusion"], (await Predictor.GetModelAsync("ensemble", Token)).ExplainMethods);
+    }
+
+    [Fact]
     public async Task Several_numbers_are_explained_in_one_call()
     {
         var instance = new PredictionRequest("small", Bars);

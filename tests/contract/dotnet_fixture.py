@@ -144,6 +144,7 @@ def _expected(folder: Path, covariates: CovariateSource) -> dict[str, object]:
             "reasons_tft": _described(_attribution(service, bars, "tft")),
             "fitted": _described(_forecast(service, bars, FITTED)),
             "delayed": _described(_forecast(service, bars, DELAYED)),
+            "reasons_ensemble": _described(_attribution(service, bars, ENSEMBLE)),
             "ensemble": _described(_forecast(service, bars, ENSEMBLE)),
             "ensemble_late": _described(_forecast(service, late, ENSEMBLE)),
             "fitted_late": _described(_forecast(service, late, FITTED)),

@@ -34,11 +34,21 @@ internal sealed record Contributions
     /// <summary>Whether the gap is within the tolerance.</summary>
     public bool Converged { get; init; }
 
-    /// <summary>Nodes of the quadrature.</summary>
+    /// <summary>Nodes of the quadrature, or hidden features.</summary>
     public required int Nodes { get; init; }
 
     /// <summary>Sum of all contributions.</summary>
     public double Total => Observed.Sum() + Known.Sum() + Static.Sum() + Location + Scale + Conformal;
+
+    /// <summary>The same contributions with their gap.</summary>
+    /// <param name="unit">The window's volatility over the horizon.</param>
+    /// <param name="tolerance">Largest relative gap that counts as converged.</param>
+    public Contributions WithGap(double unit, double tolerance)
+    {
+        var difference = Prediction - BaselinePrediction;
+        var gap = Math.Abs(Total - difference) / Math.Max(Math.Abs(difference), GapFloor * unit);
+        return this with { RelativeGap = gap, Converged = gap <= tolerance };
+    }
 }
 
 /// <summary>Explains forecasts of one model. Thread-safe.</summary>
@@ -59,7 +69,4 @@ internal interface IExplainer
     /// <returns>Contributions to each point.</returns>
     /// <exception cref="QuantraException">INVALID_INPUT: a forecast is not finite.</exception>
     Contributions[] Explain(NetworkInputs window, (int Horizon, int Quantile)[] points, double tolerance, int[] nodeCounts, CallLimit limit);
-
-    /// <summary>The weights of the network's own layers for one window; null if it has none.</summary>
-    NetworkShares? SharesOf(NetworkInputs window);
 }

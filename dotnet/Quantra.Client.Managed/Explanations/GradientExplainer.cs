@@ -69,13 +69,6 @@ internal sealed class GradientExplainer(IDifferentiableNetwork network, OutputMa
         return found;
     }
 
-    /// <inheritdoc/>
-    public NetworkShares? SharesOf(NetworkInputs window)
-    {
-        using var trace = network.Trace(window);
-        return trace.Shares;
-    }
-
     /// <summary>The error for a forecast that cannot be explained.</summary>
     public static QuantraException NotFinite() => PredictionError.Of(
         QuantraStatus.InvalidArgument, QuantraReason.InvalidInput, "the forecast of a window is not finite, so there is nothing to explain").ToException();

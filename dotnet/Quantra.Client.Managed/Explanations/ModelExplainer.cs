@@ -1,73 +1,43 @@
 namespace Quantra.Client.Managed;
 
-/// <summary>Answers requests for explanations of one model. Thread-safe.</summary>
-internal sealed class ModelExplainer(Pipeline pipeline, double[] levels, IExplainer explainer)
+/// <summary>Explains forecasts of one model. Thread-safe.</summary>
+internal sealed class ModelExplainer(Pipeline pipeline, OutputMap output, Baseline baseline, INetwork network)
 {
-    private const int MostTargets = 256;
-    private const int MostSymbols = 10_000;
-    private const int MostRows = 5_000_000;
     private const int MostNumbers = 1 << 25;
-    private const double LeastTolerance = 1e-4;
-    private const double DefaultTolerance = 0.01;
-    private const double SameLevel = 1e-9;
     private const string ShareKnown = "share of known cells";
 
-    /// <summary>Name of the method.</summary>
-    public string Method => explainer.Method;
+    private readonly OcclusionExplainer _occlusion = new(network, output, baseline, pipeline.Features);
+    private readonly IExplainer _default = network switch
+    {
+        TreesNetwork trees => new TreeExplainer(trees, output, baseline),
+        IDifferentiableNetwork other => new GradientExplainer(other, output, baseline),
+        _ => throw new InvalidOperationException($"{network} has no explanation"),
+    };
+
+    /// <summary>Names of the methods, the default first.</summary>
+    public string[] Methods => [_default.Method, _occlusion.Method];
+
+    /// <summary>Forecasts of one window that occlusion needs.</summary>
+    public int Occlusions => _occlusion.Forecasts;
 
     private string[] StaticNames => pipeline.Features.Statics.Names;
 
     private string[] KnownNames => [.. pipeline.Features.KnownDefinitions.Select(one => one.Name)];
 
-    /// <summary>Checks what does not depend on the bars.</summary>
-    /// <returns>The targets, and their indices of horizon and quantile.</returns>
-    /// <exception cref="QuantraException">The request is too large, or a target is not the model's.</exception>
-    public (ExplanationTarget[] Targets, (int Horizon, int Quantile)[] Points) Check(ManyExplanationsRequest request)
-    {
-        CheckCount("targets", request.Targets.Count, MostTargets);
-        if (request.Tolerance != 0 && !(request.Tolerance >= LeastTolerance && request.Tolerance < 1))
-        {
-            throw PredictionError.Malformed(
-                $"tolerance: {NumberText.General(request.Tolerance)} is out of range; use a value from {NumberText.General(LeastTolerance)} to below 1, which float32 can resolve, or 0 for the default {NumberText.General(DefaultTolerance)}",
-                ("field", "tolerance"),
-                ("value", NumberText.Exact(request.Tolerance))).ToException();
-        }
-
-        CheckCount("symbols", request.Symbols.Count, MostSymbols);
-        var median = levels[QuantileHead<Wide128>.AnchorOf(levels)];
-        ExplanationTarget[] targets = request.Targets.Count > 0
-            ? [.. request.Targets]
-            : Array.ConvertAll(pipeline.Target.Horizons, horizon => new ExplanationTarget(horizon, median));
-        var points = Array.ConvertAll(targets, IndexOf);
-        var symbols = request.Symbols.Count > 0 ? request.Symbols.Count : (request.Instance.Bars?.Symbols ?? request.Instance.Window!.Symbols).Count;
-        var rows = (long)symbols * points.Distinct().Count() * GaussLegendre.NodeCounts.Sum();
-        if (rows > MostRows)
-        {
-            throw TooLarge(
-                $"explaining {points.Distinct().Count()} targets of {symbols} symbols may take {rows} rows of the network, more than the limit of {MostRows} per request; ask for fewer targets or symbols",
-                ("have", $"{rows}"),
-                ("most", $"{MostRows}"));
-        }
-
-        return explainer is not TreeExplainer || request.Detail == ExplanationDetail.Features
-            ? (targets, points)
-            : throw PredictionError.Of(
-                QuantraStatus.Unimplemented,
-                QuantraReason.ExplainUnsupported,
-                $"detail is '{(request.Detail == ExplanationDetail.Times ? "times" : "cells")}', but a model of trees reads each feature as one summary of its sessions; ask for 'features'").ToException();
-    }
-
     /// <summary>Explains a prepared request.</summary>
-    /// <param name="request">The request, which <see cref="Check"/> has passed.</param>
+    /// <param name="query">The request.</param>
+    /// <param name="method">One of the methods.</param>
     /// <param name="prepared">Its prepared instance.</param>
     /// <param name="template">An attribution of the model.</param>
     /// <param name="limit">Checked between forward passes.</param>
     /// <returns>One attribution per target.</returns>
-    /// <exception cref="QuantraException">INVALID_INPUT, NO_USABLE_SYMBOL, REQUEST_TOO_LARGE.</exception>
-    public Attribution[] Explain(ManyExplanationsRequest request, PreparedRequest prepared, Attribution template, CallLimit limit)
+    /// <exception cref="QuantraException">EXPLAIN_UNSUPPORTED, INVALID_INPUT, NO_USABLE_SYMBOL, REQUEST_TOO_LARGE.</exception>
+    public Attribution[] Explain(ExplanationQuery query, string method, PreparedRequest prepared, Attribution template, CallLimit limit)
     {
-        var (targets, points) = Check(request);
-        string[] symbols = request.Symbols.Count > 0 ? [.. request.Symbols] : [.. prepared.Symbols];
+        IExplainer explainer = method == OcclusionExplainer.Name ? _occlusion : _default;
+        CheckDetail(query, explainer);
+        var points = query.Points;
+        string[] symbols = query.Request.Symbols.Count > 0 ? [.. query.Request.Symbols] : [.. prepared.Symbols];
         CheckAmong(symbols, prepared.Symbols);
         int[] rows = Array.ConvertAll(symbols, symbol => RowOf(prepared, symbol));
         var refusals = symbols.Where(prepared.Refusals.ContainsKey).ToDictionary(symbol => symbol, symbol => prepared.Refusals[symbol]);
@@ -76,53 +46,49 @@ internal sealed class ModelExplainer(Pipeline pipeline, double[] levels, IExplai
         NetworkInputs?[] windows = Array.ConvertAll(rows, row => row < 0 ? null : WindowOf(prepared.Inputs, row));
         CheckNumbers(points.Length, [.. windows.OfType<NetworkInputs>()]);
         var distinct = points.Distinct().ToArray();
-        var tolerance = request.Tolerance == 0 ? DefaultTolerance : request.Tolerance;
         var found = Array.ConvertAll(
-            windows, window => window is null ? null : explainer.Explain(window, distinct, tolerance, GaussLegendre.NodeCounts, limit));
-        var shares = Array.ConvertAll(windows, window => window is null ? null : explainer.SharesOf(window));
-        return [.. targets.Select((target, index) =>
+            windows, window => window is null ? null : explainer.Explain(window, distinct, query.Tolerance, GaussLegendre.NodeCounts, limit));
+        var shares = Array.ConvertAll(windows, window => window is null ? null : SharesOf(window));
+        template = template with { Method = explainer.Method, Baseline = explainer.BaselineName, Symbols = symbols, Refusals = refusals };
+        return [.. query.Targets.Select((target, index) =>
         {
             var own = Array.ConvertAll(found, one => one?[Array.IndexOf(distinct, points[index])]);
-            return Build(template, target, request.Detail, own) with
-            {
-                Symbols = symbols,
-                Refusals = refusals,
-                Internals = [.. Internals(shares, points[index].Horizon)],
-            };
+            return Build(template, target, query.Request.Detail, own) with { Internals = [.. Internals(shares, points[index].Horizon)] };
         })];
     }
 
     /// <summary>Explains the longest horizon's median of every row with a fixed number of nodes.</summary>
     public Contributions[] ExplainMedian(NetworkInputs inputs, int nodes)
     {
-        var point = (pipeline.Target.Horizons.Length - 1, QuantileHead<Wide128>.AnchorOf(levels));
-        return [.. Enumerable.Range(0, inputs.Rows).Select(row => explainer.Explain(WindowOf(inputs, row), [point], DefaultTolerance, [nodes], CallLimit.None)[0])];
+        var point = (pipeline.Target.Horizons.Length - 1, output.Anchor);
+        return
+        [
+            .. Enumerable.Range(0, inputs.Rows)
+                .Select(row => _default.Explain(WindowOf(inputs, row), [point], ExplanationQuery.DefaultTolerance, [nodes], CallLimit.None)[0]),
+        ];
     }
 
-    private (int Horizon, int Quantile) IndexOf(ExplanationTarget target)
+    private static void CheckDetail(ExplanationQuery query, IExplainer explainer)
     {
-        var horizon = Array.IndexOf(pipeline.Target.Horizons, target.Horizon);
-        if (horizon < 0)
+        var why = explainer switch
+        {
+            TreeExplainer => "a model of trees reads each feature as one summary of its sessions",
+            OcclusionExplainer => "occlusion hides a feature in all sessions at once",
+            _ => null,
+        };
+        if (why is not null && query.Request.Detail != ExplanationDetail.Features)
         {
             throw PredictionError.Of(
-                QuantraStatus.InvalidArgument,
-                QuantraReason.UnknownHorizon,
-                FormattableString.Invariant($"horizon {target.Horizon} is not forecast; the model has {PythonText.List(pipeline.Target.Horizons)}")).ToException();
+                QuantraStatus.Unimplemented, QuantraReason.ExplainUnsupported, $"detail is '{query.Detail}', but {why}; ask for 'features'").ToException();
         }
-
-        var quantile = Array.FindIndex(levels, level => Math.Abs(level - target.Quantile) < SameLevel);
-        return quantile >= 0
-            ? (horizon, quantile)
-            : throw PredictionError.Of(
-                QuantraStatus.InvalidArgument,
-                QuantraReason.UnknownQuantile,
-                $"quantile {NumberText.General(target.Quantile)} is not forecast; the model has [{string.Join(", ", levels.Select(NumberText.Exact))}]").ToException();
     }
 
-    private static void CheckCount(string what, int have, int most)
+    private NetworkShares? SharesOf(NetworkInputs window)
     {
-        if (have > most)
-            throw TooLarge($"{what}: have {have}, at most {most} in one request; send several requests", ("field", what), ("have", $"{have}"), ("most", $"{most}"));
+        if (network is not IDifferentiableNetwork traced)
+            return null;
+        using var trace = traced.Trace(window);
+        return trace.Shares;
     }
 
     private static void CheckAmong(string[] symbols, IReadOnlyList<string> among)
@@ -141,7 +107,7 @@ internal sealed class ModelExplainer(Pipeline pipeline, double[] levels, IExplai
         var have = (long)targets * windows.Sum(one => (long)one.Observed.Length + one.Known.Length + one.Static.Length + one.Location.Length + one.Scale.Length);
         if (have > MostNumbers)
         {
-            throw TooLarge(
+            throw ExplanationQuery.TooLarge(
                 $"{targets} targets of {windows.Length} symbols have {have} contributions, more than the limit of {MostNumbers}; ask for fewer targets or symbols",
                 ("have", $"{have}"),
                 ("most", $"{MostNumbers}"));
@@ -169,8 +135,6 @@ internal sealed class ModelExplainer(Pipeline pipeline, double[] levels, IExplai
         {
             Horizon = target.Horizon,
             Quantile = target.Quantile,
-            Method = explainer.Method,
-            Baseline = explainer.BaselineName,
             Unit = pipeline.Target.Kind == TargetKind.LogReturn ? "log return" : "log daily volatility",
             RowNames = [.. features.Names, .. KnownNames, .. StaticNames, "location", "scale", "conformal"],
             RowKinds =
@@ -264,9 +228,6 @@ internal sealed class ModelExplainer(Pipeline pipeline, double[] levels, IExplai
         var width = rows.First(row => row is not null)!.Length;
         return [.. rows.SelectMany(row => row ?? [.. Enumerable.Repeat(double.NaN, width)])];
     }
-
-    private static QuantraException TooLarge(string message, params ReadOnlySpan<(string Name, string Value)> metadata) =>
-        PredictionError.Of(QuantraStatus.ResourceExhausted, QuantraReason.RequestTooLarge, message, metadata).ToException();
 
     private static QuantraException Invalid(string message) => PredictionError.Of(QuantraStatus.InvalidArgument, QuantraReason.InvalidInput, message).ToException();
 }

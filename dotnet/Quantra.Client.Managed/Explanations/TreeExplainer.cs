@@ -35,9 +35,6 @@ internal sealed class TreeExplainer(TreesNetwork network, OutputMap output, Base
         });
     }
 
-    /// <inheritdoc/>
-    public NetworkShares? SharesOf(NetworkInputs window) => null;
-
     private Contributions Join(NetworkInputs window, double[] columns, int horizon, int forest, double units, double value, double tolerance)
     {
         var (expected, nodes) = _forests[forest] ??= Measure(forest);
@@ -46,7 +43,7 @@ internal sealed class TreeExplainer(TreesNetwork network, OutputMap output, Base
         foreach (var path in PathsOf(forest, columns))
             path.AddShapleyValues(GaussLegendre.Of(nodes), unit, sums);
         var (observed, known, statics, location, scale) = network.Summaries.SumGroups(sums);
-        var whole = new Contributions
+        return new Contributions
         {
             Observed = observed,
             Known = known,
@@ -57,10 +54,7 @@ internal sealed class TreeExplainer(TreesNetwork network, OutputMap output, Base
             Prediction = value,
             BaselinePrediction = baseline.Location[horizon] + (usual * expected),
             Nodes = nodes,
-        };
-        var difference = whole.Prediction - whole.BaselinePrediction;
-        var gap = Math.Abs(whole.Total - difference) / Math.Max(Math.Abs(difference), Contributions.GapFloor * unit);
-        return whole with { RelativeGap = gap, Converged = gap <= tolerance };
+        }.WithGap(unit, tolerance);
     }
 
     private ForestFacts Measure(int forest)

@@ -7,7 +7,6 @@ internal sealed class EnsembleManifest
     private const double Rounding = 1e-9;
 
     private readonly JsonRecord _manifest;
-    private readonly Target _target;
     private readonly string _calendar;
     private readonly OutputMap _output;
     private readonly double[][] _weights;
@@ -17,15 +16,20 @@ internal sealed class EnsembleManifest
         _manifest = manifest;
         _weights = manifest.Has("weights") ? manifest.Rows("weights") : [];
         CheckRules(manifest.Record("combination"), _weights.Length > 0);
-        _target = Target.Read(manifest.Record("target"));
+        Target = Target.Read(manifest.Record("target"));
         _calendar = manifest.Text("calendar");
-        _output = OutputMap.Read(manifest, _target);
+        _output = OutputMap.Read(manifest, Target);
         Card = ModelCard.Read(manifest);
         manifest.End();
         CheckWeights(members);
     }
 
     public ModelCard Card { get; }
+
+    public Target Target { get; }
+
+    /// <summary>Levels of the quantiles, ascending.</summary>
+    public double[] Levels => _output.Levels;
 
     /// <summary>Reads the manifest of an ensemble.</summary>
     /// <exception cref="QuantraException">ARTIFACT_INVALID: a value is missing, unknown or invalid.</exception>
@@ -39,7 +43,7 @@ internal sealed class EnsembleManifest
         for (var index = 0; index < members.Length; index++)
         {
             var (name, member, pipeline) = (entries[index].Name, members[index], members[index].Pipeline);
-            CheckEqual("target", Text(_target), name, Text(pipeline.Target));
+            CheckEqual("target", Text(Target), name, Text(pipeline.Target));
             CheckEqual("quantiles", string.Join(", ", _output.Levels), name, string.Join(", ", member.Levels));
             CheckEqual("calendar", _calendar, name, pipeline.Calendar.Name);
             foreach (var other in Enumerable.Range(0, index).Where(other => !members[other].Pipeline.Calendar.Agrees(pipeline.Calendar)))
@@ -56,7 +60,7 @@ internal sealed class EnsembleManifest
     /// <param name="scale">[S, H] mean of the members' window volatilities.</param>
     public double[] Combine(double[][] members, double[] scale)
     {
-        var (quantiles, values) = (_output.Levels.Length, Average(members, _weights));
+        var (quantiles, values) = (_output.Levels.Length, Mean(members, _weights));
         if (_weights.Length > 0)
         {
             for (var cell = 0; cell < values.Length; cell += quantiles)
@@ -67,8 +71,24 @@ internal sealed class EnsembleManifest
         return values;
     }
 
-    /// <summary>The mean of arrays.</summary>
-    public static double[] Mean(double[][] arrays) => Average(arrays, []);
+    /// <summary>The members' weights [M][1] at a quantile; empty if all count alike.</summary>
+    public double[][] WeightsAt(int quantile) => Array.ConvertAll(_weights, row => new[] { row[quantile] });
+
+    /// <summary>The mean of arrays, weighted by [M][Q] if their last dimension is Q, or by [M][1]; without weights, all count alike.</summary>
+    public static double[] Mean(double[][] arrays, double[][] weights)
+    {
+        var sums = new double[arrays[0].Length];
+        for (var k = 0; k < arrays.Length; k++)
+        {
+            var values = arrays[k];
+            for (var cell = 0; cell < sums.Length; cell++)
+                sums[cell] += weights.Length > 0 ? weights[k][cell % weights[k].Length] * values[cell] : values[cell];
+        }
+
+        for (var cell = 0; weights.Length == 0 && cell < sums.Length; cell++)
+            sums[cell] /= arrays.Length;
+        return sums;
+    }
 
     /// <summary>The card as JSON, with the rules of combination and the members.</summary>
     public string DescribeCard(IReadOnlyList<EnsembleMember> entries, IReadOnlyList<ModelInfo> infos)
@@ -94,22 +114,6 @@ internal sealed class EnsembleManifest
             $"\"weights_hash\": \"{info.WeightsHash}\"",
         ];
         return $"    {{\n{string.Join(",\n", lines.Select(line => "      " + line))}\n    }}";
-    }
-
-    /// <summary>The mean of arrays [S, H, Q], weighted per quantile by [M][Q]; without weights, all count alike.</summary>
-    private static double[] Average(double[][] arrays, double[][] weights)
-    {
-        var sums = new double[arrays[0].Length];
-        for (var k = 0; k < arrays.Length; k++)
-        {
-            var values = arrays[k];
-            for (var cell = 0; cell < sums.Length; cell++)
-                sums[cell] += weights.Length > 0 ? weights[k][cell % weights[k].Length] * values[cell] : values[cell];
-        }
-
-        for (var cell = 0; weights.Length == 0 && cell < sums.Length; cell++)
-            sums[cell] /= arrays.Length;
-        return sums;
     }
 
     /// <summary>An ensemble states its rules of combination in full; one with other rules is rejected.</summary>

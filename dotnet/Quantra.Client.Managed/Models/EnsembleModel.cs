@@ -22,6 +22,9 @@ internal sealed class EnsembleModel : IForecastModel
     private readonly CovariateInfo[] _covariates;
     private readonly TrainingSummary[] _training;
 
+    /// <summary>The methods of explanations that all members have, the default first.</summary>
+    private readonly string[] _methods;
+
     private EnsembleModel(string name, int version, ArtifactFiles files, EnsembleManifest manifest, ManagedModel[] members)
     {
         (Name, Version, ManifestHash, _entries, _manifest, _members) = (name, version, files.ManifestHash, files.Members, manifest, members);
@@ -29,6 +32,7 @@ internal sealed class EnsembleModel : IForecastModel
         _preparing = [.. _sources.Distinct().OrderByDescending(index => members[index].Pipeline.BarsNeeded)];
         _covariates = [.. members.SelectMany(member => member.Pipeline.Covariates).DistinctBy(need => need.Name, StringComparer.Ordinal)];
         _training = Array.ConvertAll(members, member => member.Training);
+        _methods = Array.FindAll(members[0].ExplainMethods, method => Array.TrueForAll(members, member => member.ExplainMethods.Contains(method)));
         var lines = members.Select((member, k) => (_entries[k].Name, Line: $"{member.WeightsHash}  {_entries[k].Name}\n")).OrderBy(one => one.Name, StringComparer.Ordinal);
         WeightsHash = Hash(string.Concat(lines.Select(one => one.Line)));
     }
@@ -54,31 +58,42 @@ internal sealed class EnsembleModel : IForecastModel
         ManagedModel[] members = [.. files.Members.Select(entry => LoadMember(folder, entry, $"{name}/{entry.Name}", version))];
         manifest.Check(files.Members, members);
         var ensemble = new EnsembleModel(name, version, files, manifest, members);
-        GoldenInstance.CheckJoint(files, members.Max(member => member.Slack), (request, now) => ensemble.Forecast(ensemble.Prepare(request, BarChecks.Check(request.Bars!), now), null));
+        GoldenInstance.CheckJoint(files, members.Max(member => member.Slack), ensemble.Predict);
         return ensemble;
     }
 
     /// <inheritdoc/>
-    public Forecast Predict(PredictionRequest request, DateTimeOffset now)
-    {
-        try
-        {
-            if (request.Bars is not { } panel)
-                return Forecast(Prepare(request.Window!), null);
-            var (trimmed, bars) = ManagedModel.Read(request, panel, BarsNeeded);
-            return Forecast(Prepare(trimmed, bars, now), bars);
-        }
-        catch (QuantraException error) when (error.Reason == QuantraReason.CalendarEnded)
-        {
-            throw ManagedModel.WithName(error, Name, Version);
-        }
-    }
+    public Forecast Predict(PredictionRequest request, DateTimeOffset now) => Forecast(Prepare(request, now));
 
     /// <inheritdoc/>
-    public Attribution[] Explain(ManyExplanationsRequest request, DateTimeOffset now, CallLimit limit) => throw PredictionError.Of(
-        QuantraStatus.Unimplemented,
-        QuantraReason.ExplainUnsupported,
-        "ensembles have no explanation in Quantra.Client.Managed; use Quantra.Client or Quantra.Client.Embedded").ToException();
+    public Attribution[] Explain(ManyExplanationsRequest request, DateTimeOffset now, CallLimit limit)
+    {
+        var query = ExplanationQuery.Read(request, _manifest.Target.Horizons, _manifest.Levels);
+        var (method, isOcclusion) = (_methods[0], _methods[0] == OcclusionExplainer.Name);
+        query.CheckCost(_members.Length, isOcclusion ? _members.Max(member => member.Occlusions) : 0);
+        var prepared = Prepare(request.Instance, now);
+        var explained = _members.Select((member, k) => Explain(query, method, member, _entries[k], prepared.Members[k], limit)).ToArray();
+        var forecast = Forecast(prepared);
+        string[] names = [.. _entries.Select(entry => entry.Name)];
+        return [.. query.Points.Select((point, index) =>
+        {
+            Attribution[] members = Array.ConvertAll(explained, attributions => attributions[index]);
+            int[] cells = [.. members[0].Symbols.Select(symbol => (Array.IndexOf([.. forecast.Symbols], symbol) * forecast.Horizons.Count) + point.Horizon)];
+            return EnsembleAttribution.Combine(names, members, new EnsembleAttribution.Point(
+                Array.ConvertAll(cells, cell => forecast.Values.Span[(cell * forecast.Quantiles.Count) + point.Quantile]),
+                Array.ConvertAll(cells, cell => prepared.Scale[cell] * _manifest.Target.Spread()[point.Horizon]),
+                query.Tolerance,
+                _manifest.WeightsAt(point.Quantile))) with
+            {
+                Model = Name,
+                Version = Version,
+                WeightsHash = WeightsHash,
+                Warnings = isOcclusion ? [OcclusionExplainer.NotAdditive, .. forecast.Warnings] : forecast.Warnings,
+                Skill = _manifest.Card.Skill,
+                Refusals = members[0].Symbols.Where(prepared.Refusals.ContainsKey).ToDictionary(symbol => symbol, symbol => prepared.Refusals[symbol]),
+            };
+        })];
+    }
 
     /// <inheritdoc/>
     public ModelInfo Info(IReadOnlyList<string> aliases, bool isDefault)
@@ -103,7 +118,7 @@ internal sealed class EnsembleModel : IForecastModel
             BarsNeeded = BarsNeeded,
             IsScaledPerHorizon = infos.Any(info => info.IsScaledPerHorizon),
             CalendarEnds = infos.Min(info => info.CalendarEnds),
-            ExplainMethods = [],
+            ExplainMethods = _methods,
             WeightsHash = WeightsHash,
             CardJson = _manifest.DescribeCard(_entries, infos),
         };
@@ -132,7 +147,36 @@ internal sealed class EnsembleModel : IForecastModel
         }
     }
 
-    /// <summary>Checks and encodes a request with bars for each member.</summary>
+    /// <summary>Explains a member's forecast; an error of its recorded explanation names it.</summary>
+    private static Attribution[] Explain(
+        ExplanationQuery query, string method, ManagedModel member, EnsembleMember entry, PreparedRequest prepared, CallLimit limit)
+    {
+        try
+        {
+            return member.Explain(query, method, prepared, limit);
+        }
+        catch (QuantraException error) when (error.Reason == QuantraReason.ArtifactInvalid)
+        {
+            throw ArtifactError.Within(ArtifactFiles.PathOf(entry.Name), error);
+        }
+    }
+
+    /// <summary>Checks and encodes a request for each member.</summary>
+    private JointlyPrepared Prepare(PredictionRequest request, DateTimeOffset now)
+    {
+        try
+        {
+            if (request.Bars is not { } panel)
+                return new(Prepare(request.Window!), null);
+            var (trimmed, bars) = ManagedModel.Read(request, panel, BarsNeeded);
+            return new(Prepare(trimmed, bars, now), bars);
+        }
+        catch (QuantraException error) when (error.Reason == QuantraReason.CalendarEnded)
+        {
+            throw ManagedModel.WithName(error, Name, Version);
+        }
+    }
+
     private PreparedRequest[] Prepare(PredictionRequest request, RawBars bars, DateTimeOffset now)
     {
         if (_covariates.Length > 0 || !request.Covariates.IsEmpty || !request.Covariates.FutureSessions.IsEmpty)
@@ -156,20 +200,13 @@ internal sealed class EnsembleModel : IForecastModel
         return [.. _members.Select(_ => prepared)];
     }
 
-    private Forecast Forecast(PreparedRequest[] prepared, RawBars? bars)
+    private Forecast Forecast(JointlyPrepared prepared)
     {
-        var first = prepared[0];
-        bool[] usable = [.. first.Usable.Select((_, row) => prepared.All(one => one.Usable[row]))];
-        var refusals = new Dictionary<string, QuantraError>(StringComparer.Ordinal);
-        foreach (var (symbol, error) in prepared.SelectMany(one => one.Refusals))
-            refusals.TryAdd(symbol, error);
-        if (!usable.Contains(true))
-            throw SymbolChecks.NoUsableSymbol([.. refusals.Values]).ToException();
-        string[] symbols = [.. first.Symbols.Where((_, row) => usable[row])];
-        var warnings = DataWarnings.Of(_training, bars, symbols).Concat(prepared.SelectMany(one => one.Warnings)).Distinct(StringComparer.Ordinal);
-        Forecast[] forecasts = [.. _members.Select((member, k) => member.Forecast(prepared[k]))];
-        var scale = EnsembleManifest.Mean(Array.ConvertAll(prepared, one => ManagedModel.Scatter(one.Inputs.Scale, one.Usable)));
-        var values = _manifest.Combine(Array.ConvertAll(forecasts, one => one.Values.ToArray()), scale);
+        var (members, first) = (prepared.Members, prepared.Members[0]);
+        string[] symbols = [.. first.Symbols.Where((_, row) => prepared.Usable[row])];
+        var warnings = DataWarnings.Of(_training, prepared.Bars, symbols).Concat(members.SelectMany(one => one.Warnings)).Distinct(StringComparer.Ordinal);
+        Forecast[] forecasts = [.. _members.Select((member, k) => member.Forecast(members[k]))];
+        var values = _manifest.Combine(Array.ConvertAll(forecasts, one => one.Values.ToArray()), prepared.Scale);
         return forecasts[0] with
         {
             Values = values,
@@ -179,7 +216,7 @@ internal sealed class EnsembleModel : IForecastModel
             Version = Version,
             WeightsHash = WeightsHash,
             Warnings = DataWarnings.Limit(warnings),
-            Refusals = refusals,
+            Refusals = prepared.Refusals,
             Skill = _manifest.Card.Skill,
             ForecastId = Hash(string.Join('|', forecasts.Select(one => one.ForecastId).Prepend(ManifestHash)))[..16],
         };

@@ -31,7 +31,7 @@ internal sealed class ManagedModel : IForecastModel
         _card = ModelCard.Read(manifest);
         Training = new(_card, Kind is not ("har" or "garch") && Pipeline.Features.ReadsVolume, Pipeline.BarsNeeded);
         CheckRepeatedFacts(manifest);
-        _explainer = CreateExplainer(Baseline.Read(manifest.Record("baseline"), Pipeline.Sizes, target.Horizons.Length));
+        _explainer = new(Pipeline, _output, Baseline.Read(manifest.Record("baseline"), Pipeline.Sizes, target.Horizons.Length), _network);
         _checkedExplainer = new(_explainer);
         CheckRest(manifest);
         (_bars, _windows) = (new(Pipeline), new(Pipeline));
@@ -52,6 +52,12 @@ internal sealed class ManagedModel : IForecastModel
 
     /// <summary>Levels of the quantiles, ascending.</summary>
     public double[] Levels => _output.Levels;
+
+    /// <summary>Names of the methods of explanations, the default first.</summary>
+    public string[] ExplainMethods => _explainer.Methods;
+
+    /// <summary>Forecasts of one window that an explanation by occlusion needs.</summary>
+    public int Occlusions => _explainer.Occlusions;
 
     /// <summary>Facts about its training.</summary>
     public TrainingSummary Training { get; }
@@ -76,9 +82,15 @@ internal sealed class ManagedModel : IForecastModel
     /// <inheritdoc/>
     public Attribution[] Explain(ManyExplanationsRequest request, DateTimeOffset now, CallLimit limit)
     {
-        var explainer = _checkedExplainer.Value;
-        _ = explainer.Check(request);
-        var prepared = Prepare(request.Instance, now);
+        var query = ExplanationQuery.Read(request, Pipeline.Target.Horizons, Levels);
+        query.CheckCost(networks: 1, occlusions: 0);
+        return Explain(query, ExplainMethods[0], Prepare(request.Instance, now), limit);
+    }
+
+    /// <summary>Explains a prepared request; see <see cref="ModelExplainer.Explain"/>.</summary>
+    /// <exception cref="QuantraException">ARTIFACT_INVALID: the recorded explanation differs.</exception>
+    public Attribution[] Explain(ExplanationQuery query, string method, PreparedRequest prepared, CallLimit limit)
+    {
         var template = new Attribution
         {
             Symbols = [],
@@ -106,7 +118,7 @@ internal sealed class ManagedModel : IForecastModel
             Internals = [],
             Skill = _card.Skill,
         };
-        return explainer.Explain(request, prepared, template, limit);
+        return _checkedExplainer.Value.Explain(query, method, prepared, template, limit);
     }
 
     /// <summary>Checks and encodes a request, and adds all warnings.</summary>
@@ -272,7 +284,7 @@ internal sealed class ManagedModel : IForecastModel
             CalendarEnds = Day.ToDate(Pipeline.Calendar.Last),
             IsPanelModel = false,
             IsScaledPerHorizon = Pipeline.Normaliser.IsPerHorizon,
-            ExplainMethods = [_explainer.Method],
+            ExplainMethods = ExplainMethods,
             WeightsHash = WeightsHash,
             CardJson = _card.Json,
         };
@@ -289,13 +301,6 @@ internal sealed class ManagedModel : IForecastModel
             throw manifest.Refusal("calendar", $"differs from {ArtifactFiles.CalendarFile}");
         calendar.End();
     }
-
-    private ModelExplainer CreateExplainer(Baseline baseline) => new(Pipeline, _output.Levels, _network switch
-    {
-        TreesNetwork trees => new TreeExplainer(trees, _output, baseline),
-        IDifferentiableNetwork network => new GradientExplainer(network, _output, baseline),
-        _ => throw new InvalidOperationException($"{Kind} has no explanation"),
-    });
 
     /// <summary>Checks what forecasts do not use, so that no unknown key passes.</summary>
     private static void CheckRest(JsonRecord manifest)
