@@ -1,40 +1,16 @@
-using System.Diagnostics;
 using Microsoft.Extensions.DependencyInjection;
 using Microsoft.Extensions.Hosting;
 
 namespace Quantra.Client.Hosting.Tests;
 
 /// <summary>Ledger and lifecycle of a real supervised server.</summary>
-public sealed class SupervisedLifecycleTests(HostingFixture fixture) : IAsyncLifetime
+public sealed class SupervisedLifecycleTests(HostingFixture fixture, TwoVersions versions) : IClassFixture<TwoVersions>, IDisposable
 {
-    /// <summary>Versions 1, the champion, and 2 of the model mine, and a ledger with bars.</summary>
-    private const string SetupScript = """
-        import sys
-        from pathlib import Path
-
-        folder = Path(sys.argv[1])
-        sys.path.insert(0, sys.argv[2])
-        from daily_runs import HAR, LEARNT, daily_bars, save_daily_model
-        from predictor.ledger import Ledger
-
-        for version, until in ((1, LEARNT), (2, 20101231)):
-            save_daily_model(folder / "models" / "mine", version, HAR, until)
-        with Ledger.open(folder / "ledger.db", create=True) as ledger:
-            ledger.add_bars(daily_bars(20111230))
-        """;
-
     private static readonly string[] Gates = ["losses", "shadow", "replay"];
 
-    private readonly string _folder = Directory.CreateTempSubdirectory("quantra-supervised-").FullName;
+    private readonly string _folder = versions.Copy();
 
     private static CancellationToken Token => TestContext.Current.CancellationToken;
-
-    public async ValueTask InitializeAsync()
-    {
-        using var python = Process.Start(fixture.Interpreter, ["-c", SetupScript, _folder, Path.Combine(HostingFixture.Repository(), "tests")]);
-        await python.WaitForExitAsync();
-        Assert.Equal(0, python.ExitCode);
-    }
 
     [Fact]
     public async Task A_host_promotes_a_version_of_its_own_server_and_reads_its_ledger()
@@ -81,11 +57,7 @@ public sealed class SupervisedLifecycleTests(HostingFixture fixture) : IAsyncLif
         Assert.Equal("the server does not accept admin calls; set AcceptsAdminCalls of its options", failure.Message);
     }
 
-    public ValueTask DisposeAsync()
-    {
-        Directory.Delete(_folder, recursive: true);
-        return ValueTask.CompletedTask;
-    }
+    public void Dispose() => Directory.Delete(_folder, recursive: true);
 
     /// <summary>Creates a host of a supervised server that accepts admin calls, and of its clients.</summary>
     private IHost CreateHost()

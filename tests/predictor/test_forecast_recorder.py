@@ -266,19 +266,25 @@ def bars() -> BarPanel:
     return recent_bars("AAPL")
 
 
-def test_a_killed_strict_server_has_recorded_all_its_answers(models: Path, tmp_path: Path, bars: BarPanel) -> None:
+def test_a_killed_strict_server_has_recorded_and_counted_all_its_answers(
+    models: Path, tmp_path: Path, bars: BarPanel
+) -> None:
     path = tmp_path / "ledger.db"
     with (
         (tmp_path / "log").open("w") as log,
-        server_process(models, log, "--ledger", str(path), "--ledger-mode", "strict") as process,
+        server_process(models, log, "--ledger", str(path), "--ledger-mode", "strict", "--metrics-port", "0") as process,
         QuantraClient(process.target, "small") as client,
     ):
         answered = {client.predict(bars.until(session)).forecast_id for session in bars.sessions[-9:].tolist()}
+        with urlopen(f"http://127.0.0.1:{process.ready['metrics_port']}/metrics") as page:
+            metrics = page.read().decode()
         os.kill(process.popen.pid, signal.SIGKILL)
         process.popen.wait()
     with Ledger.open(path) as ledger:
         assert ledger.verify().problem == ""
         assert {one.forecast_id for one in ledger.records(ForecastRecord)} == answered
+    assert 'quantra_ledger_forecasts_total{result="recorded"} 9.0' in metrics
+    assert 'quantra_ledger_forecasts_total{result="lost"} 0.0' in metrics
 
 
 def test_a_stopped_server_has_recorded_all_its_answers(models: Path, tmp_path: Path, bars: BarPanel) -> None:
@@ -332,18 +338,3 @@ def test_a_server_that_starts_before_its_database_records_once_it_is_there(
     with Ledger.open(address) as ledger:
         assert [one.forecast_id for one in ledger.records(ForecastRecord)] == [forecast_id]
     assert "the database cannot be reached: " in (tmp_path / "log").read_text()
-
-
-def test_recorded_forecasts_are_counted(models: Path, tmp_path: Path, bars: BarPanel) -> None:
-    with (
-        (tmp_path / "log").open("w") as log,
-        server_process(
-            models, log, "--ledger", str(tmp_path / "ledger.db"), "--ledger-mode", "strict", "--metrics-port", "0"
-        ) as process,
-        QuantraClient(process.target, "small") as client,
-    ):
-        client.predict(bars)
-        with urlopen(f"http://127.0.0.1:{process.ready['metrics_port']}/metrics") as page:
-            text = page.read().decode()
-    assert 'quantra_ledger_forecasts_total{result="recorded"} 1.0' in text
-    assert 'quantra_ledger_forecasts_total{result="lost"} 0.0' in text
