@@ -12,15 +12,13 @@ import numpy as np
 from predictor.catalog import CovariateGroup, CovariateInfo, FeatureInfo, ModelInfo
 from predictor.errors import ModelNotFoundError, QuantraError
 from predictor.forecast import Attribution, Explanation, Forecast, Outcome, RowKind
-from predictor.global_importance import GlobalImportance, TargetImportance
-from predictor.instance import INTEGRATED_GRADIENTS, Deadline, Instance
+from predictor.global_importance import GlobalImportance, GlobalQuery, TargetImportance
+from predictor.instance import INTEGRATED_GRADIENTS, Deadline, Instance, PathQuery, Query
 from predictor.internals import Internal, InternalAxis
 from predictor.service import (
-    ExplanationRequest,
-    GlobalExplanationRequest,
     PredictionRequest,
+    QueryRequest,
     Simulation,
-    SimulationRequest,
 )
 
 _LONGEST_S = 30
@@ -57,17 +55,17 @@ class CannedService:
         self.model(reference)
         return self._predicting.submit(self._predict, request, deadline)
 
-    def explain(self, reference: str, query: ExplanationRequest, deadline: Deadline) -> "Future[Explanation]":
+    def explain(self, reference: str, query: QueryRequest[Query], deadline: Deadline) -> "Future[Explanation]":
         self.model(reference)
         return self._explaining.submit(self._explain, query, deadline)
 
-    def simulate(self, reference: str, request: SimulationRequest, deadline: Deadline) -> "Future[Simulation]":
+    def simulate(self, reference: str, request: QueryRequest[PathQuery], deadline: Deadline) -> "Future[Simulation]":
         raise NotImplementedError
 
     def explain_global(
         self,
         reference: str,
-        query: GlobalExplanationRequest,
+        query: QueryRequest[GlobalQuery],
         report: Callable[[GlobalImportance], object],
         deadline: Deadline,
     ) -> "Future[GlobalImportance]":
@@ -87,7 +85,7 @@ class CannedService:
         self.predictions_released.wait(_LONGEST_S)
         return tuple(one if isinstance(one, QuantraError) else self._answer(one) for one in asked.instances())
 
-    def _explain(self, asked: ExplanationRequest, deadline: Deadline) -> Explanation:
+    def _explain(self, asked: QueryRequest[Query], deadline: Deadline) -> Explanation:
         query = asked.query()
         self.deadlines.append(deadline)
         self.begun.set()

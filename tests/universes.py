@@ -13,15 +13,13 @@ from market import bokeh_panel
 from predictor._pb import prediction_pb2 as pb
 from predictor.bars import BarPanel
 from predictor.catalog import ModelInfo
-from predictor.global_importance import GlobalImportance
-from predictor.instance import Deadline
+from predictor.global_importance import GlobalImportance, GlobalQuery
+from predictor.instance import Deadline, PathQuery, Query
 from predictor.service import (
-    ExplanationRequest,
-    GlobalExplanationRequest,
     PredictionRequest,
     PredictionService,
+    QueryRequest,
     Simulation,
-    SimulationRequest,
 )
 
 if TYPE_CHECKING:
@@ -122,18 +120,18 @@ class VersionSwitchingService:
         del here, reference
         return self._service.predict(self._next(), request, deadline)
 
-    def explain(self, reference: str, query: ExplanationRequest, deadline: Deadline) -> "Future[Explanation]":
+    def explain(self, reference: str, query: QueryRequest[Query], deadline: Deadline) -> "Future[Explanation]":
         del reference
         return self._service.explain(self._next(), query, deadline)
 
-    def simulate(self, reference: str, request: SimulationRequest, deadline: Deadline) -> "Future[Simulation]":
+    def simulate(self, reference: str, request: QueryRequest[PathQuery], deadline: Deadline) -> "Future[Simulation]":
         del reference
         return self._service.simulate(self._next(), request, deadline)
 
     def explain_global(
         self,
         reference: str,
-        query: GlobalExplanationRequest,
+        query: QueryRequest[GlobalQuery],
         report: Callable[[GlobalImportance], object],
         deadline: Deadline,
     ) -> "Future[GlobalImportance]":

@@ -6,14 +6,12 @@ from typing import Protocol
 
 from predictor.catalog import ModelInfo
 from predictor.forecast import Explanation, Outcome
-from predictor.global_importance import GlobalImportance
-from predictor.instance import Deadline
+from predictor.global_importance import GlobalImportance, GlobalQuery
+from predictor.instance import Deadline, PathQuery, Query
 from predictor.service import (
-    ExplanationRequest,
-    GlobalExplanationRequest,
     PredictionRequest,
+    QueryRequest,
     Simulation,
-    SimulationRequest,
 )
 
 
@@ -37,18 +35,18 @@ class CallService(Protocol):
         """
         ...
 
-    def explain(self, reference: str, query: ExplanationRequest, deadline: Deadline) -> Future[Explanation]:
+    def explain(self, reference: str, query: QueryRequest[Query], deadline: Deadline) -> Future[Explanation]:
         """Explain one forecast; never delays a prediction."""
         ...
 
-    def simulate(self, reference: str, request: SimulationRequest, deadline: Deadline) -> Future[Simulation]:
+    def simulate(self, reference: str, request: QueryRequest[PathQuery], deadline: Deadline) -> Future[Simulation]:
         """Simulate price paths; never delays a prediction."""
         ...
 
     def explain_global(
         self,
         reference: str,
-        query: GlobalExplanationRequest,
+        query: QueryRequest[GlobalQuery],
         report: Callable[[GlobalImportance], object],
         deadline: Deadline,
     ) -> Future[GlobalImportance]:

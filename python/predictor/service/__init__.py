@@ -7,28 +7,26 @@ steps while predictions arrive, because threads of one interpreter slow each oth
 """
 
 from predictor.observation import Observation, Observer
-from predictor.service.explanations import ExplanationRequest, GlobalExplanationRequest
+from predictor.service.explanations import QueryRequest
 from predictor.service.forecast_recorder import ForecastRecorder
 from predictor.service.request_queue import QueuedRequest, RequestQueue
 from predictor.service.served_models import ModelWorkers, ServedModels
 from predictor.service.service import PredictionService
-from predictor.service.simulations import Simulation, SimulationRequest
+from predictor.service.simulations import Simulation
 from predictor.service.workers import ExplanationWorker, ModelWorker, PredictionRequest
 
 __all__ = [
-    "ExplanationRequest",
     "ExplanationWorker",
     "ForecastRecorder",
-    "GlobalExplanationRequest",
     "ModelWorker",
     "ModelWorkers",
     "Observation",
     "Observer",
     "PredictionRequest",
     "PredictionService",
+    "QueryRequest",
     "QueuedRequest",
     "RequestQueue",
     "ServedModels",
     "Simulation",
-    "SimulationRequest",
 ]

@@ -5,13 +5,16 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from math import ceil
-from typing import Final, Protocol, final
+from typing import Final, Generic, Protocol, TypeVar, final
 
 from predictor.forecast import Explanation
 from predictor.global_importance import GlobalImportance, GlobalQuery
 from predictor.instance import NEVER, Cancellation, Query
 from predictor.model import Predictor, explain_each
-from predictor.service.workers import rows_of
+from predictor.service.request_queue import SizedRequest
+
+QueryT = TypeVar("QueryT")
+QueryT_co = TypeVar("QueryT_co", covariant=True)
 
 MOST_REPORTS: Final = 100
 """Approximate number of reports of one global explanation; each repeats all rows."""
@@ -20,40 +23,27 @@ Report = Callable[[GlobalImportance], object]
 """Receives intermediate results, on the explanation thread."""
 
 
-class ExplanationRequest(Protocol):
+class QueryRequest(SizedRequest, Protocol[QueryT_co]):
     """A query that may be decoded only when work on it begins."""
 
-    @property
-    def rows(self) -> int:
-        """Number of symbols."""
-        ...
-
-    @property
-    def size(self) -> int:
-        """Number of bytes."""
-        ...
-
-    def query(self) -> Query:
+    def query(self) -> QueryT_co:
         """Decode the query; raises QuantraError if it is malformed."""
         ...
 
 
-class GlobalExplanationRequest(Protocol):
-    """A global query that may be decoded only when work on it begins."""
+@final
+@dataclass(frozen=True, slots=True)
+class DecodedQuery(Generic[QueryT]):
+    """A query from the same process. Its size is 0, because the caller holds this memory anyway."""
 
-    @property
-    def rows(self) -> int:
-        """Number of symbols."""
-        ...
+    decoded: QueryT
+    rows: int
+    """Number of symbols."""
+    size: int = 0
 
-    @property
-    def size(self) -> int:
-        """Number of bytes."""
-        ...
-
-    def query(self) -> GlobalQuery:
-        """Decode the query; raises QuantraError if it is malformed."""
-        ...
+    def query(self) -> QueryT:
+        """Return the query."""
+        return self.decoded
 
 
 @final
@@ -62,7 +52,7 @@ class SingleExplanation:
     """Explanation of one query by one model."""
 
     model: Predictor
-    request: ExplanationRequest
+    request: QueryRequest[Query]
     queued_s: float = field(default_factory=time.perf_counter)
 
     @property
@@ -96,10 +86,10 @@ class GlobalExplanation:
         report: Receives the result so far after one or several instances; the final one is returned.
     """
 
-    def __init__(self, model: Predictor, request: GlobalExplanationRequest, report: Report) -> None:
+    def __init__(self, model: Predictor, request: QueryRequest[GlobalQuery], report: Report) -> None:
         self.rows, self.size = request.rows, request.size
         self._model = model
-        self._request: GlobalExplanationRequest | None = request
+        self._request: QueryRequest[GlobalQuery] | None = request
         self._report = report
         self._deadline = _StepDeadline()
         self._steps: Iterator[GlobalImportance] = iter(())
@@ -128,47 +118,3 @@ class _StepDeadline:
     def check(self) -> None:
         """Check the deadline; raises as `Deadline.check`."""
         self.deadline.check()
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class DecodedQuery:
-    """A query from the same process."""
-
-    decoded: Query
-
-    @property
-    def rows(self) -> int:
-        """Number of symbols."""
-        return len(self.decoded.instance.input.symbols)
-
-    @property
-    def size(self) -> int:
-        """0: the caller holds this memory anyway."""
-        return 0
-
-    def query(self) -> Query:
-        """Return the query."""
-        return self.decoded
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class DecodedGlobalQuery:
-    """A global query from the same process."""
-
-    decoded: GlobalQuery
-
-    @property
-    def rows(self) -> int:
-        """Number of symbols."""
-        return rows_of(self.decoded.instances)
-
-    @property
-    def size(self) -> int:
-        """0, as for `DecodedQuery`."""
-        return 0
-
-    def query(self) -> GlobalQuery:
-        """Return the query."""
-        return self.decoded

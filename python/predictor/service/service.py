@@ -18,18 +18,16 @@ from predictor.errors import ArtifactError, QuantraError
 from predictor.forecast import Explanation, Outcome
 from predictor.global_importance import GlobalImportance, GlobalQuery
 from predictor.inference import choose_device
-from predictor.instance import Deadline, Query, ReadInstance
+from predictor.instance import Deadline, PathQuery, Query, ReadInstance
 from predictor.limits import ServiceLimits
 from predictor.model import Predictor
 from predictor.observation import Observer
 from predictor.registry import FolderWatcher, ModelsFolder, Registry, Runtime, VersionLock
 from predictor.service.adaptive_model import AdaptiveModel
 from predictor.service.explanations import (
-    DecodedGlobalQuery,
     DecodedQuery,
-    ExplanationRequest,
     GlobalExplanation,
-    GlobalExplanationRequest,
+    QueryRequest,
     Report,
     SingleExplanation,
 )
@@ -38,7 +36,7 @@ from predictor.service.preemption import BoundedDeadline, PredictionActivity, Pr
 from predictor.service.request_queue import ModelQueueClosedError, QueuedRequest, RequestQueue, SizedRequest
 from predictor.service.request_record import RequestRecord
 from predictor.service.served_models import ServedModels
-from predictor.service.simulations import Simulation, SimulationJob, SimulationRequest
+from predictor.service.simulations import Simulation, SimulationJob
 from predictor.service.workers import (
     DecodedInstances,
     ExplanationWorker,
@@ -46,6 +44,7 @@ from predictor.service.workers import (
     Prediction,
     PredictionRequest,
     now,
+    rows_of,
 )
 
 
@@ -222,10 +221,10 @@ class PredictionService:
         """
         return self.predict(reference, instances, deadline, here=True).result()
 
-    def explain(self, reference: str, query: ExplanationRequest | Query, deadline: Deadline) -> Future[Explanation]:
+    def explain(self, reference: str, query: QueryRequest[Query] | Query, deadline: Deadline) -> Future[Explanation]:
         """Explain one forecast; raises as `predict`."""
         model = self.served.now.registry.find(reference)
-        request = DecodedQuery(query) if isinstance(query, Query) else query
+        request = DecodedQuery(query, len(query.instance.input.symbols)) if isinstance(query, Query) else query
         record = self._record("Explain", request, deadline)
         item: QueuedRequest[SingleExplanation, Explanation] = QueuedRequest(
             SingleExplanation(model, request), deadline, record=record
@@ -234,7 +233,7 @@ class PredictionService:
         return item.answer
 
     def explain_global(
-        self, reference: str, query: GlobalExplanationRequest | GlobalQuery, report: Report, deadline: Deadline
+        self, reference: str, query: QueryRequest[GlobalQuery] | GlobalQuery, report: Report, deadline: Deadline
     ) -> Future[GlobalImportance]:
         """Explain many instances, one per step, so that other explanations can run in between.
 
@@ -248,13 +247,13 @@ class PredictionService:
             ModelNotFoundError, VersionNotFoundError, QueueFullError, UnavailableError: Immediately.
         """
         model = self.served.now.registry.find(reference)
-        request = DecodedGlobalQuery(query) if isinstance(query, GlobalQuery) else query
+        request = DecodedQuery(query, rows_of(query.instances)) if isinstance(query, GlobalQuery) else query
         work, record = GlobalExplanation(model, request, report), self._record("ExplainGlobal", request, deadline)
         item: QueuedRequest[GlobalExplanation, GlobalImportance] = QueuedRequest(work, deadline, record=record)
         self._put_explanation(model, item)
         return item.answer
 
-    def simulate(self, reference: str, request: SimulationRequest, deadline: Deadline) -> Future[Simulation]:
+    def simulate(self, reference: str, request: QueryRequest[PathQuery], deadline: Deadline) -> Future[Simulation]:
         """Simulate price paths; like an explanation, it never delays a prediction. Raises as `predict`."""
         model = self.served.now.registry.find(reference)
         record = self._record("SimulatePaths", request, deadline)

@@ -2,33 +2,16 @@
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final, Protocol, final
+from typing import Final, final
 
 from predictor.forecast import Forecast, forecast_or_raise
 from predictor.instance import Cancellation, PathQuery, bars_of
 from predictor.model import Predictor
 from predictor.price_paths import PricePaths, simulate_paths
+from predictor.service.explanations import QueryRequest
 
 MOST_CELLS: Final = 2_000_000
 """Largest number of paths x symbols x days of one request: 16 MB."""
-
-
-class SimulationRequest(Protocol):
-    """A query that may be decoded only when work on it begins."""
-
-    @property
-    def rows(self) -> int:
-        """Number of symbols."""
-        ...
-
-    @property
-    def size(self) -> int:
-        """Number of bytes."""
-        ...
-
-    def query(self) -> PathQuery:
-        """Decode the query; raises QuantraError if it is malformed."""
-        ...
 
 
 @final
@@ -47,7 +30,7 @@ class SimulationJob:
     """Price paths from one model."""
 
     model: Predictor
-    request: SimulationRequest
+    request: QueryRequest[PathQuery]
 
     @property
     def rows(self) -> int:

@@ -16,7 +16,7 @@ from predictor.inference import is_plain_thread
 from predictor.instance import Cancellation, Deadline, ReadInstance, limit_age
 from predictor.model import Predictor
 from predictor.service.forecast_recorder import ForecastRecorder
-from predictor.service.request_queue import ModelQueue, QueuedRequest, RequestQueue
+from predictor.service.request_queue import ModelQueue, QueuedRequest, RequestQueue, SizedRequest
 from predictor.service.request_record import StageTimes
 
 ResultT_co = TypeVar("ResultT_co", covariant=True)
@@ -29,18 +29,8 @@ def now() -> datetime:
     return datetime.now(UTC)
 
 
-class PredictionRequest(Protocol):
+class PredictionRequest(SizedRequest, Protocol):
     """Instances to forecast, which may be decoded only when work on them begins."""
-
-    @property
-    def rows(self) -> int:
-        """Total number of symbols."""
-        ...
-
-    @property
-    def size(self) -> int:
-        """Number of bytes."""
-        ...
 
     def instances(self) -> Sequence[ReadInstance]:
         """Decode each instance, or return its error; raises QuantraError if the whole request is invalid."""
@@ -240,18 +230,8 @@ class SharedDeadline:
             deadline.check()
 
 
-class SteppedJob(Protocol[ResultT_co]):
+class SteppedJob(SizedRequest, Protocol[ResultT_co]):
     """A job done in steps, between the steps of other jobs."""
-
-    @property
-    def rows(self) -> int:
-        """Symbols of the job."""
-        ...
-
-    @property
-    def size(self) -> int:
-        """Number of bytes."""
-        ...
 
     def step(self, now: datetime, deadline: Cancellation) -> ResultT_co | None:
         """Do one step; the result, or None if there is more to do."""
