@@ -1,16 +1,14 @@
 """Requests that are decoded only when work on them begins, because bytes take less memory than arrays."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import TypeVar, final
 
 from google.protobuf.message import DecodeError, Message
 
 from predictor._pb import prediction_pb2 as pb
 from predictor.errors import MalformedRequestError, QuantraError
-from predictor.global_importance import GlobalQuery
-from predictor.instance import PathQuery, Query, ReadInstance
-from predictor.wire import attributions, global_importance, instances, price_paths
+from predictor.instance import ReadInstance
+from predictor.wire import instances
 from predictor.wire.limits import check_text
 from predictor.wire.request_counts import RequestCounts, malformed_message
 
@@ -99,91 +97,6 @@ def _message(body: bytes) -> pb.Instance | QuantraError:
         return parsed(body, pb.Instance)
     except MalformedRequestError as error:
         return error
-
-
-@final
-class EncodedQuery:
-    """The query of an encoded ExplainRequest.
-
-    Args:
-        body: Bytes of the request.
-        counted: Counts of its parts.
-    """
-
-    def __init__(self, body: bytes, counted: RequestCounts) -> None:
-        self._message = parsed(body, pb.ExplainRequest)
-        self.rows = counted.rows
-        self.size = len(body)
-
-    @property
-    def model(self) -> str:
-        """The reference of the model."""
-        return checked_reference(self._message.model)
-
-    @property
-    def request_id(self) -> str:
-        """The id that the response repeats."""
-        return self._message.instance.request_id
-
-    def query(self) -> Query:
-        """Decode the query; raises as `attributions.decode_query`."""
-        return attributions.decode_query(self._message)
-
-
-@final
-class EncodedGlobalQuery:
-    """The instances and targets of an encoded ExplainGlobalRequest.
-
-    Args:
-        body: Bytes of the request.
-        counted: Counts of its parts.
-
-    Raises:
-        MalformedRequestError: It has no instance.
-    """
-
-    def __init__(self, body: bytes, counted: RequestCounts) -> None:
-        self._head = parsed(counted.head, pb.ExplainGlobalRequest)
-        self._instances = EncodedInstances(body, counted)
-        self.rows, self.size = counted.rows, len(body)
-
-    @property
-    def model(self) -> str:
-        """The reference of the model."""
-        return checked_reference(self._head.model)
-
-    def query(self) -> GlobalQuery:
-        """Decode the query; call it once. Raises as `global_importance.decode_query`."""
-        return replace(global_importance.decode_query(self._head), instances=self._instances.instances())
-
-
-@final
-class EncodedPathQuery:
-    """The query of an encoded SimulatePathsRequest.
-
-    Args:
-        body: Bytes of the request.
-        counted: Counts of its parts.
-    """
-
-    def __init__(self, body: bytes, counted: RequestCounts) -> None:
-        self._message = parsed(body, pb.SimulatePathsRequest)
-        self.rows = counted.rows
-        self.size = len(body)
-
-    @property
-    def model(self) -> str:
-        """The reference of the model."""
-        return checked_reference(self._message.model)
-
-    @property
-    def include_paths(self) -> bool:
-        """Whether the caller wants the paths."""
-        return self._message.include_paths
-
-    def query(self) -> PathQuery:
-        """Decode the query; raises as `price_paths.decode_query`."""
-        return price_paths.decode_query(self._message)
 
 
 def checked_reference(reference: str) -> str:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, TypeVar, final
 
@@ -19,10 +19,7 @@ from predictor.calls.predict_stream import CALL as PREDICT_STREAM
 from predictor.calls.predict_stream import PredictStream
 from predictor.calls.request_counter import RequestCounter, UncountedRequest
 from predictor.calls.requests import (
-    EncodedGlobalQuery,
     EncodedInstances,
-    EncodedPathQuery,
-    EncodedQuery,
     ParsedInstances,
     checked_reference,
     parsed,
@@ -33,10 +30,10 @@ from predictor.calls.sessions import Sessions
 from predictor.calls.streams import OneRequestCall, OpenCall, OpenStreams, ResponseCallback
 from predictor.errors import MalformedRequestError, UnavailableError
 from predictor.forecast import Explanation, Forecast, Outcome
-from predictor.global_importance import GlobalImportance
+from predictor.global_importance import GlobalImportance, GlobalQuery
 from predictor.instance import Deadline
 from predictor.limits import ServiceLimits
-from predictor.service import Simulation
+from predictor.service import QueryRequest, Simulation
 from predictor.wire import attributions, errors, forecasts, global_importance, models, price_paths
 from predictor.wire.limits import MAX_ROWS, RequestLimits
 from predictor.wire.request_counts import RequestCounts, parse_small
@@ -216,33 +213,44 @@ class Calls:
         chain("Predict", outcomes, answer, lambda done: encode_results(instances.request_ids, done))
 
     def _explain(self, body: bytes, counted: RequestCounts, deadline: Deadline, answer: "Future[bytes]") -> None:
-        query = EncodedQuery(body, counted)
-        explanation = self._service.explain(query.model, query, deadline)
-        chain("Explain", explanation, answer, lambda done: encode_explanation(query.request_id, done))
+        message = parsed(body, pb.ExplainRequest)
+        query = QueryRequest(partial(attributions.decode_query, message), counted.rows, len(body))
+        explanation = self._service.explain(checked_reference(message.model), query, deadline)
+        chain("Explain", explanation, answer, lambda done: encode_explanation(message.instance.request_id, done))
 
     def _explain_global(
         self, emit: ResponseCallback, body: bytes, counted: RequestCounts, deadline: Deadline, answer: "Future[bytes]"
     ) -> None:
-        query = EncodedGlobalQuery(body, counted)
+        head, instances = parsed(counted.head, pb.ExplainGlobalRequest), EncodedInstances(body, counted)
+
+        def decode() -> GlobalQuery:
+            return replace(global_importance.decode_query(head), instances=instances.instances())
+
         importance = self._service.explain_global(
-            query.model, query, lambda progress: emit(encode_progress(progress)), deadline
+            checked_reference(head.model),
+            QueryRequest(decode, counted.rows, len(body)),
+            lambda progress: emit(encode_progress(progress)),
+            deadline,
         )
         chain("ExplainGlobal", importance, answer, encode_progress)
 
     def _simulate(
         self, emit: ResponseCallback, body: bytes, counted: RequestCounts, deadline: Deadline, answer: "Future[bytes]"
     ) -> None:
-        query = EncodedPathQuery(body, counted)
+        message = parsed(body, pb.SimulatePathsRequest)
+        query = QueryRequest(partial(price_paths.decode_query, message), counted.rows, len(body))
 
         def encode(done: Simulation) -> bytes:
             """Emit all messages but the last."""
             messages = [price_paths.encode_answers(done.forecast, done.paths, done.query.questions)]
-            messages += price_paths.encode_parts(done.paths) if query.include_paths else ()
-            for message in messages[:-1]:
-                emit(message.SerializeToString())
+            messages += price_paths.encode_parts(done.paths) if message.include_paths else ()
+            for part in messages[:-1]:
+                emit(part.SerializeToString())
             return messages[-1].SerializeToString()
 
-        chain("SimulatePaths", self._service.simulate(query.model, query, deadline), answer, encode)
+        chain(
+            "SimulatePaths", self._service.simulate(checked_reference(message.model), query, deadline), answer, encode
+        )
 
 
 def _request_limits(limits: ServiceLimits, most_bytes: int | None) -> RequestLimits:

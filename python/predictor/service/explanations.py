@@ -5,16 +5,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from math import ceil
-from typing import Final, Generic, Protocol, TypeVar, final
+from typing import Final, Generic, TypeVar, final
 
 from predictor.forecast import Explanation
 from predictor.global_importance import GlobalImportance, GlobalQuery
 from predictor.instance import NEVER, Cancellation, Query
 from predictor.model import Predictor, explain_each
-from predictor.service.request_queue import SizedRequest
 
 QueryT = TypeVar("QueryT")
-QueryT_co = TypeVar("QueryT_co", covariant=True)
 
 MOST_REPORTS: Final = 100
 """Approximate number of reports of one global explanation; each repeats all rows."""
@@ -23,27 +21,17 @@ Report = Callable[[GlobalImportance], object]
 """Receives intermediate results, on the explanation thread."""
 
 
-class QueryRequest(SizedRequest, Protocol[QueryT_co]):
-    """A query that may be decoded only when work on it begins."""
-
-    def query(self) -> QueryT_co:
-        """Decode the query; raises QuantraError if it is malformed."""
-        ...
-
-
 @final
-@dataclass(frozen=True, slots=True)
-class DecodedQuery(Generic[QueryT]):
-    """A query from the same process. Its size is 0, because the caller holds this memory anyway."""
+@dataclass(frozen=True, slots=True, eq=False)
+class QueryRequest(Generic[QueryT]):
+    """A query that is decoded only when work on it begins, because bytes take less memory than arrays."""
 
-    decoded: QueryT
+    query: Callable[[], QueryT]
+    """Decodes the query; raises QuantraError if it is malformed."""
     rows: int
     """Number of symbols."""
     size: int = 0
-
-    def query(self) -> QueryT:
-        """Return the query."""
-        return self.decoded
+    """Number of bytes; 0 for a query of the same process, whose memory the caller holds anyway."""
 
 
 @final

@@ -25,7 +25,6 @@ from predictor.observation import Observer
 from predictor.registry import FolderWatcher, ModelsFolder, Registry, Runtime, VersionLock
 from predictor.service.adaptive_model import AdaptiveModel
 from predictor.service.explanations import (
-    DecodedQuery,
     GlobalExplanation,
     QueryRequest,
     Report,
@@ -224,10 +223,12 @@ class PredictionService:
     def explain(self, reference: str, query: QueryRequest[Query] | Query, deadline: Deadline) -> Future[Explanation]:
         """Explain one forecast; raises as `predict`."""
         model = self.served.now.registry.find(reference)
-        request = DecodedQuery(query, len(query.instance.input.symbols)) if isinstance(query, Query) else query
-        record = self._record("Explain", request, deadline)
+        if isinstance(query, Query):
+            decoded = query
+            query = QueryRequest(lambda: decoded, len(decoded.instance.input.symbols))
+        record = self._record("Explain", query, deadline)
         item: QueuedRequest[SingleExplanation, Explanation] = QueuedRequest(
-            SingleExplanation(model, request), deadline, record=record
+            SingleExplanation(model, query), deadline, record=record
         )
         self._put_explanation(model, item)
         return item.answer
@@ -247,8 +248,10 @@ class PredictionService:
             ModelNotFoundError, VersionNotFoundError, QueueFullError, UnavailableError: Immediately.
         """
         model = self.served.now.registry.find(reference)
-        request = DecodedQuery(query, rows_of(query.instances)) if isinstance(query, GlobalQuery) else query
-        work, record = GlobalExplanation(model, request, report), self._record("ExplainGlobal", request, deadline)
+        if isinstance(query, GlobalQuery):
+            decoded = query
+            query = QueryRequest(lambda: decoded, rows_of(decoded.instances))
+        work, record = GlobalExplanation(model, query, report), self._record("ExplainGlobal", query, deadline)
         item: QueuedRequest[GlobalExplanation, GlobalImportance] = QueuedRequest(work, deadline, record=record)
         self._put_explanation(model, item)
         return item.answer
