@@ -4,6 +4,7 @@ import os
 import signal
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
+from importlib import import_module
 from typing import Any
 from unittest import mock
 
@@ -28,16 +29,18 @@ def program_exit_code(app: typer.Typer, *arguments: object) -> int:
     return ended.value.code
 
 
-def interrupted_at(report: int, module: str) -> AbstractContextManager[object]:
-    """Press Ctrl+C at this report of the trainings that a command's module starts."""
+def interrupted_at(report: int, module: str, number: signal.Signals = signal.SIGINT) -> AbstractContextManager[object]:
+    """Send this process a signal at this report of the trainings that a command's module starts."""
+    consumer = import_module(module).consumer
 
-    def consume(reports: Iterable[Any]) -> Iterator[Any]:
-        for number, one in enumerate(reports):
-            if number == report:
-                os.kill(os.getpid(), signal.SIGINT)
+    def interrupted(reports: Iterable[Any]) -> Iterator[Any]:
+        for place, one in enumerate(reports):
+            if place == report:
+                os.kill(os.getpid(), number)
             yield one
 
-    def make_consumer(*_: object, **_named: object) -> Callable[[Iterable[Any]], Iterator[Any]]:
-        return consume
+    def make_consumer(*given: Any, **named: Any) -> Callable[[Iterable[Any]], Iterable[Any]]:
+        shown = consumer(*given, **named)
+        return lambda reports: shown(interrupted(reports))
 
     return mock.patch(f"{module}.consumer", make_consumer)

@@ -41,15 +41,14 @@ def path_of_workers() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def nodes(path_of_workers: None) -> "Iterator[Cluster]":  # noqa: ARG001
-    """A head without CPUs and two nodes with one each; this process is connected to them."""
+    """A head without CPUs and a node with one; this process is connected to them."""
     import ray  # takes seconds, which other tests need not wait for
     from ray.cluster_utils import Cluster
 
     head = {"num_cpus": 0, "no_monitor": True, "dashboard_port": None}  # another Ray may have the usual port
     made = Cluster(initialize_head=True, head_node_args={**head, **BARE})
     try:
-        for _ in range(2):
-            made.add_node(num_cpus=1, **BARE)
+        made.add_node(num_cpus=1, **BARE)
         made.wait_for_nodes()
         ray.init(made.address, log_to_driver=False, logging_level=logging.ERROR)
         yield made

@@ -15,7 +15,7 @@ from tempfile import TemporaryFile
 
 import pytest
 import torch
-from command_exits import exit_code
+from command_exits import exit_code, interrupted_at
 from free_ports import free_port
 from market import bokeh_panel
 from safetensors.torch import load_file
@@ -312,28 +312,19 @@ def uninterrupted(bars_file: Path, tmp_path_factory: pytest.TempPathFactory) -> 
     return files_of(out)
 
 
-def stopped_in_epoch(
-    epoch: int, number: signal.Signals, bars_file: Path, out: Path
-) -> subprocess.CompletedProcess[str]:
-    """Run a training process and send it a signal during an epoch."""
-    flags = ["--bars", str(bars_file), "--out", str(out), "--checkpoint-seconds", "0.05", "--json", *LONGER]
-    command_line = [sys.executable, "-m", "trainers.stock", *flags]
-    with subprocess.Popen(command_line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as training:
-        assert training.stdout is not None
-        lines = (json.loads(line) for line in training.stdout)
-        assert any(line["kind"] == "window" and line["epoch"] == epoch for line in lines)
-        training.send_signal(number)
-        printed, error = training.communicate()
-    return subprocess.CompletedProcess(command_line, training.returncode, printed, error)
-
-
 @pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="kills the training with SIGKILL")
 def test_a_training_killed_half_way_and_resumed_gives_the_uninterrupted_artifact_byte_for_byte(
     bars_file: Path, tmp_path: Path, uninterrupted: dict[str, bytes], capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "1"
-    assert stopped_in_epoch(4, signal.SIGKILL, bars_file, out).returncode == -signal.SIGKILL
+    flags = ["--bars", str(bars_file), "--out", str(out), "--checkpoint-seconds", "0.05", "--json", *LONGER]
+    command_line = [sys.executable, "-m", "trainers.stock", *flags]
+    with subprocess.Popen(command_line, stdout=subprocess.PIPE, text=True) as training:
+        assert training.stdout is not None
+        lines = (json.loads(line) for line in training.stdout)
+        assert any(line["kind"] == "window" and line["epoch"] == 4 for line in lines)
+        training.kill()
     assert call("--bars", bars_file, "--out", out, "--resume", *LONGER) == 0
     assert "resuming after" in capsys.readouterr().out
     assert files_of(out) == uninterrupted
@@ -343,16 +334,16 @@ def test_a_training_killed_half_way_and_resumed_gives_the_uninterrupted_artifact
     assert {epoch for epoch, _ in places} == set(range(8))
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="stops the training with SIGTERM")
 def test_a_training_stopped_by_a_signal_writes_a_checkpoint_and_shows_how_to_resume(
-    bars_file: Path, tmp_path: Path, uninterrupted: dict[str, bytes]
+    bars_file: Path, tmp_path: Path, uninterrupted: dict[str, bytes], capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "1"
-    ended = stopped_in_epoch(4, signal.SIGTERM, bars_file, out)
-    assert ended.returncode == 128 + signal.SIGTERM
-    assert "stopped by SIGTERM after " in ended.stderr
-    assert "--resume" in ended.stderr
+    with interrupted_at(10, "trainers.stock.command", signal.SIGTERM):
+        assert call("--bars", bars_file, "--out", out, *LONGER) == 128 + signal.SIGTERM
+    shown = capsys.readouterr().err
+    assert "stopped by SIGTERM after " in shown
+    assert "--resume" in shown
     assert not out.exists()
     assert call("--bars", bars_file, "--out", out, "--resume", *LONGER) == 0
     assert files_of(out) == uninterrupted
@@ -474,7 +465,7 @@ def test_only_the_first_process_of_a_group_says_that_a_training_is_finished(
     assert capsys.readouterr().out == ""
 
 
-@pytest.mark.slow
+@pytest.mark.minutes
 @pytest.mark.skipif(os.name != "posix", reason="gloo is tested on Linux")
 def test_two_processes_of_torchrun_train_what_one_does_with_the_same_windows(bars_file: Path, tmp_path: Path) -> None:
     flags = ["--bars", str(bars_file), *QUICK, "--epochs", "2", "--dropout", "0", "--device", "cpu", "--batch-size"]
@@ -586,15 +577,12 @@ def test_a_folder_of_models_is_no_model(bars_file: Path, tmp_path: Path, capsys:
 
 
 @pytest.mark.skipif(os.name != "posix", reason="stops the training with SIGINT")
-def test_ctrl_c_ends_a_training_with_a_checkpoint_and_leaves_no_artifact(bars_file: Path, tmp_path: Path) -> None:
-    flags = ["--bars", str(bars_file), "--out", str(tmp_path / "1"), "--epochs", "10000", "--patience", "10000"]
-    command_line = [sys.executable, "-m", "trainers.stock", *flags, "--json"]
-    with subprocess.Popen(command_line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as training:
-        assert training.stdout is not None
-        assert any('"kind": "window"' in line for line in training.stdout)
-        training.send_signal(signal.SIGINT)
-        printed, error = training.communicate()
-    assert training.returncode == 130
+def test_ctrl_c_ends_a_training_with_a_checkpoint_and_leaves_no_artifact(
+    bars_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with interrupted_at(2, "trainers.stock.command"):
+        assert call("--bars", bars_file, "--out", tmp_path / "1", *LONGER, "--json") == 130
+    printed, error = capsys.readouterr()
     stopped = json.loads(printed.splitlines()[-1])
     assert (stopped["kind"], stopped["signal"]) == ("stopped", signal.SIGINT)
     read, calendar, first, second = error.splitlines()
