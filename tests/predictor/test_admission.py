@@ -196,6 +196,19 @@ def test_a_connection_is_forgotten_with_its_last_call_and_a_stream_gives_its_roo
     run(work())
 
 
+def test_connections_share_streams_so_that_a_newcomer_gets_one() -> None:
+    async def work() -> None:
+        admission = Admission(ServerLimits(streams=4, streams_per_peer=3))
+        admission.enter(cast("Any", ArrivedCall("first")), is_stream=True)
+        for _ in range(2):
+            admission.enter(cast("Any", ArrivedCall("greedy")), is_stream=True)
+        with pytest.raises(QueueFullError, match="streams of this connection"):
+            admission.enter(cast("Any", ArrivedCall("greedy")), is_stream=True)
+        admission.enter(cast("Any", ArrivedCall("newcomer")), is_stream=True)
+
+    run(work())
+
+
 def test_a_request_that_has_come_is_not_ended_in_the_place_of_a_slow_one() -> None:
     async def work() -> None:
         loop = asyncio.get_running_loop()

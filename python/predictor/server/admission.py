@@ -103,17 +103,15 @@ class Admission:
         """
         if self._is_closed:
             raise UnavailableError("the server is stopping; retry in a moment, or on another server")
-        if self._in_flight >= self._limits.calls_in_flight:
-            raise QueueFullError.of("calls are in flight", self._in_flight, self._limits.calls_in_flight)
-        name = call.peer
-        peer = self._peers.get(name) or PeerConnection(self._limits.arriving_per_peer)
-        is_only = self._peers.keys() <= {name}
-        most = self._limits.calls_per_peer
-        most = most if is_only else min(most, self._limits.calls_in_flight - self._in_flight)
-        if peer.calls >= most:
-            raise QueueFullError.of("calls of this connection are in flight", peer.calls, most)
+        limits, name = self._limits, call.peer
+        peer = self._peers.get(name) or PeerConnection(limits.arriving_per_peer)
+        _check("calls are in flight", self._in_flight, limits.calls_in_flight)
+        most = self._share_of(name, limits.calls_per_peer, limits.calls_in_flight - self._in_flight)
+        _check("calls of this connection are in flight", peer.calls, most)
         if is_stream:
-            self._check_streams(peer, is_only=is_only)
+            _check("streams are open", self._streams, limits.streams)
+            most = self._share_of(name, limits.streams_per_peer, limits.streams - self._streams)
+            _check("streams of this connection are open", peer.streams, most)
         self._peers[name] = peer
         self._count(peer, 1, is_stream=is_stream)
         self._idle.clear()
@@ -129,13 +127,10 @@ class Admission:
         """Wait until no call is in flight."""
         await self._idle.wait()
 
-    def _check_streams(self, peer: PeerConnection, *, is_only: bool) -> None:
-        if self._streams >= self._limits.streams:
-            raise QueueFullError.of("streams are open", self._streams, self._limits.streams)
-        most = self._limits.streams_per_peer
-        most = most if is_only else min(most, self._limits.streams - self._streams)
-        if peer.streams >= most:
-            raise QueueFullError.of("streams of this connection are open", peer.streams, most)
+    def _share_of(self, name: str, most: int, free: int) -> int:
+        """Return how many calls or streams a connection may have."""
+        is_only = self._peers.keys() <= {name}
+        return most if is_only else min(most, free)
 
     def _count(self, peer: PeerConnection, change: int, *, is_stream: bool) -> None:
         self._in_flight += change
@@ -149,6 +144,11 @@ class Admission:
             del self._peers[name]
         if self._in_flight == 0:
             self._idle.set()
+
+
+def _check(what: str, have: int, most: int) -> None:
+    if have >= most:
+        raise QueueFullError.of(what, have, most)
 
 
 @final
