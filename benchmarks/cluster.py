@@ -206,6 +206,7 @@ PATIENCE_S: Final = 120
 @contextmanager
 def ray_nodes() -> Generator[Any]:
     """A head without CPUs, two nodes with one each, and this process connected to them."""
+    os.environ.setdefault("RAY_DASHBOARD_STARTUP_TIMEOUT_S", str(PATIENCE_S))  # read at import
     import ray
     from ray.cluster_utils import Cluster
 

@@ -6,6 +6,7 @@ import platform
 import re
 import socket
 import sys
+import time
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
@@ -18,6 +19,7 @@ from predictor.jobs import JobOutcome, JobPool, JobRunner, Prepare, Work, prepar
 LOCAL: Final = "local"
 _CLIENT: Final = re.compile(r"ray://(?P<host>[^/:]+|\[[0-9a-fA-F:]+\]):(?P<port>\d{1,5})")
 _PATIENCE_S: Final = 10.0
+_PAUSE_S: Final = 0.5
 GB: Final = 1e9
 _COMPARED: Final = ("quantra", "torch", "numpy", "ray")
 
@@ -60,7 +62,8 @@ class OnRay(JobRunner):
 
         Raises:
             MissingPackageError: The package ray is not installed.
-            UnavailableError: There is no cluster at the address, or it has no room for the common material.
+            UnavailableError: There is no cluster at the address, its head is lost, or it has no room for the common
+                material.
             ConfigurationError: A node has other versions of Python or of packages, or none is large enough for a job.
         """
         del count
@@ -71,25 +74,37 @@ class OnRay(JobRunner):
                 material = ray.put(prepare)
             except (ray.exceptions.ObjectStoreFullError, ray.exceptions.OutOfDiskError) as error:
                 raise _no_room(error) from error
-            pool = _TaskPool(ray, material, self._memory)
+            host, port = _head_of(ray, self._address)
+            pool = _TaskPool(ray, material, self._memory, (host, port))
             try:
                 yield pool
+            except _HeadLostError as error:
+                raise UnavailableError(
+                    f"the head of the Ray cluster, {host}:{port}, does not answer any more; {self.progress.done} of "
+                    f"{self.progress.jobs} jobs were done. Start a cluster and the same command again, with --resume "
+                    "if it has that flag: what it has stored is not computed again"
+                ) from error
             finally:
                 pool.close()
+
+
+class _HeadLostError(Exception):
+    """Nothing listens at the head's address any more."""
 
 
 @final
 class _TaskPool:
     """Tasks of Ray, at most one per CPU, so that each runs soon after its start."""
 
-    def __init__(self, ray: Any, material: Any, memory: int) -> None:
-        self._ray, self._memory = ray, memory
+    def __init__(self, ray: Any, material: Any, memory: int, head: tuple[str, int]) -> None:
+        self._ray, self._memory, self._head = ray, memory, head
         self._material = [material]  # in a list, it is not read again for each job
         self._task = ray.remote(num_cpus=1, memory=memory, max_retries=0)(_run_job)
         self._numbers: dict[Any, int] = {}
 
     @property
     def slots(self) -> int:
+        _check_head(self._head)
         return max(1, sum(_count_places(node, self._memory) for node in _list_nodes(self._ray)))
 
     def start(self, number: int, job: Any) -> bool:
@@ -97,7 +112,13 @@ class _TaskPool:
         return True
 
     def wait(self, seconds: float | None) -> Iterator[tuple[int, JobOutcome]]:
-        done, _ = self._ray.wait(list(self._numbers), num_returns=1, timeout=seconds)
+        turn = _PATIENCE_S if seconds is None else min(seconds, _PATIENCE_S)
+        try:
+            done, _ = self._ray.wait(list(self._numbers), num_returns=1, timeout=turn)
+        except ConnectionError as error:  # of a connection through ray://
+            raise _HeadLostError from error
+        if not done:
+            _check_head(self._head)
         for task in done:
             yield self._numbers.pop(task), _outcome_of(self._ray, task)
 
@@ -128,6 +149,10 @@ def _connected(address: str, tell: Callable[[str], None]) -> Generator[Any]:
         made = ray.init(address, include_dashboard=dashboard, log_to_driver=False, logging_level=logging.ERROR)
     except (ConnectionError, TimeoutError, ValueError) as error:
         raise _no_cluster(address, error) from error
+    except Exception as error:
+        if type(error) is not Exception:  # Ray raises a bare one if a part of it takes longer than 30 seconds to start
+            raise
+        raise UnavailableError(f"Ray did not start: {error}; try again when this machine is less busy") from error
     if made.dashboard_url:
         tell(f"Ray's dashboard: http://{made.dashboard_url}")
     try:
@@ -143,6 +168,32 @@ def _check_reachable(address: str) -> None:
             socket.create_connection((found["host"].strip("[]"), int(found["port"])), _PATIENCE_S).close()
         except (OSError, OverflowError) as error:
             raise _no_cluster(address, error) from error
+
+
+def _head_of(ray: Any, address: str) -> tuple[str, int]:
+    """Host and port at which this process reaches the head."""
+    if (found := _CLIENT.fullmatch(address)) is not None:
+        return found["host"].strip("[]"), int(found["port"])
+    host, _, port = ray.get_runtime_context().gcs_address.rpartition(":")
+    return host.strip("[]"), int(port)
+
+
+def _check_head(head: tuple[str, int]) -> None:
+    """Check that the head can be reached; otherwise Ray ends this process a minute later without a word.
+
+    Raises:
+        _HeadLostError: It cannot be reached for a while.
+    """
+    end = time.monotonic() + _PATIENCE_S
+    while True:
+        try:
+            socket.create_connection(head, _PATIENCE_S).close()
+        except OSError as error:
+            if time.monotonic() > end:
+                raise _HeadLostError from error
+            time.sleep(_PAUSE_S)
+        else:
+            return
 
 
 def _no_cluster(address: str, error: Exception) -> UnavailableError:
