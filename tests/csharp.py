@@ -71,8 +71,8 @@ def build_program(folder: Path, project: str, sources: Mapping[str, str]) -> Pat
     with _LOCK:
         # An environment variable applies to referenced projects too.
         built = "-p:BuildProjectReferences=false"
-        run_dotnet("build", "--output", "out", built, *QUIET, folder=folder, more={"Configuration": CONFIGURATION})
-    return folder / "out" / "Ask.dll"
+        run_dotnet("build", built, *QUIET, folder=folder, more={"Configuration": CONFIGURATION})
+    return folder / "bin" / CONFIGURATION / "net10.0" / "Ask.dll"
 
 
 def run_program(
