@@ -1,6 +1,7 @@
 """A prediction service with fixed answers that a test can delay or break."""
 
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
@@ -74,6 +75,13 @@ class CannedService:
         known = importance(len(query.query().instances))
         report(known)
         return self._explaining.submit(self._explain_global, known)
+
+    def is_cancelled_soon(self) -> bool:
+        """Wait until the first call is cancelled."""
+        until_s = time.monotonic() + _LONGEST_S
+        while not (is_cancelled := self.deadlines[0].cancelled.is_set()) and time.monotonic() < until_s:
+            threading.Event().wait(0.01)
+        return is_cancelled
 
     def settle(self) -> None:
         """Wait until every request has its response."""

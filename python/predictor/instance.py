@@ -1,11 +1,10 @@
 """Requests to a model: instances of bars or feature windows, queries for explanations, and deadlines."""
 
-import threading
 import time
 from dataclasses import dataclass, field, replace
 from datetime import date
 from enum import StrEnum
-from typing import Final, Protocol
+from typing import Final, Protocol, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -105,12 +104,30 @@ class Cancellation(Protocol):
         ...
 
 
+@final
+class CancelFlag:
+    """Whether a caller has cancelled its call. It takes less time to make than `threading.Event`; no thread waits."""
+
+    __slots__ = ("_is_set",)
+
+    def __init__(self) -> None:
+        self._is_set = False
+
+    def set(self) -> None:
+        """Cancel the call; from any thread."""
+        self._is_set = True
+
+    def is_set(self) -> bool:
+        """Whether it is cancelled."""
+        return self._is_set
+
+
 @dataclass(frozen=True, slots=True)
 class Deadline:
     """A time on the monotonic clock and a flag that the caller cancelled. Without a time it never expires."""
 
     expires_at_s: float | None = None
-    cancelled: threading.Event = field(default_factory=threading.Event)
+    cancelled: CancelFlag = field(default_factory=CancelFlag)
     observer: Observer | None = None
     """Receives an observation of each request that has this deadline."""
     caller: str = ""

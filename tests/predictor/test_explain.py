@@ -1,6 +1,5 @@
 """Attributions: exact where known, complete, repeatable, and without side effects on the model."""
 
-import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import fields, replace
@@ -419,7 +418,7 @@ class CallbackNetwork(nn.Module):
 def test_a_cancelled_call_stops_before_the_next_forward() -> None:
     network = normalised_lstm()
     before = footprint(network)
-    gone = Deadline(cancelled=threading.Event())
+    gone = Deadline()
     view = CallbackNetwork(build_attribution_view(network), gone.cancelled.set, at_call=3).eval()
     for module in view.modules():
         module.training = isinstance(module, nn.RNNBase)

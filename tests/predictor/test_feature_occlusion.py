@@ -1,6 +1,5 @@
 """Occlusion of features, which explains ensembles of networks and trees."""
 
-import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -116,7 +115,7 @@ def test_columns_of_one_feature_are_hidden_together() -> None:
 
 
 def test_a_cancelled_explanation_stops_before_the_next_feature() -> None:
-    gone = Deadline(cancelled=threading.Event())
+    gone = Deadline()
     network, passes = lstm_forecaster(), list[int]()
 
     def cancel_at_the_fourth(*_: object) -> None:
