@@ -110,8 +110,9 @@ class TrainingRunner:
             return
         prepare = PackedTrainings({name: trainings[name] for name in missing}).worker
         for job, files in self.jobs.run(prepare, jobs(), count=len(missing), name=_name_job, on_failure=fail):
+            trained = save_trained(files, folders[job.name])
             self.announce(f"{_name_job(job)} is done{self.jobs.remark}")
-            yield job.name, save_trained(files, folders[job.name])
+            yield job.name, trained
 
 
 def _name_job(job: TrainingJob) -> str:
