@@ -64,6 +64,47 @@ public sealed class RegistryTests
     }
 
     [Fact]
+    public async Task Only_the_versions_of_a_lock_file_are_served()
+    {
+        using var artifact = EditedArtifact.Of("gru");
+        artifact.Add("delayed", "gru", 2);
+        artifact.Add("har", "har", 1);
+        var file = Path.Combine(artifact.Models, "models.lock");
+        var listed = Line(artifact.Models, "gru", "1");
+        await File.WriteAllTextAsync(file, $"{listed}{listed[..64]} *./har/1/manifest.json\r\n\n{Line(artifact.Models, "gru", "2").Replace("/2/", "/draft/", StringComparison.Ordinal)}{listed.Replace("gru", "gone", StringComparison.Ordinal)}", Token);
+        await using var predictor = await ManagedPredictor.OpenAsync(artifact.Models, file, Token);
+        await predictor.ReloadAsync(Token);
+        var model = Assert.Single(await predictor.ListModelsAsync(Token));
+        Assert.Equal(("gru", 1), (model.Name, model.Version));
+        Assert.Collection(
+            predictor.Problems,
+            gone => Assert.StartsWith("gone/1: is listed in the lock file models.lock, but missing;", gone.Message, StringComparison.Ordinal),
+            other => Assert.StartsWith("gru/2: manifest.json: is not listed in the lock file models.lock,", other.Message, StringComparison.Ordinal),
+            changed => Assert.StartsWith("har/1: manifest.json: is not the one listed in the lock file models.lock,", changed.Message, StringComparison.Ordinal));
+        var failure = await Assert.ThrowsAsync<QuantraException>(() => ManagedPredictor.OpenAsync(Path.Combine(artifact.Models, "har", "1"), file, Token));
+        Assert.Equal((QuantraReason.ArtifactInvalid, "manifest.json"), (failure.Reason, failure.Metadata["file"]));
+    }
+
+    [Theory]
+    [InlineData("", "lists no version")]
+    [InlineData("DIGEST  gru/draft/manifest.json\n", "lists no version")]
+    [InlineData("DIGEST  gru/1/weights.safetensors\n", "line 1 is 'aaa")]
+    [InlineData("\nDIGEST  gru/1/manifest.json\nDIGEST  gru/1/manifest.json\n", "line 3 lists gru/1 again")]
+    public async Task An_invalid_lock_file_is_rejected(string text, string problem)
+    {
+        ArgumentNullException.ThrowIfNull(text);
+        using var artifact = EditedArtifact.Of("gru");
+        var file = Path.Combine(artifact.Models, "models.lock");
+        await File.WriteAllTextAsync(file, text.Replace("DIGEST", new string('a', 64), StringComparison.Ordinal), Token);
+        var failure = await Assert.ThrowsAsync<QuantraException>(() => ManagedPredictor.OpenAsync(artifact.Models, file, Token));
+        Assert.Equal(QuantraReason.ConfigurationInvalid, failure.Reason);
+        Assert.Contains(problem, failure.Message, StringComparison.Ordinal);
+        await File.WriteAllBytesAsync(file, [0xff], Token);
+        failure = await Assert.ThrowsAsync<QuantraException>(() => ManagedPredictor.OpenAsync(artifact.Models, file, Token));
+        Assert.Contains("is not text in UTF-8", failure.Message, StringComparison.Ordinal);
+    }
+
+    [Fact]
     public async Task A_folder_without_models_is_rejected()
     {
         using var artifact = EditedArtifact.Of("gru");
@@ -123,5 +164,12 @@ public sealed class RegistryTests
         Assert.Equal(one.Values.ToArray(), panel.Values[..one.Values.Length].ToArray());
         Assert.Equal(16, one.ForecastId.Length);
         Assert.NotEqual(one.ForecastId, panel.ForecastId);
+    }
+
+    /// <summary>The line of a lock file for a version.</summary>
+    private static string Line(string models, string name, string version)
+    {
+        var manifest = File.ReadAllBytes(Path.Combine(models, name, version, "manifest.json"));
+        return $"{Convert.ToHexString(System.Security.Cryptography.SHA256.HashData(manifest))}  {name}/{version}/manifest.json\n";
     }
 }

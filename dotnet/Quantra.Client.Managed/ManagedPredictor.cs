@@ -38,7 +38,21 @@ public sealed class ManagedPredictor : IStockPredictor, IPathSimulator
     /// it holds no model that can be loaded, or the processor is too old.
     /// </exception>
     public static Task<ManagedPredictor> OpenAsync(string folder, CancellationToken cancellationToken = default) =>
-        OpenAsync(folder, TimeProvider.System, cancellationToken);
+        OpenAsync(folder, null, TimeProvider.System, cancellationToken);
+
+    /// <summary>Opens only the versions of a lock file; see <see cref="OpenAsync(string, CancellationToken)"/>.</summary>
+    /// <param name="folder">A folder of models, or the folder of one version.</param>
+    /// <param name="lockFile">
+    /// The output of "sha256sum */*/manifest.json" in the folder of models. It is read once; reloads use the same versions.
+    /// </param>
+    /// <param name="cancellationToken">Cancels the loading.</param>
+    /// <returns>A predictor that is ready to answer. Other versions, and listed ones that are missing, are among its problems.</returns>
+    /// <exception cref="QuantraException">As without a lock file. CONFIGURATION_INVALID also: the lock file is invalid.</exception>
+    public static Task<ManagedPredictor> OpenAsync(string folder, string lockFile, CancellationToken cancellationToken = default)
+    {
+        ArgumentException.ThrowIfNullOrEmpty(lockFile);
+        return OpenAsync(folder, lockFile, TimeProvider.System, cancellationToken);
+    }
 
     /// <summary>Reads the folder again. Calls that run keep their models; unchanged versions are kept.</summary>
     /// <param name="cancellationToken">Cancels the loading.</param>
@@ -48,7 +62,7 @@ public sealed class ManagedPredictor : IStockPredictor, IPathSimulator
         this,
         token =>
         {
-            _served.Now = ModelRegistry.Open(_folder, Models, token);
+            _served.Now = Models.Reload(_folder, token);
             return Task.FromResult(true);
         },
         cancellationToken);
@@ -131,10 +145,15 @@ public sealed class ManagedPredictor : IStockPredictor, IPathSimulator
     }
 
     /// <summary>Opens a folder with another clock.</summary>
-    internal static async Task<ManagedPredictor> OpenAsync(string folder, TimeProvider clock, CancellationToken cancellationToken)
+    internal static Task<ManagedPredictor> OpenAsync(string folder, TimeProvider clock, CancellationToken cancellationToken) =>
+        OpenAsync(folder, null, clock, cancellationToken);
+
+    private static async Task<ManagedPredictor> OpenAsync(string folder, string? lockFile, TimeProvider clock, CancellationToken cancellationToken)
     {
         ArgumentException.ThrowIfNullOrEmpty(folder);
-        var models = await Task.Run(() => ModelRegistry.Open(folder, null, cancellationToken), cancellationToken).ConfigureAwait(false);
+        var models = await Task.Run(
+            () => ModelRegistry.Open(folder, lockFile is null ? null : VersionLock.Read(lockFile), cancellationToken),
+            cancellationToken).ConfigureAwait(false);
         return new ManagedPredictor(folder, clock, models);
     }
 

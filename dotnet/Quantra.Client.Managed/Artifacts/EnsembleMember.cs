@@ -1,11 +1,9 @@
-using System.Text.RegularExpressions;
-
 namespace Quantra.Client.Managed;
 
 /// <summary>A member of an ensemble, as its manifest lists it.</summary>
 /// <param name="Name">Its name, which is that of its folder.</param>
 /// <param name="ManifestHash">SHA-256 of its manifest.</param>
-internal sealed partial record EnsembleMember(string Name, string ManifestHash)
+internal sealed record EnsembleMember(string Name, string ManifestHash)
 {
     private const int MostMembers = 32;
 
@@ -20,7 +18,7 @@ internal sealed partial record EnsembleMember(string Name, string ManifestHash)
         for (var index = 0; index < members.Length; index++)
         {
             var (entry, name) = (entries[index], entries[index].Text("name"));
-            if (!ValidName().IsMatch(name))
+            if (!ModelName.IsValid(name))
                 throw entry.Refusal("name", $"is {PythonText.Quote(name)}, but must have 1 to 64 letters, digits, dots, dashes and underscores");
             if (members.Take(index).Any(member => member.Name == name))
                 throw entry.Refusal("name", $"is {PythonText.Quote(name)}, the name of an earlier member");
@@ -30,7 +28,4 @@ internal sealed partial record EnsembleMember(string Name, string ManifestHash)
 
         return members;
     }
-
-    [GeneratedRegex(@"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}\z")]
-    private static partial Regex ValidName();
 }

@@ -38,14 +38,14 @@ internal static class Safetensors
         var content = file[(8 + (int)length)..];
         if (header.Keys.Count > MaxEntries)
             throw ArtifactError.Of(source, $"its header has {header.Keys.Count} entries; at most {MaxEntries} are read");
-        var tensors = new List<(Tensor Tensor, long Begin, long End)>();
+        var tensors = new List<Entry>();
         foreach (var name in header.Keys)
         {
             if (name != Metadata)
                 tensors.Add(ReadEntry(header.Record(name), name, content, source));
         }
 
-        long end = 0;
+        var end = 0;
         foreach (var (tensor, begin, next) in tensors.OrderBy(one => one.Begin).ThenBy(one => one.End))
         {
             if (begin != end)
@@ -58,7 +58,7 @@ internal static class Safetensors
         return tensors.ToDictionary(one => one.Tensor.Name, one => one.Tensor, StringComparer.Ordinal);
     }
 
-    private static (Tensor Tensor, long Begin, long End) ReadEntry(JsonRecord entry, string name, ReadOnlyMemory<byte> content, string source)
+    private static Entry ReadEntry(JsonRecord entry, string name, ReadOnlyMemory<byte> content, string source)
     {
         var (type, shape, offsets) = (entry.Text("dtype"), entry.Integers("shape"), entry.Integers("data_offsets"));
         entry.End();
@@ -66,7 +66,7 @@ internal static class Safetensors
             throw ArtifactError.Of(source, $"array {name} holds numbers of type {type}, which is not supported");
         if (offsets.Length != 2 || offsets[0] < 0 || offsets[1] < offsets[0] || offsets[1] > content.Length)
             throw ArtifactError.Of(source, $"array {name} is at bytes {string.Join(" to ", offsets)} of {content.Length}");
-        Int128 bytes = size;
+        long bytes = size;
         foreach (var axis in shape)
         {
             bytes *= axis;
@@ -76,6 +76,8 @@ internal static class Safetensors
 
         if (bytes != offsets[1] - offsets[0])
             throw ArtifactError.Of(source, $"array {name} has {offsets[1] - offsets[0]} bytes, its shape needs {bytes}");
-        return (new Tensor(name, type, shape, content[offsets[0]..offsets[1]]), offsets[0], offsets[1]);
+        return new(new Tensor(name, type, shape, content[offsets[0]..offsets[1]]), offsets[0], offsets[1]);
     }
+
+    private sealed record Entry(Tensor Tensor, int Begin, int End);
 }

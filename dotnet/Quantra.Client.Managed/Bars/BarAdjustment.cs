@@ -6,10 +6,10 @@ internal static class BarAdjustment
 {
     /// <summary>Adjusts bars. A symbol that cannot be adjusted gets no bars.</summary>
     /// <returns>The bars, and the error of each row that cannot be adjusted.</returns>
-    public static (AdjustedBars Bars, SortedDictionary<int, QuantraError> Faults) Adjust(RawBars bars)
+    public static (AdjustedBars Bars, Dictionary<int, QuantraError> Faults) Adjust(RawBars bars)
     {
         var adjusted = Compute(bars);
-        var faults = new SortedDictionary<int, QuantraError>();
+        var faults = new Dictionary<int, QuantraError>();
         for (var cell = 0; cell < bars.Close.Length; cell++)
         {
             var isSound = adjusted.Low[cell] > 0 && adjusted.High[cell] < double.PositiveInfinity && adjusted.Money[cell] != double.PositiveInfinity;

@@ -26,9 +26,8 @@ internal sealed class SessionCalendar
     {
         _schedule = schedule;
         var closed = schedule.Holidays.ToHashSet();
-        DateOnly[] days = [.. schedule.Days().Where(day => !closed.Contains(Day.Of(day)))];
-        _sessions = [.. days.Select(Day.Of)];
-        _fields = Fields(days);
+        _sessions = Array.FindAll(schedule.Days(), day => !closed.Contains(day));
+        _fields = Fields();
         _specialCloses = schedule.SpecialCloses.ToDictionary(close => close.Date, close => close.Time);
     }
 
@@ -177,20 +176,21 @@ internal sealed class SessionCalendar
     /// <summary>Index of the first session after a date.</summary>
     private int IndexAfter(int day) => Array.BinarySearch(_sessions, day) is >= 0 and var found ? found + 1 : ~Array.BinarySearch(_sessions, day);
 
-    /// <summary>Computes the fields. Those that look ahead treat unannounced closures as ordinary sessions.</summary>
     private ReadOnlySpan<int> Between(int first, int last) => _sessions.AsSpan(IndexFrom(first)..IndexAfter(last));
 
-    private double[][] Fields(DateOnly[] days)
+    /// <summary>Computes the fields. Those that look ahead treat unannounced closures as ordinary sessions.</summary>
+    private double[][] Fields()
     {
         var closed = Array.ConvertAll(_schedule.Holidays, day => Day.ToDate(day).DayNumber);
         var surprises = _schedule.Unannounced.ToHashSet();
         int[] announced = [.. _schedule.Holidays.Where(day => !surprises.Contains(day)).Select(day => Day.ToDate(day).DayNumber)];
         int[] planned = [.. _sessions.Union(_schedule.Unannounced).Order()];
-        var fields = Array.ConvertAll(FieldNames, _ => new double[days.Length]);
-        for (var index = 0; index < days.Length; index++)
+        var fields = Array.ConvertAll(FieldNames, _ => new double[_sessions.Length]);
+        for (var index = 0; index < _sessions.Length; index++)
         {
-            var (day, number) = (_sessions[index], days[index].DayNumber);
-            fields[0][index] = ((int)days[index].DayOfWeek + 6) % 7;
+            var (day, date) = (_sessions[index], Day.ToDate(_sessions[index]));
+            var number = date.DayNumber;
+            fields[0][index] = ((int)date.DayOfWeek + 6) % 7;
             fields[1][index] = FirstAtLeast(planned, (day / 100 * 100) + 100) - FirstAtLeast(planned, day + 1);
             fields[2][index] = index - FirstAtLeast(_sessions, day / 100 * 100);
             var next = FirstAtLeast(announced, number);

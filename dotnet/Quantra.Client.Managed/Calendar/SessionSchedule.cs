@@ -1,5 +1,3 @@
-using System.Text.RegularExpressions;
-
 namespace Quantra.Client.Managed;
 
 /// <summary>The time at which trading ends: only on a date, or from a date on.</summary>
@@ -8,7 +6,7 @@ namespace Quantra.Client.Managed;
 internal readonly record struct CloseTime(int Date, string Time);
 
 /// <summary>An exchange's sessions between two dates: Monday to Friday, or every day, without its holidays.</summary>
-internal sealed partial record SessionSchedule
+internal sealed record SessionSchedule
 {
     /// <summary>Name of the calendar of an unknown exchange.</summary>
     public const string Weekdays = "weekdays";
@@ -47,13 +45,16 @@ internal sealed partial record SessionSchedule
     public required CloseTime[] SpecialCloses { get; init; }
 
     /// <summary>Sessions and holidays, ascending.</summary>
-    public IEnumerable<DateOnly> Days()
+    public int[] Days()
     {
+        var days = new List<int>();
         for (var (date, last) = (Day.ToDate(First), Day.ToDate(Last)); date <= last; date = date.AddDays(1))
         {
             if (IsEveryDay || date.DayOfWeek is not (DayOfWeek.Saturday or DayOfWeek.Sunday))
-                yield return date;
+                days.Add(Day.Of(date));
         }
+
+        return [.. days];
     }
 
     /// <summary>Reads calendar.json.</summary>
@@ -123,7 +124,7 @@ internal sealed partial record SessionSchedule
     private static CloseTime ReadClose(JsonRecord record, int version)
     {
         var close = new CloseTime(ReadDate(record, "date"), record.Text("time"));
-        if (!Clock().IsMatch(close.Time) && !(version >= 2 && close.Time == Midnight))
+        if (!IsTimeOfDay(close.Time) && !(version >= 2 && close.Time == Midnight))
             throw record.Refusal("time", $"is '{close.Time}', which is not a time of day (HH:MM)");
         record.End();
         return close;
@@ -145,7 +146,7 @@ internal sealed partial record SessionSchedule
     {
         if (IsEveryDay != (Name == EveryDay))
             throw record.Refusal("name", $"is '{Name}', but exactly '{EveryDay}' has every day of the week");
-        var days = Days().Select(Day.Of).ToHashSet();
+        var days = Days().ToHashSet();
         CheckAmong(record, "holidays", Holidays, days, $"not a {(IsEveryDay ? "day" : "weekday")} between first and last");
         CheckAmong(record, "unannounced", Unannounced, [.. Holidays], "not among the holidays");
         days.ExceptWith(Holidays);
@@ -167,6 +168,6 @@ internal sealed partial record SessionSchedule
         }
     }
 
-    [GeneratedRegex(@"^([01][0-9]|2[0-3]):[0-5][0-9]\z")]
-    private static partial Regex Clock();
+    private static bool IsTimeOfDay(string text) =>
+        text is [>= '0' and <= '2', >= '0' and <= '9', ':', >= '0' and <= '5', >= '0' and <= '9'] && (text[0] < '2' || text[1] < '4');
 }

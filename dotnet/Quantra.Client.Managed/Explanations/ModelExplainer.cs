@@ -164,7 +164,7 @@ internal sealed class ModelExplainer(Pipeline pipeline, OutputMap output, Baseli
     [
         .. SumColumns(one.Observed, pipeline.Features.Names.Length),
         .. SumGroups(SumColumns(one.Known, pipeline.Sizes.Known), pipeline.Features.KnownGroups, KnownNames.Length),
-        .. SumGroups(one.Static, [.. StaticGroups()], StaticNames.Length),
+        .. SumGroups(one.Static, pipeline.Features.Statics.Groups, StaticNames.Length),
         one.Location,
         one.Scale,
         one.Conformal,
@@ -176,8 +176,6 @@ internal sealed class ModelExplainer(Pipeline pipeline, OutputMap output, Baseli
         return [.. Enumerable.Range(0, one.Observed.Length / features).Select(session =>
             one.Observed.AsSpan(session * features, features).ToArray().Sum() + one.Known.AsSpan(session * known, known).ToArray().Sum())];
     }
-
-    private IEnumerable<int> StaticGroups() => pipeline.Features.Statics.Widths.SelectMany((width, k) => Enumerable.Repeat(k, width));
 
     private static double[] SumColumns(double[] cells, int columns)
     {

@@ -15,9 +15,6 @@ internal sealed class OcclusionExplainer(INetwork network, OutputMap output, Bas
     /// <summary>Location, scale and conformal offsets.</summary>
     private const int WindowRows = 3;
 
-    private readonly int[][] _known = ColumnsOf(features.KnownGroups);
-    private readonly int[][] _static = ColumnsOf([.. features.Statics.Widths.SelectMany((width, k) => Enumerable.Repeat(k, width))]);
-
     /// <inheritdoc/>
     public string Method => Name;
 
@@ -27,7 +24,7 @@ internal sealed class OcclusionExplainer(INetwork network, OutputMap output, Bas
     /// <summary>Forecasts of one window: with and without all features, and without each.</summary>
     public int Forecasts => 2 + Groups;
 
-    private int Groups => features.Names.Length + _known.Length + _static.Length + WindowRows;
+    private int Groups => features.Names.Length + features.KnownDefinitions.Length + features.Statics.Names.Length + WindowRows;
 
     /// <inheritdoc/>
     public Contributions[] Explain(NetworkInputs window, (int Horizon, int Quantile)[] points, double tolerance, int[] nodeCounts, CallLimit limit)
@@ -57,10 +54,10 @@ internal sealed class OcclusionExplainer(INetwork network, OutputMap output, Bas
             };
             for (var k = 0; k < observed.Length; k++)
                 observed[k] = Effect();
-            foreach (var columns in _known)
-                known[columns[0]] = Effect();
-            foreach (var columns in _static)
-                statics[columns[0]] = Effect();
+            for (var k = 0; k < features.KnownDefinitions.Length; k++)
+                known[Array.IndexOf(features.KnownGroups, k)] = Effect();
+            for (var k = 0; k < features.Statics.Names.Length; k++)
+                statics[Array.IndexOf(features.Statics.Groups, k)] = Effect();
             return whole.WithGap(output.Spread[point.Horizon] * window.Scale[point.Horizon], tolerance);
 
             double Effect() => value - ValueOf(row++, 1);
@@ -82,25 +79,20 @@ internal sealed class OcclusionExplainer(INetwork network, OutputMap output, Bas
         var (inputs, start, row) = (path.At(positions), path.At([0.0]), 2);
         start.Location.CopyTo(inputs.Location, row++ * start.Location.Length);
         start.Scale.CopyTo(inputs.Scale, row++ * start.Scale.Length);
-        for (var k = 0; k < features.Names.Length; k++)
-            Replace(inputs.Observed, start.Observed, features.Names.Length, [k]);
-        foreach (var columns in _known)
-            Replace(inputs.Known, start.Known, features.KnownColumns.Length, columns);
-        foreach (var columns in _static)
-            Replace(inputs.Static, start.Static, start.Static.Length, columns);
+        Replace(inputs.Observed, start.Observed, [.. Enumerable.Range(0, features.Names.Length)]);
+        Replace(inputs.Known, start.Known, features.KnownGroups);
+        Replace(inputs.Static, start.Static, features.Statics.Groups);
         return inputs;
 
-        void Replace(float[] values, float[] reference, int width, int[] columns)
+        // for each group of columns, one row without it
+        void Replace(float[] values, float[] reference, int[] groups)
         {
-            var own = values.AsSpan(row++ * reference.Length, reference.Length);
-            for (var first = 0; first < own.Length; first += width)
+            for (var group = 0; group <= groups.DefaultIfEmpty(-1).Max(); group++)
             {
-                foreach (var column in columns)
-                    own[first + column] = reference[first + column];
+                var own = values.AsSpan(row++ * reference.Length, reference.Length);
+                for (var cell = 0; cell < own.Length; cell++)
+                    own[cell] = groups[cell % groups.Length] == group ? reference[cell] : own[cell];
             }
         }
     }
-
-    /// <summary>The columns of each group.</summary>
-    private static int[][] ColumnsOf(int[] groups) => [.. Enumerable.Range(0, groups.Length).GroupBy(column => groups[column]).Select(group => group.ToArray())];
 }

@@ -27,6 +27,9 @@ internal sealed record StaticFeatures(StaticNumber[] Numbers, StaticCategory[] C
     /// <summary>Number of columns of each variable.</summary>
     public int[] Widths { get; } = [.. Numbers.Select(_ => StaticNumber.Width), .. Categories.Select(one => one.Width)];
 
+    /// <summary>[C] index of the variable that each column belongs to.</summary>
+    public int[] Groups => [.. Widths.SelectMany((width, k) => Enumerable.Repeat(k, width))];
+
     /// <summary>Reads the variables of features.json.</summary>
     /// <exception cref="QuantraException">ARTIFACT_INVALID</exception>
     public static StaticFeatures Read(JsonRecord record)

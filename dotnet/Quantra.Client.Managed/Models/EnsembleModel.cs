@@ -74,11 +74,13 @@ internal sealed class EnsembleModel : IForecastModel
         var prepared = Prepare(request.Instance, now);
         var explained = _members.Select((member, k) => Explain(query, method, member, _entries[k], prepared.Members[k], limit)).ToArray();
         var forecast = Forecast(prepared);
-        string[] names = [.. _entries.Select(entry => entry.Name)];
+        var (names, places) = (_entries.Select(entry => entry.Name).ToArray(), new Dictionary<string, int>(StringComparer.Ordinal));
+        for (var row = 0; row < forecast.Symbols.Count; row++)
+            places[forecast.Symbols[row]] = row;
         return [.. query.Points.Select((point, index) =>
         {
             Attribution[] members = Array.ConvertAll(explained, attributions => attributions[index]);
-            int[] cells = [.. members[0].Symbols.Select(symbol => (Array.IndexOf([.. forecast.Symbols], symbol) * forecast.Horizons.Count) + point.Horizon)];
+            int[] cells = [.. members[0].Symbols.Select(symbol => (places[symbol] * forecast.Horizons.Count) + point.Horizon)];
             return EnsembleAttribution.Combine(names, members, new EnsembleAttribution.Point(
                 Array.ConvertAll(cells, cell => forecast.Values.Span[(cell * forecast.Quantiles.Count) + point.Quantile]),
                 Array.ConvertAll(cells, cell => prepared.Scale[cell] * _manifest.Target.Spread()[point.Horizon]),

@@ -25,7 +25,7 @@ internal interface IForecastModel
     /// <param name="limit">Checked between forward passes.</param>
     /// <returns>One attribution per target.</returns>
     /// <exception cref="QuantraException">
-    /// The request is invalid. EXPLAIN_UNSUPPORTED: this package does not explain the model. ARTIFACT_INVALID: the recorded explanation differs.
+    /// The request is invalid. EXPLAIN_UNSUPPORTED: the method has no such detail. ARTIFACT_INVALID: the recorded explanation differs.
     /// </exception>
     Attribution[] Explain(ManyExplanationsRequest request, DateTimeOffset now, CallLimit limit);
 

@@ -1,5 +1,4 @@
 using System.Globalization;
-using System.Text.RegularExpressions;
 
 namespace Quantra.Client.Managed;
 
@@ -18,26 +17,34 @@ internal sealed record ModelVersions(IReadOnlyDictionary<int, IForecastModel> Ve
 }
 
 /// <summary>All loaded models. Immutable; a reload creates another one.</summary>
-internal sealed partial class ModelRegistry
+internal sealed class ModelRegistry
 {
     private const string AliasFile = "aliases.json";
+    private const int LongestNumber = 9;
 
     private readonly SortedDictionary<string, ModelVersions> _models;
+    private readonly VersionLock? _lock;
 
-    private ModelRegistry(SortedDictionary<string, ModelVersions> models, IReadOnlyList<QuantraError> problems) => (_models, Problems) = (models, problems);
+    private ModelRegistry(SortedDictionary<string, ModelVersions> models, IReadOnlyList<QuantraError> problems, VersionLock? versions) =>
+        (_models, Problems, _lock) = (models, problems, versions);
 
     /// <summary>Errors of versions that could not be loaded.</summary>
     public IReadOnlyList<QuantraError> Problems { get; }
 
     /// <summary>Loads the folder of one version, or all versions NAME/VERSION of a folder.</summary>
     /// <param name="folder">The folder.</param>
-    /// <param name="loaded">An earlier registry, whose unchanged versions are kept; null = none.</param>
+    /// <param name="versions">The versions that may be served; null = all.</param>
     /// <param name="cancellationToken">Checked before each version.</param>
     /// <exception cref="QuantraException">ARTIFACT_INVALID: the version cannot be loaded. CONFIGURATION_INVALID: no version can.</exception>
-    public static ModelRegistry Open(string folder, ModelRegistry? loaded, CancellationToken cancellationToken)
+    public static ModelRegistry Open(string folder, VersionLock? versions, CancellationToken cancellationToken) =>
+        new ModelRegistry(new(StringComparer.Ordinal), [], versions).Reload(folder, cancellationToken);
+
+    /// <summary>Loads the folder again with the same lock, and keeps unchanged versions.</summary>
+    /// <exception cref="QuantraException">As <see cref="Open"/>.</exception>
+    public ModelRegistry Reload(string folder, CancellationToken cancellationToken)
     {
         folder = Path.TrimEndingDirectorySeparator(Path.GetFullPath(folder));
-        return ArtifactFiles.IsArtifact(folder) ? OpenOne(folder, loaded) : OpenAll(folder, loaded, cancellationToken);
+        return ArtifactFiles.IsArtifact(folder) ? OpenOne(folder) : OpenAll(folder, cancellationToken);
     }
 
     /// <summary>Finds a model by "NAME", "NAME@VERSION" or "NAME@ALIAS"; an empty reference means the only model.</summary>
@@ -71,26 +78,26 @@ internal sealed partial class ModelRegistry
     /// <summary>Describes every version of every model, sorted by name and version.</summary>
     public IReadOnlyList<ModelInfo> Infos() => [.. _models.Values.SelectMany(one => one.Versions.OrderBy(pair => pair.Key)).Select(pair => Info(pair.Value))];
 
-    private static ModelRegistry OpenOne(string folder, ModelRegistry? loaded)
+    private ModelRegistry OpenOne(string folder)
     {
         var (own, parent) = (Path.GetFileName(folder), Path.GetFileName(Path.GetDirectoryName(folder) ?? ""));
         var (name, version) = Number(own) is { } number && parent.Length > 0 ? (parent, number) : (own, 1);
-        var model = Load(folder, name, version, loaded);
+        var model = Load(folder, name, version);
         var versions = new ModelVersions(new Dictionary<int, IForecastModel> { [version] = model }, new Dictionary<string, int>());
-        return new(new(StringComparer.Ordinal) { [name] = versions }, []);
+        return new(new(StringComparer.Ordinal) { [name] = versions }, [], _lock);
     }
 
-    private static ModelRegistry OpenAll(string folder, ModelRegistry? loaded, CancellationToken cancellationToken)
+    private ModelRegistry OpenAll(string folder, CancellationToken cancellationToken)
     {
         if (!Directory.Exists(folder))
             throw Invalid($"{folder}: there is no such folder; train a model into {Path.Combine(folder, "NAME", "1")} first");
         var (models, problems) = (new SortedDictionary<string, ModelVersions>(StringComparer.Ordinal), new List<QuantraError>());
-        foreach (var line in Directory.EnumerateDirectories(folder).Order(StringComparer.Ordinal))
+        var names = Directory.EnumerateDirectories(folder).Select(line => Path.GetFileName(line)).Where(ModelName.IsValid);
+        foreach (var name in names.Union(_lock?.Names ?? []).Order(StringComparer.Ordinal))
         {
-            var name = Path.GetFileName(line);
-            if (!Name().IsMatch(name))
-                continue;
-            var versions = OpenLine(line, name, loaded, problems, cancellationToken);
+            var line = Path.Combine(folder, name);
+            var versions = OpenLine(line, name, problems, cancellationToken);
+            problems.AddRange(_lock?.Missing(name, line) ?? []);
             if (versions.Versions.Count > 0)
                 models.Add(name, versions);
         }
@@ -102,20 +109,21 @@ internal sealed partial class ModelRegistry
             throw Invalid($"{folder}: holds no model that can be served; expected NAME/1 folders{(isOneModel ? $"; did you mean {Path.GetDirectoryName(folder)}?" : "")}{causes}");
         }
 
-        return new(models, problems);
+        return new(models, problems, _lock);
     }
 
-    private static ModelVersions OpenLine(string line, string name, ModelRegistry? loaded, List<QuantraError> problems, CancellationToken cancellationToken)
+    private ModelVersions OpenLine(string line, string name, List<QuantraError> problems, CancellationToken cancellationToken)
     {
         var versions = new Dictionary<int, IForecastModel>();
-        foreach (var folder in Directory.EnumerateDirectories(line).Order(StringComparer.Ordinal))
+        string[] folders = Directory.Exists(line) ? Directory.GetDirectories(line) : [];
+        foreach (var folder in folders.Order(StringComparer.Ordinal))
         {
             cancellationToken.ThrowIfCancellationRequested();
             if (Number(Path.GetFileName(folder)) is not { } version)
                 continue;
             try
             {
-                versions.Add(version, Load(folder, name, version, loaded));
+                versions.Add(version, Load(folder, name, version));
             }
             catch (QuantraException problem)
             {
@@ -127,24 +135,24 @@ internal sealed partial class ModelRegistry
     }
 
     /// <summary>Loads a version, or keeps it if its manifest is unchanged.</summary>
-    private static IForecastModel Load(string folder, string name, int version, ModelRegistry? loaded)
+    private IForecastModel Load(string folder, string name, int version)
     {
         try
         {
-            if (loaded?._models.GetValueOrDefault(name)?.Versions.GetValueOrDefault(version) is { } present && ArtifactFiles.HashOfManifest(folder) == present.ManifestHash)
+            if (_models.GetValueOrDefault(name)?.Versions.GetValueOrDefault(version) is { } present && ArtifactFiles.HashOfManifest(folder) == present.ManifestHash)
                 return present;
             return LoadFolder(folder, name, version);
         }
         catch (QuantraException error)
         {
-            var metadata = new Dictionary<string, string>(error.Metadata) { ["model"] = name, ["version"] = version.ToString(CultureInfo.InvariantCulture) };
-            throw (error.Error with { Message = FormattableString.Invariant($"{name}/{version}: {error.Message}"), Metadata = metadata }).ToException(error);
+            throw OfVersion(name, version, error);
         }
     }
 
-    private static IForecastModel LoadFolder(string folder, string name, int version)
+    private IForecastModel LoadFolder(string folder, string name, int version)
     {
         var files = ArtifactFiles.Read(folder);
+        _lock?.Check(name, version, files.ManifestHash);
         return files.Members.Count > 0 ? EnsembleModel.Load(folder, files, name, version) : ManagedModel.Load(files, name, version);
     }
 
@@ -170,12 +178,27 @@ internal sealed partial class ModelRegistry
         }
     }
 
-    private static int? Number(string text) => VersionNumber().IsMatch(text) ? int.Parse(text, CultureInfo.InvariantCulture) : null;
+    /// <summary>The number of a version; null if the text is not one. Each version has one spelling.</summary>
+    public static int? Number(string text) =>
+        text.Length is >= 1 and <= LongestNumber && (text[0] != '0' || text.Length == 1) && !text.AsSpan().ContainsAnyExceptInRange('0', '9')
+            ? int.Parse(text, CultureInfo.InvariantCulture)
+            : null;
+
+    /// <summary>The spelling of a version.</summary>
+    public static string Text(int version) => version.ToString(CultureInfo.InvariantCulture);
+
+    /// <summary>The same error with the version's name.</summary>
+    public static QuantraException OfVersion(string name, int version, QuantraException error)
+    {
+        var metadata = new Dictionary<string, string>(error.Metadata) { ["model"] = name, ["version"] = Text(version) };
+        return (error.Error with { Message = $"{name}/{Text(version)}: {error.Message}", Metadata = metadata }).ToException(error);
+    }
+
+    /// <summary>The error of a folder or lock file that cannot be used.</summary>
+    public static QuantraException Invalid(string message, Exception? cause = null) =>
+        new QuantraError(QuantraStatus.InvalidArgument, QuantraReason.ConfigurationInvalid, message).ToException(cause);
 
     private static QuantraException NotFound(string reason, string message) => new QuantraError(QuantraStatus.NotFound, reason, message).ToException();
-
-    private static QuantraException Invalid(string message) =>
-        new QuantraError(QuantraStatus.InvalidArgument, QuantraReason.ConfigurationInvalid, message).ToException();
 
     private QuantraException NoModel(string name) => Problems.FirstOrDefault(problem => problem.Metadata.GetValueOrDefault("model") == name) is { } problem
         ? NotFound(QuantraReason.ModelNotFound, $"model {PythonText.Quote(name)} is not served: {problem.Message}")
@@ -184,10 +207,4 @@ internal sealed partial class ModelRegistry
     private string OnlyName() => _models.Count == 1
         ? _models.Keys.First()
         : throw NotFound(QuantraReason.ModelNotFound, $"no model is named, and several are served: {string.Join(", ", _models.Keys)}; name one, such as {_models.Keys.First()}");
-
-    [GeneratedRegex(@"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}\z")]
-    private static partial Regex Name();
-
-    [GeneratedRegex(@"^(0|[1-9][0-9]{0,8})\z")]
-    private static partial Regex VersionNumber();
 }

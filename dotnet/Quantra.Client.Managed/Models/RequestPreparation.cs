@@ -60,7 +60,7 @@ internal sealed class RequestPreparation(Pipeline pipeline)
         SentCovariates covariates,
         RawBars recent,
         AdjustedBars adjusted,
-        SortedDictionary<int, QuantraError> faults,
+        Dictionary<int, QuantraError> faults,
         List<string> warnings,
         Dictionary<string, QuantraError> others)
     {
