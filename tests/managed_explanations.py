@@ -15,7 +15,7 @@ from managed_artifacts import FOLDER, NEVER, Request
 
 from predictor.errors import QuantraError
 from predictor.forecast import Attribution, Detail, TargetPoint
-from predictor.instance import Instance, Query
+from predictor.instance import OCCLUSION, Instance, Query
 from predictor.model import Predictor
 
 FILE: Final = FOLDER.parent / "Fixtures" / "explanations.json"
@@ -33,6 +33,8 @@ class Explanation:
     symbols: tuple[str, ...] = ()
     detail: Detail = Detail.CELLS
     tolerance: float = 0.01
+    method: str = ""
+    """The method of the package; empty if it is Python's default."""
 
     def describe(self, model: Predictor, request: Request) -> dict[str, object]:
         """The request and Python's result."""
@@ -53,6 +55,7 @@ class Explanation:
             symbols=self.symbols,
             detail=self.detail,
             tolerance=self.tolerance,
+            method=self.method,
         )
         try:
             return model.explain(query, request.now, NEVER)
@@ -83,17 +86,17 @@ EXPLANATIONS: Final[Mapping[str, Explanation]] = {
     "sessions of trees": Explanation(request="trees", detail=Detail.TIMES),
     "too few bars": Explanation(request="too few bars"),
     "ensemble": Explanation(
-        request="ensemble", targets=(TargetPoint(5, 0.5), TargetPoint(1, 0.9)), detail=Detail.FEATURES
+        request="ensemble", targets=(TargetPoint(5, 0.5), TargetPoint(1, 0.9)), detail=Detail.FEATURES, method=OCCLUSION
     ),
-    "ensemble, sessions": Explanation(request="ensemble", detail=Detail.TIMES),
+    "ensemble, sessions": Explanation(request="ensemble", detail=Detail.TIMES, method=OCCLUSION),
     "ensemble, one without a forecast": Explanation(
-        request="ensemble, too young for a member", symbols=("IBM", "AAPL"), detail=Detail.FEATURES
+        request="ensemble, too young for a member", symbols=("IBM", "AAPL"), detail=Detail.FEATURES, method=OCCLUSION
     ),
     "ensemble, only one without a forecast": Explanation(
-        request="ensemble, too young for a member", symbols=("IBM",), detail=Detail.FEATURES
+        request="ensemble, too young for a member", symbols=("IBM",), detail=Detail.FEATURES, method=OCCLUSION
     ),
     "ensemble, no forecast of either": Explanation(
-        request="ensemble, no bar of either", symbols=("X",), detail=Detail.FEATURES
+        request="ensemble, no bar of either", symbols=("X",), detail=Detail.FEATURES, method=OCCLUSION
     ),
     "weighted": Explanation(request="weighted", targets=(TargetPoint(1, 0.1), TargetPoint(5, 0.9))),
     "weighted, one without a forecast": Explanation(request="weighted, too young for a member"),

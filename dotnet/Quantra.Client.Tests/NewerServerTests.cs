@@ -74,6 +74,7 @@ public sealed class NewerServerTests
     [InlineData(1, "integrated-gradients")]
     [InlineData(2, "tree-shap")]
     [InlineData(3, "occlusion")]
+    [InlineData(4, "shapley")]
     public async Task Methods_of_explanations_have_the_names_of_the_server(int number, string name)
     {
         var wire = Explained();

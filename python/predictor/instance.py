@@ -192,8 +192,11 @@ def bars_of(instance: Instance, purpose: str) -> BarPanel:
 
 INTEGRATED_GRADIENTS = "integrated-gradients"
 TREE_SHAP = "tree-shap"
+SHAPLEY = "shapley"
+"""Of every model of features, so that ensembles of different kinds have a common method."""
 OCCLUSION = "occlusion"
 """Of every model; the only method whose contributions do not add up."""
+EXPLAIN_METHODS = (INTEGRATED_GRADIENTS, TREE_SHAP, SHAPLEY, OCCLUSION)
 
 LEAST_TOLERANCE: Final = 1e-4
 """Smallest allowed tolerance; a smaller completeness gap is float32 rounding."""

@@ -234,6 +234,17 @@ def test_explain_gives_the_numbers_of_the_python_api(
     assert found["per_row"] == answers.reasons.per_row.tolist()
 
 
+def test_explain_uses_the_given_method_and_names_those_of_the_model(
+    artifact: Path, bars: Path, capsys: Capture
+) -> None:
+    asked = ("explain", "--artifact", artifact, "--bars", bars, "--symbol", "AAPL", "--horizon", 20, "--method")
+
+    found = json_of(capsys, *asked, "shapley")["attributions"][0]
+
+    assert found["method"] == "shapley"
+    assert "the model supports ['integrated-gradients', 'shapley', 'occlusion']" in failure_of(capsys, *asked, "shap")
+
+
 def test_explain_prints_the_largest_contribution_first_and_writes_the_chart(
     artifact: Path, bars: Path, answers: ExpectedResults, tmp_path: Path, capsys: Capture
 ) -> None:

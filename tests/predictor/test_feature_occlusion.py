@@ -1,4 +1,4 @@
-"""Occlusion of features, which explains ensembles of networks and trees."""
+"""Occlusion of features."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -8,29 +8,25 @@ import numpy as np
 import pytest
 import torch
 from artifacts import recent_bars, save_small_artifact, small_artifact, small_model
-from ensembles import UNEVEN, ensemble_of, manifest_of, save_ensemble
+from ensembles import UNEVEN, ensemble_of, manifest_of
 from explain_cases import BASELINE, KNOWN, OBSERVED, STATIC, forecast, lstm_forecaster, output_map, windows
-from serving import serving
 from torch import nn
 
 from predictor import artifact
 from predictor.artifact import StoredArtifact
-from predictor.client import QuantraClient
 from predictor.errors import CallCancelledError, ExplainUnsupportedError
 from predictor.explain import FeatureOcclusionExplainer
 from predictor.forecast import Attribution, Detail, RowKind, TargetPoint
-from predictor.forecaster import Forecaster
 from predictor.golden import AFTER_ALL_SESSIONS
-from predictor.instance import OCCLUSION, Deadline, Instance, Query
+from predictor.instance import OCCLUSION, SHAPLEY, Deadline, Instance, Query
 from predictor.model import Ensemble
 from predictor.model.ensemble import find_common_methods
 from predictor.networks import Inputs
-from predictor.service import PredictionService
 
 POINT = TargetPoint(5, 0.9)
-QUERY = Query(instance=Instance(input=recent_bars("AAPL", "IBM")), targets=(POINT,))
+QUERY = Query(instance=Instance(input=recent_bars("AAPL", "IBM")), targets=(POINT,), method=OCCLUSION)
 SAME = 1e-6
-OWN_METHOD = ("integrated-gradients", OCCLUSION)
+OWN_METHOD = ("integrated-gradients", SHAPLEY, OCCLUSION)
 
 
 def occlusion(network: nn.Module) -> FeatureOcclusionExplainer:
@@ -133,7 +129,7 @@ def test_a_cancelled_explanation_stops_before_the_next_feature() -> None:
 @pytest.mark.parametrize("kind", ["lstm", "tft", "trees", "har", "graph"])
 def test_the_explained_prediction_is_the_forecast(kind: str) -> None:
     model = small_model(small_artifact(kind))
-    (found,) = model.explain(replace(QUERY, method=OCCLUSION), AFTER_ALL_SESSIONS, Deadline())
+    (found,) = model.explain(QUERY, AFTER_ALL_SESSIONS, Deadline())
     (served,) = model.forecast([model.prepare(QUERY.instance, AFTER_ALL_SESSIONS)])
     h, q = POINT.index_in(served.horizons, served.quantiles)
 
@@ -164,15 +160,9 @@ def test_contributions_per_session_are_refused(mixed: Ensemble, detail: Detail) 
 # --- ensembles
 
 
-def test_members_without_a_common_method_of_their_own_have_occlusion_only(mixed: Ensemble) -> None:
-    assert mixed.info((), is_default=True).explain_methods == (OCCLUSION,)
-    with pytest.raises(ExplainUnsupportedError, match=r"'tree-shap'; the model supports \['occlusion'\]"):
-        explained(mixed, replace(QUERY, method="tree-shap"))
-
-
 def test_an_ensemble_of_networks_and_trees_is_explained_by_the_weighted_mean_of_occlusions(mixed: Ensemble) -> None:
-    found, by_occlusion = explained(mixed), replace(QUERY, method=OCCLUSION)
-    lstm, trees = (one.explain(by_occlusion, AFTER_ALL_SESSIONS, Deadline())[0] for one in mixed.members.values())
+    found = explained(mixed)
+    lstm, trees = (one.explain(QUERY, AFTER_ALL_SESSIONS, Deadline())[0] for one in mixed.members.values())
     inputs = [kind is not RowKind.CONFORMAL for kind in found.row_kinds]
 
     assert found.method == OCCLUSION
@@ -209,21 +199,3 @@ def test_adopted_members_have_no_method_in_common_with_others() -> None:
     assert find_common_methods([(OCCLUSION,), OWN_METHOD]) == ()
     assert find_common_methods([(OCCLUSION,), (OCCLUSION,)]) == (OCCLUSION,)
     assert find_common_methods([OWN_METHOD, OWN_METHOD]) == OWN_METHOD
-
-
-def test_a_served_ensemble_is_explained_as_in_this_process(tmp_path: Path) -> None:
-    folders = {kind: save_small_artifact(tmp_path / kind / "1", kind) for kind in ("lstm", "trees")}
-    save_ensemble(tmp_path / "served" / "joint" / "1", folders)
-    with (
-        PredictionService.open(tmp_path / "served") as service,
-        serving(service) as server,
-        QuantraClient(server.target, "joint") as client,
-    ):
-        info, (served,) = client.model(), client.explain(QUERY).attributions
-    with Forecaster.load(tmp_path / "served" / "joint" / "1") as forecaster:
-        (here,) = forecaster.explain(QUERY).attributions
-
-    assert info.explain_methods == (OCCLUSION,)
-    np.testing.assert_allclose(served.per_row, here.per_row, rtol=0, atol=1e-9)
-    assert (served.method, served.baseline, served.row_names) == (OCCLUSION, here.baseline, here.row_names)
-    assert served.warnings == here.warnings

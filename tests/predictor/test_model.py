@@ -621,7 +621,7 @@ def test_a_symbol_that_cannot_be_forecast_has_no_attribution(model: Model) -> No
 def test_a_question_that_the_model_cannot_answer_is_refused_by_name(model: Model) -> None:
     query = Query(instance=Instance(input=recent_bars("AAPL")))
     with pytest.raises(
-        ExplainUnsupportedError, match=r"'shap'; the model supports \['integrated-gradients', 'occlusion'\]"
+        ExplainUnsupportedError, match=r"'shap'; the model supports \['integrated-gradients', 'shapley', 'occlusion'\]"
     ):
         model.explain(replace(query, method="shap"), AFTER_ALL_SESSIONS, Deadline())
     with pytest.raises(UnknownHorizonError, match=r"horizon 7 is not forecast; the model has \[1, 5, 10, 20\]"):
@@ -655,8 +655,9 @@ def test_the_cost_is_symbols_times_different_targets_times_all_nodes(model: Mode
     assert model.explain_cost(replace(QUESTION, targets=(one, other, one), symbols=("IBM",))) == 2 * nodes
 
 
-def test_the_cost_of_occlusion_is_the_number_of_its_forecasts(model: Model) -> None:
-    asked = replace(QUESTION, method="occlusion", symbols=("IBM",))
+@pytest.mark.parametrize("method", ["shapley", "occlusion"])
+def test_the_cost_of_a_method_without_gradients_is_the_number_of_its_forecasts(model: Model, method: str) -> None:
+    asked = replace(QUESTION, method=method, symbols=("IBM",))
     rows = 0
 
     def count(_module: nn.Module, inputs: tuple[Inputs]) -> None:

@@ -18,7 +18,7 @@ public sealed record Attribution
     /// <summary>Level in (0, 1).</summary>
     public required double Quantile { get; init; }
 
-    /// <summary>Method: "integrated-gradients", "tree-shap" of models of trees, or "occlusion", which does not add up.</summary>
+    /// <summary>Method: "integrated-gradients", "tree-shap" of models of trees, "shapley", or "occlusion", which does not add up.</summary>
     public required string Method { get; init; }
 
     /// <summary>The baseline of the comparison: "train_mean", the typical input, or "train_windows", the mean of the training windows.</summary>

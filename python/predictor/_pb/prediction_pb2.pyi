@@ -46,6 +46,7 @@ class ExplainMethod(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     EXPLAIN_METHOD_INTEGRATED_GRADIENTS: _ClassVar[ExplainMethod]
     EXPLAIN_METHOD_TREE_SHAP: _ClassVar[ExplainMethod]
     EXPLAIN_METHOD_OCCLUSION: _ClassVar[ExplainMethod]
+    EXPLAIN_METHOD_SHAPLEY: _ClassVar[ExplainMethod]
 
 class ExplainDetail(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -92,6 +93,7 @@ EXPLAIN_METHOD_UNSPECIFIED: ExplainMethod
 EXPLAIN_METHOD_INTEGRATED_GRADIENTS: ExplainMethod
 EXPLAIN_METHOD_TREE_SHAP: ExplainMethod
 EXPLAIN_METHOD_OCCLUSION: ExplainMethod
+EXPLAIN_METHOD_SHAPLEY: ExplainMethod
 EXPLAIN_DETAIL_UNSPECIFIED: ExplainDetail
 EXPLAIN_DETAIL_FEATURES: ExplainDetail
 EXPLAIN_DETAIL_TIMES: ExplainDetail

@@ -30,7 +30,7 @@ from predictor.covariates import Covariates
 from predictor.dates import as_number
 from predictor.errors import shown_date
 from predictor.forecast import Attribution, Explanation, Forecast, TargetPoint
-from predictor.instance import OCCLUSION, Instance, Query
+from predictor.instance import EXPLAIN_METHODS, OCCLUSION, Instance, Query
 from predictor.internals import describe_session
 from predictor.interruption import loading
 from predictor.report import (
@@ -212,6 +212,13 @@ def explain(
     symbols: Symbols = None,
     horizon: Annotated[int, typer.Option(help="Explain this horizon, in sessions.")] = 5,
     quantile: Annotated[float, typer.Option(help="Explain this quantile.")] = MEDIAN,
+    method: Annotated[
+        str,
+        typer.Option(
+            help=f"How: {', '.join(EXPLAIN_METHODS)}; which of them, and the default, depend on the model.",
+            show_default=False,
+        ),
+    ] = "",
     inputs: InputFlags,
     plot: Plot = None,
     as_json: AsJson = False,
@@ -220,7 +227,8 @@ def explain(
     with source.open() as model:
         request = model_input(model, bars.read(), symbols or (), files, inputs)
         targets = (TargetPoint(horizon, quantile),)
-        explanation = model.explain(Query(instance=request.instance, targets=targets, symbols=tuple(symbols or ())))
+        query = Query(instance=request.instance, targets=targets, symbols=tuple(symbols or ()), method=method)
+        explanation = model.explain(query)
         info = model.model()
     explanation = with_warnings(explanation, request.doubts)
     attribution = explanation.attributions[0]

@@ -1,13 +1,15 @@
 """Explanations of forecasts: signed contributions of all inputs in the target's unit, which add up.
 
 Networks have integrated gradients, whose gradients come from an *attribution view*, a second module tree over the
-weights of the served network. Trees have Shapley values. Every model has occlusion, which does not add up.
+weights of the served network. Trees have their own Shapley values. Both also have those of one common method. Every
+model has occlusion, which does not add up.
 """
 
 from predictor.explain.integrated_gradients import MOST_ROWS, Contributions, Explainer, ExplanationCost
 from predictor.explain.integration import NODE_COUNTS, gauss_legendre
 from predictor.explain.occlusion import BarOcclusionExplainer, FeatureOcclusionExplainer, group_bars
 from predictor.explain.path import Baseline
+from predictor.explain.shapley import ShapleyExplainer, count_forecasts
 from predictor.explain.tree_shap import TreeExplainer
 from predictor.explain.view import build_attribution_view
 
@@ -20,8 +22,10 @@ __all__ = [
     "Explainer",
     "ExplanationCost",
     "FeatureOcclusionExplainer",
+    "ShapleyExplainer",
     "TreeExplainer",
     "build_attribution_view",
+    "count_forecasts",
     "gauss_legendre",
     "group_bars",
 ]

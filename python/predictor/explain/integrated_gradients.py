@@ -273,21 +273,11 @@ class Explainer:
         # enables gradients and full precision in any mode of the caller; `enable_grad` does not end inference mode
         device = self._output.offsets.device.type
         with torch.inference_mode(mode=False), torch.enable_grad(), torch.autocast(device, enabled=False):
-            paths = self._build_paths(inputs, nodes, targets=len(distinct))
+            paths = build_paths(self._baseline, inputs, self._output.offsets, nodes, copies=len(distinct))
             blocks = [self._explain_batch(path, distinct, deadline, tolerance, node_counts) for path in paths]
         joined = (Contributions.joined(parts) for parts in zip(*blocks, strict=True))
         of_point = dict(zip(distinct, joined, strict=True))
         return [of_point[point] for point in points]
-
-    def _build_paths(self, inputs: Inputs, nodes: Tensor | None, *, targets: int) -> Iterator[StraightPath]:
-        """Yield the paths of batches of windows."""
-        windows = len(inputs.location)
-        size = max(1, BATCH_NUMBERS // (targets * _count_numbers(inputs) // windows))
-        for first in range(0, windows, size):
-            batch_nodes = None if nodes is None else nodes[first : first + size]
-            yield StraightPath.between(
-                self._baseline, inputs.rows(first, first + size), self._output.offsets, batch_nodes
-            )
 
     def _explain_batch(
         self,
@@ -323,6 +313,17 @@ class Explainer:
                 f"{'missing' if nodes is None else 'not needed'}"
             )
         check_request(inputs, points, self._output, members=self._members)
+
+
+def build_paths(
+    baseline: Baseline, inputs: Inputs, offsets: Tensor, nodes: Tensor | None, *, copies: int
+) -> Iterator[StraightPath]:
+    """Yield the paths of batches of windows, so small that `copies` of their numbers fit into memory."""
+    windows = len(inputs.location)
+    size = max(1, BATCH_NUMBERS // (copies * _count_numbers(inputs) // windows))
+    for first in range(0, windows, size):
+        batch_nodes = None if nodes is None else nodes[first : first + size]
+        yield StraightPath.between(baseline, inputs.rows(first, first + size), offsets, batch_nodes)
 
 
 def check_request(inputs: Inputs, points: Sequence[Point], output: OutputMap, *, members: int = 1) -> None:
@@ -381,13 +382,13 @@ class ExplanationCost:
     """Number of distinct targets."""
     rows_per_window: int
     """Rows that the networks read per window: 1 each, or the number of stocks in its small panel."""
-    occlusions: int = 0
-    """Forecasts of a window by occlusion, which are for all targets; 0 for integrated gradients."""
+    forecasts: int = 0
+    """Forecasts of a window by methods without gradients, which are for all targets; 0 for integrated gradients."""
 
     @property
     def rows(self) -> int:
         """Rows of all passes, by integrated gradients if every window and target needs the most nodes."""
-        return self.symbols * self.rows_per_window * (self.occlusions or self.targets * sum(NODE_COUNTS))
+        return self.symbols * self.rows_per_window * (self.forecasts or self.targets * sum(NODE_COUNTS))
 
     def check(self) -> None:
         """Reject a request that could block other explanations for too long.

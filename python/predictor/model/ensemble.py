@@ -393,10 +393,9 @@ class Ensemble:
     def _cost(self, query: Query) -> ExplanationCost:
         targets = query.targets or self.default_targets()
         points = index_targets(targets, self.manifest.target, self.manifest.quantiles)
-        members, occlusions = self.members.values(), 0
-        if self._choose_method(query) == OCCLUSION:
-            occlusions = max(member.occlusions_per_window for member in members)
-        return compute_cost(query, points, sum(member.rows_per_window for member in members), occlusions=occlusions)
+        members, method = self.members.values(), self._choose_method(query)
+        forecasts = max(member.count_forecasts(method) for member in members)
+        return compute_cost(query, points, sum(member.rows_per_window for member in members), forecasts=forecasts)
 
     def default_targets(self) -> tuple[TargetPoint, ...]:
         """See `Predictor.default_targets`."""

@@ -54,13 +54,11 @@ def index_targets(targets: Sequence[TargetPoint], target: Target, levels: Sequen
     return [one.index_in(target.horizons, levels) for one in targets]
 
 
-def compute_cost(
-    query: Query, points: Sequence[Point], rows_per_window: int, *, occlusions: int = 0
-) -> ExplanationCost:
+def compute_cost(query: Query, points: Sequence[Point], rows_per_window: int, *, forecasts: int = 0) -> ExplanationCost:
     """Compute the cost of a query; equal points count once."""
     symbols = query.symbols or query.instance.input.symbols
     return ExplanationCost(
-        symbols=len(symbols), targets=len(set(points)), rows_per_window=rows_per_window, occlusions=occlusions
+        symbols=len(symbols), targets=len(set(points)), rows_per_window=rows_per_window, forecasts=forecasts
     )
 
 

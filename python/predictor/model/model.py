@@ -1,7 +1,7 @@
 """A loaded model version with a single network."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Final, Self
@@ -21,8 +21,10 @@ from predictor.explain import (
     Explainer,
     ExplanationCost,
     FeatureOcclusionExplainer,
+    ShapleyExplainer,
     TreeExplainer,
     build_attribution_view,
+    count_forecasts,
     group_bars,
 )
 from predictor.features import FeatureDefinition, FittedFeatures, StaticFeatures
@@ -32,6 +34,7 @@ from predictor.instance import (
     INTEGRATED_GRADIENTS,
     NEVER,
     OCCLUSION,
+    SHAPLEY,
     TREE_SHAP,
     Cancellation,
     Instance,
@@ -91,15 +94,15 @@ class Model:
         pipeline: Pipeline,
         engine: Engine,
         runner: Runner,
-        occlusion: Runner,
+        others: Mapping[str, Runner],
     ) -> None:
-        """Store the parts; `runner` explains by the model's own method, `occlusion` by occlusion."""
+        """Store the parts; `runner` explains by the model's own method, `others` by further methods."""
         self.identity = identity
         self.manifest = manifest
         self.pipeline = pipeline
         self.engine = engine
         self.runner = runner
-        self._occlusion = occlusion
+        self._others = others
         self.training_summary = TrainingSummary.of(manifest, pipeline)
         self._preparation = InstancePreparation(pipeline, together=not manifest.kind.is_panel_model)
         self._source = ForecastSource(
@@ -133,20 +136,23 @@ class Model:
         if isinstance(network, AdoptedForecaster):
             in_steps = Engine(network, output, device=device, max_rows=rows)
             runner = RowRunner(engine, BarOcclusionExplainer(in_steps.values, output))
-            return cls(identity, manifest, artifact.pipeline, engine, runner, runner)
+            return cls(identity, manifest, artifact.pipeline, engine, runner, {})
         members = _count_members(network)
-        occlusion = FeatureOcclusionExplainer(
-            network,
-            output,
-            baseline,
-            known_groups=artifact.pipeline.features.known_groups,
-            static_groups=artifact.pipeline.features.static_groups,
-            device=torch.device("cpu") if isinstance(network, TreesForecaster) else device,  # NumPy evaluates trees
-            max_rows=rows,
-            members=members,
+        shapley, occlusion = (
+            explainer(
+                network,
+                output,
+                baseline,
+                known_groups=artifact.pipeline.features.known_groups,
+                static_groups=artifact.pipeline.features.static_groups,
+                device=torch.device("cpu") if isinstance(network, TreesForecaster) else device,  # NumPy evaluates trees
+                max_rows=rows,
+                members=members,
+            )
+            for explainer in (ShapleyExplainer, FeatureOcclusionExplainer)
         )
 
-        def run(explainer: Explainer | FeatureOcclusionExplainer) -> Runner:
+        def run(explainer: Explainer | FeatureOcclusionExplainer | ShapleyExplainer) -> Runner:
             if isinstance(network, GraphForecaster):
                 return PanelRunner(engine, explainer, universe=manifest.universe, neighbours=network.neighbours)
             return RowRunner(engine, explainer)
@@ -156,11 +162,13 @@ class Model:
             if isinstance(network, TreesForecaster)
             else run(Explainer(build_attribution_view(network), output, baseline, max_rows=rows, members=members))
         )
-        return cls(identity, manifest, artifact.pipeline, engine, runner, run(occlusion))
+        return cls(
+            identity, manifest, artifact.pipeline, engine, runner, {SHAPLEY: run(shapley), OCCLUSION: run(occlusion)}
+        )
 
     def with_engine(self, engine: Engine) -> "Model":
         """The same model with another engine for its forecasts."""
-        return Model(self.identity, self.manifest, self.pipeline, engine, self.runner.over(engine), self._occlusion)
+        return Model(self.identity, self.manifest, self.pipeline, engine, self.runner.over(engine), self._others)
 
     def prepare(self, instance: Instance, now: datetime) -> PreparedInstance:
         """Check an instance and compute its inputs.
@@ -249,6 +257,11 @@ class Model:
                 f"sessions; ask for {Detail.FEATURES.value!r}"
             )
         source = replace(self._source, method=method, baseline=_baseline_of(self.manifest, method))
+        if method == SHAPLEY and query.detail is not Detail.FEATURES:
+            raise ExplainUnsupportedError(
+                f"detail is {query.detail.value!r}, but Shapley values are of a feature in all sessions; ask for "
+                f"{Detail.FEATURES.value!r}"
+            )
         if method == OCCLUSION and source.baseline != LAST_CLOSE and query.detail is not Detail.FEATURES:
             raise ExplainUnsupportedError(
                 f"detail is {query.detail.value!r}, but occlusion hides a feature in all sessions at once; ask for "
@@ -265,7 +278,7 @@ class Model:
         prepared = panel.only(query.symbols)
         if not prepared.usable.any():
             raise no_usable_symbol_error(prepared.refusals)
-        runner = self._occlusion if method == OCCLUSION else self.runner
+        runner = self._others.get(method, self.runner)
         explained = runner.contributions(prepared, points, among=panel, tolerance=query.tolerance, deadline=deadline)
         internals = self._read_internals(prepared, [h for h, _ in points], deadline)
         return tuple(
@@ -289,18 +302,19 @@ class Model:
     def _cost(self, query: Query) -> ExplanationCost:
         targets = query.targets or self.default_targets()
         points = index_targets(targets, self.manifest.target, self.manifest.quantiles)
-        is_occlusion = choose_method(query.method, self.methods) == OCCLUSION
-        occlusions = self.occlusions_per_window if is_occlusion else 0
-        return compute_cost(query, points, self.rows_per_window, occlusions=occlusions)
+        forecasts = self.count_forecasts(choose_method(query.method, self.methods))
+        return compute_cost(query, points, self.rows_per_window, forecasts=forecasts)
 
-    @property
-    def occlusions_per_window(self) -> int:
-        """Forecasts of one window that an explanation by occlusion needs: with and without all, and without each."""
+    def count_forecasts(self, method: str) -> int:
+        """Forecasts of one window that an explanation needs for all its targets; 0 for methods that use gradients."""
+        if method not in {SHAPLEY, OCCLUSION}:
+            return 0
         if self.manifest.kind.is_adopted:
             return 2 + len(group_bars(self.pipeline.encoder_length))
         features = self.pipeline.features
         groups = len(features.features.names) + len({*features.known_groups}) + len({*features.static_groups})
-        return 2 + groups + len(WINDOW_ROWS) + (self.rows_per_window > 1)
+        groups += len(WINDOW_ROWS) + (self.rows_per_window > 1)
+        return count_forecasts(groups) if method == SHAPLEY else 2 + groups
 
     @property
     def rows_per_window(self) -> int:
@@ -365,7 +379,7 @@ def methods_of(manifest: Manifest) -> tuple[str, ...]:
     """The methods of a model's explanations, the default first."""
     if manifest.kind.is_adopted:
         return (OCCLUSION,)
-    return (TREE_SHAP if manifest.kind.config is TreesConfig else INTEGRATED_GRADIENTS, OCCLUSION)
+    return (TREE_SHAP if manifest.kind.config is TreesConfig else INTEGRATED_GRADIENTS, SHAPLEY, OCCLUSION)
 
 
 def _baseline_of(manifest: Manifest, method: str) -> str:

@@ -15,6 +15,7 @@ from predictor.explain import (
     Contributions,
     Explainer,
     FeatureOcclusionExplainer,
+    ShapleyExplainer,
     TreeExplainer,
 )
 from predictor.inference import Engine
@@ -23,7 +24,7 @@ from predictor.model.prepared_instance import PreparedInstance, find_indices
 from predictor.networks import Inputs, PanelOutput
 
 Point = tuple[int, int]
-RowExplainer = Explainer | TreeExplainer | BarOcclusionExplainer | FeatureOcclusionExplainer
+RowExplainer = Explainer | TreeExplainer | BarOcclusionExplainer | FeatureOcclusionExplainer | ShapleyExplainer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -111,7 +112,7 @@ class PanelRunner:
     def __init__(
         self,
         engine: Engine,
-        explainer: Explainer | FeatureOcclusionExplainer,
+        explainer: Explainer | FeatureOcclusionExplainer | ShapleyExplainer,
         *,
         universe: Sequence[str],
         neighbours: Tensor,

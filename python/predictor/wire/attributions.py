@@ -7,7 +7,7 @@ from predictor._pb import prediction_pb2 as pb
 from predictor.dates import as_number, optional_number
 from predictor.errors import ExplainUnsupportedError, MalformedRequestError
 from predictor.forecast import Attribution, Detail, Explanation, RowKind, TargetPoint
-from predictor.instance import INTEGRATED_GRADIENTS, LEAST_TOLERANCE, OCCLUSION, TREE_SHAP, Query
+from predictor.instance import INTEGRATED_GRADIENTS, LEAST_TOLERANCE, OCCLUSION, SHAPLEY, TREE_SHAP, Query
 from predictor.internals import Internal, InternalAxis
 from predictor.wire import arrays, errors, forecasts, instances
 from predictor.wire.limits import MAX_TARGETS, check_count
@@ -17,6 +17,7 @@ _METHOD_NUMBERS: Final[Mapping[str, pb.ExplainMethod]] = {
     INTEGRATED_GRADIENTS: pb.EXPLAIN_METHOD_INTEGRATED_GRADIENTS,
     TREE_SHAP: pb.EXPLAIN_METHOD_TREE_SHAP,
     OCCLUSION: pb.EXPLAIN_METHOD_OCCLUSION,
+    SHAPLEY: pb.EXPLAIN_METHOD_SHAPLEY,
 }
 _METHODS: Final[Mapping[int, str]] = {number: name for name, number in _METHOD_NUMBERS.items()}
 
