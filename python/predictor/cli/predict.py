@@ -215,7 +215,7 @@ def explain(
     method: Annotated[
         str,
         typer.Option(
-            help=f"How: {', '.join(EXPLAIN_METHODS)}; which of them, and the default, depend on the model.",
+            help=f"How: {', '.join(EXPLAIN_METHODS)}; a model has some of them.",
             show_default=False,
         ),
     ] = "",

@@ -58,7 +58,7 @@ class Contribution(NamedTuple):
 class Attribution:
     """Signed contributions of each input to one target, for S symbols.
 
-    A symbol's rows add up to `prediction - baseline_prediction` within `relative_gap`, which is large for adopted models.
+    A symbol's rows add up to `prediction - baseline_prediction` within `relative_gap`, which is large for occlusion.
     """
 
     symbols: tuple[str, ...]
