@@ -1,6 +1,5 @@
 """Shapley values of features, which explain ensembles of networks and trees."""
 
-import threading
 from dataclasses import replace
 from math import comb
 from pathlib import Path
@@ -33,7 +32,7 @@ from predictor.explain import Contributions, ShapleyExplainer
 from predictor.forecast import Attribution, Detail, RowKind, TargetPoint
 from predictor.forecaster import Forecaster
 from predictor.golden import AFTER_ALL_SESSIONS
-from predictor.instance import OCCLUSION, SHAPLEY, Deadline, Instance, Query
+from predictor.instance import OCCLUSION, SHAPLEY, CancelFlag, Deadline, Instance, Query
 from predictor.model import Ensemble
 from predictor.networks import Inputs
 from predictor.service import PredictionService
@@ -157,7 +156,7 @@ def test_columns_of_one_feature_move_together() -> None:
 
 
 def test_a_cancelled_explanation_stops_before_the_next_move() -> None:
-    gone = Deadline(cancelled=threading.Event())
+    gone = Deadline(cancelled=CancelFlag())
     network, passes = lstm_forecaster(), list[int]()
 
     def cancel_at_the_fourth(*_: object) -> None:
