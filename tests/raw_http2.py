@@ -191,6 +191,11 @@ class Connection:
             self._socket.sendall(frame(DATA, flags=_END_STREAM, stream=stream.number))
         return not rest
 
+    def read_until_answered(self, stream: Stream) -> None:
+        """Read until the response of a call has begun."""
+        while not stream.headers:
+            self.read()
+
     def finish(self, stream: Stream) -> Stream:
         while not stream.ended:
             self.read()

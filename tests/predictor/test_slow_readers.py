@@ -48,17 +48,19 @@ def test_responses_that_are_not_read_leave_room_for_the_calls_of_others() -> Non
     with large_answers(ServerLimits(calls_in_flight=8)) as served, ExitStack() as stack:
         for _ in range(2):
             slow = stack.enter_context(Connection(port_of(served), window=0))
-            slow.call_together(LIST, message(b""), 8)
+            for stream in slow.call_together(LIST, message(b""), 8):
+                slow.read_until_answered(stream)
         with grpc.insecure_channel(served.target, [("grpc.max_receive_message_length", -1)]) as channel:
             assert len(channel.unary_unary(LIST)(b"", timeout=10)) == MIB
 
 
 def test_a_connection_that_leaves_too_much_unread_gets_errors() -> None:
     with (
-        large_answers(ServerLimits(unread_bytes_per_peer=3 * MIB)) as served,
+        large_answers(ServerLimits(unread_bytes_per_peer=5 * MIB // 2)) as served,
         Connection(port_of(served), window=WINDOW) as slow,
     ):
-        slow.call_together(LIST, message(b""), 4)
+        for stream in slow.call_together(LIST, message(b""), 3):
+            slow.read_until_answered(stream)
         refused = whole(slow, LIST)
         assert refused.status == "8"
         assert "of responses are unread on this connection" in refused.headers["grpc-message"]

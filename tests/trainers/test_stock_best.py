@@ -34,7 +34,6 @@ from trainers.stock.ensembles import member_training
 from trainers.stock.ensembles.member_training import (
     BestPlan,
     BestTraining,
-    BudgetExceededError,
     TimeBudget,
     TrainedMembers,
     TrainingDeadline,
@@ -192,7 +191,7 @@ def passed_before_the_deadline(reports: list[EpochReport], *, patience: int = 5)
     try:
         for _ in TrainingDeadline(TimeBudget(HOUR), patience)(passing()):
             passed += 1
-    except BudgetExceededError:
+    except ConfigurationError:
         pass
     return passed
 

@@ -42,10 +42,6 @@ MORE_SEEDS: Final = 2
 """Further seeds of the best network, if time is left."""
 
 
-class BudgetExceededError(ConfigurationError):
-    """A training was stopped because the rest of the budget is too short for it."""
-
-
 @final
 class TimeBudget:
     """Seconds until all trainings have ended, counted from its creation.
@@ -370,7 +366,7 @@ class TrainingDeadline:
         for report in reports:
             if self._budget.left <= missing:
                 needs = f", and it needs at least {format_duration(missing)} more" if missing else ""
-                raise BudgetExceededError(f"did not fit into the budget: {self._budget}{needs}")
+                raise ConfigurationError(f"did not fit into the budget: {self._budget}{needs}")
             yield report
             if isinstance(report, EpochReport):
                 since = 0 if report.monitored < best else since + 1
