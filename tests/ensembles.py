@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from artifacts import random_weights, small_artifact, small_model
+import torch
+from artifacts import random_weights, save_small_artifact, small_artifact, small_model
 
 from predictor import artifact, golden
 from predictor.artifact import Artifact, Conformal, EnsembleManifest, StoredArtifact
@@ -71,3 +72,13 @@ def ensemble_of(manifest: EnsembleManifest, members: Mapping[str, StoredArtifact
     """Load the ensemble as a model."""
     models = {name: small_model(member.artifact, name) for name, member in members.items()}
     return Ensemble(ModelIdentity(name="joint", version=1, weights_hash="1" * 64), manifest, models)
+
+
+def mixed_members(folder: Path) -> dict[str, StoredArtifact]:
+    """An LSTM, and trees whose every split reads the feature `gap`, which the LSTM does not read."""
+    made = {kind: artifact.load(save_small_artifact(folder / kind / "1", kind)) for kind in ("lstm", "trees")}
+    names = made["lstm"].artifact.pipeline.features.features.names
+    trees = made["trees"].artifact
+    columns = torch.full_like(trees.weights["columns"], names.index("gap"))
+    made["trees"] = replace(made["trees"], artifact=replace(trees, weights={**trees.weights, "columns": columns}))
+    return made

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from predictor.explain import Baseline, Explainer, build_attribution_view
+from predictor.explain import Baseline, Explainer, FeatureForecasts, build_attribution_view
 from predictor.networks import Inputs, InputSizes, LSTMConfig, LSTMForecaster, OutputMap, Target
 
 ENCODER, FUTURE, OBSERVED, KNOWN, STATIC = 8, 5, 4, 2, 3
@@ -137,3 +137,16 @@ def assert_same_footprint(before: Footprint, after: Footprint) -> None:
     assert torch.equal(before.random_state, after.random_state)
     assert before.state.keys() == after.state.keys()
     assert all(torch.equal(value, after.state[name]) for name, value in before.state.items())
+
+
+def feature_forecasts(network: nn.Module) -> FeatureForecasts:
+    """Of a network with one known feature of two columns, and static features of one and two."""
+    return FeatureForecasts(
+        network,
+        output_map(),
+        BASELINE,
+        known_groups=(0, 0),
+        static_groups=(0, 1, 1),
+        device=torch.device("cpu"),
+        max_rows=512,
+    )

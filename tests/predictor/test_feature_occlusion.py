@@ -8,12 +8,20 @@ import numpy as np
 import pytest
 import torch
 from artifacts import recent_bars, save_small_artifact, small_artifact, small_model
-from ensembles import UNEVEN, ensemble_of, manifest_of
-from explain_cases import BASELINE, KNOWN, OBSERVED, STATIC, forecast, lstm_forecaster, output_map, windows
+from ensembles import UNEVEN, ensemble_of, manifest_of, mixed_members
+from explain_cases import (
+    BASELINE,
+    KNOWN,
+    OBSERVED,
+    STATIC,
+    feature_forecasts,
+    forecast,
+    lstm_forecaster,
+    windows,
+)
 from torch import nn
 
 from predictor import artifact
-from predictor.artifact import StoredArtifact
 from predictor.errors import CallCancelledError, ExplainUnsupportedError
 from predictor.explain import FeatureOcclusionExplainer
 from predictor.forecast import Attribution, Detail, RowKind, TargetPoint
@@ -30,31 +38,12 @@ OWN_METHOD = ("integrated-gradients", SHAPLEY, OCCLUSION)
 
 
 def occlusion(network: nn.Module) -> FeatureOcclusionExplainer:
-    """An explainer of a network with one known feature of two columns, and static features of one and two."""
-    return FeatureOcclusionExplainer(
-        network,
-        output_map(),
-        BASELINE,
-        known_groups=(0, 0),
-        static_groups=(0, 1, 1),
-        device=torch.device("cpu"),
-        max_rows=512,
-    )
-
-
-def stored_members(folder: Path) -> dict[str, StoredArtifact]:
-    """An LSTM, and trees whose every split reads the feature `gap`, which the LSTM does not read."""
-    made = {kind: artifact.load(save_small_artifact(folder / kind / "1", kind)) for kind in ("lstm", "trees")}
-    names = made["lstm"].artifact.pipeline.features.features.names
-    trees = made["trees"].artifact
-    columns = torch.full_like(trees.weights["columns"], names.index("gap"))
-    made["trees"] = replace(made["trees"], artifact=replace(trees, weights={**trees.weights, "columns": columns}))
-    return made
+    return FeatureOcclusionExplainer(feature_forecasts(network))
 
 
 @pytest.fixture(scope="module")
 def mixed(tmp_path_factory: pytest.TempPathFactory) -> Ensemble:
-    stored = stored_members(tmp_path_factory.mktemp("members"))
+    stored = mixed_members(tmp_path_factory.mktemp("members"))
     return ensemble_of(manifest_of(stored, UNEVEN), stored)
 
 
@@ -180,7 +169,7 @@ def test_the_explained_prediction_is_the_ensembles_forecast(mixed: Ensemble) -> 
 
 
 def test_a_feature_that_no_member_reads_contributes_exactly_0(tmp_path: Path) -> None:
-    stored = stored_members(tmp_path)
+    stored = mixed_members(tmp_path)
     stored["har"] = artifact.load(save_small_artifact(tmp_path / "har" / "1", "har"))
     del stored["lstm"]
     found = explained(ensemble_of(manifest_of(stored), stored))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from artifacts import recent_bars, save_small_artifact, small_artifact, small_model
-from ensembles import UNEVEN, ensemble_of, manifest_of, save_ensemble
+from ensembles import UNEVEN, ensemble_of, manifest_of, mixed_members, save_ensemble
 from explain_cases import (
     BASELINE,
     ENCODER,
@@ -16,6 +16,7 @@ from explain_cases import (
     OBSERVED,
     STATIC,
     LinearNetwork,
+    feature_forecasts,
     lstm_forecaster,
     output_map,
     windows,
@@ -25,7 +26,6 @@ from torch import nn
 
 from predictor import artifact
 from predictor.arrays import FloatArray
-from predictor.artifact import StoredArtifact
 from predictor.client import QuantraClient
 from predictor.errors import CallCancelledError, ExplainUnsupportedError
 from predictor.explain import Contributions, ShapleyExplainer
@@ -44,31 +44,12 @@ OWN_METHOD = ("integrated-gradients", SHAPLEY)
 
 
 def shapley(network: nn.Module) -> ShapleyExplainer:
-    """An explainer of a network with one known feature of two columns, and static features of one and two."""
-    return ShapleyExplainer(
-        network,
-        output_map(),
-        BASELINE,
-        known_groups=(0, 0),
-        static_groups=(0, 1, 1),
-        device=torch.device("cpu"),
-        max_rows=512,
-    )
-
-
-def stored_members(folder: Path) -> dict[str, StoredArtifact]:
-    """An LSTM, and trees whose every split reads the feature `gap`, which the LSTM does not read."""
-    made = {kind: artifact.load(save_small_artifact(folder / kind / "1", kind)) for kind in ("lstm", "trees")}
-    names = made["lstm"].artifact.pipeline.features.features.names
-    trees = made["trees"].artifact
-    columns = torch.full_like(trees.weights["columns"], names.index("gap"))
-    made["trees"] = replace(made["trees"], artifact=replace(trees, weights={**trees.weights, "columns": columns}))
-    return made
+    return ShapleyExplainer(feature_forecasts(network))
 
 
 @pytest.fixture(scope="module")
 def mixed(tmp_path_factory: pytest.TempPathFactory) -> Ensemble:
-    stored = stored_members(tmp_path_factory.mktemp("members"))
+    stored = mixed_members(tmp_path_factory.mktemp("members"))
     return ensemble_of(manifest_of(stored, UNEVEN), stored)
 
 
@@ -231,7 +212,7 @@ def test_the_explained_prediction_is_the_ensembles_forecast(mixed: Ensemble) -> 
 
 
 def test_a_feature_that_no_member_reads_contributes_exactly_0(tmp_path: Path) -> None:
-    stored = stored_members(tmp_path)
+    stored = mixed_members(tmp_path)
     stored["har"] = artifact.load(save_small_artifact(tmp_path / "har" / "1", "har"))
     del stored["lstm"]
     found = explained(ensemble_of(manifest_of(stored), stored))

@@ -5,6 +5,7 @@ weights of the served network. Trees have their own Shapley values. Both also ha
 model has occlusion, which does not add up.
 """
 
+from predictor.explain.feature_forecasts import FeatureForecasts
 from predictor.explain.integrated_gradients import MOST_ROWS, Contributions, Explainer, ExplanationCost
 from predictor.explain.integration import NODE_COUNTS, gauss_legendre
 from predictor.explain.occlusion import BarOcclusionExplainer, FeatureOcclusionExplainer, group_bars
@@ -21,6 +22,7 @@ __all__ = [
     "Contributions",
     "Explainer",
     "ExplanationCost",
+    "FeatureForecasts",
     "FeatureOcclusionExplainer",
     "ShapleyExplainer",
     "TreeExplainer",

@@ -10,12 +10,13 @@ from typing import Final, final
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from predictor.arrays import FloatArray, PositionArray
+from predictor.explain.feature_forecasts import FeatureForecasts
 from predictor.explain.integrated_gradients import GAP_FLOOR, Contributions, check_request, not_finite_error
-from predictor.explain.integration import NODE_COUNTS, PathIntegrator, Point
-from predictor.explain.path import Baseline, PanelForecasts, PathParts, RowForecasts, StraightPath
+from predictor.explain.integration import NODE_COUNTS, Point
+from predictor.explain.path import PathParts, StraightPath
 from predictor.instance import Cancellation
 from predictor.networks import Inputs, OutputMap
 
@@ -92,36 +93,9 @@ class FeatureOcclusionExplainer:
     gradients in all sessions. Location, scale, conformal offsets, and the neighbours together, count as features.
     """
 
-    def __init__(
-        self,
-        network: nn.Module,
-        output: OutputMap,
-        baseline: Baseline,
-        *,
-        known_groups: Sequence[int],
-        static_groups: Sequence[int],
-        device: torch.device,
-        max_rows: int,
-        members: int | None = None,
-    ) -> None:
-        """Store the parts.
-
-        Args:
-            network: the served network.
-            output: the model's output map.
-            baseline: the baseline.
-            known_groups: index of the known feature that each column belongs to.
-            static_groups: index of the static feature that each column belongs to.
-            device: device of the network's output.
-            max_rows: see `Explainer`.
-            members: see `Explainer`.
-        """
-        self._output = replace(output, spread=output.spread.to(device), offsets=output.offsets.to(device))
-        self._baseline = baseline
-        self._known, self._static = _list_columns(known_groups), _list_columns(static_groups)
-        self._is_panel, self._members = members is not None, members or 1
-        forecasting = PanelForecasts(network, self._output) if self._is_panel else RowForecasts(network, self._output)
-        self._integrator = PathIntegrator(forecasting, max_rows=max(1, max_rows // self._members))
+    def __init__(self, features: FeatureForecasts) -> None:
+        """Store the forecasts."""
+        self._features = features
 
     def explain(
         self,
@@ -134,19 +108,20 @@ class FeatureOcclusionExplainer:
         nodes: Tensor | None = None,
     ) -> list[Contributions]:
         """Compute the contributions to each point, in order, without their sessions; see `Explainer.explain`."""
-        check_request(inputs, points, self._output, members=self._members)
-        with torch.inference_mode(), torch.autocast(self._output.offsets.device.type, enabled=False):
-            path = StraightPath.between(self._baseline, inputs, self._output.offsets, nodes)
-            values = self._forecast(path, path.end, deadline)
+        features, output = self._features, self._features.output
+        check_request(inputs, points, output, members=features.members)
+        with torch.inference_mode(), torch.autocast(output.offsets.device.type, enabled=False):
+            path = StraightPath.between(features.baseline, inputs, output.offsets, nodes)
+            values = features.forecast(path, path.end, deadline)
             if not bool(values.isfinite().all()):
                 raise not_finite_error()
-            baseline = self._forecast(path, path.start, deadline)
-            groups = self._groups(path.end)
+            baseline = features.forecast(path, path.start, deadline)
+            groups = features.list_columns(path.end)
             effects = PathParts(
                 *(values[:, None] - self._hide_each(path, k, part, values, deadline) for k, part in enumerate(groups))
             )
             neighbours = values[:, None] - self._hide_neighbours(path, values, deadline)
-        floor = GAP_FLOOR * self._output.spread * path.scale
+        floor = GAP_FLOOR * output.spread * path.scale
         return [
             replace(
                 _without_effects(
@@ -163,13 +138,8 @@ class FeatureOcclusionExplainer:
             for h, q in points
         ]
 
-    def _groups(self, parts: PathParts) -> tuple[list[list[int]], ...]:
-        """The columns of each feature in each part."""
-        observed, _, _, *others = (list(range(part.shape[-1])) for part in parts)
-        return ([[f] for f in observed], self._known, self._static, *([columns] for columns in others))
-
     def _hide_each(
-        self, path: StraightPath, k: int, groups: Sequence[Sequence[int]], values: Tensor, deadline: Cancellation
+        self, path: StraightPath, k: int, groups: Sequence[list[int]], values: Tensor, deadline: Cancellation
     ) -> Tensor:
         """[N, width, H, Q] forecasts without each group of columns of part `k`, at the group's first column.
 
@@ -178,29 +148,19 @@ class FeatureOcclusionExplainer:
         forecasts = values[:, None].repeat(1, path.end[k].shape[-1], 1, 1)
         for columns in groups:
             parts = PathParts(*(part.clone() for part in path.end))
-            # all parts of a panel but the offsets have a dimension of stocks, and the first is the explained one
-            own = (slice(None), 0) if self._is_panel and k < len(parts) - 1 else (slice(None),)
-            parts[k][*own, ..., columns] = path.start[k][*own, ..., columns]
-            forecasts[:, columns[0]] = self._forecast(path, parts, deadline)
+            own = self._features.index_of(k, columns)
+            parts[k][own] = path.start[k][own]
+            forecasts[:, columns[0]] = self._features.forecast(path, parts, deadline)
         return forecasts
 
     def _hide_neighbours(self, path: StraightPath, values: Tensor, deadline: Cancellation) -> Tensor:
         """[N, 1, H, Q] forecasts with all neighbours at the baseline; [N, 0, H, Q] without neighbours."""
-        if self._members == 1:
+        if self._features.members == 1:
             return values[:, None][:, :0]
         parts = PathParts(*(part.clone() for part in path.end))
         for part, reference in zip(parts[:-1], path.start[:-1], strict=True):
             part[:, 1:] = reference[:, 1:]
-        return self._forecast(path, parts, deadline)[:, None]
-
-    def _forecast(self, path: StraightPath, parts: PathParts, deadline: Cancellation) -> Tensor:
-        """[N, H, Q] forecasts of a path's windows with these inputs, always in batches of the same sizes."""
-        return self._integrator.forecasts(replace(path, end=parts), (1.0,), deadline)[0]
-
-
-def _list_columns(groups: Sequence[int]) -> list[list[int]]:
-    """The columns of each group."""
-    return [[k for k, own in enumerate(groups) if own == group] for group in dict.fromkeys(groups)]
+        return self._features.forecast(path, parts, deadline)[:, None]
 
 
 def _to_numpy(values: Tensor) -> FloatArray:

@@ -7,15 +7,15 @@ which at most two features interact (Mitchell et al. 2022).
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import cache
 from typing import Final, final
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from predictor.arrays import FloatArray
+from predictor.explain.feature_forecasts import FeatureForecasts
 from predictor.explain.integrated_gradients import (
     GAP_FLOOR,
     Contributions,
@@ -23,10 +23,10 @@ from predictor.explain.integrated_gradients import (
     check_request,
     not_finite_error,
 )
-from predictor.explain.integration import NODE_COUNTS, PathIntegrator, Point
-from predictor.explain.path import Baseline, PanelForecasts, PathParts, RowForecasts, StraightPath
+from predictor.explain.integration import NODE_COUNTS, Point
+from predictor.explain.path import PathParts, StraightPath
 from predictor.instance import Cancellation
-from predictor.networks import Inputs, OutputMap
+from predictor.networks import Inputs
 
 ORDERS: Final = 16
 """Orders of the features; every second one is the reverse of the one before it."""
@@ -54,40 +54,12 @@ def count_forecasts(groups: int) -> int:
 class ShapleyExplainer:
     """Explains the forecasts of any model of several features. Stateless and thread-safe.
 
-    The baseline is that of integrated gradients. Location, scale, conformal offsets, and the neighbours together, count
-    as features.
+    The baseline is that of integrated gradients.
     """
 
-    def __init__(
-        self,
-        network: nn.Module,
-        output: OutputMap,
-        baseline: Baseline,
-        *,
-        known_groups: Sequence[int],
-        static_groups: Sequence[int],
-        device: torch.device,
-        max_rows: int,
-        members: int | None = None,
-    ) -> None:
-        """Store the parts.
-
-        Args:
-            network: the served network.
-            output: the model's output map.
-            baseline: the baseline.
-            known_groups: index of the known feature that each column belongs to.
-            static_groups: index of the static feature that each column belongs to.
-            device: device of the network's output.
-            max_rows: see `Explainer`.
-            members: see `Explainer`.
-        """
-        self._output = replace(output, spread=output.spread.to(device), offsets=output.offsets.to(device))
-        self._baseline = baseline
-        self._known, self._static = _list_columns(known_groups), _list_columns(static_groups)
-        self._is_panel, self._members = members is not None, members or 1
-        forecasting = PanelForecasts(network, self._output) if self._is_panel else RowForecasts(network, self._output)
-        self._integrator = PathIntegrator(forecasting, max_rows=max(1, max_rows // self._members))
+    def __init__(self, features: FeatureForecasts) -> None:
+        """Store the forecasts."""
+        self._features = features
 
     def explain(
         self,
@@ -100,21 +72,22 @@ class ShapleyExplainer:
         nodes: Tensor | None = None,
     ) -> list[Contributions]:
         """Compute the contributions to each point, in order, without their sessions; see `Explainer.explain`."""
-        check_request(inputs, points, self._output, members=self._members)
-        with torch.inference_mode(), torch.autocast(self._output.offsets.device.type, enabled=False):
-            paths = build_paths(self._baseline, inputs, self._output.offsets, nodes, copies=ORDERS)
+        features, output = self._features, self._features.output
+        check_request(inputs, points, output, members=features.members)
+        with torch.inference_mode(), torch.autocast(output.offsets.device.type, enabled=False):
+            paths = build_paths(features.baseline, inputs, output.offsets, nodes, copies=ORDERS)
             blocks = [self._explain_batch(path, points, deadline, tolerance) for path in paths]
         return [Contributions.joined(parts) for parts in zip(*blocks, strict=True)]
 
     def _explain_batch(
         self, path: StraightPath, points: Sequence[Point], deadline: Cancellation, tolerance: float
     ) -> list[Contributions]:
-        baseline, values = self._integrator.ends(path, deadline)
+        baseline, values = self._features.integrator.ends(path, deadline)
         if not bool(values.isfinite().all()):
             raise not_finite_error()
         groups = self._list_groups(path.end)
         changes = self._average_changes(path, groups, baseline, values, deadline)
-        floor = GAP_FLOOR * self._output.spread * path.scale
+        floor = GAP_FLOOR * self._features.output.spread * path.scale
         return [
             self._join(groups, path.end, changes[..., h, q], baseline[:, h, q], values[:, h, q]).with_gap(
                 _to_numpy(floor[:, h]), tolerance
@@ -124,10 +97,8 @@ class ShapleyExplainer:
 
     def _list_groups(self, parts: PathParts) -> list[_Group]:
         """What moves together."""
-        observed, _, _, *others = (list(range(part.shape[-1])) for part in parts)
-        by_part = ([[f] for f in observed], self._known, self._static, *([columns] for columns in others))
-        groups = [(part, columns) for part, own in enumerate(by_part) for columns in own]
-        return [*groups, (_NEIGHBOURS, [])] if self._members > 1 else groups
+        groups = [(part, columns) for part, own in enumerate(self._features.list_columns(parts)) for columns in own]
+        return [*groups, (_NEIGHBOURS, [])] if self._features.members > 1 else groups
 
     def _average_changes(
         self,
@@ -151,7 +122,7 @@ class ShapleyExplainer:
             if k < len(groups) - 1:
                 ends = PathParts(*(part.flatten(0, 1) for part in states))
                 moved = StraightPath(start=ends, end=ends, fixed=fixed)
-                after = self._integrator.forecasts(moved, (1.0,), deadline)[0].unflatten(0, (ORDERS, path.rows))
+                after = self._features.forecast(moved, ends, deadline).unflatten(0, (ORDERS, path.rows))
             else:
                 after = values.expand(ORDERS, *values.shape)
             for state, order in enumerate(orders):
@@ -166,16 +137,15 @@ class ShapleyExplainer:
             for moving, window in zip(states[:-1], end[:-1], strict=True):
                 moving[state][:, 1:] = window[:, 1:]
             return
-        # all parts of a panel but the offsets have a dimension of stocks, and the first is the explained one
-        own = (slice(None), 0) if self._is_panel and part < len(end) - 1 else (slice(None),)
-        states[part][state][*own, ..., columns] = end[part][*own, ..., columns]
+        own = self._features.index_of(part, columns)
+        states[part][state][own] = end[part][own]
 
     def _join(
         self, groups: Sequence[_Group], end: PathParts, changes: Tensor, baseline: Tensor, values: Tensor
     ) -> Contributions:
         """The changes [G, N] of one point as contributions; a feature with several columns has it at the first."""
         rows = [np.zeros((len(values), part.shape[-1])) for part in end]
-        neighbours = np.zeros((len(values), int(self._members > 1)))
+        neighbours = np.zeros((len(values), int(self._features.members > 1)))
         for (part, columns), change in zip(groups, changes, strict=True):
             (neighbours if part == _NEIGHBOURS else rows[part])[:, columns[0] if columns else 0] = _to_numpy(change)
         observed, known, static, location, scale, offsets = rows
@@ -193,11 +163,6 @@ class ShapleyExplainer:
             converged=np.ones(len(values), np.bool_),
             nodes=np.full(len(values), ORDERS, np.int32),
         )
-
-
-def _list_columns(groups: Sequence[int]) -> list[list[int]]:
-    """The columns of each group."""
-    return [[k for k, own in enumerate(groups) if own == group] for group in dict.fromkeys(groups)]
 
 
 def _to_numpy(values: Tensor) -> FloatArray:

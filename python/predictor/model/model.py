@@ -20,6 +20,7 @@ from predictor.explain import (
     Baseline,
     Explainer,
     ExplanationCost,
+    FeatureForecasts,
     FeatureOcclusionExplainer,
     ShapleyExplainer,
     TreeExplainer,
@@ -138,18 +139,15 @@ class Model:
             runner = RowRunner(engine, BarOcclusionExplainer(in_steps.values, output))
             return cls(identity, manifest, artifact.pipeline, engine, runner, {})
         members = _count_members(network)
-        shapley, occlusion = (
-            explainer(
-                network,
-                output,
-                baseline,
-                known_groups=artifact.pipeline.features.known_groups,
-                static_groups=artifact.pipeline.features.static_groups,
-                device=torch.device("cpu") if isinstance(network, TreesForecaster) else device,  # NumPy evaluates trees
-                max_rows=rows,
-                members=members,
-            )
-            for explainer in (ShapleyExplainer, FeatureOcclusionExplainer)
+        features = FeatureForecasts(
+            network,
+            output,
+            baseline,
+            known_groups=artifact.pipeline.features.known_groups,
+            static_groups=artifact.pipeline.features.static_groups,
+            device=torch.device("cpu") if isinstance(network, TreesForecaster) else device,  # NumPy evaluates trees
+            max_rows=rows,
+            members=members,
         )
 
         def run(explainer: Explainer | FeatureOcclusionExplainer | ShapleyExplainer) -> Runner:
@@ -162,9 +160,8 @@ class Model:
             if isinstance(network, TreesForecaster)
             else run(Explainer(build_attribution_view(network), output, baseline, max_rows=rows, members=members))
         )
-        return cls(
-            identity, manifest, artifact.pipeline, engine, runner, {SHAPLEY: run(shapley), OCCLUSION: run(occlusion)}
-        )
+        others = {SHAPLEY: run(ShapleyExplainer(features)), OCCLUSION: run(FeatureOcclusionExplainer(features))}
+        return cls(identity, manifest, artifact.pipeline, engine, runner, others)
 
     def with_engine(self, engine: Engine) -> "Model":
         """The same model with another engine for its forecasts."""
