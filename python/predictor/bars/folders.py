@@ -2,13 +2,11 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 
-from predictor.bars.checks import check_past
 from predictor.bars.files import has_known_ending
 from predictor.bars.partitions import is_partitioned, read_blocks
 from predictor.bars.tables import BarTable, ReadingOptions, read_table
@@ -81,7 +79,7 @@ def _read_files(files: Mapping[str, Path], options: ReadingOptions | None, sourc
     for name, path in files.items():
         try:
             table = read_table(path, options)
-            check_past(table.sessions, table.symbols, datetime.now(UTC).date())
+            table.check_past()
             tables[name] = table
         except BarsError as error:
             failures[name] = error.message

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, Self, final
 
@@ -181,7 +180,7 @@ class BarPanel:
         Raises:
             BarsError: A bar is impossible.
         """
-        checks.check_past(table.sessions, table.symbols, datetime.now(UTC).date())
+        table.check_past()
         columns = dict(table.columns)
         return cls(
             symbols=table.symbols,

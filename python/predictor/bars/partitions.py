@@ -1,11 +1,9 @@
 """Bars in partitioned Parquet, such as `bars/year=2020/part.parquet`, read a few hundred symbols at a time."""
 
 import re
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from predictor.bars.checks import check_past
 from predictor.bars.columns import SYMBOL, SYNONYMS, normalise_columns, normalise_name
 from predictor.bars.files import PARQUET, TableCells, describe_problem, require_package
 from predictor.bars.layouts import get_layout, identify_layout
@@ -118,5 +116,5 @@ def _read_symbols(
     cells = normalise_columns(rows, source)
     layout = get_layout(options.layout) if options.layout else identify_layout(cells.columns, name)
     table = build_table(TableCells(frame=cells), source, layout)
-    check_past(table.sessions, table.symbols, datetime.now(UTC).date())
+    table.check_past()
     return table

@@ -5,6 +5,7 @@ import io
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, final
 
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 
 from predictor.arrays import BoolArray, FloatArray, IndexArray
 from predictor.bars.bar_rows import BarRows, check_daily, find_repeated_rows, sort_rows
+from predictor.bars.checks import check_past
 from predictor.bars.columns import SYMBOL, to_strings
 from predictor.bars.dates import DateForm, SessionColumn, parse_dates
 from predictor.bars.files import TableCells, file_stem, read_cells
@@ -107,6 +109,16 @@ class BarTable:
     prices: PriceKind = PriceKind.AS_THEY_ARE
     remarks: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+
+    def check_past(self) -> None:
+        """Check that no bar is dated in the future; see `checks.check_past`.
+
+        Raises:
+            BarsError: A bar is; the message names the symbols with a bar on the last day.
+        """
+        traded = ~np.isnan(self.columns["close"][:, -1])
+        last = tuple(symbol for symbol, has_bar in zip(self.symbols, traded, strict=True) if has_bar)
+        check_past(self.sessions, last or self.symbols, datetime.now(UTC).date())
 
 
 def read_table(path: Path, options: ReadingOptions | None = None) -> BarTable:
