@@ -64,7 +64,7 @@ class FeatureForecasts:
         return ([[f] for f in observed], self._known, self._static, *([columns] for columns in others))
 
     def index_of(self, part: int, columns: list[int]) -> tuple[Any, ...]:
-        """The index of a feature's columns in a part; in a panel, of the explained stock alone."""
+        """The index of a feature's columns in a part; in a panel, only of the explained stock."""
         # all parts of a panel but the offsets have a dimension of stocks, and the first is the explained one
         own = (slice(None), 0) if self._is_panel and part < len(PathParts._fields) - 1 else (slice(None),)
         return (*own, ..., columns)

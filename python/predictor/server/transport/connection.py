@@ -363,7 +363,7 @@ class OpenConnections:
 
 
 def _http_limits(limits: ServerLimits) -> ConnectionLimits:
-    # The state machine bounds what the protocol itself makes it store; `check_room` bounds responses.
+    # The state machine bounds what the protocol itself makes it store; `IncomingCall.check_response` bounds responses.
     return ConnectionLimits(
         streams=limits.calls_per_peer,
         resets=limits.calls_per_peer,
