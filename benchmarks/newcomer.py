@@ -63,7 +63,7 @@ def read_strictly(path: Path) -> BarPanel:
     assert ((days[order][1:] > days[order][:-1]) | (owner[order][1:] != owner[order][:-1])).all()
     sessions, places = np.unique(days, return_inverse=True)
     columns = {name: spread(frame[name], owner, places, (len(symbols), sessions.size)) for name in COLUMNS}
-    return BarPanel.of_table(BarTable(symbols=symbols, sessions=sessions, columns=columns))
+    return BarPanel.of_table(BarTable(symbols=symbols, sessions=sessions, columns=columns))[0]
 
 
 def spread(column: pl.Series, owner: "np.ndarray", places: "np.ndarray", shape: tuple[int, int]) -> "np.ndarray":

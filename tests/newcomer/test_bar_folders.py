@@ -35,9 +35,10 @@ def test_one_bad_file_is_left_out_with_its_reason(folder: Path) -> None:
         assert BarPanel.read(folder).symbols == ("AAPL", "IBM")
 
 
-def test_a_file_with_a_date_in_the_future_is_left_out(folder: Path) -> None:
-    (folder / "MSFT.csv").write_text((folder / "IBM.csv").read_text().replace("2013-03-01", "2099-03-02"))
-    with pytest.warns(BarsWarning, match=r"MSFT\.csv is left out: .* session 20990302 is in the future"):
+def test_a_symbol_with_a_date_in_the_future_is_left_out(folder: Path) -> None:
+    ahead = (folder / "IBM.csv").read_text().replace("IBM", "MSFT").replace("2013-03-01", "2099-03-02")
+    (folder / "MSFT.csv").write_text(ahead)
+    with pytest.warns(BarsWarning, match=r"MSFT: session 20990302 is in the future: .*; MSFT is left out"):
         assert BarPanel.read(folder).symbols == ("AAPL", "IBM")
 
 

@@ -1,8 +1,8 @@
 """Impossible bars are refused, dropped or reported per symbol, the same in every command."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
@@ -17,7 +17,7 @@ from predictor import Forecaster
 from predictor.bars import BarPanel, read_file
 from predictor.bars.suspects import SuspectKind, find_suspects, untraded_cells, usable_bars
 from predictor.client import QuantraClient
-from predictor.errors import BarsError, BarSuspectError, shown_price
+from predictor.errors import BarsError, BarSuspectError, BarsWarning, shown_price
 from predictor.features import default_features
 from predictor.forecast import Forecast
 from predictor.instance import Instance
@@ -256,14 +256,31 @@ def test_check_names_suspect_bars_once(tmp_path: Path) -> None:
     assert not [line for line in symbol["suspected_splits"] if "2013-02-01" in line]
 
 
-def test_a_bar_dated_a_year_ahead_is_refused_when_it_is_read(tmp_path: Path) -> None:
-    ahead = int((datetime.now(UTC) + timedelta(days=365)).strftime("%Y%m%d"))
-    path = tmp_path / "bars.csv"
-    path.write_text(
-        f"symbol,date,open,high,low,close,volume\nIBM,2024-01-02,1,1,1,1,1\nMSFT,2024-01-02,1,1,1,1,1\nIBM,{ahead},1,1,1,1,1\n"
-    )
-    with pytest.raises(BarsError, match=r"^IBM: session \d+ is in the future: today is .*; check its year"):
-        BarPanel.read(path)
+def write_rows(path: Path, rows: Sequence[str]) -> Path:
+    """A file with a sound bar of IBM, MSFT and AAPL, and these rows."""
+    sound = [f"{symbol},2024-01-02,1,1,1,1,1" for symbol in ("IBM", "MSFT", "AAPL")]
+    path.write_text("\n".join(["symbol,date,open,high,low,close,volume", *sound, *rows]), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("bar", "reason"),
+    [
+        ("2099-01-02,1,1,1,1,1", "IBM: session 20990102 is in the future: today is .*; check its year"),
+        ("2024-01-03,1,1,2,2,1", "IBM 2024-01-03: open is 1, but it must not be below the low, 2"),
+    ],
+)
+def test_a_symbol_with_an_impossible_bar_is_left_out(bar: str, reason: str, tmp_path: Path) -> None:
+    with pytest.warns(BarsWarning, match=f"{reason}.*; IBM is left out$"):
+        bars = BarPanel.read(write_rows(tmp_path / "bars.csv", [f"IBM,{bar}", "MSFT,2024-01-04,1,1,1,1,1"]))
+    assert bars.symbols == ("MSFT", "AAPL")
+    assert bars.sessions.tolist() == [20240102, 20240104]
+
+
+def test_bars_are_refused_if_most_symbols_have_one_in_the_future(tmp_path: Path) -> None:
+    rows = [f"{symbol},2099-01-02,1,1,1,1,1" for symbol in ("IBM", "AAPL")]
+    with pytest.raises(BarsError, match=r"^IBM, AAPL: session 20990102 is in the future"):
+        BarPanel.read(write_rows(tmp_path / "bars.csv", rows))
 
 
 def test_closes_of_another_adjustment_are_named_as_the_cause() -> None:

@@ -59,7 +59,8 @@ internal static class BarChecks
         if (last > Day.Of(today.AddDays(1)))
         {
             var shown = today.ToString("yyyy-MM-dd", CultureInfo.InvariantCulture);
-            throw WrongSession(bars.Symbols, last, $"is in the future: today is {shown}; check its year, and whether day and month are swapped");
+            var traded = bars.Symbols.Where((_, symbol) => bars.IsPresent(symbol, bars.Count - 1)).ToArray();
+            throw WrongSession(traded.Length > 0 ? traded : bars.Symbols, last, $"is in the future: today is {shown}; check its year, and whether day and month are swapped");
         }
     }
 

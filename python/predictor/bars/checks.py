@@ -161,16 +161,23 @@ def _mixed_adjustment(fields: Mapping[str, FloatArray], row: int) -> str:
     )
 
 
-def check_past(sessions: NDArray[np.int32], symbols: tuple[str, ...], today: date) -> None:
+def check_past(symbols: tuple[str, ...], sessions: NDArray[np.int32], close: FloatArray, today: date) -> None:
     """Check that no bar is dated in the future; the exchange may be a day ahead of `today`.
 
+    Args:
+        symbols: S names.
+        sessions: T dates, yyyymmdd.
+        close: [S, T], NaN where a symbol has no bar.
+        today: The present day.
+
     Raises:
-        BarsError: The last session is later than that.
+        BarsError: The last session is later than that; names the symbols that have a bar on it.
     """
     last = int(sessions[-1])
     if last > day_number(today + timedelta(days=1)):
+        traded = tuple(name for name, price in zip(symbols, close[:, -1], strict=True) if not math.isnan(price))
         raise _wrong_session(
-            symbols,
+            traded or symbols,
             last,
             f"is in the future: today is {today.isoformat()}; check its year, and whether day and month are swapped",
         )

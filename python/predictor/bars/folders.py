@@ -78,9 +78,7 @@ def _read_files(files: Mapping[str, Path], options: ReadingOptions | None, sourc
     failures: dict[str, str] = {}
     for name, path in files.items():
         try:
-            table = read_table(path, options)
-            table.check_past()
-            tables[name] = table
+            tables[name] = read_table(path, options)
         except BarsError as error:
             failures[name] = error.message
     if not tables:

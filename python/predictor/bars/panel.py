@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, Self, final
 
@@ -141,9 +142,9 @@ class BarPanel:
             MissingPackageError: The extra `data` is not installed, or for Excel files the extra `excel`.
         """
         paths = list(map(Path, [path] if isinstance(path, str | Path) else path))
-        table = read_paths(paths, options)
-        tables.emit_warnings(table.warnings, name_of(paths))
-        return cls.of_table(table, calendar=calendar, currency=currency)
+        panel, warnings = cls.of_table(read_paths(paths, options), calendar=calendar, currency=currency)
+        tables.emit_warnings(warnings, name_of(paths))
+        return panel
 
     @classmethod
     def of(
@@ -170,17 +171,45 @@ class BarPanel:
             MissingPackageError: The extra `data` is not installed.
         """
         table = frames.read_frame(frame, symbol=symbol, options=options)
-        tables.emit_warnings(table.warnings, frames.NAME)
-        return cls.of_table(table, calendar=calendar, currency=currency)
+        panel, warnings = cls.of_table(table, calendar=calendar, currency=currency)
+        tables.emit_warnings(warnings, frames.NAME)
+        return panel
 
     @classmethod
-    def of_table(cls, table: tables.BarTable, *, calendar: str = "", currency: str = "") -> Self:
-        """Create a panel from a table.
+    def of_table(
+        cls, table: tables.BarTable, *, calendar: str = "", currency: str = ""
+    ) -> tuple[Self, tuple[str, ...]]:
+        """Create a panel from a table, without the symbols that have an impossible bar or one in the future.
+
+        Returns:
+            The panel, and the table's warnings with one for each symbol that is left out.
 
         Raises:
-            BarsError: A bar is impossible.
+            BarsError: More than half of the symbols would be left out: the table may be read wrongly.
         """
-        table.check_past()
+        try:
+            return cls._of_whole_table(table, calendar=calendar, currency=currency), table.warnings
+        except BarsError:
+            reasons = cls._impossible_symbols(table)
+            if not reasons or 2 * len(reasons) > len(table.symbols):
+                raise
+        sound = table.select([row for row, symbol in enumerate(table.symbols) if symbol not in reasons])
+        warnings = (*table.warnings, *(f"{reason}; {symbol} is left out" for symbol, reason in reasons.items()))
+        return cls._of_whole_table(sound, calendar=calendar, currency=currency), warnings
+
+    @classmethod
+    def _impossible_symbols(cls, table: tables.BarTable) -> dict[str, str]:
+        reasons: dict[str, str] = {}
+        for row, symbol in enumerate(table.symbols):
+            try:
+                cls._of_whole_table(table.select([row]))
+            except BarsError as error:
+                reasons[symbol] = error.message
+        return reasons
+
+    @classmethod
+    def _of_whole_table(cls, table: tables.BarTable, *, calendar: str = "", currency: str = "") -> Self:
+        checks.check_past(table.symbols, table.sessions, table.columns["close"], datetime.now(UTC).date())
         columns = dict(table.columns)
         return cls(
             symbols=table.symbols,

@@ -115,6 +115,4 @@ def _read_symbols(
     source = TableSource(name=name, symbol="", ordered=False, options=options)
     cells = normalise_columns(rows, source)
     layout = get_layout(options.layout) if options.layout else identify_layout(cells.columns, name)
-    table = build_table(TableCells(frame=cells), source, layout)
-    table.check_past()
-    return table
+    return build_table(TableCells(frame=cells), source, layout)

@@ -51,13 +51,14 @@ class BarReading:
     @classmethod
     def of(cls, table: BarTable, name: str, *, calendar: str = "", currency: str = "") -> Self:
         """Create a panel from a table; see `BarPanel.of_table`."""
+        panel, warnings = BarPanel.of_table(table, calendar=calendar, currency=currency)
         return cls(
-            panel=BarPanel.of_table(table, calendar=calendar, currency=currency),
+            panel=panel,
             name=name,
             layout=table.layout,
             prices=str(table.prices),
             remarks=table.remarks,
-            warnings=table.warnings,
+            warnings=warnings,
         )
 
     def __str__(self) -> str:

@@ -4,17 +4,15 @@ import csv
 import io
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, Final, Self, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from predictor.arrays import BoolArray, FloatArray, IndexArray
 from predictor.bars.bar_rows import BarRows, check_daily, find_repeated_rows, sort_rows
-from predictor.bars.checks import check_past
 from predictor.bars.columns import SYMBOL, to_strings
 from predictor.bars.dates import DateForm, SessionColumn, parse_dates
 from predictor.bars.files import TableCells, file_stem, read_cells
@@ -110,15 +108,16 @@ class BarTable:
     remarks: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
-    def check_past(self) -> None:
-        """Check that no bar is dated in the future; see `checks.check_past`.
-
-        Raises:
-            BarsError: A bar is; the message names the symbols with a bar on the last day.
-        """
-        traded = ~np.isnan(self.columns["close"][:, -1])
-        last = tuple(symbol for symbol, has_bar in zip(self.symbols, traded, strict=True) if has_bar)
-        check_past(self.sessions, last or self.symbols, datetime.now(UTC).date())
+    def select(self, rows: Sequence[int]) -> Self:
+        """Select symbols by row, and the sessions on which one of them has a value."""
+        columns = {name: values[rows] for name, values in self.columns.items()}
+        used = np.logical_or.reduce([~np.isnan(values).all(axis=0) for values in columns.values()])
+        return replace(
+            self,
+            symbols=tuple(self.symbols[row] for row in rows),
+            sessions=self.sessions[used],
+            columns={name: values[:, used] for name, values in columns.items()},
+        )
 
 
 def read_table(path: Path, options: ReadingOptions | None = None) -> BarTable:

@@ -273,6 +273,7 @@ class InputFlags:
             BarsError: no bar is that old, the text is not a date, or the date is in the future.
         """
         if self.as_of is not None:
-            check_past(np.array([day_number(self.as_of)], np.int32), ("--as-of",), datetime.now(UTC).date())
+            day = np.array([day_number(self.as_of)], np.int32)
+            check_past(("--as-of",), day, np.ones((1, 1)), datetime.now(UTC).date())
             bars = bars.until(self.as_of)
         return bars if self.last is None else bars.last(self.last)

@@ -150,7 +150,7 @@ def _choose_sessions(pipeline: Pipeline, bars: BarPanel, instance: Instance, now
     """Return the sessions [B] that the forecast depends on, checked against the exchange's if known."""
     calendar, sent = pipeline.calendar, bars.sessions
     if not calendar.is_exchange:
-        check_past(sent, bars.symbols, now.date())
+        check_past(bars.symbols, sent, bars.close, now.date())
         check_length(pipeline, bars)
         return pipeline.recent_sessions(sent, bars.symbols)
     if bars.calendar and bars.calendar != calendar.name:
