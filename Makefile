@@ -41,7 +41,7 @@ check-python: $(VENV)/dev.stamp
 check-dotnet: $(VENV)/dev.stamp
 	@if command -v dotnet > /dev/null; then \
 	  set -e; export QUANTRA_PYTHON="$(abspath $(BIN)/python)"; \
-	  dotnet format dotnet/Quantra.slnx --verify-no-changes; \
+	  dotnet format whitespace dotnet --folder --verify-no-changes; \
 	  dotnet build dotnet/Quantra.slnx -c Release -warnaserror; \
 	else echo "There is no dotnet on the PATH: the C# build and its format are not checked."; fi
 
