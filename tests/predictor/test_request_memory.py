@@ -24,7 +24,6 @@ from predictor import artifact
 from predictor._pb import prediction_pb2 as pb
 from predictor.bars import BarPanel, tables
 from predictor.calls import Calls
-from predictor.calls.requests import ParsedInstances
 from predictor.errors import BarsError, MalformedRequestError, QuantraError, RequestTooLargeError, TooFewBarsError
 from predictor.forecast import Forecast
 from predictor.golden import AFTER_ALL_SESSIONS
@@ -347,14 +346,6 @@ def test_a_small_tensor_of_many_axes_is_refused() -> None:
     window = pb.FeatureWindow(symbols=["A"], observed=pb.Tensor(type=pb.DATA_TYPE_FLOAT32, shape=[1] * 10_000))
     with pytest.raises(MalformedRequestError, match=r"has shape \[1, 1, 1, 1, 1, 1, 1, 1, 1\], need 3 axes"):
         instances.decode(pb.Instance(window=window))
-
-
-def test_the_symbols_of_a_small_request_count_as_rows() -> None:
-    window = pb.Instance(window=pb.FeatureWindow(symbols=["A", "B"]))
-    request = pb.PredictRequest(instances=[window, pb.Instance(bars=pb.BarPanel(symbols=["C"])), pb.Instance()])
-    body = request.SerializeToString()
-    assert ParsedInstances(body, request.instances, lambda _: []).rows == 3
-    assert ParsedInstances(body, request.instances, lambda _: []).size == len(body)
 
 
 @pytest.mark.parametrize("more", [b"", b"\x0a\x01x"], ids=["as it is", "its id twice"])

@@ -1,10 +1,9 @@
 """The calls that change the served models, of ModelAdminService and of the open inference protocol."""
 
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final, final
+from typing import TYPE_CHECKING, Final, final
 
 from predictor._pb import inference_pb2 as inference_pb
 from predictor._pb import prediction_pb2 as pb
@@ -16,9 +15,12 @@ from predictor.catalog import ModelInfo
 from predictor.errors import ArtifactError, MalformedRequestError
 from predictor.instance import Cancellation, Deadline
 from predictor.limits import QueueLimits
-from predictor.service import ExplanationWorker, QueuedRequest, RequestQueue, ServedModels
+from predictor.service import ExplanationWorker, LightFuture, QueuedRequest, RequestQueue, ServedModels
 from predictor.wire import models
 from predictor.wire.request_counts import count_parts
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 _WAITING: Final = QueueLimits(calls=16)
 
@@ -113,7 +115,7 @@ class AdminCalls:
 
     def call(self, name: str, request: bytes, deadline: Deadline) -> "Future[bytes]":
         """Apply one change or list the served models. See `Calls.call`."""
-        answer: Future[bytes] = Future()
+        answer: Future[bytes] = LightFuture()
         try:
             if name in self._queries:
                 settle(answer, self._queries[name](request))
@@ -169,6 +171,6 @@ def _change_encoder(
 
 
 def _reject_stream(name: str) -> "Future[bytes]":
-    answer: Future[bytes] = Future()
+    answer: Future[bytes] = LightFuture()
     fail(name, answer, MalformedRequestError(f"{name} has no response stream; call it as a unary method"))
     return answer

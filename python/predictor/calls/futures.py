@@ -5,7 +5,6 @@ from collections.abc import Callable
 from concurrent.futures import CancelledError, Future, InvalidStateError
 from contextlib import suppress
 from typing import Any, TypeVar
-from weakref import ref
 
 from predictor.errors import QuantraError
 from predictor.memory import error_of
@@ -26,14 +25,8 @@ def chain(call: str, first: Future[InputT], second: Future[ResultT], make: Calla
 
 def follow(call: str, first: Future[InputT], second: Future[Any], then: Callable[[InputT], None]) -> None:
     """Chain futures like `chain`, but let `then` complete `second`."""
-    weak = ref(first)  # futures keep their callbacks: a cycle of two would wait for garbage collection
-    second.add_done_callback(lambda ended: _cancel(weak()) if ended.cancelled() else None)
+    second.add_done_callback(lambda ended: first.cancel() if ended.cancelled() else None)
     first.add_done_callback(lambda ended: _continue(call, ended, second, then))
-
-
-def _cancel(future: Future[Any] | None) -> None:
-    if future is not None:
-        future.cancel()
 
 
 def _continue(call: str, first: Future[InputT], second: Future[Any], then: Callable[[InputT], None]) -> None:

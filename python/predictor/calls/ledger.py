@@ -25,7 +25,7 @@ from predictor.instance import Cancellation, Deadline
 from predictor.ledger import ForecastFilter, ForecastListing, ForecastRecord, Ledger, read_outcomes
 from predictor.limits import QueueLimits
 from predictor.model_health import ModelVersion, list_newest_evidence
-from predictor.service import ExplanationWorker, QueuedRequest, RequestQueue
+from predictor.service import ExplanationWorker, LightFuture, QueuedRequest, RequestQueue
 from predictor.service.request_queue import LazyThread
 from predictor.wire import ledger as wire
 from predictor.wire.limits import MAX_HEAD
@@ -330,7 +330,7 @@ class LedgerCalls:
 
     def call(self, name: str, request: bytes, deadline: Deadline) -> "Future[bytes]":
         """Answer one unary call. See `Calls.call`."""
-        answer: Future[bytes] = Future()
+        answer: Future[bytes] = LightFuture()
         queries = {"GetForecast": self._get_forecast, "GetHealth": self._get_health}
         try:
             ledger, query = self._opened, queries[name]

@@ -12,7 +12,7 @@ from predictor._pb import prediction_pb2 as pb
 from predictor.calls.flow_control import StreamWindow
 from predictor.calls.futures import fail, quantra_error, settle
 from predictor.calls.request_counter import AT_ONCE, RequestCounter, UncountedRequest
-from predictor.calls.requests import EncodedInstances, ParsedInstances, checked_reference, parsed
+from predictor.calls.requests import EncodedInstances, checked_reference, parsed
 from predictor.calls.service import CallService
 from predictor.calls.sessions import SessionReply, SessionRequest, Sessions, SessionStep
 from predictor.calls.streams import ResponseCallback
@@ -25,8 +25,9 @@ from predictor.errors import (
 )
 from predictor.forecast import Forecast, Outcome
 from predictor.instance import Deadline
-from predictor.service import PredictionRequest
+from predictor.service import DecodedInstances, LightFuture, PredictionRequest
 from predictor.wire import errors, forecasts
+from predictor.wire.instances import decode_or_error
 from predictor.wire.limits import MAX_TEXT, check_text
 from predictor.wire.request_counts import (
     RequestCounts,
@@ -34,7 +35,6 @@ from predictor.wire.request_counts import (
     TooManyPartsError,
     count_parts,
     malformed_message,
-    parse_instance,
     read_request,
 )
 
@@ -179,7 +179,7 @@ class PredictStream:
     def _begin(self, request: PendingRequest, read: StreamRequest, body: bytes) -> None:
         if read.prediction is not None:
             model = checked_reference(read.prediction.model)
-            instances = ParsedInstances(body, (read.prediction.instance,), parse_instance)
+            instances = DecodedInstances((decode_or_error(read.prediction.instance),), len(body))
             self._run_prediction(request, model, instances, _as_response)
             return
         action, within = read.action()
@@ -382,7 +382,7 @@ def _pass_on(work: "Future[DoneT]", then: Callable[[DoneT], None], failed: Calla
 
 def _take_at_once(work: SessionStep) -> "Future[SessionReply] | None":
     """Return the sessions' reply to a request; None if it has too many parts for the calling thread."""
-    reply: Future[SessionReply] = Future()
+    reply: Future[SessionReply] = LightFuture()
     try:
         reply.set_result(work.take(AT_ONCE))
     except TooManyPartsError:

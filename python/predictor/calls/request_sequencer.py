@@ -3,11 +3,14 @@
 import threading
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Future
-from typing import final
+from typing import TYPE_CHECKING, final
 
 from predictor.calls.futures import quantra_error
 from predictor.calls.sessions import SessionReply, SessionRequest
+from predictor.service import LightFuture
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 Work = Callable[[], SessionReply]
 """Handles one request; raises QuantraError."""
@@ -34,7 +37,7 @@ class RequestSequencer:
         """Run the work, or return a future if others are first; raises what the work raises."""
         with self._lock:
             if self._is_busy or self._is_advancing or self._waiting:
-                future: Future[SessionReply] = Future()
+                future: Future[SessionReply] = LightFuture()
                 self._waiting.append((work, future))
                 return future
             self._is_busy = True

@@ -1,6 +1,6 @@
 """Requests that are decoded only when work on them begins, because bytes take less memory than arrays."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TypeVar, final
 
 from google.protobuf.message import DecodeError, Message
@@ -59,36 +59,6 @@ class EncodedInstances:
     @property
     def request_ids(self) -> Sequence[str]:
         """Id of each decoded instance; empty if it failed to decode."""
-        return self._ids
-
-
-@final
-class ParsedInstances:
-    """The instances of a small request, which is parsed as a whole. It waits in the queue as bytes.
-
-    Args:
-        body: Bytes of the request.
-        messages: Its instances.
-        read: Parses them again.
-    """
-
-    def __init__(
-        self, body: bytes, messages: Sequence[pb.Instance], read: Callable[[bytes], Sequence[pb.Instance]]
-    ) -> None:
-        self._body, self._read = body, read
-        self._ids: tuple[str, ...] = ()
-        self.rows = sum(len(message.bars.symbols) + len(message.window.symbols) for message in messages)
-        self.size = len(body)
-
-    def instances(self) -> tuple[ReadInstance, ...]:
-        """Decode each instance, or give its error; call it once, because it frees the bytes."""
-        messages, self._body = self._read(self._body), b""
-        self._ids = tuple(message.request_id for message in messages)
-        return instances.decode_each(messages)
-
-    @property
-    def request_ids(self) -> Sequence[str]:
-        """Id of each decoded instance."""
         return self._ids
 
 

@@ -1,10 +1,9 @@
 """The calls of PredictionService and their dispatch."""
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final, TypeVar, final
+from typing import TYPE_CHECKING, Final, TypeVar, final
 
 from google.protobuf.message import Message
 
@@ -20,7 +19,6 @@ from predictor.calls.predict_stream import PredictStream
 from predictor.calls.request_counter import RequestCounter, UncountedRequest
 from predictor.calls.requests import (
     EncodedInstances,
-    ParsedInstances,
     checked_reference,
     parsed,
 )
@@ -33,15 +31,16 @@ from predictor.forecast import Explanation, Forecast, Outcome
 from predictor.global_importance import GlobalImportance, GlobalQuery
 from predictor.instance import Deadline
 from predictor.limits import ServiceLimits
-from predictor.service import QueryRequest, Simulation
+from predictor.service import DecodedInstances, LightFuture, QueryRequest, Simulation
 from predictor.wire import attributions, errors, forecasts, global_importance, models, price_paths
+from predictor.wire.instances import decode_or_error
 from predictor.wire.limits import MAX_ROWS, RequestLimits
 from predictor.wire.request_counts import RequestCounts, parse_small
 
-SERVICE_NAME: Final = pb.DESCRIPTOR.services_by_name["PredictionService"].full_name
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
-MOST_UNCOUNTED: Final = 64
-"""Largest number of instances of a request that is parsed without counting."""
+SERVICE_NAME: Final = pb.DESCRIPTOR.services_by_name["PredictionService"].full_name
 
 ReadT = TypeVar("ReadT")
 
@@ -158,7 +157,7 @@ class Calls:
         return LiveSessions(self._service, self._room.of_stream(self._limits))
 
     def _answered(self, name: str, begin: "Begin | None", request: bytes, deadline: Deadline) -> "Future[bytes]":
-        answer: Future[bytes] = Future()
+        answer: Future[bytes] = LightFuture()
         if begin is None:
             fail(name, answer, MalformedRequestError(f"unknown call {name[:80]!r}; use a call of the service"))
             return answer
@@ -179,11 +178,13 @@ class Calls:
 
     def _begin_predict(self, request: bytes, deadline: Deadline, answer: "Future[bytes]", *, here: bool) -> None:
         small = parse_small(request, pb.PredictRequest)
-        if small is not None and 0 < len(small.instances) <= MOST_UNCOUNTED:
-            instances = ParsedInstances(request, small.instances, _instances_of)
-            self._start_predict(small.model, instances, deadline, answer, here=here)
-        else:
+        if small is None or len(small.instances) != 1:
             self._begin("Predict", UnaryMethod(pb.PredictRequest, self._predict), request, deadline, answer)
+            return
+        (message,) = small.instances
+        instances, ids = DecodedInstances((decode_or_error(message),), len(request)), (message.request_id,)
+        outcomes = self._service.predict(checked_reference(small.model), instances, deadline, here=here)
+        chain("Predict", outcomes, answer, lambda done: encode_results(ids, done))
 
     def _list_models(self, body: bytes, _counted: RequestCounts, _deadline: Deadline, answer: "Future[bytes]") -> None:
         parsed(body, pb.ListModelsRequest)
@@ -198,18 +199,8 @@ class Calls:
 
     def _predict(self, body: bytes, counted: RequestCounts, deadline: Deadline, answer: "Future[bytes]") -> None:
         model = parsed(counted.head, pb.PredictRequest).model
-        self._start_predict(model, EncodedInstances(body, counted), deadline, answer)
-
-    def _start_predict(
-        self,
-        model: str,
-        instances: EncodedInstances | ParsedInstances,
-        deadline: Deadline,
-        answer: "Future[bytes]",
-        *,
-        here: bool = False,
-    ) -> None:
-        outcomes = self._service.predict(checked_reference(model), instances, deadline, here=here)
+        instances = EncodedInstances(body, counted)
+        outcomes = self._service.predict(checked_reference(model), instances, deadline)
         chain("Predict", outcomes, answer, lambda done: encode_results(instances.request_ids, done))
 
     def _explain(self, body: bytes, counted: RequestCounts, deadline: Deadline, answer: "Future[bytes]") -> None:
@@ -259,10 +250,6 @@ def _request_limits(limits: ServiceLimits, most_bytes: int | None) -> RequestLim
     return RequestLimits(
         size=room if most_bytes is None else min(room, most_bytes), rows=min(MAX_ROWS, limits.predictions.rows)
     )
-
-
-def _instances_of(body: bytes) -> Sequence[pb.Instance]:
-    return pb.PredictRequest.FromString(body).instances
 
 
 def encode_progress(progress: GlobalImportance) -> bytes:

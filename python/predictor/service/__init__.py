@@ -9,15 +9,18 @@ steps while predictions arrive, because threads of one interpreter slow each oth
 from predictor.observation import Observation, Observer
 from predictor.service.explanations import QueryRequest
 from predictor.service.forecast_recorder import ForecastRecorder
+from predictor.service.light_future import LightFuture
 from predictor.service.request_queue import QueuedRequest, RequestQueue
 from predictor.service.served_models import ModelWorkers, ServedModels
 from predictor.service.service import PredictionService
 from predictor.service.simulations import Simulation
-from predictor.service.workers import ExplanationWorker, ModelWorker, PredictionRequest
+from predictor.service.workers import DecodedInstances, ExplanationWorker, ModelWorker, PredictionRequest
 
 __all__ = [
+    "DecodedInstances",
     "ExplanationWorker",
     "ForecastRecorder",
+    "LightFuture",
     "ModelWorker",
     "ModelWorkers",
     "Observation",

@@ -12,11 +12,12 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from queue import SimpleQueue
 from typing import Any, Generic, Protocol, TypeVar, final
-from weakref import WeakSet, ref
+from weakref import WeakSet
 
 from predictor.errors import QuantraError, QueueFullError, UnavailableError
 from predictor.instance import Deadline
 from predictor.limits import QueueLimits
+from predictor.service.light_future import LightFuture
 from predictor.service.request_record import RequestRecord
 
 
@@ -39,13 +40,13 @@ AnswerT = TypeVar("AnswerT")
 
 
 @final
-@dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class QueuedRequest(Generic[RequestT, AnswerT]):
     """One request that is queued or in progress; compared by identity."""
 
     request: RequestT
     deadline: Deadline
-    answer: "Future[AnswerT]" = field(default_factory=Future)
+    answer: Future[AnswerT] = field(default_factory=LightFuture)
     asked_at_s: float = field(default_factory=time.perf_counter)
     record: RequestRecord | None = None
     """Record for observers; None if there are none."""
@@ -281,8 +282,7 @@ class RequestQueue:
             dropped = self._waiting.put(key, item)
             if isinstance(key, str):
                 self._wakeups.put(None)
-        weak = ref(item)  # a future keeps its callbacks, and the item its future
-        item.answer.add_done_callback(lambda answer: self._drop(weak()) if answer.cancelled() else None)
+        item.answer.add_done_callback(lambda answer: self.release([item]) if answer.cancelled() else None)
         for late in dropped:
             late.begin()
 
@@ -352,10 +352,6 @@ class RequestQueue:
             self.released_s = self._clock()
             if not self._waiting.held[0]:
                 self._idle.notify_all()
-
-    def _drop(self, item: AnyItem | None) -> None:
-        if item is not None:
-            self.release([item])
 
     def close_model_queue(self, key: ModelQueue) -> None:
         """Reject new requests of a model; queued ones are still taken."""

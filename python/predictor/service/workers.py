@@ -5,7 +5,6 @@ import math
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextvars import Context
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice
 from typing import Any, Protocol, TypeVar, final
@@ -43,25 +42,21 @@ def rows_of(instances: Iterable[ReadInstance]) -> int:
 
 
 @final
-@dataclass(frozen=True, slots=True)
 class DecodedInstances:
-    """Instances from the same process."""
+    """Instances that were decoded before they wait.
 
-    decoded: Sequence[ReadInstance]
+    Args:
+        decoded: Each instance or its error.
+        size: Bytes of the request; 0 if the caller holds this memory anyway.
+    """
 
-    @property
-    def rows(self) -> int:
-        """Total number of symbols."""
-        return rows_of(self.decoded)
-
-    @property
-    def size(self) -> int:
-        """0: the caller holds this memory anyway."""
-        return 0
+    def __init__(self, decoded: Sequence[ReadInstance], size: int = 0) -> None:
+        self._decoded, self.size = decoded, size
+        self.rows = rows_of(decoded)
 
     def instances(self) -> Sequence[ReadInstance]:
         """Return the instances."""
-        return self.decoded
+        return self._decoded
 
 
 Prediction = QueuedRequest[PredictionRequest, tuple[Outcome, ...]]

@@ -163,7 +163,7 @@ SMALL: Final = 16 * 1024
 """Bytes up to which a request is parsed without counting.
 
 In the worst case, parsing takes 0.2 ms and a megabyte, which is freed at once. The decoders still check the number of
-instances and of tensor axes.
+tensor axes.
 """
 
 
@@ -383,11 +383,6 @@ class StreamRequest:
                 metadata={"field": "action", "have": str(len(self.actions))},
             )
         return self.actions[0]
-
-
-def parse_instance(body: bytes) -> tuple[pb.Instance]:
-    """Parse the instance of a small prediction request again."""
-    return (pb.PredictStreamRequest.FromString(body).predict.instance,)
 
 
 def read_request(body: bytes) -> StreamRequest:

@@ -1,0 +1,116 @@
+"""A future for requests, of which a server makes several thousand per second."""
+
+import logging
+import threading
+from collections.abc import Callable
+from concurrent.futures import CancelledError, Future, InvalidStateError
+from typing import Any, TypeVar, final
+
+ResultT = TypeVar("ResultT")
+
+_log = logging.getLogger(__name__)
+_PENDING, _RUNNING, _CANCELLED, _FINISHED = range(4)
+
+
+@final
+class LightFuture(Future[ResultT]):
+    """A `Future` without a condition of its own, whose methods take a fifth of the time of a call in a batch.
+
+    `result` and `exception` return after the callbacks that were added before they were called. `concurrent.futures`'
+    functions `wait` and `as_completed` do not accept it.
+    """
+
+    def __init__(self) -> None:  # pyright: ignore[reportMissingSuperCall] - it replaces every method
+        self._lock = threading.RLock()  # a finalizer may cancel the future within any instruction
+        self._phase = _PENDING
+        self._value: Any = None
+        self._error: BaseException | None = None
+        self._callbacks: list[Callable[[Future[ResultT]], object]] = []
+
+    __repr__ = object.__repr__
+
+    def cancel(self) -> bool:
+        """See `Future.cancel`."""
+        with self._lock:
+            if self._phase != _PENDING:
+                return self._phase == _CANCELLED
+            self._phase = _CANCELLED
+        self._call_back()
+        return True
+
+    def cancelled(self) -> bool:
+        """See `Future.cancelled`."""
+        return self._phase == _CANCELLED
+
+    def running(self) -> bool:
+        """See `Future.running`."""
+        return self._phase == _RUNNING
+
+    def done(self) -> bool:
+        """See `Future.done`."""
+        return self._phase >= _CANCELLED
+
+    def add_done_callback(self, fn: Callable[[Future[ResultT]], object]) -> None:
+        """See `Future.add_done_callback`."""
+        with self._lock:
+            if self._phase < _CANCELLED:
+                self._callbacks.append(fn)
+                return
+        self._call(fn)
+
+    def result(self, timeout: float | None = None) -> ResultT:
+        """See `Future.result`."""
+        if (error := self.exception(timeout)) is not None:
+            try:
+                raise error
+            finally:
+                del self, error  # the error's traceback refers to this frame
+        return self._value
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        """See `Future.exception`."""
+        if self._phase < _CANCELLED:
+            done = threading.Event()
+            self.add_done_callback(lambda _: done.set())
+            if not done.wait(timeout):
+                raise TimeoutError
+        if self._phase == _CANCELLED:
+            raise CancelledError
+        return self._error
+
+    def set_running_or_notify_cancel(self) -> bool:
+        """See `Future.set_running_or_notify_cancel`."""
+        with self._lock:
+            if self._phase == _PENDING:
+                self._phase = _RUNNING
+                return True
+        if self._phase == _CANCELLED:
+            return False
+        raise InvalidStateError("the work has begun before")
+
+    def set_result(self, result: ResultT) -> None:
+        """See `Future.set_result`."""
+        self._finish(result, None)
+
+    def set_exception(self, exception: BaseException | None) -> None:
+        """See `Future.set_exception`."""
+        self._finish(None, exception)
+
+    def _finish(self, value: object, error: BaseException | None) -> None:
+        with self._lock:
+            if self._phase >= _CANCELLED:
+                raise InvalidStateError("the future has ended before")
+            self._value, self._error = value, error
+            self._phase = _FINISHED
+        self._call_back()
+
+    def _call_back(self) -> None:
+        callbacks, self._callbacks = self._callbacks, []  # they often refer to what holds this future
+        for callback in callbacks:
+            self._call(callback)
+
+    def _call(self, callback: Callable[[Future[ResultT]], object]) -> None:
+        try:
+            callback(self)
+        except Exception:  # noqa: BLE001 - as `concurrent.futures`
+            _log.exception("a callback of %r failed", self)
