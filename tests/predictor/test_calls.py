@@ -316,5 +316,5 @@ def test_bytes_of_the_same_folder_come_from_the_same_answers(service: Prediction
     answer = pb.PredictResponse.FromString(calls.call("Predict", predict_bytes(), Deadline()).result(SOON_S))
     (outcome,) = service.predict("", [Instance(input=recent_bars("AAPL"))], Deadline()).result(SOON_S)
     assert isinstance(outcome, Forecast)
-    assert answer.results[0].forecast == forecasts.encode(outcome)
+    assert answer.results[0].forecast == pb.Forecast.FromString(forecasts.encode(outcome))
     calls.close()

@@ -290,7 +290,7 @@ def test_an_asynchronous_answer_of_more_than_4_mib_comes_through(long_answers: s
 
 def test_an_answer_with_too_few_results_is_refused_with_both_counts() -> None:
     def forgetful(_request: bytes, _context: grpc.ServicerContext) -> bytes:
-        one = pb.Result(forecast=forecasts.encode(forecast(("AAPL",))))
+        one = pb.Result(forecast=pb.Forecast.FromString(forecasts.encode(forecast(("AAPL",)))))
         return pb.PredictResponse(results=[one]).SerializeToString()
 
     handlers = {"Predict": grpc.unary_unary_rpc_method_handler(forgetful)}

@@ -327,7 +327,7 @@ def test_the_base_session_follows_the_exchange_and_not_the_weekday(models: Path)
 
 
 def test_an_older_servers_forecast_has_no_base_session() -> None:
-    message = forecasts.encode(delayed())
+    message = pb.Forecast.FromString(forecasts.encode(delayed()))
     message.ClearField("base_session")
 
     assert forecasts.decode(message).base_session is None

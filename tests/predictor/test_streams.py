@@ -283,7 +283,7 @@ def test_a_stream_has_the_bits_of_predict(kind: str, service: PredictionService)
     with stream_interface(kind, service) as door:
         talk = door.open()
         talk.send(predict_request("one", model="small"))
-        assert talk.on_losses().forecast == forecasts.encode(expected)
+        assert talk.on_losses().forecast == pb.Forecast.FromString(forecasts.encode(expected))
         talk.cancel()
 
 

@@ -27,6 +27,7 @@ from predictor.forecast import Forecast, Outcome
 from predictor.instance import Deadline
 from predictor.service import DecodedInstances, LightFuture, PredictionRequest
 from predictor.wire import errors, forecasts
+from predictor.wire.fields import encode_field
 from predictor.wire.instances import decode_or_error
 from predictor.wire.limits import MAX_TEXT, check_text
 from predictor.wire.request_counts import (
@@ -348,13 +349,14 @@ class PredictStream:
 
 def encode_response(request_id: str, session_id: str, outcome: Outcome | pb.Ack) -> bytes:
     """Encode the response to one request."""
+    response = pb.PredictStreamResponse(request_id=request_id, session_id=session_id)
     if isinstance(outcome, Forecast):
-        response = pb.PredictStreamResponse(request_id=request_id, session_id=session_id)
-        forecasts.encode(outcome, response.forecast)
-    elif isinstance(outcome, QuantraError):
-        response = pb.PredictStreamResponse(request_id=request_id, session_id=session_id, error=errors.encode(outcome))
+        forecast = encode_field(pb.PredictStreamResponse.FORECAST_FIELD_NUMBER, forecasts.encode(outcome))
+        return response.SerializeToString() + forecast
+    if isinstance(outcome, QuantraError):
+        response.error.CopyFrom(errors.encode(outcome))
     else:
-        response = pb.PredictStreamResponse(request_id=request_id, session_id=session_id, ack=outcome)
+        response.ack.CopyFrom(outcome)
     return response.SerializeToString()
 
 

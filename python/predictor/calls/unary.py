@@ -33,6 +33,7 @@ from predictor.instance import Deadline
 from predictor.limits import ServiceLimits
 from predictor.service import DecodedInstances, LightFuture, QueryRequest, Simulation
 from predictor.wire import attributions, errors, forecasts, global_importance, models, price_paths
+from predictor.wire.fields import encode_field
 from predictor.wire.instances import decode_or_error
 from predictor.wire.limits import MAX_ROWS, RequestLimits
 from predictor.wire.request_counts import RequestCounts, parse_small
@@ -259,14 +260,16 @@ def encode_progress(progress: GlobalImportance) -> bytes:
 
 def encode_results(request_ids: Sequence[str], outcomes: Sequence[Outcome]) -> bytes:
     """Encode the Predict response."""
-    response = pb.PredictResponse()
+    results: list[bytes] = []
     for request_id, outcome in zip(request_ids, outcomes, strict=True):
-        result = response.results.add(request_id=request_id)
         if isinstance(outcome, Forecast):
-            forecasts.encode(outcome, result.forecast)
+            result = encode_field(pb.Result.FORECAST_FIELD_NUMBER, forecasts.encode(outcome))
         else:
-            result.error.CopyFrom(errors.encode(outcome))
-    return response.SerializeToString()
+            result = encode_field(pb.Result.ERROR_FIELD_NUMBER, errors.encode(outcome).SerializeToString())
+        if request_id:
+            result = encode_field(pb.Result.REQUEST_ID_FIELD_NUMBER, request_id.encode()) + result
+        results.append(encode_field(pb.PredictResponse.RESULTS_FIELD_NUMBER, result))
+    return b"".join(results)
 
 
 def encode_explanation(request_id: str, explanation: Explanation) -> bytes:

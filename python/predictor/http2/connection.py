@@ -190,6 +190,19 @@ class Connection:
         if len(writer.output) + writer.waiting_bytes > self._limits.unsent:
             self._pending.append(self._end_unread())
 
+    def send_response(self, stream: int, headers: bytes, data: bytes, trailers: bytes) -> None:
+        """Send a whole response; as `send_headers`, `send_data` and `send_headers` with `end`."""
+        state = self._streams.get(stream)
+        if state is None or state.has_response:
+            return
+        self._writer.write_headers(state, headers, end=False)
+        self.send_data(stream, data)
+        if self.ended is None:
+            self._writer.write_headers(state, trailers, end=True)
+            state.has_response = True
+            if state.waiting is None:
+                self._finish(state)
+
     def unsent(self, stream: int) -> int:
         """Bytes of a response that wait for a window."""
         state = self._streams.get(stream)

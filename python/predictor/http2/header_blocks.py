@@ -1,8 +1,9 @@
 """Header blocks: decoding with a cache, validation, and encoding without state (RFC 9113, section 8; RFC 7541)."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final, final
 
 from hpack import HPACKDecodingError
@@ -226,15 +227,20 @@ def encode_headers(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
     """Encode a header block that any peer decodes at any time: it uses the static table only."""
     block = bytearray()
     for name, value in headers:
-        index, values = HeaderTable.STATIC_TABLE_MAPPING.get(name, (0, {}))
-        if value in values:
-            block += _encode_integer(values[value], 7, 0x80)
-            continue
-        block += _encode_integer(index, 4, 0)
-        if not index:
-            block += _encode_integer(len(name), 7, 0) + name
-        block += _encode_integer(len(value), 7, 0) + value
+        prefix, indices = _find_name(name)
+        if value in indices:
+            block += _encode_integer(indices[value], 7, 0x80)
+        else:
+            block += prefix + _encode_integer(len(value), 7, 0) + value
     return bytes(block)
+
+
+@lru_cache(maxsize=64)
+def _find_name(name: bytes) -> tuple[bytes, Mapping[bytes, int]]:
+    """Return how a header with another value than those in the table begins, and the indices of these."""
+    index, indices = HeaderTable.STATIC_TABLE_MAPPING.get(name, (0, {}))
+    prefix = _encode_integer(index, 4, 0)
+    return prefix if index else prefix + _encode_integer(len(name), 7, 0) + name, indices
 
 
 def _encode_integer(number: int, bits: int, pattern: int) -> bytes:

@@ -190,6 +190,7 @@ def build_forecasts(
     arrays = [group.numpy() for group in rows]
     encoded = [(array.tobytes(), array.nbytes // len(array)) for array in arrays]
     is_return, end = source.target.kind is TargetKind.LOG_RETURN, 0
+    kind = source.target.kind.value
     # With a lag, returns count from a close that is not known yet, so no price of today can anchor them.
     has_prices = is_return and not source.target.lag
     prices = compute_prices(_stack_anchors(prepared), output.values) if has_prices else None
@@ -207,7 +208,7 @@ def build_forecasts(
                 base_session=one.base_session,
                 horizons=source.target.horizons,
                 quantiles=source.levels,
-                target_kind=source.target.kind.value,
+                target_kind=kind,
                 values=values,
                 returns=values if is_return else None,
                 prices=None

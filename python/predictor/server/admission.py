@@ -129,7 +129,7 @@ class Admission:
 
     def _share_of(self, name: str, most: int, free: int) -> int:
         """Return how many calls or streams a connection may have."""
-        is_only = self._peers.keys() <= {name}
+        is_only = not self._peers or (len(self._peers) == 1 and name in self._peers)
         return most if is_only else min(most, free)
 
     def _count(self, peer: PeerConnection, change: int, *, is_stream: bool) -> None:

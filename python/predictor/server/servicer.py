@@ -189,6 +189,8 @@ class Servicer:
         arrivals: IncomingRequests,
         limits: ServerLimits,
     ) -> None:
+        self.name: str = offer.service.full_name
+        """Full name of the service."""
         self._offer = offer
         self._guard = guard
         self._observers = observers
@@ -206,11 +208,6 @@ class Servicer:
         """Reject new requests on streams."""
         if self._calls is not None:
             self._calls.drain()
-
-    @property
-    def name(self) -> str:
-        """Full name of the service."""
-        return self._offer.service.full_name
 
     def handlers(self) -> dict[str, MethodHandler]:
         """Create the handlers of the methods, by name."""

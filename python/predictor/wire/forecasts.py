@@ -52,44 +52,43 @@ def decode_skill(message: pb.Skill) -> Skill:
     )
 
 
-def encode(forecast: Forecast, message: pb.Forecast | None = None) -> pb.Forecast:
-    """Encode a forecast, into `message` if there is one: an empty part of another message."""
-    message = pb.Forecast() if message is None else message
-    message.CopyFrom(
-        _shared_message(
-            forecast.as_of_session,
-            forecast.target_sessions,
-            forecast.base_session,
-            forecast.horizons,
-            forecast.quantiles,
-            forecast.target_kind,
-            forecast.model,
-            forecast.version,
-            forecast.weights_hash,
-            forecast.skill,
-        )
+def encode(forecast: Forecast) -> bytes:
+    """Encode a forecast as the bytes of a message; those that the forecasts of a model for one day share are cached."""
+    values = arrays.encode_float64(forecast.values)
+    own = pb.Forecast(
+        symbols=forecast.symbols,
+        lag=forecast.lag,
+        values=values,
+        returns=values if forecast.returns is forecast.values else arrays.encode_float64(forecast.returns),
+        prices=arrays.encode_float64(forecast.prices),
+        anchor_price=arrays.encode_float64(forecast.anchor_price),
+        forecast_id=forecast.forecast_id,
+        warnings=forecast.warnings,
     )
-    message.symbols.extend(forecast.symbols)
-    message.lag = forecast.lag
-    message.values = arrays.encode_float64(forecast.values)
-    message.returns = message.values if forecast.returns is forecast.values else arrays.encode_float64(forecast.returns)
-    message.prices = arrays.encode_float64(forecast.prices)
-    message.anchor_price = arrays.encode_float64(forecast.anchor_price)
-    message.forecast_id = forecast.forecast_id
-    if forecast.warnings:
-        message.warnings.extend(forecast.warnings)
     if forecast.refusals:
-        message.refusals.extend(errors.encode_each(forecast.refusals))
+        own.refusals.extend(errors.encode_each(forecast.refusals))
     if forecast.scores is not None:
-        message.scores = arrays.encode_float64(forecast.scores)
-        message.universe_hash = forecast.universe_hash
+        own.scores = arrays.encode_float64(forecast.scores)
+        own.universe_hash = forecast.universe_hash
     if forecast.ranks is not None:
-        message.ranks.extend(forecast.ranks.ravel().tolist())
-    return message
+        own.ranks.extend(forecast.ranks.ravel().tolist())
+    shared = _encode_shared(
+        forecast.as_of_session,
+        forecast.target_sessions,
+        forecast.base_session,
+        forecast.horizons,
+        forecast.quantiles,
+        forecast.target_kind,
+        forecast.model,
+        forecast.version,
+        forecast.weights_hash,
+        forecast.skill,
+    )
+    return shared + own.SerializeToString()
 
 
 @lru_cache(maxsize=256)
-def _shared_message(
+def _encode_shared(
     as_of: date | None,
     target_sessions: tuple[date, ...],
     base_session: date | None,
@@ -100,8 +99,7 @@ def _shared_message(
     version: int,
     weights_hash: str,
     skill: Skill | None,
-) -> pb.Forecast:
-    """Encode what the forecasts of a model for one day share, into a message that must not be modified."""
+) -> bytes:
     return pb.Forecast(
         as_of_session=optional_number(as_of),
         target_sessions=[as_number(day) for day in target_sessions],
@@ -113,7 +111,7 @@ def _shared_message(
         version=version,
         weights_hash=weights_hash,
         skill=encode_skill(skill),
-    )
+    ).SerializeToString()
 
 
 def decode(message: pb.Forecast) -> Forecast:

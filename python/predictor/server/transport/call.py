@@ -180,7 +180,7 @@ class IncomingCall:
         if not self._has_begun:
             self._has_begun = True
             self._connection.send_headers(self._stream, RESPONSE)
-        self._connection.send_data(self._stream, b"\0" + len(message).to_bytes(4, "big") + message)
+        self._connection.send_data(self._stream, _frame(message))
 
     async def write(self, message: bytes) -> None:
         """Send a message as fast as the caller reads."""
@@ -190,8 +190,10 @@ class IncomingCall:
 
     def reply(self, message: bytes) -> None:
         """Send the only message, and end the call with OK."""
-        self.send(message)
-        self.end()
+        if not self.is_over:
+            trailers = encode_trailers(StatusCode.OK, "", self.trailing, has_begun=True)
+            self._connection.send_response(self._stream, RESPONSE, _frame(message), trailers)
+            self._close()
 
     def end(self, code: StatusCode = StatusCode.OK, details: str = "") -> None:
         """End the call with a status."""
@@ -266,6 +268,10 @@ class IncomingCall:
         if not decompressor.eof:
             raise MalformedRequestError("the compressed request is cut off; send it again")
         return content
+
+
+def _frame(message: bytes) -> bytes:
+    return b"\0" + len(message).to_bytes(4, "big") + message
 
 
 def _wake(waiter: "asyncio.Future[None]") -> None:

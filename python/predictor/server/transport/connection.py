@@ -155,6 +155,11 @@ class HttpConnection(asyncio.Protocol):
         self._http.send_headers(stream, block, end=end)
         self._flush_soon()
 
+    def send_response(self, stream: int, headers: bytes, data: bytes, trailers: bytes) -> None:
+        """Send a whole response."""
+        self._http.send_response(stream, headers, data, trailers)
+        self._flush_soon()
+
     def send_data(self, stream: int, data: bytes) -> None:
         """Send a part of a response."""
         self._http.send_data(stream, data)
