@@ -78,7 +78,7 @@ class Instance:
     def __post_init__(self) -> None:
         if self.max_age_sessions is not None and self.max_age_sessions < 0:
             raise InvalidInputError(f"max_age_sessions is {self.max_age_sessions}, but must be 0 or more")
-        if self.covariates.names and not isinstance(self.input, BarPanel):
+        if self.covariates is not NO_COVARIATES and self.covariates.names and not isinstance(self.input, BarPanel):
             raise CovariatesError(
                 "covariates can only be sent with bars; feature windows hold their own static and known inputs"
             )

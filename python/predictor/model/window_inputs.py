@@ -166,10 +166,13 @@ class WindowReader:
 
 def _form_of(window: FeatureWindow) -> Hashable:
     """What `check_form` depends on, besides symbols, prices and dates."""
-    groups = (window.observed, window.known, window.static, window.mask, window.location, window.scale)
-    prices = None if window.anchor_price is None else window.anchor_price.shape
-    forms = tuple((group.shape, group.dtype) for group in groups)
-    return (window.features, window.schema_hash, len(window.symbols), prices, forms)
+    observed, known, static, mask = window.observed, window.known, window.static, window.mask
+    location, scale, prices = window.location, window.scale, window.anchor_price
+    return (
+        *(window.features, window.schema_hash, len(window.symbols), None if prices is None else prices.shape),
+        *(observed.shape, known.shape, static.shape, mask.shape, location.shape, scale.shape),
+        *(observed.dtype, known.dtype, static.dtype, mask.dtype, location.dtype, scale.dtype),
+    )
 
 
 def _concatenate(pipeline: Pipeline, windows: Sequence[FeatureWindow]) -> WindowInputs:

@@ -85,7 +85,6 @@ class Admission:
         self._in_flight = self._streams = 0
         self._is_closed = False
         self._idle = asyncio.Event()
-        self._idle.set()
 
     def enter(self, call: IncomingCall, *, is_stream: bool = False) -> PeerConnection:
         """Admit a call until it ends.
@@ -113,9 +112,11 @@ class Admission:
             most = self._share_of(name, limits.streams_per_peer, limits.streams - self._streams)
             _check("streams of this connection are open", peer.streams, most)
         self._peers[name] = peer
-        self._count(peer, 1, is_stream=is_stream)
-        self._idle.clear()
-
+        self._in_flight += 1
+        peer.calls += 1
+        if is_stream:
+            self._streams += 1
+            peer.streams += 1
         call.when_done(lambda: self._leave(name, peer, is_stream=is_stream))
         return peer
 
@@ -125,21 +126,21 @@ class Admission:
 
     async def idle(self) -> None:
         """Wait until no call is in flight."""
-        await self._idle.wait()
+        if self._in_flight:
+            self._idle.clear()
+            await self._idle.wait()
 
     def _share_of(self, name: str, most: int, free: int) -> int:
         """Return how many calls or streams a connection may have."""
         is_only = not self._peers or (len(self._peers) == 1 and name in self._peers)
         return most if is_only else min(most, free)
 
-    def _count(self, peer: PeerConnection, change: int, *, is_stream: bool) -> None:
-        self._in_flight += change
-        peer.calls += change
-        self._streams += change * is_stream
-        peer.streams += change * is_stream
-
     def _leave(self, name: str, peer: PeerConnection, *, is_stream: bool) -> None:
-        self._count(peer, -1, is_stream=is_stream)
+        self._in_flight -= 1
+        peer.calls -= 1
+        if is_stream:
+            self._streams -= 1
+            peer.streams -= 1
         if not peer.calls:
             del self._peers[name]
         if self._in_flight == 0:

@@ -21,7 +21,7 @@ class LightFuture(Future[ResultT]):
     """
 
     def __init__(self) -> None:  # pyright: ignore[reportMissingSuperCall] - it replaces every method
-        self._lock = threading.RLock()  # a finalizer may cancel the future within any instruction
+        self._lock = threading.Lock()
         self._phase = _PENDING
         self._value: Any = None
         self._error: BaseException | None = None

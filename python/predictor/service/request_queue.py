@@ -40,7 +40,7 @@ AnswerT = TypeVar("AnswerT")
 
 
 @final
-@dataclass(slots=True, eq=False)  # not frozen: one is made for each call, and a frozen one takes three times as long
+@dataclass(slots=True, eq=False)  # not frozen, because each call makes one
 class QueuedRequest(Generic[RequestT, AnswerT]):
     """One request that is queued or in progress; compared by identity."""
 

@@ -201,7 +201,8 @@ class PredictionService:
         Raises:
             ModelNotFoundError, VersionNotFoundError, QueueFullError, UnavailableError: Immediately.
         """
-        request = DecodedInstances(request) if isinstance(request, Sequence) else request
+        if not isinstance(request, DecodedInstances) and isinstance(request, Sequence):  # the latter check is slow
+            request = DecodedInstances(request)
         item: Prediction = QueuedRequest(request, deadline, record=self._record("Predict", request, deadline))
         worker = self._put(reference, item)
         if here:

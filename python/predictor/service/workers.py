@@ -38,7 +38,11 @@ class PredictionRequest(SizedRequest, Protocol):
 
 def rows_of(instances: Iterable[ReadInstance]) -> int:
     """Count the symbols; an instance that failed to decode has none."""
-    return sum(len(each.input.symbols) for each in instances if not isinstance(each, QuantraError))
+    rows = 0
+    for each in instances:
+        if not isinstance(each, QuantraError):
+            rows += len(each.input.symbols)
+    return rows
 
 
 @final
@@ -157,7 +161,9 @@ class ModelWorker:
         """Prepare all instances, forecast those of requests that are still wanted, and set their outcomes."""
         times = StageTimes(decoded[0][0].asked_at_s, begun_s, time.perf_counter())
         _note_times([item for item, _ in decoded], times)
-        everything = [self._bound(instance) for _, instances in decoded for instance in instances]
+        everything = [instance for _, instances in decoded for instance in instances]
+        if (most_age := self._max_age_sessions) is not None:
+            everything = [one if isinstance(one, QuantraError) else limit_age(one, most_age) for one in everything]
         deadline = SharedDeadline([item.deadline for item, _ in decoded])
         batch = self._model.prepare_batch(everything, self._clock(), deadline)
         times.prepared_s = time.perf_counter()
@@ -182,12 +188,6 @@ class ModelWorker:
             times.encoded_s = time.perf_counter()
             name = self._model.identity.name
             _log.debug("%s: %d calls, %d instances, %s", name, len(decoded), len(everything), times)
-
-    def _bound(self, instance: ReadInstance) -> ReadInstance:
-        """Return the instance, or an error if its bars are older than the service allows."""
-        if self._max_age_sessions is None or isinstance(instance, QuantraError):
-            return instance
-        return limit_age(instance, self._max_age_sessions)
 
 
 def _decode(item: Prediction) -> Sequence[ReadInstance] | None:

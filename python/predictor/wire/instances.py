@@ -332,6 +332,7 @@ def decode_window(message: pb.FeatureWindow) -> FeatureWindow:
     )
 
 
+@lru_cache(maxsize=256)
 def _as_of_session(day: int) -> date | None:
     if day and not exists(day):
         raise InvalidInputError(
@@ -341,10 +342,11 @@ def _as_of_session(day: int) -> date | None:
 
 
 def _features(message: pb.FeatureWindow) -> tuple[str, ...]:
-    check_count("window.features", len(message.features), MAX_FEATURES)
-    for name in message.features:
+    names = tuple(message.features)
+    check_count("window.features", len(names), MAX_FEATURES)
+    for name in names:
         check_text("window.features", name)
-    return tuple(message.features)
+    return names
 
 
 def _tensor_values(message: pb.FeatureWindow, name: str, need: pb.DataType, ranks: tuple[int, ...], rows: int) -> Any:

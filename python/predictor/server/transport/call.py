@@ -9,7 +9,7 @@ from grpc import StatusCode
 
 from predictor.errors import MalformedRequestError, QueueFullError, RequestTooLargeError
 from predictor.server.settings import ServerLimits
-from predictor.server.transport.headers import RESPONSE, Metadata, RequestHead, encode_trailers
+from predictor.server.transport.headers import OK, RESPONSE, Metadata, RequestHead, encode_metadata, encode_trailers
 
 if TYPE_CHECKING:
     import asyncio
@@ -191,8 +191,7 @@ class IncomingCall:
     def reply(self, message: bytes) -> None:
         """Send the only message, and end the call with OK."""
         if not self.is_over:
-            trailers = encode_trailers(StatusCode.OK, "", self.trailing, has_begun=True)
-            self._connection.send_response(self._stream, RESPONSE, _frame(message), trailers)
+            self._connection.send_response(self._stream, RESPONSE, _frame(message), OK + encode_metadata(self.trailing))
             self._close()
 
     def end(self, code: StatusCode = StatusCode.OK, details: str = "") -> None:

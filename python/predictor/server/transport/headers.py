@@ -27,6 +27,8 @@ RESPONSE: Final = encode_headers(
 """The headers before the first message of a response."""
 
 _WITHOUT_MESSAGE: Final = encode_headers(((b":status", b"200"), (b"content-type", _CONTENT_TYPE)))
+OK: Final = encode_headers(((b"grpc-status", b"0"),))
+"""The trailers of a successful response, before its metadata."""
 _STATUS: Final = {code: encode_headers(((b"grpc-status", str(code.value[0]).encode()),)) for code in StatusCode}
 
 
@@ -105,7 +107,12 @@ def encode_trailers(code: StatusCode, message: str, metadata: Metadata, *, has_b
     block = _STATUS[code] if has_begun else _WITHOUT_MESSAGE + _STATUS[code]
     if message:
         block += encode_headers(((b"grpc-message", quote(message, safe=_UNQUOTED).encode()),))
-    return block + encode_headers(map(_encode, metadata.items())) if metadata else block
+    return block + encode_metadata(metadata)
+
+
+def encode_metadata(metadata: Metadata) -> bytes:
+    """Encode the metadata of a response."""
+    return encode_headers(map(_encode, metadata.items()))
 
 
 def _encode(entry: tuple[str, str | bytes]) -> tuple[bytes, bytes]:
