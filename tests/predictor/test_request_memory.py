@@ -13,6 +13,7 @@ import grpc
 import numpy as np
 import pytest
 from artifacts import recent_bars, save_small_artifact, small_artifact, small_model, small_models
+from canned_service import CannedService, forecast_of
 from ensembles import ensemble_of, manifest_of
 from google.protobuf.message import Message
 from google.rpc import error_details_pb2
@@ -346,6 +347,48 @@ def test_a_small_tensor_of_many_axes_is_refused() -> None:
     window = pb.FeatureWindow(symbols=["A"], observed=pb.Tensor(type=pb.DATA_TYPE_FLOAT32, shape=[1] * 10_000))
     with pytest.raises(MalformedRequestError, match=r"has shape \[1, 1, 1, 1, 1, 1, 1, 1, 1\], need 3 axes"):
         instances.decode(pb.Instance(window=window))
+
+
+def empty_window(symbols: Sequence[str], features: Sequence[str] = ()) -> pb.Instance:
+    """Windows of no session and no feature, which can be decoded."""
+    narrow, flat = (pb.Tensor(type=pb.DATA_TYPE_FLOAT32, shape=[len(symbols), *axes]) for axes in ([0, 0], [0]))
+    levels = pb.Tensor(type=pb.DATA_TYPE_FLOAT64, shape=[len(symbols), 0])
+    window = pb.FeatureWindow(symbols=symbols, features=features, static=flat, location=levels, scale=levels)
+    window.observed.CopyFrom(narrow)
+    window.known.CopyFrom(narrow)
+    return pb.Instance(window=window)
+
+
+ONE = np.ones(1).tobytes()
+MANY_TEXTS = {
+    "features": empty_window(["A"], [f"f{k}" for k in range(2000)]),
+    "symbols": empty_window([f"S{k}" for k in range(2000)]),
+    "categories": pb.Instance(
+        bars=pb.BarPanel(
+            symbols=["A"], session_yyyymmdd=[20200102], open=ONE, high=ONE, low=ONE, close=ONE, volume=ONE
+        ),
+        covariates=pb.Covariates(categories=[pb.CovariateTexts(name=f"c{k}", values=["x"]) for k in range(1300)]),
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", MANY_TEXTS)
+def test_small_requests_with_many_texts_wait_as_bytes(kind: str) -> None:
+    body = pb.PredictRequest(instances=[MANY_TEXTS[kind]]).SerializeToString()
+    assert 0.7 * SMALL < len(body) <= SMALL
+    canned = CannedService(forecast_of)
+    canned.predictions_released.clear()
+    calls = Calls(canned)
+    calls.call("Predict", body, Deadline())  # what is created once
+    tracemalloc.start()
+    try:
+        answers = [calls.call("Predict", body, Deadline()) for _ in range(20)]
+        grown, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+        canned.predictions_released.set()
+    assert grown < len(answers) * 2 * len(body)
+    calls.close()
 
 
 @pytest.mark.parametrize("more", [b"", b"\x0a\x01x"], ids=["as it is", "its id twice"])

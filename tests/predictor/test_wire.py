@@ -27,6 +27,7 @@ from predictor.forecast import Attribution, Detail, Explanation, TargetPoint
 from predictor.instance import FeatureWindow, GapPolicy, Instance, Query
 from predictor.wire import attributions, forecasts, instances, limits, models
 from predictor.wire import errors as wire_errors
+from predictor.wire.fields import encode_field
 
 
 def assert_same(left: object, right: object) -> None:
@@ -490,3 +491,8 @@ def test_a_panel_from_the_wire_is_checked_like_any_other() -> None:
 
 def test_a_decoded_panel_is_a_panel() -> None:
     assert isinstance(instances.decode(pb.Instance(bars=small_panel())).input, BarPanel)
+
+
+@pytest.mark.parametrize("size", [1, 127, 128, 16_383, 16_384])
+def test_a_field_is_encoded_as_protobuf_does(size: int) -> None:
+    assert encode_field(pb.Tensor.DATA_FIELD_NUMBER, bytes(size)) == pb.Tensor(data=bytes(size)).SerializeToString()

@@ -36,7 +36,7 @@ from predictor.wire import attributions, errors, forecasts, global_importance, m
 from predictor.wire.fields import encode_field
 from predictor.wire.instances import decode_or_error
 from predictor.wire.limits import MAX_ROWS, RequestLimits
-from predictor.wire.request_counts import RequestCounts, parse_small
+from predictor.wire.request_counts import RequestCounts, is_plain, parse_small
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -179,7 +179,7 @@ class Calls:
 
     def _begin_predict(self, request: bytes, deadline: Deadline, answer: "Future[bytes]", *, here: bool) -> None:
         small = parse_small(request, pb.PredictRequest)
-        if small is None or len(small.instances) != 1:
+        if small is None or len(small.instances) != 1 or not is_plain(small.instances[0]):
             self._begin("Predict", UnaryMethod(pb.PredictRequest, self._predict), request, deadline, answer)
             return
         (message,) = small.instances

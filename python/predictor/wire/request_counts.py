@@ -184,6 +184,16 @@ def parse_small(body: bytes, kind: type[MessageT]) -> MessageT | None:
     return message if message.ByteSize() == len(body) else None
 
 
+_MOST_TEXTS: Final = 128
+
+
+def is_plain(message: pb.Instance) -> bool:
+    """Whether an instance takes little more memory when it is decoded: it has few texts and no covariates."""
+    window = message.window
+    texts = len(window.symbols) + len(window.features) + len(message.bars.symbols)
+    return texts <= _MOST_TEXTS and not message.HasField("covariates")
+
+
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestCounts:
@@ -392,7 +402,7 @@ def read_request(body: bytes) -> StreamRequest:
         MalformedRequestError: the bytes are malformed, so the request id is unknown.
     """
     small = parse_small(body, pb.PredictStreamRequest)
-    if small is not None and small.predict.HasField("instance"):
+    if small is not None and small.predict.HasField("instance") and is_plain(small.predict.instance):
         return StreamRequest(small.request_id, small.timeout_s, (), small.predict)
     actions, rest = list[tuple[str, slice]](), list[bytes]()
     try:

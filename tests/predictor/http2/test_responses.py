@@ -1,5 +1,7 @@
 """Responses within the windows of the peer, and request bodies within those of the server."""
 
+from collections.abc import Callable
+
 import pytest
 from http2_peer import (
     CONTINUATION,
@@ -53,15 +55,21 @@ def _bodies(output: bytes) -> dict[int, int]:
 
 
 def _answer(connection: Connection, stream: int, body: bytes) -> None:
+    connection.send_response(stream, START, body, TRAILERS)
+
+
+def _answer_in_steps(connection: Connection, stream: int, body: bytes) -> None:
     connection.send_headers(stream, START)
     connection.send_data(stream, body)
     connection.send_headers(stream, TRAILERS, end=True)
 
 
-def test_a_response_is_headers_data_and_trailers() -> None:
+@pytest.mark.parametrize("answer", [_answer, _answer_in_steps])
+def test_a_response_is_headers_data_and_trailers(answer: Callable[[Connection, int, bytes], None]) -> None:
     connection = greeted()
     connection.receive(call(1))
-    _answer(connection, 1, b"answer")
+    answer(connection, 1, b"answer")
+    answer(connection, 1, b"a second one is ignored")
     assert frames(connection.data_to_send()) == [
         Frame(HEADERS, END_HEADERS, 1, START),
         Frame(DATA, 0, 1, b"answer"),
@@ -80,10 +88,11 @@ def test_data_end_a_stream_also_if_they_are_empty() -> None:
     assert connection.streams == 1
 
 
-def test_trailers_wait_for_the_data_before_them() -> None:
+@pytest.mark.parametrize("answer", [_answer, _answer_in_steps])
+def test_trailers_wait_for_the_data_before_them(answer: Callable[[Connection, int, bytes], None]) -> None:
     connection = greeted()
     connection.receive(call(1))
-    _answer(connection, 1, bytes(FIRST_WINDOW + 10))
+    answer(connection, 1, bytes(FIRST_WINDOW + 10))
     sent = frames(connection.data_to_send())
     assert sum(len(one.content) for one in sent if one.kind == DATA) == FIRST_WINDOW
     assert (sent[-1].kind, connection.unsent(1)) == (DATA, 10 + len(TRAILERS))
@@ -94,6 +103,14 @@ def test_trailers_wait_for_the_data_before_them() -> None:
         Frame(HEADERS, WHOLE_HEADERS, 1, TRAILERS),
     ]
     assert (connection.streams, connection.unsent(1), connection.waiting) == (0, 0, 0)
+
+
+def test_a_whole_response_that_is_not_read_ends_the_connection() -> None:
+    connection = greeted(ConnectionLimits(unsent=100_000))
+    connection.receive(call(1))
+    _answer(connection, 1, bytes(200_000))
+    assert connection.ended is not None
+    assert frames(connection.data_to_send())[-1].kind == GOAWAY
 
 
 def test_an_empty_end_needs_no_window() -> None:
