@@ -15,7 +15,7 @@ from managed_artifacts import FOLDER, NEVER, Request
 
 from predictor.errors import QuantraError
 from predictor.forecast import Attribution, Detail, TargetPoint
-from predictor.instance import OCCLUSION, Instance, Query
+from predictor.instance import OCCLUSION, SHAPLEY, Instance, Query
 from predictor.model import Predictor
 
 FILE: Final = FOLDER.parent / "Fixtures" / "explanations.json"
@@ -34,7 +34,7 @@ class Explanation:
     detail: Detail = Detail.CELLS
     tolerance: float = 0.01
     method: str = ""
-    """The method of the package; empty if it is Python's default."""
+    """Empty = the model's default."""
 
     def describe(self, model: Predictor, request: Request) -> dict[str, object]:
         """The request and Python's result."""
@@ -44,6 +44,7 @@ class Explanation:
             "symbols": list(self.symbols),
             "detail": self.detail.value,
             "tolerance": self.tolerance,
+            "method": self.method,
             "expected": _describe_outcome(self._outcome(model, request)),
         }
 
@@ -85,18 +86,32 @@ EXPLANATIONS: Final[Mapping[str, Explanation]] = {
     "an unknown quantile": Explanation(request="panel", targets=(TargetPoint(5, 0.4),)),
     "sessions of trees": Explanation(request="trees", detail=Detail.TIMES),
     "too few bars": Explanation(request="too few bars"),
-    "ensemble": Explanation(
-        request="ensemble", targets=(TargetPoint(5, 0.5), TargetPoint(1, 0.9)), detail=Detail.FEATURES, method=OCCLUSION
+    "Shapley values": Explanation(
+        request="delayed",
+        targets=(TargetPoint(3, 0.9), TargetPoint(1, 0.1)),
+        detail=Detail.FEATURES,
+        method=SHAPLEY,
     ),
+    "Shapley values of covariates": Explanation(request="covariates", detail=Detail.FEATURES, method=SHAPLEY),
+    "Shapley values of trees": Explanation(request="trees", detail=Detail.FEATURES, method=SHAPLEY),
+    "Shapley values of attention": Explanation(request="tft", detail=Detail.FEATURES, method=SHAPLEY),
+    "Shapley values of sessions": Explanation(request="gru", detail=Detail.TIMES, method=SHAPLEY),
+    "occlusion": Explanation(request="covariates", detail=Detail.FEATURES, method=OCCLUSION),
+    "an unknown method": Explanation(request="gru", method="tree-shap"),
+    "ensemble": Explanation(
+        request="ensemble", targets=(TargetPoint(5, 0.5), TargetPoint(1, 0.9)), detail=Detail.FEATURES
+    ),
+    "ensemble, occlusion": Explanation(request="ensemble", detail=Detail.FEATURES, method=OCCLUSION),
+    "ensemble, an unknown method": Explanation(request="ensemble", method="tree-shap"),
     "ensemble, sessions": Explanation(request="ensemble", detail=Detail.TIMES, method=OCCLUSION),
     "ensemble, one without a forecast": Explanation(
-        request="ensemble, too young for a member", symbols=("IBM", "AAPL"), detail=Detail.FEATURES, method=OCCLUSION
+        request="ensemble, too young for a member", symbols=("IBM", "AAPL"), detail=Detail.FEATURES
     ),
     "ensemble, only one without a forecast": Explanation(
-        request="ensemble, too young for a member", symbols=("IBM",), detail=Detail.FEATURES, method=OCCLUSION
+        request="ensemble, too young for a member", symbols=("IBM",), detail=Detail.FEATURES
     ),
     "ensemble, no forecast of either": Explanation(
-        request="ensemble, no bar of either", symbols=("X",), detail=Detail.FEATURES, method=OCCLUSION
+        request="ensemble, no bar of either", symbols=("X",), detail=Detail.FEATURES
     ),
     "weighted": Explanation(request="weighted", targets=(TargetPoint(1, 0.1), TargetPoint(5, 0.9))),
     "weighted, one without a forecast": Explanation(request="weighted, too young for a member"),

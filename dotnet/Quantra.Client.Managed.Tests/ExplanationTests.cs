@@ -44,6 +44,21 @@ public sealed class ExplanationTests
     }
 
     [Theory]
+    [InlineData("covariates")]
+    [InlineData("tft")]
+    [InlineData("trees")]
+    [InlineData("weighted")]
+    public async Task Shapley_values_add_up_to_the_difference_from_the_baseline(string name)
+    {
+        var instance = RecordedRequest.Of(name);
+        await using var predictor = await OpenAsync(instance);
+        var request = new ExplanationRequest(instance.Request(), 5) { Symbols = ["IBM"], Method = "shapley" };
+        var attribution = await predictor.ExplainAsync(request, Token);
+        Assert.Equal(("shapley", true), (attribution.Method, attribution.Converged[0]));
+        Assert.Equal(attribution.Prediction.Span[0] - attribution.BaselinePrediction.Span[0], attribution.PerRow.ToArray().Sum(), 1e-15);
+    }
+
+    [Theory]
     [InlineData(1.0, QuantraReason.MalformedRequest)]
     [InlineData(1e-5, QuantraReason.MalformedRequest)]
     [InlineData(double.NaN, QuantraReason.MalformedRequest)]
@@ -106,6 +121,7 @@ public sealed class ExplanationTests
         Symbols = RecordedRequest.Texts(recorded.GetProperty("symbols")),
         Detail = Enum.Parse<ExplanationDetail>(recorded.GetProperty("detail").GetString()!, ignoreCase: true),
         Tolerance = recorded.GetProperty("tolerance").GetDouble(),
+        Method = recorded.GetProperty("method").GetString()!,
     };
 
     private static void AssertSame(JsonElement expected, Attribution actual)

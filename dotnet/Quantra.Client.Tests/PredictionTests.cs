@@ -456,7 +456,28 @@ public abstract class PredictionTests
         Assert.Equal(expected.Array<int>("nodes"), attribution.Nodes);
         Assert.Equal(expected.Texts("warnings"), attribution.Warnings);
         var methods = (await Predictor.GetModelAsync("ensemble", Token)).ExplainMethods;
-        Assert.Equal(["integrated-gradients", "occlusion"], methods.Where(method => method != "shapley"));
+        Assert.Equal(["integrated-gradients", "shapley", "occlusion"], methods);
+    }
+
+    [Fact]
+    public async Task Shapley_values_equal_Pythons()
+    {
+        var request = new ExplanationRequest(new PredictionRequest("ensemble", Panel), 5) { Method = "shapley" };
+        var (attribution, expected) = (await Predictor.ExplainAsync(request, Token), Expected.Of("reasons_shapley"));
+        Assert.Equal(("shapley", expected.Text("baseline")), (attribution.Method, attribution.Baseline));
+        Assert.Equal(expected.Texts("row_names"), attribution.RowNames);
+        AssertNumbers(expected, "per_row", attribution.PerRow);
+    }
+
+    [Theory]
+    [InlineData("tree-shap")]
+    [InlineData("guessing")]
+    public async Task A_method_that_the_model_lacks_is_rejected(string method)
+    {
+        var request = new ExplanationRequest(new PredictionRequest("small", Bars), 5) { Method = method };
+        var failure = await Assert.ThrowsAsync<QuantraException>(() => Predictor.ExplainAsync(request, Token));
+        Assert.Equal((QuantraStatus.Unimplemented, QuantraReason.ExplainUnsupported), (failure.Code, failure.Reason));
+        Assert.Contains($"'{method}'", failure.Message, StringComparison.Ordinal);
     }
 
     [Fact]

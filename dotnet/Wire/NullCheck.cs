@@ -24,6 +24,7 @@ internal static class NullCheck
         Request(request.Instance, path with { Path = ".Instance" });
         CheckElements(request.Targets, path, ".Targets");
         CheckElements(request.Symbols, path, ".Symbols");
+        ThrowIfNull(request.Method, path, ".Method");
     }
 
     /// <exception cref="ArgumentException">A member is null, there are no instances, or they are of several models.</exception>
@@ -32,6 +33,7 @@ internal static class NullCheck
         var path = new MemberPath(nameof(request));
         ThrowIfNull(request.Instances, path, ".Instances");
         CheckElements(request.Targets, path, ".Targets");
+        ThrowIfNull(request.Method, path, ".Method");
         if (request.Instances.Count == 0)
             throw new ArgumentException($"{nameof(request)}.Instances is empty; add at least one instance", nameof(request));
         for (var index = 0; index < request.Instances.Count; index++)

@@ -8,11 +8,13 @@ internal static class RequestWriter
     public static V1.PredictRequest Predict(ModelReference model, IEnumerable<PredictionRequest> requests) =>
         new() { Model = model.Text, Instances = { requests.Select(Instance) } };
 
+    /// <exception cref="QuantraException">EXPLAIN_UNSUPPORTED: the method is unknown.</exception>
     public static V1.ExplainRequest Explain(ManyExplanationsRequest request) => new()
     {
         Model = request.Instance.Model.Text,
         Instance = Instance(request.Instance),
         Targets = { request.Targets.Select(Target) },
+        Method = Method(request.Method),
         Detail = request.Detail switch
         {
             ExplanationDetail.Times => V1.ExplainDetail.Times,
@@ -23,11 +25,13 @@ internal static class RequestWriter
         Symbols = { request.Symbols },
     };
 
+    /// <exception cref="QuantraException">EXPLAIN_UNSUPPORTED: the method is unknown.</exception>
     public static V1.ExplainGlobalRequest ExplainGlobal(GlobalExplanationRequest request) => new()
     {
         Model = request.Instances[0].Model.Text,
         Instances = { request.Instances.Select(Instance) },
         Targets = { request.Targets.Select(Target) },
+        Method = Method(request.Method),
         Tolerance = request.Tolerance,
     };
 
@@ -73,6 +77,19 @@ internal static class RequestWriter
 
     /// <summary>Creates the request that cancels another request of the same stream.</summary>
     public static V1.PredictStreamRequest Cancel(string requestId) => new() { Cancel = new V1.CancelRequest { RequestId = requestId } };
+
+    private static V1.ExplainMethod Method(string name) => name switch
+    {
+        "" => V1.ExplainMethod.Unspecified,
+        "integrated-gradients" => V1.ExplainMethod.IntegratedGradients,
+        "tree-shap" => V1.ExplainMethod.TreeShap,
+        "shapley" => V1.ExplainMethod.Shapley,
+        "occlusion" => V1.ExplainMethod.Occlusion,
+        _ => throw new QuantraError(
+            QuantraStatus.Unimplemented,
+            QuantraReason.ExplainUnsupported,
+            $"unknown explanation method '{name}'; use one of integrated-gradients, tree-shap, shapley, occlusion").ToException(),
+    };
 
     private static V1.ExplainTarget Target(ExplanationTarget target) => new() { Horizon = target.Horizon, Quantile = target.Quantile };
 

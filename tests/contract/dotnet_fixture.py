@@ -49,7 +49,7 @@ from predictor.forecast import Attribution, Detail, Forecast, TargetPoint, forec
 from predictor.forecaster import Forecaster
 from predictor.global_importance import GlobalImportance, GlobalQuery, Refusal, TargetImportance
 from predictor.inference import choose_device
-from predictor.instance import Deadline, Instance, Query, instance_of
+from predictor.instance import SHAPLEY, Deadline, Instance, Query, instance_of
 from predictor.internals import Internal
 from predictor.networks import Target
 from predictor.price_paths import PathQuestions
@@ -145,6 +145,7 @@ def _expected(folder: Path, covariates: CovariateSource) -> dict[str, object]:
             "fitted": _described(_forecast(service, bars, FITTED)),
             "delayed": _described(_forecast(service, bars, DELAYED)),
             "reasons_ensemble": _described(_attribution(service, bars, ENSEMBLE)),
+            "reasons_shapley": _described(_attribution(service, bars, ENSEMBLE, SHAPLEY)),
             "ensemble": _described(_forecast(service, bars, ENSEMBLE)),
             "ensemble_late": _described(_forecast(service, late, ENSEMBLE)),
             "fitted_late": _described(_forecast(service, late, FITTED)),
@@ -195,8 +196,11 @@ def _forecast(service: PredictionService, asked: BarPanel | Instance, model: str
     return outcome
 
 
-def _attribution(service: PredictionService, asked: BarPanel | Instance, model: str = MODEL) -> Attribution:
-    query = Query(instance=instance_of(asked), targets=(TargetPoint(5, 0.5),), detail=Detail.CELLS)
+def _attribution(
+    service: PredictionService, asked: BarPanel | Instance, model: str = MODEL, method: str = ""
+) -> Attribution:
+    detail = Detail.FEATURES if method == SHAPLEY else Detail.CELLS
+    query = Query(instance=instance_of(asked), targets=(TargetPoint(5, 0.5),), detail=detail, method=method)
     return service.explain(model, query, Deadline()).result().attributions[0]
 
 

@@ -12,6 +12,9 @@ public sealed record ExplanationRequest(PredictionRequest Instance, int Horizon,
     /// </summary>
     public IReadOnlyList<string> Symbols { get; init; } = [];
 
+    /// <summary>Method of the explanation, one of <see cref="ModelInfo.ExplainMethods"/>; empty = the first of them.</summary>
+    public string Method { get; init; } = "";
+
     /// <summary>Detail of the attribution.</summary>
     public ExplanationDetail Detail { get; init; }
 
@@ -31,7 +34,7 @@ public sealed record ExplanationRequest(PredictionRequest Instance, int Horizon,
     /// <summary>Converts the request to one for several numbers.</summary>
     /// <returns>A request with one target.</returns>
     public ManyExplanationsRequest ToMany() =>
-        new(Instance, [new(Horizon, Quantile)]) { Symbols = Symbols, Detail = Detail, Tolerance = Tolerance };
+        new(Instance, [new(Horizon, Quantile)]) { Symbols = Symbols, Method = Method, Detail = Detail, Tolerance = Tolerance };
 
     private object?[] Parts() =>
     [
@@ -39,6 +42,7 @@ public sealed record ExplanationRequest(PredictionRequest Instance, int Horizon,
         Horizon,
         Quantile,
         ValueEquality.Of(Symbols),
+        Method,
         Detail,
         Tolerance,
     ];

@@ -9,6 +9,9 @@ namespace Quantra.Client;
 /// <param name="Targets">Numbers to explain; empty = every horizon, at the quantile nearest to 0.5.</param>
 public sealed record GlobalExplanationRequest(IReadOnlyList<PredictionRequest> Instances, IReadOnlyList<ExplanationTarget> Targets)
 {
+    /// <inheritdoc cref="ExplanationRequest.Method"/>
+    public string Method { get; init; } = "";
+
     /// <inheritdoc cref="ExplanationRequest.Tolerance"/>
     public double Tolerance { get; init; } = ManyExplanationsRequest.DefaultTolerance;
 
@@ -30,6 +33,7 @@ public sealed record GlobalExplanationRequest(IReadOnlyList<PredictionRequest> I
     [
         ValueEquality.Of(Instances),
         ValueEquality.Of(Targets),
+        Method,
         Tolerance,
     ];
 }

@@ -10,6 +10,9 @@ public sealed record ManyExplanationsRequest(PredictionRequest Instance, IReadOn
     /// <inheritdoc cref="ExplanationRequest.Symbols"/>
     public IReadOnlyList<string> Symbols { get; init; } = [];
 
+    /// <inheritdoc cref="ExplanationRequest.Method"/>
+    public string Method { get; init; } = "";
+
     /// <summary>Detail of the attributions.</summary>
     public ExplanationDetail Detail { get; init; }
 
@@ -35,6 +38,7 @@ public sealed record ManyExplanationsRequest(PredictionRequest Instance, IReadOn
         Instance,
         ValueEquality.Of(Targets),
         ValueEquality.Of(Symbols),
+        Method,
         Detail,
         Tolerance,
     ];

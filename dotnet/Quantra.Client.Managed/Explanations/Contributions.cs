@@ -34,7 +34,7 @@ internal sealed record Contributions
     /// <summary>Whether the gap is within the tolerance.</summary>
     public bool Converged { get; init; }
 
-    /// <summary>Nodes of the quadrature, or hidden features.</summary>
+    /// <summary>Nodes of the quadrature, orders of the features, or hidden features.</summary>
     public required int Nodes { get; init; }
 
     /// <summary>Sum of all contributions.</summary>
@@ -59,6 +59,9 @@ internal interface IExplainer
 
     /// <summary>Name of the baseline.</summary>
     string BaselineName { get; }
+
+    /// <summary>Forecasts of a window that an explanation of all its targets needs; 0 for methods whose cost depends on the targets.</summary>
+    int Forecasts { get; }
 
     /// <summary>Explains some numbers of one window's forecast.</summary>
     /// <param name="window">Inputs of one row.</param>

@@ -45,15 +45,26 @@ internal sealed record ExplanationQuery(ExplanationTarget[] Targets, (int Horizo
         return new(targets, Array.ConvertAll(targets, target => IndexOf(target, horizons, levels)), request);
     }
 
+    /// <summary>The requested method; by default, the first one.</summary>
+    /// <exception cref="QuantraException">EXPLAIN_UNSUPPORTED: the model does not have it.</exception>
+    public string MethodAmong(string[] supported) => Request.Method.Length == 0
+        ? supported[0]
+        : supported.Contains(Request.Method, StringComparer.Ordinal)
+            ? Request.Method
+            : throw PredictionError.Of(
+                QuantraStatus.Unimplemented,
+                QuantraReason.ExplainUnsupported,
+                $"unknown method '{Request.Method}'; the model supports {PythonText.List(supported)}").ToException();
+
     /// <summary>Rejects a request that could take too long.</summary>
     /// <param name="networks">Networks that are explained.</param>
-    /// <param name="occlusions">Forecasts of a window by occlusion; 0 for other methods.</param>
+    /// <param name="forecasts">Forecasts of a window that the method needs; 0 for methods whose cost depends on the targets.</param>
     /// <exception cref="QuantraException">REQUEST_TOO_LARGE</exception>
-    public void CheckCost(int networks, int occlusions)
+    public void CheckCost(int networks, int forecasts)
     {
         var symbols = Request.Symbols.Count > 0 ? Request.Symbols.Count : (Request.Instance.Bars?.Symbols ?? Request.Instance.Window!.Symbols).Count;
         var targets = Points.Distinct().Count();
-        var rows = (long)symbols * networks * (occlusions > 0 ? occlusions : targets * GaussLegendre.NodeCounts.Sum());
+        var rows = (long)symbols * networks * (forecasts > 0 ? forecasts : targets * GaussLegendre.NodeCounts.Sum());
         if (rows > MostRows)
         {
             throw TooLarge(

@@ -16,6 +16,9 @@ internal sealed class GradientExplainer(IDifferentiableNetwork network, OutputMa
     /// <inheritdoc/>
     public string BaselineName => baseline.Name;
 
+    /// <inheritdoc/>
+    public int Forecasts => 0;
+
     private int Horizons => output.Spread.Length;
 
     private int Levels => output.Levels.Length;
@@ -34,7 +37,7 @@ internal sealed class GradientExplainer(IDifferentiableNetwork network, OutputMa
             for (var place = open.Count - 1; place >= 0; place--)
             {
                 var point = points[open[place]];
-                var (from, to) = (ValueAt(ends, units, 0, point), ValueAt(ends, units, 1, point));
+                var (from, to) = (output.ValueAt(units, ends, 0, point, 0), output.ValueAt(units, ends, 1, point, 1));
                 if (!double.IsFinite(from) || !double.IsFinite(to))
                     throw NotFinite();
                 var least = Math.Max(Math.Abs(to - from), Contributions.GapFloor * output.Spread[point.Horizon] * window.Scale[point.Horizon]);
@@ -124,12 +127,6 @@ internal sealed class GradientExplainer(IDifferentiableNetwork network, OutputMa
             sums.Mean[cell] += weighted;
             sums.Rough[cell] += rule.Highest[first + row] * weighted;
         }
-    }
-
-    private double ValueAt(NetworkInputs ends, double[] units, int end, (int Horizon, int Quantile) point)
-    {
-        var level = (end * Horizons) + point.Horizon;
-        return ends.Location[level] + (ends.Scale[level] * output.Spread[point.Horizon] * CalibratedAt(units, end, point, end).Units);
     }
 
     private (double Units, int Source) CalibratedAt(double[] units, int row, (int Horizon, int Quantile) point, double position) =>

@@ -6,23 +6,18 @@ internal sealed class ModelExplainer(Pipeline pipeline, OutputMap output, Baseli
     private const int MostNumbers = 1 << 25;
     private const string ShareKnown = "share of known cells";
 
-    private readonly OcclusionExplainer _occlusion = new(network, output, baseline, pipeline.Features);
-    private readonly IExplainer _default = network switch
-    {
-        TreesNetwork trees => new TreeExplainer(trees, output, baseline),
-        IDifferentiableNetwork other => new GradientExplainer(other, output, baseline),
-        _ => throw new InvalidOperationException($"{network} has no explanation"),
-    };
+    /// <summary>The default first.</summary>
+    private readonly IExplainer[] _explainers = CreateAll(network, output, baseline, pipeline.Features);
 
     /// <summary>Names of the methods, the default first.</summary>
-    public string[] Methods => [_default.Method, _occlusion.Method];
-
-    /// <summary>Forecasts of one window that occlusion needs.</summary>
-    public int Occlusions => _occlusion.Forecasts;
+    public string[] Methods => Array.ConvertAll(_explainers, one => one.Method);
 
     private string[] StaticNames => pipeline.Features.Statics.Names;
 
     private string[] KnownNames => [.. pipeline.Features.KnownDefinitions.Select(one => one.Name)];
+
+    /// <summary>Forecasts of one window that an explanation by a method needs; 0 for methods whose cost depends on the targets.</summary>
+    public int ForecastsOf(string method) => ExplainerOf(method).Forecasts;
 
     /// <summary>Explains a prepared request.</summary>
     /// <param name="query">The request.</param>
@@ -34,7 +29,7 @@ internal sealed class ModelExplainer(Pipeline pipeline, OutputMap output, Baseli
     /// <exception cref="QuantraException">EXPLAIN_UNSUPPORTED, INVALID_INPUT, NO_USABLE_SYMBOL, REQUEST_TOO_LARGE.</exception>
     public Attribution[] Explain(ExplanationQuery query, string method, PreparedRequest prepared, Attribution template, CallLimit limit)
     {
-        IExplainer explainer = method == OcclusionExplainer.Name ? _occlusion : _default;
+        var explainer = ExplainerOf(method);
         CheckDetail(query, explainer);
         var points = query.Points;
         string[] symbols = query.Request.Symbols.Count > 0 ? [.. query.Request.Symbols] : [.. prepared.Symbols];
@@ -64,15 +59,34 @@ internal sealed class ModelExplainer(Pipeline pipeline, OutputMap output, Baseli
         return
         [
             .. Enumerable.Range(0, inputs.Rows)
-                .Select(row => _default.Explain(WindowOf(inputs, row), [point], ExplanationQuery.DefaultTolerance, [nodes], CallLimit.None)[0]),
+                .Select(row => _explainers[0].Explain(WindowOf(inputs, row), [point], ExplanationQuery.DefaultTolerance, [nodes], CallLimit.None)[0]),
         ];
     }
+
+    private static IExplainer[] CreateAll(INetwork network, OutputMap output, Baseline baseline, FittedFeatures features)
+    {
+        var groups = new FeatureGroups(features);
+        return
+        [
+            network switch
+            {
+                TreesNetwork trees => new TreeExplainer(trees, output, baseline),
+                IDifferentiableNetwork other => new GradientExplainer(other, output, baseline),
+                _ => throw new InvalidOperationException($"{network} has no explanation"),
+            },
+            new ShapleyExplainer(network, output, baseline, groups),
+            new OcclusionExplainer(network, output, baseline, groups),
+        ];
+    }
+
+    private IExplainer ExplainerOf(string method) => Array.Find(_explainers, one => one.Method == method)!;
 
     private static void CheckDetail(ExplanationQuery query, IExplainer explainer)
     {
         var why = explainer switch
         {
             TreeExplainer => "a model of trees reads each feature as one summary of its sessions",
+            ShapleyExplainer => "Shapley values are of a feature in all sessions",
             OcclusionExplainer => "occlusion hides a feature in all sessions at once",
             _ => null,
         };

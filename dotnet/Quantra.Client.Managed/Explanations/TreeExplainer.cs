@@ -16,6 +16,9 @@ internal sealed class TreeExplainer(TreesNetwork network, OutputMap output, Base
     /// <inheritdoc/>
     public string BaselineName => "train_windows";
 
+    /// <inheritdoc/>
+    public int Forecasts => 0;
+
     private int Levels => output.Levels.Length;
 
     /// <inheritdoc/>

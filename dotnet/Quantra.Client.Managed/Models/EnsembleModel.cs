@@ -69,8 +69,8 @@ internal sealed class EnsembleModel : IForecastModel
     public Attribution[] Explain(ManyExplanationsRequest request, DateTimeOffset now, CallLimit limit)
     {
         var query = ExplanationQuery.Read(request, _manifest.Target.Horizons, _manifest.Levels);
-        var (method, isOcclusion) = (_methods[0], _methods[0] == OcclusionExplainer.Name);
-        query.CheckCost(_members.Length, isOcclusion ? _members.Max(member => member.Occlusions) : 0);
+        var method = query.MethodAmong(_methods);
+        query.CheckCost(_members.Length, _members.Max(member => member.ForecastsOf(method)));
         var prepared = Prepare(request.Instance, now);
         var explained = _members.Select((member, k) => Explain(query, method, member, _entries[k], prepared.Members[k], limit)).ToArray();
         var forecast = Forecast(prepared);
@@ -90,7 +90,7 @@ internal sealed class EnsembleModel : IForecastModel
                 Model = Name,
                 Version = Version,
                 WeightsHash = WeightsHash,
-                Warnings = isOcclusion ? [OcclusionExplainer.NotAdditive, .. forecast.Warnings] : forecast.Warnings,
+                Warnings = method == OcclusionExplainer.Name ? [OcclusionExplainer.NotAdditive, .. forecast.Warnings] : forecast.Warnings,
                 Skill = _manifest.Card.Skill,
                 Refusals = members[0].Symbols.Where(prepared.Refusals.ContainsKey).ToDictionary(symbol => symbol, symbol => prepared.Refusals[symbol]),
             };

@@ -56,9 +56,6 @@ internal sealed class ManagedModel : IForecastModel
     /// <summary>Names of the methods of explanations, the default first.</summary>
     public string[] ExplainMethods => _explainer.Methods;
 
-    /// <summary>Forecasts of one window that an explanation by occlusion needs.</summary>
-    public int Occlusions => _explainer.Occlusions;
-
     /// <summary>Facts about its training.</summary>
     public TrainingSummary Training { get; }
 
@@ -83,9 +80,13 @@ internal sealed class ManagedModel : IForecastModel
     public Attribution[] Explain(ManyExplanationsRequest request, DateTimeOffset now, CallLimit limit)
     {
         var query = ExplanationQuery.Read(request, Pipeline.Target.Horizons, Levels);
-        query.CheckCost(networks: 1, occlusions: 0);
-        return Explain(query, ExplainMethods[0], Prepare(request.Instance, now), limit);
+        var method = query.MethodAmong(ExplainMethods);
+        query.CheckCost(networks: 1, ForecastsOf(method));
+        return Explain(query, method, Prepare(request.Instance, now), limit);
     }
+
+    /// <summary>See <see cref="ModelExplainer.ForecastsOf"/>.</summary>
+    public int ForecastsOf(string method) => _explainer.ForecastsOf(method);
 
     /// <summary>Explains a prepared request; see <see cref="ModelExplainer.Explain"/>.</summary>
     /// <exception cref="QuantraException">ARTIFACT_INVALID: the recorded explanation differs.</exception>
@@ -114,7 +115,12 @@ internal sealed class ManagedModel : IForecastModel
             Model = Name,
             Version = Version,
             WeightsHash = WeightsHash,
-            Warnings = _card.StartNote.Length > 0 ? [_card.StartNote, .. prepared.Warnings] : prepared.Warnings,
+            Warnings =
+            [
+                .. _card.StartNote.Length > 0 ? [_card.StartNote] : Array.Empty<string>(),
+                .. method == OcclusionExplainer.Name ? [OcclusionExplainer.NotAdditive] : Array.Empty<string>(),
+                .. prepared.Warnings,
+            ],
             Internals = [],
             Skill = _card.Skill,
         };

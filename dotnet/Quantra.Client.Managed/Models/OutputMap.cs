@@ -29,6 +29,19 @@ internal sealed record OutputMap(double[] Spread, double[][] Offsets, double[] L
         return (best, source);
     }
 
+    /// <summary>A calibrated quantile of one row in the target's unit.</summary>
+    /// <param name="units">[N, H, Q]</param>
+    /// <param name="inputs">The inputs of all rows.</param>
+    /// <param name="row">Index of the row.</param>
+    /// <param name="point">Indices of horizon and quantile.</param>
+    /// <param name="share">Share of the offsets to add.</param>
+    public double ValueAt(ReadOnlySpan<double> units, NetworkInputs inputs, int row, (int Horizon, int Quantile) point, double share)
+    {
+        var level = (row * Spread.Length) + point.Horizon;
+        var calibrated = Calibrate(units.Slice(level * Levels.Length, Levels.Length), point.Horizon, point.Quantile, share).Units;
+        return inputs.Location[level] + (inputs.Scale[level] * Spread[point.Horizon] * calibrated);
+    }
+
     /// <summary>Reads the quantiles and conformal offsets of a manifest.</summary>
     /// <exception cref="QuantraException">ARTIFACT_INVALID: a number is missing or invalid.</exception>
     public static OutputMap Read(JsonRecord manifest, Target target)
