@@ -95,7 +95,7 @@ public interface IStockPredictor : IAsyncDisposable
     IAsyncEnumerable<GlobalExplanationProgress> ExplainGlobalAsync(
         GlobalExplanationRequest request,
         CancellationToken cancellationToken = default) =>
-        throw new NotSupportedException($"{GetType().Name} does not support global explanations; use QuantraClient or EmbeddedPredictor");
+        throw new NotSupportedException($"{GetType().Name} does not support global explanations; use QuantraClient, EmbeddedPredictor or ManagedPredictor");
 
     /// <summary>Lists every served version of every model.</summary>
     /// <param name="cancellationToken">Cancels the call.</param>

@@ -1,3 +1,4 @@
+using System.Threading.Channels;
 using Quantra.Client.Wire;
 
 namespace Quantra.Client.Managed;
@@ -120,6 +121,19 @@ public sealed class ManagedPredictor : IStockPredictor, IPathSimulator
     }
 
     /// <inheritdoc/>
+    public IAsyncEnumerable<GlobalExplanationProgress> ExplainGlobalAsync(
+        GlobalExplanationRequest request,
+        CancellationToken cancellationToken = default)
+    {
+        ArgumentNullException.ThrowIfNull(request);
+        NullCheck.GlobalExplanation(request);
+        var copy = request with { Instances = [.. request.Instances] };
+        return AsyncProducer.EnumerateAsync<GlobalExplanationProgress>(
+            (reports, stoppedToken) => RunAsync(limit => ExplainGlobal(copy, reports, limit), stoppedToken),
+            cancellationToken);
+    }
+
+    /// <inheritdoc/>
     public Task<IReadOnlyList<ModelInfo>> ListModelsAsync(CancellationToken cancellationToken = default) =>
         RunAsync(_ => Models.Infos(), cancellationToken);
 
@@ -196,6 +210,13 @@ public sealed class ManagedPredictor : IStockPredictor, IPathSimulator
 
     private Attribution[] Explain(ManyExplanationsRequest request, CallLimit limit) =>
         Models.Find(request.Instance.Model.Text).Explain(request, _clock.GetUtcNow(), limit);
+
+    /// <summary>Writes the reports while they are read; returns whether all were.</summary>
+    private bool ExplainGlobal(GlobalExplanationRequest request, ChannelWriter<GlobalExplanationProgress> reports, CallLimit limit)
+    {
+        var model = Models.Find(request.Instances[0].Model.Text);
+        return GlobalExplanation.Run(model, request, _clock.GetUtcNow(), limit).All(reports.TryWrite);
+    }
 
     private Task<T> RunAsync<T>(Func<CallLimit, T> call, CancellationToken cancellationToken) => _calls.RunAsync(
         this,

@@ -30,19 +30,32 @@ internal sealed record ExplanationQuery(ExplanationTarget[] Targets, (int Horizo
     /// <exception cref="QuantraException">The request is too large, or a target is not the model's.</exception>
     public static ExplanationQuery Read(ManyExplanationsRequest request, int[] horizons, double[] levels)
     {
-        CheckCount("targets", request.Targets.Count, MostTargets);
-        if (request.Tolerance != 0 && !(request.Tolerance >= LeastTolerance && request.Tolerance < 1))
-        {
-            throw PredictionError.Malformed(
-                $"tolerance: {NumberText.General(request.Tolerance)} is out of range; use a value from {NumberText.General(LeastTolerance)} to below 1, which float32 can resolve, or 0 for the default {NumberText.General(DefaultTolerance)}",
-                ("field", "tolerance"),
-                ("value", NumberText.Exact(request.Tolerance))).ToException();
-        }
-
+        CheckNumbers(request.Targets.Count, request.Tolerance);
         CheckCount("symbols", request.Symbols.Count, MostSymbols);
         var median = levels[QuantileHead<Wide128>.AnchorOf(levels)];
         ExplanationTarget[] targets = request.Targets.Count > 0 ? [.. request.Targets] : Array.ConvertAll(horizons, horizon => new ExplanationTarget(horizon, median));
         return new(targets, Array.ConvertAll(targets, target => IndexOf(target, horizons, levels)), request);
+    }
+
+    /// <exception cref="QuantraException">REQUEST_TOO_LARGE</exception>
+    public static void CheckCount(string what, int have, int most)
+    {
+        if (have > most)
+            throw TooLarge($"{what}: have {have}, at most {most} in one request; send several requests", ("field", what), ("have", $"{have}"), ("most", $"{most}"));
+    }
+
+    /// <summary>Checks the number of targets and the tolerance.</summary>
+    /// <exception cref="QuantraException">There are too many targets, or the tolerance is out of range.</exception>
+    public static void CheckNumbers(int targets, double tolerance)
+    {
+        CheckCount("targets", targets, MostTargets);
+        if (tolerance != 0 && !(tolerance >= LeastTolerance && tolerance < 1))
+        {
+            throw PredictionError.Malformed(
+                $"tolerance: {NumberText.General(tolerance)} is out of range; use a value from {NumberText.General(LeastTolerance)} to below 1, which float32 can resolve, or 0 for the default {NumberText.General(DefaultTolerance)}",
+                ("field", "tolerance"),
+                ("value", NumberText.Exact(tolerance))).ToException();
+        }
     }
 
     /// <summary>The requested method; by default, the first one.</summary>
@@ -96,11 +109,5 @@ internal sealed record ExplanationQuery(ExplanationTarget[] Targets, (int Horizo
                 QuantraStatus.InvalidArgument,
                 QuantraReason.UnknownQuantile,
                 $"quantile {NumberText.General(target.Quantile)} is not forecast; the model has [{string.Join(", ", levels.Select(NumberText.Exact))}]").ToException();
-    }
-
-    private static void CheckCount(string what, int have, int most)
-    {
-        if (have > most)
-            throw TooLarge($"{what}: have {have}, at most {most} in one request; send several requests", ("field", what), ("have", $"{have}"), ("most", $"{most}"));
     }
 }

@@ -46,7 +46,7 @@ internal sealed class EnsembleModel : IForecastModel
     public string ManifestHash { get; }
 
     /// <summary>SHA-256 over the names and weights of the members.</summary>
-    private string WeightsHash { get; }
+    public string WeightsHash { get; }
 
     private int BarsNeeded => _members[_preparing[0]].Pipeline.BarsNeeded;
 

@@ -10,6 +10,9 @@ internal interface IForecastModel
     /// <summary>The kind of network, or "ensemble".</summary>
     string Kind { get; }
 
+    /// <summary>SHA-256 of the weights.</summary>
+    string WeightsHash { get; }
+
     /// <summary>SHA-256 of the manifest, which identifies the artifact.</summary>
     string ManifestHash { get; }
 

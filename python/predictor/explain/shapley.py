@@ -39,7 +39,7 @@ _NEIGHBOURS: Final = -1
 
 @cache
 def draw_orders(groups: int) -> tuple[tuple[int, ...], ...]:
-    """ORDERS orders of the groups, the same at every call and in C#: NumPy's default generator, seeded with `groups`."""
+    """ORDERS orders of the groups, drawn by NumPy's default generator with their number as seed, as in C#."""
     random = np.random.default_rng(groups)
     drawn = [random.permutation(groups).tolist() for _ in range(ORDERS // 2)]
     return tuple(tuple(order) for one in drawn for order in (one, one[::-1]))
