@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Collection, Generator, Iterator, Mapping
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -19,22 +19,24 @@ from itertools import islice
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
-from threading import Event, Thread
-from typing import Any, Final, final
+from threading import Event, Thread, Timer
+from typing import Any, Final, TypeVar, final
 
 import numpy as np
+import polars as pl
 import torch
 
 from benchmarks.report import Row, at_most, common_options, interleaved_medians, publish, shown
-from predictor.bars import BarPanel
+from predictor.bars import BarPanel, read_bars
 from predictor.cluster import OnRay
+from predictor.errors import shown_date
 from predictor.features import default_features
-from predictor.jobs import InProcesses, InThisProcess
+from predictor.jobs import InProcesses, InThisProcess, JobRunner
 from predictor.networks import LSTMConfig, Target
 from predictor.sessions import SessionCalendar
 from trainers import StockTrainer
 from trainers.stock import Optimisation, StockRecipe
-from trainers.stock.backtest.folds import WalkForwardPlan, split_sessions
+from trainers.stock.backtest.folds import Fold, WalkForwardPlan, split_sessions
 from trainers.stock.backtest.refits import RefitMaterial
 from trainers.stock.data import NO_SOURCE, History
 from trainers.stock.feature_cache import FeatureCache
@@ -50,6 +52,7 @@ RECIPE: Final = StockRecipe(
     optimisation=Optimisation(max_epochs=1, device="cpu", batch_size=256),
 )
 GIGABYTE: Final = 1e9
+T = TypeVar("T")
 
 
 def made_up_bars(symbols: int, sessions: int) -> BarPanel:
@@ -82,7 +85,7 @@ class TrainingMemory:
     Attributes:
         own: bytes that the system cannot drop.
         mapped: bytes with the mapped features.
-        seconds: from bars to the first window.
+        seconds: from files to the first window.
     """
 
     own: int
@@ -90,8 +93,20 @@ class TrainingMemory:
     seconds: float
 
 
-def measure_training(symbols: int, sessions: int, folder: Path, batches: int) -> TrainingMemory:
-    """Compute features and read random windows of a history, with features on disk."""
+def write_partitions(symbols: int, sessions: int, folder: Path) -> None:
+    """Write made-up bars as Parquet, partitioned by year."""
+    bars = made_up_bars(symbols, sessions)
+    for year in np.unique(bars.sessions // 10000):
+        days = bars.sessions // 10000 == year
+        columns = {name: getattr(bars, name)[:, days].ravel() for name in bars.columns}
+        dates = np.tile([shown_date(session) for session in bars.sessions[days].tolist()], symbols)
+        rows = pl.DataFrame({"symbol": np.repeat(bars.symbols, days.sum()), "date": dates, **columns})
+        (folder / f"year={year}").mkdir(parents=True)
+        rows.write_parquet(folder / f"year={year}" / "bars.parquet")
+
+
+def measure_training(folder: Path, batches: int) -> TrainingMemory:
+    """Read bars of partitioned Parquet and random windows of their history, with bars and features on disk."""
     torch.set_num_threads(1)
     peaks, ended = {"RssAnon": 0, "VmRSS": 0}, Event()
 
@@ -104,9 +119,10 @@ def measure_training(symbols: int, sessions: int, folder: Path, batches: int) ->
 
     watching = Thread(target=watch)
     watching.start()
-    bars = made_up_bars(symbols, sessions)
     start = time.perf_counter()
-    splits, cache = RECIPE.splits(bars.sessions), FeatureCache(folder=folder, tell=print)
+    cache = FeatureCache(folder=folder / "cache", tell=print)
+    bars = cache.mapped(read_bars(folder / "bars"))
+    splits = RECIPE.splits(bars.sessions)
     pipeline = fit_pipeline(bars, default_features(), RECIPE, splits, cache=cache)
     prepared = prepare(History(bars, pipeline, cache=cache), splits, RECIPE, None)
     seconds = time.perf_counter() - start
@@ -117,7 +133,7 @@ def measure_training(symbols: int, sessions: int, folder: Path, batches: int) ->
     return TrainingMemory(own=peaks["RssAnon"], mapped=peaks["VmRSS"], seconds=seconds)
 
 
-def in_new_process(task: Callable[[], TrainingMemory]) -> TrainingMemory:
+def in_new_process(task: Callable[[], T]) -> T:
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
         return pool.submit(task).result()
 
@@ -126,10 +142,11 @@ def history_rows(folder: Path, *, quick: bool) -> Iterator[Row]:
     """Memory and time with features on disk."""
     symbols, sessions = (500, 2500) if quick else (5000, 2500)
     batches = 400 if quick else 4000
-    found = in_new_process(partial(measure_training, symbols, sessions, folder / "large", batches))
+    in_new_process(partial(write_partitions, symbols, sessions, folder / "large" / "bars"))
+    found = in_new_process(partial(measure_training, folder / "large", batches))
     detail = f"{symbols} symbols x {sessions} days, 23 features, {batches * 256} random windows"
-    yield at_most("peak memory, with mapped features, GB", found.mapped / GIGABYTE, 3, detail=detail, judged=not quick)
-    yield shown("peak memory without them, GB", found.own / GIGABYTE, detail=detail)
+    yield at_most("peak memory, with mapped files, GB", found.mapped / GIGABYTE, 3, detail=detail, judged=not quick)
+    yield shown("peak memory without mapped files, GB", found.own / GIGABYTE, detail=detail)
     shutil.rmtree(folder / "large")
     yield from window_rows(folder / "windows", quick=quick)
     yield from cache_rows(folder / "twice", quick=quick)
@@ -183,11 +200,11 @@ def _timed(work: Callable[[], str]) -> tuple[float, str]:
 
 def growth_rows(folder: Path, *, quick: bool) -> Iterator[Row]:
     few, many = (100, 400) if quick else (250, 5000)
-    seconds = {
-        count: in_new_process(partial(measure_training, count, 2500, folder / str(count), 100)).seconds
-        for count in (few, many)
-    }
-    detail = f"from bars to the first window, {seconds[few]:.1f} s and {seconds[many]:.1f} s"
+    seconds: dict[int, float] = {}
+    for count in (few, many):
+        in_new_process(partial(write_partitions, count, 2500, folder / str(count) / "bars"))
+        seconds[count] = in_new_process(partial(measure_training, folder / str(count), 100)).seconds
+    detail = f"from files to the first window, {seconds[few]:.1f} s and {seconds[many]:.1f} s"
     ratio = seconds[many] / seconds[few] / (many / few)
     yield at_most(
         f"time of {many} symbols / {many // few} x time of {few}", ratio, 1.1, detail=detail, judged=not quick
@@ -243,33 +260,20 @@ def contents(folder: Path) -> Mapping[str, bytes]:
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in sorted(folder.rglob("*.parquet"))}
 
 
-def kill_rows(cluster: Any, folder: Path, *, quick: bool) -> Iterator[Row]:
-    """Forecasts while nodes and drivers are killed."""
+def restart_rows(folder: Path, *, quick: bool) -> Iterator[Row]:
+    """Forecasts whose command and Ray head are killed, and which are then started again."""
     bars, artifact = made_up_bars(40, 700), folder / "models" / "mine" / "1"
     bars.write_csv(folder / "bars.csv")
     trainer = StockTrainer(model="har", horizons=[1, 5], calendar="weekdays", device="cpu", quiet=True)
     trainer.fit(bars).close()
     trainer.save(artifact)
-    days = 160 if quick else 480
+    days, chance = 160 if quick else 480, random.Random(0)  # noqa: S311 - moments of kills
     command = partial(forecast_command, artifact, folder / "bars.csv")
     period = ("--start", str(bars.sessions[-days]), "--device", "cpu", "--json")
     subprocess.run(command(folder / "alone", *period), check=True, stdout=subprocess.DEVNULL)
-    expected, chance = contents(folder / "alone"), random.Random(0)  # noqa: S311 - moments of kills
-    lost = 0
-    runs = 1 if quick else 10
-    for number in range(runs):
-        out = folder / f"node{number}"
-        added = cluster.add_node(**NODE)
-        on_ray = [*command(out, *period), "--cluster", "auto"]
-        with subprocess.Popen(on_ray, stdout=subprocess.DEVNULL, env=_environment(cluster)) as driver:
-            _wait_for_files(driver, out, chance.randrange(1, days // 2))
-            cluster.remove_node(added, allow_graceful=False)
-        lost += driver.returncode != 0 or contents(out) != expected
-    detail = f"{runs} runs of {days} days, bytes compared"
-    yield at_most("runs that a killed node changed", lost, 0, detail=detail)
-    repeated = 0
-    runs = 1 if quick else 5
-    for number in range(runs):
+    expected = contents(folder / "alone")
+    repeated, finished = 0, list[int]()
+    for number in range(1 if quick else 5):
         out = folder / f"head{number}"
         on_ray = [*command(out, *period), "--cluster", "local"]
         with subprocess.Popen(on_ray, stdout=subprocess.DEVNULL, start_new_session=True) as driver:
@@ -279,12 +283,10 @@ def kill_rows(cluster: Any, folder: Path, *, quick: bool) -> Iterator[Row]:
         subprocess.run(on_ray, check=True, stdout=subprocess.DEVNULL)
         assert contents(out) == expected
         repeated += sum(path.stat().st_mtime_ns != written for path, written in before.items())
-    detail = f"{runs} runs: the command and its Ray head are killed, then started again; bytes compared"
+        finished.append(len(before))
+    done = ", ".join(map(str, finished))
+    detail = f"the command and its Ray head are killed after {done} of {days} days; equal bytes"
     yield at_most("finished days that run again after the head is killed", repeated, 0, detail=detail)
-
-
-def _environment(cluster: Any) -> dict[str, str]:
-    return {**os.environ, "RAY_ADDRESS": cluster.address, "RAY_USAGE_STATS_ENABLED": "0"}
 
 
 def _wait_for_files(driver: "subprocess.Popen[bytes]", folder: Path, count: int) -> None:
@@ -292,30 +294,73 @@ def _wait_for_files(driver: "subprocess.Popen[bytes]", folder: Path, count: int)
         time.sleep(0.01)
 
 
-def refit_rows(*, quick: bool) -> Iterator[Row]:
-    """A walk forward in one process, in two, and on two nodes; processes start within the time."""
-    refits, step = (4, 20) if quick else (40, 5)
-    bars = made_up_bars(20 if quick else 100, 900 + refits * step)
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RefitRun:
+    """Forecasts of all refits by one runner.
+
+    Attributes:
+        seconds: with the start of processes.
+        lost: jobs that ended with their node.
+    """
+
+    forecasts: Mapping[int, bytes]
+    seconds: float
+    lost: int
+
+
+def run_refits(runner: JobRunner, material: RefitMaterial, folds: Sequence[Fold]) -> RefitRun:
+    start = time.perf_counter()
+    forecasts = {fold.number: found.values.tobytes() for fold, found in runner.run(material.worker, folds)}
+    return RefitRun(forecasts=forecasts, seconds=time.perf_counter() - start, lost=runner.progress.lost)
+
+
+def refit_rows(cluster: Any, *, quick: bool) -> Iterator[Row]:
+    """A walk forward in one process, in two, on two nodes, and while a third node is killed."""
+    refits, symbols, step = 40, 20 if quick else 40, 5
+    bars = made_up_bars(symbols, 900 + refits * step)
     plan = WalkForwardPlan(
         start=int(bars.sessions[899]), end=int(bars.sessions[898 + refits * step]), refit=step, rolling=800
     )
-    folds = split_sessions(bars.sessions, plan)
-    material = RefitMaterial.of(bars, default_features(), RECIPE)
+    run = partial(
+        run_refits,
+        material=RefitMaterial.of(bars, default_features(), RECIPE),
+        folds=split_sessions(bars.sessions, plan),
+    )
     torch.set_num_threads(1)
-    runners = {"one process": InThisProcess(), "two processes": InProcesses(2), "two nodes": OnRay("auto")}
-    seconds: dict[str, float] = {}
-    forecasts: dict[str, dict[int, bytes]] = {}
-    for name, runner in runners.items():
-        start = time.perf_counter()
-        done = list(runner.run(material.worker, folds))
-        seconds[name] = time.perf_counter() - start
-        forecasts[name] = {fold.number: found.values.tobytes() for fold, found in done}
-    assert forecasts["one process"] == forecasts["two processes"] == forecasts["two nodes"]
-    shown_seconds = ", ".join(f"{name} {taken:.1f} s" for name, taken in seconds.items())
-    detail = f"{len(folds)} refits of {len(bars.symbols)} symbols x 800 days, equal bytes; {shown_seconds}"
-    for rival, limit in (("two processes", 1.1), ("one process", 0.6)):
-        ratio = seconds["two nodes"] / seconds[rival]
-        yield at_most(f"{len(folds)} refits: two nodes / {rival}", ratio, limit, detail=detail, judged=not quick)
+    detail = f"{symbols} symbols x 800 days, with the start of processes"
+    alone = run(InThisProcess())
+    yield shown(f"{refits} refits in one process, s", alone.seconds, detail=detail)
+    pair = run(InProcesses(2))
+    yield shown(f"{refits} refits in two processes, s", pair.seconds, detail=detail)
+    nodes = run(OnRay("auto"))
+    yield shown(f"{refits} refits on two nodes, s", nodes.seconds, detail=detail)
+    assert alone.forecasts == pair.forecasts == nodes.forecasts
+    for rival, seconds, limit in (("two processes", pair.seconds, 1.1), ("one process", alone.seconds, 0.6)):
+        ratio = nodes.seconds / seconds
+        yield at_most(f"{refits} refits: two nodes / {rival}", ratio, limit, detail="equal bytes", judged=not quick)
+    yield from node_rows(cluster, run, nodes, alone.seconds / refits, runs=2 if quick else 10)
+
+
+def node_rows(
+    cluster: Any, run: Callable[[JobRunner], RefitRun], undisturbed: RefitRun, job_s: float, *, runs: int
+) -> Iterator[Row]:
+    """Refits while a third node is killed at a random moment."""
+    chance, changed, lost, excess = random.Random(0), 0, 0, list[float]()  # noqa: S311 - moments of kills
+    for _ in range(runs):
+        added = cluster.add_node(**NODE)
+        kill = partial(cluster.remove_node, added, allow_graceful=False)
+        timer = Timer(chance.uniform(0.1, 0.6) * undisturbed.seconds, kill)
+        timer.start()
+        found = run(OnRay("auto"))
+        timer.join()
+        changed += found.forecasts != undisturbed.forecasts
+        lost += found.lost
+        excess.append((found.seconds - undisturbed.seconds - found.lost * job_s) / undisturbed.seconds)
+    detail = f"{runs} runs with a third node that is killed; {lost} lost jobs ran again; bytes compared"
+    yield at_most("runs that a killed node changed", changed, 0, detail=detail)
+    detail = "largest part of the undisturbed time; negative: the third node helped before it was killed"
+    yield at_most("time with a killed node above undisturbed + lost jobs", max(excess), 0, detail=detail)
 
 
 def rows(parts: Collection[str], *, quick: bool) -> Iterator[Row]:
@@ -327,10 +372,10 @@ def rows(parts: Collection[str], *, quick: bool) -> Iterator[Row]:
             return
         with ray_nodes() as cluster:
             if "refits" in parts:
-                yield from refit_rows(quick=quick)
+                yield from refit_rows(cluster, quick=quick)
             if "jobs" in parts:
                 yield from task_rows(quick=quick)
-                yield from kill_rows(cluster, folder, quick=quick)
+                yield from restart_rows(folder, quick=quick)
 
 
 PARTS: Final = ("histories", "refits", "jobs")

@@ -14,7 +14,17 @@ from importlib.metadata import version
 from typing import Any, Final, final
 
 from predictor.errors import ConfigurationError, MissingPackageError, QuantraError, UnavailableError, listed
-from predictor.jobs import JobOutcome, JobPool, JobRunner, Prepare, Work, prepare_work, run_job
+from predictor.jobs import (
+    InProcesses,
+    InThisProcess,
+    JobOutcome,
+    JobPool,
+    JobRunner,
+    Prepare,
+    Work,
+    prepare_work,
+    run_job,
+)
 
 LOCAL: Final = "local"
 _CLIENT: Final = re.compile(r"ray://(?P<host>[^/:]+|\[[0-9a-fA-F:]+\]):(?P<port>\d{1,5})")
@@ -86,6 +96,39 @@ class OnRay(JobRunner):
                 ) from error
             finally:
                 pool.close()
+
+
+def choose_runner(
+    workers: int,
+    cluster: str | None,
+    *,
+    timeout: float | None = None,
+    memory: float | None = None,
+    advice: str = "use fewer --workers",
+    tell: Callable[[str], None],
+) -> JobRunner:
+    """The runner for these settings: one process, several, or a cluster.
+
+    Args:
+        workers: Processes of this machine.
+        cluster: Address of a cluster; None for none.
+        timeout: As for `JobRunner`.
+        memory: GB that a cluster reserves for a job; by default what this process has used so far.
+        advice: As for `JobRunner`.
+        tell: As for `OnRay`.
+
+    Raises:
+        ConfigurationError: Both processes and a cluster are given, or a value is invalid.
+    """
+    if workers < 1:
+        raise ConfigurationError(f"workers is {workers}, but must be 1 or more")
+    if cluster is not None:
+        if workers != 1:
+            raise ConfigurationError("give either workers or a cluster; a cluster runs a job on each of its CPUs")
+        return OnRay(cluster, memory=used_memory() if memory is None else int(memory * GB), timeout=timeout, tell=tell)
+    if workers == 1 and timeout is None:
+        return InThisProcess()
+    return InProcesses(workers, timeout=timeout, advice=advice)
 
 
 class _HeadLostError(Exception):
@@ -246,7 +289,7 @@ def _no_room(error: Exception) -> UnavailableError:
 
 
 def _check_nodes(ray: Any) -> None:
-    """Compare each node's versions with this process's.
+    """Compare the versions of each node that runs jobs with this process's.
 
     Raises:
         ConfigurationError: One differs.
@@ -254,7 +297,7 @@ def _check_nodes(ray: Any) -> None:
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     task = ray.remote(num_cpus=0)(_versions)
-    nodes = _list_nodes(ray)
+    nodes = [node for node in _list_nodes(ray) if _count_places(node, 0)]
     asked = [
         task.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)).remote()
         for node in nodes

@@ -25,6 +25,8 @@ ResultT = TypeVar("ResultT")
 Work = Callable[[JobT], ResultT]
 Prepare = Callable[[], Work[JobT, ResultT]]
 
+ENDING_S: Final = 5.0
+"""Seconds in which a process ends after its connection was lost."""
 REPEATS: Final = 3
 """How often a job runs again whose process or node was lost."""
 
@@ -306,6 +308,12 @@ class _Worker(NamedTuple):
         self.process.join()
         self.connection.close()
 
+    @property
+    def has_failed(self) -> bool:
+        """Whether it ended by an error of Python, which it has printed, after its connection was lost."""
+        self.process.join(ENDING_S)
+        return self.process.exitcode == 1
+
 
 @final
 class _ProcessPool:
@@ -331,7 +339,12 @@ class _ProcessPool:
                 continue
             try:
                 message: JobOutcome | BaseException | None = worker.connection.recv()
-            except (EOFError, ConnectionResetError):
+            except (EOFError, ConnectionResetError) as error:
+                if worker.has_failed:
+                    raise QuantraError(
+                        "a process for jobs failed when it started, with the error above. Each process imports the "
+                        'script that runs: put its calls under `if __name__ == "__main__":`'
+                    ) from error
                 self.stop(number)
                 yield number, JobOutcome(is_lost=True)
                 continue
@@ -393,11 +406,6 @@ def _end_with_parent() -> None:
     if parent is not None:
         parent.join()
         os._exit(1)
-
-
-def runner_of(workers: int, *, advice: str = "use fewer --workers") -> JobRunner:
-    """The runner for a number of processes; 1 uses this one."""
-    return InThisProcess() if workers == 1 else InProcesses(workers, advice=advice)
 
 
 def prepare_work(prepare: Prepare[JobT, ResultT]) -> Work[JobT, ResultT]:

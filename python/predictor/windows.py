@@ -232,7 +232,12 @@ class Pipeline:
         return np.concatenate([before, sessions])
 
     def encode(
-        self, bars: BarPanel, covariates: Covariates = NO_COVARIATES, *, observed: ObservedArrays | None = None
+        self,
+        bars: BarPanel,
+        covariates: Covariates = NO_COVARIATES,
+        *,
+        observed: ObservedArrays | None = None,
+        series: DailySeries | None = None,
     ) -> EncodedPanel:
         """Compute the inputs of every session of a history, for training.
 
@@ -240,12 +245,15 @@ class Pipeline:
             bars: the history.
             covariates: its covariates; known ones also cover the following sessions that the target reaches.
             observed: the arrays of `observed_blocks` if they are known; None computes them.
+            series: the normaliser's series if they are known; None computes them.
 
         Raises:
             CovariateMissingError: a covariate that the features read is missing.
         """
         axis = np.concatenate([bars.sessions, self.following(int(bars.sessions[-1]))])
-        series = [self.normaliser.series(self.target, few) for _, few in bars.adjusted_blocks()]
+        if series is None:
+            blocks = [self.normaliser.series(self.target, few) for _, few in bars.adjusted_blocks()]
+            series = tuple(map(np.concatenate, zip(*blocks, strict=True)))
         if observed is None:
             shape = (*bars.close.shape, len(self.features.features.observed))
             observed = _join_blocks(self.observed_blocks(bars, covariates), shape)
@@ -254,7 +262,7 @@ class Pipeline:
             mask=observed[1],
             known=self.known(axis, _last_values(covariates.known, len(axis))),
             static=self.features.statics.encode(len(bars.symbols), covariates.numbers, covariates.categories),
-            series=tuple(map(np.concatenate, zip(*series, strict=True))),
+            series=series,
         )
 
     def observed_blocks(self, bars: BarPanel, covariates: Covariates = NO_COVARIATES) -> Iterator[ObservedArrays]:

@@ -69,6 +69,28 @@ def suicide() -> Callable[[int], int]:
     return ends_its_process
 
 
+class Unreadable:
+    """Work that another process cannot read."""
+
+    def __call__(self) -> Callable[[int], int]:
+        return suicide()
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return refuse, ()
+
+
+def refuse() -> Unreadable:
+    raise RuntimeError("cannot be read")
+
+
+def test_a_process_that_fails_at_its_start_is_an_error_at_once(capfd: pytest.CaptureFixture[str]) -> None:
+    runner = InProcesses(1)
+    with pytest.raises(QuantraError, match=r'^a process for jobs failed when it started, .*__name__ == "__main__"'):
+        list(runner.run(Unreadable(), [1]))
+    assert runner.progress.lost == 0
+    assert "RuntimeError: cannot be read" in capfd.readouterr().err
+
+
 @pytest.fixture(params=[InThisProcess(), InProcesses(2)], ids=["one", "two"])
 def runner(request: pytest.FixtureRequest) -> JobRunner:
     return request.param

@@ -18,7 +18,7 @@ from predictor.canonical import Json, Record
 from predictor.errors import ArtifactError, ConfigurationError, InSampleError, shown_date
 from predictor.features import CovariateFields, FeatureDefinition, FeatureSet
 from predictor.flags import ParsedFlags
-from predictor.jobs import runner_of
+from predictor.jobs import InProcesses, InThisProcess
 from predictor.networks import GraphConfig, LSTMConfig, Target, TargetKind, WindowNormaliser
 from trainers.progress import ConsumerChain
 from trainers.stock import DataSplits, Optimisation, SplitShares, StockRecipe, train
@@ -110,7 +110,7 @@ def walked(
         terms=TERMS,
         tactic=StrategySettings(),
         folder=BacktestFolder(path=folder, resume=resume),
-        runner=runner_of(workers),
+        runner=InThisProcess() if workers == 1 else InProcesses(workers),
     )
 
 

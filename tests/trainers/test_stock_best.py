@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from io import StringIO
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import pytest
@@ -420,12 +420,40 @@ def test_best_from_python_forecasts_and_is_evaluated(
         ({"quantiles": [0.9, 0.1]}, "quantiles"),
         ({"model": "gru", "budget": "5m"}, "budget is the time of model best"),
         ({"model": None, "budget": "5m"}, "budget is the time of model best"),
+        ({"model": "gru", "workers": 2}, "workers and cluster are for model best"),
+        ({"workers": 0}, "workers is 0, but must be 1 or more"),
+        ({"workers": 2, "cluster": "local"}, "give either workers or a cluster"),
+        ({"cluster": "here"}, "here is not the address of a Ray cluster"),
+        ({"workers": 2, "on_report": print}, "which have one thread and no reports"),
+        ({"workers": 2, "threads": 2}, "which have one thread and no reports"),
     ],
 )
 def test_settings_that_do_not_go_with_best_are_refused(given: dict[str, Any], cause: str) -> None:
     settings: dict[str, Any] = {"model": "best", **given}
     with pytest.raises(ConfigurationError, match=cause):
         StockTrainer(**settings)
+
+
+@pytest.mark.slow
+def test_best_from_python_in_two_processes_has_the_same_bytes(
+    bars_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(member_training, "MEMBER_KINDS", ("har",))
+
+    def train(folder: Path, workers: int) -> dict[str, bytes]:
+        made = StockTrainer(
+            model="best", horizons=[1], encoder_length=10, budget="1h", device="cpu", workers=workers, quiet=True
+        )
+        made.fit(bars_file).close()
+        return files_of(made.save(folder / "1"))
+
+    expected = train(tmp_path / "here", 1)
+    monkeypatch.setattr("trainers.stock.trainer.train_in_memory", refuse)
+    assert train(tmp_path / "there", 2) == expected
+
+
+def refuse(*_: object, **__: object) -> NoReturn:
+    raise AssertionError("trained in this process")
 
 
 def test_a_failed_member_of_best_leaves_no_folder_behind(

@@ -100,11 +100,25 @@ def test_a_training_gives_the_same_bytes_from_memory_and_from_a_new_and_an_old_e
     assert files(cache_in(tmp_path)) == expected
     monkeypatch.setattr(Pipeline, "observed_blocks", refuse)
     monkeypatch.setattr(FeatureSet, "columns", refuse)
+    monkeypatch.setattr(Target, "labels", refuse)
     assert files(cache_in(tmp_path)) == expected
 
 
-@pytest.mark.parametrize("change", ["bars", "features", "split"])
-def test_another_input_gets_entries_of_its_own(tmp_path: Path, change: str) -> None:
+def test_a_training_on_mapped_bars_gives_the_same_bytes(tmp_path: Path) -> None:
+    mapped = cache_in(tmp_path).mapped(bars())
+    assert isinstance(mapped.close, np.memmap)
+    assert isinstance(mapped.until(session(-100)).close, np.memmap)
+    assert train_in_memory(TrainingMaterial(mapped, default_features()), SHORT, consume=iter) == files(None)
+
+
+def test_spilled_columns_leave_no_file(tmp_path: Path) -> None:
+    columns = cache_in(tmp_path).spilled(1, bars(), [(slice(0, 2), [bars().close])])
+    np.testing.assert_array_equal(columns[0], bars().close)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("change", "count"), [("bars", 6), ("features", 5), ("split", 5)])
+def test_another_input_gets_entries_of_its_own(tmp_path: Path, change: str, count: int) -> None:
     cache, features = cache_in(tmp_path), default_features()
     history(bars(), features, SHORT, cache)
     panel = bars().last(399) if change == "bars" else bars()
@@ -115,7 +129,7 @@ def test_another_input_gets_entries_of_its_own(tmp_path: Path, change: str) -> N
     cached = history(panel, features, recipe, cache)
     np.testing.assert_array_equal(cached.stored.observed, computed.stored.observed)
     np.testing.assert_array_equal(cached.stored.mask, computed.stored.mask)
-    assert len(entries(tmp_path)) == 4
+    assert len(entries(tmp_path)) == count
 
 
 def test_the_trainer_and_the_command_read_the_same_entries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,7 +139,7 @@ def test_the_trainer_and_the_command_read_the_same_entries(tmp_path: Path, monke
         model="har", horizons=[1], device="cpu", splits="rolling:40,60", feature_cache=cache, quiet=True
     )
     trainer.fit(tmp_path / "bars.csv").close()
-    assert len(entries(cache)) == 2
+    assert len(entries(cache)) == 4
     monkeypatch.setattr(Pipeline, "observed_blocks", refuse)
     flags = ("--model", "har", "--horizons", "1", "--device", "cpu", "--splits", "rolling:40,60")
     bars_file = tmp_path / "bars.csv"
@@ -186,7 +200,7 @@ def test_a_refit_forecasts_the_same_with_features_on_disk(
     refit: Callable[[FeatureCache | None], FloatArray], tmp_path: Path
 ) -> None:
     np.testing.assert_array_equal(refit(cache_in(tmp_path)), refit(None))
-    assert len(entries(tmp_path)) == 2
+    assert len(entries(tmp_path)) == 3
 
 
 def test_a_history_in_another_process_reads_features_from_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,9 +4,9 @@
 """
 
 import math
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Final, Protocol, final
+from typing import Final, Protocol, Self, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -91,6 +91,12 @@ class PriceJumps:
 
     count: int = 0
     shown: tuple[PriceJump, ...] = ()
+
+    @classmethod
+    def joined(cls, parts: Sequence["PriceJumps"]) -> Self:
+        """The jumps of a panel from those of its parts, in order."""
+        shown = tuple(jump for part in parts for jump in part.shown)
+        return cls(count=sum(part.count for part in parts), shown=shown[:MOST_SHOWN])
 
     def apart_from(self, days: Collection[tuple[str, int]]) -> "PriceJumps":
         """The jumps without the shown ones of these symbols and sessions, yyyymmdd."""

@@ -106,9 +106,10 @@ def _wrong_session(symbols: tuple[str, ...], session: int, problem: str) -> Bars
 
 
 def frozen_column(name: str, values: NDArray[np.floating | np.integer], shape: tuple[int, int]) -> FloatArray:
-    """Return a read-only float64 copy of one field, of shape [S, T].
+    """Return one field as a read-only float64 array of shape [S, T].
 
-    Integers are converted. float32 is rejected, because its rounding would affect the forecasts.
+    It is a copy, unless the array is read-only and has its own memory. Integers are converted. float32 is
+    rejected, because its rounding would affect the forecasts.
 
     Raises:
         BarsError: The dtype or the shape is wrong.
@@ -118,6 +119,9 @@ def frozen_column(name: str, values: NDArray[np.floating | np.integer], shape: t
         raise BarsError(f"{name} must be float64, but is {values.dtype}; read the bars as float64 from the start")
     if values.shape != shape:
         raise BarsError(f"{name} must have shape {list(shape)} (symbols, sessions), but has {list(values.shape)}")
+    flags = values.flags
+    if values.dtype == np.float64 and flags.owndata and flags.c_contiguous and not flags.writeable:
+        return np.asarray(values, np.float64)
     copy = np.array(values, dtype=np.float64, order="C")
     copy.setflags(write=False)
     return copy

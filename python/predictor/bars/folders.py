@@ -108,28 +108,35 @@ def _check_symbols(tables: Mapping[str, BarTable]) -> None:
             owner[symbol] = name
 
 
-def _join(tables: Mapping[str, BarTable], failures: Mapping[str, str]) -> BarTable:
+def _join(tables: dict[str, BarTable], failures: Mapping[str, str]) -> BarTable:
+    """One table of all; each is removed from `tables` once it is copied, because two copies of all take much memory."""
     first = next(iter(tables.values()))
     sessions = np.unique(np.concatenate([table.sessions for table in tables.values()]))
     symbols = tuple(symbol for table in tables.values() for symbol in table.symbols)
-    columns = {name: np.full((len(symbols), sessions.size), np.nan) for name in first.columns}
-    row = 0
-    for table in tables.values():
-        rows, places = slice(row, row + len(table.symbols)), np.searchsorted(sessions, table.sessions)
-        for name, values in table.columns.items():
-            columns[name][rows, places] = values
-        row = rows.stop
     layouts = Counter(table.layout for table in tables.values())
     mixed = ", ".join(f"{layout} ({count} file{'s' if count > 1 else ''})" for layout, count in layouts.items())
+    remarks = tuple(dict.fromkeys(f"{name}: {note}" for name, table in tables.items() for note in table.remarks))
+    warnings = (
+        *(f"{name}: {note}" for name, table in tables.items() for note in table.warnings),
+        *(f"{name} is left out: {reason}" for name, reason in failures.items()),
+    )
+    columns = {name: np.empty((len(symbols), sessions.size)) for name in first.columns}
+    row = 0
+    for key in list(tables):
+        table = tables.pop(key)
+        rows, places = slice(row, row + len(table.symbols)), np.searchsorted(sessions, table.sessions)
+        for name, values in table.columns.items():
+            columns[name][rows] = np.nan
+            columns[name][rows, places] = values
+        row = rows.stop
+    for values in columns.values():
+        values.setflags(write=False)
     return BarTable(
         symbols=symbols,
         sessions=sessions,
         columns=columns,
         layout=first.layout if len(layouts) == 1 else mixed,
         prices=first.prices,
-        remarks=tuple(dict.fromkeys(f"{name}: {note}" for name, table in tables.items() for note in table.remarks)),
-        warnings=(
-            *(f"{name}: {note}" for name, table in tables.items() for note in table.warnings),
-            *(f"{name} is left out: {reason}" for name, reason in failures.items()),
-        ),
+        remarks=remarks,
+        warnings=warnings,
     )

@@ -20,6 +20,8 @@ from predictor.errors import BarsError, listed, shown_date
 PRICE_FIELDS: Final = ("open", "high", "low", "close", "volume")
 SYMBOLS_AT_ONCE: Final = 64
 """Symbols per block of `adjusted_blocks`."""
+JUDGED_AT_ONCE: Final = 500
+"""Symbols that are searched for jumps and suspects at a time, which bounds memory."""
 OPTIONAL_FIELDS: Final = ("adj_close", "split_ratio", "cash_dividend")
 
 
@@ -403,9 +405,15 @@ class BarPanel:
             raise BarsError(f"session {later.sessions[0]} cannot follow {self.sessions[-1]}; pass later bars")
 
     def _part(self, rows: list[int] | slice, columns: slice | BoolArray, symbols: tuple[str, ...]) -> Self:
-        """Select rows and columns without validating them again."""
-        cut = {name: np.ascontiguousarray(getattr(self, name)[rows, columns]) for name in self.columns}
+        """Select rows and columns without validating them again; a period of mapped columns stays mapped."""
+        cut = {name: getattr(self, name)[rows, columns] for name in self.columns}
+        if not isinstance(cut["close"], np.memmap):
+            cut = {name: np.ascontiguousarray(values) for name, values in cut.items()}
         return self._with_columns(symbols, self.sessions[columns], cut)
+
+    def with_columns(self, columns: Mapping[str, FloatArray]) -> Self:
+        """The panel with its columns in other memory, such as a mapped file; their values must be the same."""
+        return self._with_columns(self.symbols, self.sessions, columns)
 
     def _with_columns(
         self, symbols: tuple[str, ...], sessions: NDArray[np.int32], columns: Mapping[str, FloatArray]
@@ -430,9 +438,17 @@ class BarPanel:
 
     def adjusted_blocks(self) -> Iterator[tuple[slice, AdjustedBars]]:
         """The adjusted bars of a few symbols at a time, each with their rows: those of all would take more memory."""
-        for first in range(0, len(self.symbols), SYMBOLS_AT_ONCE):
-            rows = slice(first, first + SYMBOLS_AT_ONCE)
-            yield rows, self.rows(rows).adjusted()
+        for rows, few in self.blocks(SYMBOLS_AT_ONCE):
+            yield rows, few.adjusted()
+
+    def blocks(self, most: int) -> Iterator[tuple[slice, Self]]:
+        """Panels of at most `most` symbols, each with their rows; the panel itself if it has no more."""
+        if len(self.symbols) <= most:
+            yield slice(0, most), self
+            return
+        for first in range(0, len(self.symbols), most):
+            rows = slice(first, first + most)
+            yield rows, self.rows(rows)
 
     def adjusted_each(self) -> tuple[AdjustedBars, Mapping[int, BarsError]]:
         """As `adjusted`, but a symbol that cannot be adjusted gets no bars, and its row an error."""
@@ -445,7 +461,8 @@ class BarPanel:
         """
         if self.adj_close is not None or self.split_ratio is not None:
             return PriceJumps()
-        return find_jumps(self.symbols, self.sessions, self.open, self.close)
+        found = [find_jumps(few.symbols, few.sessions, few.open, few.close) for _, few in self.blocks(JUDGED_AT_ONCE)]
+        return PriceJumps.joined(found)
 
     def unexplained_jumps(self) -> PriceJumps:
         """Find price jumps of the last session that remain after the adjustment."""

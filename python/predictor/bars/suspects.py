@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from predictor.arrays import BoolArray, FloatArray, IndexArray
 from predictor.bars.adjustment import COMMON_SPLITS, PriceJumps, adjust_each, close_before
-from predictor.bars.panel import BarPanel
+from predictor.bars.panel import JUDGED_AT_ONCE, BarPanel
 from predictor.dates import days_of
 from predictor.errors import BarSuspectError, listed, shown_date
 
@@ -206,6 +206,10 @@ def find_suspects(bars: BarPanel) -> tuple[SuspectBars, ...]:
 
     A symbol whose bars cannot be adjusted has no suspects; `BarPanel.adjusted` refuses it.
     """
+    return tuple(suspect for _, few in bars.blocks(JUDGED_AT_ONCE) for suspect in _find_suspects(few))
+
+
+def _find_suspects(bars: BarPanel) -> list[SuspectBars]:
     adjusted, _ = adjust_each(bars)
     candidates = may_be_suspect(adjusted.high, adjusted.low, adjusted.close, bars.volume)
     found: list[SuspectBars] = []
@@ -214,7 +218,7 @@ def find_suspects(bars: BarPanel) -> tuple[SuspectBars, ...]:
         prices = {name: getattr(adjusted, name)[row, present] for name in ("open", "high", "low", "close")}
         raw = {name: getattr(bars, name)[row, present] for name in (*prices, "volume")}
         found.extend(_Judge(bars.symbols[row], bars.sessions[present], prices, raw).suspects())
-    return tuple(found)
+    return found
 
 
 def suspect_cells(bars: BarPanel, suspects: Iterable[SuspectBars], kind: SuspectKind) -> BoolArray:
@@ -241,6 +245,10 @@ def untraded_cells(bars: BarPanel) -> BoolArray:
 
     Vendors repeat the last close before the open and on days without a trade.
     """
+    return np.concatenate([_untraded_cells(few) for _, few in bars.blocks(JUDGED_AT_ONCE)])
+
+
+def _untraded_cells(bars: BarPanel) -> BoolArray:
     if (bars.volume[bars.present] > 0).all():
         return np.zeros(bars.close.shape, np.bool_)
     before = close_before(bars.close)

@@ -13,11 +13,11 @@ from predictor.bars import BarPanel, ReadingOptions, read_source
 from predictor.bars.checks import check_past
 from predictor.bars.layouts import BY_NAME, DateOrder, DecimalSign
 from predictor.cli.program import say
-from predictor.cluster import GB, OnRay, used_memory
+from predictor.cluster import choose_runner
 from predictor.covariates import CovariateSource
 from predictor.dates import day_number
 from predictor.instance import GapPolicy
-from predictor.jobs import InProcesses, InThisProcess, JobRunner
+from predictor.jobs import JobRunner
 
 
 def _check_writable(path: Path | None) -> Path | None:
@@ -224,16 +224,18 @@ class WorkerFlags:
         Raises:
             typer.BadParameter: Both flags are given, or memory without a cluster.
         """
-        if self.cluster is not None:
-            if self.workers != 1:
-                raise typer.BadParameter("give either --workers or --cluster; a cluster runs a job on each of its CPUs")
-            memory = used_memory() if self.job_memory is None else int(self.job_memory * GB)
-            return OnRay(self.cluster, memory=memory, timeout=self.job_timeout, tell=partial(say, style="dim"))
-        if self.job_memory is not None:
+        if self.cluster is not None and self.workers != 1:
+            raise typer.BadParameter("give either --workers or --cluster; a cluster runs a job on each of its CPUs")
+        if self.cluster is None and self.job_memory is not None:
             raise typer.BadParameter("--job-memory needs --cluster; processes of this machine share its memory")
-        if self.workers == 1 and self.job_timeout is None:
-            return InThisProcess()
-        return InProcesses(self.workers, timeout=self.job_timeout, advice=advice)
+        return choose_runner(
+            self.workers,
+            self.cluster,
+            timeout=self.job_timeout,
+            memory=self.job_memory,
+            advice=advice,
+            tell=partial(say, style="dim"),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,7 +33,7 @@ from trainers.stock.data_warnings import discard
 from trainers.stock.edges import read_edges
 from trainers.stock.ensembles.command import describe_joined, print_joined
 from trainers.stock.ensembles.member_training import BEST, USUAL_BUDGET, BestPlan, parse_budget, train_best
-from trainers.stock.feature_cache import open_cache
+from trainers.stock.feature_cache import map_bars, open_cache
 from trainers.stock.feature_selection import FeatureSelection
 from trainers.stock.flags import (
     RUN,
@@ -120,7 +120,7 @@ def stock(  # noqa: PLR0913 - one argument per group of flags
     if run.parent_watch:
         exit_with_parent()
     cache = open_cache(feature_cache, warner(as_json=run.as_json) if rank == 0 else discard)
-    covariates, panel = files.read(), bars.read(tells=rank == 0)
+    covariates, panel = files.read(), map_bars(bars.read(tells=rank == 0), cache)
     if parent is None:
         final = set_calendar(final, panel, partial(say, style="dim") if rank == 0 else discard)
     features = reads.over(FeatureSelection()).beside(covariates, final.calendar) if parent is None else parent.features
@@ -155,7 +155,7 @@ def _train_best(
     if run.parent_watch:
         exit_with_parent()
     cache = open_cache(cached, warner(as_json=run.as_json))
-    covariates, panel = files.read(), bars.read()
+    covariates, panel = files.read(), map_bars(bars.read(), cache)
     trainer = member_trainer(run, machines)
     with claim_members(folder):
         joined, left_out = train_best(

@@ -15,7 +15,7 @@ from predictor.bars import AdjustedBars, BarPanel
 from predictor.bars.suspects import usable_bars
 from predictor.covariates import CovariateSource, check_sent
 from predictor.errors import ConfigurationError
-from predictor.networks import Inputs, normalise
+from predictor.networks import DailySeries, Inputs, normalise
 from predictor.windows import EncodedPanel, Pipeline
 from trainers.loop import ResidentSource, measure_free_bytes
 from trainers.stock.feature_cache import FeatureCache
@@ -117,7 +117,7 @@ class History:
             bars: S symbols, T sessions.
             pipeline: fitted pipeline.
             covariates: files of covariates.
-            cache: has the observed features on disk; None computes them in memory.
+            cache: has features, labels and series on disk; None computes them in memory.
 
         Raises:
             CovariateMissingError: the pipeline reads a covariate that no file has.
@@ -127,8 +127,9 @@ class History:
         self.pipeline = pipeline
         self.covariates = covariates
         self._cache = cache
-        self.labels: FloatArray = self.of_adjusted(pipeline.target.labels)
-        self.encoded: EncodedPanel = _encode_panel(bars, pipeline, covariates, cache)
+        labels, series = (None, None) if cache is None else cache.targets(bars, pipeline)
+        self.labels: FloatArray = self.of_adjusted(pipeline.target.labels) if labels is None else labels
+        self.encoded: EncodedPanel = _encode_panel(bars, pipeline, covariates, cache, series)
         axis = _list_calendar_sessions(bars, pipeline)
         covariates.check_known_ahead(pipeline.covariates, axis, pipeline.target.reach)
         self.stored = StoredInputs(
@@ -244,7 +245,11 @@ def locate_windows(windows: TrainingWindows) -> tuple[Tensor, Tensor]:
 
 
 def _encode_panel(
-    bars: BarPanel, pipeline: Pipeline, covariates: CovariateSource, cache: FeatureCache | None
+    bars: BarPanel,
+    pipeline: Pipeline,
+    covariates: CovariateSource,
+    cache: FeatureCache | None,
+    series: DailySeries | None,
 ) -> EncodedPanel:
     """Inputs of a whole history, with covariates known by its last session."""
     last = int(bars.sessions[-1])
@@ -253,7 +258,8 @@ def _encode_panel(
     if cache is None:
         return pipeline.encode(bars, values)
     compute = partial(pipeline.observed_blocks, bars, values)
-    return pipeline.encode(bars, values, observed=cache.observed(bars, pipeline.features, covariates, compute))
+    observed = cache.observed(bars, pipeline.features, covariates, compute)
+    return pipeline.encode(bars, values, observed=observed, series=series)
 
 
 def _encode_known(bars: BarPanel, pipeline: Pipeline, covariates: CovariateSource, axis: NDArray[np.int32]) -> Tensor:

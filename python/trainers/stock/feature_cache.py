@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from predictor import canonical
+from predictor.arrays import FloatArray
 from predictor.bars import BarPanel
 from predictor.canonical import Json, Record
 from predictor.covariates import CovariateSource
@@ -25,8 +26,9 @@ from predictor.features import FeatureSet, FittedFeatures
 from predictor.features.fitted_features import Scaling
 from predictor.features.operators import OPERATOR_SET
 from predictor.file_lock import locked
+from predictor.networks import DailySeries
 from predictor.replacement import check_folder
-from predictor.windows import ObservedArrays
+from predictor.windows import ObservedArrays, Pipeline
 
 FORMAT: Final = 1
 RECORD: Final = "entry.json"
@@ -124,6 +126,52 @@ class FeatureCache:
         )
         return arrays["observed"], arrays["mask"]
 
+    def targets(self, bars: BarPanel, pipeline: Pipeline) -> tuple[FloatArray, DailySeries]:
+        """The labels [S, T, H] of a history, and the series that its levels are computed from, [S, T] each."""
+        target, normaliser = pipeline.target, pipeline.normaliser
+        count = len(normaliser.series(target, bars.rows(slice(1)).adjusted()))
+        symbols, sessions = bars.close.shape
+        arrays = self.arrays(
+            {
+                "kind": "targets",
+                "bars": hash_bars(bars),
+                "target": str(target),
+                "series": f"{count} of {type(normaliser).__name__}",
+            },
+            {
+                "labels": ArrayShape(np.float64, (symbols, sessions, len(target.horizons))),
+                "series": ArrayShape(np.float64, (symbols, count, sessions)),
+            },
+            lambda: (
+                {"labels": target.labels(few), "series": np.stack(normaliser.series(target, few), axis=1)}
+                for _, few in bars.adjusted_blocks()
+            ),
+        )
+        return arrays["labels"], tuple(arrays["series"].swapaxes(0, 1))
+
+    def mapped(self, bars: BarPanel) -> BarPanel:
+        """The same bars, memory-mapped: they take no memory that the system cannot drop."""
+        columns = {name: np.asarray(getattr(bars, name)) for name in bars.columns}
+        shape = ArrayShape(np.float64, bars.close.shape)
+        key: dict[str, Json] = {"kind": "bars", "bars": hash_bars(bars)}
+        return bars.with_columns(self.arrays(key, dict.fromkeys(columns, shape), lambda: [columns]))
+
+    def spilled(self, count: int, bars: BarPanel, blocks: Iterable[tuple[slice, Iterable[FloatArray]]]) -> FloatArray:
+        """A number of columns [N, S, T], memory-mapped until they are no longer used.
+
+        Args:
+            count: N columns.
+            bars: S symbols, T sessions.
+            blocks: The columns of a few symbols at a time, with the rows of these symbols.
+        """
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=self.folder) as file:
+            columns = np.memmap(file, np.float64, "w+", shape=(count, *bars.close.shape))
+        for rows, block in blocks:
+            for column, values in zip(columns, block, strict=True):
+                column[rows] = values
+        return columns
+
     def arrays(
         self, key: Mapping[str, Json], shapes: Mapping[str, ArrayShape], compute: Callable[[], Iterable[Arrays]]
     ) -> Arrays:
@@ -192,6 +240,11 @@ class FeatureCache:
 def open_cache(folder: str | Path | None, tell: Callable[[str], None]) -> FeatureCache | None:
     """The cache in this folder; None without a folder."""
     return None if folder is None else FeatureCache(folder=Path(folder), tell=tell)
+
+
+def map_bars(bars: BarPanel, cache: FeatureCache | None) -> BarPanel:
+    """The bars, memory-mapped if there is a cache."""
+    return bars if cache is None else cache.mapped(bars)
 
 
 def _identify(bars: BarPanel, features: FeatureSet, covariates: CovariateSource) -> dict[str, Json]:

@@ -131,7 +131,17 @@ def fit_features(
     known = covariates.known(needs, learnt.symbols, learnt.sessions, known_by=last)
 
     def fit() -> Scaling:
-        columns = features.columns(learnt.adjusted(), values.observed)
+        if cache is None:
+            columns = features.columns(learnt.adjusted(), values.observed)
+        else:
+            columns = cache.spilled(
+                len(features.observed),
+                learnt,
+                (
+                    (rows, features.columns(few, {name: series[rows] for name, series in values.observed.items()}))
+                    for rows, few in learnt.adjusted_blocks()
+                ),
+            )
         return Scaling.fit(columns, names=features.names, present=learnt.present, sparse=features.sparse)
 
     return FittedFeatures.with_scaling(

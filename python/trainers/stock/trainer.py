@@ -20,11 +20,12 @@ from predictor import artifact, canonical
 from predictor.artifact import StoredEnsemble
 from predictor.bars import BarPanel
 from predictor.card import Card
+from predictor.cluster import choose_runner
 from predictor.covariates import CovariateSource
 from predictor.errors import ConfigurationError
 from predictor.forecaster import Forecaster
 from predictor.inference import choose_device
-from predictor.jobs import runner_of
+from predictor.jobs import JobRunner
 from predictor.networks import TargetKind
 from predictor.registry import Runtime
 from predictor.registry.model_loader import Stored, build, read_version
@@ -48,6 +49,7 @@ from trainers.stock.backtest.backtest import choose_terms, complete_plan
 from trainers.stock.backtest.refits import MAX_ROWS
 from trainers.stock.backtest.source import use_model
 from trainers.stock.data import ROWS
+from trainers.stock.data_warnings import discard
 from trainers.stock.ensembles.member_training import BEST, BestPlan, train_best
 from trainers.stock.evaluation.bound_model import Judgeable
 from trainers.stock.evaluation.evaluation import EvaluationSettings, ModelEvaluation, evaluate
@@ -201,6 +203,9 @@ class StockTrainer:
         feature_cache: Folder for computed features, from which later trainings on the same bars and features read them;
             it can be removed at any time.
         budget: Time for all trainings of the model best, such as 90s, 10m or 2h; 10m if left out.
+        workers: Processes that train the kinds of the model best at the same time. A script needs
+            `if __name__ == "__main__":` then.
+        cluster: Train these kinds on a Ray cluster instead: local, auto or ray://HOST:PORT.
         recipe: Settings to start with instead of the defaults of the kind, for those without a flag.
         quiet: Show neither progress nor warnings.
         on_report: Called with every report of `fit`, of each network that the model best trains; the training waits
@@ -252,13 +257,15 @@ class StockTrainer:
     from_artifact: str | Path | None = None
     feature_cache: str | Path | None = None
     budget: str | None = None
+    workers: int | None = None
+    cluster: str | None = None
     recipe: StockRecipe | None = None
     quiet: bool = False
     on_report: Callable[[Report], object] | None = None
     _slot: _LastFit = field(init=False, default_factory=_LastFit)
 
     def __post_init__(self) -> None:
-        _ = self.plan if self._best is None else self._best  # checks all settings
+        _ = self.plan if self._best is None else (self._best, self._jobs())  # checks all settings
 
     @cached_property
     def plan(self) -> TrainingPlan:
@@ -291,13 +298,15 @@ class StockTrainer:
         Raises:
             QuantraError: The bars or files are invalid, or the training failed.
         """
-        panel = load_bars(bars)
         with self._working(self._threads) as output:
+            cache = open_cache(self.feature_cache, output.warn)
+            panel = load_bars(bars, cache)
             if self._best is None:
-                fitted = self._fit_one(panel, covariates, self._with_callback(output))
+                fitted = self._fit_one(panel, covariates, cache, self._with_callback(output))
             else:
-                cache, source = open_cache(self.feature_cache, output.warn), read_covariates(covariates)
-                fitted = _fit_best(self._best, panel, source, cache, self._with_callback(output))
+                source = read_covariates(covariates)
+                jobs = self._jobs(output.tell)
+                fitted = _fit_best(self._best, panel, source, cache, self._with_callback(output), jobs)
             model = fitted.model(self._forecast_device, max_rows=MOST_ROWS)
             output.tell(fitted.sentence)
         self._slot.fitted = fitted
@@ -378,6 +387,7 @@ class StockTrainer:
         threshold_bps: float | None = None,
         volatility: float | None = None,
         workers: int = 1,
+        cluster: str | None = None,
     ) -> Backtest:
         """Trade the forecasts of the fitted model or its refits at the next close, with costs, as `quantra backtest`.
 
@@ -401,6 +411,7 @@ class StockTrainer:
             threshold_bps: sign: medians closer to 0 than this, in basis points, are flat.
             volatility: vol-target: yearly volatility of each stock.
             workers: Processes that refit in parallel.
+            cluster: Refit on a Ray cluster instead: local, auto or ray://HOST:PORT.
 
         Raises:
             InSampleError: The model has seen decision days.
@@ -439,7 +450,7 @@ class StockTrainer:
                 terms=choose_terms(terms, source),
                 tactic=tactic.over(StrategySettings.default(len(panel.symbols))),
                 folder=BacktestFolder(path=Path(folder) / "backtest"),
-                runner=runner_of(workers),
+                runner=choose_runner(workers, cluster, tell=output.tell),
                 watch=output.watch,
             )
 
@@ -497,9 +508,10 @@ class StockTrainer:
             material = replace(plan.material(panel, covariates), cache=open_cache(self.feature_cache, output.warn))
             return cross_validate(material, plan.recipe, windows=windows, step=step)
 
-    def _fit_one(self, panel: BarPanel, covariates: CovariateFiles, output: ProgressOutput) -> FittedArtifact:
+    def _fit_one(
+        self, panel: BarPanel, covariates: CovariateFiles, cache: FeatureCache | None, output: ProgressOutput
+    ) -> FittedArtifact:
         plan = self.plan.beside(panel, output.tell)
-        cache = open_cache(self.feature_cache, output.warn)
         files = train_in_memory(
             replace(plan.material(panel, covariates), cache=cache),
             plan.recipe,
@@ -537,11 +549,23 @@ class StockTrainer:
         if self.model != BEST:
             if self.budget is not None:
                 raise ConfigurationError(f"budget is the time of model {BEST}; leave it out for one kind of model")
+            if self.workers is not None or self.cluster is not None:
+                raise ConfigurationError(f"workers and cluster are for model {BEST}; leave them out for one kind")
             return None
         for name in ("from_artifact", "edges", "recipe"):
             if getattr(self, name) is not None:
                 raise ConfigurationError(f"{name} is for one model; leave it out of model {BEST}")
         return BestPlan.of(self._given(), self.budget)
+
+    def _jobs(self, tell: Callable[[str], None] = discard) -> JobRunner:
+        """Where the kinds of the model best are trained."""
+        jobs = choose_runner(1 if self.workers is None else self.workers, self.cluster, tell=tell)
+        if jobs.is_parallel and (self._threads > 1 or self.on_report is not None):
+            raise ConfigurationError(
+                "workers and cluster train in other processes, which have one thread and no reports; leave out "
+                "threads and on_report"
+            )
+        return jobs
 
     @property
     def _threads(self) -> int:
@@ -570,7 +594,12 @@ class StockTrainer:
 
 
 def _fit_best(
-    plan: BestPlan, panel: BarPanel, covariates: CovariateSource, cache: FeatureCache | None, output: ProgressOutput
+    plan: BestPlan,
+    panel: BarPanel,
+    covariates: CovariateSource,
+    cache: FeatureCache | None,
+    output: ProgressOutput,
+    jobs: JobRunner,
 ) -> FittedArtifact:
     """Train and combine several kinds, by way of a temporary folder."""
     with TemporaryDirectory() as temporary:
@@ -593,7 +622,7 @@ def _fit_best(
             plan,
             panel,
             folder / BEST,
-            TrainingRunner(train=train_member),
+            TrainingRunner(train=train_member, jobs=jobs, announce=output.announce),
             folder,
             covariates=covariates,
             cache=cache,

@@ -21,6 +21,7 @@ from trainers.options import RunOptions
 from trainers.stock.bar_requirements import recognise_calendar
 from trainers.stock.card import identify_features
 from trainers.stock.edges import read_edges
+from trainers.stock.feature_cache import FeatureCache, map_bars
 from trainers.stock.feature_selection import FeatureSelection, check_features, list_covariate_fields, load_features
 from trainers.stock.recipe import Optimisation, RecipeChanges, StockRecipe, choose_default_optimisation, recipe_of
 from trainers.stock.splits import SplitShares, find_day
@@ -36,15 +37,15 @@ Day = date | str | int
 """A date, its ISO text such as 2011-01-03, or yyyymmdd."""
 
 
-def load_bars(source: Bars) -> BarPanel:
-    """Read bars, unless they are a panel already.
+def load_bars(source: Bars, cache: FeatureCache | None = None) -> BarPanel:
+    """Read bars, unless they are a panel already; with a cache, what is read is memory-mapped.
 
     Raises:
         QuantraError: see `BarPanel.of` and `read_bars`.
     """
     if isinstance(source, BarPanel):
         return source
-    return read_bars(source) if isinstance(source, str | Path) else BarPanel.of(source)
+    return map_bars(read_bars(source) if isinstance(source, str | Path) else BarPanel.of(source), cache)
 
 
 def read_covariates(files: CovariateFiles) -> CovariateSource:

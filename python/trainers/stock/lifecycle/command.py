@@ -43,7 +43,7 @@ from trainers.stock.ensembles import JoinedEnsemble
 from trainers.stock.ensembles.command import describe_joined, print_joined
 from trainers.stock.evaluation.bound_model import find_calendar
 from trainers.stock.evaluation.evaluation import EvaluationSettings
-from trainers.stock.feature_cache import open_cache
+from trainers.stock.feature_cache import map_bars, open_cache
 from trainers.stock.flags import CacheFolder, choose_version_folder
 from trainers.stock.lifecycle.promotion import list_failed, promote_if_passed, roll_back_champion
 from trainers.stock.lifecycle.retraining_plan import RetrainingPlan, plan_retraining, retrain
@@ -104,7 +104,8 @@ def retrain_command(
             print_finished(out, as_json=run.as_json)
         return
     cache = open_cache(feature_cache, warn_on_stderr)
-    plan = plan_retraining(models, name, bars.read(tells=rank == 0), files.read(), cache)
+    panel = map_bars(bars.read(tells=rank == 0), cache)
+    plan = plan_retraining(models, name, panel, files.read(), cache)
     if rank == 0:
         say(plan.sentence, style="dim")
     trained = _retrain(plan, out, run, machines, rank)

@@ -25,7 +25,7 @@ from trainers.options import RunOptions
 from trainers.progress import JsonLines, ReportConsumer, no_progress, progress_for, progress_on
 from trainers.stock.data import History
 from trainers.stock.data_warnings import check_recipe, check_steps, emit
-from trainers.stock.feature_cache import open_cache
+from trainers.stock.feature_cache import map_bars, open_cache
 from trainers.stock.feature_selection import FeatureSelection
 from trainers.stock.flags import CacheFolder, OutFolder, choose_version_folder, print_artifact_commands
 from trainers.stock.model_fit import fit_pipeline
@@ -86,9 +86,10 @@ def tune_stock(  # noqa: PLR0913 - one argument per group of flags
     out = choose_version_folder(out)
     artifact.check_new_folder(out)
     torch.set_num_threads(run.threads)
-    covariates, panel = files.read(), bars.read()
+    cache = open_cache(feature_cache, warn_on_stderr)
+    covariates, panel = files.read(), map_bars(bars.read(), cache)
     final = set_calendar(changes.over(recipe_of(changes.kind)), panel, partial(say, style="dim"))
-    features, cache = reads.beside(covariates, final.calendar), open_cache(feature_cache, warn_on_stderr)
+    features = reads.beside(covariates, final.calendar)
     material = TrainingMaterial(panel, features, covariates, cache=cache)
     out.parent.mkdir(parents=True, exist_ok=True)
     result, trained = _search(material, final, effort, out, machines, as_json=run.as_json)
