@@ -8,7 +8,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from importlib.metadata import version
 from typing import Any, Final, final
@@ -148,22 +148,24 @@ class _TaskPool:
     @property
     def slots(self) -> int:
         _check_head(self._head)
-        return max(1, sum(_count_places(node, self._memory) for node in _list_nodes(self._ray)))
+        with _detecting_lost_head():
+            return max(1, sum(_count_places(node, self._memory) for node in _list_nodes(self._ray)))
 
     def start(self, number: int, job: Any) -> bool:
-        self._numbers[self._task.remote(self._material, job)] = number
+        with _detecting_lost_head():
+            self._numbers[self._task.remote(self._material, job)] = number
         return True
 
     def wait(self, seconds: float | None) -> Iterator[tuple[int, JobOutcome]]:
         turn = _PATIENCE_S if seconds is None else min(seconds, _PATIENCE_S)
-        try:
+        with _detecting_lost_head():
             done, _ = self._ray.wait(list(self._numbers), num_returns=1, timeout=turn)
-        except ConnectionError as error:  # of a connection through ray://
-            raise _HeadLostError from error
         if not done:
             _check_head(self._head)
         for task in done:
-            yield self._numbers.pop(task), _outcome_of(self._ray, task)
+            with _detecting_lost_head():
+                outcome = _outcome_of(self._ray, task)
+            yield self._numbers.pop(task), outcome
 
     def stop(self, number: int) -> None:
         task = next(task for task, known in self._numbers.items() if known == number)
@@ -171,8 +173,22 @@ class _TaskPool:
         self._ray.cancel(task, force=True)
 
     def close(self) -> None:
-        for task in self._numbers:
-            self._ray.cancel(task, force=True)
+        with suppress(ConnectionError):  # its tasks end with the connection
+            for task in self._numbers:
+                self._ray.cancel(task, force=True)
+
+
+@contextmanager
+def _detecting_lost_head() -> Generator[None]:
+    """Recognise the error of a connection through ray:// whose head is lost.
+
+    Raises:
+        _HeadLostError: The connection is lost.
+    """
+    try:
+        yield
+    except ConnectionError as error:
+        raise _HeadLostError from error
 
 
 @contextmanager

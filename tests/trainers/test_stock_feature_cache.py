@@ -1,5 +1,6 @@
 """Features kept on disk: the same artifact, entries that are whole or absent, and several readers and writers."""
 
+import mmap
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -106,7 +107,7 @@ def test_a_training_gives_the_same_bytes_from_memory_and_from_a_new_and_an_old_e
 
 def test_a_training_on_mapped_bars_gives_the_same_bytes(tmp_path: Path) -> None:
     mapped = cache_in(tmp_path).mapped(bars())
-    assert isinstance(mapped.close, np.memmap)
+    assert isinstance(mapped.close.base, mmap.mmap)
     assert isinstance(mapped.until(session(-100)).close, np.memmap)
     assert train_in_memory(TrainingMaterial(mapped, default_features()), SHORT, consume=iter) == files(None)
 

@@ -18,7 +18,7 @@ from predictor.errors import ConfigurationError
 from predictor.networks import DailySeries, Inputs, normalise
 from predictor.windows import EncodedPanel, Pipeline
 from trainers.loop import ResidentSource, measure_free_bytes
-from trainers.stock.feature_cache import FeatureCache
+from trainers.stock.feature_cache import FeatureCache, release_bars
 from trainers.stock.splits import SplitPart, list_decisions
 
 NO_SOURCE = CovariateSource()
@@ -141,6 +141,7 @@ class History:
             back=torch.arange(1 - pipeline.encoder_length, 1),
             ahead=torch.arange(1, pipeline.target.reach + 1),
         )
+        release_bars(bars)
         self._labels = torch.from_numpy(self.labels)
         self._spread = torch.from_numpy(pipeline.target.spread)
 

@@ -1,8 +1,10 @@
 """A folder of computed features, which trainings on the same bars and expressions read instead of computing them."""
 
 import hashlib
+import mmap
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, suppress
@@ -245,6 +247,14 @@ def open_cache(folder: str | Path | None, tell: Callable[[str], None]) -> Featur
 def map_bars(bars: BarPanel, cache: FeatureCache | None) -> BarPanel:
     """The bars, memory-mapped if there is a cache."""
     return bars if cache is None else cache.mapped(bars)
+
+
+def release_bars(bars: BarPanel) -> None:
+    """Drop mapped bars from memory; what is used later is read from their file again."""
+    for name in bars.columns:
+        file = getattr(bars, name).base
+        if sys.platform != "win32" and isinstance(file, mmap.mmap):
+            file.madvise(mmap.MADV_DONTNEED)
 
 
 def _identify(bars: BarPanel, features: FeatureSet, covariates: CovariateSource) -> dict[str, Json]:
