@@ -31,6 +31,35 @@ public sealed class ForecastTests
         }
     }
 
+    [Fact]
+    public async Task Later_calls_do_not_change_a_forecast()
+    {
+        var request = RecordedRequest.Of("panel").Request();
+        await using var predictor = await ManagedPredictor.OpenAsync(RecordedRequest.Models, Token);
+        var forecast = await predictor.PredictAsync(request, Token);
+        var copy = forecast with
+        {
+            Values = forecast.Values.ToArray(),
+            Returns = forecast.Returns!.Value.ToArray(),
+            Prices = forecast.Prices!.Value.ToArray(),
+            AnchorPrice = forecast.AnchorPrice!.Value.ToArray(),
+        };
+        var higher = await predictor.PredictAsync(RecordedRequest.WithPrices(request, 2), Token);
+        Assert.NotEqual(higher.AnchorPrice!.Value.ToArray(), copy.AnchorPrice!.Value.ToArray());
+        Assert.Equal(copy, forecast);
+    }
+
+    [Fact]
+    public void A_forecast_allocates_little_besides_its_result()
+    {
+        var (recorded, model) = (RecordedRequest.Of("one"), ModelRegistry.Open(RecordedRequest.Models, null, Token).Find("plain"));
+        var request = recorded.Request();
+        model.Predict(request, recorded.Now);
+        var before = GC.GetAllocatedBytesForCurrentThread();
+        model.Predict(request, recorded.Now);
+        Assert.InRange(GC.GetAllocatedBytesForCurrentThread() - before, 1, 8_000);
+    }
+
     private static Task<ManagedPredictor> OpenAsync(RecordedRequest recorded) =>
         ManagedPredictor.OpenAsync(Path.Combine(RecordedRequest.Models, recorded.Model, "1"), new FixedClock(recorded.Now), Token);
 

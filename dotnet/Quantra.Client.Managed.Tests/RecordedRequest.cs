@@ -48,6 +48,15 @@ internal sealed class RecordedRequest
         AcceptSuspectBars = _root.GetProperty("accept_suspect_bars").GetBoolean(),
     };
 
+    /// <summary>The request with all prices multiplied.</summary>
+    public static PredictionRequest WithPrices(PredictionRequest request, double factor)
+    {
+        var bars = request.Bars!;
+        return new(request.Model, bars with { Open = Times(bars.Open), High = Times(bars.High), Low = Times(bars.Low), Close = Times(bars.Close), AdjustedClose = Times(bars.AdjustedClose) });
+
+        double[] Times(ReadOnlyMemory<double> prices) => Array.ConvertAll(prices.ToArray(), price => factor * price);
+    }
+
     public BarPanel Bars() => new()
     {
         Symbols = Texts(_root.GetProperty("bars").GetProperty("symbols")),

@@ -29,7 +29,7 @@ internal static class BarAdjustment
     /// <summary>The last close before each session, [S, T]; NaN before the first one.</summary>
     public static double[] CloseBefore(RawBars bars, double[] close)
     {
-        var before = new double[close.Length];
+        var before = bars.Arrays.Take<double>(close.Length);
         for (var row = 0; row < bars.Symbols.Count; row++)
         {
             var last = double.NaN;
@@ -48,14 +48,14 @@ internal static class BarAdjustment
     public static double[] LaterShares(RawBars bars)
     {
         if (bars.SplitRatio is not { } ratios)
-            return Ones(bars.Close.Length);
+            return Ones(bars);
         return ProductOfLater(bars, Array.ConvertAll(ratios, ratio => double.IsNaN(ratio) ? 1.0 : ratio));
     }
 
     /// <summary>The share of a price [S, T] that remains after the dividend; 1 without a dividend or an earlier bar.</summary>
     public static double[] KeptShares(RawBars bars, double[] later)
     {
-        var kept = Ones(bars.Close.Length);
+        var kept = Ones(bars);
         if (bars.CashDividend is not { } dividends)
             return kept;
         for (var row = 0; row < bars.Symbols.Count; row++)
@@ -77,15 +77,15 @@ internal static class BarAdjustment
     {
         if (bars.AdjustedClose is { } adjusted)
         {
-            var factor = Rebased(bars, Map(adjusted, bars.Close, (a, c) => a / c));
-            return Scaled(bars, factor, Map(bars.Volume, factor, (v, f) => v / f));
+            var factor = Rebased(bars, Quotient(bars, adjusted, bars.Close));
+            return Scaled(bars, factor, Quotient(bars, bars.Volume, factor));
         }
 
         if (bars.SplitRatio is null && bars.CashDividend is null)
-            return Scaled(bars, null, (double[])bars.Volume.Clone());
+            return Scaled(bars, null, bars.Arrays.Copy<double>(bars.Volume));
         var later = LaterShares(bars);
         var paid = ProductOfLater(bars, KeptShares(bars, later));
-        return Scaled(bars, Rebased(bars, Map(paid, later, (p, l) => p / l)), Map(bars.Volume, Rebased(bars, later), (v, l) => v * l));
+        return Scaled(bars, Rebased(bars, Quotient(bars, paid, later)), Product(bars, bars.Volume, Rebased(bars, later)));
     }
 
     private static AdjustedBars Scaled(RawBars bars, double[]? factor, double[] volume)
@@ -99,16 +99,16 @@ internal static class BarAdjustment
             Low = Times(bars.Low),
             Close = Times(bars.Close),
             Volume = volume,
-            Money = Map(bars.Close, bars.Volume, (c, v) => c * v),
+            Money = Product(bars, bars.Close, bars.Volume),
         };
 
-        double[] Times(double[] price) => factor is null ? (double[])price.Clone() : Map(price, factor, (p, f) => p * f);
+        double[] Times(double[] price) => factor is null ? bars.Arrays.Copy<double>(price) : Product(bars, price, factor);
     }
 
     /// <summary>Divides each row by its value at the symbol's last bar; NaN without a bar.</summary>
     private static double[] Rebased(RawBars bars, double[] values)
     {
-        var rebased = new double[values.Length];
+        var rebased = bars.Arrays.Take<double>(values.Length);
         for (var row = 0; row < bars.Symbols.Count; row++)
         {
             var (first, end) = (row * bars.Count, (row + 1) * bars.Count);
@@ -125,7 +125,7 @@ internal static class BarAdjustment
     /// <summary>The product of the values of all later days, multiplied from the last day backwards.</summary>
     private static double[] ProductOfLater(RawBars bars, double[] values)
     {
-        var product = Ones(values.Length);
+        var product = Ones(bars);
         for (var row = 0; row < bars.Symbols.Count; row++)
         {
             var total = double.NaN;
@@ -151,17 +151,25 @@ internal static class BarAdjustment
             "it must be within the range of a double; check prices, volume, and later splits and dividends");
     }
 
-    private static double[] Map(double[] left, double[] right, Func<double, double, double> operation)
+    private static double[] Product(RawBars bars, double[] left, double[] right)
     {
-        var result = new double[left.Length];
+        var result = bars.Arrays.Take<double>(left.Length);
         for (var index = 0; index < result.Length; index++)
-            result[index] = operation(left[index], right[index]);
+            result[index] = left[index] * right[index];
         return result;
     }
 
-    private static double[] Ones(int count)
+    private static double[] Quotient(RawBars bars, double[] left, double[] right)
     {
-        var ones = new double[count];
+        var result = bars.Arrays.Take<double>(left.Length);
+        for (var index = 0; index < result.Length; index++)
+            result[index] = left[index] / right[index];
+        return result;
+    }
+
+    private static double[] Ones(RawBars bars)
+    {
+        var ones = bars.Arrays.Take<double>(bars.Close.Length);
         Array.Fill(ones, 1.0);
         return ones;
     }

@@ -12,27 +12,31 @@ internal static class BarChecks
     /// <summary>Checks the last sessions of a panel.</summary>
     /// <param name="panel">The panel.</param>
     /// <param name="most">Number of sessions; all if there are fewer.</param>
+    /// <param name="arrays">Memory of the bars; null = their own.</param>
     /// <exception cref="QuantraException">MALFORMED_REQUEST: an array has the wrong length. BARS_INVALID: a bar is impossible.</exception>
-    public static RawBars Check(BarPanel panel, int most = int.MaxValue)
+    public static RawBars Check(BarPanel panel, int most = int.MaxValue, CallArrays? arrays = null)
     {
         if (panel.Symbols.Count == 0)
             throw PredictionError.Malformed("symbols: have 0, need at least 1; name each row", ("field", "symbols")).ToException();
+        arrays ??= new();
         var shape = new PanelShape(panel.Symbols.Count, panel.Sessions.Length, Math.Min(panel.Sessions.Length, most));
-        var sessions = new int[shape.Kept];
+        var sessions = arrays.Take<int>(shape.Kept);
+        var sent = panel.Sessions.Span[^shape.Kept..];
         for (var index = 0; index < sessions.Length; index++)
-            sessions[index] = Day.Of(panel.Sessions.Span[shape.Sessions - shape.Kept + index]);
+            sessions[index] = Day.Of(sent[index]);
         var bars = new RawBars
         {
+            Arrays = arrays,
             Symbols = panel.Symbols,
             Sessions = sessions,
-            Open = Column("open", panel.Open, shape),
-            High = Column("high", panel.High, shape),
-            Low = Column("low", panel.Low, shape),
-            Close = Column("close", panel.Close, shape),
-            Volume = Column("volume", panel.Volume, shape),
-            AdjustedClose = OptionalColumn("adj_close", panel.AdjustedClose, shape),
-            SplitRatio = OptionalColumn("split_ratio", panel.SplitRatio, shape),
-            CashDividend = OptionalColumn("cash_dividend", panel.CashDividend, shape),
+            Open = Column("open", panel.Open, shape, arrays),
+            High = Column("high", panel.High, shape, arrays),
+            Low = Column("low", panel.Low, shape, arrays),
+            Close = Column("close", panel.Close, shape, arrays),
+            Volume = Column("volume", panel.Volume, shape, arrays),
+            AdjustedClose = OptionalColumn("adj_close", panel.AdjustedClose, shape, arrays),
+            SplitRatio = OptionalColumn("split_ratio", panel.SplitRatio, shape, arrays),
+            CashDividend = OptionalColumn("cash_dividend", panel.CashDividend, shape, arrays),
             Calendar = panel.Calendar,
         };
         CheckSymbols(bars.Symbols);
@@ -64,12 +68,12 @@ internal static class BarChecks
         }
     }
 
-    private static double[] Column(string name, ReadOnlyMemory<double> values, PanelShape shape)
+    private static double[] Column(string name, ReadOnlyMemory<double> values, PanelShape shape, CallArrays arrays)
     {
         var (symbols, sessions) = (shape.Symbols, shape.Sessions);
         if (values.Length == symbols * sessions)
         {
-            var kept = GC.AllocateUninitializedArray<double>(symbols * shape.Kept);
+            var kept = arrays.Take<double>(symbols * shape.Kept);
             for (var row = 0; row < symbols; row++)
                 values.Span.Slice(((row + 1) * sessions) - shape.Kept, shape.Kept).CopyTo(kept.AsSpan(row * shape.Kept));
             return kept;
@@ -83,8 +87,8 @@ internal static class BarChecks
             ("need", need.ToString(CultureInfo.InvariantCulture))).ToException();
     }
 
-    private static double[]? OptionalColumn(string name, ReadOnlyMemory<double> values, PanelShape shape) =>
-        values.IsEmpty ? null : Column(name, values, shape);
+    private static double[]? OptionalColumn(string name, ReadOnlyMemory<double> values, PanelShape shape, CallArrays arrays) =>
+        values.IsEmpty ? null : Column(name, values, shape, arrays);
 
     private readonly record struct PanelShape(int Symbols, int Sessions, int Kept);
 
@@ -97,7 +101,7 @@ internal static class BarChecks
                 throw PredictionError.Bars($"symbol {Quoted(symbol)} must have 1 to {LongestName} printable characters, not only blanks").ToException();
         }
 
-        if (symbols.Distinct(StringComparer.Ordinal).Count() != symbols.Count)
+        if (symbols.Count > 1 && symbols.Distinct(StringComparer.Ordinal).Count() != symbols.Count)
         {
             var twice = symbols.GroupBy(symbol => symbol, StringComparer.Ordinal).First(group => group.Count() > 1).Key;
             throw PredictionError.Bars($"symbol {twice} appears twice in the panel; give each symbol one row").ToException();
@@ -150,7 +154,7 @@ internal static class BarChecks
 
     private static void CheckBars(RawBars bars)
     {
-        var sound = new bool[bars.Close.Length];
+        var sound = bars.Arrays.Take<bool>(bars.Close.Length);
         for (var cell = 0; cell < sound.Length; cell++)
             sound[cell] = IsSound(bars, cell) || IsEmpty(bars, cell);
         var wrong = Array.IndexOf(sound, false);
@@ -169,7 +173,9 @@ internal static class BarChecks
             && (bars.AdjustedClose is null || bars.AdjustedClose[cell] is > 0 and < double.PositiveInfinity);
     }
 
-    private static bool IsEmpty(RawBars bars, int cell) => Fields(bars).All(field => double.IsNaN(field.Values[cell]));
+    private static bool IsEmpty(RawBars bars, int cell) =>
+        double.IsNaN(bars.Open[cell]) && double.IsNaN(bars.High[cell]) && double.IsNaN(bars.Low[cell]) && double.IsNaN(bars.Close[cell])
+        && double.IsNaN(bars.Volume[cell]) && (bars.AdjustedClose is null || double.IsNaN(bars.AdjustedClose[cell]));
 
     private static IEnumerable<(string Name, double[] Values)> Fields(RawBars bars)
     {

@@ -3,6 +3,9 @@ namespace Quantra.Client.Managed;
 /// <summary>Checked raw bars of S symbols on T sessions; arrays are [S, T], NaN = no bar. Its arrays are never changed.</summary>
 internal sealed record RawBars
 {
+    /// <summary>Memory for arrays computed from these bars.</summary>
+    public required CallArrays Arrays { get; init; }
+
     public required IReadOnlyList<string> Symbols { get; init; }
 
     /// <summary>yyyymmdd, ascending.</summary>

@@ -70,8 +70,19 @@ internal sealed class SuspectFinder
             .SelectMany(row => new SuspectFinder(bars, adjusted, row).Suspects())];
     }
 
-    /// <summary>Whether a symbol may have suspect bars: a cheap test. A symbol that passes has none.</summary>
-    public static bool MayBeSuspect(RawBars bars, AdjustedBars adjusted, int row)
+    /// <summary>Whether any symbol may have suspect bars: a cheap test. Symbols that pass have none.</summary>
+    public static bool MayBeSuspect(RawBars bars, AdjustedBars adjusted)
+    {
+        for (var row = 0; row < bars.Symbols.Count; row++)
+        {
+            if (MayBeSuspect(bars, adjusted, row))
+                return true;
+        }
+
+        return false;
+    }
+
+    private static bool MayBeSuspect(RawBars bars, AdjustedBars adjusted, int row)
     {
         var (range, level, before) = (0.0, 1.0, double.NaN);
         for (var cell = row * bars.Count; cell < (row + 1) * bars.Count; cell++)
@@ -83,7 +94,7 @@ internal sealed class SuspectFinder
                 before = close;
         }
 
-        return range > Math.Exp(LargestMove) || level > Math.Exp(UnusualMove) || MayHaveWrongVolume(bars.Row(bars.Volume, row));
+        return range > Math.Exp(LargestMove) || level > Math.Exp(UnusualMove) || MayHaveWrongVolume(bars, row);
     }
 
     /// <summary>The bars without single suspect bars, and with unknown volumes where these are suspect.</summary>
@@ -107,10 +118,11 @@ internal sealed class SuspectFinder
 
     private static double MinKnown(double left, double right) => double.IsNaN(left) ? right : double.IsNaN(right) ? left : Math.Min(left, right);
 
-    private static bool MayHaveWrongVolume(ReadOnlySpan<double> volume)
+    private static bool MayHaveWrongVolume(RawBars bars, int row)
     {
+        var volume = bars.Row(bars.Volume, row);
         var (highest, lowestOfLast) = (double.NaN, double.NaN);
-        var sample = new List<double>();
+        var (sample, count) = (bars.Arrays.Take<double>((volume.Length / SampledDays) + 1), 0);
         for (var index = 0; index < volume.Length; index++)
         {
             var traded = volume[index] > 0 ? volume[index] : double.NaN;
@@ -118,11 +130,11 @@ internal sealed class SuspectFinder
             if (index >= volume.Length - LastDays)
                 lowestOfLast = MinKnown(lowestOfLast, traded);
             if (index % SampledDays == 0 && double.IsFinite(traded))
-                sample.Add(traded);
+                sample[count++] = traded;
         }
 
-        sample.Sort();
-        var middle = sample.Count > 0 ? sample[sample.Count / 2] : double.NaN;
+        Array.Sort(sample, 0, count);
+        var middle = count > 0 ? sample[count / 2] : double.NaN;
         var far = Math.Exp(LargestVolumeMove) / 2; // the median of all days differs
         return highest > middle * far || lowestOfLast * far < middle;
     }

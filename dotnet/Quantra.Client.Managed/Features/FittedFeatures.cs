@@ -39,6 +39,7 @@ internal sealed class FittedFeatures
         if (root.Integer("lookback") != Lookback)
             throw root.Refusal("lookback", $"must be {Lookback}, the look-back of these expressions");
         _ofCovariates = [.. Enumerable.Range(0, KnownDefinitions.Length).Where(k => _known.FieldsOfEach[k].Overlaps(Covariates.Known))];
+        Names = [.. ObservedDefinitions.Select(one => one.Name)];
         KnownColumns =
         [
             .. KnownDefinitions.Select(one => one.Name),
@@ -59,7 +60,7 @@ internal sealed class FittedFeatures
     public FeatureDefinition[] KnownDefinitions { get; }
 
     /// <summary>Names of the observed features (F), in the order of their values.</summary>
-    public string[] Names => [.. ObservedDefinitions.Select(one => one.Name)];
+    public string[] Names { get; }
 
     /// <summary>Names of the columns of known features (K).</summary>
     public string[] KnownColumns { get; }

@@ -56,9 +56,10 @@ internal sealed class FittedNormaliser : INormaliser
     public void Levels(AdjustedBars bars, Span<double> location, Span<double> scale, Span<int> known)
     {
         var horizons = _target.Horizons.Length;
+        Span<double> returns = stackalloc double[Window], volatility = stackalloc double[Window];
         for (var symbol = 0; symbol < bars.Symbols; symbol++)
         {
-            var (returns, volatility) = SeriesOf(bars, symbol);
+            ReadSeries(bars, symbol, returns, volatility);
             known[symbol] = Normaliser.CountFinite(_target.Kind == TargetKind.LogReturn ? returns : volatility);
             var har = _har?.Run(returns, volatility, _target.Kind);
             var garch = _garch?.Run(returns);
@@ -82,7 +83,8 @@ internal sealed class FittedNormaliser : INormaliser
     /// <inheritdoc/>
     public IReadOnlyList<(string Name, double[] Values)> Stages(AdjustedBars bars, int symbol)
     {
-        var (returns, volatility) = SeriesOf(bars, symbol);
+        Span<double> returns = stackalloc double[Window], volatility = stackalloc double[Window];
+        ReadSeries(bars, symbol, returns, volatility);
         List<(string, double[])> stages = [];
         if (_har?.Run(returns, volatility, _target.Kind) is { } har)
             stages.AddRange([("har_terms", har.Terms), ("har_level", [har.Level]), ("har", har.Logs)]);
@@ -91,14 +93,12 @@ internal sealed class FittedNormaliser : INormaliser
         return stages;
     }
 
-    private (double[] Returns, double[] Volatility) SeriesOf(AdjustedBars bars, int symbol)
+    private void ReadSeries(AdjustedBars bars, int symbol, Span<double> returns, Span<double> volatility)
     {
-        double[] returns = [], volatility = [];
         if (_target.Kind == TargetKind.LogReturn)
-            _target.Daily(bars, symbol, returns = new double[Window]);
+            _target.Daily(bars, symbol, returns);
         if (_har is not null)
-            Target.RangeVolatility(bars, symbol, volatility = new double[Window]);
-        return (returns, volatility);
+            Target.RangeVolatility(bars, symbol, volatility);
     }
 
     private sealed record HarResult(double[] Terms, double Level, double[] Logs);
@@ -122,10 +122,10 @@ internal sealed class FittedNormaliser : INormaliser
                 : throw record.Refusal("intercepts", $"must be {horizons} numbers, one per horizon");
         }
 
-        public HarResult Run(double[] returns, double[] volatility, TargetKind kind)
+        public HarResult Run(ReadOnlySpan<double> returns, ReadOnlySpan<double> volatility, TargetKind kind)
         {
             var terms = TermsOf(volatility);
-            var level = Normaliser.MeanOfKnown(kind == TargetKind.LogReturn ? [.. returns.Select(Math.Abs)] : volatility);
+            var level = Normaliser.MeanSize(kind == TargetKind.LogReturn ? returns : volatility);
             var logs = new double[Intercepts.Length];
             for (var horizon = 0; horizon < logs.Length; horizon++)
             {
@@ -138,14 +138,13 @@ internal sealed class FittedNormaliser : INormaliser
         }
 
         /// <summary>Logs of averages relative to the window's; 0 without any value.</summary>
-        private double[] TermsOf(double[] volatility)
+        private double[] TermsOf(ReadOnlySpan<double> volatility)
         {
-            double[] known = [.. volatility.Select(value => value > Target.SmallestRangeVolatility ? value : double.NaN)];
-            var whole = Normaliser.MeanOfKnown(known);
+            var whole = Normaliser.MeanSize(volatility, Target.SmallestRangeVolatility);
             var terms = new double[Sessions.Length];
             for (var k = 0; k < terms.Length; k++)
             {
-                var log = Math.Log(Normaliser.MeanOfKnown(known.AsSpan(known.Length - Sessions[k])) / whole);
+                var log = Math.Log(Normaliser.MeanSize(volatility[^Sessions[k]..], Target.SmallestRangeVolatility) / whole);
                 terms[k] = double.IsNaN(log) ? 0.0 : log;
             }
             return terms;
@@ -180,15 +179,17 @@ internal sealed class FittedNormaliser : INormaliser
             return new GarchTerms(alpha, beta, reversion, window);
         }
 
-        public GarchResult Run(double[] returns)
+        public GarchResult Run(ReadOnlySpan<double> returns)
         {
-            double[] squares = [.. returns.Select(value => value * value)];
-            var level = Normaliser.MeanOfKnown(squares);
+            Span<double> squares = stackalloc double[returns.Length];
+            for (var k = 0; k < squares.Length; k++)
+                squares[k] = returns[k] * returns[k];
+            var level = Normaliser.MeanSize(squares);
             var sum = 0.0;
             for (var k = 0; k < squares.Length; k++)
                 sum += _weights[k] * (double.IsNaN(squares[k]) ? 0.0 : squares[k] - level);
             var next = level + sum;
-            double[] logs = [.. _reversion.Select(share => Math.Log(level + (share * (next - level))) / 2)];
+            var logs = Array.ConvertAll(_reversion, share => Math.Log(level + (share * (next - level))) / 2);
             return new GarchResult(level, next, logs);
         }
     }

@@ -63,14 +63,17 @@ internal static class Normaliser
     /// <summary>The value, but at least the floor; NaN stays.</summary>
     public static double AtLeast(double value, double floor) => double.IsNaN(value) ? value : Math.Max(value, floor);
 
-    /// <summary>The mean of the known values, added from the oldest; NaN if none is known.</summary>
-    public static double MeanOfKnown(ReadOnlySpan<double> values)
+    /// <summary>The mean size of the known values, added from the oldest; NaN if none is known.</summary>
+    /// <param name="values">The values.</param>
+    /// <param name="above">Sizes that are not above this number do not count.</param>
+    public static double MeanSize(ReadOnlySpan<double> values, double above = -1)
     {
         double sum = 0, count = 0;
         foreach (var value in values)
         {
-            if (!double.IsNaN(value))
-                (sum, count) = (sum + value, count + 1);
+            var size = Math.Abs(value);
+            if (size > above)
+                (sum, count) = (sum + size, count + 1);
         }
         return sum / count;
     }

@@ -55,6 +55,13 @@ internal sealed record Target(TargetKind Kind, int Lag, int[] Horizons)
     /// <summary>Index of the session that each horizon ends on, among the encoder's sessions and those that follow.</summary>
     public int[] EndsIn(int encoderLength) => [.. Horizons.Select(days => encoderLength - 1 + Lag + days)];
 
+    /// <summary>The session that each horizon ends on.</summary>
+    /// <param name="following">The sessions after the last bar.</param>
+    public DateOnly[] Sessions(int[] following) => Array.ConvertAll(Horizons, horizon => Day.ToDate(following[Lag + horizon - 1]));
+
+    /// <summary>The session that horizons count from.</summary>
+    public DateOnly BaseSession(int asOf, int[] following) => Day.ToDate(Lag > 0 ? following[Lag - 1] : asOf);
+
     /// <summary>The daily series whose recent level and volatility normalise the target, at some sessions of a symbol.</summary>
     /// <param name="bars">The bars.</param>
     /// <param name="symbol">Index of the symbol.</param>

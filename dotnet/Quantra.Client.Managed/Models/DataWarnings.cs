@@ -18,9 +18,15 @@ internal static class DataWarnings
     {
         if (bars is not null)
         {
-            var readsVolume = networks.Any(one => one.ReadsVolume);
-            var last = readsVolume ? networks.Where(one => one.ReadsVolume).Max(one => one.BarsNeeded) : 2;
-            foreach (var warning in OfBars(bars.Last(last), symbols.ToHashSet(StringComparer.Ordinal), readsVolume, networks.Any(one => one.Card.IsAdjusted)))
+            var (last, readsVolume, isAdjusted) = (2, false, false);
+            foreach (var network in networks)
+            {
+                last = network.ReadsVolume ? Math.Max(last, network.BarsNeeded) : last;
+                readsVolume |= network.ReadsVolume;
+                isAdjusted |= network.Card.IsAdjusted;
+            }
+
+            foreach (var warning in OfBars(bars.Last(last), symbols, readsVolume, isAdjusted))
                 yield return warning;
         }
 
@@ -40,11 +46,11 @@ internal static class DataWarnings
         return left <= 0 ? every : [.. every[..MostWarnings], FormattableString.Invariant($"{left} more warnings were left out")];
     }
 
-    private static IEnumerable<string> OfBars(RawBars bars, HashSet<string> symbols, bool readsVolume, bool isAdjusted)
+    private static IEnumerable<string> OfBars(RawBars bars, IReadOnlyList<string> symbols, bool readsVolume, bool isAdjusted)
     {
         if (readsVolume && !Array.TrueForAll(bars.Volume, volume => volume > 0))
         {
-            foreach (var warning in OfVolumes(bars, symbols))
+            foreach (var warning in OfVolumes(bars, symbols.ToHashSet(StringComparer.Ordinal)))
                 yield return warning;
         }
 
@@ -59,7 +65,7 @@ internal static class DataWarnings
     }
 
     /// <summary>A warning for each symbol whose last close, but not its adjusted one, moves by more than a factor of 5.</summary>
-    private static IEnumerable<string> OfLastSplits(RawBars bars, HashSet<string> symbols)
+    private static IEnumerable<string> OfLastSplits(RawBars bars, IReadOnlyList<string> symbols)
     {
         if (bars.AdjustedClose is not { } adjusted || bars.Count < 2)
             yield break;
@@ -67,7 +73,7 @@ internal static class DataWarnings
         {
             var last = ((row + 1) * bars.Count) - 1;
             var move = Math.Log(bars.Close[last] / adjusted[last]) - Math.Log(bars.Close[last - 1] / adjusted[last - 1]);
-            if (!(Math.Abs(move) > SuspectFinder.LargestMove) || !symbols.Contains(bars.Symbols[row]))
+            if (!(Math.Abs(move) > SuspectFinder.LargestMove) || !symbols.Contains(bars.Symbols[row], StringComparer.Ordinal))
                 continue;
             yield return $"{bars.Symbols[row]}: on {Day.Show(bars.Sessions[^1])} the close changes by a factor of {SuspectBars.NamedFactor(Math.Exp(move))}, "
                 + "the adjusted close does not: a split, or a wrong close? The forecast's prices start from this close";

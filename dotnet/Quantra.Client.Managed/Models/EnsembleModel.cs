@@ -170,7 +170,7 @@ internal sealed class EnsembleModel : IForecastModel
         {
             if (request.Bars is not { } panel)
                 return new(Prepare(request.Window!), null);
-            var (trimmed, bars) = ManagedModel.Read(request, panel, BarsNeeded);
+            var (trimmed, bars) = ManagedModel.Read(request, panel, BarsNeeded, new());
             return new(Prepare(trimmed, bars, now), bars);
         }
         catch (QuantraException error) when (error.Reason == QuantraReason.CalendarEnded)

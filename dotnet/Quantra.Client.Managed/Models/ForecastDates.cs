@@ -31,13 +31,13 @@ internal sealed class ForecastDates
     public static ForecastDates Read(Pipeline pipeline, RawBars bars, PredictionRequest request, DateTimeOffset now)
     {
         var sessions = ChooseSessions(pipeline, bars, request, now);
-        var last = sessions[^1];
+        var following = pipeline.Calendar.Following(sessions[^1], pipeline.Target.Reach);
         return new ForecastDates
         {
             Sessions = sessions,
-            Following = pipeline.Calendar.Following(last, pipeline.Target.Reach),
-            TargetSessions = pipeline.TargetSessions(last),
-            BaseSession = pipeline.BaseSession(last),
+            Following = following,
+            TargetSessions = pipeline.Target.Sessions(following),
+            BaseSession = pipeline.Target.BaseSession(sessions[^1], following),
             Warnings = FindWarnings(pipeline, bars.Sessions),
         };
     }
@@ -54,7 +54,7 @@ internal sealed class ForecastDates
 
         if (bars.Calendar.Length > 0 && bars.Calendar != calendar.Name)
             throw PredictionError.Bars($"the bars are of calendar '{bars.Calendar}', but the model's calendar is '{calendar.Name}'").ToException();
-        var recent = sent[^Math.Min(sent.Length, pipeline.BarsNeeded)..];
+        var recent = sent.Length > pipeline.BarsNeeded ? sent[^pipeline.BarsNeeded..] : sent;
         var isGapless = calendar.IsGapless(recent);
         CheckSessions(calendar, recent, isGapless);
         if (!request.AllowIncompleteLastBar && !calendar.IsComplete(sent[^1], now))

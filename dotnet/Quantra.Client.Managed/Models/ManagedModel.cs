@@ -1,3 +1,4 @@
+using System.Collections.Concurrent;
 using System.Runtime.InteropServices;
 using System.Security.Cryptography;
 using System.Text;
@@ -16,6 +17,7 @@ internal sealed class ManagedModel : IForecastModel
     private readonly ModelCard _card;
     private readonly string _fingerprint;
     private readonly ModelExplainer _explainer;
+    private readonly ConcurrentBag<CallArrays> _arrays = [];
     private Lazy<ModelExplainer> _checkedExplainer;
 
     private ManagedModel(string name, int version, ArtifactFiles files)
@@ -74,7 +76,15 @@ internal sealed class ManagedModel : IForecastModel
     }
 
     /// <inheritdoc/>
-    public Forecast Predict(PredictionRequest request, DateTimeOffset now) => Forecast(Prepare(request, now));
+    public Forecast Predict(PredictionRequest request, DateTimeOffset now)
+    {
+        if (!_arrays.TryTake(out var arrays))
+            arrays = new();
+        var forecast = Forecast(Prepare(request, now, arrays));
+        arrays.Restart();
+        _arrays.Add(arrays);
+        return forecast;
+    }
 
     /// <inheritdoc/>
     public Attribution[] Explain(ManyExplanationsRequest request, DateTimeOffset now, CallLimit limit)
@@ -82,7 +92,7 @@ internal sealed class ManagedModel : IForecastModel
         var query = ExplanationQuery.Read(request, Pipeline.Target.Horizons, Levels);
         var method = query.MethodAmong(ExplainMethods);
         query.CheckCost(networks: 1, ForecastsOf(method));
-        return Explain(query, method, Prepare(request.Instance, now), limit);
+        return Explain(query, method, Prepare(request.Instance, now, new()), limit);
     }
 
     /// <summary>See <see cref="ModelExplainer.ForecastsOf"/>.</summary>
@@ -104,7 +114,7 @@ internal sealed class ManagedModel : IForecastModel
             RowNames = [],
             RowKinds = [],
             PerRow = default,
-            Sessions = prepared.Sessions,
+            Sessions = Array.ConvertAll(prepared.Sessions.ToArray(), Day.ToDate),
             PerTime = null,
             Cells = null,
             Prediction = default,
@@ -128,7 +138,7 @@ internal sealed class ManagedModel : IForecastModel
     }
 
     /// <summary>Checks and encodes a request, and adds all warnings.</summary>
-    private PreparedRequest Prepare(PredictionRequest request, DateTimeOffset now)
+    private PreparedRequest Prepare(PredictionRequest request, DateTimeOffset now, CallArrays arrays)
     {
         RawBars? bars = null;
         PreparedRequest prepared;
@@ -136,7 +146,7 @@ internal sealed class ManagedModel : IForecastModel
         {
             if (request.Bars is { } panel)
             {
-                (var trimmed, bars) = Read(request, panel, Pipeline.BarsNeeded);
+                (var trimmed, bars) = Read(request, panel, Pipeline.BarsNeeded, arrays);
                 prepared = _bars.Prepare(trimmed, bars, now);
             }
             else
@@ -154,14 +164,14 @@ internal sealed class ManagedModel : IForecastModel
     }
 
     /// <summary>Checks the bars of a request. Keeps only the sessions that a forecast depends on, as every predictor does.</summary>
-    public static (PredictionRequest Request, RawBars Bars) Read(PredictionRequest request, BarPanel bars, int barsNeeded)
+    public static (PredictionRequest Request, RawBars Bars) Read(PredictionRequest request, BarPanel bars, int barsNeeded, CallArrays arrays)
     {
         if (request.Covariates.IsEmpty && request.Covariates.FutureSessions.IsEmpty)
-            return (request, BarChecks.Check(bars, barsNeeded));
+            return (request, BarChecks.Check(bars, barsNeeded, arrays));
         var trimmed = bars.Sessions.Length > barsNeeded && Wire.PanelSlicer.IsConsistent(request, bars)
             ? Wire.PanelSlicer.TakeLast(request, bars, barsNeeded)
             : request;
-        return (trimmed, BarChecks.Check(trimmed.Bars!));
+        return (trimmed, BarChecks.Check(trimmed.Bars!, arrays: arrays));
     }
 
     /// <summary>The same error with the model's name, because this model's calendar needs an update.</summary>

@@ -7,7 +7,7 @@ namespace Quantra.Client.Managed;
 internal sealed record OutputMap(double[] Spread, double[][] Offsets, double[] Levels)
 {
     /// <summary>Index of the level nearest to the median; other quantiles never cross it.</summary>
-    public int Anchor => Enumerable.Range(0, Levels.Length).MinBy(index => Math.Abs(Levels[index] - 0.5));
+    public int Anchor { get; } = QuantileHead<Wide128>.AnchorOf(Levels);
 
     /// <summary>A calibrated quantile in units of the scale, and the quantile that it equals: itself, or the one that it would cross.</summary>
     /// <param name="units">[Q] of one horizon.</param>

@@ -37,7 +37,7 @@ internal sealed class Pipeline
     /// <summary>Bars that one forecast depends on.</summary>
     public int BarsNeeded => EncoderLength + Lookback - 1;
 
-    public InputSizes Sizes => new(
+    public InputSizes Sizes => field ??= new(
         EncoderLength,
         Target.Reach,
         Features.Names.Length,
@@ -83,21 +83,11 @@ internal sealed class Pipeline
     {
         var lacking = BarsNeeded - sessions.Length;
         if (lacking <= 0)
-            return sessions[^BarsNeeded..];
+            return lacking < 0 ? sessions[^BarsNeeded..] : sessions;
         return Calendar.PrecedingOrNull(sessions[0], lacking) is { } before
             ? [.. before, .. sessions]
             : throw PredictionError.TooFewBars(string.Join(", ", symbols.Take(3)), sessions.Length, BarsNeeded, "sessions", BarsNeeded).ToException();
     }
-
-    /// <summary>The session that each horizon ends on.</summary>
-    public DateOnly[] TargetSessions(int asOf)
-    {
-        var future = Calendar.Following(asOf, Target.Reach);
-        return Array.ConvertAll(Target.Horizons, horizon => Day.ToDate(future[Target.Lag + horizon - 1]));
-    }
-
-    /// <summary>The session that horizons count from.</summary>
-    public DateOnly BaseSession(int asOf) => Day.ToDate(Target.Lag > 0 ? Calendar.Following(asOf, Target.Reach)[Target.Lag - 1] : asOf);
 
     private static CovariateInfo[] ListCovariates(FittedFeatures features) =>
     [

@@ -16,8 +16,8 @@ internal sealed record PreparedRequest
     /// <summary>yyyymmdd; 0 if unknown.</summary>
     public required int AsOf { get; init; }
 
-    /// <summary>[T] sessions that the network reads; empty if unknown.</summary>
-    public DateOnly[] Sessions { get; init; } = [];
+    /// <summary>[T] sessions that the network reads, yyyymmdd; empty if unknown.</summary>
+    public ReadOnlyMemory<int> Sessions { get; init; }
 
     public required DateOnly[] TargetSessions { get; init; }
 

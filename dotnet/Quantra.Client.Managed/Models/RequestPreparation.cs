@@ -24,7 +24,7 @@ internal sealed class RequestPreparation(Pipeline pipeline)
         var warnings = new List<string>(traded.Warnings);
         var recent = traded.Bars.OnSessions(dates.Sessions);
         var (adjusted, faults) = BarAdjustment.Adjust(recent);
-        if (Enumerable.Range(0, recent.Symbols.Count).Any(row => SuspectFinder.MayBeSuspect(recent, adjusted, row)))
+        if (SuspectFinder.MayBeSuspect(recent, adjusted))
         {
             var judged = DropSuspects(recent, request.AcceptSuspectBars, warnings, refusals);
             if (judged != recent)
@@ -64,12 +64,14 @@ internal sealed class RequestPreparation(Pipeline pipeline)
         List<string> warnings,
         Dictionary<string, QuantraError> others)
     {
-        var (symbols, known, sizes) = (recent.Symbols.Count, new int[recent.Symbols.Count], pipeline.Sizes);
-        var inputs = ComputeInputs(dates, covariates, adjusted, known);
-        var states = Enumerable.Range(0, symbols).Select(row => State(recent, inputs, known, row)).ToArray();
+        var (symbols, sizes, arrays) = (recent.Symbols.Count, pipeline.Sizes, recent.Arrays);
+        var (known, states, usable, anchor) = (arrays.Take<int>(symbols), arrays.Take<SymbolState>(symbols), arrays.Take<bool>(symbols), new double[symbols]);
+        var inputs = ComputeInputs(dates, covariates, adjusted, known, arrays);
         var refusals = new Dictionary<string, QuantraError>(StringComparer.Ordinal);
         for (var row = 0; row < symbols; row++)
         {
+            states[row] = State(recent, inputs, known, row);
+            anchor[row] = states[row].LastClose;
             if ((faults.GetValueOrDefault(row) ?? SymbolChecks.Refusal(pipeline, recent, row, states[row])) is { } refusal)
                 refusals.Add(recent.Symbols[row], refusal);
         }
@@ -78,17 +80,18 @@ internal sealed class RequestPreparation(Pipeline pipeline)
             refusals[symbol] = refusal;
         if (refusals.Count == symbols)
             throw SymbolChecks.NoUsableSymbol([.. refusals.Values]).ToException();
-        var usable = recent.Symbols.Select(symbol => !refusals.ContainsKey(symbol)).ToArray();
+        for (var row = 0; row < symbols; row++)
+            usable[row] = !refusals.ContainsKey(recent.Symbols[row]);
         return new PreparedRequest
         {
             Symbols = recent.Symbols,
             Usable = usable,
             Inputs = refusals.Count == 0 ? inputs : InputRows.Select(inputs, usable, (sizes.EncoderLength + sizes.FutureLength) * sizes.Known),
             AsOf = dates.AsOf,
-            Sessions = Array.ConvertAll(dates.Sessions[^sizes.EncoderLength..], Day.ToDate),
+            Sessions = dates.Sessions.AsMemory()[^sizes.EncoderLength..],
             TargetSessions = dates.TargetSessions,
             BaseSession = dates.BaseSession,
-            Anchor = Array.ConvertAll(states, state => state.LastClose),
+            Anchor = anchor,
             Warnings =
             [
                 .. SymbolChecks.Warnings(pipeline, recent, states, refusals),
@@ -102,14 +105,15 @@ internal sealed class RequestPreparation(Pipeline pipeline)
     }
 
     /// <summary>Computes the inputs of all symbols, and the known values of each one's levels.</summary>
-    private NetworkInputs ComputeInputs(ForecastDates dates, SentCovariates covariates, AdjustedBars adjusted, int[] known)
+    private NetworkInputs ComputeInputs(ForecastDates dates, SentCovariates covariates, AdjustedBars adjusted, int[] known, CallArrays arrays)
     {
         var (symbols, sizes, horizons) = (adjusted.Symbols, pipeline.Sizes, pipeline.Target.Horizons.Length);
-        var (observed, mask) = (new float[symbols * sizes.EncoderLength * sizes.Observed], new bool[symbols * sizes.EncoderLength * sizes.Observed]);
+        var cells = symbols * sizes.EncoderLength * sizes.Observed;
+        var (observed, mask) = (arrays.Take<float>(cells), arrays.Take<bool>(cells));
         pipeline.Features.Observed(adjusted, covariates.Observed, sizes.EncoderLength, observed, mask);
-        var (location, scale) = (new double[symbols * horizons], new double[symbols * horizons]);
+        var (location, scale) = (arrays.Take<double>(symbols * horizons), arrays.Take<double>(symbols * horizons));
         pipeline.Normaliser.Levels(adjusted, location, scale, known);
-        int[] axis = [.. dates.Sessions[^sizes.EncoderLength..], .. dates.Following];
+        int[] axis = [.. dates.Sessions.AsSpan()[^sizes.EncoderLength..], .. dates.Following];
         var last = covariates.Known.ToDictionary(one => one.Key, one => LastColumns(one.Value, symbols, axis.Length));
         return new NetworkInputs
         {

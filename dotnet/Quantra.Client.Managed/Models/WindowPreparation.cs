@@ -30,14 +30,15 @@ internal sealed class WindowPreparation(Pipeline pipeline)
             throw Invalid(FormattableString.Invariant($"as_of_session {asOf} is not a session of {pipeline.Calendar.Name}; send the session of the last row, yyyymmdd, or 0 if it is unknown"));
         var inputs = Inputs(window);
         CheckNumbers(window, inputs);
+        var following = asOf == 0 ? [] : pipeline.Calendar.Following(asOf, pipeline.Target.Reach);
         return new PreparedRequest
         {
             Symbols = window.Symbols,
             Usable = [.. window.Symbols.Select(_ => true)],
             Inputs = inputs,
             AsOf = asOf,
-            TargetSessions = asOf == 0 ? [] : pipeline.TargetSessions(asOf),
-            BaseSession = asOf == 0 ? null : pipeline.BaseSession(asOf),
+            TargetSessions = asOf == 0 ? [] : pipeline.Target.Sessions(following),
+            BaseSession = asOf == 0 ? null : pipeline.Target.BaseSession(asOf, following),
             Anchor = window.AnchorPrice.IsEmpty ? null : window.AnchorPrice.ToArray(),
         };
     }
