@@ -46,7 +46,8 @@ internal static class Safetensors
         }
 
         var end = 0;
-        foreach (var (tensor, begin, next) in tensors.OrderBy(one => one.Begin).ThenBy(one => one.End))
+        tensors.Sort((left, right) => (left.Begin, left.End).CompareTo((right.Begin, right.End)));
+        foreach (var (tensor, begin, next) in tensors)
         {
             if (begin != end)
                 throw ArtifactError.Of(source, $"arrays must neither overlap nor leave gaps: {tensor.Name} begins at byte {begin}, expected {end}");

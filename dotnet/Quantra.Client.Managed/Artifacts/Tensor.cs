@@ -1,4 +1,4 @@
-using System.Buffers.Binary;
+using System.Runtime.InteropServices;
 
 namespace Quantra.Client.Managed;
 
@@ -13,19 +13,19 @@ internal sealed record Tensor(string Name, string Type, int[] Shape, ReadOnlyMem
     public int Count => Shape.Aggregate(1, (product, length) => product * length);
 
     /// <summary>Converts an F32 array.</summary>
-    public float[] ToSingle() => To("F32", 4, BinaryPrimitives.ReadSingleLittleEndian);
+    public float[] ToSingle() => To<float>("F32");
 
     /// <summary>Converts an F64 array.</summary>
-    public double[] ToDouble() => To("F64", 8, BinaryPrimitives.ReadDoubleLittleEndian);
+    public double[] ToDouble() => To<double>("F64");
 
     /// <summary>Converts an I32 array.</summary>
-    public int[] ToInt32() => To("I32", 4, BinaryPrimitives.ReadInt32LittleEndian);
+    public int[] ToInt32() => To<int>("I32");
 
     /// <summary>Converts an I64 array.</summary>
-    public long[] ToInt64() => To("I64", 8, BinaryPrimitives.ReadInt64LittleEndian);
+    public long[] ToInt64() => To<long>("I64");
 
     /// <summary>Converts a BOOL array.</summary>
-    public bool[] ToBoolean() => To("BOOL", 1, bytes => bytes[0] != 0);
+    public bool[] ToBoolean() => Array.ConvertAll(To<byte>("BOOL"), one => one != 0);
 
     /// <summary>Converts an array of any type.</summary>
     public double[] ToNumbers() => Type switch
@@ -37,15 +37,8 @@ internal sealed record Tensor(string Name, string Type, int[] Shape, ReadOnlyMem
         _ => Array.ConvertAll(ToBoolean(), value => value ? 1.0 : 0.0),
     };
 
-    private T[] To<T>(string type, int size, Reader<T> read)
-    {
-        if (Type != type)
-            throw ArtifactError.Create($"array {Name} is {Type}, expected {type}");
-        var values = new T[Bytes.Length / size];
-        for (var index = 0; index < values.Length; index++)
-            values[index] = read(Bytes.Span[(index * size)..]);
-        return values;
-    }
-
-    private delegate T Reader<T>(ReadOnlySpan<byte> bytes);
+    private T[] To<T>(string type)
+        where T : unmanaged => Type == type
+        ? MemoryMarshal.Cast<byte, T>(Bytes.Span).ToArray()
+        : throw ArtifactError.Create($"array {Name} is {Type}, expected {type}");
 }

@@ -145,7 +145,14 @@ internal sealed class SessionCalendar
             rows[index] = IndexFrom(sessions[index]);
         }
 
-        return FieldNames.Zip(_fields).ToDictionary(pair => pair.First, pair => Array.ConvertAll(rows, row => pair.Second[row]));
+        var fields = new Dictionary<string, double[]>(StringComparer.Ordinal);
+        for (var field = 0; field < FieldNames.Length; field++)
+        {
+            var values = _fields[field];
+            fields.Add(FieldNames[field], Array.ConvertAll(rows, row => values[row]));
+        }
+
+        return fields;
     }
 
     private void CheckSession(int day)
@@ -183,8 +190,9 @@ internal sealed class SessionCalendar
     {
         var closed = Array.ConvertAll(_schedule.Holidays, day => Day.ToDate(day).DayNumber);
         var surprises = _schedule.Unannounced.ToHashSet();
-        int[] announced = [.. _schedule.Holidays.Where(day => !surprises.Contains(day)).Select(day => Day.ToDate(day).DayNumber)];
-        int[] planned = [.. _sessions.Union(_schedule.Unannounced).Order()];
+        var announced = Array.ConvertAll(Array.FindAll(_schedule.Holidays, day => !surprises.Contains(day)), day => Day.ToDate(day).DayNumber);
+        int[] planned = [.. _sessions, .. _schedule.Unannounced];
+        Array.Sort(planned);
         var fields = Array.ConvertAll(FieldNames, _ => new double[_sessions.Length]);
         for (var index = 0; index < _sessions.Length; index++)
         {

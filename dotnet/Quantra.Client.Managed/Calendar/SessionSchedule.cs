@@ -116,8 +116,8 @@ internal sealed record SessionSchedule
 
     private static CloseTime[] ReadCloses(JsonRecord record, string key, int version)
     {
-        CloseTime[] closes = [.. record.Records(key).Select(item => ReadClose(item, version))];
-        CheckAscending(record, key, [.. closes.Select(close => close.Date)]);
+        var closes = Array.ConvertAll(record.Records(key), item => ReadClose(item, version));
+        CheckAscending(record, key, Array.ConvertAll(closes, close => close.Date));
         return closes;
     }
 
@@ -152,7 +152,7 @@ internal sealed record SessionSchedule
         days.ExceptWith(Holidays);
         if (days.Count == 0)
             throw record.Refusal("holidays", "leave no session");
-        CheckAmong(record, "special_closes", [.. SpecialCloses.Select(close => close.Date)], days, "not a session");
+        CheckAmong(record, "special_closes", Array.ConvertAll(SpecialCloses, close => close.Date), days, "not a session");
         if (RegularCloses.Length > 0 && RegularCloses[0].Date != First)
             throw record.Refusal("regular_closes", $"begin on {RegularCloses[0].Date}, but must begin on first, {First}");
         if (SpecialCloses.Length > 0 && RegularCloses.Length == 0)

@@ -18,7 +18,7 @@ internal sealed class EvaluationPlan
     public EvaluationPlan(IReadOnlyList<Expression> expressions)
     {
         _outputs = [.. expressions.Select(Add)];
-        Lookbacks = [.. _outputs.Select(slot => _series[slot].Lookback)];
+        Lookbacks = Array.ConvertAll(_outputs, slot => _series[slot].Lookback);
         FieldsOfEach = [.. expressions.Select(FieldsOf)];
         _rowsBefore = RowsBefore();
         _mostBefore = _rowsBefore.DefaultIfEmpty().Max();
@@ -151,7 +151,7 @@ internal sealed class EvaluationPlan
 
     private int Call(CallExpression call)
     {
-        int[] parts = [.. call.Arguments.Select(Add)];
+        var parts = Array.ConvertAll(call.Arguments, Add);
         var arithmetic = call.Operator.Arithmetic;
         var (windows, number) = (call.Windows, call.Numbers.FirstOrDefault());
         var settings = string.Create(CultureInfo.InvariantCulture, $"{call.Operator.Name}:{string.Join(',', windows)}:{number:R}");

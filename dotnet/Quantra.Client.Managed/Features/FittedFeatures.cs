@@ -24,22 +24,22 @@ internal sealed class FittedFeatures
             throw root.Refusal("operator_set", $"{set} is unknown; this version has {Operator.Set}");
         FieldFormulas.Check(root.Record("fields"));
         Covariates = CovariateFields.Read(root.Record("covariates"));
-        ObservedDefinitions = [.. root.Records("observed").Select(FeatureDefinition.Read)];
-        KnownDefinitions = [.. root.Records("known").Select(FeatureDefinition.Read)];
+        ObservedDefinitions = Array.ConvertAll(root.Records("observed"), FeatureDefinition.Read);
+        KnownDefinitions = Array.ConvertAll(root.Records("known"), FeatureDefinition.Read);
         if (ObservedDefinitions.Length == 0)
             throw root.Refusal("observed", "must have at least one feature");
         if (ObservedDefinitions.Length + KnownDefinitions.Length > MostFeatures)
             throw root.Refusal("observed", $"and known are more than {MostFeatures} features");
         string[] observed = [.. FieldFormulas.Observed, .. Covariates.Observed];
         string[] known = [.. FieldFormulas.Known, .. Covariates.Known];
-        _observed = new EvaluationPlan([.. ObservedDefinitions.Select(one => one.Parse(observed))]);
-        _known = new EvaluationPlan([.. KnownDefinitions.Select(one => one.Parse(known))]);
+        _observed = new EvaluationPlan(Array.ConvertAll(ObservedDefinitions, one => one.Parse(observed)));
+        _known = new EvaluationPlan(Array.ConvertAll(KnownDefinitions, one => one.Parse(known)));
         if (_known.Lookback > 1)
             throw root.Refusal("known", "has a feature that looks back; it may read only its own day");
         if (root.Integer("lookback") != Lookback)
             throw root.Refusal("lookback", $"must be {Lookback}, the look-back of these expressions");
         _ofCovariates = [.. Enumerable.Range(0, KnownDefinitions.Length).Where(k => _known.FieldsOfEach[k].Overlaps(Covariates.Known))];
-        Names = [.. ObservedDefinitions.Select(one => one.Name)];
+        Names = Array.ConvertAll(ObservedDefinitions, one => one.Name);
         KnownColumns =
         [
             .. KnownDefinitions.Select(one => one.Name),

@@ -34,7 +34,7 @@ internal sealed record StaticFeatures(StaticNumber[] Numbers, StaticCategory[] C
     /// <exception cref="QuantraException">ARTIFACT_INVALID</exception>
     public static StaticFeatures Read(JsonRecord record)
     {
-        var statics = new StaticFeatures([.. record.Records("numbers").Select(ReadNumber)], [.. record.Records("categories").Select(ReadCategory)]);
+        var statics = new StaticFeatures(Array.ConvertAll(record.Records("numbers"), ReadNumber), Array.ConvertAll(record.Records("categories"), ReadCategory));
         if (record.Number("clip") != Clip)
             throw record.Refusal("clip", $"must be {Clip}");
         record.End();

@@ -50,10 +50,10 @@ internal sealed record Target(TargetKind Kind, int Lag, int[] Horizons)
     }
 
     /// <summary>Growth of the target's scale with each horizon: sqrt(h) for returns, 1 for volatility.</summary>
-    public double[] Spread() => [.. Horizons.Select(days => Kind == TargetKind.LogReturn ? Math.Sqrt(days) : 1.0)];
+    public double[] Spread() => Array.ConvertAll(Horizons, days => Kind == TargetKind.LogReturn ? Math.Sqrt(days) : 1.0);
 
     /// <summary>Index of the session that each horizon ends on, among the encoder's sessions and those that follow.</summary>
-    public int[] EndsIn(int encoderLength) => [.. Horizons.Select(days => encoderLength - 1 + Lag + days)];
+    public int[] EndsIn(int encoderLength) => Array.ConvertAll(Horizons, days => encoderLength - 1 + Lag + days);
 
     /// <summary>The session that each horizon ends on.</summary>
     /// <param name="following">The sessions after the last bar.</param>

@@ -169,9 +169,15 @@ internal sealed class GoldenInstance
     private static double[] Wide(float[] values) => Array.ConvertAll(values, value => (double)value);
 
     /// <summary>Repeats known features that all rows share.</summary>
-    private static double[] Repeated(double[] values, int count) => values.Length > 0 && count > values.Length && count % values.Length == 0
-        ? [.. Enumerable.Repeat(values, count / values.Length).SelectMany(one => one)]
-        : values;
+    private static double[] Repeated(double[] values, int count)
+    {
+        if (values.Length == 0 || count <= values.Length || count % values.Length != 0)
+            return values;
+        var repeated = new double[count];
+        for (var start = 0; start < count; start += values.Length)
+            values.CopyTo(repeated, start);
+        return repeated;
+    }
 
     private void Compare(string stage, double[] actual, double[]? unit = null)
     {
@@ -180,7 +186,9 @@ internal sealed class GoldenInstance
         var expected = tensor.ToNumbers();
         if (expected.Length != actual.Length)
             throw Error($"stage {stage} has {actual.Length} values, recorded were {expected.Length}");
-        var largest = expected.Where(double.IsFinite).Select(Math.Abs).DefaultIfEmpty().Max();
+        var largest = 0.0;
+        foreach (var value in expected)
+            largest = double.IsFinite(value) ? Math.Max(largest, Math.Abs(value)) : largest;
         var (absolute, relative) = Tolerances[stage];
         for (var cell = 0; cell < expected.Length; cell++)
         {

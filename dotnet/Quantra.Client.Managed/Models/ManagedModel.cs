@@ -80,9 +80,10 @@ internal sealed class ManagedModel : IForecastModel
     {
         if (!_arrays.TryTake(out var arrays))
             arrays = new();
-        var forecast = Forecast(Prepare(request, now, arrays));
         arrays.Restart();
-        _arrays.Add(arrays);
+        var forecast = Forecast(Prepare(request, now, arrays));
+        if (arrays.CanBeKept)
+            _arrays.Add(arrays);
         return forecast;
     }
 

@@ -47,7 +47,7 @@ internal sealed record OutputMap(double[] Spread, double[][] Offsets, double[] L
     public static OutputMap Read(JsonRecord manifest, Target target)
     {
         var levels = manifest.Numbers("quantiles");
-        var isRising = levels.Length > 0 && Array.TrueForAll(levels, level => level is > 0 and < 1) && levels.Zip(levels.Skip(1)).All(pair => pair.First < pair.Second);
+        var isRising = levels.Length > 0 && Array.TrueForAll(levels, level => level is > 0 and < 1) && Enumerable.Range(1, levels.Length - 1).All(k => levels[k - 1] < levels[k]);
         if (!isRising)
             throw manifest.Refusal("quantiles", "must be ascending levels between 0 and 1");
         var conformal = manifest.Record("conformal");

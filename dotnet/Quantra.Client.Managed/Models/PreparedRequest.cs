@@ -9,7 +9,7 @@ internal sealed record PreparedRequest
     public required bool[] Usable { get; init; }
 
     /// <summary>Symbols of the rows of <see cref="Inputs"/>.</summary>
-    public string[] UsableSymbols => [.. Symbols.Where((_, row) => Usable[row])];
+    public IReadOnlyList<string> UsableSymbols => Usable.AsSpan().Contains(false) ? [.. Symbols.Where((_, row) => Usable[row])] : Symbols;
 
     public required NetworkInputs Inputs { get; init; }
 

@@ -19,8 +19,13 @@ internal sealed class RequestPreparation(Pipeline pipeline)
         var dates = ForecastDates.Read(pipeline, traded.Bars, request, now);
         var covariates = SentCovariates.Move(request.Covariates, bars.Sessions, dates, bars.Symbols.Count);
         var day = Day.Show(dates.AsOf);
-        var refusals = traded.Idle.ToDictionary(symbol => symbol, symbol => PredictionError.NoUsableSymbol(
-            $"{symbol}: did not trade on {day}: its bar repeats the close before with a volume of 0; send it by itself to forecast from its last traded session"));
+        var refusals = new Dictionary<string, QuantraError>(StringComparer.Ordinal);
+        foreach (var symbol in traded.Idle)
+        {
+            refusals.Add(symbol, PredictionError.NoUsableSymbol(
+                $"{symbol}: did not trade on {day}: its bar repeats the close before with a volume of 0; send it by itself to forecast from its last traded session"));
+        }
+
         var warnings = new List<string>(traded.Warnings);
         var recent = traded.Bars.OnSessions(dates.Sessions);
         var (adjusted, faults) = BarAdjustment.Adjust(recent);
@@ -97,7 +102,7 @@ internal sealed class RequestPreparation(Pipeline pipeline)
                 .. SymbolChecks.Warnings(pipeline, recent, states, refusals),
                 .. warnings,
                 .. dates.Warnings,
-                .. covariates.Warnings(recent.Symbols),
+                .. covariates.IsEmpty ? [] : covariates.Warnings(recent.Symbols),
                 .. covariates.IsEmpty ? [] : pipeline.Features.Statics.Warnings(recent.Symbols, request.Covariates.Numbers.ToDictionary(one => one.Key, one => one.Value.ToArray()), covariates.Categories),
             ],
             Refusals = refusals,
@@ -114,12 +119,11 @@ internal sealed class RequestPreparation(Pipeline pipeline)
         var (location, scale) = (arrays.Take<double>(symbols * horizons), arrays.Take<double>(symbols * horizons));
         pipeline.Normaliser.Levels(adjusted, location, scale, known);
         int[] axis = [.. dates.Sessions.AsSpan()[^sizes.EncoderLength..], .. dates.Following];
-        var last = covariates.Known.ToDictionary(one => one.Key, one => LastColumns(one.Value, symbols, axis.Length));
         return new NetworkInputs
         {
             Rows = symbols,
             Observed = observed,
-            Known = KnownOf(axis, last),
+            Known = KnownOf(axis, covariates.Known, symbols),
             Static = pipeline.Features.Statics.Encode(symbols, covariates.Numbers, covariates.Categories),
             Mask = mask,
             Location = location,
@@ -127,13 +131,18 @@ internal sealed class RequestPreparation(Pipeline pipeline)
         };
     }
 
-    private float[] KnownOf(int[] axis, Dictionary<string, double[]> covariates)
+    private float[] KnownOf(int[] axis, Dictionary<string, double[]> covariates, int symbols)
     {
-        if (_latest is { } latest && covariates.Count == 0 && latest.Axis.AsSpan().SequenceEqual(axis))
+        if (covariates.Count > 0)
+        {
+            var last = covariates.ToDictionary(one => one.Key, one => LastColumns(one.Value, symbols, axis.Length));
+            return pipeline.Features.Known(pipeline.Calendar.FieldsOf(axis), last, out _);
+        }
+
+        if (_latest is { } latest && latest.Axis.AsSpan().SequenceEqual(axis))
             return latest.Values;
         var known = pipeline.Features.Known(pipeline.Calendar.FieldsOf(axis), covariates, out _);
-        if (covariates.Count == 0)
-            _latest = new(axis, known);
+        _latest = new(axis, known);
         return known;
     }
 

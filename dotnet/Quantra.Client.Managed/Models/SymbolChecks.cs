@@ -87,23 +87,31 @@ internal static class SymbolChecks
             yield return $"no forecast of {error.Message}";
         if (refusals.Count > MostListed)
             yield return FormattableString.Invariant($"no forecast of {refusals.Count - MostListed} more symbols either; the response has the reason for each");
-        int[] answered = [.. Enumerable.Range(0, bars.Symbols.Count).Where(row => !refusals.ContainsKey(bars.Symbols[row]))];
-        foreach (var line in answered.Length > 0 ? PriceJumps.Warnings(bars.Rows(answered)) : [])
-            yield return line;
-        var present = Array.ConvertAll(answered, bars.CountPresent);
-        int[] thin = [.. Enumerable.Range(0, answered.Length).Where(index => present[index] < pipeline.BarsNeeded)];
-        if (thin.Length > 0)
+        List<int> answered = [], thin = [], flat = [];
+        for (var row = 0; row < bars.Symbols.Count; row++)
         {
-            var fewest = thin.MinBy(index => present[index]);
-            yield return FormattableString.Invariant(
-                $"{Listed(thin)}: forecast from fewer than the {pipeline.BarsNeeded} bars that the model reads, {bars.Symbols[answered[fewest]]} from {present[fewest]}; missing feature values count as unknown");
+            if (refusals.ContainsKey(bars.Symbols[row]))
+                continue;
+            answered.Add(row);
+            if (bars.CountPresent(row) < pipeline.BarsNeeded)
+                thin.Add(row);
+            if (states[row].IsFlat)
+                flat.Add(row);
         }
 
-        int[] flat = [.. Enumerable.Range(0, answered.Length).Where(index => states[answered[index]].IsFlat)];
-        if (flat.Length > 0)
+        foreach (var line in answered.Count > 0 ? PriceJumps.Warnings(bars.Rows(answered)) : [])
+            yield return line;
+        if (thin.Count > 0)
+        {
+            var fewest = thin.MinBy(bars.CountPresent);
+            yield return FormattableString.Invariant(
+                $"{Listed(thin)}: forecast from fewer than the {pipeline.BarsNeeded} bars that the model reads, {bars.Symbols[fewest]} from {bars.CountPresent(fewest)}; missing feature values count as unknown");
+        }
+
+        if (flat.Count > 0)
             yield return $"{Listed(flat)}: its price is nearly constant, so the width of the forecast comes from the model's minimum volatility, {NumberText.General(pipeline.Normaliser.Floor)} per day";
 
-        string Listed(int[] indexes) => PredictionError.Listed(Array.ConvertAll(indexes, index => bars.Symbols[answered[index]]));
+        string Listed(List<int> rows) => PredictionError.Listed(rows.ConvertAll(row => bars.Symbols[row]));
     }
 
     private static QuantraError NoLastBar(string symbol, RawBars bars) =>
