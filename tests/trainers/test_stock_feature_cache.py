@@ -112,9 +112,10 @@ def test_a_training_on_mapped_bars_gives_the_same_bytes(tmp_path: Path) -> None:
     assert train_in_memory(TrainingMaterial(mapped, default_features()), SHORT, consume=iter) == files(None)
 
 
-def test_spilled_columns_leave_no_file(tmp_path: Path) -> None:
-    columns = cache_in(tmp_path).spilled(1, bars(), [(slice(0, 2), [bars().close])])
-    np.testing.assert_array_equal(columns[0], bars().close)
+def test_spilled_columns_are_whole_and_leave_no_file(tmp_path: Path) -> None:
+    columns = [bars().close, bars().volume]
+    blocks = [(slice(row, row + 1), [values[row : row + 1] for values in columns]) for row in range(2)]
+    np.testing.assert_array_equal(list(cache_in(tmp_path).spilled(2, bars(), blocks)), columns)
     assert list(tmp_path.iterdir()) == []
 
 

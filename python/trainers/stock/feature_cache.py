@@ -158,21 +158,26 @@ class FeatureCache:
         key: dict[str, Json] = {"kind": "bars", "bars": hash_bars(bars)}
         return bars.with_columns(self.arrays(key, dict.fromkeys(columns, shape), lambda: [columns]))
 
-    def spilled(self, count: int, bars: BarPanel, blocks: Iterable[tuple[slice, Iterable[FloatArray]]]) -> FloatArray:
-        """A number of columns [N, S, T], memory-mapped until they are no longer used.
+    def spilled(
+        self, count: int, bars: BarPanel, blocks: Iterable[tuple[slice, Iterable[FloatArray]]]
+    ) -> Iterator[FloatArray]:
+        """Columns [S, T], one after the other, by way of a temporary file.
 
         Args:
-            count: N columns.
+            count: Number of columns.
             bars: S symbols, T sessions.
             blocks: The columns of a few symbols at a time, with the rows of these symbols.
         """
+        sessions = bars.close.shape[1]
         self.folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=self.folder) as file:
-            columns = np.memmap(file, np.float64, "w+", shape=(count, *bars.close.shape))
-        for rows, block in blocks:
-            for column, values in zip(columns, block, strict=True):
-                column[rows] = values
-        return columns
+            for rows, block in blocks:
+                for number, values in enumerate(block):
+                    file.seek((number * len(bars.symbols) + rows.start) * sessions * values.itemsize)
+                    file.write(np.ascontiguousarray(values).data)
+            file.seek(0)
+            for _ in range(count):
+                yield np.fromfile(file, np.float64, bars.close.size).reshape(bars.close.shape)
 
     def arrays(
         self, key: Mapping[str, Json], shapes: Mapping[str, ArrayShape], compute: Callable[[], Iterable[Arrays]]
