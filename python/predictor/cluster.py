@@ -354,7 +354,16 @@ def _run_job(material: list[Any], job: Any) -> JobOutcome:
 
 @lru_cache(maxsize=1)
 def _prepared(material: Any) -> Work[Any, Any]:
-    """The work, prepared once in this process."""
+    """The work, prepared once in this process.
+
+    Raises:
+        ConfigurationError: It cannot be prepared on this node.
+    """
     import ray
 
-    return prepare_work(ray.get(material))
+    try:
+        return prepare_work(ray.get(material))
+    except QuantraError as error:
+        raise ConfigurationError(
+            f"node {ray.util.get_node_ip_address()}: {error.message}; all nodes must see the same files"
+        ) from error

@@ -107,6 +107,16 @@ def test_an_error_of_a_job_is_as_it_was_raised() -> None:
         list(OnRay("auto").run(partial(multiplier, 3), [1, -1]))
 
 
+def unprepared() -> Callable[[int], int]:
+    raise ConfigurationError("there is no model")
+
+
+@pytest.mark.usefixtures("nodes")
+def test_a_node_that_cannot_prepare_its_jobs_is_named() -> None:
+    with pytest.raises(ConfigurationError, match=r"^node [0-9.]+: there is no model; all nodes must see the same"):
+        list(OnRay("auto").run(unprepared, [1]))
+
+
 def sleeper() -> Callable[[float], None]:
     return time.sleep
 
