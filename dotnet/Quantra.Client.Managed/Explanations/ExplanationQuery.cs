@@ -67,7 +67,7 @@ internal sealed record ExplanationQuery(ExplanationTarget[] Targets, (int Horizo
             : throw PredictionError.Of(
                 QuantraStatus.Unimplemented,
                 QuantraReason.ExplainUnsupported,
-                $"unknown method '{Request.Method}'; the model supports {PythonText.List(supported)}").ToException();
+                $"unknown method {PythonText.Quote(Request.Method)}; the model supports {PythonText.List(supported)}").ToException();
 
     /// <summary>Rejects a request that could take too long.</summary>
     /// <param name="networks">Networks that are explained.</param>
