@@ -268,7 +268,7 @@ def daily_rows(folder: Path, *, quick: bool) -> Iterator[Row]:
     learnt = panel.until(days[-40]).rows(slice(50))
     train(TrainingMaterial(learnt, default_features()), recipe, folder / "models" / "mine" / "1", consume=iter)
     with Ledger.open(folder / "daily.db", create=True) as ledger:
-        settings = DailySettings(ledger=ledger, line=folder / "models" / "mine")
+        settings = DailySettings(ledger=ledger, model_folder=folder / "models" / "mine")
         summaries: list[DailySummary] = []
 
         def run_until(day: int) -> None:

@@ -33,15 +33,15 @@ def daily_bars(until: int = 20100129) -> BarPanel:
     return bokeh_panel("AAPL", "IBM", "MSFT").between(20070103, until)
 
 
-def save_daily_model(line: Path, version: int = 1, recipe: StockRecipe = HAR, until: int = LEARNT) -> Path:
-    """Train a version of the model in `line`, and return the folder of models."""
-    train(TrainingMaterial(daily_bars(until), default_features()), recipe, line / str(version), consume=iter)
-    return line.parent
+def save_daily_model(model_folder: Path, version: int = 1, recipe: StockRecipe = HAR, until: int = LEARNT) -> Path:
+    """Train a version of the model in `model_folder`, and return the folder of models."""
+    train(TrainingMaterial(daily_bars(until), default_features()), recipe, model_folder / str(version), consume=iter)
+    return model_folder.parent
 
 
 def run_evenings(
     ledger: str | Path,
-    line: Path,
+    model_folder: Path,
     bars: BarPanel,
     *,
     first: int = 0,
@@ -51,7 +51,12 @@ def run_evenings(
     """Run the evenings that are due."""
     with Ledger.open(ledger, create=True) as opened:
         return run_due_evenings(
-            DailySettings(ledger=opened, line=line, evidence_every=evidence_every, runner=runner or InThisProcess()),
+            DailySettings(
+                ledger=opened,
+                model_folder=model_folder,
+                evidence_every=evidence_every,
+                runner=runner or InThisProcess(),
+            ),
             bars,
             AFTER_ALL_SESSIONS,
             first=first,

@@ -185,10 +185,10 @@ def _check(path: Path) -> None:
 def _evenings(path: Path) -> None:
     """Write the page of four months of evenings."""
     folder = path.parent / "evenings"
-    line = save_daily_model(folder / "models" / "mine") / "mine"
-    summary = run_evenings(folder / "ledger.db", line, daily_bars(20100507), first=20100104, evidence_every=20)
+    model_folder = save_daily_model(folder / "models" / "mine") / "mine"
+    summary = run_evenings(folder / "ledger.db", model_folder, daily_bars(20100507), first=20100104, evidence_every=20)
     with Ledger.open(folder / "ledger.db") as ledger:
-        replace_file(path, render_evenings(DailySettings(ledger=ledger, line=line), summary).encode())
+        replace_file(path, render_evenings(DailySettings(ledger=ledger, model_folder=model_folder), summary).encode())
 
 
 STOCK_PAGES: Final[dict[str, Callable[[Path], None]]] = {

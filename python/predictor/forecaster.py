@@ -59,8 +59,8 @@ class Forecaster:
     @classmethod
     def of(cls, model: Predictor) -> Self:
         """Wrap a model that is already in memory, under its name and version."""
-        line = ModelVersions.of(model)
-        return cls(PredictionService(Registry(lines={model.identity.name: line}, problems=())))
+        served = ModelVersions.of(model)
+        return cls(PredictionService(Registry(models={model.identity.name: served}, problems=())))
 
     def predict(self, bars: Question, covariates: Covariates | None = None) -> Forecast:
         """Forecast one panel of bars.

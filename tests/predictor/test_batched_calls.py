@@ -85,7 +85,7 @@ class Gate:
 def service() -> tuple[PredictionService, Calls, Counted]:
     lines = {name: ModelVersions(versions={1: model}, aliases={CHAMPION: 1}) for name, model in models().items()}
     observer = Counted()
-    opened = PredictionService(Registry(lines=lines, problems=()), clock=lambda: AFTER_ALL_SESSIONS, observer=observer)
+    opened = PredictionService(Registry(models=lines, problems=()), clock=lambda: AFTER_ALL_SESSIONS, observer=observer)
     return opened, Calls(opened), observer
 
 

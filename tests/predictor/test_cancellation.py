@@ -100,7 +100,7 @@ def networks(model: Predictor) -> list[nn.Module]:
 
 def service_of(model: Predictor) -> PredictionService:
     line = ModelVersions.of(model)
-    return PredictionService(Registry(lines={model.identity.name: line}, problems=()))
+    return PredictionService(Registry(models={model.identity.name: line}, problems=()))
 
 
 def count_preparations(steps: StepCounter, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -106,7 +106,7 @@ def model() -> Model:
 @pytest.fixture
 def service(model: Model) -> Iterator[PredictionService]:
     line = ModelVersions.of(model)
-    with PredictionService(Registry(lines={model.identity.name: line}, problems=())) as running:
+    with PredictionService(Registry(models={model.identity.name: line}, problems=())) as running:
         yield running
 
 

@@ -113,7 +113,7 @@ class UnreadableRequest:
 def registry_of(*models: Predictor) -> Registry:
     versions = {one.identity.version: one for one in models}
     return Registry(
-        lines={models[0].identity.name: ModelVersions(versions=versions, aliases={CHAMPION: max(versions)})},
+        models={models[0].identity.name: ModelVersions(versions=versions, aliases={CHAMPION: max(versions)})},
         problems=(),
     )
 
@@ -387,13 +387,13 @@ def test_a_model_that_was_replaced_answers_what_waits_for_it_and_its_successor_a
     assert (sum(old.batches), sum(new.batches)) == (4, 1)
 
 
-def test_a_model_that_stays_keeps_its_lane(watched_model: WatchedModel) -> None:
+def test_a_model_that_stays_keeps_its_worker(watched_model: WatchedModel) -> None:
     with PredictionService(registry_of(watched_model)) as service:
         occupy_worker(service, watched_model)
         answer = service.predict("", [Instance(input=recent_bars("AAPL"))], Deadline())
         other = WatchedModel(small_model(small_artifact(), "other"))
-        lines = {**registry_of(watched_model).lines, **registry_of(other).lines}
-        swap(service, Registry(lines=lines, problems=()))
+        both = {**registry_of(watched_model).models, **registry_of(other).models}
+        swap(service, Registry(models=both, problems=()))
         last = service.predict("small", [Instance(input=recent_bars("IBM"))], Deadline())
         watched_model.released.set()
         assert kinds(answer) == kinds(last) == [Forecast]
@@ -519,7 +519,7 @@ from predictor.registry import CHAMPION, ModelVersions, Registry
 from predictor.server.loop_bridge import InlineBatcher
 from predictor.service import ModelWorker, PredictionService
 model = small_model(small_artifact())
-service = PredictionService(Registry(lines={"small": ModelVersions.of(model)}, problems=()))
+service = PredictionService(Registry(models={"small": ModelVersions.of(model)}, problems=()))
 answers = [service.predict("", [Instance(input=recent_bars("AAPL"))], Deadline()) for _ in range(100)]
 answers[0].add_done_callback(lambda _: print("answered", flush=True))
 """

@@ -276,7 +276,7 @@ def test_a_caller_that_disconnects_is_counted_for_its_model(timeout: float | Non
         return datetime.now(UTC)
 
     model = small_model(small_artifact())
-    registry = Registry(lines={"small": ModelVersions.of(model)}, problems=())
+    registry = Registry(models={"small": ModelVersions.of(model)}, problems=())
     with (
         PredictionService(registry, clock=clock) as service,
         serving(service, watching=CallObservers([told])) as served,

@@ -69,7 +69,7 @@ def service(model: Model, heard: RecordingObserver) -> Iterator[PredictionServic
 
 
 def service_of(model: Model, heard: RecordingObserver | None, limits: ServiceLimits | None = None) -> PredictionService:
-    registry = Registry(lines={"small": ModelVersions.of(model)}, problems=())
+    registry = Registry(models={"small": ModelVersions.of(model)}, problems=())
     return PredictionService(registry, observer=heard, limits=limits)
 
 

@@ -33,7 +33,7 @@ QUERY = PathQuery(
 @pytest.fixture(scope="module")
 def served() -> Iterator[Served]:
     model = small_model(small_artifact())
-    registry = Registry(lines={model.identity.name: ModelVersions.of(model)}, problems=())
+    registry = Registry(models={model.identity.name: ModelVersions.of(model)}, problems=())
     with PredictionService(registry) as service, serving(service) as opened:
         yield opened
 
@@ -95,7 +95,7 @@ def test_paths_that_nobody_reads_let_other_calls_of_the_connection_go_on(served:
 
 def test_a_call_with_unread_paths_counts_as_a_stream() -> None:
     model = small_model(small_artifact())
-    registry = Registry(lines={model.identity.name: ModelVersions.of(model)}, problems=())
+    registry = Registry(models={model.identity.name: ModelVersions.of(model)}, problems=())
     many = encoded(PathQuery(instance=QUERY.instance, paths=7000), include_paths=True)
     with (
         PredictionService(registry) as service,

@@ -270,7 +270,7 @@ def test_a_picture_has_the_paths_of_a_symbol() -> None:
 
 def test_every_door_gives_the_same_paths() -> None:
     model = small_model(small_artifact())
-    registry = Registry(lines={model.identity.name: ModelVersions.of(model)}, problems=())
+    registry = Registry(models={model.identity.name: ModelVersions.of(model)}, problems=())
     with PredictionService(registry) as service, serving(service) as served, QuantraClient(served.target) as client:
         over_grpc = client.simulate(bars(), paths=PATHS, seed=1)
         asynchronous = asyncio.run(simulate_asynchronously(served.target))

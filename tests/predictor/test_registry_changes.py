@@ -151,7 +151,7 @@ def test_a_version_that_was_refused_and_then_mended_is_no_problem_any_more(
     replace_version(models / "small" / "2", saved_artifacts / "2")
     after = folder.load(before, "small@2")
     assert after.problems == ()
-    assert after.lines["small"].refused == frozenset()
+    assert after.models["small"].refused == frozenset()
 
 
 def test_a_problem_of_another_version_stays_one(folder: ModelsFolder, models: Path, saved_artifacts: Path) -> None:
@@ -257,7 +257,7 @@ def test_what_was_unloaded_can_be_loaded_again(folder: ModelsFolder) -> None:
     before = folder.open()
     after = folder.load(folder.unload(before, "small@2"), "small")
     assert _served(after) == _served(before)
-    assert after.lines["small"].unloaded == frozenset()
+    assert after.models["small"].unloaded == frozenset()
 
 
 def test_a_version_loaded_without_the_champion_is_served_by_its_number_only(folder: ModelsFolder) -> None:
@@ -386,7 +386,7 @@ def test_an_unreadable_folder_is_reported_without_its_path(folder: ModelsFolder,
 
 
 def _served(registry: Registry) -> dict[str, set[int]]:
-    return {name: set(line.versions) for name, line in sorted(registry.lines.items())}
+    return {name: set(served.versions) for name, served in sorted(registry.models.items())}
 
 
 def _same_versions(before: Registry, after: Registry) -> set[str]:
@@ -396,4 +396,4 @@ def _same_versions(before: Registry, after: Registry) -> set[str]:
 
 
 def _objects(registry: Registry) -> dict[str, Predictor]:
-    return {f"{name}@{v}": model for name, line in registry.lines.items() for v, model in line.versions.items()}
+    return {f"{name}@{v}": model for name, served in registry.models.items() for v, model in served.versions.items()}

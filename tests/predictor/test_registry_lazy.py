@@ -157,7 +157,7 @@ def test_the_newest_that_cannot_be_built_leaves_the_next_one_as_the_default(
     registry = Registry.open(models, RUNTIME)
     assert registry.find("small").identity.version == 2
     assert [p.message.split(":")[0] for p in registry.problems] == ["small/3"]
-    assert registry.lines["small"].refused == {3}
+    assert registry.models["small"].refused == {3}
 
 
 def _forecast(model: Predictor) -> Forecast:

@@ -106,7 +106,7 @@ def test_a_version_that_is_not_listed_is_not_served(models: Path, saved_artifact
     lock = _lock(models.parent, lock_lines(models))
     shutil.copytree(saved_artifacts / "2", models / "small" / "3")
     registry = _open(models, lock)
-    assert sorted(registry.lines["small"].versions) == [1, 2]
+    assert sorted(registry.models["small"].versions) == [1, 2]
     (problem,) = registry.problems
     assert problem.message == (
         "small/3: manifest.json: is not listed in the lock file lock, so the version is not served; if it is meant to "
@@ -118,14 +118,14 @@ def test_another_artifact_in_the_place_of_the_listed_one_is_not_served(models: P
     lock = _lock(models.parent, lock_lines(models))
     replace_version(models / "small" / "2", saved_artifacts / "2")
     registry = _open(models, lock)
-    assert sorted(registry.lines["small"].versions) == [1]
+    assert sorted(registry.models["small"].versions) == [1]
     assert registry.problems[0].message.startswith("small/2: manifest.json: is not the one listed in the lock file")
 
 
 def test_a_forger_who_makes_all_digests_right_is_found(models: Path) -> None:
     lock = _lock(models.parent, lock_lines(models))
     forge_weights(models / "small" / "1", models / "small" / "2")
-    assert sorted(_open(models, lock).lines["small"].versions) == [2]
+    assert sorted(_open(models, lock).models["small"].versions) == [2]
 
 
 def test_one_line_stands_for_an_ensemble_and_its_members(models: Path, saved_artifacts: Path) -> None:
@@ -135,7 +135,7 @@ def test_one_line_stands_for_an_ensemble_and_its_members(models: Path, saved_art
     shutil.rmtree(models / "joint" / "1")
     save_ensemble(models / "joint" / "1", {"a": saved_artifacts / "0", "b": saved_artifacts / "2"})
     registry = _open(models, lock)
-    assert "joint" not in registry.lines
+    assert "joint" not in registry.models
     assert registry.problems[0].message.startswith("joint/1: manifest.json: is not the one listed")
 
 
@@ -144,7 +144,7 @@ def test_versions_that_are_listed_but_missing_are_named_and_the_others_served(mo
     shutil.rmtree(models / "small" / "2")
     shutil.rmtree(models / "other")
     registry = _open(models, lock)
-    assert sorted(registry.lines) == ["small"]
+    assert sorted(registry.models) == ["small"]
     assert [p.message.split("; put")[0] for p in registry.problems] == [
         "other/7: is listed in the lock file lock, but missing",
         "small/2: is listed in the lock file lock, but missing",
@@ -173,7 +173,7 @@ def test_what_is_loaded_later_must_be_listed_too(models: Path, saved_artifacts: 
             folder.load(registry, f"small@{version}")
     replace_version(models / "small" / "3", saved_artifacts / "2")
     after = folder.load(registry, "small@3")
-    assert sorted(after.lines["small"].versions) == [1, 2, 3]
+    assert sorted(after.models["small"].versions) == [1, 2, 3]
     assert len(registry.problems) == 1
     assert after.problems == ()
 

@@ -47,7 +47,7 @@ class Server:
 
     @property
     def served(self) -> dict[str, set[int]]:
-        return {name: set(line.versions) for name, line in sorted(self.registry.lines.items())}
+        return {name: set(served.versions) for name, served in sorted(self.registry.models.items())}
 
 
 @pytest.fixture(scope="module")
@@ -237,10 +237,10 @@ def test_bad_aliases_keep_the_old_ones_and_are_reported_once(server: Server, mod
     (models / "small" / ALIASES).write_text(text)
     assert [message.split(":")[0] for message in server.problems()] == ["small/aliases.json"]
     assert server.problems() == []
-    assert server.registry.lines["small"].aliases == {"canary": 2, "champion": 1}
+    assert server.registry.models["small"].aliases == {"canary": 2, "champion": 1}
     (models / "small" / ALIASES).write_text('{"champion": 2}')
     assert server.problems() == []
-    assert server.registry.lines["small"].aliases == {"champion": 2}
+    assert server.registry.models["small"].aliases == {"champion": 2}
 
 
 def test_aliases_that_break_in_another_way_are_reported_again(server: Server, models: Path) -> None:
@@ -396,7 +396,7 @@ def test_what_changed_while_the_folder_was_opened_is_seen_at_the_first_look(
     watch = FolderWatcher(folder)
     registry = folder.open()
     shutil.copytree(saved_artifacts / "2", models / "small" / "3")
-    assert sorted(watch.poll(registry).registry.lines["small"].versions) == [1, 2, 3]
+    assert sorted(watch.poll(registry).registry.models["small"].versions) == [1, 2, 3]
 
 
 def test_only_what_is_locked_is_loaded(models: Path, saved_artifacts: Path) -> None:
@@ -427,7 +427,7 @@ def test_a_look_opens_no_file_but_those_of_aliases(models: Path, monkeypatch: py
     state = FolderState.of(models)
     assert read == [models / "small" / ALIASES]
     assert FolderState.of(models) == state
-    assert sorted(state.lines["small"].versions) == [1, 2]
+    assert sorted(state.models["small"].versions) == [1, 2]
 
 
 def _watched(folder: ModelsFolder) -> Server:

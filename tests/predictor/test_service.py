@@ -441,7 +441,7 @@ def test_a_device_without_float64_is_refused_before_it_is_looked_for(tmp_path: P
 
 def _registry(*models: Model) -> Registry:
     lines = {one.identity.name: ModelVersions.of(one) for one in models}
-    return Registry(lines=lines, problems=())
+    return Registry(models=lines, problems=())
 
 
 @contextmanager

@@ -39,7 +39,7 @@ def model() -> Model:
 
 def service_of(model: Model, *, now: datetime = TUESDAY_NOON, most: int | None = None) -> PredictionService:
     line = ModelVersions.of(model)
-    return PredictionService(Registry(lines={"small": line}, problems=()), clock=lambda: now, max_age_sessions=most)
+    return PredictionService(Registry(models={"small": line}, problems=()), clock=lambda: now, max_age_sessions=most)
 
 
 def answers(service: PredictionService, *asked: Instance) -> tuple[Forecast | QuantraError, ...]:

@@ -131,7 +131,7 @@ def test_a_missed_week_gives_what_single_evenings_give(models: Path, tmp_path: P
 def test_a_session_that_has_not_closed_waits(models: Path, ledger: Path) -> None:
     at_noon = datetime(2010, 1, 7, 17, tzinfo=UTC)
     with Ledger.open(ledger, create=True) as opened:
-        settings = DailySettings(ledger=opened, line=models / "mine")
+        settings = DailySettings(ledger=opened, model_folder=models / "mine")
         summary = run_due_evenings(settings, daily_bars(20100107), at_noon)
         assert (summary.session, opened.last_session) == (20100106, 20100106)
 
@@ -140,7 +140,7 @@ def test_a_clock_that_went_back_changes_nothing(models: Path, ledger: Path) -> N
     run_evenings(ledger, models / "mine", daily_bars(DAYS[3]))
     before = read_content(ledger)
     with Ledger.open(ledger) as opened:
-        settings = DailySettings(ledger=opened, line=models / "mine")
+        settings = DailySettings(ledger=opened, model_folder=models / "mine")
         summary = run_due_evenings(settings, daily_bars(DAYS[5]), datetime(2009, 1, 1, tzinfo=UTC))
     assert (summary.evenings, read_content(ledger)) == (0, before)
 
@@ -173,7 +173,7 @@ def test_a_red_lamp_is_an_event_once_and_needs_a_person(models: Path, ledger: Pa
     for symbol in jumps.symbols:
         jumps = scaled(jumps, slice(first_odd, None, 2), 1.12, symbol=symbol)
     with Ledger.open(ledger, create=True) as opened:
-        settings = DailySettings(ledger=opened, line=models / "mine", accept_suspect_bars=True)
+        settings = DailySettings(ledger=opened, model_folder=models / "mine", accept_suspect_bars=True)
         summary = run_due_evenings(settings, jumps, datetime.now(UTC), first=DAYS[0])
     assert summary.lamp is Lamp.RED
     assert "mine@1, 1 session ahead: too few outcomes in its band; consider: quantra retrain mine" in summary.findings
@@ -274,14 +274,14 @@ run_evenings(Path(sys.argv[1]), Path(sys.argv[2]), daily_bars(int(sys.argv[3])),
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no SIGKILL")
 def test_a_killed_run_is_completed_and_the_chain_verifies(models: Path, tmp_path: Path) -> None:
-    ledger, line = tmp_path / "killed.db", models / "mine"
-    words = [sys.executable, "-c", KILLED, ledger, line, str(DAYS[2]), str(DAYS[0])]
+    ledger, model_folder = tmp_path / "killed.db", models / "mine"
+    words = [sys.executable, "-c", KILLED, ledger, model_folder, str(DAYS[2]), str(DAYS[0])]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     ran = subprocess.run(words, check=False, env=environment, capture_output=True)
     assert ran.returncode == -signal.SIGKILL, ran.stderr.decode()
     assert 0 < len(rows_of(ledger, LedgerEvent, f"kind = '{EVENING}'")) < 3
-    run_evenings(ledger, line, daily_bars(DAYS[2]), first=DAYS[0])
-    run_evenings(tmp_path / "whole.db", line, daily_bars(DAYS[2]), first=DAYS[0])
+    run_evenings(ledger, model_folder, daily_bars(DAYS[2]), first=DAYS[0])
+    run_evenings(tmp_path / "whole.db", model_folder, daily_bars(DAYS[2]), first=DAYS[0])
     assert read_content(ledger) == read_content(tmp_path / "whole.db")
     with Ledger.open(ledger) as opened:
         assert not opened.verify().problem
@@ -369,9 +369,9 @@ def test_the_model_is_named_if_there_are_several(models: Path, ledger: Path, csv
 # --- the page
 
 
-def page_text(ledger: Path, line: Path) -> str:
+def page_text(ledger: Path, model_folder: Path) -> str:
     with Ledger.open(ledger) as opened:
-        settings = DailySettings(ledger=opened, line=line)
+        settings = DailySettings(ledger=opened, model_folder=model_folder)
         return render_evenings(settings, summarise(settings))
 
 

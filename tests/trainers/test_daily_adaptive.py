@@ -43,7 +43,7 @@ def run_adaptively(
     ledger: Path, models: Path, bars: BarPanel, *, first: int = 0, adaptive: bool = True
 ) -> DailySummary:
     with Ledger.open(ledger, create=True) as opened:
-        settings = DailySettings(ledger=opened, line=models / "mine", adaptive=adaptive)
+        settings = DailySettings(ledger=opened, model_folder=models / "mine", adaptive=adaptive)
         return run_due_evenings(settings, bars, AFTER_ALL_SESSIONS, first=first)
 
 

@@ -143,8 +143,8 @@ def run_with_renewal(
 ) -> list[LedgerEvent]:
     """Run further evenings with automatic renewal, and return the events of trainings and promotions."""
     with Ledger.open(folder / "ledger.db") as opened:
-        line, runner = folder / "models" / "mine", runner or InThisProcess()
-        settings = DailySettings(ledger=opened, line=line, evidence_every=5, runner=runner)
+        model_folder, runner = folder / "models" / "mine", runner or InThisProcess()
+        settings = DailySettings(ledger=opened, model_folder=model_folder, evidence_every=5, runner=runner)
         renewed = AutomaticRenewal(promotes=promotes, cache=cache)
         run_due_evenings(settings, daily_bars(until), AFTER_ALL_SESSIONS, after_evening=renewed)
         return [event for event in opened.records(LedgerEvent) if event.kind in {RETRAINING, "champion"}]

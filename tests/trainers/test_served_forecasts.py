@@ -120,7 +120,7 @@ def test_the_page_and_the_summary_report_the_served_model(models: Path, tmp_path
     bars = daily_bars(20100108)
     run_evenings(tmp_path / "ledger.db", models / "mine", bars)
     with Ledger.open(tmp_path / "ledger.db") as ledger:
-        settings = DailySettings(ledger=ledger, line=models / "mine", serve_best=True)
+        settings = DailySettings(ledger=ledger, model_folder=models / "mine", serve_best=True)
         summary = summarise(settings)
         page = page_of(render_evenings(settings, summary))
         har = ledger.records(ForecastRecord, "model = 'mine-har'")

@@ -54,7 +54,7 @@ def ledger(tmp_path: Path) -> Path:
 
 def run_evenings(ledger: Path, models: Path, day: int, *, first: int = 0) -> None:
     with Ledger.open(ledger, create=True) as opened:
-        settings = DailySettings(ledger=opened, line=models / "mine", adaptive=True)
+        settings = DailySettings(ledger=opened, model_folder=models / "mine", adaptive=True)
         run_due_evenings(settings, daily_bars(day), AFTER_ALL_SESSIONS, first=first)
 
 

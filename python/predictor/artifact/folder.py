@@ -421,16 +421,14 @@ def _check(folder: Path) -> None:
 
 def _suggest_artifacts(folder: Path) -> str:
     """Suggest artifacts in the folder or in its subfolders, newest first; empty if there are none."""
-    meant = _list_versions(folder) or [
-        version for line in _list_folders(folder) for version in _list_versions(line)[:1]
-    ]
+    meant = _list_versions(folder) or [version for one in _list_folders(folder) for version in _list_versions(one)[:1]]
     shown = [str(version) for version in meant[:_MOST_SUGGESTED]]
     return f"; did you mean {' or '.join(shown)}?" if shown else ""
 
 
-def _list_versions(line: Path) -> list[Path]:
-    """Artifacts `line/1`, `line/2` and so on, newest first."""
-    numbered = [path for path in _list_folders(line) if path.name.isdecimal() and is_artifact(path)]
+def _list_versions(model_folder: Path) -> list[Path]:
+    """Artifacts `1`, `2` and so on in a model's folder, newest first."""
+    numbered = [path for path in _list_folders(model_folder) if path.name.isdecimal() and is_artifact(path)]
     return sorted(numbered, key=lambda path: int(path.name), reverse=True)
 
 

@@ -372,9 +372,9 @@ def alias(
 ) -> None:
     """Point an alias at a version of a model. A server follows it at once with --watch, else after a restart."""
     with loading():
-        from predictor.registry import find_line, set_alias  # imports torch, which --help does not need
+        from predictor.registry import find_model_folder, set_alias  # imports torch, which --help does not need
 
-    folder = find_line(models, name)
+    folder = find_model_folder(models, name)
     set_alias(folder, alias, version)
     problems = report_alias_problems(folder)
     if as_json:

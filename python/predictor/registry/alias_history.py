@@ -75,20 +75,20 @@ def create_move(
     return AliasMove(at=now, alias=alias, previous=previous, version=version, kind=kind, reason=reason, gates=gates)
 
 
-def read_moves(line: Path, aliases: Mapping[str, int]) -> tuple[AliasMove, ...]:
+def read_moves(model_folder: Path, aliases: Mapping[str, int]) -> tuple[AliasMove, ...]:
     """Read the moves of a model's aliases, oldest first.
 
     A move is recorded before it is made. If a process was killed in between, the move did not happen and is left out.
 
     Args:
-        line: the model's folder.
+        model_folder: the model's folder.
         aliases: the present ones.
 
     Raises:
         ArtifactError: the file is damaged or cannot be read.
     """
     moves, now = list[AliasMove](), dict(aliases)
-    for move in reversed(_read(line)):
+    for move in reversed(_read(model_folder)):
         after = now.get(move.alias)
         if after == move.version or after != move.previous:
             moves.append(move)
@@ -99,15 +99,15 @@ def read_moves(line: Path, aliases: Mapping[str, int]) -> tuple[AliasMove, ...]:
     return tuple(reversed(moves))
 
 
-def record_move(line: Path, move: AliasMove) -> None:
+def record_move(model_folder: Path, move: AliasMove) -> None:
     """Add a move to the history of a model; the caller holds the lock on its aliases.
 
     Raises:
         ArtifactError: the file is damaged or cannot be read.
         OSError: the folder cannot be written.
     """
-    moves = [*_read(line), move]
-    replace_file(line / HISTORY, canonical.to_bytes({"moves": [asdict(one) for one in moves]}))
+    moves = [*_read(model_folder), move]
+    replace_file(model_folder / HISTORY, canonical.to_bytes({"moves": [asdict(one) for one in moves]}))
 
 
 def find_previous_champion(moves: Sequence[AliasMove], champion: int) -> int | None:
@@ -119,21 +119,21 @@ def find_previous_champion(moves: Sequence[AliasMove], champion: int) -> int | N
         moves: of the alias champion, oldest first.
         champion: the present one, which may have been set by hand.
     """
-    line: list[int] = []
+    succession: list[int] = []
     for move in moves:
-        if move.kind is MoveKind.ROLLBACK and move.version in line:
-            while line[-1] != move.version:
-                line.pop()
+        if move.kind is MoveKind.ROLLBACK and move.version in succession:
+            while succession[-1] != move.version:
+                succession.pop()
         else:
-            if move.previous is not None and line[-1:] != [move.previous]:
-                line.append(move.previous)
-            line.append(move.version)
-    before = line[:-1] if line and line[-1] == champion else line
+            if move.previous is not None and succession[-1:] != [move.previous]:
+                succession.append(move.previous)
+            succession.append(move.version)
+    before = succession[:-1] if succession and succession[-1] == champion else succession
     return before[-1] if before else None
 
 
-def _read(line: Path) -> tuple[AliasMove, ...]:
-    path, source = line / HISTORY, f"{line.name}/{HISTORY}"
+def _read(model_folder: Path) -> tuple[AliasMove, ...]:
+    path, source = model_folder / HISTORY, f"{model_folder.name}/{HISTORY}"
     try:
         content = path.read_bytes() if path.is_file() else None
     except OSError as error:

@@ -25,15 +25,15 @@ class ModelFolderState:
     """Why the folder cannot be read; empty if it can."""
 
     @classmethod
-    def of(cls, line: Path) -> Self | None:
+    def of(cls, model_folder: Path) -> Self | None:
         """Take a snapshot of a model's folder; None if the folder does not exist."""
         try:
-            versions = {version: _signature(line / str(version)) for version in versions_in(line)}
+            versions = {version: _signature(model_folder / str(version)) for version in versions_in(model_folder)}
         except FileNotFoundError:
             return None
         except OSError as error:
             return cls(versions={}, aliases=None, trouble=str(error.strerror))
-        return cls(versions=versions, aliases=_content(line / ALIASES))
+        return cls(versions=versions, aliases=_content(model_folder / ALIASES))
 
     def changed_since(self, before: "ModelFolderState | None") -> frozenset[int]:
         """Return versions that are new or changed."""
@@ -45,7 +45,7 @@ class ModelFolderState:
 class FolderState:
     """Snapshot of a models folder."""
 
-    lines: Mapping[str, ModelFolderState]
+    models: Mapping[str, ModelFolderState]
     trouble: str = ""
     """Why the folder cannot be read; empty if it can."""
 
@@ -55,8 +55,8 @@ class FolderState:
         try:
             found = {name: ModelFolderState.of(models / name) for name in sorted(names_in(models))}
         except OSError as error:
-            return cls(lines={}, trouble=str(error.strerror))
-        return cls(lines={name: line for name, line in found.items() if line is not None})
+            return cls(models={}, trouble=str(error.strerror))
+        return cls(models={name: state for name, state in found.items() if state is not None})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,10 +100,10 @@ class FolderWatcher:
         if now.trouble:
             return self._report_once(registry, now.trouble)
         after = registry
-        for name in sorted(now.lines.keys() | self._seen.lines.keys()):
-            before, line = self._seen.lines.get(name), now.lines.get(name)
-            if line != before:
-                after = self._apply_model(after, name, before, line)
+        for name in sorted(now.models.keys() | self._seen.models.keys()):
+            before, state = self._seen.models.get(name), now.models.get(name)
+            if state != before:
+                after = self._apply_model(after, name, before, state)
         self._seen = now
         return RegistryChange(registry=after, problems=after.problems_since(registry))
 

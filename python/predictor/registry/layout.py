@@ -65,13 +65,13 @@ def names_in(models: Path) -> frozenset[str]:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)) from None
 
 
-def versions_in(line: Path) -> frozenset[int]:
+def versions_in(model_folder: Path) -> frozenset[int]:
     """Return the versions with a subfolder in a model's folder, valid or not.
 
     Raises:
         OSError: the folder is missing or cannot be read.
     """
-    numbers = {p: version_number(p.name) for p in line.iterdir()}
+    numbers = {p: version_number(p.name) for p in model_folder.iterdir()}
     return frozenset(number for p, number in numbers.items() if number is not None and p.is_dir())
 
 
@@ -86,13 +86,13 @@ def models_hint(models: Path) -> str:
     return "" if inside is None else f"; did you mean {inside}?"
 
 
-def read_aliases(line: Path) -> dict[str, int]:
+def read_aliases(model_folder: Path) -> dict[str, int]:
     """Read the aliases of the model in this folder.
 
     Raises:
         ArtifactError: the file is not an object of integers, a key is not an alias, or it cannot be read.
     """
-    path, source = line / ALIASES, f"{line.name}/{ALIASES}"
+    path, source = model_folder / ALIASES, f"{model_folder.name}/{ALIASES}"
     try:
         content = path.read_bytes() if path.is_file() else None
     except OSError as error:
@@ -125,14 +125,16 @@ def find_version(models: Path, reference: str) -> tuple[Path, int]:
         ArtifactError: the aliases cannot be read.
     """
     name, at, selector = reference.partition("@")
-    line = find_line(models, name)
-    if artifact.is_artifact(line):
-        raise ModelNotFoundError(f"{line} is a version of the model {models.name}; give {models.parent} as the folder")
-    aliases, versions = read_aliases(line), versions_in(line)
+    model_folder = find_model_folder(models, name)
+    if artifact.is_artifact(model_folder):
+        raise ModelNotFoundError(
+            f"{model_folder} is a version of the model {models.name}; give {models.parent} as the folder"
+        )
+    aliases, versions = read_aliases(model_folder), versions_in(model_folder)
     version = aliases.get(selector or CHAMPION, version_number(selector))
     if not at and version is None:
         version = max(versions, default=None)
-    if version is None or not artifact.is_artifact(line / str(version)):
+    if version is None or not artifact.is_artifact(model_folder / str(version)):
         problem = (
             f"{models} holds no {reference[:SHOWN]}; {name} has the versions {sorted(versions)} and the aliases "
             f"{dict(sorted(aliases.items()))}"
@@ -141,10 +143,10 @@ def find_version(models: Path, reference: str) -> tuple[Path, int]:
         if lost and versions:
             problem += f"; put version {version} back, or run `quantra alias {name} {lost[0]} {max(versions)}`"
         raise VersionNotFoundError(problem)
-    return line, version
+    return model_folder, version
 
 
-def find_line(models: Path, name: str) -> Path:
+def find_model_folder(models: Path, name: str) -> Path:
     """Find the folder of a model's versions.
 
     Raises:
@@ -157,7 +159,7 @@ def find_line(models: Path, name: str) -> Path:
     return models / name
 
 
-def set_alias(line: Path, alias: str, version: int) -> None:
+def set_alias(model_folder: Path, alias: str, version: int) -> None:
     """Point an alias of the model in this folder to a version, in one step.
 
     Raises:
@@ -165,19 +167,19 @@ def set_alias(line: Path, alias: str, version: int) -> None:
     """
     if not _is_alias(alias):
         raise ConfigurationError(f"{alias[:SHOWN]!r} is not an alias; {_ALIAS_RULE}")
-    _check_version(line, version)
-    check_file(line / ALIASES)
-    with locked(line / _LOCK):
-        _move(line, alias, version, MoveKind.SET, reason="by `quantra alias`")
+    _check_version(model_folder, version)
+    check_file(model_folder / ALIASES)
+    with locked(model_folder / _LOCK):
+        _move(model_folder, alias, version, MoveKind.SET, reason="by `quantra alias`")
 
 
 def promote_version(
-    line: Path, version: int, *, expected: int | None, reason: str, gates: tuple[GateResult, ...]
+    model_folder: Path, version: int, *, expected: int | None, reason: str, gates: tuple[GateResult, ...]
 ) -> AliasMove | None:
     """Make a version the champion of the model in this folder.
 
     Args:
-        line: the model's folder.
+        model_folder: the model's folder.
         version: the new champion.
         expected: the present champion, with which it was compared; None for a model without a champion.
         reason: why, for the history.
@@ -190,23 +192,23 @@ def promote_version(
         ConfigurationError: the version does not exist, another one has become the champion, or the folder cannot be
             written.
     """
-    _check_version(line, version)
-    check_file(line / ALIASES)
-    with locked(line / _LOCK):
-        champion = read_aliases(line).get(CHAMPION)
+    _check_version(model_folder, version)
+    check_file(model_folder / ALIASES)
+    with locked(model_folder / _LOCK):
+        champion = read_aliases(model_folder).get(CHAMPION)
         if champion not in {expected, version}:
             raise ConfigurationError(
-                f"{line.name}@{version} was compared with version {expected}, but the champion is now {champion}; "
-                "compare again"
+                f"{model_folder.name}@{version} was compared with version {expected}, but the champion is now "
+                f"{champion}; compare again"
             )
-        return _move(line, CHAMPION, version, MoveKind.PROMOTE, reason=reason, gates=gates)
+        return _move(model_folder, CHAMPION, version, MoveKind.PROMOTE, reason=reason, gates=gates)
 
 
-def roll_back(line: Path, *, reason: str, expected: int | None = None) -> AliasMove:
+def roll_back(model_folder: Path, *, reason: str, expected: int | None = None) -> AliasMove:
     """Make the previous champion the champion again.
 
     Args:
-        line: the model's folder.
+        model_folder: the model's folder.
         reason: why, for the history.
         expected: the champion to replace, so that a repeated call does not go back further; None for any.
 
@@ -215,71 +217,73 @@ def roll_back(line: Path, *, reason: str, expected: int | None = None) -> AliasM
             or the folder cannot be written.
         ArtifactError: the aliases or their history cannot be read.
     """
-    check_file(line / ALIASES)
-    with locked(line / _LOCK):
-        aliases = read_aliases(line)
+    check_file(model_folder / ALIASES)
+    with locked(model_folder / _LOCK):
+        aliases = read_aliases(model_folder)
         champion = aliases.get(CHAMPION)
         if expected not in {None, champion}:
             raise ConfigurationError(
-                f"the champion of {line.name} is version {champion}, not {expected}; roll back version {champion} if "
-                "you want to go back further"
+                f"the champion of {model_folder.name} is version {champion}, not {expected}; roll back version "
+                f"{champion} if you want to go back further"
             )
-        moves = [move for move in read_moves(line, aliases) if move.alias == CHAMPION]
+        moves = [move for move in read_moves(model_folder, aliases) if move.alias == CHAMPION]
         before = None if champion is None else find_previous_champion(moves, champion)
         if before is None:
             raise ConfigurationError(
-                f"{line.name} has no champion before version {champion}; point the alias at another version "
+                f"{model_folder.name} has no champion before version {champion}; point the alias at another version "
                 "with `quantra alias`"
             )
-        _check_version(line, before)
-        move = _move(line, CHAMPION, before, MoveKind.ROLLBACK, reason=reason)
+        _check_version(model_folder, before)
+        move = _move(model_folder, CHAMPION, before, MoveKind.ROLLBACK, reason=reason)
     assert move is not None  # noqa: S101 - the version before is another one
     return move
 
 
-def _check_version(line: Path, version: int) -> None:
-    if not artifact.is_artifact(line / str(version)):
-        raise ConfigurationError(f"{line}: has no version {version}; it has {sorted(versions_in(line))}")
+def _check_version(model_folder: Path, version: int) -> None:
+    if not artifact.is_artifact(model_folder / str(version)):
+        raise ConfigurationError(
+            f"{model_folder}: has no version {version}; it has {sorted(versions_in(model_folder))}"
+        )
 
 
 def _move(
-    line: Path, alias: str, version: int, kind: MoveKind, *, reason: str, gates: tuple[GateResult, ...] = ()
+    model_folder: Path, alias: str, version: int, kind: MoveKind, *, reason: str, gates: tuple[GateResult, ...] = ()
 ) -> AliasMove | None:
     """Record and make a move under the lock; None if the alias already names the version.
 
     The record is written first, so that every move has one; `read_moves` leaves out interrupted moves.
     """
-    aliases = read_aliases(line)
+    aliases = read_aliases(model_folder)
     if aliases.get(alias) == version:
         return None
     move = create_move(aliases, alias, version, kind, reason=reason, gates=gates)
-    record_move(line, move)
-    replace_file(line / ALIASES, canonical.to_bytes(aliases | {alias: version}))
+    record_move(model_folder, move)
+    replace_file(model_folder / ALIASES, canonical.to_bytes(aliases | {alias: version}))
     return move
 
 
-def claim_champion(line: Path, version: int) -> int:
+def claim_champion(model_folder: Path, version: int) -> int:
     """Make a version the champion of the model in this folder, unless it has one; returns the champion.
 
     Raises:
         ArtifactError: see `read_aliases`.
         OSError: the folder cannot be written.
     """
-    with locked(line / _LOCK):
-        aliases = read_aliases(line)
+    with locked(model_folder / _LOCK):
+        aliases = read_aliases(model_folder)
         if CHAMPION not in aliases:
-            _move(line, CHAMPION, version, MoveKind.FIRST, reason="a server found no champion")
+            _move(model_folder, CHAMPION, version, MoveKind.FIRST, reason="a server found no champion")
     return aliases.get(CHAMPION, version)
 
 
 def claim_first_champion(folder: Path) -> None:
     """Make a new artifact the champion if it is the first version of its model and no aliases exist."""
-    line, version = folder.absolute().parent, version_number(folder.name)
-    if version is None or versions_in(line) - {version}:
+    model_folder, version = folder.absolute().parent, version_number(folder.name)
+    if version is None or versions_in(model_folder) - {version}:
         return
-    with suppress(OSError), locked(line / _LOCK):  # without a lock, the first server chooses and logs it
-        if not (line / ALIASES).exists():
-            _move(line, CHAMPION, version, MoveKind.FIRST, reason="the first version")
+    with suppress(OSError), locked(model_folder / _LOCK):  # without a lock, the first server chooses and logs it
+        if not (model_folder / ALIASES).exists():
+            _move(model_folder, CHAMPION, version, MoveKind.FIRST, reason="the first version")
 
 
 _ALIAS_RULE = "it must be 1 to 64 letters, digits, dots, dashes and underscores, and not a number"
@@ -299,7 +303,7 @@ def contents(models: Path) -> tuple[ModelListing, ...]:
     """
     try:
         names = sorted(names_in(models))
-        found = tuple(one for name in names for one in _line(models / name))
+        found = tuple(one for name in names for one in _list_model(models / name))
     except OSError as error:
         raise ConfigurationError(f"{models}: the folder cannot be read: {error.strerror}") from error
     if not found:
@@ -315,18 +319,22 @@ def read_histories(models: Path) -> dict[str, tuple[AliasMove, ...]]:
         ArtifactError: the aliases of a model or their history cannot be read.
     """
     try:
-        lines = [models / name for name in sorted(names_in(models))]
+        folders = [models / name for name in sorted(names_in(models))]
     except OSError as error:
         raise ConfigurationError(f"{models}: the folder cannot be read: {error.strerror}") from error
-    return {line.name: read_moves(line, read_aliases(line)) for line in lines if versions_in(line)}
+    return {
+        model_folder.name: read_moves(model_folder, read_aliases(model_folder))
+        for model_folder in folders
+        if versions_in(model_folder)
+    }
 
 
-def _line(line: Path) -> Iterator[ModelListing]:
-    versions = sorted(versions_in(line))
-    aliases = read_aliases(line) if versions else {}
+def _list_model(model_folder: Path) -> Iterator[ModelListing]:
+    versions = sorted(versions_in(model_folder))
+    aliases = read_aliases(model_folder) if versions else {}
     for version in versions:
         own = tuple(sorted(alias for alias, number in aliases.items() if number == version))
-        yield _listing(line / str(version), line.name, version, own)
+        yield _listing(model_folder / str(version), model_folder.name, version, own)
 
 
 def _listing(folder: Path, name: str, version: int, aliases: tuple[str, ...]) -> ModelListing:

@@ -22,7 +22,7 @@ class Registry:
     Every version is verified when it is read. The champion is built at once, others at their first call.
     """
 
-    lines: Mapping[str, ModelVersions]
+    models: Mapping[str, ModelVersions]
     problems: tuple[ArtifactError, ...]
     """Errors of refused versions; each names its folder, file and cause."""
     _infos: dict[ModelIdentity, ModelInfo] = field(default_factory=dict, init=False, repr=False, compare=False)
@@ -47,16 +47,16 @@ class Registry:
             names = names_in(models)
         except FileNotFoundError as error:
             if may_be_empty:
-                return cls(lines={}, problems=())
+                return cls(models={}, problems=())
             there_is_none = f"{models}: there is no such folder; train a model into {models}/NAME/1 first"
             raise ConfigurationError(there_is_none) from error
         except OSError as error:
             raise ConfigurationError(f"{models}: the folder cannot be read: {error.strerror}") from error
         reader = ModelReader(models, runtime, lock)
-        registry = cls(lines={}, problems=())
+        registry = cls(models={}, problems=())
         for name in sorted(names | reader.locked):
             registry = registry.renewed(name, reader.opened(name) if name in names else reader.absent(name))
-        if not (registry.lines or may_be_empty):
+        if not (registry.models or may_be_empty):
             causes = "".join(f"\n  {problem.message}" for problem in registry.problems)
             raise ConfigurationError(
                 f"{models}: holds no model that can be served; expected NAME/1 folders{models_hint(models)}{causes}"
@@ -73,34 +73,34 @@ class Registry:
         """
         asked, at, selector = reference.partition("@")
         name = asked or self._only_name()
-        line = self.lines.get(name)
-        if line is None:
+        served = self.models.get(name)
+        if served is None:
             raise self._no_model(name)
-        version = line.champion if not at else line.aliases.get(selector, version_number(selector))
-        model = None if version is None else line.versions.get(version)
+        version = served.champion if not at else served.aliases.get(selector, version_number(selector))
+        model = None if version is None else served.versions.get(version)
         if model is None:
-            raise _not_found(name, line, selector) if at else self._no_model(name)
+            raise _not_found(name, served, selector) if at else self._no_model(name)
         return model
 
     def info(self, model: Predictor) -> ModelInfo:
         """Describe a model of this registry."""
         info = self._infos.get(model.identity)
         if info is None:
-            line, version = self.lines[model.identity.name], model.identity.version
+            served, version = self.models[model.identity.name], model.identity.version
             info = self._infos[model.identity] = model.info(
-                line.aliases_of(version), is_default=line.champion == version
+                served.aliases_of(version), is_default=served.champion == version
             )
         return info
 
     def infos(self) -> tuple[ModelInfo, ...]:
         """Describe every version of every model, sorted by name and version."""
-        lines = (self.lines[name] for name in sorted(self.lines))
-        return tuple(self.info(line.versions[version]) for line in lines for version in sorted(line.versions))
+        models = (self.models[name] for name in sorted(self.models))
+        return tuple(self.info(served.versions[version]) for served in models for version in sorted(served.versions))
 
     def changes_since(self, before: "Registry") -> Iterator[str]:
         """Describe what became live or stopped since an earlier registry; one line per change."""
-        for name in sorted(before.lines.keys() | self.lines.keys()):
-            for change in self.lines.get(name, NOTHING).changes_since(before.lines.get(name, NOTHING)):
+        for name in sorted(before.models.keys() | self.models.keys()):
+            for change in self.models.get(name, NOTHING).changes_since(before.models.get(name, NOTHING)):
                 yield f"{name}: {change}"
 
     def problems_since(self, before: "Registry") -> tuple[ArtifactError, ...]:
@@ -118,11 +118,11 @@ class Registry:
         untried = {str(version) for version in renewal.untried}
         still = [problem for problem in own if problem.metadata.get("version") in untried]
         new = [*still, *renewal.failures, *renewal.remarks]
-        if renewal.line == self.lines.get(name) and [p.message for p in new] == [p.message for p in own]:
+        if renewal.served == self.models.get(name) and [p.message for p in new] == [p.message for p in own]:
             return self
-        others = {other: line for other, line in self.lines.items() if other != name}
+        others = {other: served for other, served in self.models.items() if other != name}
         return Registry(
-            lines=others if renewal.line is None else others | {name: renewal.line},
+            models=others if renewal.served is None else others | {name: renewal.served},
             problems=(*(problem for problem in self.problems if problem not in own), *new),
         )
 
@@ -130,28 +130,28 @@ class Registry:
         """Return the error of a model that is not served, with its problem if it has a folder."""
         own = self.problems_of(name)
         if not own:
-            return ModelNotFoundError(f"there is no model {name[:SHOWN]!r}; there are {sorted(self.lines)}")
+            return ModelNotFoundError(f"there is no model {name[:SHOWN]!r}; there are {sorted(self.models)}")
         problem = next((p for p in own if p.metadata.get("file") == f"{name}/{ALIASES}"), own[0])
         return ModelNotFoundError(f"model {name!r} is not served: {problem.message}")
 
     def _only_name(self) -> str:
-        if not self.lines:
+        if not self.models:
             raise ModelNotFoundError("no model is served; load one first")
-        if len(self.lines) > 1:
-            names = sorted(self.lines)
+        if len(self.models) > 1:
+            names = sorted(self.models)
             raise ModelNotFoundError(
                 f"no model is named, and several are served: {', '.join(names)}; name one, such as {names[0]} (on the "
                 f"command line --model {names[0]})"
             )
-        return next(iter(self.lines))
+        return next(iter(self.models))
 
 
-def _not_found(name: str, line: ModelVersions, selector: str) -> VersionNotFoundError:
-    lost = line.lost()
-    aliases = sorted(line.aliases.keys() - lost.keys())
+def _not_found(name: str, served: ModelVersions, selector: str) -> VersionNotFoundError:
+    lost = served.lost()
+    aliases = sorted(served.aliases.keys() - lost.keys())
     what = f"alias {selector!r} {lost[selector]}" if selector in lost else f"no version or alias {selector[:SHOWN]!r}"
     return VersionNotFoundError(
-        f"model {name!r} has {what}; it has versions {sorted(line.versions)} and aliases {aliases}"
+        f"model {name!r} has {what}; it has versions {sorted(served.versions)} and aliases {aliases}"
     )
 
 
@@ -186,7 +186,7 @@ class ModelsFolder:
         name, version = self._known(reference)
         there = self._there(name)
         wanted = there if version is None else _one_of(name, version, there)
-        return self._read(registry, name, there, wanted - registry.lines.get(name, NOTHING).versions.keys())
+        return self._read(registry, name, there, wanted - registry.models.get(name, NOTHING).versions.keys())
 
     def reload(self, registry: Registry, reference: str) -> Registry:
         """Reread one version, or all versions of a model, and the aliases.
@@ -209,15 +209,15 @@ class ModelsFolder:
             ConfigurationError: the version is the champion, and other versions are served.
         """
         name, version = _parts(reference)
-        line = registry.lines.get(name)
-        if line is None:
-            raise ModelNotFoundError(f"there is no model {name[:SHOWN]!r}; there are {sorted(registry.lines)}")
+        served = registry.models.get(name)
+        if served is None:
+            raise ModelNotFoundError(f"there is no model {name[:SHOWN]!r}; there are {sorted(registry.models)}")
         if version is None:
-            return registry.renewed(name, ModelReload(line=None))
-        left = line.unloading(*_one_of(name, version, frozenset(line.versions)))
+            return registry.renewed(name, ModelReload(served=None))
+        left = served.unloading(*_one_of(name, version, frozenset(served.versions)))
         if not left.versions:
-            return registry.renewed(name, ModelReload(line=None))
-        if line.live and not left.live:
+            return registry.renewed(name, ModelReload(served=None))
+        if served.live and not left.live:
             raise ConfigurationError(
                 f"{name}@{version} is what {CHAMPION} names; point {CHAMPION} at another version first (quantra alias "
                 f"{name} {CHAMPION} VERSION) and load {name}, or unload {name} as a whole"
@@ -231,7 +231,7 @@ class ModelsFolder:
         the champion. All versions of a model that is not served yet are read. A model that was unloaded stays unloaded
         if only its aliases changed, because a server writes them too.
         """
-        present = registry.lines.get(name, NOTHING)
+        present = registry.models.get(name, NOTHING)
         if not present.versions and not changed and not registry.problems_of(name):
             return registry
         wanted = changed if present.versions else there
@@ -245,10 +245,10 @@ class ModelsFolder:
             ArtifactError: the version cannot be built.
         """
         name, version = _parts(reference)
-        line = registry.lines.get(name, NOTHING)
-        if version is None or line.is_recorded or version not in line.versions:
+        served = registry.models.get(name, NOTHING)
+        if version is None or served.is_recorded or version not in served.versions:
             return registry
-        return registry.renewed(name, self._reader.not_read_again(name, with_champion(line, version)))
+        return registry.renewed(name, self._reader.not_read_again(name, with_champion(served, version)))
 
     def drop_model(self, registry: Registry, name: str) -> Registry:
         """Drop a model whose folder no longer exists."""
@@ -256,20 +256,20 @@ class ModelsFolder:
 
     def mark_unreadable(self, registry: Registry, name: str, reason: str) -> Registry:
         """Record that a model's folder cannot be read; its versions stay."""
-        left = self._reader.not_read_again(name, registry.lines.get(name, NOTHING))
+        left = self._reader.not_read_again(name, registry.models.get(name, NOTHING))
         problem = unreadable(name, reason)
         return registry.renewed(name, replace(left, failures=(problem,)))
 
     def _read(self, registry: Registry, name: str, there: frozenset[int], wanted: frozenset[int]) -> Registry:
         """Read these versions and apply those that can be served."""
-        present = registry.lines.get(name, NOTHING)
+        present = registry.models.get(name, NOTHING)
         renewal = self._reader.renewed(name, present, there=there, wanted=wanted)
         failed = {failure.metadata.get("version") for failure in renewal.failures}
         keeps_aliases = present.live is not None and None in failed
-        changes_nothing = renewal.line is None or (bool(wanted) and failed.issuperset(map(str, wanted)))
+        changes_nothing = renewal.served is None or (bool(wanted) and failed.issuperset(map(str, wanted)))
         if renewal.failures and (keeps_aliases or changes_nothing):
             raise _refused(name, renewal.failures)
-        if renewal.line is None:
+        if renewal.served is None:
             raise VersionNotFoundError(f"model {name!r} has no version in the folder of models; put NAME/1 there first")
         return registry.renewed(name, renewal)
 

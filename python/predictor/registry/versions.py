@@ -100,7 +100,7 @@ def _without(versions: Mapping[int, Predictor], version: int) -> Mapping[int, Pr
 class ModelReload:
     """The result of reading a model's folder."""
 
-    line: ModelVersions | None
+    served: ModelVersions | None
     """None if no version can be served."""
     failures: tuple[ArtifactError, ...] = ()
     """Errors that prevent the versions from matching the folder."""
@@ -127,15 +127,15 @@ class ModelReader:
 
     def absent(self, name: str) -> ModelReload:
         """Return the result for a model without a folder."""
-        return ModelReload(line=None, remarks=self._missing(name, frozenset()))
+        return ModelReload(served=None, remarks=self._missing(name, frozenset()))
 
-    def not_read_again(self, name: str, line: ModelVersions) -> ModelReload:
+    def not_read_again(self, name: str, served: ModelVersions) -> ModelReload:
         """Return the result for versions that were not read again; earlier problems remain."""
-        known = frozenset(line.versions) | line.refused | (self._lock.versions(name) if self._lock else frozenset())
+        known = frozenset(served.versions) | served.refused | (self._lock.versions(name) if self._lock else frozenset())
         return ModelReload(
-            line=line if line.versions else None,
-            remarks=tuple(_lost(name, line, alias) for alias in line.lost()),
-            untried=known - line.unloaded,
+            served=served if served.versions else None,
+            remarks=tuple(_lost(name, served, alias) for alias in served.lost()),
+            untried=known - served.unloaded,
         )
 
     def opened(self, name: str) -> ModelReload:
@@ -143,7 +143,7 @@ class ModelReader:
         try:
             there = versions_in(self._models / name)
         except OSError as error:
-            return ModelReload(line=None, failures=(unreadable(name, str(error.strerror)),))
+            return ModelReload(served=None, failures=(unreadable(name, str(error.strerror)),))
         return self.renewed(name, NOTHING, there=there, wanted=there)
 
     def renewed(
@@ -170,12 +170,12 @@ class ModelReader:
         """
         read = {version: self._version(name, version, present.versions.get(version)) for version in sorted(wanted)}
         drawn = _drawn(present, read, there=there, gone=gone)
-        line, failures = self._with_aliases(name, drawn, present)
+        served, failures = self._with_aliases(name, drawn, present)
         return ModelReload(
-            line=line if line.versions else None,
+            served=served if served.versions else None,
             failures=(*(error for error in read.values() if isinstance(error, ArtifactError)), *failures),
             remarks=(
-                *(_lost(name, line, alias) for alias in line.lost() if alias != CHAMPION),
+                *(_lost(name, served, alias) for alias in served.lost() if alias != CHAMPION),
                 *self._missing(name, there),
             ),
             untried=there - frozenset(wanted),
@@ -216,29 +216,29 @@ class ModelReader:
             drawn = replace(drawn.naming(present.aliases[CHAMPION]), is_recorded=False)
             if present.is_recorded and drawn.live:  # the alias was removed, which releases no version
                 return self._recorded(name, drawn, present)
-        line, failures = _with_champion_built(drawn)
-        if CHAMPION not in line.lost():
-            return line, failures
-        failures = (*failures, _lost(name, line, CHAMPION, has_old=present.live is not None))
-        return _kept(line, present, failures) if present.live else (line, failures)
+        served, failures = _with_champion_built(drawn)
+        if CHAMPION not in served.lost():
+            return served, failures
+        failures = (*failures, _lost(name, served, CHAMPION, has_old=present.live is not None))
+        return _kept(served, present, failures) if present.live else (served, failures)
 
     def _with_first_champion(self, name: str, drawn: ModelVersions) -> tuple[ModelVersions, tuple[ArtifactError, ...]]:
         """Make the newest version that can be built the champion of a model without one."""
         failures: tuple[ArtifactError, ...] = ()
         for version in sorted(drawn.versions, reverse=True):
-            line, errors = _with_champion_built(drawn.naming(version))
+            served, errors = _with_champion_built(drawn.naming(version))
             failures += errors
-            if line.live:
-                line, errors = self._recorded(name, line, NOTHING)
-                return line, (*failures, *errors)
+            if served.live:
+                served, errors = self._recorded(name, served, NOTHING)
+                return served, (*failures, *errors)
             drawn = drawn.refusing(version)
         return drawn, failures
 
     def _recorded(
-        self, name: str, line: ModelVersions, present: ModelVersions
+        self, name: str, served: ModelVersions, present: ModelVersions
     ) -> tuple[ModelVersions, tuple[ArtifactError, ...]]:
         """Record the champion in the aliases; if another process has recorded one, use that one."""
-        champion, file = line.aliases[CHAMPION], f"{name}/{ALIASES}"
+        champion, file = served.aliases[CHAMPION], f"{name}/{ALIASES}"
         which = "the newest" if present.champion is None else "the current one"
         try:
             recorded = claim_champion(self._models / name, champion)
@@ -249,14 +249,14 @@ class ModelReader:
                 "champion of this process only; set it with quantra alias %s champion %d",
                 *(name, file, reason, champion, which, name, champion),
             )
-            return replace(line, is_recorded=False), ()
+            return replace(served, is_recorded=False), ()
         if recorded != champion:
-            return self._with_aliases(name, line, present)
+            return self._with_aliases(name, served, present)
         _log.info(
             "%s: no version had the alias champion, so version %d, %s, is recorded as champion in %s",
             *(name, champion, which, file),
         )
-        return replace(line, is_recorded=True), ()
+        return replace(served, is_recorded=True), ()
 
 
 def _drawn(
@@ -274,35 +274,37 @@ def _drawn(
     return replace(present, versions=versions, refused=refused, unloaded=there - served - refused)
 
 
-def _with_champion_built(line: ModelVersions) -> tuple[ModelVersions, tuple[ArtifactError, ...]]:
+def _with_champion_built(served: ModelVersions) -> tuple[ModelVersions, tuple[ArtifactError, ...]]:
     """Build the champion, so that no caller waits for it; refuses it if that fails, and returns the error."""
-    live = line.live
+    live = served.live
     if isinstance(live, LazyModel):
         try:
             live.build()
         except ArtifactError as error:
-            return line.refusing(live.identity.version), (error,)
-    return line, ()
+            return served.refusing(live.identity.version), (error,)
+    return served, ()
 
 
-def with_champion(line: ModelVersions, version: int) -> ModelVersions:
+def with_champion(served: ModelVersions, version: int) -> ModelVersions:
     """Return a copy with this champion, which is built.
 
     Raises:
     ArtifactError: see `LazyModel.build`.
     """
-    named, failures = _with_champion_built(line.naming(version))
+    named, failures = _with_champion_built(served.naming(version))
     for failure in failures:
         raise failure
     return named
 
 
 def _kept(
-    line: ModelVersions, present: ModelVersions, failures: tuple[ArtifactError, ...]
+    served: ModelVersions, present: ModelVersions, failures: tuple[ArtifactError, ...]
 ) -> tuple[ModelVersions, tuple[ArtifactError, ...]]:
     """Keep the previous aliases and the champion that is served."""
     live = {} if present.live is None else {present.live.identity.version: present.live}
-    kept = replace(line, versions={**live, **line.versions}, aliases=present.aliases, is_recorded=present.is_recorded)
+    kept = replace(
+        served, versions={**live, **served.versions}, aliases=present.aliases, is_recorded=present.is_recorded
+    )
     kept, more = _with_champion_built(kept)
     return kept, (*failures, *more)
 
@@ -311,19 +313,19 @@ def _with_old_served(error: ArtifactError) -> ArtifactError:
     return ArtifactError(f"{error.message}; {_OLD_SERVED}", metadata=error.metadata)
 
 
-def _lost(name: str, line: ModelVersions, alias: str, *, has_old: bool = False) -> ArtifactError:
+def _lost(name: str, served: ModelVersions, alias: str, *, has_old: bool = False) -> ArtifactError:
     """Return the error of an alias whose version is not served; `has_old`: a previous champion is still served.
 
     Serving another version instead of the champion would be a silent fallback.
     """
-    problem = f"alias {alias!r} {line.lost()[alias]}, so "
+    problem = f"alias {alias!r} {served.lost()[alias]}, so "
     if alias != CHAMPION:
         problem += "nothing answers to it"
     else:
-        others = "other versions are served by number only" if line.versions else "no version is served"
+        others = "other versions are served by number only" if served.versions else "no version is served"
         problem += f"{_OLD_SERVED if has_old else others}; put it back"
-        if line.versions:
-            problem += f", or release another version with quantra alias {name} {CHAMPION} {max(line.versions)}"
+        if served.versions:
+            problem += f", or release another version with quantra alias {name} {CHAMPION} {max(served.versions)}"
     return of_model(name, ArtifactError.of(f"{name}/{ALIASES}", problem))
 
 
@@ -345,8 +347,8 @@ def alias_problems(folder: Path, runtime: Runtime) -> list[ArtifactError]:
         return [error]
     there = frozenset(aliases.values()) & versions_in(folder)
     models = {version: _loaded(folder / str(version), (folder.name, version), runtime) for version in there}
-    line = _drawn(replace(NOTHING, aliases=aliases), models, there=there, gone=())
-    return [_lost(folder.name, line, alias) for alias in line.lost()]
+    served = _drawn(replace(NOTHING, aliases=aliases), models, there=there, gone=())
+    return [_lost(folder.name, served, alias) for alias in served.lost()]
 
 
 def _loaded(folder: Path, identity: tuple[str, int], runtime: Runtime) -> Predictor | ArtifactError:

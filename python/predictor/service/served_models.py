@@ -57,7 +57,7 @@ class ServedModels:
         self._changing = threading.Lock()
         self._now = self._served(registry, {})
         if folder is not None:
-            _log_changes(Registry(lines={}, problems=()), registry)
+            _log_changes(Registry(models={}, problems=()), registry)
 
     @property
     def now(self) -> ModelWorkers:
@@ -122,7 +122,7 @@ class ServedModels:
                 worker.close()
 
     def _served(self, registry: Registry, workers: Mapping[Predictor, ModelWorker]) -> ModelWorkers:
-        models = [model for line in registry.lines.values() for model in line.versions.values()]
+        models = [model for served in registry.models.values() for model in served.versions.values()]
         seen = None if self._watch is None else self._watch.seen
         return ModelWorkers(registry, {model: workers.get(model) or self._worker_of(model) for model in models}, seen)
 

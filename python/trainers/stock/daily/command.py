@@ -21,7 +21,7 @@ from predictor.errors import counted, listed, shown_date
 from predictor.evidence import Lamp
 from predictor.golden import AFTER_ALL_SESSIONS
 from predictor.ledger import Ledger, LedgerEvent
-from predictor.registry import claim_first_champion, find_line, find_version
+from predictor.registry import claim_first_champion, find_model_folder, find_version
 from predictor.registry.layout import names_in
 from predictor.replacement import replace_file
 from trainers.progress import no_progress, progress_on
@@ -103,14 +103,18 @@ def daily_command(
     It catches up on missed evenings, and a second run writes nothing. The exit code is 3 if a person should look.
     """
     torch.set_num_threads(1)
-    panel, line, covariates = bars.read(), choose_line(models, name), files.read()  # before a ledger is created
+    panel, model_folder, covariates = (
+        bars.read(),
+        choose_model_folder(models, name),
+        files.read(),
+    )  # before a ledger is created
     with Ledger.open(ledger, create=True) as opened, opened.claim_run() as holder:
         if holder:
             _print_skipped(ledger, holder, as_json=as_json)
             return
         settings = DailySettings(
             ledger=opened,
-            line=line,
+            model_folder=model_folder,
             covariates=covariates,
             accept_suspect_bars=accept_suspect_bars,
             serve_best=evidence.serve_best,
@@ -155,12 +159,12 @@ def simulate_command(  # noqa: PLR0913 - one per flag
     torch.set_num_threads(1)
     begin, end = find_day("--from", first), find_day("--to", last)
     panel = bars.read()
-    line = copy_version(models, name or choose_line(models, name).name, out / "models")
+    model_folder = copy_version(models, name or choose_model_folder(models, name).name, out / "models")
     ledger = ledger or str(out / LEDGER_FILE)
     with Ledger.open(ledger, create=True) as opened:
         settings = DailySettings(
             ledger=opened,
-            line=line,
+            model_folder=model_folder,
             covariates=files.read(),
             evidence_every=evidence_every,
             accept_suspect_bars=True,
@@ -203,10 +207,10 @@ def write_page(path: Path | None, settings: DailySettings, summary: DailySummary
 
 def copy_version(models: Path, reference: str, out: Path) -> Path:
     """Copy one version into another folder of models as the champion, unless the model is already there."""
-    line, version = find_version(models, reference)
-    copied = out / line.name
+    model_folder, version = find_version(models, reference)
+    copied = out / model_folder.name
     if not copied.exists():
-        shutil.copytree(line / str(version), copied / str(version))
+        shutil.copytree(model_folder / str(version), copied / str(version))
         claim_first_champion(copied / str(version))
     return copied
 
@@ -260,7 +264,7 @@ def replay_command(
         raise typer.Exit(PERSON_NEEDED)
 
 
-def choose_line(models: Path, name: str) -> Path:
+def choose_model_folder(models: Path, name: str) -> Path:
     """The folder of the named model, or of the only one.
 
     Raises:
@@ -271,7 +275,7 @@ def choose_line(models: Path, name: str) -> Path:
         if len(names) != 1:
             raise typer.BadParameter(f"{models} holds {len(names)} models; choose one with --name: {listed(names)}")
         (name,) = names
-    return find_line(models, name)
+    return find_model_folder(models, name)
 
 
 def _print_skipped(ledger: str, holder: str, *, as_json: bool) -> None:

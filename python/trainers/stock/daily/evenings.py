@@ -49,7 +49,7 @@ class DailySettings:
     """Ledger, model and options of an evening; the bars are given separately."""
 
     ledger: Ledger
-    line: Path
+    model_folder: Path
     """The folder of the model's versions."""
     covariates: CovariateSource = NO_SOURCE
     evidence_every: int = 1
@@ -66,7 +66,7 @@ class DailySettings:
     @property
     def baselines(self) -> BaselineFolder:
         """The folder of the model's baselines."""
-        return BaselineFolder.of(self.ledger, self.line.parent)
+        return BaselineFolder.of(self.ledger, self.model_folder.parent)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,8 +148,8 @@ def run_due_evenings(
         ConfigurationError: the bars do not reach back far enough for adaptive widths.
         QuantraError: the champion cannot be loaded.
     """
-    ledger, name = settings.ledger, settings.line.name
-    champion = load_champion(settings.line)
+    ledger, name = settings.ledger, settings.model_folder.name
+    champion = load_champion(settings.model_folder)
     calendar = find_calendar(champion.model)
     closed = [day for day in bars.sessions.tolist() if _has_closed(calendar, day, now)]
     done = find_last_evening(ledger, name)
@@ -202,7 +202,7 @@ def _run_evening(
     settings: DailySettings, bars: BarPanel, session: int, after_evening: EveningAction | None, *, is_tested: bool
 ) -> int:
     """Forecast after one session, test the champion if that is due, and record the evening's event last."""
-    ledger, name = settings.ledger, settings.line.name
+    ledger, name = settings.ledger, settings.model_folder.name
     failed: dict[str, str] = {}
     champion, *others = _load_all(settings, bars, failed)
     rivals = [one.version for one in others]
@@ -274,9 +274,9 @@ class EveningMaterial:
 
 def _load_all(settings: DailySettings, bars: BarPanel, failed: dict[str, str]) -> Iterator[RecordedModel]:
     """The champion, its challengers and its baselines."""
-    champion = load_champion(settings.line)
+    champion = load_champion(settings.model_folder)
     yield champion
-    yield from load_challengers(settings.line, champion, failed)
+    yield from load_challengers(settings.model_folder, champion, failed)
     yield from settings.baselines.load(champion, bars, failed)
 
 
@@ -305,8 +305,8 @@ def describe_alarm(record: EvidenceRecord) -> str:
 
 def summarise(settings: DailySettings, *, evenings: int = 0, rows: int = 0, bars: int = 0) -> DailySummary:
     """Summarise a model's state from its ledger."""
-    ledger, name = settings.ledger, settings.line.name
-    champion = load_champion(settings.line)
+    ledger, name = settings.ledger, settings.model_folder.name
+    champion = load_champion(settings.model_folder)
     evidence = list_newest_evidence(ledger, *champion.version)
     last = next(iter(ledger.records(LedgerEvent, "kind = ? and model = ?", (EVENING, name))[-1:]), None)
     served: tuple[ServedForecast, ...] = ()

@@ -110,7 +110,7 @@ def _past_fans(
         past = settings.ledger.records(
             ForecastRecord,
             "symbol = ? and model = ? and role = 'champion' and as_of = any(?)",
-            (record.symbol, settings.line.name, days),
+            (record.symbol, settings.model_folder.name, days),
         )
         chart = charts.FanChart(
             candles=_candles(bars, row),

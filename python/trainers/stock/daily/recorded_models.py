@@ -109,27 +109,27 @@ def load_recorded(folder: Path, version: ModelVersion, role: ForecastRole) -> Re
     return RecordedModel(role=role, version=version, model=model, folder=folder, last_seen=find_last_seen(model))
 
 
-def load_champion(line: Path) -> RecordedModel:
+def load_champion(model_folder: Path) -> RecordedModel:
     """The champion of a model, or the newest version of a model without one.
 
     Raises:
         VersionNotFoundError: the folder has no version.
         ArtifactError: it is damaged, or the aliases cannot be read.
     """
-    _, number = find_version(line.parent, line.name)
-    return load_recorded(line / str(number), ModelVersion(line.name, number), ForecastRole.CHAMPION)
+    _, number = find_version(model_folder.parent, model_folder.name)
+    return load_recorded(model_folder / str(number), ModelVersion(model_folder.name, number), ForecastRole.CHAMPION)
 
 
-def load_challengers(line: Path, champion: RecordedModel, failed: dict[str, str]) -> Iterator[RecordedModel]:
+def load_challengers(model_folder: Path, champion: RecordedModel, failed: dict[str, str]) -> Iterator[RecordedModel]:
     """The newer versions with the champion's target and quantiles; `failed` receives why others are left out."""
-    for number in sorted(versions_in(line)):
-        if number <= champion.version.version or not is_artifact(line / str(number)):
+    for number in sorted(versions_in(model_folder)):
+        if number <= champion.version.version or not is_artifact(model_folder / str(number)):
             continue
-        version = ModelVersion(line.name, number)
+        version = ModelVersion(model_folder.name, number)
         try:
-            challenger = load_recorded(line / str(number), version, ForecastRole.CHALLENGER)
+            challenger = load_recorded(model_folder / str(number), version, ForecastRole.CHALLENGER)
         except QuantraError as error:
-            failed[f"{line.name}@{number}"] = error.message
+            failed[f"{model_folder.name}@{number}"] = error.message
             continue
         ours, theirs = (one.model.manifest for one in (challenger, champion))
         if (ours.target, ours.quantiles) == (theirs.target, theirs.quantiles):

@@ -55,11 +55,11 @@ class AutomaticRenewal:
         self, settings: DailySettings, champion: RecordedModel, session: int, evidence: Sequence[EvidenceRecord]
     ) -> int:
         """Promote the newest version and retrain, each if it is due; returns the number of rows written."""
-        newest, rows = max(versions_in(settings.line)), 0
+        newest, rows = max(versions_in(settings.model_folder)), 0
         if self.promotes and newest != champion.version.version:
             rows = _promote_if_better(settings, champion, newest, session)
         wait = COOL_DOWN if newest == champion.version.version else RETRY
-        if _count_since(settings.ledger, settings.line.name, session) >= wait:
+        if _count_since(settings.ledger, settings.model_folder.name, session) >= wait:
             rows += _retrain_if_due(settings, champion, session, evidence, self.cache)
         return rows
 
@@ -74,11 +74,11 @@ def _retrain_if_due(
     reason = next(_list_reasons(champion, session, evidence), "")
     if not reason:
         return 0
-    name, number, detail = settings.line.name, 0, reason
+    name, number, detail = settings.model_folder.name, 0, reason
     try:
         bars = settings.ledger.panel(last=session)
-        plan = plan_retraining(settings.line.parent, name, bars, settings.covariates, cache)
-        out = next_version(settings.line)
+        plan = plan_retraining(settings.model_folder.parent, name, bars, settings.covariates, cache)
+        out = next_version(settings.model_folder)
         retrain(plan, out, TrainingRunner(jobs=settings.runner))
         number = int(out.name)
     except (QuantraError, LoopError) as error:
@@ -112,9 +112,9 @@ def _promote_if_better(settings: DailySettings, champion: RecordedModel, newest:
 
     A champion whose calendar has ended is replaced without the gate `losses`, because it can no longer forecast.
     """
-    ledger, models = settings.ledger, settings.line.parent
-    version = ModelVersion(settings.line.name, newest)
-    challenger = load_recorded(settings.line / str(newest), version, ForecastRole.CHALLENGER)
+    ledger, models = settings.ledger, settings.model_folder.parent
+    version = ModelVersion(settings.model_folder.name, newest)
+    challenger = load_recorded(settings.model_folder / str(newest), version, ForecastRole.CHALLENGER)
     shadow = len(list_shadow_sessions(ledger, version, challenger.model.identity.weights_hash))
     if not shadow or shadow % SHADOW_SESSIONS:
         return 0
@@ -130,4 +130,4 @@ def _promote_if_better(settings: DailySettings, champion: RecordedModel, newest:
     if list_failed(gates):
         return 1
     promote(new, old, gates, reason=f"it passed its gates on {shown_date(session)}")
-    return 1 + record_moves(settings.line, ledger)
+    return 1 + record_moves(settings.model_folder, ledger)

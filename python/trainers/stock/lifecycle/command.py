@@ -25,7 +25,7 @@ from predictor.flags import FlagSubset
 from predictor.ledger import Ledger
 from predictor.lifecycle import PromotionResult
 from predictor.parent import exit_with_parent
-from predictor.registry import find_line
+from predictor.registry import find_model_folder
 from trainers.loop import launched_rank, launched_size
 from trainers.options import RunOptions
 from trainers.progress import ReportConsumer, no_progress, progress_on
@@ -97,8 +97,8 @@ def retrain_command(
     if run.parent_watch:
         exit_with_parent()
     rank = launched_rank()
-    line = find_line(models, name.partition("@")[0])
-    out = choose_version_folder(line, resume=run.resume, tells=rank == 0)
+    model_folder = find_model_folder(models, name.partition("@")[0])
+    out = choose_version_folder(model_folder, resume=run.resume, tells=rank == 0)
     if run.resume and out.exists():
         if rank == 0:
             print_finished(out, as_json=run.as_json)
@@ -120,7 +120,13 @@ def retrain_command(
             print_next_commands(
                 quantra("inspect", out),
                 quantra(
-                    "compare", plan.champion, f"{line.name}@{out.name}", "--models", models, "--bars", "LATER_BARS"
+                    "compare",
+                    plan.champion,
+                    f"{model_folder.name}@{out.name}",
+                    "--models",
+                    models,
+                    "--bars",
+                    "LATER_BARS",
                 ),
             )
 
@@ -182,7 +188,7 @@ def compare_command(
     console = Console(highlight=False)
     for part in _comparison_parts(found):
         console.print(part)
-    if old.line == new.line and refit is None and found.decision is True:
+    if old.model_folder == new.model_folder and refit is None and found.decision is True:
         words = ("--models", models, *given(bars, files), "--reason", "REASON")
         print_next_commands(quantra("promote", new.reference, *words))
 
@@ -251,7 +257,7 @@ def promote_command(
         raise typer.BadParameter(f"{version} names no version; give one, such as {version}@2")
     covariates = files.read()
     challenger = load_version(models, version, covariates)
-    champion = load_champion(challenger.line, covariates)
+    champion = load_champion(challenger.model_folder, covariates)
     compare: Callable[[], VersionComparison] | None = None
     if champion is not None and champion.version != challenger.version and (bars.bars or bars.bars_env):
         compare = partial(_compare, champion, challenger, bars.read(), days.start, refit)
@@ -266,7 +272,7 @@ def promote_command(
     if result.gates and not as_json:
         print_next_commands(
             quantra("models", "--history", "--models", models),
-            quantra("rollback", challenger.line.name, "--models", models, "--reason", "REASON"),
+            quantra("rollback", challenger.model_folder.name, "--models", models, "--reason", "REASON"),
         )
 
 
@@ -288,7 +294,7 @@ def _print_promotion(challenger: ComparedVersion, result: PromotionResult, *, as
         words = " ".join(f"--override {name}" for name in failed)
         console.print(f"{challenger.reference} is not promoted. To do so all the same, add {words}.", markup=False)
     else:
-        name = challenger.line.name
+        name = challenger.model_folder.name
         state = f"is now the champion of {name}" if result.gates else f"is the champion of {name} already"
         console.print(f"{challenger.reference} {state}.", markup=False)
 
@@ -302,9 +308,9 @@ def rollback_command(
     as_json: AsJson = False,
 ) -> None:
     """Make the previous champion the champion again."""
-    line = find_line(models, name)
+    model_folder = find_model_folder(models, name)
     with Ledger.open(ledger) if ledger else nullcontext(None) as book:
-        move = roll_back_champion(line, reason=reason or "rolled back", ledger=book)
+        move = roll_back_champion(model_folder, reason=reason or "rolled back", ledger=book)
     if as_json:
         write_json({"model": name, **asdict(move)})
         return

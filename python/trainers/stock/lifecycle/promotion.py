@@ -84,7 +84,7 @@ def _check_symbols(champion: ComparedVersion | None, challenger: ComparedVersion
 
 
 def _check_audit(challenger: ComparedVersion) -> GateResult:
-    record = read_audit(challenger.line / str(challenger.version))
+    record = read_audit(challenger.model_folder / str(challenger.version))
     if record is None:
         return GateResult(name="audit", passed=True, need="no leak in a recorded audit", have="no audit is recorded")
     checks = (record.future, record.permutation)
@@ -97,7 +97,7 @@ def _check_shadow(challenger: ComparedVersion, ledger: Ledger | None) -> GateRes
     if ledger is None:
         return GateResult(name="shadow", passed=False, need=need, have="no ledger is given (--ledger)")
     weights_hash = challenger.standing.model.identity.weights_hash
-    shadow = list_shadow_sessions(ledger, ModelVersion(challenger.line.name, challenger.version), weights_hash)
+    shadow = list_shadow_sessions(ledger, ModelVersion(challenger.model_folder.name, challenger.version), weights_hash)
     have = f"{len(shadow)} sessions" + (f", {shown_date(shadow[0])} to {shown_date(shadow[-1])}" if shadow else "")
     return GateResult(name="shadow", passed=len(shadow) >= SHADOW_SESSIONS, need=need, have=have)
 
@@ -119,7 +119,7 @@ def _check_replay(challenger: ComparedVersion, ledger: Ledger | None) -> GateRes
     if ledger is None:
         return GateResult(name="replay", passed=False, need=need, have="no ledger is given (--ledger)")
     where = "kind = ? and model = ? and version = ?"
-    events = ledger.records(LedgerEvent, where, (REPLAY, challenger.line.name, challenger.version))
+    events = ledger.records(LedgerEvent, where, (REPLAY, challenger.model_folder.name, challenger.version))
     if not events:
         return GateResult(name="replay", passed=False, need=need, have="no replay is recorded")
     equal, different = (events[-1].detail.get(name) for name in ("equal", "different"))
@@ -199,14 +199,14 @@ def promote(
     if failed:
         raise ConfigurationError(f"{challenger.reference} has not passed the gate {listed(failed)}; it is not promoted")
     expected = None if champion is None else champion.version
-    move = promote_version(challenger.line, challenger.version, expected=expected, reason=reason, gates=gates)
+    move = promote_version(challenger.model_folder, challenger.version, expected=expected, reason=reason, gates=gates)
     if ledger is not None:
-        record_moves(challenger.line, ledger)
+        record_moves(challenger.model_folder, ledger)
     return move
 
 
 def roll_back_champion(
-    line: Path, *, reason: str, ledger: Ledger | None = None, expected: int | None = None
+    model_folder: Path, *, reason: str, ledger: Ledger | None = None, expected: int | None = None
 ) -> AliasMove:
     """Make the previous champion the champion again.
 
@@ -215,19 +215,19 @@ def roll_back_champion(
             missing.
         LedgerError: the ledger cannot be written.
     """
-    move = roll_back(line, reason=reason, expected=expected)
+    move = roll_back(model_folder, reason=reason, expected=expected)
     if ledger is not None:
-        record_moves(line, ledger)
+        record_moves(model_folder, ledger)
     return move
 
 
-def record_moves(line: Path, ledger: Ledger) -> int:
+def record_moves(model_folder: Path, ledger: Ledger) -> int:
     """Record every move of a model's champion as an event, and return the number of new ones.
 
     Each move is recorded only once. Earlier moves that were made without the ledger are recorded too.
     """
-    moves = [move for move in read_moves(line, read_aliases(line)) if move.alias == CHAMPION]
-    return ledger.append(_event_of(line.name, place, move) for place, move in enumerate(moves))
+    moves = [move for move in read_moves(model_folder, read_aliases(model_folder)) if move.alias == CHAMPION]
+    return ledger.append(_event_of(model_folder.name, place, move) for place, move in enumerate(moves))
 
 
 def _event_of(name: str, place: int, move: AliasMove) -> LedgerEvent:

@@ -34,7 +34,7 @@ class RetrainingPlan:
 
     champion: str
     """Such as mine@3."""
-    line: Path
+    model_folder: Path
     """The folder of the model's versions."""
     bars: BarPanel
     covariates: CovariateSource
@@ -167,8 +167,8 @@ def plan_retraining(
         ArtifactError: it is damaged, or its card lacks the training's record.
         ConfigurationError: it or a member is fine-tuned or adopted, or the bars hold nothing new or lack a symbol.
     """
-    line, version = find_version(models, reference)
-    champion, folder = f"{line.name}@{version}", line / str(version)
+    model_folder, version = find_version(models, reference)
+    champion, folder = f"{model_folder.name}@{version}", model_folder / str(version)
     source = artifact_source(folder, "cpu", covariates)
     standing, rule = _standing_of(source), None
     sources = {"": source}
@@ -185,7 +185,7 @@ def plan_retraining(
     _check_bars(champion, bars, standing)
     return RetrainingPlan(
         champion=champion,
-        line=line,
+        model_folder=model_folder,
         bars=bars,
         covariates=covariates,
         trainings=trainings,

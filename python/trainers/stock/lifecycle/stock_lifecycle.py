@@ -8,7 +8,7 @@ from pathlib import Path
 from predictor.errors import ConfigurationError, listed
 from predictor.ledger import Ledger
 from predictor.lifecycle import Check, ComparisonResult, PromotionResult
-from predictor.registry import AliasMove, find_line
+from predictor.registry import AliasMove, find_model_folder
 from trainers.stock.lifecycle.promotion import promote_if_passed, roll_back_champion
 from trainers.stock.lifecycle.version_comparison import (
     ComparedVersion,
@@ -38,7 +38,7 @@ class StockLifecycle:
     ) -> PromotionResult:
         """See `ModelLifecycle`."""
         challenger = load_version(self.models, version)
-        champion = load_champion(challenger.line)
+        champion = load_champion(challenger.model_folder)
         return promote_if_passed(
             challenger,
             champion,
@@ -53,7 +53,7 @@ class StockLifecycle:
 
     def roll_back(self, ledger: Ledger, name: str, *, reason: str, expected: int | None = None) -> AliasMove:
         """See `ModelLifecycle`."""
-        return roll_back_champion(find_line(self.models, name), reason=reason, ledger=ledger, expected=expected)
+        return roll_back_champion(find_model_folder(self.models, name), reason=reason, ledger=ledger, expected=expected)
 
 
 def _compare(

@@ -41,7 +41,7 @@ class ComparedVersion:
 
     reference: str
     """Such as mine@3."""
-    line: Path
+    model_folder: Path
     """The folder of the model's versions."""
     version: int
     source: ModelSource
@@ -101,15 +101,17 @@ def load_version(models: Path, reference: str, covariates: CovariateSource = NO_
         ModelNotFoundError, VersionNotFoundError: the model or version does not exist.
         ArtifactError: it is damaged, or its card lacks the splits.
     """
-    line, version = find_version(models, reference)
-    source = artifact_source(line / str(version), "cpu", covariates)
-    return ComparedVersion(reference=f"{line.name}@{version}", line=line, version=version, source=source)
+    model_folder, version = find_version(models, reference)
+    source = artifact_source(model_folder / str(version), "cpu", covariates)
+    return ComparedVersion(
+        reference=f"{model_folder.name}@{version}", model_folder=model_folder, version=version, source=source
+    )
 
 
-def load_champion(line: Path, covariates: CovariateSource = NO_SOURCE) -> ComparedVersion | None:
+def load_champion(model_folder: Path, covariates: CovariateSource = NO_SOURCE) -> ComparedVersion | None:
     """Load the champion of the model in this folder; None if it has none. Raises as `load_version`."""
-    number = read_aliases(line).get(CHAMPION)
-    return None if number is None else load_version(line.parent, f"{line.name}@{number}", covariates)
+    number = read_aliases(model_folder).get(CHAMPION)
+    return None if number is None else load_version(model_folder.parent, f"{model_folder.name}@{number}", covariates)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -351,7 +353,7 @@ def _compare(
     first, last = test.span
     inside = [float(np.nanmean(mark_inside(test, one.values))) for one in (old, new)]
     before, after = (pinball(test, one.values) for one in (old, new))
-    attempt = max(1, challenger.version - champion.version) if challenger.line == champion.line else 1
+    attempt = max(1, challenger.version - champion.version) if challenger.model_folder == champion.model_folder else 1
     daily = [days[np.isfinite(days)] for days in (average_days(test, losses) for losses in (before, after))]
     compared = tuple(bars.symbols[row] for row in np.unique(test.symbols))
     return VersionComparison(

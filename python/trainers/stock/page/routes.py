@@ -30,7 +30,7 @@ from predictor.forecast import TargetPoint
 from predictor.instance import INTEGRATED_GRADIENTS, Detail, Instance, Query
 from predictor.ledger import Ledger
 from predictor.memory import error_of
-from predictor.registry import find_line, read_aliases, read_moves
+from predictor.registry import find_model_folder, read_aliases, read_moves
 from predictor.report import PageFrame
 from predictor.skill import line_of
 from predictor.web.openapi import describe_api
@@ -252,8 +252,8 @@ class Page:
 
     def _line(self, name: str, infos: Sequence[ModelInfo]) -> views.LineView:
         skills = tuple(line_of(Card.from_json(info.card_json).skill) for info in infos)
-        line = self._settings.models / name
-        moves = () if self._is_remote else read_moves(line, read_aliases(line))
+        model_folder = self._settings.models / name
+        moves = () if self._is_remote else read_moves(model_folder, read_aliases(model_folder))
         return views.LineView(name=name, versions=tuple(infos), skills=skills, moves=tuple(reversed(moves)))
 
     async def _promote(self, request: Request) -> Response:
@@ -298,7 +298,7 @@ class Page:
 
         name = self._chosen_model(query).name
         with self._open_ledger() as ledger:
-            settings = DailySettings(ledger=ledger, line=find_line(self._settings.models, name))
+            settings = DailySettings(ledger=ledger, model_folder=find_model_folder(self._settings.models, name))
             return render_evenings(settings, summarise(settings), frame)
 
     def _open_ledger(self) -> Ledger:
