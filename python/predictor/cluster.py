@@ -173,21 +173,23 @@ class _TaskPool:
         self._ray.cancel(task, force=True)
 
     def close(self) -> None:
-        with suppress(ConnectionError):  # its tasks end with the connection
+        with suppress(_HeadLostError), _detecting_lost_head():  # its tasks end with the head
             for task in self._numbers:
                 self._ray.cancel(task, force=True)
 
 
 @contextmanager
 def _detecting_lost_head() -> Generator[None]:
-    """Recognise the error of a connection through ray:// whose head is lost.
+    """Recognise the errors of a connection through ray:// whose head is lost.
 
     Raises:
         _HeadLostError: The connection is lost.
     """
+    from grpc import RpcError  # Ray has imported it
+
     try:
         yield
-    except ConnectionError as error:
+    except (ConnectionError, RpcError) as error:
         raise _HeadLostError from error
 
 
