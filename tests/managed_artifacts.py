@@ -225,7 +225,10 @@ class Request:
         columns |= self.changed
         return {
             "model": self.model,
-            "bars": {name: _described_column(value, getattr(first, name)) for name, value in columns.items()},
+            "bars": {
+                name: to_plain(value) if self.bars is first else _described_column(value, getattr(first, name))
+                for name, value in columns.items()
+            },
             "covariates": {one.name: to_plain(getattr(self.covariates, one.name)) for one in fields(self.covariates)},
             "gap_policy": self.gap_policy.value,
             "allow_incomplete_last_bar": self.allow_incomplete_last_bar,
@@ -249,7 +252,7 @@ class Request:
 
 
 def _described_column(value: object, first: object) -> object:
-    if value is not first and isinstance(value, np.ndarray) and isinstance(first, np.ndarray):
+    if isinstance(value, np.ndarray) and isinstance(first, np.ndarray):
         count = value.shape[-1]
         if np.array_equal(value, first[..., -count:], equal_nan=True):
             return count
