@@ -6,6 +6,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from types import ModuleType
 from typing import cast, final
 
 import grpc
@@ -21,7 +22,7 @@ from torch import nn
 
 from predictor._pb import prediction_pb2 as pb
 from predictor._pb import prediction_pb2_grpc
-from predictor.calls import Calls
+from predictor.calls import Calls, unary
 from predictor.errors import InternalError, QueueFullError
 from predictor.forecast import Forecast
 from predictor.instance import Deadline, Instance
@@ -172,11 +173,14 @@ def test_one_row_that_does_not_fit_is_told_as_such_and_the_next_call_is_answered
     assert answer.results[0].forecast.symbols == ["AAPL"]
 
 
-def test_a_request_that_cannot_be_decoded_for_lack_of_memory_may_be_repeated(
-    service: PredictionService, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("count", "module"), [(1, unary), (2, instances)])
+def test_requests_that_cannot_be_decoded_for_lack_of_memory_may_be_repeated(
+    count: int, module: ModuleType, service: PredictionService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(instances, "decode_or_error", out_of_memory)
-    assert isinstance(Calls(service).call("Predict", request("AAPL"), Deadline()).exception(SOON_S), QueueFullError)
+    """A lone instance is decoded when it arrives, several when they leave the queue."""
+    monkeypatch.setattr(module, "decode_or_error", out_of_memory)
+    body = pb.PredictRequest(instances=count * [instances.encode(instance_of("AAPL"))]).SerializeToString()
+    assert isinstance(Calls(service).call("Predict", body, Deadline()).exception(SOON_S), QueueFullError)
 
 
 def test_an_explanation_that_does_not_fit_may_be_repeated(
