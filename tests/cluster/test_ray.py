@@ -50,10 +50,11 @@ BARE = {"include_dashboard": False, "include_log_monitor": False}
 
 @pytest.fixture(scope="module")
 def path_of_workers() -> Iterator[None]:
-    """Lets new processes import these tests, as this process does."""
+    """Lets new processes import these tests, as this process does, and run as fast."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        patch.setenv("RAY_worker_niceness", "0")  # other tests run beside these, and would leave Ray's workers no time
         yield
 
 
