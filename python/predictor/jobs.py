@@ -299,18 +299,23 @@ class InProcesses(JobRunner):
             pool.close()
 
 
-class _Worker(NamedTuple):
+@final
+@dataclass(slots=True, eq=False)
+class _Worker:
     process: SpawnProcess
     connection: "Connection[Any, Any]"
+    has_begun: bool = False
+    """Whether it has begun a job."""
 
     def end(self) -> None:
         self.process.kill()
         self.process.join()
         self.connection.close()
 
-    @property
-    def has_failed(self) -> bool:
-        """Whether it ended by an error of Python, which it has printed, after its connection was lost."""
+    def failed_to_start(self) -> bool:
+        """Whether it ended by an error of Python, which it has printed, before its first job."""
+        if self.has_begun:
+            return False
         self.process.join(ENDING_S)
         return self.process.exitcode == 1
 
@@ -340,7 +345,7 @@ class _ProcessPool:
             try:
                 message: JobOutcome | BaseException | None = worker.connection.recv()
             except (EOFError, ConnectionResetError) as error:
-                if worker.has_failed:
+                if worker.failed_to_start():
                     raise QuantraError(
                         "a process for jobs failed when it started, with the error above. Each process imports the "
                         'script that runs: put its calls under `if __name__ == "__main__":`'
@@ -350,6 +355,7 @@ class _ProcessPool:
                 continue
             if isinstance(message, BaseException):
                 raise message
+            worker.has_begun = True
             if message is not None:
                 self._idle.append(worker)
                 del self._busy[number]

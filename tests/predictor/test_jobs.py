@@ -69,6 +69,10 @@ def suicide() -> Callable[[int], int]:
     return ends_its_process
 
 
+def exits() -> Callable[[int], int]:
+    return lambda _job: os._exit(1)
+
+
 class Unreadable:
     """Work that another process cannot read."""
 
@@ -151,11 +155,12 @@ def test_an_error_of_the_preparation_ends_the_run(runner: JobRunner) -> None:
         list(runner.run(unprepared, [1, 2]))
 
 
-def test_a_job_that_always_loses_its_process_fails_with_advice() -> None:
+@pytest.mark.parametrize("prepare", [suicide, exits])
+def test_a_job_that_always_loses_its_process_fails_with_advice(prepare: Callable[[], Callable[[int], int]]) -> None:
     runner = InProcesses(2, advice="buy memory")
     problem = "job 7 lost its process 4 times, perhaps because memory ran out; buy memory"
     with pytest.raises(QuantraError, match=f"^{problem}$"):
-        list(runner.run(suicide, [7], name="job {}".format))
+        list(runner.run(prepare, [7], name="job {}".format))
     assert (runner.progress.lost, runner.progress.repeated) == (4, 3)
 
 

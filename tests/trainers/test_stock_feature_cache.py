@@ -115,11 +115,11 @@ def test_a_training_on_mapped_bars_gives_the_same_bytes(tmp_path: Path) -> None:
 def test_spilled_columns_are_whole_and_leave_no_file(tmp_path: Path) -> None:
     columns = [bars().close, bars().volume]
     blocks = [(slice(row, row + 1), [values[row : row + 1] for values in columns]) for row in range(2)]
-    np.testing.assert_array_equal(list(cache_in(tmp_path).spilled(2, bars(), blocks)), columns)
+    np.testing.assert_array_equal(list(cache_in(tmp_path).spill_columns(2, bars(), blocks)), columns)
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(("change", "count"), [("bars", 6), ("features", 5), ("split", 5)])
+@pytest.mark.parametrize(("change", "count"), [("bars", 6), ("features", 5), ("split", 5), ("target", 4)])
 def test_another_input_gets_entries_of_its_own(tmp_path: Path, change: str, count: int) -> None:
     cache, features = cache_in(tmp_path), default_features()
     history(bars(), features, SHORT, cache)
@@ -127,10 +127,13 @@ def test_another_input_gets_entries_of_its_own(tmp_path: Path, change: str, coun
     if change == "features":
         features = replace(features, observed=features.observed[:-1])
     recipe = replace(SHORT, parts=RollingSplits(selection=41, calibration=60)) if change == "split" else SHORT
+    if change == "target":
+        recipe = replace(SHORT, target=replace(SHORT.target, lag=1 - SHORT.target.lag))
     computed = history(panel, features, recipe, None)
     cached = history(panel, features, recipe, cache)
     np.testing.assert_array_equal(cached.stored.observed, computed.stored.observed)
     np.testing.assert_array_equal(cached.stored.mask, computed.stored.mask)
+    np.testing.assert_array_equal(cached.labels, computed.labels)
     assert len(entries(tmp_path)) == count
 
 

@@ -93,7 +93,7 @@ class PriceJumps:
     shown: tuple[PriceJump, ...] = ()
 
     @classmethod
-    def joined(cls, parts: Sequence["PriceJumps"]) -> Self:
+    def join(cls, parts: Sequence["PriceJumps"]) -> Self:
         """The jumps of a panel from those of its parts, in order."""
         shown = tuple(jump for part in parts for jump in part.shown)
         return cls(count=sum(part.count for part in parts), shown=shown[:MOST_SHOWN])

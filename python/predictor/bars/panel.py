@@ -28,7 +28,7 @@ OPTIONAL_FIELDS: Final = ("adj_close", "split_ratio", "cash_dividend")
 @final
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False, repr=False)
 class BarPanel:
-    """Raw daily bars. The arrays are read-only copies, so a panel never changes.
+    """Raw daily bars. The arrays are read-only, so a panel never changes.
 
     Attributes:
         symbols: S unique names.
@@ -462,7 +462,7 @@ class BarPanel:
         if self.adj_close is not None or self.split_ratio is not None:
             return PriceJumps()
         found = [find_jumps(few.symbols, few.sessions, few.open, few.close) for _, few in self.blocks(JUDGED_AT_ONCE)]
-        return PriceJumps.joined(found)
+        return PriceJumps.join(found)
 
     def unexplained_jumps(self) -> PriceJumps:
         """Find price jumps of the last session that remain after the adjustment."""

@@ -158,7 +158,7 @@ class FeatureCache:
         key: dict[str, Json] = {"kind": "bars", "bars": hash_bars(bars)}
         return bars.with_columns(self.arrays(key, dict.fromkeys(columns, shape), lambda: [columns]))
 
-    def spilled(
+    def spill_columns(
         self, count: int, bars: BarPanel, blocks: Iterable[tuple[slice, Iterable[FloatArray]]]
     ) -> Iterator[FloatArray]:
         """Columns [S, T], one after the other, by way of a temporary file.

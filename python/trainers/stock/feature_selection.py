@@ -134,7 +134,7 @@ def fit_features(
         if cache is None:
             columns = features.columns(learnt.adjusted(), values.observed)
         else:
-            columns = cache.spilled(
+            columns = cache.spill_columns(
                 len(features.observed),
                 learnt,
                 (
