@@ -109,7 +109,7 @@ def _check_symbols(tables: Mapping[str, BarTable]) -> None:
 
 
 def _join(tables: dict[str, BarTable], failures: Mapping[str, str]) -> BarTable:
-    """One table of all; each is removed from `tables` once it is copied, because two copies of all take much memory."""
+    """Join the tables, and empty `tables` meanwhile, so that memory never holds all bars twice."""
     first = next(iter(tables.values()))
     sessions = np.unique(np.concatenate([table.sessions for table in tables.values()]))
     symbols = tuple(symbol for table in tables.values() for symbol in table.symbols)

@@ -237,7 +237,7 @@ def encode_headers(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
 
 @lru_cache(maxsize=64)
 def _find_name(name: bytes) -> tuple[bytes, Mapping[bytes, int]]:
-    """Return how a header with another value than those in the table begins, and the indices of these."""
+    """Return the start of a header whose value is not in the static table, and the index of each value that is."""
     index, indices = HeaderTable.STATIC_TABLE_MAPPING.get(name, (0, {}))
     prefix = _encode_integer(index, 4, 0)
     return prefix if index else prefix + _encode_integer(len(name), 7, 0) + name, indices

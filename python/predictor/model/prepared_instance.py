@@ -48,7 +48,7 @@ MANY_ZERO: Final = 0.5
 """Most symbols that an error lists by name."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False)  # not frozen, because each call makes one
+@dataclass(slots=True, kw_only=True, eq=False)  # not frozen: each call creates one, and freezing is slow
 class PreparedInstance:
     """A checked and encoded instance, with one row of inputs per symbol that can be forecast."""
 

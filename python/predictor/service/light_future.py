@@ -14,7 +14,7 @@ _PENDING, _RUNNING, _CANCELLED, _FINISHED = range(4)
 
 @final
 class LightFuture(Future[ResultT]):
-    """A `Future` with a lock in place of a condition, whose methods were a quarter of all functions of a call.
+    """A `Future` with a lock instead of a condition, which took a quarter of the functions of a call.
 
     `result` and `exception` return after the callbacks that were added before they were called. `concurrent.futures`'
     functions `wait` and `as_completed` do not accept it.

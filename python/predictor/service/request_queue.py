@@ -40,7 +40,7 @@ AnswerT = TypeVar("AnswerT")
 
 
 @final
-@dataclass(slots=True, eq=False)  # not frozen, because each call makes one
+@dataclass(slots=True, eq=False)  # not frozen: each call creates one, and freezing is slow
 class QueuedRequest(Generic[RequestT, AnswerT]):
     """One request that is queued or in progress; compared by identity."""
 

@@ -1,4 +1,4 @@
-"""Fields of protobuf messages that are encoded without the message, because copies of large messages take long."""
+"""Encoding of single protobuf fields around bytes that are encoded already, which saves a copy of large messages."""
 
 _CONTINUED = 0x80
 _BYTES = 2

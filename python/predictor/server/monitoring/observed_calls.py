@@ -21,7 +21,7 @@ _WELL_FORMED: Final = re.compile(r"[!-~]{1,128}")
 
 
 @final
-@dataclass(slots=True, kw_only=True)  # not frozen, because each call makes one
+@dataclass(slots=True, kw_only=True)  # not frozen: each call creates one, and freezing is slow
 class ArrivedCall:
     """A call and its caller."""
 
@@ -37,7 +37,7 @@ class ArrivedCall:
 
 
 @final
-@dataclass(slots=True, kw_only=True)  # not frozen, because each call makes one
+@dataclass(slots=True, kw_only=True)  # not frozen: each call creates one, and freezing is slow
 class EndedCall:
     """A call that has ended, or one request of a stream."""
 
