@@ -9,7 +9,6 @@ import sys
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from functools import lru_cache
 from importlib.metadata import version
 from typing import Any, Final, final
 
@@ -21,7 +20,6 @@ from predictor.jobs import (
     JobPool,
     JobRunner,
     Prepare,
-    Work,
     prepare_work,
     run_job,
 )
@@ -36,7 +34,7 @@ _COMPARED: Final = ("quantra", "torch", "numpy", "ray")
 
 @final
 class OnRay(JobRunner):
-    """Runs jobs as tasks of Ray, with one CPU each.
+    """Runs jobs in actors of Ray, with one CPU each.
 
     Common material is sent to each node once, and read without a copy.
 
@@ -44,7 +42,7 @@ class OnRay(JobRunner):
         address: `local` starts Ray on this machine, `auto` finds the cluster that this machine belongs to, and
             `ray://HOST:10001` connects to one elsewhere.
         memory: Bytes that Ray reserves for a job; 0 for none.
-        timeout: See `JobRunner`; the start of a process is counted, and so is the wait for a CPU that others use.
+        timeout: See `JobRunner`; the start of a process and its preparation are not counted.
         tell: Receives the address of Ray's dashboard.
 
     Raises:
@@ -85,7 +83,7 @@ class OnRay(JobRunner):
             except (ray.exceptions.ObjectStoreFullError, ray.exceptions.OutOfDiskError) as error:
                 raise _no_room(error) from error
             host, port = _head_of(ray, self._address)
-            pool = _TaskPool(ray, material, self._memory, (host, port))
+            pool = _ActorPool(ray, material, self._memory, (host, port))
             try:
                 yield pool
             except _HeadLostError as error:
@@ -136,14 +134,48 @@ class _HeadLostError(Exception):
 
 
 @final
-class _TaskPool:
-    """Tasks of Ray, at most one per CPU, so that each runs soon after its start."""
+class _JobActor:
+    """A process on a node that runs one job at a time."""
+
+    def prepare(self, prepare: Prepare[Any, Any]) -> JobOutcome:
+        """Prepare the work of all jobs, which has no result.
+
+        Raises:
+            ConfigurationError: It cannot be prepared on this node.
+        """
+        import ray
+
+        try:
+            self._work = prepare_work(prepare)
+        except QuantraError as error:
+            raise ConfigurationError(
+                f"node {ray.util.get_node_ip_address()}: {error.message}; all nodes must see the same files"
+            ) from error
+        return JobOutcome()
+
+    def run(self, job: Any) -> JobOutcome:
+        """Run a job."""
+        return run_job(self._work, job)
+
+
+@final
+class _ActorPool:
+    """Actors of Ray, at most one per CPU.
+
+    A job waits here until an actor is prepared, so that two commands that share the CPUs of a cluster never wait for
+    each other. No task is ever cancelled, since Ray 2.60 can end the process that cancels a task that has not begun.
+    """
 
     def __init__(self, ray: Any, material: Any, memory: int, head: tuple[str, int]) -> None:
-        self._ray, self._memory, self._head = ray, memory, head
-        self._material = [material]  # in a list, it is not read again for each job
-        self._task = ray.remote(num_cpus=1, memory=memory, max_retries=0)(_run_job)
-        self._numbers: dict[Any, int] = {}
+        self._ray, self._material, self._memory, self._head = ray, material, memory, head
+        self._actor = ray.remote(num_cpus=1, memory=memory)(_JobActor)
+        self._waiting: dict[int, Any] = {}
+        """Jobs without an actor."""
+        self._starting: dict[Any, Any] = {}
+        """Actors that are not prepared yet, each under the reference to its preparation."""
+        self._idle: list[Any] = []
+        self._busy: dict[Any, tuple[int, Any]] = {}
+        """Number and actor of each running job, under the reference to its outcome."""
 
     @property
     def slots(self) -> int:
@@ -152,30 +184,66 @@ class _TaskPool:
             return max(1, sum(_count_places(node, self._memory) for node in _list_nodes(self._ray)))
 
     def start(self, number: int, job: Any) -> bool:
+        self._waiting[number] = job
         with _detecting_lost_head():
-            self._numbers[self._task.remote(self._material, job)] = number
-        return True
+            if self._idle:
+                self._run_next(self._idle.pop())
+                return True
+            if len(self._starting) < len(self._waiting):
+                actor = self._actor.remote()
+                self._starting[actor.prepare.remote(self._material)] = actor
+        return False
 
-    def wait(self, seconds: float | None) -> Iterator[tuple[int, JobOutcome]]:
+    def wait(self, seconds: float | None) -> Iterator[tuple[int, JobOutcome | None]]:
         turn = _PATIENCE_S if seconds is None else min(seconds, _PATIENCE_S)
         with _detecting_lost_head():
-            done, _ = self._ray.wait(list(self._numbers), num_returns=1, timeout=turn)
+            done, _ = self._ray.wait([*self._busy, *self._starting], num_returns=1, timeout=turn)
         if not done:
             _check_head(self._head)
-        for task in done:
+        for reference in done:
             with _detecting_lost_head():
-                outcome = _outcome_of(self._ray, task)
-            yield self._numbers.pop(task), outcome
+                outcome = _outcome_of(self._ray, reference)
+            if reference in self._busy:
+                number, actor = self._busy.pop(reference)
+                yield number, outcome
+            else:
+                actor = self._starting.pop(reference)
+                if outcome.is_lost and self._waiting:
+                    number, _ = self._take_waiting()
+                    yield number, outcome
+            if outcome.is_lost:
+                self._end(actor)  # its node may only be unreachable
+            elif self._waiting:
+                with _detecting_lost_head():
+                    number = self._run_next(actor)
+                yield number, None
+            else:
+                self._idle.append(actor)
 
     def stop(self, number: int) -> None:
-        task = next(task for task, known in self._numbers.items() if known == number)
-        del self._numbers[task]
-        self._ray.cancel(task, force=True)
+        reference, actor = next((key, actor) for key, (known, actor) in self._busy.items() if known == number)
+        del self._busy[reference]
+        self._end(actor)
 
     def close(self) -> None:
-        with suppress(_HeadLostError), _detecting_lost_head():  # its tasks end with the head
-            for task in self._numbers:
-                self._ray.cancel(task, force=True)
+        busy = [actor for _, actor in self._busy.values()]
+        with suppress(_HeadLostError):  # its actors end with the head
+            for actor in (*self._idle, *busy, *self._starting.values()):
+                self._end(actor)
+
+    def _end(self, actor: Any) -> None:
+        with _detecting_lost_head():
+            self._ray.kill(actor)
+
+    def _run_next(self, actor: Any) -> int:
+        """Run the job that waits longest, and return its number."""
+        number, job = self._take_waiting()
+        self._busy[actor.run.remote(job)] = number, actor
+        return number
+
+    def _take_waiting(self) -> tuple[int, Any]:
+        number = next(iter(self._waiting))
+        return number, self._waiting.pop(number)
 
 
 @contextmanager
@@ -325,11 +393,13 @@ def _check_nodes(ray: Any) -> None:
         name = node["NodeManagerAddress"]
         try:
             there: Mapping[str, str] = ray.get(reference)
-        except ray.exceptions.RayError as error:
+        except ray.exceptions.RayTaskError as error:
             reason = " ".join(str(error).split())
             raise ConfigurationError(
                 f"node {name} cannot run Quantra: {reason}; install quantra {here['quantra']} on it"
             ) from error
+        except ray.exceptions.RayError:  # the node is lost, which Ray notices half a minute later
+            continue
         differing = [package for package in here if there[package] != here[package]]
         different = [f"{package} {there[package]} instead of {here[package]}" for package in differing]
         if different:
@@ -340,32 +410,11 @@ def _versions() -> dict[str, str]:
     return {"python": platform.python_version(), **{package: version(package) for package in _COMPARED}}
 
 
-def _outcome_of(ray: Any, task: Any) -> JobOutcome:
-    """The outcome of a finished task; raises an error of the preparation, or a bug."""
+def _outcome_of(ray: Any, reference: Any) -> JobOutcome:
+    """The outcome of an actor's method; raises an error of the preparation, or a bug."""
     try:
-        return ray.get(task)
+        return ray.get(reference)
     except ray.exceptions.RayTaskError as error:
         raise error.cause from error
     except ray.exceptions.RayError as error:
         return JobOutcome(error=QuantraError(" ".join(str(error).split())), is_lost=True)
-
-
-def _run_job(material: list[Any], job: Any) -> JobOutcome:
-    return run_job(_prepared(material[0]), job)
-
-
-@lru_cache(maxsize=1)
-def _prepared(material: Any) -> Work[Any, Any]:
-    """The work, prepared once in this process.
-
-    Raises:
-        ConfigurationError: It cannot be prepared on this node.
-    """
-    import ray
-
-    try:
-        return prepare_work(ray.get(material))
-    except QuantraError as error:
-        raise ConfigurationError(
-            f"node {ray.util.get_node_ip_address()}: {error.message}; all nodes must see the same files"
-        ) from error
