@@ -4,7 +4,7 @@ import logging
 import os
 import sys
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -42,7 +42,7 @@ def start_cluster(*cpus: int) -> "Generator[Cluster]":
             made.shutdown()
 
 
-def _add_node(cluster: "Cluster", settings: dict[str, object]) -> None:
+def _add_node(cluster: "Cluster", settings: dict[str, Any]) -> None:
     """Add a node; Ray gives up when a node has not started within 30 seconds, which happens on a busy machine."""
     for left in reversed(range(_ATTEMPTS)):
         try:
