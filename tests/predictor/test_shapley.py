@@ -7,14 +7,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from artifacts import recent_bars, save_small_artifact, small_artifact, small_model
+from artifacts import random_trees, recent_bars, save_small_artifact, small_artifact, small_model
 from ensembles import UNEVEN, ensemble_of, manifest_of, mixed_members, save_ensemble
 from explain_cases import (
     BASELINE,
     ENCODER,
     KNOWN,
+    LEVELS,
     OBSERVED,
+    POINTS,
+    SIZES,
     STATIC,
+    TARGET,
     LinearNetwork,
     feature_forecasts,
     lstm_forecaster,
@@ -34,7 +38,7 @@ from predictor.forecaster import Forecaster
 from predictor.golden import AFTER_ALL_SESSIONS
 from predictor.instance import OCCLUSION, SHAPLEY, CancelFlag, Deadline, Instance, Query
 from predictor.model import Ensemble
-from predictor.networks import Inputs
+from predictor.networks import Inputs, TreesConfig, TreesForecaster
 from predictor.service import PredictionService
 
 POINT = TargetPoint(5, 0.9)
@@ -44,7 +48,22 @@ OWN_METHOD = ("integrated-gradients", SHAPLEY)
 
 
 def shapley(network: nn.Module) -> ShapleyExplainer:
-    return ShapleyExplainer(feature_forecasts(network))
+    return ShapleyExplainer(feature_forecasts(network), network if isinstance(network, TreesForecaster) else None)
+
+
+def trees_forecaster(*, distance: float) -> TreesForecaster:
+    """Random trees over all columns, whose quantiles are so far apart."""
+    config = TreesConfig(trees=20, leaves=4)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        network = TreesForecaster(config, sizes=SIZES, target=TARGET, levels=LEVELS)
+        trees = random_trees(network.state_dict())
+        trees["columns"] = torch.randint(0, sum(network.summaries.widths), trees["columns"].shape, dtype=torch.int16)
+    location, scale = (torch.isin(trees["columns"], torch.tensor(columns)) for columns in ((27, 28), (29, 30)))
+    trees["thresholds"][location], trees["thresholds"][scale] = 0.0015, 0.011
+    trees["values"] += torch.tensor([-distance, 0.0, distance])[:, None, None] / config.trees
+    network.load_state_dict(network.state_dict() | trees)
+    return network
 
 
 @pytest.fixture(scope="module")
@@ -108,6 +127,36 @@ def test_contributions_of_a_network_are_close_to_the_exact_ones() -> None:
     (found,) = shapley(network).explain(inputs, [(1, 2)], deadline=Deadline())
     exact = compute_exactly(network, inputs, 1, 2)
     assert np.abs(list_values(found) - exact).max() < 0.1 * np.abs(exact).max()
+
+
+def test_contributions_of_trees_are_exact() -> None:
+    network, inputs = trees_forecaster(distance=100), windows(1)
+    found = shapley(network).explain(inputs, POINTS, deadline=Deadline())
+    exact = np.stack([compute_exactly(network, inputs, *point) for point in POINTS])
+    np.testing.assert_allclose([list_values(one) for one in found], exact, rtol=0, atol=1e-14)
+    assert (np.abs(exact).max(axis=0) > 1e-4).all()
+
+
+def test_contributions_of_trees_in_batches_are_those_of_windows_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    explainer, inputs = shapley(trees_forecaster(distance=100)), windows(3)
+    (together,) = explainer.explain(inputs, [(1, 2)], deadline=Deadline())
+    monkeypatch.setattr("predictor.explain.integrated_gradients.BATCH_NUMBERS", 1)
+    (alone,) = explainer.explain(inputs, [(1, 2)], deadline=Deadline())
+    np.testing.assert_array_equal(together.observed, alone.observed)
+    np.testing.assert_array_equal(together.scale, alone.scale)
+
+
+def test_quantiles_of_trees_that_would_cross_change_the_row_of_the_offsets() -> None:
+    inputs = windows(20)
+    apart, crossing = (
+        shapley(trees_forecaster(distance=distance)).explain(inputs, [(1, 2)], deadline=Deadline())[0]
+        for distance in (100, 0)
+    )
+    for name in ("observed", "known", "static", "location"):
+        np.testing.assert_allclose(getattr(crossing, name), getattr(apart, name), rtol=0, atol=1e-14)
+    moved = np.abs(crossing.conformal - apart.conformal)
+    assert (moved.min() < 1e-14, moved.max() > 1e-3) == (True, True)
+    np.testing.assert_allclose(crossing.total(), crossing.prediction - crossing.baseline_prediction, rtol=0, atol=1e-14)
 
 
 def test_contributions_add_up_at_every_point() -> None:

@@ -94,7 +94,7 @@ def test_a_rows_bits_do_not_depend_on_the_other_rows() -> None:
 
 def test_shapley_values_are_those_of_lightgbm() -> None:
     booster, network = grown()
-    rows, paths = rows_to_forecast()[::8], ForestPaths.of(network.forests, 0)
+    rows, paths = rows_to_forecast()[::8], ForestPaths.of(network.forests, 0, np.arange(COLUMNS))
     goes_left = [network.forests.goes_left(row[None]).reshape(LEAVES - 1, -1).T for row in rows]
     found = np.stack([paths.shapley_values(one, COLUMNS) for one in goes_left])
     theirs = np.asarray(booster.predict(rows, pred_contrib=True, num_threads=1))
@@ -134,7 +134,7 @@ def test_a_tree_without_a_split_is_its_value() -> None:
     network = empty_network()
     store_forest(network, 0, 0, lightgbm.train({**SETTINGS, "alpha": 0.5}, data, 3))
     assert network.forests.sums(rows)[:, 0] == pytest.approx(2.5)
-    paths = ForestPaths.of(network.forests, 0)
+    paths = ForestPaths.of(network.forests, 0, np.arange(COLUMNS))
     found = paths.shapley_values(network.forests.goes_left(rows[:1]).reshape(LEAVES - 1, -1).T, COLUMNS)
     assert not found.any()
 

@@ -20,6 +20,12 @@ internal sealed class FeatureGroups
     /// <summary>Number of groups.</summary>
     public int Count => Offsets + 1;
 
+    /// <summary>Index of the location.</summary>
+    public int Location => _location;
+
+    /// <summary>Index of the scale.</summary>
+    public int Scale => _location + 1;
+
     /// <summary>Index of the conformal offsets, the last group, which are not inputs of a network.</summary>
     public int Offsets => _location + 2;
 
@@ -29,9 +35,12 @@ internal sealed class FeatureGroups
         Copy(group, from.Observed, to.Observed, row, _observed);
         Copy(group, from.Known, to.Known, row, _known);
         Copy(group, from.Static, to.Static, row, _static);
-        Copy(group, from.Location, to.Location, row, [_location]);
-        Copy(group, from.Scale, to.Scale, row, [_location + 1]);
+        Copy(group, from.Location, to.Location, row, [Location]);
+        Copy(group, from.Scale, to.Scale, row, [Scale]);
     }
+
+    /// <summary>The group of each column that trees read.</summary>
+    public int[] ReadBy(WindowSummaries summaries) => summaries.Repeat(_observed, _known, _static, Location, Scale);
 
     /// <summary>Contributions from those of the groups; a feature with several columns has them at the first one.</summary>
     /// <param name="groups">[G]</param>
@@ -43,8 +52,8 @@ internal sealed class FeatureGroups
         Observed = Place(_observed, groups),
         Known = Place(_known, groups),
         Static = Place(_static, groups),
-        Location = groups[_location],
-        Scale = groups[_location + 1],
+        Location = groups[Location],
+        Scale = groups[Scale],
         Conformal = groups[Offsets],
         Prediction = prediction,
         BaselinePrediction = baselinePrediction,

@@ -4,7 +4,7 @@ namespace Quantra.Client.Managed;
 /// <remarks>
 /// Features move one after the other from the baseline to the window, in all sessions at once. The contribution of a feature is the change of
 /// the forecast at its move, averaged over several orders. The changes of each order add up, so the averages do, too. Location, scale and
-/// conformal offsets are features too.
+/// conformal offsets are features too. For trees, the average over all orders is computed instead.
 /// </remarks>
 internal sealed class ShapleyExplainer(INetwork network, OutputMap output, Baseline baseline, FeatureGroups groups) : IExplainer
 {
@@ -14,6 +14,7 @@ internal sealed class ShapleyExplainer(INetwork network, OutputMap output, Basel
     /// <summary>Orders of the features; every second one is the reverse of the one before it.</summary>
     private const int Orders = 16;
 
+    private readonly InterventionalTreeShap? _trees = network is TreesNetwork trees ? new(trees, output, groups) : null;
     private int[][]? _orders;
 
     /// <inheritdoc/>
@@ -22,21 +23,22 @@ internal sealed class ShapleyExplainer(INetwork network, OutputMap output, Basel
     /// <inheritdoc/>
     public string BaselineName => baseline.Name;
 
-    /// <summary>Both ends, and all orders after each move but the last.</summary>
-    public int Forecasts => 2 + (Orders * (groups.Count - 1));
+    /// <summary>Both ends, and all orders after each move but the last; 0 for trees.</summary>
+    public int Forecasts => _trees is null ? 2 + (Orders * (groups.Count - 1)) : 0;
 
     /// <inheritdoc/>
     public Contributions[] Explain(NetworkInputs window, (int Horizon, int Quantile)[] points, double tolerance, int[] nodeCounts, CallLimit limit)
     {
         limit.Check();
         var path = new StraightPath(window, baseline, output);
-        var (start, end) = (Forecast(path.At([0.0]), points, [0.0]), Forecast(path.At([1.0]), points, [1.0]));
+        var first = path.At([0.0]);
+        var (start, end) = (Forecast(first, points, [0.0]), Forecast(window, points, [1.0]));
         if (!Array.TrueForAll(end, double.IsFinite))
             throw GradientExplainer.NotFinite();
-        var changes = AverageChanges(path, points, start, end, limit);
+        var changes = _trees?.Compute(first, window, points, start, end, limit) ?? AverageChanges(path, points, start, end, limit);
         return
         [
-            .. points.Select((point, p) => groups.Join(changes[p], end[p], start[p], Orders)
+            .. points.Select((point, p) => groups.Join(changes[p], end[p], start[p], _trees is null ? Orders : 1)
                 .WithGap(output.Spread[point.Horizon] * window.Scale[point.Horizon], tolerance)),
         ];
     }

@@ -199,6 +199,16 @@ internal sealed class WindowSummaries
         inputs.Scale.AsSpan(row * horizons, horizons).CopyTo(columns[(place + horizons)..]);
     }
 
+    /// <summary>Numbers of observed features, known features, static columns, location and scale, repeated for their columns.</summary>
+    public int[] Repeat(int[] observed, int[] known, int[] statics, int location, int scale) =>
+    [
+        .. Enumerable.Repeat(observed, 1 + (2 * _spans.Length)).SelectMany(own => own),
+        .. Enumerable.Repeat(known, _ends.Length).SelectMany(own => own),
+        .. statics,
+        .. Enumerable.Repeat(location, _ends.Length),
+        .. Enumerable.Repeat(scale, _ends.Length),
+    ];
+
     /// <summary>Sums numbers [columns] per observed feature, known feature and static column, then over locations and over scales.</summary>
     public (double[] Observed, double[] Known, double[] Static, double Location, double Scale) SumGroups(ReadOnlySpan<double> columns)
     {

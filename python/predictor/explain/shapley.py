@@ -3,7 +3,7 @@
 Features move one after the other from the baseline to the window. The contribution of a feature is the change of the
 forecast at its move, averaged over several orders of the features. The changes of each order add up to the difference
 from the baseline, so the averages do, too. Each order is followed by its reverse, which is exact for a forecast in
-which at most two features interact (Mitchell et al. 2022).
+which at most two features interact (Mitchell et al. 2022). For trees, the average over all orders is computed instead.
 """
 
 from collections.abc import Sequence
@@ -24,15 +24,14 @@ from predictor.explain.integrated_gradients import (
     not_finite_error,
 )
 from predictor.explain.integration import NODE_COUNTS, Point
+from predictor.explain.interventional_tree_shap import FeatureGroup, InterventionalTreeShap
 from predictor.explain.path import PathParts, StraightPath
 from predictor.instance import Cancellation
-from predictor.networks import Inputs
+from predictor.networks import Inputs, TreesForecaster
 
 ORDERS: Final = 16
 """Orders of the features; every second one is the reverse of the one before it."""
 
-_Group = tuple[int, list[int]]
-"""The index of a part of the inputs, and its columns that move together."""
 _NEIGHBOURS: Final = -1
 """In place of an index: all inputs of the other stocks, which move together."""
 
@@ -57,9 +56,10 @@ class ShapleyExplainer:
     The baseline is that of integrated gradients.
     """
 
-    def __init__(self, features: FeatureForecasts) -> None:
-        """Store the forecasts."""
+    def __init__(self, features: FeatureForecasts, trees: TreesForecaster | None = None) -> None:
+        """Store the forecasts, and their trees if they are those of a model of trees."""
         self._features = features
+        self._trees = None if trees is None else InterventionalTreeShap(trees, features.output)
 
     def explain(
         self,
@@ -75,7 +75,8 @@ class ShapleyExplainer:
         features, output = self._features, self._features.output
         check_request(inputs, points, output, members=features.members)
         with torch.inference_mode(), torch.autocast(output.offsets.device.type, enabled=False):
-            paths = build_paths(features.baseline, inputs, output.offsets, nodes, copies=ORDERS)
+            copies = ORDERS if self._trees is None else 1
+            paths = build_paths(features.baseline, inputs, output.offsets, nodes, copies=copies)
             blocks = [self._explain_batch(path, points, deadline, tolerance) for path in paths]
         return [Contributions.joined(parts) for parts in zip(*blocks, strict=True)]
 
@@ -86,16 +87,21 @@ class ShapleyExplainer:
         if not bool(values.isfinite().all()):
             raise not_finite_error()
         groups = self._list_groups(path.end)
-        changes = self._average_changes(path, groups, baseline, values, deadline)
+        if self._trees is None:
+            averages = _to_numpy(self._average_changes(path, groups, baseline, values, deadline))
+            changes, orders = [averages[..., h, q] for h, q in points], ORDERS
+        else:
+            ends = np.stack([_to_numpy(baseline), _to_numpy(values)])
+            changes, orders = self._trees.compute(path, ends, groups, points, deadline), 1
         floor = GAP_FLOOR * self._features.output.spread * path.scale
         return [
-            self._join(groups, path.end, changes[..., h, q], baseline[:, h, q], values[:, h, q]).with_gap(
+            self._join(groups, path.end, own, baseline[:, h, q], values[:, h, q], orders).with_gap(
                 _to_numpy(floor[:, h]), tolerance
             )
-            for h, q in points
+            for (h, q), own in zip(points, changes, strict=True)
         ]
 
-    def _list_groups(self, parts: PathParts) -> list[_Group]:
+    def _list_groups(self, parts: PathParts) -> list[FeatureGroup]:
         """What moves together."""
         groups = [(part, columns) for part, own in enumerate(self._features.list_columns(parts)) for columns in own]
         return [*groups, (_NEIGHBOURS, [])] if self._features.members > 1 else groups
@@ -103,7 +109,7 @@ class ShapleyExplainer:
     def _average_changes(
         self,
         path: StraightPath,
-        groups: Sequence[_Group],
+        groups: Sequence[FeatureGroup],
         baseline: Tensor,
         values: Tensor,
         deadline: Cancellation,
@@ -130,7 +136,7 @@ class ShapleyExplainer:
             before = after
         return changes
 
-    def _move(self, states: PathParts, state: int, end: PathParts, group: _Group) -> None:
+    def _move(self, states: PathParts, state: int, end: PathParts, group: FeatureGroup) -> None:
         """Move a group of one order's inputs to the windows."""
         part, columns = group
         if part == _NEIGHBOURS:
@@ -141,13 +147,19 @@ class ShapleyExplainer:
         states[part][state][own] = end[part][own]
 
     def _join(
-        self, groups: Sequence[_Group], end: PathParts, changes: Tensor, baseline: Tensor, values: Tensor
+        self,
+        groups: Sequence[FeatureGroup],
+        end: PathParts,
+        changes: FloatArray,
+        baseline: Tensor,
+        values: Tensor,
+        orders: int,
     ) -> Contributions:
         """The changes [G, N] of one point as contributions; a feature with several columns has it at the first."""
         rows = [np.zeros((len(values), part.shape[-1])) for part in end]
         neighbours = np.zeros((len(values), int(self._features.members > 1)))
         for (part, columns), change in zip(groups, changes, strict=True):
-            (neighbours if part == _NEIGHBOURS else rows[part])[:, columns[0] if columns else 0] = _to_numpy(change)
+            (neighbours if part == _NEIGHBOURS else rows[part])[:, columns[0] if columns else 0] = change
         observed, known, static, location, scale, offsets = rows
         return Contributions(
             observed=observed[:, None],
@@ -161,7 +173,7 @@ class ShapleyExplainer:
             baseline_prediction=_to_numpy(baseline),
             relative_gap=np.zeros(len(values)),
             converged=np.ones(len(values), np.bool_),
-            nodes=np.full(len(values), ORDERS, np.int32),
+            nodes=np.full(len(values), orders, np.int32),
         )
 
 

@@ -26,22 +26,20 @@ from predictor.networks import Forests, Inputs, OutputMap, TreesForecaster
 class ForestPaths:
     """Paths to the leaves of one forest. Legend: P leaves of all its trees, S splits per tree at most.
 
-    Splits of a path that compare the same column count as one, the first of them. A slot of a split that is not on the
-    path, or not the first, has share 1 and no effect.
+    Splits of a path that compare columns of the same feature count as one, the first of them. A slot of a split that is
+    not on the path, or not the first, has share 1 and no effect.
     """
 
-    columns: NDArray[np.int16]
-    """[P, S] column of each slot."""
+    features: PositionArray
+    """[P, S] feature of each slot."""
     values: FloatArray
     """[P] value of each leaf."""
     trees: PositionArray
     """[P] tree of each leaf."""
-    on_left: BoolArray
-    """[P, S] whether the leaf is on the split's left."""
-    first: PositionArray
-    """[P, S] slot of the first split on the path with the same column; a slot off the path is its own."""
-    on_path: BoolArray
-    """[P, S]"""
+    on_left: NDArray[np.uint64]
+    """[P] the splits on whose left the leaf is, as bits."""
+    splits: NDArray[np.uint64]
+    """[P, S] the splits on the path that compare the slot's feature, as bits; 0 for a slot without effect."""
     shares: FloatArray
     """[P, S] share of the training windows that the splits of a slot send towards the leaf."""
     expected: float
@@ -50,52 +48,59 @@ class ForestPaths:
     """Gauss-Legendre nodes that integrate the longest path exactly."""
 
     @classmethod
-    def of(cls, forests: Forests, f: int) -> "ForestPaths":
-        """Follow the paths of forest `f`."""
+    def of(cls, forests: Forests, f: int, features: PositionArray) -> "ForestPaths":
+        """Follow the paths of forest `f`; `features` [C] is the feature of each column."""
         arrays = forests.arrays
         left, right = (bits[f] for bits in arrays.leaves_below())
-        counts, columns = arrays.counts[f].astype(np.float64), arrays.columns[f]
+        counts, features = arrays.counts[f].astype(np.float64), features[np.maximum(arrays.columns[f], 0)]
         trees, leaves = np.nonzero(counts > 0)
         bit = (np.uint64(1) << leaves.astype(np.uint64))[:, None]
         on_left, on_right = (left[trees] & bit) != 0, (right[trees] & bit) != 0
         on_path = on_left | on_right
         below_left, below_right = (_count_below(bits, counts) for bits in (left, right))
         towards = np.where(on_left, below_left[trees], below_right[trees])
-        slots = np.arange(columns.shape[-1])
-        same = (columns[trees][:, :, None] == columns[trees][:, None]) & on_path[:, :, None] & on_path[:, None]
+        slots = np.arange(features.shape[-1])
+        same = (features[trees][:, :, None] == features[trees][:, None]) & on_path[:, :, None] & on_path[:, None]
         first = np.where(on_path, same.argmax(axis=2), slots)
+        splits = np.where(first == slots, _to_bits(same), np.uint64(0))
         shares = np.ones(on_path.shape)
         whole = np.where(on_path, (below_left + below_right)[trees], 1.0)
         for slot in slots:
             share = np.where(on_path[:, slot], towards[:, slot] / whole[:, slot], 1.0)
             shares[np.arange(len(shares)), first[:, slot]] *= share
         values = arrays.values[f][trees, leaves]
-        distinct = (on_path & (first == slots)).sum(axis=1).max(initial=1)
+        distinct = (splits > 0).sum(axis=1).max(initial=1)
         return cls(
-            columns=np.maximum(columns[trees], 0),
+            features=features[trees],
             values=values,
             trees=trees,
-            on_left=on_left,
-            first=first,
-            on_path=on_path,
+            on_left=_to_bits(on_left),
+            splits=splits,
             shares=shares,
             expected=float((values * counts[trees, leaves] / counts.sum(axis=1)[trees]).sum()),
             nodes=int(distinct + 1) // 2,
         )
 
-    def shapley_values(self, goes_left: BoolArray, columns: int) -> FloatArray:
-        """[C] Shapley values of one row, from whether it goes left at each split [R, S]."""
-        agrees = (goes_left[self.trees] == self.on_left) | ~self.on_path
-        follows, every = np.ones(agrees.shape, np.bool_), np.arange(len(agrees))
-        for slot in range(agrees.shape[1]):
-            follows[every, self.first[:, slot]] &= agrees[:, slot]
+    def follow(self, goes_left: BoolArray) -> BoolArray:
+        """[P, S] whether one row goes towards the leaf at all splits of a slot, from its sides [R, S]."""
+        wrong = _to_bits(goes_left)[self.trees] ^ self.on_left
+        return (wrong[:, None] & self.splits) == 0
+
+    def shapley_values(self, goes_left: BoolArray, count: int) -> FloatArray:
+        """Shapley values of `count` features for one row, from whether it goes left at each split [R, S]."""
+        follows = self.follow(goes_left)
         positions, weights = gauss_legendre(self.nodes)
         means = np.zeros(self.shares.shape)
         for position, weight in zip(positions, weights, strict=True):
             factors = follows * position + self.shares * (1 - position)
             means += weight * factors.prod(axis=1, keepdims=True) / factors
         parts = self.values[:, None] * (follows - self.shares) * means
-        return np.asarray(np.bincount(self.columns.ravel(), parts.ravel(), minlength=columns), np.float64)
+        return np.asarray(np.bincount(self.features.ravel(), parts.ravel(), minlength=count), np.float64)
+
+
+def _to_bits(splits: BoolArray) -> NDArray[np.uint64]:
+    """Splits [..., S] as bits."""
+    return (splits.astype(np.uint64) << np.arange(splits.shape[-1], dtype=np.uint64)).sum(axis=-1, dtype=np.uint64)
 
 
 def _count_below(bits: NDArray[np.uint64], counts: FloatArray) -> FloatArray:
@@ -118,7 +123,8 @@ class TreeExplainer:
         self._network = network
         self._output = output
         self._baseline = baseline
-        self._paths = [ForestPaths.of(network.forests, f) for f in range(output.offsets.numel())]
+        columns = np.arange(sum(network.summaries.widths))
+        self._paths = [ForestPaths.of(network.forests, f, columns) for f in range(output.offsets.numel())]
 
     def explain(
         self,

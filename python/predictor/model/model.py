@@ -160,7 +160,8 @@ class Model:
             if isinstance(network, TreesForecaster)
             else run(Explainer(build_attribution_view(network), output, baseline, max_rows=rows, members=members))
         )
-        others = {SHAPLEY: run(ShapleyExplainer(features)), OCCLUSION: run(FeatureOcclusionExplainer(features))}
+        trees = network if isinstance(network, TreesForecaster) else None
+        others = {SHAPLEY: run(ShapleyExplainer(features, trees)), OCCLUSION: run(FeatureOcclusionExplainer(features))}
         return cls(identity, manifest, artifact.pipeline, engine, runner, others)
 
     def with_engine(self, engine: Engine) -> "Model":
@@ -303,8 +304,9 @@ class Model:
         return compute_cost(query, points, self.rows_per_window, forecasts=forecasts)
 
     def count_forecasts(self, method: str) -> int:
-        """Forecasts of one window that an explanation needs for all its targets; 0 for methods that use gradients."""
-        if method not in {SHAPLEY, OCCLUSION}:
+        """Forecasts of one window that an explanation of all its targets needs; 0 for gradients and paths of trees."""
+        is_exact = method == SHAPLEY and self.manifest.kind.config is TreesConfig
+        if is_exact or method not in {SHAPLEY, OCCLUSION}:
             return 0
         if self.manifest.kind.is_adopted:
             return 2 + len(group_bars(self.pipeline.encoder_length))

@@ -68,7 +68,7 @@ from predictor.networks.recurrent import (
 )
 from predictor.networks.target import SMALLEST_RANGE_VOLATILITY, Target, TargetKind
 from predictor.networks.tft import TFTConfig, TFTForecaster
-from predictor.networks.trees import Forests, TreeArrays, TreesConfig, TreesForecaster, WindowSummaries
+from predictor.networks.trees import MOST_LEAVES, Forests, TreeArrays, TreesConfig, TreesForecaster, WindowSummaries
 
 __all__ = [
     "CHRONOS_2",
@@ -76,6 +76,7 @@ __all__ = [
     "HAR_SESSIONS",
     "KINDS",
     "KRONOS",
+    "MOST_LEAVES",
     "NORMALISERS",
     "SMALLEST_RANGE_VOLATILITY",
     "TAPS",
