@@ -331,10 +331,12 @@ class _ProcessPool:
         self._busy: dict[int, _Worker] = {}
 
     def start(self, number: int, job: Any) -> bool:
+        messages = [job] if self._idle else [self._prepare, job]
         worker = self._idle.pop() if self._idle else self._add()
         self._busy[number] = worker
-        with suppress(BrokenPipeError):  # it was killed, and `wait` reads the end of its pipe
-            worker.connection.send(job)
+        with suppress(BrokenPipeError, ConnectionResetError):  # it was killed, and `wait` reads the end of its pipe
+            for message in messages:
+                worker.connection.send(message)
         return False
 
     def wait(self, seconds: float | None) -> Iterator[tuple[int, JobOutcome | None]]:
@@ -371,7 +373,7 @@ class _ProcessPool:
     def _add(self) -> _Worker:
         context = multiprocessing.get_context("spawn")
         here, there = context.Pipe()
-        process = context.Process(target=_serve_jobs, args=(there, self._prepare))
+        process = context.Process(target=_serve_jobs, args=(there,))
         with _blocking_interrupts():
             process.start()
         there.close()
@@ -392,11 +394,11 @@ def _blocking_interrupts() -> Generator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _serve_jobs(connection: "Connection[Any, Any]", prepare: Prepare[Any, Any]) -> None:
-    """Run the jobs that come from another process until it ends this one."""
+def _serve_jobs(connection: "Connection[Any, Any]") -> None:
+    """Receive how work is prepared, then run the jobs that come from another process until it ends this one."""
     threading.Thread(target=_end_with_parent, name="parent", daemon=True).start()
     try:
-        work = prepare_work(prepare)
+        work = prepare_work(connection.recv())
         while True:
             job = connection.recv()
             connection.send(None)

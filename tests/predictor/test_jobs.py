@@ -84,7 +84,7 @@ class Unreadable:
 
 
 def refuse() -> Unreadable:
-    raise RuntimeError("cannot be read")
+    sys.exit("cannot be read")
 
 
 def test_a_process_that_fails_at_its_start_is_an_error_at_once(capfd: pytest.CaptureFixture[str]) -> None:
@@ -92,7 +92,22 @@ def test_a_process_that_fails_at_its_start_is_an_error_at_once(capfd: pytest.Cap
     with pytest.raises(QuantraError, match=r'^a process for jobs failed when it started, .*__name__ == "__main__"'):
         list(runner.run(Unreadable(), [1]))
     assert runner.progress.lost == 0
-    assert "RuntimeError: cannot be read" in capfd.readouterr().err
+    assert "cannot be read" in capfd.readouterr().err
+
+
+class Refused:
+    """Work whose inputs another process refuses."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return unprepared, ()
+
+    def __call__(self) -> Callable[[int], int]:
+        return unprepared()
+
+
+def test_inputs_that_a_process_refuses_are_an_error_with_its_reason() -> None:
+    with pytest.raises(ConfigurationError, match=r"^cannot be prepared"):
+        list(InProcesses(1).run(Refused(), [1, 2]))
 
 
 @pytest.fixture(params=[InThisProcess(), InProcesses(2)], ids=["one", "two"])

@@ -6,6 +6,9 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from dataclasses import replace
+from functools import partial
+from multiprocessing import Pipe
+from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 from threading import Barrier
 from typing import NoReturn
@@ -17,8 +20,10 @@ from market import bokeh_panel
 
 from predictor.arrays import FloatArray
 from predictor.bars import BarPanel
+from predictor.bars.suspects import usable_bars
 from predictor.errors import ConfigurationError
 from predictor.features import FeatureSet, default_features
+from predictor.jobs import InProcesses
 from predictor.networks import LSTMConfig, Target, WindowNormaliser
 from predictor.windows import Pipeline
 from trainers import StockTrainer
@@ -30,7 +35,7 @@ from trainers.stock.backtest.refits import RefitMaterial
 from trainers.stock.command import stock
 from trainers.stock.data import NO_SOURCE, History
 from trainers.stock.evaluation.seeds import SeedRefits
-from trainers.stock.feature_cache import Arrays, ArrayShape, FeatureCache
+from trainers.stock.feature_cache import Arrays, ArrayShape, FeatureCache, map_usable_bars
 from trainers.stock.model_fit import fit_pipeline
 from trainers.stock.splits import RollingSplits
 from trainers.stock.training import train_in_memory
@@ -212,6 +217,107 @@ def test_a_history_in_another_process_reads_features_from_disk(tmp_path: Path, m
     sent = history(bars(), default_features(), SHORT, cache_in(tmp_path))
     monkeypatch.setattr(Pipeline, "observed_blocks", refuse)
     np.testing.assert_array_equal(copy(sent).stored.observed, sent.stored.observed)
+
+
+# --- bars in other processes
+
+
+def send(panel: BarPanel) -> Callable[[], BarPanel]:
+    """Send bars as to another process, and return what receives them."""
+    here, there = Pipe()
+    here.send(panel)
+    return there.recv
+
+
+def sent_bytes(panel: BarPanel) -> int:
+    return len(ForkingPickler.dumps(panel))
+
+
+def assert_equal_bars(panel: BarPanel, expected: BarPanel) -> None:
+    assert (panel.symbols, panel.columns) == (expected.symbols, expected.columns)
+    np.testing.assert_array_equal(panel.sessions, expected.sessions)
+    for name in expected.columns:
+        np.testing.assert_array_equal(getattr(panel, name), getattr(expected, name))
+
+
+def cut(panel: BarPanel, part: str) -> BarPanel:
+    match part:
+        case "all":
+            return panel
+        case "sessions":
+            return panel.between(session(10), session(-7)).last(300)
+        case "symbol":
+            return panel.rows(slice(1, 2)).until(session(-3))
+        case "reversed":
+            return panel.rows(slice(None, None, -1))
+        case _:
+            return panel.without_volumes(np.eye(2, 400, dtype=np.bool_))
+
+
+@pytest.mark.parametrize("part", ["all", "sessions", "symbol"])
+def test_another_process_maps_the_same_part_of_mapped_bars(tmp_path: Path, part: str) -> None:
+    panel = cut(cache_in(tmp_path).mapped(bars()), part)
+    received = send(panel)()
+    assert_equal_bars(received, cut(bars(), part))
+    assert isinstance(received.close, np.memmap)
+    assert not received.close.flags.writeable
+    assert max(map(sent_bytes, (panel, received))) < panel.close.nbytes
+
+
+@pytest.mark.parametrize("part", ["reversed", "one column in memory"])
+def test_bars_that_are_not_a_part_of_mapped_ones_are_sent_by_value(tmp_path: Path, part: str) -> None:
+    assert_equal_bars(send(cut(cache_in(tmp_path).mapped(bars()), part))(), cut(bars(), part))
+
+
+@pytest.mark.parametrize("change", ["removed", "damaged"])
+def test_bars_that_are_removed_or_damaged_before_a_process_reads_them_are_an_error(tmp_path: Path, change: str) -> None:
+    receive = send(cache_in(tmp_path).mapped(bars()))
+    (entry,) = entries(tmp_path)
+    if change == "removed":
+        shutil.rmtree(entry)
+    else:
+        content = bytearray((entry / "low.npy").read_bytes())
+        content[-1] ^= 1
+        (entry / "low.npy").write_bytes(content)
+    with pytest.raises(ConfigurationError, match=r"the bars in .*\.npy were removed or changed before another process"):
+        receive()
+
+
+def count_mapped(panel: BarPanel) -> Callable[[int], int]:
+    return lambda _job: sum(isinstance(getattr(panel, name), np.memmap) for name in panel.columns)
+
+
+def test_a_process_for_jobs_maps_bars(tmp_path: Path) -> None:
+    panel = cache_in(tmp_path).mapped(bars())
+    assert list(InProcesses(1).run(partial(count_mapped, panel), [0])) == [(0, len(panel.columns))]
+
+
+@pytest.mark.skipif(not hasattr(shutil, "chown"), reason="an open file cannot be removed on Windows")
+def test_mapped_bars_of_a_removed_cache_are_sent_by_value(tmp_path: Path) -> None:
+    panel = cache_in(tmp_path / "cache").mapped(bars())
+    shutil.rmtree(tmp_path / "cache")
+    assert_equal_bars(send(panel)(), bars())
+
+
+def test_the_usable_bars_of_mapped_ones_are_mapped(tmp_path: Path) -> None:
+    cache, close = cache_in(tmp_path), np.array(bars().close)
+    close[0, 200] *= 50
+    panel = replace(bars(), close=close, high=np.maximum(bars().high, close))
+    usable = map_usable_bars(cache.mapped(panel), cache)
+    assert isinstance(usable.close, np.memmap)
+    assert np.isnan(usable.close[0, 200])
+    assert_equal_bars(usable, usable_bars(panel))
+    assert not isinstance(map_usable_bars(panel, cache).close, np.memmap)
+
+
+def test_columns_of_mapped_bars_are_sent_to_a_cluster_as_plain_arrays(tmp_path: Path) -> None:
+    """Ray reads a plain contiguous array without a copy."""
+    whole = cache_in(tmp_path).mapped(bars())
+    for panel in (whole, whole.until(session(-10))):
+        copied = copy(panel)
+        assert_equal_bars(copied, panel)
+        assert type(copied.close) is np.ndarray
+        assert copied.close.flags.c_contiguous
 
 
 # --- entries

@@ -228,6 +228,11 @@ class BarPanel:
             currency=currency,
         )
 
+    def __getstate__(self) -> list[object]:
+        """The fields; a mapped column as a plain array, which the processes of a Ray node share."""
+        values = [getattr(self, field.name) for field in fields(self)]
+        return [np.ascontiguousarray(value) if isinstance(value, np.memmap) else value for value in values]
+
     def write_csv(self, path: str | Path) -> None:
         """Write one row per bar, with the shortest decimals that parse to the same bits.
 

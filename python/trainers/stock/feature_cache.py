@@ -1,4 +1,4 @@
-"""A folder of computed features, which trainings on the same bars and expressions read instead of computing them."""
+"""A folder of bars and computed features, which trainings and processes map instead of keeping and computing them."""
 
 import hashlib
 import mmap
@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from hashlib import file_digest
 from importlib.metadata import version
 from math import inf
+from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -21,6 +22,7 @@ from numpy.typing import DTypeLike, NDArray
 from predictor import canonical
 from predictor.arrays import FloatArray
 from predictor.bars import BarPanel
+from predictor.bars.suspects import usable_bars
 from predictor.canonical import Json, Record
 from predictor.covariates import CovariateSource
 from predictor.errors import ArtifactError, ConfigurationError
@@ -251,15 +253,88 @@ def open_cache(folder: str | Path | None, tell: Callable[[str], None]) -> Featur
 
 def map_bars(bars: BarPanel, cache: FeatureCache | None) -> BarPanel:
     """The bars, memory-mapped if there is a cache."""
-    return bars if cache is None else cache.mapped(bars)
+    return bars if cache is None or _are_mapped(bars) else cache.mapped(bars)
+
+
+def map_usable_bars(bars: BarPanel, cache: FeatureCache | None) -> BarPanel:
+    """As `usable_bars`; memory-mapped if the bars are."""
+    return map_bars(usable_bars(bars), cache if _are_mapped(bars) else None)
 
 
 def release_bars(bars: BarPanel) -> None:
     """Drop mapped bars from memory; what is used later is read from their file again."""
     for name in bars.columns:
-        file = getattr(bars, name).base
-        if sys.platform != "win32" and isinstance(file, mmap.mmap):
-            file.madvise(mmap.MADV_DONTNEED)
+        whole = _find_mapped(getattr(bars, name))
+        pages: object = None if whole is None else whole.base
+        if sys.platform != "win32" and isinstance(pages, mmap.mmap):
+            pages.madvise(mmap.MADV_DONTNEED)
+
+
+def _are_mapped(bars: BarPanel) -> bool:
+    return all(_find_mapped(getattr(bars, name)) is not None for name in bars.columns)
+
+
+def _find_mapped(column: FloatArray) -> np.memmap[Any, Any] | None:
+    """The whole mapped array, of which a column has some rows and sessions; None for a column in memory."""
+    for array in (column, column.base):
+        if isinstance(array, np.memmap) and isinstance(array.base, mmap.mmap) and array.strides == column.strides:
+            return array
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnReference:
+    """A column of mapped bars as it is sent to another process of this machine, which maps it too."""
+
+    file: Path
+    digest: str
+    rows: slice
+    sessions: slice
+
+    @classmethod
+    def of(cls, column: FloatArray, whole: np.memmap[Any, Any]) -> Self:
+        """Refer to a part of a mapped array.
+
+        Raises:
+            FileNotFoundError: The entry was removed.
+        """
+        file = Path(str(whole.filename))
+        digest = Record.from_bytes((file.parent / RECORD).read_bytes(), RECORD).text(file.stem)
+        row, session = divmod((column.ctypes.data - whole.ctypes.data) // column.itemsize, whole.shape[1])
+        symbols, sessions = column.shape
+        return cls(file, digest, slice(row, row + symbols), slice(session, session + sessions))
+
+    def open(self) -> FloatArray:
+        """Verify and map the file.
+
+        Raises:
+            ConfigurationError: It was removed or changed.
+        """
+        try:
+            return _map_file(self.file, self.digest)[self.rows, self.sessions]
+        except (OSError, ValueError) as error:
+            raise ConfigurationError(
+                f"the bars in {self.file} were removed or changed before another process could read them: {error}; "
+                "run the command again"
+            ) from error
+
+
+def _open_bars(empty: BarPanel, columns: Mapping[str, ColumnReference]) -> BarPanel:
+    return empty.with_columns({name: column.open() for name, column in columns.items()})
+
+
+def _reduce_bars(bars: BarPanel) -> str | tuple[Any, ...]:
+    """What `multiprocessing` sends of bars: references if all columns are mapped, else their values."""
+    columns = {name: getattr(bars, name) for name in bars.columns}
+    mapped = {name: whole for name, column in columns.items() if (whole := _find_mapped(column)) is not None}
+    if len(mapped) == len(columns):
+        with suppress(FileNotFoundError):  # the entry was removed, but is still mapped here
+            references = {name: ColumnReference.of(columns[name], whole) for name, whole in mapped.items()}
+            return _open_bars, (bars.with_columns(dict.fromkeys(columns, np.empty(0))), references)
+    return bars.__reduce_ex__(2)
+
+
+ForkingPickler.register(BarPanel, _reduce_bars)
 
 
 def _identify(bars: BarPanel, features: FeatureSet, covariates: CovariateSource) -> dict[str, Json]:
@@ -295,12 +370,16 @@ def _open_array(file: Path, digest: str, expected: ArrayShape) -> NDArray[Any]:
         OSError: The file cannot be read.
         ValueError: It differs from what was written.
     """
-    if _digest(file) != digest:
-        raise ValueError(f"{file.name} does not match its digest")
-    array = np.load(file, mmap_mode="c")
+    array = _map_file(file, digest)
     if (array.dtype, array.shape) != (np.dtype(expected.dtype), expected.shape):
         raise ValueError(f"{file.name} holds {array.dtype} {list(array.shape)}")
     return array
+
+
+def _map_file(file: Path, digest: str) -> NDArray[Any]:
+    if _digest(file) != digest:
+        raise ValueError(f"{file.name} does not match its digest")
+    return np.load(file, mmap_mode="c")
 
 
 def flush(path: Path) -> None:

@@ -356,15 +356,16 @@ class StockTrainer:
         days = {name: None if day is None else parse_day(name, day) for name, day in (("start", start), ("end", end))}
         given = parse_settings(EvaluationSettings, {**days, "seeds": seeds, "aci": aci, "device": self.device})
         with self._working(self._threads) as output:
+            cache = open_cache(self.feature_cache, output.warn)
             return evaluate(
                 fitted.model(self._forecast_device, max_rows=ROWS),
-                load_bars(bars),
+                load_bars(bars, cache),
                 given.over(EvaluationSettings()),
                 consume=output.consume,
                 announce=output.announce,
                 warn=output.warn,
                 covariates=read_covariates(covariates),
-                cache=open_cache(self.feature_cache, output.warn),
+                cache=cache,
             )
 
     def backtest(  # noqa: PLR0913 - the flags of a command
@@ -441,7 +442,7 @@ class StockTrainer:
             model = fitted.model(self._forecast_device, max_rows=MAX_ROWS)
             source = use_model(model, fitted.stored.manifest_hash, read_covariates(covariates))
             source = replace(source, cache=open_cache(self.feature_cache, output.warn))
-            panel = load_bars(bars)
+            panel = load_bars(bars, source.cache)
             data_warnings.emit(source.doubts(panel), output.warn)
             return backtest(
                 source,
@@ -502,10 +503,11 @@ class StockTrainer:
             raise ConfigurationError(
                 f"cross_validation trains one new model per window; leave out model={BEST!r} and from_artifact"
             )
-        panel = load_bars(bars)
         with self._working(self._threads) as output:
+            cache = open_cache(self.feature_cache, output.warn)
+            panel = load_bars(bars, cache)
             plan = self.plan.beside(panel, output.tell)
-            material = replace(plan.material(panel, covariates), cache=open_cache(self.feature_cache, output.warn))
+            material = replace(plan.material(panel, covariates), cache=cache)
             return cross_validate(material, plan.recipe, windows=windows, step=step)
 
     def _fit_one(

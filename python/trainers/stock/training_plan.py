@@ -38,14 +38,14 @@ Day = date | str | int
 
 
 def load_bars(source: Bars, cache: FeatureCache | None = None) -> BarPanel:
-    """Read bars, unless they are a panel already; with a cache, what is read is memory-mapped.
+    """Read bars, unless they are a panel already; with a cache, they are memory-mapped.
 
     Raises:
         QuantraError: see `BarPanel.of` and `read_bars`.
     """
-    if isinstance(source, BarPanel):
-        return source
-    return map_bars(read_bars(source) if isinstance(source, str | Path) else BarPanel.of(source), cache)
+    if not isinstance(source, BarPanel):
+        source = read_bars(source) if isinstance(source, str | Path) else BarPanel.of(source)
+    return map_bars(source, cache)
 
 
 def read_covariates(files: CovariateFiles) -> CovariateSource:

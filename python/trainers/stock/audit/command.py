@@ -26,6 +26,7 @@ from trainers.stock.audit.page import render_audit
 from trainers.stock.backtest.backtest import choose_terms
 from trainers.stock.backtest.command import BacktestSubject
 from trainers.stock.backtest.strategies import StrategySettings, TradingTerms
+from trainers.stock.feature_cache import map_bars
 from trainers.stock.progress_output import announcer, warner
 
 
@@ -49,7 +50,7 @@ def audit_command(
     source = subject.source(files.read())
     whole = choose_terms(terms, source)
     announce, warn = announcer(as_json=run.as_json), warner(as_json=run.as_json)
-    panel = bars.read()
+    panel = map_bars(bars.read(), source.cache)
     try:
         record = audit(
             source,

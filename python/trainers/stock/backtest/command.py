@@ -48,7 +48,7 @@ from trainers.stock.backtest.source import ModelSource, artifact_source, recipe_
 from trainers.stock.backtest.strategies import LONGEST_HALT, StrategySettings, TradingTerms
 from trainers.stock.data_warnings import emit
 from trainers.stock.evaluation.tables import VERDICT_COLOURS, plain_table
-from trainers.stock.feature_cache import open_cache
+from trainers.stock.feature_cache import map_bars, open_cache
 from trainers.stock.feature_selection import FeatureSelection, Known
 from trainers.stock.flags import CacheFolder
 from trainers.stock.progress_output import warn_on_stderr, warner
@@ -247,7 +247,7 @@ def backtest_command(
     folder = BacktestFolder(path=out or subject.beside(".backtest"), resume=run.resume)
     check_folder(folder.path)
     source = subject.source(files.read())
-    panel = bars.read()
+    panel = map_bars(bars.read(), source.cache)
     walk = _complete_plan(source, panel, plan)
     if walk.refit is None and source.standing is not None and source.cache is not None:
         raise typer.BadParameter("--feature-cache keeps the features of refits; give --refit N, or leave it out")

@@ -210,12 +210,13 @@ def _run_evening(
     made: list[ForecastRecord] = []
     refused: dict[str, str] = {}
     widths = adapt_widths(champion, bars, settings.covariates) if settings.adaptive else None
-    material = EveningMaterial(bars, settings.covariates, accept_suspect_bars=settings.accept_suspect_bars)
 
     def record_failure(one: RecordedModel, error: QuantraError) -> None:
         failed[one.reference] = error.message
 
     able = [one for one in (champion, *others) if one.last_seen <= session]
+    needed = max((one.model.info((), is_default=False).bars_needed for one in able), default=1)
+    material = EveningMaterial(bars.last(needed), settings.covariates, accept_suspect_bars=settings.accept_suspect_bars)
     forecasts = settings.runner.run(
         material.worker, able, name=lambda one: one.reference, in_order=True, on_failure=record_failure
     )

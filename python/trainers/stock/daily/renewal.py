@@ -19,7 +19,7 @@ from trainers.stock.daily.evenings import (
 )
 from trainers.stock.daily.recorded_models import RecordedModel, load_recorded
 from trainers.stock.daily.replay import record_replays, replay_forecasts, sample_forecasts
-from trainers.stock.feature_cache import FeatureCache
+from trainers.stock.feature_cache import FeatureCache, map_bars
 from trainers.stock.lifecycle.promotion import (
     SHADOW_SESSIONS,
     check_gates,
@@ -76,7 +76,7 @@ def _retrain_if_due(
         return 0
     name, number, detail = settings.model_folder.name, 0, reason
     try:
-        bars = settings.ledger.panel(last=session)
+        bars = map_bars(settings.ledger.panel(last=session), cache)
         plan = plan_retraining(settings.model_folder.parent, name, bars, settings.covariates, cache)
         out = next_version(settings.model_folder)
         retrain(plan, out, TrainingRunner(jobs=settings.runner))

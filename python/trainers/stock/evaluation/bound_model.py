@@ -17,6 +17,7 @@ from predictor.sessions import SessionCalendar
 from trainers.stock.data import NO_SOURCE, History, TrainingWindows
 from trainers.stock.evaluation.evaluated_days import describe_origin, find_last_ever_seen
 from trainers.stock.evaluation.evaluation_set import ModelForecasts, forecasts_of
+from trainers.stock.feature_cache import FeatureCache
 from trainers.stock.splits import SplitPart
 
 Judgeable = Model | Ensemble
@@ -37,13 +38,21 @@ class EnsembleMembers:
         self.histories = histories
 
     @classmethod
-    def over(cls, bars: BarPanel, models: Mapping[str, Model], covariates: CovariateSource) -> Self:
+    def over(
+        cls,
+        bars: BarPanel,
+        models: Mapping[str, Model],
+        covariates: CovariateSource,
+        cache: FeatureCache | None = None,
+    ) -> Self:
         """Encode the bars, once for all members that read the same features."""
         readings = [model.pipeline.recipe for model in models.values()]
         histories: dict[str, History] = {}
         for name, model in models.items():
             first = list(models)[readings.index(model.pipeline.recipe)]
-            histories[name] = histories[first] if first in histories else History(bars, model.pipeline, covariates)
+            if first not in histories:
+                histories[first] = History(bars, model.pipeline, covariates, cache)
+            histories[name] = histories[first]
         return cls(models, histories)
 
     def only(self, names: Sequence[str]) -> "EnsembleMembers":
@@ -146,15 +155,18 @@ BoundModel = BoundNetwork | BoundEnsemble
 """A model with a history."""
 
 
-def bind_model(model: Judgeable, bars: BarPanel, covariates: CovariateSource = NO_SOURCE) -> BoundModel:
-    """Encode the bars for a model.
+def bind_model(
+    model: Judgeable, bars: BarPanel, covariates: CovariateSource = NO_SOURCE, cache: FeatureCache | None = None
+) -> BoundModel:
+    """Encode the bars for a model, with features in memory or in a cache.
 
     Raises:
         CovariateMissingError: No file has a covariate that the model reads.
     """
     if isinstance(model, Ensemble):
-        return BoundEnsemble(manifest=model.manifest, members=EnsembleMembers.over(bars, model.members, covariates))
-    return BoundNetwork(model=model, history=History(bars, model.pipeline, covariates))
+        members = EnsembleMembers.over(bars, model.members, covariates, cache)
+        return BoundEnsemble(manifest=model.manifest, members=members)
+    return BoundNetwork(model=model, history=History(bars, model.pipeline, covariates, cache))
 
 
 def find_calendar(model: Judgeable) -> SessionCalendar:

@@ -27,7 +27,7 @@ from trainers.stock.evaluation.bound_model import Judgeable
 from trainers.stock.evaluation.evaluation import EvaluationSettings, ModelEvaluation, evaluate
 from trainers.stock.evaluation.page import render_evaluation
 from trainers.stock.evaluation.tables import render_summary, render_tables
-from trainers.stock.feature_cache import open_cache
+from trainers.stock.feature_cache import map_bars, open_cache
 from trainers.stock.flags import CacheFolder
 from trainers.stock.progress_output import announce_on_stderr, warn_on_stderr
 
@@ -52,17 +52,18 @@ def evaluate_command(
     """
     torch.set_num_threads(threads)
     model = _load_model(artifact, wanted.device)
+    cache = open_cache(feature_cache, warn_on_stderr)
     try:
         evaluation = evaluate(
             model,
-            bars.read(),
+            map_bars(bars.read(), cache),
             wanted,
             consume=progress_for(sys.stderr),
             announce=announce_on_stderr,
             warn=warn_on_stderr,
             stepwise=progress_on(sys.stderr),
             covariates=files.read(),
-            cache=open_cache(feature_cache, warn_on_stderr),
+            cache=cache,
             runner=machines.runner(),
         )
     except InSampleError as error:

@@ -241,7 +241,7 @@ def evaluate(
         warn: Called first with warnings about bars and files, which the evaluation contains too.
         stepwise: Shows the progress of scoring.
         covariates: Covariate files of the model.
-        cache: Has the features of trainings with other seeds on disk; None computes them in memory.
+        cache: Has features on disk; None computes them in memory.
         runner: Runs the trainings with other seeds; by default this process does.
 
     Raises:
@@ -254,7 +254,7 @@ def evaluate(
     doubts = emit(
         check_models(list_networks(model), drop_before_calendar(bars, find_calendar(model)), covariates), warn
     )
-    exam = _prepare_setup(model, bars, wanted, announce, covariates)
+    exam = _prepare_setup(model, bars, wanted, announce, covariates, cache)
     test, ours = exam.test_set, exam.tested.forecasts
     result, confidence_set = _compare_baselines(exam, announce, stepwise)
     seeds, unseeded = _score_seeds(exam, result, wanted, cache, consume, announce, runner or InThisProcess())
@@ -310,6 +310,7 @@ def _prepare_setup(
     wanted: EvaluationSettings,
     announce: Callable[[str], None],
     covariates: CovariateSource,
+    cache: FeatureCache | None,
 ) -> EvaluationSetup:
     splits, calendar = read_splits(model.manifest.card), find_calendar(model)
     test = select_unseen_part(
@@ -318,7 +319,7 @@ def _prepare_setup(
     recent = drop_before_calendar(bars, calendar)
     check_bars(recent, calendar, splits)
     announce("computing features")
-    bound = bind_model(model, recent, covariates)
+    bound = bind_model(model, recent, covariates, cache)
     check_outcomes_vary(EvaluationSet.of(bound.history, bound.windows(test), model.manifest.quantiles))
     announce("forecasting")
     calibration, tested = (_forecast_part(bound, part) for part in (splits.calibration, test))
