@@ -1,7 +1,7 @@
 """The audit finds planted faults: look-ahead, leaked outcomes, and an untradable lag."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
@@ -27,6 +27,7 @@ from predictor.networks import LSTMConfig, Target, TargetKind, WindowNormaliser
 from trainers.progress import ConsumerChain
 from trainers.stock import DataSplits, Optimisation, StockRecipe, train
 from trainers.stock.audit import AuditBudget, audit, command
+from trainers.stock.audit.audit import ShuffledTraining
 from trainers.stock.audit.checks import (
     YARDSTICK,
     YARDSTICK_FIT,
@@ -663,10 +664,19 @@ def audit_by_command(folder: Path, panel: BarPanel, *flags: str | Path) -> Audit
     return AuditRecord.from_bytes((folder / "recipe.json.audit.json").read_bytes(), "audit")
 
 
-def test_the_command_audits_a_recipe_and_writes_next_to_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    cache = tmp_path / "features"
+def test_the_command_audits_a_recipe_and_writes_next_to_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache, work, sent = tmp_path / "features", ShuffledTraining.worker, list[BarPanel]()
+
+    def send(training: ShuffledTraining) -> Callable[[int], DailyForecasts]:
+        sent.append(training.bars)
+        return work(training)
+
+    monkeypatch.setattr(ShuffledTraining, "worker", send)
     written = audit_by_command(tmp_path, bars(), "--report", tmp_path / "report.html", "--feature-cache", cache)
     assert any(cache.glob("*/observed.npy"))
+    assert [isinstance(panel.close, np.memmap) for panel in sent] == [True]
     told = json.loads(list(lines(capsys.readouterr().out))[-1])
     assert told["kind"] == "audit"
     assert written.verdict == told["verdict"]

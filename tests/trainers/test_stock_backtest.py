@@ -43,6 +43,7 @@ from trainers.stock.backtest.folds import split_sessions
 from trainers.stock.backtest.forecasts import DailyForecasts
 from trainers.stock.backtest.refits import ForecastStore, RefitMaterial, forecast_refit, refit_splits
 from trainers.stock.backtest.strategies import compute_benchmark_weights, decide_weights
+from trainers.stock.feature_cache import FeatureCache
 from trainers.stock.recipe import read_recipe
 from trainers.stock.splits import list_decisions
 from trainers.stock.training_data import TrainingMaterial
@@ -269,9 +270,11 @@ class CountingSource:
 
     def __init__(self, most: int) -> None:
         self.numbers: list[int] = []
+        self.jobs: list[refits.RefitJob] = []
         self._most = most
 
     def __call__(self, job: refits.RefitJob) -> object:
+        self.jobs.append(job)
         if len(self.numbers) == self._most:
             raise KeyboardInterrupt
         self.numbers.append(job.fold.number)
@@ -297,7 +300,7 @@ def test_a_stopped_backtest_resumes_to_the_same_bytes(
 @pytest.mark.slow
 def test_parallel_processes_give_the_same_bytes(source: ModelSource, tmp_path: Path) -> None:
     walked(source, tmp_path / "one")
-    walked(source, tmp_path / "two", workers=2)
+    walked(replace(source, cache=FeatureCache(folder=tmp_path / "cache", tell=print)), tmp_path / "two", workers=2)
     assert files_of(tmp_path / "one") == files_of(tmp_path / "two")
 
 
@@ -579,9 +582,11 @@ def test_ctrl_c_keeps_what_is_forecast_and_says_how_to_go_on(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(refits, "forecast_refit", CountingSource(most=0))
-    period = ("--start", "2013-01-02", "--end", "2013-03-01", "--horizon", "3")
+    stopping = CountingSource(most=0)
+    monkeypatch.setattr(refits, "forecast_refit", stopping)
+    period = ("--start", "2013-01-02", "--end", "2013-03-01", "--horizon", "3", "--feature-cache", tmp_path / "cache")
     assert call("--recipe", recipe_file, "--bars", bars_file, *period, "--out", tmp_path / "run") == 130
+    assert [isinstance(job.bars.close, np.memmap) for job in stopping.jobs] == [True]
     assert "continue with the same command and --resume" in capsys.readouterr().err
 
 

@@ -3,7 +3,7 @@
 import json
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
@@ -15,6 +15,7 @@ from command_exits import exit_code
 from market import bokeh_panel
 from numpy.typing import NDArray
 
+from predictor.arrays import FloatArray
 from predictor.artifact import Conformal, EnsembleManifest, load
 from predictor.bars import BarPanel
 from predictor.canonical import Record
@@ -40,6 +41,7 @@ from trainers.stock.evaluation.evaluated_days import read_splits, select_unseen_
 from trainers.stock.evaluation.evaluation import OURS, EvaluationSettings, ModelEvaluation, evaluate
 from trainers.stock.evaluation.evaluation_set import EvaluationSet, forecasts_of
 from trainers.stock.evaluation.scores import ScoreRole, score
+from trainers.stock.evaluation.seeds import SeedRefits
 from trainers.stock.splits import SplitPart
 from trainers.stock.training_data import TrainingMaterial
 
@@ -549,8 +551,16 @@ def test_the_command_shows_every_table(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "120")
     flags = ("--seeds", "2", "--aci", "--all", "--feature-cache", tmp_path / "features")
+    work, sent = SeedRefits.worker, list[BarPanel]()
+
+    def send(refitting: SeedRefits) -> Callable[[int], FloatArray]:
+        sent.append(refitting.bars)
+        return work(refitting)
+
+    monkeypatch.setattr(SeedRefits, "worker", send)
     assert call(trained_model.folder, "--bars", bars_file, *flags) == 0
     assert any(tmp_path.glob("features/*/observed.npy"))
+    assert [isinstance(panel.close, np.memmap) for panel in sent] == [True]
     shown, told = capsys.readouterr()
     for word in (
         "skill",

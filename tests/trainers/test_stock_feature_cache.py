@@ -20,7 +20,6 @@ from market import bokeh_panel
 
 from predictor.arrays import FloatArray
 from predictor.bars import BarPanel
-from predictor.bars.suspects import usable_bars
 from predictor.errors import ConfigurationError
 from predictor.features import FeatureSet, default_features
 from predictor.jobs import InProcesses
@@ -35,7 +34,7 @@ from trainers.stock.backtest.refits import RefitMaterial
 from trainers.stock.command import stock
 from trainers.stock.data import NO_SOURCE, History
 from trainers.stock.evaluation.seeds import SeedRefits
-from trainers.stock.feature_cache import Arrays, ArrayShape, FeatureCache, map_usable_bars
+from trainers.stock.feature_cache import Arrays, ArrayShape, FeatureCache
 from trainers.stock.model_fit import fit_pipeline
 from trainers.stock.splits import RollingSplits
 from trainers.stock.training import train_in_memory
@@ -78,6 +77,11 @@ def cache_in(folder: Path, notices: list[str] | None = None) -> FeatureCache:
 
 def entries(folder: Path) -> Sequence[Path]:
     return [path for path in sorted(folder.iterdir()) if path.is_dir()]
+
+
+def computed(folder: Path) -> Sequence[Path]:
+    """The entries that are not bars."""
+    return [entry for entry in entries(folder) if not (entry / "close.npy").exists()]
 
 
 def blocks() -> Iterator[Arrays]:
@@ -134,12 +138,12 @@ def test_another_input_gets_entries_of_its_own(tmp_path: Path, change: str, coun
     recipe = replace(SHORT, parts=RollingSplits(selection=41, calibration=60)) if change == "split" else SHORT
     if change == "target":
         recipe = replace(SHORT, target=replace(SHORT.target, lag=1 - SHORT.target.lag))
-    computed = history(panel, features, recipe, None)
+    plain = history(panel, features, recipe, None)
     cached = history(panel, features, recipe, cache)
-    np.testing.assert_array_equal(cached.stored.observed, computed.stored.observed)
-    np.testing.assert_array_equal(cached.stored.mask, computed.stored.mask)
-    np.testing.assert_array_equal(cached.labels, computed.labels)
-    assert len(entries(tmp_path)) == count
+    np.testing.assert_array_equal(cached.stored.observed, plain.stored.observed)
+    np.testing.assert_array_equal(cached.stored.mask, plain.stored.mask)
+    np.testing.assert_array_equal(cached.labels, plain.labels)
+    assert len(computed(tmp_path)) == count
 
 
 def test_the_trainer_and_the_command_read_the_same_entries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -210,7 +214,7 @@ def test_a_refit_forecasts_the_same_with_features_on_disk(
     refit: Callable[[FeatureCache | None], FloatArray], tmp_path: Path
 ) -> None:
     np.testing.assert_array_equal(refit(cache_in(tmp_path)), refit(None))
-    assert len(entries(tmp_path)) == 3
+    assert len(computed(tmp_path)) == 3
 
 
 def test_a_history_in_another_process_reads_features_from_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -299,15 +303,14 @@ def test_mapped_bars_of_a_removed_cache_are_sent_by_value(tmp_path: Path) -> Non
     assert_equal_bars(send(panel)(), bars())
 
 
-def test_the_usable_bars_of_mapped_ones_are_mapped(tmp_path: Path) -> None:
-    cache, close = cache_in(tmp_path), np.array(bars().close)
+def test_bars_without_suspects_are_mapped_too(tmp_path: Path) -> None:
+    close = np.array(bars().close)
     close[0, 200] *= 50
     panel = replace(bars(), close=close, high=np.maximum(bars().high, close))
-    usable = map_usable_bars(cache.mapped(panel), cache)
-    assert isinstance(usable.close, np.memmap)
-    assert np.isnan(usable.close[0, 200])
-    assert_equal_bars(usable, usable_bars(panel))
-    assert not isinstance(map_usable_bars(panel, cache).close, np.memmap)
+    expected, found = (history(panel, default_features(), SHORT, cache).bars for cache in (None, cache_in(tmp_path)))
+    assert np.isnan(found.close[0, 200])
+    assert_equal_bars(found, expected)
+    assert isinstance(found.close, np.memmap)
 
 
 def test_columns_of_mapped_bars_are_sent_to_a_cluster_as_plain_arrays(tmp_path: Path) -> None:
@@ -389,10 +392,10 @@ def test_what_a_killed_writer_left_is_removed_and_not_read(tmp_path: Path) -> No
 
 
 def test_of_several_writers_one_computes(tmp_path: Path) -> None:
-    together, computed = Barrier(4), list[int]()
+    together, writers = Barrier(4), list[int]()
 
     def compute() -> Iterator[Arrays]:
-        computed.append(1)
+        writers.append(1)
         return blocks()
 
     def use(_: int) -> None:
@@ -401,7 +404,7 @@ def test_of_several_writers_one_computes(tmp_path: Path) -> None:
 
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(use, range(4)))
-    assert computed == [1]
+    assert writers == [1]
 
 
 def test_a_cache_that_is_removed_while_it_is_written_is_written_again(tmp_path: Path) -> None:

@@ -12,12 +12,13 @@ from torch import Tensor
 
 from predictor.arrays import BoolArray, FloatArray
 from predictor.bars import AdjustedBars, BarPanel
+from predictor.bars.suspects import usable_bars
 from predictor.covariates import CovariateSource, check_sent
 from predictor.errors import ConfigurationError
 from predictor.networks import DailySeries, Inputs, normalise
 from predictor.windows import EncodedPanel, Pipeline
 from trainers.loop import ResidentSource, measure_free_bytes
-from trainers.stock.feature_cache import FeatureCache, map_usable_bars, release_bars
+from trainers.stock.feature_cache import FeatureCache, map_bars, release_bars
 from trainers.stock.splits import SplitPart, list_decisions
 
 NO_SOURCE = CovariateSource()
@@ -122,7 +123,7 @@ class History:
             CovariateMissingError: the pipeline reads a covariate that no file has.
             CovariatesError: a known covariate became known too late for the target.
         """
-        self.bars = bars = map_usable_bars(bars, cache)
+        self.bars = bars = map_bars(usable_bars(bars), cache)
         self.pipeline = pipeline
         self.covariates = covariates
         self._cache = cache

@@ -22,7 +22,6 @@ from numpy.typing import DTypeLike, NDArray
 from predictor import canonical
 from predictor.arrays import FloatArray
 from predictor.bars import BarPanel
-from predictor.bars.suspects import usable_bars
 from predictor.canonical import Json, Record
 from predictor.covariates import CovariateSource
 from predictor.errors import ArtifactError, ConfigurationError
@@ -253,12 +252,8 @@ def open_cache(folder: str | Path | None, tell: Callable[[str], None]) -> Featur
 
 def map_bars(bars: BarPanel, cache: FeatureCache | None) -> BarPanel:
     """The bars, memory-mapped if there is a cache."""
-    return bars if cache is None or _are_mapped(bars) else cache.mapped(bars)
-
-
-def map_usable_bars(bars: BarPanel, cache: FeatureCache | None) -> BarPanel:
-    """As `usable_bars`; memory-mapped if the bars are."""
-    return map_bars(usable_bars(bars), cache if _are_mapped(bars) else None)
+    is_mapped = all(_find_mapped(getattr(bars, name)) is not None for name in bars.columns)
+    return bars if cache is None or is_mapped else cache.mapped(bars)
 
 
 def release_bars(bars: BarPanel) -> None:
@@ -268,10 +263,6 @@ def release_bars(bars: BarPanel) -> None:
         pages: object = None if whole is None else whole.base
         if sys.platform != "win32" and isinstance(pages, mmap.mmap):
             pages.madvise(mmap.MADV_DONTNEED)
-
-
-def _are_mapped(bars: BarPanel) -> bool:
-    return all(_find_mapped(getattr(bars, name)) is not None for name in bars.columns)
 
 
 def _find_mapped(column: FloatArray) -> np.memmap[Any, Any] | None:

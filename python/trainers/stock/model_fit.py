@@ -13,6 +13,7 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from predictor.artifact import Artifact, BaselineSpec, Conformal, Manifest
 from predictor.bars import BarPanel
+from predictor.bars.suspects import usable_bars
 from predictor.covariates import CovariateSource
 from predictor.errors import ConfigurationError
 from predictor.features import FeatureSet
@@ -49,7 +50,7 @@ from trainers.progress import ReportConsumer
 from trainers.stock.bar_requirements import check_enough, check_sessions
 from trainers.stock.data import NO_SOURCE, ROWS, History, TrainingWindows, place_history
 from trainers.stock.edges import fit_training_edges
-from trainers.stock.feature_cache import FeatureCache, map_usable_bars
+from trainers.stock.feature_cache import FeatureCache, map_bars
 from trainers.stock.feature_selection import fit_features
 from trainers.stock.forests import fit_forests
 from trainers.stock.initialization import initialize, initialize_from
@@ -84,7 +85,7 @@ def fit_pipeline(
     """
     calendar = fit_calendar(bars, recipe.calendar)
     check_enough(bars.sessions, len(bars.symbols), features, recipe, splits)
-    learnt = map_usable_bars(bars.until(splits.train.last), cache)
+    learnt = map_bars(usable_bars(bars.until(splits.train.last)), cache)
     draft = Pipeline(
         features=fit_features(learnt, features, calendar, covariates, cache),
         target=recipe.target,

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from predictor.audit_record import AuditRecord, FutureCheck, PermutationCheck
 from predictor.bars import BarPanel
+from predictor.bars.suspects import usable_bars
 from predictor.covariates import CovariateSource
 from predictor.errors import ConfigurationError, shown_date
 from predictor.features import FeatureSet
@@ -43,7 +44,7 @@ from trainers.stock.card import hash_bars
 from trainers.stock.data import History
 from trainers.stock.data_warnings import Warn, discard, emit
 from trainers.stock.evaluation.evaluated_days import describe_origin, find_last_seen_session
-from trainers.stock.feature_cache import FeatureCache, map_usable_bars
+from trainers.stock.feature_cache import FeatureCache, map_bars
 from trainers.stock.model_fit import fit_pipeline
 from trainers.stock.recipe import StockRecipe
 from trainers.stock.splits import DataSplits
@@ -188,7 +189,7 @@ def _prepare_model(source: ModelSource, bars: BarPanel, shown: _AuditProgress) -
     else:
         raise ConfigurationError("an ensemble cannot be audited; audit a member from its folder members")
     _check_reach(bars, splits)
-    known = map_usable_bars(bars.between(splits.train.first, int(bars.sessions[-1])), source.cache)
+    known = map_bars(usable_bars(bars.between(splits.train.first, int(bars.sessions[-1]))), source.cache)
     return _AuditedModel(model=model, recipe=replace(recipe, parts=splits), splits=splits, source=source, bars=known)
 
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from predictor.arrays import FloatArray
 from predictor.bars import BarPanel
+from predictor.bars.suspects import usable_bars
 from predictor.canonical import Json
 from predictor.card import ancestors_of
 from predictor.errors import ConfigurationError, shown_date
@@ -30,7 +31,7 @@ from trainers.stock.backtest.strategies import (
 )
 from trainers.stock.card import hash_bars, identify_features
 from trainers.stock.evaluation.bound_model import describe_origins
-from trainers.stock.feature_cache import map_usable_bars
+from trainers.stock.feature_cache import map_bars
 
 Watch = Callable[[Iterator[Fold], int], Iterator[Fold]]
 """Shows the progress of folds: receives them and their number, and yields them again."""
@@ -134,7 +135,7 @@ def backtest(
     folds = split_into_folds(source, bars, plan)
     store = ForecastStore(folder.path, collect_settings(source, bars, plan), resume=folder.resume)
     with claim_output(folder.path):
-        usable = map_usable_bars(bars, source.cache)
+        usable = map_bars(usable_bars(bars), source.cache)
         done = _forecast(source, usable, plan, folds, store, runner or InThisProcess(), stepwise)
         for _fold in watch(done, len(folds)):
             pass
@@ -220,7 +221,7 @@ def trade_forecasts(
 ) -> Backtest:
     """Trade existing forecasts; the calendar of the model determines the sessions per year."""
     terms = replace(terms, sessions_a_year=source.sessions_a_year)
-    usable = map_usable_bars(bars, source.cache)
+    usable = map_bars(usable_bars(bars), source.cache)
     closes = np.ascontiguousarray(np.concatenate([few.close for _, few in usable.adjusted_blocks()]).T)
     first = int(np.searchsorted(bars.sessions, forecasts.sessions[0]))
     period = slice(first, first + len(forecasts.sessions))
