@@ -15,7 +15,6 @@ from command_exits import exit_code
 from market import bokeh_panel
 from numpy.typing import NDArray
 
-from predictor.arrays import FloatArray
 from predictor.artifact import Conformal, EnsembleManifest, load
 from predictor.bars import BarPanel
 from predictor.canonical import Record
