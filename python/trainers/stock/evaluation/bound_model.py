@@ -50,9 +50,8 @@ class EnsembleMembers:
         histories: dict[str, History] = {}
         for name, model in models.items():
             first = list(models)[readings.index(model.pipeline.recipe)]
-            if first not in histories:
-                histories[first] = History(bars, model.pipeline, covariates, cache)
-            histories[name] = histories[first]
+            known = histories.get(first)
+            histories[name] = History(bars, model.pipeline, covariates, cache) if known is None else known
         return cls(models, histories)
 
     def only(self, names: Sequence[str]) -> "EnsembleMembers":
