@@ -1,9 +1,13 @@
-"""Two years of two real stocks to fit baselines, and half a year each to calibrate and test them."""
+"""Bars to fit baselines on: two years of two real stocks, and half a year each to calibrate and test them."""
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from functools import cache
+from importlib import import_module
 from typing import Final
 
 import numpy as np
+import pytest
 from market import bokeh_panel
 from numpy.typing import NDArray
 
@@ -12,13 +16,16 @@ from predictor.features import default_features
 from predictor.networks import Target, TargetKind
 from trainers.stock.data import History
 from trainers.stock.evaluation.baselines import (
+    SCALED,
     BaselineModel,
+    BaselinePlan,
     FitScope,
     FittedBaseline,
     InformationSet,
     MeasuredWindows,
     all_baselines,
 )
+from trainers.stock.evaluation.baselines.quantiles import ZERO_RETURN
 from trainers.stock.model_fit import fit_pipeline
 from trainers.stock.recipe import StockRecipe
 from trainers.stock.splits import DataSplits, SplitPart
@@ -36,6 +43,28 @@ SPLITS: Final = DataSplits(
     calibration=SplitPart("calibration", 20090401, 20090630),
     test=TEST,
 )
+
+
+FEW: Final = BaselinePlan(baselines=(ZERO_RETURN, SCALED), notes=())
+PLANS: Final = (
+    ("training", "quick_baselines"),
+    ("ensembles.ensemble", "quick_baselines"),
+    ("evaluation.evaluation", "all_baselines"),
+)
+"""Functions that select the baselines, by module."""
+
+
+@contextmanager
+def few_baselines() -> Generator[None]:
+    """Score with two baselines, because all of them take more than half of the time of a small training."""
+    with pytest.MonkeyPatch.context() as patched:
+        for module, name in PLANS:
+            patched.setattr(import_module(f"trainers.stock.{module}"), name, _select_few)
+        yield
+
+
+def _select_few(_kind: TargetKind, _symbols: int = 0) -> BaselinePlan:
+    return FEW
 
 
 def history_of(panel: BarPanel, target: Target) -> History:

@@ -20,6 +20,7 @@ import polars as pl
 import pytest
 import torch
 import typer
+from baseline_cases import few_baselines
 from command_exits import exit_code
 from market import bokeh_panel
 from polars.testing import assert_frame_equal
@@ -70,6 +71,12 @@ class Quick(TypedDict, total=False):
 
 QUICK: Final = Quick(epochs=1, hidden=4, layers=1, horizons=[1, 3], encoder_length=10, calendar="XNYS", quiet=True)
 """The same as `FLAGS`."""
+
+
+@pytest.fixture(autouse=True, scope="module")
+def with_few_baselines() -> Iterator[None]:
+    with few_baselines():
+        yield
 
 
 @cache

@@ -5,7 +5,7 @@ import json
 import re
 import shutil
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from baseline_cases import few_baselines
 from command_exits import program_exit_code
 from ensembles import save_ensemble
 from market import bokeh_panel, without_bars
@@ -40,6 +41,12 @@ KINDS = tuple(CONFIGS)
 UNTIL = 20080630
 SAME = 2e-6
 each_kind = pytest.mark.parametrize("kind", KINDS)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def with_few_baselines() -> Iterator[None]:
+    with few_baselines():
+        yield
 
 
 @pytest.fixture(scope="module")

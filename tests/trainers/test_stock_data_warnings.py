@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from baseline_cases import few_baselines
 from command_exits import exit_code
 from market import bokeh_panel
 
@@ -16,7 +17,7 @@ from predictor.covariates import CovariateSource
 from predictor.errors import ConfigurationError
 from predictor.features import CovariateFields, default_features
 from predictor.forecaster import Forecaster
-from predictor.networks import LSTMConfig, Target, TargetKind, UnconditionalConfig
+from predictor.networks import LSTMConfig, Target, UnconditionalConfig
 from trainers.loop import Report
 from trainers.stock import Optimisation, StockRecipe, TrainingMaterial, train
 from trainers.stock.audit.command import audit_command
@@ -25,8 +26,6 @@ from trainers.stock.command import stock
 from trainers.stock.data import History
 from trainers.stock.data_warnings import check_recipe, check_steps
 from trainers.stock.ensembles.command import ensemble
-from trainers.stock.evaluation.baselines.quantiles import SCALED, ZERO_RETURN
-from trainers.stock.evaluation.baselines.table import BaselinePlan
 from trainers.stock.evaluation.command import evaluate_command
 from trainers.stock.model_fit import fit_pipeline
 from trainers.stock.tuning.command import tune_stock
@@ -43,7 +42,6 @@ UNREAD = "the covariate files have columns that the model does not read: rate"
 STEPS = "steps of the optimizer"
 EARLY = (SILENT, SPLIT)
 JUDGED = (SILENT, UNREAD, SPLIT)
-FEW = BaselinePlan(baselines=(ZERO_RETURN, SCALED), notes=())
 
 
 @cache
@@ -199,15 +197,12 @@ def test_an_ensemble_reports_data_warnings_before_its_work_and_records_them(
 
 
 def test_an_evaluation_reports_data_warnings_before_its_work_and_records_them(
-    doubtful: DoubtfulFiles, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    doubtful: DoubtfulFiles, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    def few(_kind: TargetKind) -> BaselinePlan:
-        return FEW
-
-    monkeypatch.setattr("trainers.stock.evaluation.evaluation.all_baselines", few)
     page = tmp_path / "page.html"
     flags = ("--seeds", "1", "--device", "cpu", "--json", "--report", page)
-    assert exit_code(evaluate_command, doubtful.artifact, *doubtful.flags, *flags) == 0
+    with few_baselines():
+        assert exit_code(evaluate_command, doubtful.artifact, *doubtful.flags, *flags) == 0
     printed = capsys.readouterr()
     places(json.loads(printed.out)["warnings"], *JUDGED)
     beside = without_breaks(printed.err)

@@ -1,5 +1,6 @@
 """Graph edges: from the training window only, net of the market, or given and kept."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from baseline_cases import few_baselines
 from market import bokeh_panel, learnable_bars
 from numpy.typing import NDArray
 
@@ -200,6 +202,12 @@ def test_a_handful_of_stocks_is_near_by_plain_returns() -> None:
 @cache
 def graph_bars() -> BarPanel:
     return learnable_bars(bokeh_panel(*SYMBOLS).last(600))
+
+
+@pytest.fixture(autouse=True, scope="module")
+def with_few_baselines() -> Iterator[None]:
+    with few_baselines():
+        yield
 
 
 @pytest.fixture(scope="module")

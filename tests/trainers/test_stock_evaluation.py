@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from baseline_cases import few_baselines
 from command_exits import exit_code
 from market import bokeh_panel
 from numpy.typing import NDArray
@@ -32,7 +33,6 @@ from trainers.stock.backtest.refits import assemble_model
 from trainers.stock.data import History
 from trainers.stock.evaluation.baselines import SCALED, BaselineModel, BaselinePlan, FitScope, FittedBaseline
 from trainers.stock.evaluation.baselines.baseline import BaselineSample
-from trainers.stock.evaluation.baselines.quantiles import ZERO_RETURN
 from trainers.stock.evaluation.bound_model import bind_model
 from trainers.stock.evaluation.calibration import ForecastWindows, forecast_adaptively
 from trainers.stock.evaluation.command import evaluate_command
@@ -66,7 +66,6 @@ FITTED = (
     "ridge",
     "LightGBM quantiles",
 )
-FEW = BaselinePlan(baselines=(ZERO_RETURN, SCALED), notes=())
 LAST_SEEN = 20120827
 FIRST_ALLOWED = 20120828
 
@@ -112,13 +111,9 @@ def evaluation(trained_model: TrainingResult) -> ModelEvaluation:
 
 
 @pytest.fixture
-def few_baselines(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Use few baselines, to save time."""
-
-    def few(_kind: TargetKind) -> BaselinePlan:
-        return FEW
-
-    monkeypatch.setattr("trainers.stock.evaluation.evaluation.all_baselines", few)
+def with_few_baselines() -> Iterator[None]:
+    with few_baselines():
+        yield
 
 
 def changed_bars(panel: BarPanel, symbol: int, days: slice, value: float) -> BarPanel:
@@ -281,7 +276,7 @@ def test_volatility_has_qlike_and_its_own_baselines(tmp_path: Path) -> None:
     assert all(h.qlike is not None and h.qlike.value > 0 for row in found.rows for h in row.horizons)
 
 
-@pytest.mark.usefixtures("few_baselines")
+@pytest.mark.usefixtures("with_few_baselines")
 def test_other_seeds_are_the_same_recipe_on_the_same_splits(trained_model: TrainingResult, tmp_path: Path) -> None:
     found = evaluated(trained_model, wanted=EvaluationSettings(seeds=2), runner=InProcesses(2))
     other = replace(RECIPE, optimisation=replace(RECIPE.optimisation, seed=1))
@@ -311,7 +306,7 @@ def ensemble_of(*members: Model) -> Ensemble:
     return Ensemble(ModelIdentity(name="joint", version=1, weights_hash=""), manifest, named)
 
 
-@pytest.mark.usefixtures("few_baselines")
+@pytest.mark.usefixtures("with_few_baselines")
 def test_an_ensemble_is_judged_by_the_mean_of_its_members_and_has_no_other_seeds(
     trained_model: TrainingResult, tmp_path: Path
 ) -> None:
@@ -416,7 +411,7 @@ def test_invalid_decision_days_are_refused(
         evaluated(trained_model, wanted=replace(ALONE, start=start, end=end))
 
 
-@pytest.mark.usefixtures("few_baselines")
+@pytest.mark.usefixtures("with_few_baselines")
 @pytest.mark.parametrize(
     ("first", "last", "value", "note"),
     [
@@ -443,7 +438,7 @@ def test_bars_of_the_training_alone_are_refused_with_the_first_day_that_is_allow
         evaluated(trained_model, bars().until(LAST_SEEN))
 
 
-@pytest.mark.usefixtures("few_baselines")
+@pytest.mark.usefixtures("with_few_baselines")
 def test_a_start_and_an_end_bound_the_decision_days(trained_model: TrainingResult) -> None:
     found = evaluated(trained_model, wanted=replace(ALONE, start=20120915, end=20121015))
     assert (found.days.first, found.days.last) == (20120917, 20121015)
@@ -459,7 +454,7 @@ def test_a_horizon_longer_than_what_is_left_is_refused(
         evaluated(trained_model, bars().until(int(bars().sessions[session_index(FIRST_ALLOWED) + sessions - 1])))
 
 
-@pytest.mark.usefixtures("few_baselines")
+@pytest.mark.usefixtures("with_few_baselines")
 def test_a_horizon_as_long_as_what_is_left_is_judged_on_one_day(trained_model: TrainingResult) -> None:
     found = evaluated(trained_model, bars().until(int(bars().sessions[session_index(FIRST_ALLOWED) + 3])))
     assert found.days.days == 1
@@ -477,7 +472,7 @@ def test_prices_that_never_move_are_refused(trained_model: TrainingResult) -> No
         evaluated(trained_model, flat)
 
 
-@pytest.mark.usefixtures("few_baselines")
+@pytest.mark.usefixtures("with_few_baselines")
 def test_a_delisted_stock_is_judged_up_to_its_last_outcomes(trained_model: TrainingResult) -> None:
     last = session_index(20121130)
     found = evaluated(trained_model, changed_bars(bars(), 1, slice(last + 1, None), np.nan))
@@ -493,7 +488,7 @@ def test_bars_without_the_training_part_are_refused(trained_model: TrainingResul
         evaluated(trained_model, bars().between(20120101, 20130301))
 
 
-@pytest.mark.usefixtures("few_baselines")
+@pytest.mark.usefixtures("with_few_baselines")
 def test_bars_from_before_the_models_calendar_change_none_of_its_scores(trained_model: TrainingResult) -> None:
     longer, own = evaluated(trained_model, bokeh_panel("AAPL", "GOOG").last(1400)), evaluated(trained_model)
     assert longer.days == own.days
@@ -577,7 +572,7 @@ def test_the_command_shows_every_table(
     assert "training with seed 1, 1 of 1" in told
 
 
-@pytest.mark.usefixtures("few_baselines")
+@pytest.mark.usefixtures("with_few_baselines")
 def test_the_command_prints_three_sentences_and_one_table(
     trained_model: TrainingResult, bars_file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -590,7 +585,7 @@ def test_the_command_prints_three_sentences_and_one_table(
     assert "--all prints all tables" in shown
 
 
-@pytest.mark.usefixtures("few_baselines")
+@pytest.mark.usefixtures("with_few_baselines")
 def test_the_command_writes_a_report_too(trained_model: TrainingResult, bars_file: Path, tmp_path: Path) -> None:
     report = tmp_path / "report.html"
     assert call(trained_model.folder, "--bars", bars_file, "--seeds", "1", "--report", report) == 0
@@ -604,7 +599,7 @@ def test_a_report_that_could_not_be_written_is_refused_before_anything_is_read(
     assert "create it first" in capsys.readouterr().err
 
 
-@pytest.mark.usefixtures("few_baselines")
+@pytest.mark.usefixtures("with_few_baselines")
 def test_the_command_writes_json_alone_to_standard_output(
     trained_model: TrainingResult, bars_file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

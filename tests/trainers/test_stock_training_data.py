@@ -4,12 +4,12 @@ import json
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import cache, partial
-from importlib import import_module
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from baseline_cases import few_baselines
 from command_exits import exit_code, program_exit_code
 from market import bokeh_panel
 from torch import Tensor, nn
@@ -30,7 +30,6 @@ from predictor.networks import (
     HybridConfig,
     LSTMConfig,
     Target,
-    TargetKind,
     TFTConfig,
     UnconditionalConfig,
 )
@@ -56,8 +55,6 @@ from trainers.stock.backtest.source import refuse_in_sample
 from trainers.stock.data import NO_SOURCE, History
 from trainers.stock.edges import fit_training_edges
 from trainers.stock.ensembles import join
-from trainers.stock.evaluation.baselines import SCALED, BaselinePlan
-from trainers.stock.evaluation.baselines.quantiles import ZERO_RETURN
 from trainers.stock.evaluation.bound_model import find_last_seen
 from trainers.stock.evaluation.evaluation import EvaluationSettings, evaluate
 from trainers.stock.feature_selection import list_covariate_fields
@@ -85,7 +82,6 @@ RECIPE = StockRecipe(
 )
 CHILD = replace(RECIPE, parts=NEW)
 SEEN = 20100831
-FEW = BaselinePlan(baselines=(ZERO_RETURN, SCALED), notes=())
 
 
 @cache
@@ -103,23 +99,9 @@ def tuned(parent: Path, out: Path, recipe: StockRecipe = CHILD, bars: BarPanel |
     return train(material, recipe, out, consume=ConsumerChain())
 
 
-PLANS = (
-    ("training", "quick_baselines"),
-    ("ensembles.ensemble", "quick_baselines"),
-    ("evaluation.evaluation", "all_baselines"),
-)
-
-
-def few(_kind: TargetKind, _symbols: int = 0) -> BaselinePlan:
-    return FEW
-
-
 @pytest.fixture(autouse=True, scope="module")
-def few_baselines() -> Iterator[None]:
-    """Use few baselines, which take most of the time."""
-    with pytest.MonkeyPatch.context() as patched:
-        for place, name in PLANS:
-            patched.setattr(import_module(f"trainers.stock.{place}"), name, few)
+def with_few_baselines() -> Iterator[None]:
+    with few_baselines():
         yield
 
 
