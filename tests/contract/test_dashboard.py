@@ -5,7 +5,6 @@ import re
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 import yaml
 from market import bokeh_panel
@@ -140,6 +139,8 @@ def _scrape(gauges: LedgerGauges) -> str:
 
 @pytest.mark.parametrize("name", DASHBOARDS)
 def test_a_dashboard_has_the_form_of_one(name: str) -> None:
+    import jsonschema  # here, because the import takes seconds
+
     board = DASHBOARDS[name]
     jsonschema.validate(board, GRAFANA)
     assert len({panel["id"] for panel in board["panels"]}) == len(board["panels"])
@@ -150,6 +151,8 @@ def test_dashboards_have_their_own_ids() -> None:
 
 
 def test_the_rules_have_the_form_of_rules() -> None:
+    import jsonschema
+
     jsonschema.validate(RULES, ALERTS)
 
 

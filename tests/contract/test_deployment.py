@@ -10,7 +10,6 @@ from importlib.metadata import metadata, version
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 import yaml
 from canned_service import CannedService, forecast_of
@@ -49,6 +48,8 @@ def test_manifests_are_what_kubernetes_reads(path: Path) -> None:
 def validate_ray_cluster(document: dict[str, Any]) -> None:
     """Check the fields of a RayCluster, whose schema no validator has, and its pods."""
     validate = pytest.importorskip("kubernetes_validate")
+    import jsonschema  # here, because the import takes seconds
+
     count, text, pod = ({"type": name} for name in ("integer", "string", "object"))
     parameters = {"type": "object", "additionalProperties": text}
 
@@ -72,7 +73,7 @@ def test_the_ray_cluster_is_what_kuberay_reads() -> None:
     validate_ray_cluster(document)
     assert document["spec"]["rayVersion"] == version("ray")
     del document["spec"]["workerGroupSpecs"][0]["groupName"]
-    with pytest.raises(jsonschema.ValidationError, match="'groupName' is a required property"):
+    with pytest.raises(Exception, match="'groupName' is a required property"):
         validate_ray_cluster(document)
 
 
