@@ -1,6 +1,6 @@
 """Installed packages make forecasts: the wheel, the wheel built from the sdist, and the C# packages.
 
-Each is used outside the checkout. The new environments reuse the dependencies of this one, so nothing is downloaded.
+Each is used outside the checkout. The new environment reuses the dependencies of this one, so nothing is downloaded.
 The C# programs are those of the package READMEs.
 """
 
@@ -153,16 +153,13 @@ def _build(sources: Path, folder: Path, *targets: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def user_folders(wheels: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> dict[str, UserFolder]:
-    """A user's folder with each of the wheels."""
-    return {name: _place(tmp_path_factory.mktemp(name), wheel) for name, wheel in wheels.items()}
-
-
-def _place(folder: Path, wheel: Path) -> UserFolder:
+def user_folder(wheels: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> UserFolder:
+    """A user's folder with the wheel built from the sdist; the other wheel has the same contents."""
+    folder = tmp_path_factory.mktemp("user")
     venv.create(folder / ".venv", with_pip=False)
     place = UserFolder(folder)
-    install = ("install", "--quiet", "--no-deps", "--no-index", "--no-warn-script-location", wheel)
-    place.run(sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", place.program("python"), *install)
+    pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", place.program("python"))
+    place.run(*pip, "install", "--quiet", "--no-deps", "--no-index", "--no-warn-script-location", wheels["sdist"])
     # A path in such a file is one more folder to import from; files like it in that folder, such as the one that leads
     # to this checkout, are not read.
     packages = place.run(
@@ -172,11 +169,6 @@ def _place(folder: Path, wheel: Path) -> UserFolder:
     small_models(folder / "models", name="demo")
     recent_bars("AAPL", "IBM").write_csv(folder / "bars.csv")
     return place
-
-
-@pytest.fixture(params=["checkout", "sdist"])
-def user_folder(request: pytest.FixtureRequest, user_folders: dict[str, UserFolder]) -> UserFolder:
-    return user_folders[request.param]
 
 
 def contents(wheel: Path) -> dict[str, bytes]:
@@ -214,10 +206,10 @@ def _forecast(place: UserFolder) -> Forecast:
         return forecaster.predict(BarPanel.read(place.folder / "bars.csv").select(["AAPL"]))
 
 
-def test_an_installed_quantra_writes_pages(user_folders: dict[str, UserFolder]) -> None:
-    place = user_folders["sdist"]
-    place.run(place.program("quantra"), "report", "models/demo/1", "--bars", "bars.csv", "--output", "report.html")
-    assert "AAPL" in (place.folder / "report.html").read_text(encoding="utf-8")
+def test_an_installed_quantra_writes_pages(user_folder: UserFolder) -> None:
+    options = ("--bars", "bars.csv", "--output", "report.html")
+    user_folder.run(user_folder.program("quantra"), "report", "models/demo/1", *options)
+    assert "AAPL" in (user_folder.folder / "report.html").read_text(encoding="utf-8")
 
 
 def test_the_core_is_few_packages() -> None:
@@ -311,9 +303,9 @@ def address() -> str:
 
 
 @pytest.fixture(scope="module")
-def programs(feed: Path, user_folders: dict[str, UserFolder], address: str) -> Path:
+def programs(feed: Path, user_folder: UserFolder, address: str) -> Path:
     """The programs of the package READMEs, built together, each from its package only."""
-    folder = user_folders["checkout"].folder / "programs"
+    folder = user_folder.folder / "programs"
     for package, (blocks, more) in PROGRAMS.items():
         project = folder / package
         project.mkdir(parents=True)
@@ -325,7 +317,7 @@ def programs(feed: Path, user_folders: dict[str, UserFolder], address: str) -> P
         )
     paths = "".join(f'<Project Path="{package}/Ask.{package}.csproj" />' for package in PROGRAMS)
     (folder / "Programs.slnx").write_text(f"<Solution>{paths}</Solution>")
-    user_folders["checkout"].run("dotnet", "build", *QUIET, folder / "Programs.slnx")
+    user_folder.run("dotnet", "build", *QUIET, folder / "Programs.slnx")
     return folder
 
 
@@ -335,38 +327,32 @@ def ask(package: str, programs: Path, place: UserFolder) -> str:
     return place.run("dotnet", program, QUANTRA_VENV=str(place.folder / ".venv"))
 
 
-def test_the_programs_of_the_pages_forecast(programs: Path, user_folders: dict[str, UserFolder], address: str) -> None:
-    place = user_folders["checkout"]
-    prices = _forecast(place).prices
+def test_the_programs_of_the_pages_forecast(programs: Path, user_folder: UserFolder, address: str) -> None:
+    prices = _forecast(user_folder).prices
     assert prices is not None
-    with place.serving(address):
+    with user_folder.serving(address):
         for package in DOORS:
-            said = ask(package, programs, place)
+            said = ask(package, programs, user_folder)
             assert said.startswith("demo@1 as of 2013-03-01")
             assert re.findall(r" ([0-9]+\.[0-9]{4})", said) == [f"{price:.4f}" for price in prices.flat]
 
 
-def test_the_program_of_the_page_without_python_forecasts(programs: Path, user_folders: dict[str, UserFolder]) -> None:
-    place = user_folders["checkout"]
-    prices = _forecast(place).prices
+def test_the_program_of_the_page_without_python_forecasts(programs: Path, user_folder: UserFolder) -> None:
+    prices = _forecast(user_folder).prices
     assert prices is not None
-    said = ask(MANAGED, programs, place)
+    said = ask(MANAGED, programs, user_folder)
     assert said.startswith("demo@1 as of 2013-03-01")
     found = [float(price) for price in re.findall(r" ([0-9]+\.[0-9]{4})", said)]
     assert found == pytest.approx(prices.ravel(), rel=1e-6)
 
 
-def test_the_program_of_the_page_for_tests_gives_what_it_says(
-    programs: Path, user_folders: dict[str, UserFolder]
-) -> None:
-    said = ask(TESTING, programs, user_folders["checkout"])
+def test_the_program_of_the_page_for_tests_gives_what_it_says(programs: Path, user_folder: UserFolder) -> None:
+    said = ask(TESTING, programs, user_folder)
     assert said.startswith("stock@1 as of 2024-06-28")
     assert "forecast by demo of bars of AAPL" in said
 
 
-def test_the_program_of_the_page_on_hosts_has_a_server_of_its_own(
-    programs: Path, user_folders: dict[str, UserFolder]
-) -> None:
-    said = ask(HOSTING, programs, user_folders["checkout"])
+def test_the_program_of_the_page_on_hosts_has_a_server_of_its_own(programs: Path, user_folder: UserFolder) -> None:
+    said = ask(HOSTING, programs, user_folder)
     assert "demo@1 as of 2013-03-01" in said
     assert "the server was stopped" in said
