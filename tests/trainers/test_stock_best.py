@@ -435,19 +435,12 @@ def test_settings_that_do_not_go_with_best_are_refused(given: dict[str, Any], ca
 
 
 @pytest.mark.slow
-def test_best_from_python_in_two_processes_has_the_same_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_of_a_trainer_are_other_processes(bars_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(member_training, "MEMBER_KINDS", ("har",))
-
-    def train(folder: Path, workers: int) -> dict[str, bytes]:
-        made = StockTrainer(
-            model="best", horizons=[1], encoder_length=10, budget="1h", device="cpu", workers=workers, quiet=True
-        )
-        made.fit(bokeh_panel("AAPL").last(700)).close()
-        return files_of(made.save(folder / "1"))
-
-    expected = train(tmp_path / "here", 1)
     monkeypatch.setattr("trainers.stock.trainer.train_in_memory", refuse)
-    assert train(tmp_path / "there", 2) == expected
+    made = StockTrainer(model="best", horizons=[1], encoder_length=10, device="cpu", workers=2, quiet=True)
+    with made.fit(bars_file) as forecaster:
+        assert forecaster.model().horizons == (1,)
 
 
 def refuse(*_: object, **__: object) -> NoReturn:
