@@ -30,6 +30,7 @@ from trainers import StockTrainer
 from trainers.loop import EpochReport, PhaseTotals, Report, ValidationReport
 from trainers.progress import ReportConsumer
 from trainers.stock import TrainingMaterial, TrainingResult, command
+from trainers.stock.data_warnings import without_repeats
 from trainers.stock.ensembles import member_training
 from trainers.stock.ensembles.member_training import (
     BestPlan,
@@ -107,6 +108,32 @@ def test_a_kind_that_fails_is_left_out_with_its_reason_and_the_others_go_on() ->
     made = run_best(FakeTraining({"har": 0.1, "tft": 0.2}), "har", "lstm", "tft")
     assert made.left_out["lstm"] == "lstm has too few bars"
     assert {"har", "tft"} <= set(made.folders)
+
+
+def test_the_reason_of_several_kinds_is_given_once(tmp_path: Path) -> None:
+    material = TrainingMaterial(bokeh_panel("AAPL").last(420), default_features())
+    lines: list[str] = []
+    trainer = TrainingRunner(train=fail)
+    training = BestTraining(trainer, material, tmp_path, budget=TimeBudget(HOUR), announce=ignore, warn=lines.append)
+    with pytest.raises(ConfigurationError, match=r"could be trained: gru: not wanted; har, garch: constant$"):
+        training.run({kind: recipe_of(kind) for kind in ("har", "garch")}, {"gru": "not wanted"})
+    assert lines == [
+        "gru is left out: not wanted",
+        "har is left out: constant",
+        "garch is left out for the reason of har",
+    ]
+
+
+def fail(*_: object) -> NoReturn:
+    raise InvalidInputError("constant")
+
+
+def test_a_data_warning_of_several_trainings_is_given_once() -> None:
+    lines: list[str] = []
+    warn = without_repeats(lines.append)
+    for line in ("IBM: halted", "AAPL: halted", "IBM: halted"):
+        warn(line)
+    assert lines == ["IBM: halted", "AAPL: halted"]
 
 
 def test_without_lightgbm_trees_are_left_out_and_the_extra_is_named(
@@ -451,6 +478,6 @@ def test_a_failed_member_of_best_leaves_no_folder_behind(
     bars_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    with few_kinds(), pytest.raises(ConfigurationError, match="no kind of model could be trained: har: "):
+    with few_kinds(), pytest.raises(ConfigurationError, match="could be trained: har, garch, trees, lstm: the bars"):
         StockTrainer(model="best", encoder_length=900, horizons=[1], quiet=True).fit(bars_file)
     assert list(tmp_path.iterdir()) == []

@@ -29,7 +29,7 @@ from trainers.loop import LoopError, StoppedError, launched_rank, launched_size
 from trainers.options import RunOptions, consumer
 from trainers.progress import ConsumerChain, ReportConsumer, no_progress, progress_on
 from trainers.stock.card import hash_bars
-from trainers.stock.data_warnings import discard
+from trainers.stock.data_warnings import Warn, discard, without_repeats
 from trainers.stock.edges import read_edges
 from trainers.stock.ensembles.command import describe_joined, print_joined
 from trainers.stock.ensembles.member_training import BEST, USUAL_BUDGET, BestPlan, parse_budget, train_best
@@ -224,8 +224,10 @@ def member_trainer(options: RunOptions, machines: WorkerFlags) -> TrainingRunner
             "have one thread each"
         )
 
+    warn = without_repeats(warner(as_json=options.as_json))
+
     def train_member(planned: PlannedTraining, place: Path, limit: ReportConsumer) -> TrainingResult:
-        return run_training(planned.material, planned.recipe, place, options, 0, planned.sections, limit)
+        return run_training(planned.material, planned.recipe, place, options, 0, planned.sections, limit, warn)
 
     return TrainingRunner(train=train_member, find=find_member, jobs=jobs, announce=announcer(as_json=options.as_json))
 
@@ -275,10 +277,12 @@ def run_training(
     rank: int,
     sections: Mapping[str, Json] | None = None,
     limit: ReportConsumer | None = None,
+    warn: Warn | None = None,
 ) -> TrainingResult:
     """Train for a command, with the log and checkpoints in a folder next to the artifact; see `train`.
 
-    `limit` may stop the training by an exception; it receives the reports last.
+    `limit` may stop the training by an exception; it receives the reports last. `warn` receives the warnings, which are
+    printed by default.
 
     Raises:
         typer.Exit: a signal stopped the training after it wrote a checkpoint.
@@ -293,7 +297,7 @@ def run_training(
             consume=shown if limit is None else ConsumerChain([shown, limit]),
             # Only the first process of a group reports.
             announce=announcer(as_json=options.as_json) if rank == 0 else discard,
-            warn=warner(as_json=options.as_json) if rank == 0 else discard,
+            warn=(warn or warner(as_json=options.as_json)) if rank == 0 else discard,
             stepwise=no_progress if options.as_json or rank else progress_on(sys.stdout),
             keeping=CheckpointSettings(
                 folder=folder / "checkpoints",

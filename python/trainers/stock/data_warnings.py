@@ -35,6 +35,18 @@ def discard(_line: str) -> None:
     """Ignore the line."""
 
 
+def without_repeats(warn: Warn) -> Warn:
+    """A function that passes each line on once: trainings of several kinds find the same faults in the data."""
+    passed = set[str]()
+
+    def warn_once(line: str) -> None:
+        if line not in passed:
+            passed.add(line)
+            warn(line)
+
+    return warn_once
+
+
 def emit(lines: Sequence[str], warn: Warn) -> tuple[str, ...]:
     """Emit each warning, and return all."""
     for line in lines:

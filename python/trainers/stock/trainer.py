@@ -49,7 +49,7 @@ from trainers.stock.backtest.backtest import choose_terms, complete_plan
 from trainers.stock.backtest.refits import MAX_ROWS
 from trainers.stock.backtest.source import use_model
 from trainers.stock.data import ROWS
-from trainers.stock.data_warnings import discard
+from trainers.stock.data_warnings import discard, without_repeats
 from trainers.stock.ensembles.member_training import BEST, BestPlan, train_best
 from trainers.stock.evaluation.bound_model import Judgeable
 from trainers.stock.evaluation.evaluation import EvaluationSettings, ModelEvaluation, evaluate
@@ -604,6 +604,7 @@ def _fit_best(
     jobs: JobRunner,
 ) -> FittedArtifact:
     """Train and combine several kinds, by way of a temporary folder."""
+    warn = without_repeats(output.warn)
     with TemporaryDirectory() as temporary:
         folder = Path(temporary)
 
@@ -614,7 +615,7 @@ def _fit_best(
                     planned.recipe,
                     consume=ConsumerChain([output.consume, limit]),
                     announce=output.announce,
-                    warn=output.warn,
+                    warn=warn,
                 )
             except LoopError as error:
                 raise ConfigurationError(str(error)) from error
@@ -630,7 +631,7 @@ def _fit_best(
             cache=cache,
             set_calendar=lambda recipe: set_calendar(recipe, panel, output.tell, setting="calendar=NAME"),
             announce=output.announce,
-            warn=output.warn,
+            warn=warn,
         )
         return FittedArtifact.read(joined.folder)
 

@@ -273,7 +273,10 @@ class BestTraining:
             self._leave_out(name, reason)
         self._train(recipes)
         if not self._members.folders:
-            reasons = "; ".join(f"{name}: {reason}" for name, reason in self._members.left_out.items())
+            by_reason: dict[str, list[str]] = {}
+            for name, reason in self._members.left_out.items():
+                by_reason.setdefault(reason, []).append(name)
+            reasons = "; ".join(f"{', '.join(names)}: {reason}" for reason, names in by_reason.items())
             raise ConfigurationError(f"no kind of model could be trained: {reasons}")
         best = self._find_best_network(recipes)
         if best is not None:
@@ -322,8 +325,11 @@ class BestTraining:
         self._members.folders[name] = member.folder
 
     def _leave_out(self, name: str, reason: str) -> None:
+        first = next((other for other, given in self._members.left_out.items() if given == reason), None)
         self._members.left_out[name] = reason
-        self._warn(f"{name} is left out: {reason}")
+        self._warn(
+            f"{name} is left out: {reason}" if first is None else f"{name} is left out for the reason of {first}"
+        )
 
     def _find_best_network(self, kinds: Iterable[str]) -> str | None:
         """The kept network with the lowest selection loss; the first of these kinds if several have it."""
