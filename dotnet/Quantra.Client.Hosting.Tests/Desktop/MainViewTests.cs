@@ -23,7 +23,7 @@ public sealed class MainViewTests(HostingFixture fixture)
         using var window = new SingleThreadContext();
         await window.RunAsync(async () =>
         {
-            using var view = new MainViewModel(client, client.Ledger, server, trainer, models) { Arguments = ["--epochs", "2", "--hidden", "4", "--layers", "1"] };
+            using var view = new MainViewModel(client, client.Ledger, server, trainer, models) { Arguments = ["--epochs", "1", "--hidden", "4", "--layers", "1", "--splits", "rolling:60,120"] };
             Assert.Equal(("server is stopped", true, false), (view.Server.Text, view.Server.Start.CanExecute(null), view.Train.CanExecute(null)));
             var following = view.RunAsync();
             await view.Server.Start.RunAsync();
