@@ -120,7 +120,7 @@ def test_the_reason_of_several_kinds_is_given_once(tmp_path: Path) -> None:
     assert lines == [
         "gru is left out: not wanted",
         "har is left out: constant",
-        "garch is left out for the reason of har",
+        "garch is left out for the same reason as har",
     ]
 
 

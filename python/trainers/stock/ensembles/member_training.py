@@ -327,9 +327,7 @@ class BestTraining:
     def _leave_out(self, name: str, reason: str) -> None:
         first = next((other for other, given in self._members.left_out.items() if given == reason), None)
         self._members.left_out[name] = reason
-        self._warn(
-            f"{name} is left out: {reason}" if first is None else f"{name} is left out for the reason of {first}"
-        )
+        self._warn(f"{name} is left out" + (f": {reason}" if first is None else f" for the same reason as {first}"))
 
     def _find_best_network(self, kinds: Iterable[str]) -> str | None:
         """The kept network with the lowest selection loss; the first of these kinds if several have it."""
