@@ -21,7 +21,7 @@ from typing import Final
 
 import ensembles
 import numpy as np
-from artifacts import NO_SKILL, SMALL, fitted_normaliser, random_weights, save_artifact, with_skill
+from artifacts import NO_SKILL, SMALL, UNIVERSE, fitted_normaliser, random_weights, save_artifact, with_skill
 from market import bokeh_panel, without_bars, without_last_bar
 
 from predictor import artifact, golden
@@ -91,6 +91,7 @@ class Made:
                 location=(0.0,) * horizons,
                 scale=(0.02,) * horizons,
             ),
+            universe=UNIVERSE if kind_named(self.kind).is_panel_model else (),
             card={"note": "a small model with random weights, for tests", **self.card},
         )
         weights = random_weights(manifest, pipeline, self.seed)
@@ -158,6 +159,7 @@ MODELS: Final[Mapping[str, Made]] = {
     "tft": Made(kind="tft"),
     "hybrid": Made(kind="hybrid"),
     "trees": Made(kind="trees"),
+    "graph": Made(kind="graph"),
 }
 """Models by name."""
 
@@ -201,8 +203,10 @@ ENSEMBLES: Final[Mapping[str, MadeEnsemble]] = {
         weights=ensembles.UNEVEN,
         card=DATA,
     ),
+    "ranking": MadeEnsemble(members={"first": Made(kind="graph"), "again": Made(kind="graph", seed=1, card=DATA)}),
+    "mixed": MadeEnsemble(members={"graph": Made(kind="graph"), "gru": Made(kind="gru", card=DATA)}),
 }
-"""Ensembles by name: one whose members partly read the same inputs, and one with weights."""
+"""Ensembles by name: one whose members partly read the same inputs, one with weights, and two with graphs."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -305,6 +309,8 @@ def list_requests(bars_needed: Callable[[str], int]) -> dict[str, Request]:
     events = replace(unadjusted, split_ratio=np.ones_like(two.close), cash_dividend=np.zeros_like(two.close))
     ratios, paid = events.split_ratio.copy(), events.cash_dividend.copy()  # pyright: ignore[reportOptionalMemberAccess]
     ratios[0, -20], paid[1, -9] = 2.0, 1.5
+    four = bokeh_panel(*UNIVERSE).last(bars_needed("graph"))
+    strange = replace(without_last_bar(four, "MSFT"), symbols=("AAPL", "X", "IBM", "MSFT"))
     reading = ("covariates", "weighted")
     plain = {name: Request(model=name, bars=bars) for name, bars in few.items() if name not in reading}
     return {
@@ -389,6 +395,10 @@ def list_requests(bars_needed: Callable[[str], int]) -> dict[str, Request]:
         "ensemble, after the calendar": Request(
             model="ensemble", bars=few["ensemble"], changed={"sessions": few["ensemble"].sessions + 100_000}
         ),
+        "a whole universe": Request(model="graph", bars=four),
+        "a stranger and no bar of a neighbour": Request(model="graph", bars=strange),
+        "ranked together": Request(model="ranking", bars=strange),
+        "ranked by one member": Request(model="mixed", bars=strange),
         "covariates missing": Request(model="covariates", bars=few["covariates"]),
         "a covariate of another length": Request(
             model="covariates",

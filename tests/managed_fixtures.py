@@ -39,7 +39,10 @@ from predictor.features.evaluator import EvaluationPlan
 from predictor.features.operators import OPERATORS, Operator
 from predictor.golden.bars import synthetic_bars
 from predictor.instance import Deadline
+from predictor.model.runner import find_members
 from predictor.networks import (
+    GraphConfig,
+    GraphForecaster,
     GRUConfig,
     HybridConfig,
     Inputs,
@@ -76,6 +79,13 @@ SIZES: Final = InputSizes(
     encoder_length=23, future_length=TARGET.reach, observed=5, known=3, static=5, static_widths=(2, 3)
 )
 PLAIN_SIZES: Final = replace(SIZES, known=0, static=0, static_widths=())
+GRAPH_SIZES: Final = replace(SIZES, nodes=6)
+NODES: Final = (4, 0, -1, 5, 2)
+"""Nodes of the rows: one is unknown, and two of the graph are missing."""
+ABSENT: Final = 3
+"""A row whose last session is wholly unknown."""
+EDGES: Final = ((2, 4, 1), (0, 3, -1), (4, 5, 0), (1, -1, -1), (3, 5, 0), (-1, -1, -1))
+"""Neighbours of each node."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +108,12 @@ NETWORKS: Final[Mapping[str, NetworkCase]] = {
     "hybrid-plain": NetworkCase(kind="hybrid", config=HybridConfig(hidden=16, heads=1, layers=2), sizes=PLAIN_SIZES),
     "tft": NetworkCase(kind="tft", config=TFTConfig(hidden=12, heads=3)),
     "tft-plain": NetworkCase(kind="tft", config=TFTConfig(hidden=18, heads=2, highway=False), sizes=PLAIN_SIZES),
+    "graph": NetworkCase(kind="graph", config=GraphConfig(hidden=12, heads=3, neighbours=3), sizes=GRAPH_SIZES),
+    "graph-plain": NetworkCase(
+        kind="graph",
+        config=GraphConfig(hidden=16, heads=1, neighbours=3, patch=1, frequencies=0),
+        sizes=replace(PLAIN_SIZES, nodes=GRAPH_SIZES.nodes),
+    ),
     "trees": NetworkCase(kind="trees", config=TreesConfig(trees=7, leaves=4)),
     "trees-plain": NetworkCase(kind="trees", config=TreesConfig(trees=3, leaves=4), sizes=PLAIN_SIZES, columns=2),
     "har": NetworkCase(kind="har", config=UnconditionalConfig()),
@@ -136,13 +152,24 @@ def write_network(name: str, case: NetworkCase) -> dict[str, bytes]:
             trees = random_trees(network.state_dict())
             trees["columns"] %= min(case.columns, sum(network.summaries.widths))
             network.load_state_dict(trees)
+        if isinstance(network, GraphForecaster):
+            network.neighbours.copy_(torch.tensor(EDGES))
+            network.weights.normal_()
     inputs = random_inputs(case.sizes, torch.Generator().manual_seed(8))
-    explanation = explain(network, case.sizes, inputs.rows(0, EXPLAINED))
+    nodes = torch.tensor(NODES)
+    if case.sizes.nodes:  # a row that others do not attend to
+        inputs.mask[ABSENT, -1] = False
+        inputs.observed[ABSENT, -1] = 0
+    explanation = explain(network, case.sizes, inputs, nodes)
     wide = Inputs(*(group if group.dtype == torch.bool else group.double() for group in inputs))
     weights = {f"weights.{key}": tensor for key, tensor in network.state_dict().items()}
-    with torch.inference_mode():
-        units, exact = network(inputs), network.double()(wide)
     arrays = {f"inputs.{key}": tensor for key, tensor in inputs._asdict().items()}
+    with torch.inference_mode():
+        if isinstance(network, GraphForecaster):
+            (units, scores), exact = network(inputs, nodes), network.double()(wide, nodes).quantiles
+            arrays |= {"scores": scores, "inputs.nodes": nodes}
+        else:
+            units, exact = network(inputs), network.double()(wide)
     return {
         f"networks/{name}.json": canonical.to_bytes(
             {
@@ -161,6 +188,7 @@ def write_network(name: str, case: NetworkCase) -> dict[str, bytes]:
                     "known": case.sizes.known,
                     "static": case.sizes.static,
                     "static_widths": list(case.sizes.static_widths),
+                    **({"nodes": case.sizes.nodes} if case.sizes.nodes else {}),
                 },
             }
         ),
@@ -170,8 +198,8 @@ def write_network(name: str, case: NetworkCase) -> dict[str, bytes]:
     }
 
 
-def explain(network: nn.Module, sizes: InputSizes, inputs: Inputs) -> dict[str, Tensor]:
-    """The baseline, the offsets and the contributions to all `POINTS`."""
+def explain(network: nn.Module, sizes: InputSizes, inputs: Inputs, nodes: Tensor) -> dict[str, Tensor]:
+    """The baseline, the offsets and the contributions to all `POINTS` of the first rows."""
     random, horizons = np.random.default_rng(9), len(TARGET.horizons)
     baseline = Baseline(
         name="train_mean",
@@ -181,12 +209,18 @@ def explain(network: nn.Module, sizes: InputSizes, inputs: Inputs) -> dict[str, 
         scale=np.exp(random.normal(size=horizons)) / 100,
     )
     output = OutputMap(spread=torch.from_numpy(TARGET.spread), offsets=torch.tensor(OFFSETS).double(), levels=LEVELS)
+    windows, of_windows, members = inputs.rows(0, EXPLAINED), None, None
+    if isinstance(network, GraphForecaster):
+        rows, members = find_members(nodes, network.neighbours)[:EXPLAINED], 1 + network.neighbours.shape[1]
+        windows = Inputs(*(group[rows.clamp(min=0)] for group in inputs))
+        windows = windows._replace(mask=windows.mask & (rows >= 0)[..., None, None])
+        of_windows = torch.where(rows >= 0, nodes[rows.clamp(min=0)], -1)
     explainer = (
         TreeExplainer(network, output, baseline)
         if isinstance(network, TreesForecaster)
-        else Explainer(build_attribution_view(network), output, baseline, max_rows=64)
+        else Explainer(build_attribution_view(network), output, baseline, max_rows=64, members=members)
     )
-    points = explainer.explain(inputs, POINTS, deadline=Deadline(), node_counts=NODE_COUNTS)
+    points = explainer.explain(windows, POINTS, deadline=Deadline(), node_counts=NODE_COUNTS, nodes=of_windows)
     arrays: dict[str, NDArray[np.generic]] = {
         "known_baseline": baseline.known,
         "static_baseline": baseline.static,
@@ -197,6 +231,8 @@ def explain(network: nn.Module, sizes: InputSizes, inputs: Inputs) -> dict[str, 
         "nodes": np.array([one.nodes for one in points], np.int32),
         **{name: np.array([getattr(one, name) for one in points]) for name in ("observed", "known", "static")},
     }
+    if members is not None:
+        arrays["neighbours"] = np.array([one.neighbours.sum(axis=1) for one in points])
     return {
         "explanation.offsets": output.offsets,
         **{f"explanation.{name}": torch.from_numpy(values) for name, values in arrays.items()},

@@ -63,7 +63,8 @@ public sealed class ContributionTests
     public void With_many_nodes_the_gap_of_a_smooth_forecast_vanishes(string name)
     {
         var fixture = NetworkFixture.Read(name);
-        var found = fixture.CreateExplainer(fixture.Create()).Explain(fixture.RowOf(1), Points[..2], 1e-4, [48], CallLimit.None);
+        var network = fixture.Create();
+        var found = fixture.CreateExplainer(network).Explain(fixture.RowOf(1, network), Points[..2], 1e-4, [48], CallLimit.None);
         Assert.All(found, one => Assert.InRange(one.RelativeGap, 0, 1e-4));
     }
 
@@ -90,8 +91,8 @@ public sealed class ContributionTests
             Assert.Skip("this processor has no AVX2");
         var fixture = NetworkFixture.Read(name);
         VectorWidth[] widths = Avx512F.IsSupported ? [VectorWidth.Bits128, VectorWidth.Bits512] : [VectorWidth.Bits128];
-        var expected = Bits(fixture.CreateExplainer(fixture.Create(VectorWidth.Bits256)), fixture);
-        Assert.All(widths, width => Assert.Equal(expected, Bits(fixture.CreateExplainer(fixture.Create(width)), fixture)));
+        var expected = Bits(fixture.Create(VectorWidth.Bits256), fixture);
+        Assert.All(widths, width => Assert.Equal(expected, Bits(fixture.Create(width), fixture)));
     }
 
     [Theory]
@@ -99,10 +100,10 @@ public sealed class ContributionTests
     public async Task Two_threads_and_other_points_give_the_same_bits(string name)
     {
         var fixture = NetworkFixture.Read(name);
-        var explainer = fixture.CreateExplainer(fixture.Create());
-        var expected = Bits(explainer, fixture);
-        Assert.Equal(expected, Cells(explainer.Explain(fixture.RowOf(0), Points, DefaultTolerance, [6], CallLimit.None)[0]));
-        var results = await Task.WhenAll(Enumerable.Range(0, 3).Select(_ => Task.Run(() => Bits(explainer, fixture))));
+        var network = fixture.Create();
+        var expected = Bits(network, fixture);
+        Assert.Equal(expected, Cells(fixture.CreateExplainer(network).Explain(fixture.RowOf(0, network), Points, DefaultTolerance, [6], CallLimit.None)[0]));
+        var results = await Task.WhenAll(Enumerable.Range(0, 3).Select(_ => Task.Run(() => Bits(network, fixture))));
         Assert.All(results, cells => Assert.Equal(expected, cells));
     }
 
@@ -146,17 +147,18 @@ public sealed class ContributionTests
     private static Contributions[] Explain(string name) => Explained.GetOrAdd(name, _ =>
     {
         var fixture = NetworkFixture.Read(name);
-        var explainer = fixture.CreateExplainer(fixture.Create());
+        var network = fixture.Create();
+        var explainer = fixture.CreateExplainer(network);
         var rows = Enumerable.Range(0, Rows)
-            .Select(row => explainer.Explain(fixture.RowOf(row), Points, DefaultTolerance, NodeCounts, CallLimit.None))
+            .Select(row => explainer.Explain(fixture.RowOf(row, network), Points, DefaultTolerance, NodeCounts, CallLimit.None))
             .ToArray();
         return [.. Points.SelectMany((_, point) => rows.Select(row => row[point]))];
     });
 
-    private static double[] Bits(IExplainer explainer, NetworkFixture fixture) =>
-        Cells(explainer.Explain(fixture.RowOf(0), Points[..1], DefaultTolerance, [6], CallLimit.None)[0]);
+    private static double[] Bits(INetwork network, NetworkFixture fixture) =>
+        Cells(fixture.CreateExplainer(network).Explain(fixture.RowOf(0, network), Points[..1], DefaultTolerance, [6], CallLimit.None)[0]);
 
-    private static double[] Cells(Contributions one) => [.. one.Observed, .. one.Known, .. one.Static, one.Location, one.Scale, one.Conformal];
+    private static double[] Cells(Contributions one) => [.. one.Observed, .. one.Known, .. one.Static, one.Location, one.Scale, one.Conformal, one.Neighbours];
 
     /// <summary>Python's cells, in the order of <see cref="Explain"/>.</summary>
     private static double[][] Recorded(NetworkFixture fixture)
@@ -168,6 +170,7 @@ public sealed class ContributionTests
             .. Part("known", index),
             .. Part("static", index),
             .. Enumerable.Range(0, 3).Select(k => alone[(((index / Rows * 4) + k) * Rows) + (index % Rows)]),
+            fixture.HasExplanation("neighbours") ? fixture.Explanation("neighbours").ToDouble()[index] : 0,
         ])];
 
         double[] Part(string name, int index)

@@ -72,6 +72,10 @@ public sealed class ForecastTests
         AssertNear(expected.GetProperty("returns"), actual.Returns, Tolerance);
         AssertNear(expected.GetProperty("prices"), actual.Prices, Tolerance);
         AssertNear(expected.GetProperty("anchor_price"), actual.AnchorPrice, 0);
+        AssertNear(expected.GetProperty("scores"), actual.Scores, Tolerance);
+        Assert.Equal(expected.GetProperty("universe_hash").GetString(), actual.UniverseHash);
+        Assert.Equal(
+            expected.GetProperty("ranks") is { ValueKind: JsonValueKind.String } ranks ? RecordedRequest.Decoded<int>(ranks) : null, actual.Ranks?.ToArray());
         Assert.Equal(expected.GetProperty("as_of_session").GetInt32(), Number(actual.AsOf!.Value));
         Assert.Equal(expected.GetProperty("base_session").GetInt32(), Number(actual.BaseSession!.Value));
         Assert.Equal(expected.GetProperty("target_sessions").EnumerateArray().Select(day => day.GetInt32()), actual.TargetSessions.Select(Number));

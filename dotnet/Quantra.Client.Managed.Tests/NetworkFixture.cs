@@ -19,7 +19,7 @@ internal sealed class NetworkFixture
         var sizes = settings.Record("sizes");
         Sizes = new InputSizes(
             sizes.Integer("encoder_length"), sizes.Integer("future_length"), sizes.Integer("observed"),
-            sizes.Integer("known"), sizes.Integer("static"), sizes.Integers("static_widths"));
+            sizes.Integer("known"), sizes.Integer("static"), sizes.Integers("static_widths"), sizes.Has("nodes") ? sizes.Integer("nodes") : 0);
         Inputs = new NetworkInputs
         {
             Rows = _arrays["inputs.location"].Shape[0],
@@ -29,6 +29,7 @@ internal sealed class NetworkFixture
             Mask = _arrays["inputs.mask"].ToBoolean(),
             Location = _arrays["inputs.location"].ToDouble(),
             Scale = _arrays["inputs.scale"].ToDouble(),
+            Nodes = _arrays.TryGetValue("inputs.nodes", out var nodes) ? Array.ConvertAll(nodes.ToInt64(), node => (int)node) : [],
         };
         Units = _arrays["units"].Type == "F32" ? [.. _arrays["units"].ToSingle()] : _arrays["units"].ToDouble();
         Exact = _arrays["units_float64"].ToDouble();
@@ -49,6 +50,9 @@ internal sealed class NetworkFixture
     public double[] Exact { get; }
 
     public static NetworkFixture Read(string name) => new(name);
+
+    /// <summary>The scores of torch.</summary>
+    public float[] Scores => _arrays["scores"].ToSingle();
 
     /// <summary>The weights; each test may change its own.</summary>
     public Dictionary<string, Tensor> Weights() => _arrays
@@ -72,9 +76,12 @@ internal sealed class NetworkFixture
     /// <summary>An array of Python's explanation.</summary>
     public Tensor Explanation(string name) => _arrays[$"explanation.{name}"];
 
-    /// <summary>The inputs of one row.</summary>
-    public NetworkInputs RowOf(int row) => InputRows.Select(
-        Inputs, [.. Enumerable.Range(0, Inputs.Rows).Select(k => k == row)], (Sizes.EncoderLength + Sizes.FutureLength) * Sizes.Known);
+    /// <summary>Whether an array of Python's explanation exists.</summary>
+    public bool HasExplanation(string name) => _arrays.ContainsKey($"explanation.{name}");
+
+    /// <summary>The inputs that the forecast of one row depends on.</summary>
+    public NetworkInputs RowOf(int row, INetwork? network = null) => InputRows.WindowOf(
+        Inputs, row, (network as IPanelNetwork)?.Neighbours, (Sizes.EncoderLength + Sizes.FutureLength) * Sizes.Known);
 
     /// <summary>Explains forecasts of a network with the offsets and the baseline of Python's explanation.</summary>
     public IExplainer CreateExplainer(INetwork network)
@@ -88,17 +95,24 @@ internal sealed class NetworkFixture
             : new GradientExplainer((IDifferentiableNetwork)network, output, baseline);
     }
 
-    /// <summary>The inputs again and again, in this many rows.</summary>
-    public NetworkInputs Repeated(int rows) => new()
+    /// <summary>The inputs again and again, in this many rows; of a graph network, in whole panels.</summary>
+    public NetworkInputs Repeated(int count)
     {
-        Rows = rows,
-        Observed = Repeat(Inputs.Observed, rows),
-        Known = Repeat(Inputs.Known, rows),
-        Static = Repeat(Inputs.Static, rows),
-        Mask = Repeat(Inputs.Mask, rows),
-        Location = Repeat(Inputs.Location, rows),
-        Scale = Repeat(Inputs.Scale, rows),
-    };
+        var isPanel = Inputs.Nodes.Length > 0;
+        var rows = isPanel ? (count + Inputs.Rows - 1) / Inputs.Rows * Inputs.Rows : count;
+        return new NetworkInputs
+        {
+            Rows = rows,
+            Observed = Repeat(Inputs.Observed, rows),
+            Known = Repeat(Inputs.Known, rows),
+            Static = Repeat(Inputs.Static, rows),
+            Mask = Repeat(Inputs.Mask, rows),
+            Location = Repeat(Inputs.Location, rows),
+            Scale = Repeat(Inputs.Scale, rows),
+            Nodes = Repeat(Inputs.Nodes, rows),
+            Panels = isPanel ? rows / Inputs.Rows : 1,
+        };
+    }
 
     public double[] Run(INetwork network, NetworkInputs inputs)
     {

@@ -85,7 +85,7 @@ public sealed class NetworkTests
     }
 
     [Theory]
-    [InlineData("\"kind\": \"lstm\"", "\"kind\": \"graph\"", "'graph'")]
+    [InlineData("\"kind\": \"lstm\"", "\"kind\": \"chronos\"", "'chronos'")]
     [InlineData("\"kind_version\": 1", "\"kind_version\": 2", "kind_version is 2")]
     [InlineData("\"norm_epsilon\": 1e-05", "\"norm_epsilon\": 1e-06", "norm_epsilon")]
     [InlineData("\"layers\": 2", "\"layers\": 99", "layers is 99")]
@@ -110,6 +110,39 @@ public sealed class NetworkTests
         weights["head.bias"] = tensor with { Bytes = bytes };
         Assert.Contains("head.bias", Assert.Throws<QuantraException>(() => fixture.Create(weights)).Message, StringComparison.Ordinal);
     }
+
+    [Theory]
+    [InlineData("graph")]
+    [InlineData("graph-plain")]
+    public void Scores_equal_those_of_torch_within_a_millionth(string name)
+    {
+        var fixture = NetworkFixture.Read(name);
+        var (units, scores) = (new double[fixture.Units.Length], new double[fixture.Scores.Length]);
+        ((IPanelNetwork)fixture.Create()).Rank(fixture.Inputs, units, scores);
+        Assert.InRange(Largest(scores, [.. fixture.Scores]), 0, 1e-6);
+        Assert.InRange(Largest(units, fixture.Units), 0, 1e-6);
+    }
+
+    [Theory]
+    [InlineData(6, "an edge leads to stock 6, but there are 6")]
+    [InlineData(-2, "an edge leads to stock -2, but there are 6")]
+    [InlineData(0, "an edge leads from a stock to itself")]
+    public void An_edge_that_leads_nowhere_is_rejected(long stock, string problem)
+    {
+        var fixture = NetworkFixture.Read("graph");
+        var weights = fixture.Weights();
+        var bytes = weights["neighbours"].Bytes.ToArray();
+        BitConverter.TryWriteBytes(bytes, stock);
+        weights["neighbours"] = weights["neighbours"] with { Bytes = bytes };
+        Assert.Contains(problem, Assert.Throws<QuantraException>(() => fixture.Create(weights)).Message, StringComparison.Ordinal);
+    }
+
+    [Theory]
+    [InlineData("\"frequencies\": 4", "\"frequencies\": 12", "cannot remove 12 frequencies from windows of 23 sessions, which have 12")]
+    [InlineData("\"patch\": 6", "\"patch\": 65", "patch is 65, but must be 1 to 64")]
+    [InlineData("\"neighbours\": 3", "\"neighbours\": 4", "neighbours is I64 [6, 3], expected I64 [6, 4]")]
+    public void An_impossible_setting_of_a_graph_is_rejected_by_name(string from, string to, string problem) => Assert.Contains(
+        problem, Assert.Throws<QuantraException>(() => NetworkFixture.Read("graph").CreateChanged(from, to)).Message, StringComparison.Ordinal);
 
     private static double Largest(double[] left, double[] right) => left.Zip(right, (a, b) => Math.Abs(a - b)).Max();
 }

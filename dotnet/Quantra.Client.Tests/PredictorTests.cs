@@ -34,33 +34,6 @@ public abstract class PredictorTests : PredictionTests
     }
 
     [Fact]
-    public async Task Scores_and_ranks_equal_Pythons()
-    {
-        var (expected, forecast) = (Expected.Of("graph"), await Predictor.PredictAsync(new PredictionRequest("graph", Panel), Token));
-        AssertSame(expected, forecast);
-        Assert.Equal(expected.Bits("scores"), ExpectedResults.BitsOf(forecast.Scores!.Value));
-        Assert.Equal(expected.Array<int>("ranks"), forecast.Ranks!.Value.ToArray());
-        Assert.Equal(expected.Text("universe_hash"), forecast.UniverseHash);
-        Assert.Equal(16, forecast.UniverseHash.Length);
-        var better = forecast.Score("AAPL", 5) > forecast.Score("IBM", 5) ? "AAPL" : "IBM";
-        Assert.Equal(1, forecast.Rank(better, 5));
-        Assert.Equal(3, forecast.Rank("AAPL", 20) + forecast.Rank("IBM", 20));
-        Assert.Contains(forecast.Table(), row => (row.Symbol, row.Horizon, row.Rank) == (better, 5, 1));
-        Assert.Contains("rank", forecast.ToString(), StringComparison.Ordinal);
-    }
-
-    [Fact]
-    public async Task A_symbol_without_its_last_bar_has_no_rank()
-    {
-        var bars = await BarPanel.ReadCsvAsync(Fixture.PathOf("late.csv"), Token);
-        var forecast = await Predictor.PredictAsync(new PredictionRequest("graph", bars), Token);
-        Assert.Equal(Expected.Of("graph_late").Array<int>("ranks"), forecast.Ranks!.Value.ToArray());
-        Assert.Equal((0, 1), (forecast.Rank("IBM", 5), forecast.Rank("AAPL", 5)));
-        Assert.True(double.IsNaN(forecast.Score("IBM", 5)));
-        Assert.NotEqual(Expected.Of("graph").Text("universe_hash"), forecast.UniverseHash);
-    }
-
-    [Fact]
     public async Task Data_frame_columns_equal_the_table()
     {
         var forecast = await Predictor.PredictAsync(new PredictionRequest("graph", Panel), Token);
@@ -80,29 +53,6 @@ public abstract class PredictorTests : PredictionTests
     }
 
     [Fact]
-    public async Task A_graph_models_explanation_has_a_row_of_neighbours()
-    {
-        var attribution = await Predictor.ExplainAsync(new ExplanationRequest(new PredictionRequest("graph", Panel), 5), Token);
-        Assert.Equal(Expected.Of("reasons_graph").Bits("per_row"), ExpectedResults.BitsOf(attribution.PerRow));
-        Assert.Equal(RowKind.Neighbours, attribution.RowKinds[^1]);
-        Assert.NotEqual(0, attribution.Table("AAPL").Single(row => row.Kind == RowKind.Neighbours).Value);
-        Assert.Empty(attribution.Internals);
-    }
-
-    [Fact]
-    public async Task Explaining_some_symbols_equals_explaining_all()
-    {
-        var instance = new PredictionRequest("graph", Panel);
-        var whole = await Predictor.ExplainAsync(new ExplanationRequest(instance, 5), Token);
-        var one = await Predictor.ExplainAsync(new ExplanationRequest(instance, 5) { Symbols = ["IBM"] }, Token);
-        Assert.Equal(["IBM"], one.Symbols);
-        Assert.Equal(whole.Table("IBM").Select(row => (row.Name, Math.Round(row.Value, 7))), one.Table("IBM").Select(row => (row.Name, Math.Round(row.Value, 7))));
-        var request = new ExplanationRequest(instance, 5) { Symbols = ["X"] };
-        var failure = await Assert.ThrowsAsync<QuantraException>(() => Predictor.ExplainAsync(request, Token));
-        Assert.Equal(QuantraReason.InvalidInput, failure.Reason);
-    }
-
-    [Fact]
     public async Task A_model_describes_its_inputs()
     {
         var model = await Predictor.GetModelAsync("small@1", Token);
@@ -111,7 +61,7 @@ public abstract class PredictorTests : PredictionTests
         Assert.Equal(Expected.Of("window").Text("schema_hash"), model.SchemaHash);
         Assert.Equal(["integrated-gradients", "shapley", "occlusion"], model.ExplainMethods);
         Assert.NotEmpty(model.ObservedFeatures[0].Expression);
-        Assert.Equal(["covariates", "delayed", "ensemble", "fitted", "graph", "small", "tft"], (await Predictor.ListModelsAsync(Token)).Select(one => one.Name));
+        Assert.Equal(Models, (await Predictor.ListModelsAsync(Token)).Select(one => one.Name));
     }
 
     [Fact]

@@ -23,6 +23,9 @@ internal sealed record Contributions
     /// <summary>Sum over all conformal offsets.</summary>
     public required double Conformal { get; init; }
 
+    /// <summary>Sum over all inputs of the other stocks that the forecast depends on.</summary>
+    public double Neighbours { get; init; }
+
     public required double Prediction { get; init; }
 
     /// <summary>The forecast at the baseline, with the window's mask.</summary>
@@ -38,7 +41,7 @@ internal sealed record Contributions
     public required int Nodes { get; init; }
 
     /// <summary>Sum of all contributions.</summary>
-    public double Total => Observed.Sum() + Known.Sum() + Static.Sum() + Location + Scale + Conformal;
+    public double Total => Observed.Sum() + Known.Sum() + Static.Sum() + Location + Scale + Conformal + Neighbours;
 
     /// <summary>The same contributions with their gap.</summary>
     /// <param name="unit">The window's volatility over the horizon.</param>

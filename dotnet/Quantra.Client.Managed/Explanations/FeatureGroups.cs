@@ -1,15 +1,17 @@
 namespace Quantra.Client.Managed;
 
-/// <summary>The inputs that explanations by feature move together: each feature in all sessions, location, scale, and conformal offsets.</summary>
+/// <summary>The inputs that explanations by feature move together: each feature in all sessions, location, scale, conformal offsets, and the neighbours.</summary>
 internal sealed class FeatureGroups
 {
     private readonly int[] _observed;
     private readonly int[] _known;
     private readonly int[] _static;
     private readonly int _location;
+    private readonly bool _hasNeighbours;
 
-    public FeatureGroups(FittedFeatures features)
+    public FeatureGroups(FittedFeatures features, bool hasNeighbours)
     {
+        _hasNeighbours = hasNeighbours;
         var (known, statics) = (features.Names.Length, features.Names.Length + features.KnownDefinitions.Length);
         _observed = [.. Enumerable.Range(0, known)];
         _known = Array.ConvertAll(features.KnownGroups, feature => known + feature);
@@ -18,7 +20,7 @@ internal sealed class FeatureGroups
     }
 
     /// <summary>Number of groups.</summary>
-    public int Count => Offsets + 1;
+    public int Count => Offsets + (_hasNeighbours ? 2 : 1);
 
     /// <summary>Index of the location.</summary>
     public int Location => _location;
@@ -26,17 +28,20 @@ internal sealed class FeatureGroups
     /// <summary>Index of the scale.</summary>
     public int Scale => _location + 1;
 
-    /// <summary>Index of the conformal offsets, the last group, which are not inputs of a network.</summary>
+    /// <summary>Index of the conformal offsets, which are not inputs of a network. Only the neighbours come after them.</summary>
     public int Offsets => _location + 2;
 
-    /// <summary>Copies a group of inputs, which are of one row, to a row of others.</summary>
-    public void Copy(int group, NetworkInputs from, NetworkInputs to, int row)
+    /// <summary>Copies a group of inputs, which are of one window, to a window of others.</summary>
+    public void Copy(int group, NetworkInputs from, NetworkInputs to, int window)
     {
-        Copy(group, from.Observed, to.Observed, row, _observed);
-        Copy(group, from.Known, to.Known, row, _known);
-        Copy(group, from.Static, to.Static, row, _static);
-        Copy(group, from.Location, to.Location, row, [Location]);
-        Copy(group, from.Scale, to.Scale, row, [Scale]);
+        Copy(from.Observed, to.Observed, _observed);
+        Copy(from.Known, to.Known, _known);
+        Copy(from.Static, to.Static, _static);
+        Copy(from.Location, to.Location, [Location]);
+        Copy(from.Scale, to.Scale, [Scale]);
+
+        void Copy<T>(T[] source, T[] target, ReadOnlySpan<int> columns) =>
+            CopyTo(group, source, target.AsSpan(window * source.Length, source.Length), source.Length / from.Rows, columns);
     }
 
     /// <summary>The group of each column that trees read.</summary>
@@ -55,6 +60,7 @@ internal sealed class FeatureGroups
         Location = groups[Location],
         Scale = groups[Scale],
         Conformal = groups[Offsets],
+        Neighbours = _hasNeighbours ? groups[^1] : 0,
         Prediction = prediction,
         BaselinePrediction = baselinePrediction,
         Nodes = nodes,
@@ -68,15 +74,17 @@ internal sealed class FeatureGroups
         return placed;
     }
 
-    private static void Copy<T>(int group, T[] from, T[] to, int row, ReadOnlySpan<int> columns)
+    /// <summary>Copies a group of one kind of inputs, the first of which are the explained stock's.</summary>
+    private void CopyTo<T>(int group, T[] from, Span<T> to, int own, ReadOnlySpan<int> columns)
     {
-        var own = to.AsSpan(row * from.Length, from.Length);
+        if (group > Offsets)
+            from.AsSpan(own).CopyTo(to[own..]);
         for (var column = 0; column < columns.Length; column++)
         {
             if (columns[column] != group)
                 continue;
-            for (var cell = column; cell < own.Length; cell += columns.Length)
-                own[cell] = from[cell];
+            for (var cell = column; cell < own; cell += columns.Length)
+                to[cell] = from[cell];
         }
     }
 }

@@ -28,7 +28,7 @@ internal sealed class GradientExplainer(IDifferentiableNetwork network, OutputMa
     {
         var path = new StraightPath(window, baseline, output);
         var ends = path.At([0.0, 1.0]);
-        var units = new double[2 * Horizons * Levels];
+        var units = new double[ends.Rows * Horizons * Levels];
         network.Run(ends, units);
         var (found, open) = (new Contributions[points.Length], Enumerable.Range(0, points.Length).ToList());
         foreach (var count in nodeCounts)
@@ -37,7 +37,7 @@ internal sealed class GradientExplainer(IDifferentiableNetwork network, OutputMa
             for (var place = open.Count - 1; place >= 0; place--)
             {
                 var point = points[open[place]];
-                var (from, to) = (output.ValueAt(units, ends, 0, point, 0), output.ValueAt(units, ends, 1, point, 1));
+                var (from, to) = (output.ValueAt(units, ends, 0, point, 0), output.ValueAt(units, ends, path.Members, point, 1));
                 if (!double.IsFinite(from) || !double.IsFinite(to))
                     throw NotFinite();
                 var least = Math.Max(Math.Abs(to - from), Contributions.GapFloor * output.Spread[point.Horizon] * window.Scale[point.Horizon]);
@@ -88,34 +88,34 @@ internal sealed class GradientExplainer(IDifferentiableNetwork network, OutputMa
             var inputs = path.At(positions);
             using var trace = network.Trace(inputs);
             for (var p = 0; p < points.Length; p++)
-                AddGradients(trace, inputs, points[p], path.FirstLocation, rule, first, sums[p]);
+                AddGradients(trace, inputs, points[p], path, rule, first, sums[p]);
         }
 
         return sums;
     }
 
     private void AddGradients(
-        INetworkTrace trace, NetworkInputs inputs, (int Horizon, int Quantile) point, int firstLocation, GaussLegendre rule, int first, (double[] Mean, double[] Rough) sums)
+        INetworkTrace trace, NetworkInputs inputs, (int Horizon, int Quantile) point, StraightPath path, GaussLegendre rule, int first, (double[] Mean, double[] Rough) sums)
     {
-        var weights = new double[trace.Units.Length];
-        for (var row = 0; row < inputs.Rows; row++)
+        var (weights, levels) = (new double[trace.Units.Length], path.Members * Horizons);
+        for (var row = 0; row < inputs.Panels; row++)
         {
-            var (units, source) = CalibratedAt(trace.Units, row, point, rule.Positions[first + row]);
-            var level = (row * Horizons) + point.Horizon;
+            var (units, source) = CalibratedAt(trace.Units, row * path.Members, point, rule.Positions[first + row]);
+            var level = (row * levels) + point.Horizon;
             var width = inputs.Scale[level] * output.Spread[point.Horizon];
             weights[(level * Levels) + source] = width;
-            Add(row, firstLocation + point.Horizon, 1);
-            Add(row, firstLocation + Horizons + point.Horizon, output.Spread[point.Horizon] * units);
-            Add(row, firstLocation + (2 * Horizons) + (point.Horizon * Levels) + source, width);
+            Add(row, path.FirstLocation + point.Horizon, 1);
+            Add(row, path.FirstLocation + levels + point.Horizon, output.Spread[point.Horizon] * units);
+            Add(row, path.FirstLocation + (2 * levels) + (point.Horizon * Levels) + source, width);
         }
 
         var gradients = trace.Gradients(weights);
-        for (var row = 0; row < inputs.Rows; row++)
+        for (var row = 0; row < inputs.Panels; row++)
         {
             var cell = 0;
             foreach (var group in new[] { gradients.Observed, gradients.Known, gradients.Static })
             {
-                var own = group.Length / inputs.Rows;
+                var own = group.Length / inputs.Panels;
                 for (var k = 0; k < own; k++)
                     Add(row, cell++, group[(row * own) + k]);
             }
@@ -132,23 +132,32 @@ internal sealed class GradientExplainer(IDifferentiableNetwork network, OutputMa
     private (double Units, int Source) CalibratedAt(double[] units, int row, (int Horizon, int Quantile) point, double position) =>
         output.Calibrate(units.AsSpan(((row * Horizons) + point.Horizon) * Levels, Levels), point.Horizon, point.Quantile, position);
 
-    private Contributions Split(NetworkInputs window, double[] cells)
+    private static Contributions Split(NetworkInputs window, double[] cells)
     {
-        var end = 0;
+        var (end, neighbours) = (0, 0.0);
         double[] observed = Next(window.Observed.Length), known = Next(window.Known.Length), statics = Next(window.Static.Length);
+        double location = Next(window.Location.Length).Sum(), scale = Next(window.Scale.Length).Sum();
         return new Contributions
         {
             Observed = observed,
             Known = known,
             Static = statics,
-            Location = Next(Horizons).Sum(),
-            Scale = Next(Horizons).Sum(),
-            Conformal = Next(Horizons * Levels).Sum(),
+            Location = location,
+            Scale = scale,
+            Conformal = cells[end..].Sum(),
+            Neighbours = neighbours,
             Prediction = 0,
             BaselinePrediction = 0,
             Nodes = 0,
         };
 
-        double[] Next(int count) => cells[end..(end += count)];
+        // the cells of the explained stock, which come first
+        double[] Next(int count)
+        {
+            var own = end + (count / window.Members);
+            double[] next = cells[end..own];
+            neighbours += cells[own..(end += count)].Sum();
+            return next;
+        }
     }
 }

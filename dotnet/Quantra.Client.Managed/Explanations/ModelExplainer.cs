@@ -65,7 +65,7 @@ internal sealed class ModelExplainer(Pipeline pipeline, OutputMap output, Baseli
 
     private static IExplainer[] CreateAll(INetwork network, OutputMap output, Baseline baseline, FittedFeatures features)
     {
-        var groups = new FeatureGroups(features);
+        var groups = new FeatureGroups(features, HasNeighbours(network));
         return
         [
             network switch
@@ -118,7 +118,7 @@ internal sealed class ModelExplainer(Pipeline pipeline, OutputMap output, Baseli
 
     private static void CheckNumbers(int targets, NetworkInputs[] windows)
     {
-        var have = (long)targets * windows.Sum(one => (long)one.Observed.Length + one.Known.Length + one.Static.Length + one.Location.Length + one.Scale.Length);
+        var have = (long)targets * windows.Sum(one => ((long)one.Observed.Length + one.Known.Length + one.Static.Length + one.Location.Length + one.Scale.Length) / one.Rows);
         if (have > MostNumbers)
         {
             throw ExplanationQuery.TooLarge(
@@ -135,11 +135,10 @@ internal sealed class ModelExplainer(Pipeline pipeline, OutputMap output, Baseli
         return prepared.Usable[place] ? prepared.Usable.Take(place).Count(one => one) : -1;
     }
 
-    private NetworkInputs WindowOf(NetworkInputs inputs, int row)
-    {
-        var length = (pipeline.EncoderLength + pipeline.Target.Reach) * pipeline.Sizes.Known;
-        return InputRows.Select(inputs, [.. Enumerable.Range(0, inputs.Rows).Select(one => one == row)], length);
-    }
+    private NetworkInputs WindowOf(NetworkInputs inputs, int row) => InputRows.WindowOf(
+        inputs, row, (network as IPanelNetwork)?.Neighbours, (pipeline.EncoderLength + pipeline.Target.Reach) * pipeline.Sizes.Known);
+
+    private static bool HasNeighbours(INetwork network) => network is IPanelNetwork panel && panel.Neighbours[0].Length > 0;
 
     /// <summary>An attribution of all symbols; those without a forecast have NaN.</summary>
     private Attribution Build(Attribution template, ExplanationTarget target, ExplanationDetail detail, Contributions?[] found)
@@ -150,7 +149,7 @@ internal sealed class ModelExplainer(Pipeline pipeline, OutputMap output, Baseli
             Horizon = target.Horizon,
             Quantile = target.Quantile,
             Unit = pipeline.Target.Kind == TargetKind.LogReturn ? "log return" : "log daily volatility",
-            RowNames = [.. features.Names, .. KnownNames, .. StaticNames, "location", "scale", "conformal"],
+            RowNames = [.. features.Names, .. KnownNames, .. StaticNames, "location", "scale", "conformal", .. HasNeighbours(network) ? ["neighbours"] : Array.Empty<string>()],
             RowKinds =
             [
                 .. features.Names.Select(_ => RowKind.Observed),
@@ -159,6 +158,7 @@ internal sealed class ModelExplainer(Pipeline pipeline, OutputMap output, Baseli
                 RowKind.Location,
                 RowKind.Scale,
                 RowKind.Conformal,
+                .. HasNeighbours(network) ? [RowKind.Neighbours] : Array.Empty<RowKind>(),
             ],
             PerRow = Each(SumRows),
             PerTime = detail == ExplanationDetail.Features ? (ReadOnlyMemory<double>?)null : Each(SumSessions),
@@ -182,6 +182,7 @@ internal sealed class ModelExplainer(Pipeline pipeline, OutputMap output, Baseli
         one.Location,
         one.Scale,
         one.Conformal,
+        .. HasNeighbours(network) ? [one.Neighbours] : Array.Empty<double>(),
     ];
 
     private double[] SumSessions(Contributions one)

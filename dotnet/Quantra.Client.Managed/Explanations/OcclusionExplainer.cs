@@ -37,21 +37,27 @@ internal sealed class OcclusionExplainer(INetwork network, OutputMap output, Bas
             for (var group = 0; group < groups.Offsets; group++)
                 effects[group] = value - ValueOf(2 + group, 1);
             effects[groups.Offsets] = value - ValueOf(0, 0);
-            return groups.Join(effects, value, ValueOf(1, 0), groups.Count).WithGap(output.Spread[point.Horizon] * window.Scale[point.Horizon], tolerance);
+            for (var group = groups.Offsets + 1; group < groups.Count; group++)
+                effects[group] = value - ValueOf(1 + group, 1);
+            return groups.Join(effects, value, ValueOf(1, 0), groups.Offsets + 1).WithGap(output.Spread[point.Horizon] * window.Scale[point.Horizon], tolerance);
 
-            double ValueOf(int row, double share) => output.ValueAt(units, inputs, row, point, share);
+            double ValueOf(int row, double share) => output.ValueAt(units, inputs, row * inputs.Members, point, share);
         });
     }
 
-    /// <summary>The window, the baseline, and the window without each group but the offsets: one row each.</summary>
+    /// <summary>The window, the baseline, and the window without each group but the offsets: one row or panel each.</summary>
     private NetworkInputs Hide(StraightPath path)
     {
-        var positions = new double[2 + groups.Offsets];
+        var positions = new double[1 + groups.Count];
         Array.Fill(positions, 1);
         positions[1] = 0;
         var (inputs, start) = (path.At(positions), path.At([0.0]));
-        for (var group = 0; group < groups.Offsets; group++)
-            groups.Copy(group, start, inputs, 2 + group);
+        for (var group = 0; group < groups.Count; group++)
+        {
+            if (group != groups.Offsets)
+                groups.Copy(group, start, inputs, group < groups.Offsets ? 2 + group : 1 + group);
+        }
+
         return inputs;
     }
 }

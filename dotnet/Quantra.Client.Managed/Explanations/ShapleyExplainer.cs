@@ -77,11 +77,11 @@ internal sealed class ShapleyExplainer(INetwork network, OutputMap output, Basel
         static double[] Repeat(double[] values) => [.. Enumerable.Repeat(values, Orders).SelectMany(own => own)];
     }
 
-    /// <summary>[N, P] forecasts of the points for N rows with these shares of the offsets.</summary>
+    /// <summary>[N, P] forecasts of the points for N rows or panels with these shares of the offsets.</summary>
     private double[] Forecast(NetworkInputs inputs, (int Horizon, int Quantile)[] points, double[] shares)
     {
         var units = new double[inputs.Rows * output.Spread.Length * output.Levels.Length];
         network.Run(inputs, units);
-        return [.. shares.SelectMany((share, row) => points.Select(point => output.ValueAt(units, inputs, row, point, share)))];
+        return [.. shares.SelectMany((share, row) => points.Select(point => output.ValueAt(units, inputs, row * inputs.Members, point, share)))];
     }
 }

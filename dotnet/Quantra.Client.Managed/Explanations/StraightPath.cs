@@ -14,13 +14,13 @@ internal sealed class StraightPath
         _window = window;
         _start = new NetworkInputs
         {
-            Rows = 1,
+            Rows = window.Rows,
             Observed = new float[window.Observed.Length],
-            Known = [.. Enumerable.Range(0, window.Known.Length).Select(k => baseline.Known[k % baseline.Known.Length])],
-            Static = baseline.Static,
+            Known = Repeat(baseline.Known, window.Known.Length),
+            Static = Repeat(baseline.Static, window.Static.Length),
             Mask = window.Mask,
-            Location = baseline.Location,
-            Scale = baseline.Scale,
+            Location = Repeat(baseline.Location, window.Location.Length),
+            Scale = Repeat(baseline.Scale, window.Scale.Length),
         };
         Distance =
         [
@@ -36,20 +36,27 @@ internal sealed class StraightPath
     /// <summary>Distance of each cell from the baseline.</summary>
     public double[] Distance { get; }
 
+    /// <summary>Rows of the window: the explained stock, then those that its forecast depends on.</summary>
+    public int Members => _window.Rows;
+
     /// <summary>Index of the first location among the cells.</summary>
     public int FirstLocation => _window.Observed.Length + _window.Known.Length + _window.Static.Length;
 
-    /// <summary>The inputs at some positions, one row each; 0 and 1 give baseline and window bit by bit.</summary>
+    /// <summary>The inputs at some positions, one row or panel each; 0 and 1 give baseline and window bit by bit.</summary>
     public NetworkInputs At(ReadOnlySpan<double> positions) => new()
     {
-        Rows = positions.Length,
+        Rows = positions.Length * Members,
+        Panels = positions.Length,
+        Nodes = Repeat(_window.Nodes, positions.Length * _window.Nodes.Length),
         Observed = Between(_start.Observed, _window.Observed, positions),
         Known = Between(_start.Known, _window.Known, positions),
         Static = Between(_start.Static, _window.Static, positions),
-        Mask = [.. Enumerable.Repeat(_window.Mask, positions.Length).SelectMany(mask => mask)],
+        Mask = Repeat(_window.Mask, positions.Length * _window.Mask.Length),
         Location = Between(_start.Location, _window.Location, positions),
         Scale = Between(_start.Scale, _window.Scale, positions),
     };
+
+    private static T[] Repeat<T>(T[] values, int length) => [.. Enumerable.Range(0, length).Select(k => values[k % values.Length])];
 
     private static IEnumerable<double> Differences<T>(T[] end, T[] start)
         where T : INumber<T> => end.Zip(start, (to, from) => double.CreateChecked(to) - double.CreateChecked(from));

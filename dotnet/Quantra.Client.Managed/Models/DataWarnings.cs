@@ -30,7 +30,11 @@ internal static class DataWarnings
                 yield return warning;
         }
 
-        string[] unseen = [.. symbols.Where(symbol => networks.Any(one => one.Card.Symbols?.Contains(symbol) == false))];
+        string[] unseen =
+        [
+            .. symbols.Where(symbol => networks.Any(one => !one.KnowsByName && one.Card.Symbols?.Contains(symbol) == false)
+                && networks.All(one => !one.KnowsByName || one.Card.Symbols?.Contains(symbol) != false)),
+        ];
         if (unseen.Length > 0)
         {
             yield return $"{PredictionError.Listed(unseen)}: not among the symbols that {(networks.Count == 1 ? "the model was" : "all members were")} trained on, "

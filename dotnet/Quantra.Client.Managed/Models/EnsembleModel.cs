@@ -70,7 +70,7 @@ internal sealed class EnsembleModel : IForecastModel
     {
         var query = ExplanationQuery.Read(request, _manifest.Target.Horizons, _manifest.Levels);
         var method = query.MethodAmong(_methods);
-        query.CheckCost(_members.Length, _members.Max(member => member.ForecastsOf(method)));
+        query.CheckCost(_members.Sum(member => member.RowsPerWindow), _members.Max(member => member.ForecastsOf(method)));
         var prepared = Prepare(request.Instance, now);
         var explained = _members.Select((member, k) => Explain(query, method, member, _entries[k], prepared.Members[k], limit)).ToArray();
         var forecast = Forecast(prepared);
@@ -118,6 +118,7 @@ internal sealed class EnsembleModel : IForecastModel
             EncoderLength = longest,
             Lookback = BarsNeeded - longest + 1,
             BarsNeeded = BarsNeeded,
+            IsPanelModel = infos.Any(info => info.IsPanelModel),
             IsScaledPerHorizon = infos.Any(info => info.IsScaledPerHorizon),
             CalendarEnds = infos.Min(info => info.CalendarEnds),
             ExplainMethods = _methods,
@@ -191,7 +192,7 @@ internal sealed class EnsembleModel : IForecastModel
             prepared[index] = _members[index].Prepare(own, bars, now);
         }
 
-        return Array.ConvertAll(_sources, index => prepared[index]);
+        return [.. _sources.Select((index, k) => _members[k].PlaceInGraph(prepared[index]))];
     }
 
     private PreparedRequest[] Prepare(FeatureWindow window)
@@ -199,7 +200,7 @@ internal sealed class EnsembleModel : IForecastModel
         if (_preparing.Length > 1)
             throw PredictionError.Of(QuantraStatus.InvalidArgument, QuantraReason.FeatureMismatch, DifferentWindows).ToException();
         var prepared = _members[0].Prepare(window);
-        return [.. _members.Select(_ => prepared)];
+        return Array.ConvertAll(_members, member => member.PlaceInGraph(prepared));
     }
 
     private Forecast Forecast(JointlyPrepared prepared)
@@ -209,6 +210,7 @@ internal sealed class EnsembleModel : IForecastModel
         var warnings = DataWarnings.Of(_training, prepared.Bars, symbols).Concat(members.SelectMany(one => one.Warnings)).Distinct(StringComparer.Ordinal);
         Forecast[] forecasts = [.. _members.Select((member, k) => member.Forecast(members[k]))];
         var values = _manifest.Combine(Array.ConvertAll(forecasts, one => one.Values.ToArray()), prepared.Scale);
+        var ranking = Ranking.Joint(forecasts, prepared.Usable);
         return forecasts[0] with
         {
             Values = values,
@@ -220,6 +222,9 @@ internal sealed class EnsembleModel : IForecastModel
             Warnings = DataWarnings.Limit(warnings),
             Refusals = prepared.Refusals,
             Skill = _manifest.Card.Skill,
+            Scores = ranking?.Scores,
+            Ranks = ranking?.Ranks,
+            UniverseHash = ranking?.UniverseHash ?? "",
             ForecastId = Hash(string.Join('|', forecasts.Select(one => one.ForecastId).Prepend(ManifestHash)))[..16],
         };
     }

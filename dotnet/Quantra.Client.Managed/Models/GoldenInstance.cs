@@ -17,7 +17,7 @@ internal sealed class GoldenInstance
 
     private static readonly string[] NetworkStages =
     [
-        "units", "values", "prices", "attribution_observed", "attribution_known", "attribution_static", "attribution_alone",
+        "units", "values", "scores", "prices", "attribution_observed", "attribution_known", "attribution_static", "attribution_alone",
         "attribution_ends", "attribution_sum",
     ];
 
@@ -33,6 +33,7 @@ internal sealed class GoldenInstance
         ["scale"] = (0, 1e-12),
         ["units"] = (1e-6, 0),
         ["values"] = (1e-6, 0),
+        ["scores"] = (1e-6, 0),
         ["as_of_session"] = (0, 0),
         ["target_sessions"] = (0, 0),
         ["prices"] = (0, 1e-6),
@@ -104,7 +105,7 @@ internal sealed class GoldenInstance
 
     private void CheckStages(ManagedModel model, PredictionRequest request, RawBars bars)
     {
-        var (pipeline, prepared) = (model.Pipeline, model.Prepare(request, bars, AfterAllSessions));
+        var (pipeline, prepared) = (model.Pipeline, model.PlaceInGraph(model.Prepare(request, bars, AfterAllSessions)));
         var (adjusted, _) = BarAdjustment.Adjust(bars);
         var observed = request.Covariates.Observed.ToDictionary(one => one.Key, one => one.Value.ToArray());
         Compare("adjusted", [.. adjusted.Open, .. adjusted.High, .. adjusted.Low, .. adjusted.Close, .. adjusted.Volume, .. adjusted.Money]);
@@ -117,7 +118,10 @@ internal sealed class GoldenInstance
         Compare("location", Level(inputs.Location));
         Compare("scale", Level(inputs.Scale));
         Compare("units", model.Units(prepared));
-        CheckForecast(model.Forecast(prepared));
+        var forecast = model.Forecast(prepared);
+        CheckForecast(forecast);
+        if (forecast.Scores is { } scores)
+            Compare("scores", scores.ToArray());
 
         double[] Level(double[] level) => pipeline.Normaliser.IsPerHorizon
             ? level
@@ -130,7 +134,7 @@ internal sealed class GoldenInstance
     public ModelExplainer CheckExplanation(ManagedModel model, ModelExplainer explainer)
     {
         var request = Request();
-        var prepared = model.Prepare(request, BarChecks.Check(request.Bars!), AfterAllSessions);
+        var prepared = model.PlaceInGraph(model.Prepare(request, BarChecks.Check(request.Bars!), AfterAllSessions));
         var (rule, rows) = (GaussLegendre.Of(ExplanationNodes), explainer.ExplainMedian(prepared.Inputs, ExplanationNodes));
         Compare("attribution_positions", rule.Positions);
         Compare("attribution_weights", rule.Weights);
@@ -138,7 +142,7 @@ internal sealed class GoldenInstance
         Compare("attribution_observed", [.. rows.SelectMany(row => row.Observed)]);
         Compare("attribution_known", [.. rows.SelectMany(row => row.Known)]);
         Compare("attribution_static", [.. rows.SelectMany(row => row.Static)]);
-        Compare("attribution_alone", [.. rows.SelectMany(row => new[] { row.Location, row.Scale, row.Conformal, 0.0 })]);
+        Compare("attribution_alone", [.. rows.SelectMany(row => new[] { row.Location, row.Scale, row.Conformal, row.Neighbours })]);
         Compare("attribution_sum", Array.ConvertAll(rows, row => row.Total));
         return explainer;
     }

@@ -16,6 +16,7 @@ internal sealed class ManagedModel : IForecastModel
     private readonly OutputMap _output;
     private readonly ModelCard _card;
     private readonly string _fingerprint;
+    private readonly Universe? _universe;
     private readonly ModelExplainer _explainer;
     private readonly ConcurrentBag<CallArrays> _arrays = [];
     private Lazy<ModelExplainer> _checkedExplainer;
@@ -29,13 +30,15 @@ internal sealed class ManagedModel : IForecastModel
         var network = manifest.Record("network");
         Kind = network.Text("kind");
         _output = OutputMap.Read(manifest, target);
-        _network = NetworkFactory.Create(network, Pipeline.Sizes, target, _output.Levels, files.Tensors(ArtifactFiles.WeightsFile));
+        var universe = Universe.Read(manifest, Kind);
+        _network = NetworkFactory.Create(network, Pipeline.Sizes with { Nodes = universe.Length }, target, _output.Levels, files.Tensors(ArtifactFiles.WeightsFile));
+        _universe = Universe.Of(_network, universe);
         _card = ModelCard.Read(manifest);
-        Training = new(_card, Kind is not ("har" or "garch") && Pipeline.Features.ReadsVolume, Pipeline.BarsNeeded);
+        Training = new(_card, Kind is not ("har" or "garch") && Pipeline.Features.ReadsVolume, _universe is not null, Pipeline.BarsNeeded);
         CheckRepeatedFacts(manifest);
         _explainer = new(Pipeline, _output, Baseline.Read(manifest.Record("baseline"), Pipeline.Sizes, target.Horizons.Length), _network);
         _checkedExplainer = new(_explainer);
-        CheckRest(manifest);
+        manifest.End();
         (_bars, _windows) = (new(Pipeline), new(Pipeline));
         _fingerprint = Hash(Encoding.UTF8.GetBytes($"{WeightsHash}|{Pipeline.SchemaHash}|{Engine}|{ManifestHash}"));
     }
@@ -57,6 +60,9 @@ internal sealed class ManagedModel : IForecastModel
 
     /// <summary>Names of the methods of explanations, the default first.</summary>
     public string[] ExplainMethods => _explainer.Methods;
+
+    /// <summary>Rows of the network that one forecast depends on.</summary>
+    public int RowsPerWindow => _universe?.Members ?? 1;
 
     /// <summary>Facts about its training.</summary>
     public TrainingSummary Training { get; }
@@ -92,7 +98,7 @@ internal sealed class ManagedModel : IForecastModel
     {
         var query = ExplanationQuery.Read(request, Pipeline.Target.Horizons, Levels);
         var method = query.MethodAmong(ExplainMethods);
-        query.CheckCost(networks: 1, ForecastsOf(method));
+        query.CheckCost(RowsPerWindow, ForecastsOf(method));
         return Explain(query, method, Prepare(request.Instance, now, new()), limit);
     }
 
@@ -160,6 +166,7 @@ internal sealed class ManagedModel : IForecastModel
             throw WithName(error, Name, Version);
         }
 
+        prepared = PlaceInGraph(prepared);
         string[] warnings = [.. DataWarnings.Of([Training], bars, prepared.UsableSymbols), .. prepared.Warnings];
         return prepared with { Warnings = DataWarnings.Limit(warnings) };
     }
@@ -208,6 +215,13 @@ internal sealed class ManagedModel : IForecastModel
         return placed;
     }
 
+    /// <summary>Adds the nodes of the symbols in the network's graph, and warnings about missing ones.</summary>
+    public PreparedRequest PlaceInGraph(PreparedRequest prepared) => _universe is null ? prepared : prepared with
+    {
+        Inputs = prepared.Inputs.AsPanel(_universe.NodesOf(prepared.UsableSymbols)),
+        Warnings = [.. prepared.Warnings, .. _universe.Warnings(prepared.UsableSymbols)],
+    };
+
     /// <summary>Checks and encodes a request with bars.</summary>
     public PreparedRequest Prepare(PredictionRequest request, RawBars bars, DateTimeOffset now) => _bars.Prepare(request, bars, now);
 
@@ -215,19 +229,27 @@ internal sealed class ManagedModel : IForecastModel
     public PreparedRequest Prepare(FeatureWindow window) => _windows.Prepare(window);
 
     /// <summary>Computes the network's output [N, H, Q] in units of each window's scale.</summary>
-    public double[] Units(PreparedRequest prepared)
+    public double[] Units(PreparedRequest prepared) => Run(prepared).Units;
+
+    /// <summary>Computes the network's output, with scores [N, H] if it ranks.</summary>
+    private (double[] Units, double[]? Scores) Run(PreparedRequest prepared)
     {
-        var units = new double[prepared.Inputs.Rows * Pipeline.Target.Horizons.Length * _output.Levels.Length];
-        _network.Run(prepared.Inputs, units);
-        return units;
+        var cells = prepared.Inputs.Rows * Pipeline.Target.Horizons.Length;
+        var (units, scores) = (new double[cells * _output.Levels.Length], _universe is null ? null : new double[cells]);
+        if (_network is IPanelNetwork panel)
+            panel.Rank(prepared.Inputs, units, scores);
+        else
+            _network.Run(prepared.Inputs, units);
+        return (units, scores);
     }
 
     /// <summary>Forecasts a prepared request.</summary>
     public Forecast Forecast(PreparedRequest prepared)
     {
-        var (target, values) = (Pipeline.Target, _output.Values(Units(prepared), prepared.Inputs));
+        var (target, (units, scores)) = (Pipeline.Target, Run(prepared));
         var isReturn = target.Kind == TargetKind.LogReturn;
-        var all = Scatter(values, prepared.Usable);
+        var all = Scatter(_output.Values(units, prepared.Inputs), prepared.Usable);
+        var ranking = scores is null ? null : Ranking.Of(Scatter(scores, prepared.Usable), prepared.Symbols, prepared.Usable);
         return new Forecast
         {
             Symbols = [.. prepared.Symbols],
@@ -248,9 +270,9 @@ internal sealed class ManagedModel : IForecastModel
             WeightsHash = WeightsHash,
             Warnings = prepared.Warnings,
             ForecastId = ForecastId(prepared),
-            Scores = null,
-            Ranks = null,
-            UniverseHash = "",
+            Scores = ranking?.Scores,
+            Ranks = ranking?.Ranks,
+            UniverseHash = ranking?.UniverseHash ?? "",
             Refusals = prepared.Refusals,
             Skill = _card.Skill,
         };
@@ -299,7 +321,7 @@ internal sealed class ManagedModel : IForecastModel
             TargetKind = Pipeline.Target.KindName,
             Calendar = Pipeline.Calendar.Name,
             CalendarEnds = Day.ToDate(Pipeline.Calendar.Last),
-            IsPanelModel = false,
+            IsPanelModel = _universe is not null,
             IsScaledPerHorizon = Pipeline.Normaliser.IsPerHorizon,
             ExplainMethods = ExplainMethods,
             WeightsHash = WeightsHash,
@@ -317,14 +339,6 @@ internal sealed class ManagedModel : IForecastModel
         if (calendar.Text("name") != own.Name || calendar.Integer("first") != own.First || calendar.Integer("last") != own.Last)
             throw manifest.Refusal("calendar", $"differs from {ArtifactFiles.CalendarFile}");
         calendar.End();
-    }
-
-    /// <summary>Checks what forecasts do not use, so that no unknown key passes.</summary>
-    private static void CheckRest(JsonRecord manifest)
-    {
-        if (manifest.Texts("universe").Length > 0)
-            throw manifest.Refusal("universe", "has symbols, but only graph networks have a universe");
-        manifest.End();
     }
 
     /// <summary>Hashes everything that determines the forecast.</summary>

@@ -12,38 +12,35 @@ internal sealed class Highway<TVector>
     private readonly int _observed;
     private readonly int _skipped;
     private readonly int _stride;
-    private readonly int _width;
-    private readonly FloatBuffer[] _sessions;
+    private readonly SequenceLinear<TVector> _map;
     private readonly Linear<TVector> _gate;
 
     public Highway(NetworkWeights weights, InputSizes sizes, int width, int horizons)
     {
         var sessions = Math.Max(1, Math.Min(sizes.EncoderLength, MostCells / sizes.Observed));
-        (_observed, _width) = (sizes.Observed, Kernels<TVector>.Padded(horizons));
+        _observed = sizes.Observed;
         _stride = sizes.EncoderLength * sizes.Observed;
         _skipped = (sizes.EncoderLength - sessions) * sizes.Observed;
-        var weight = weights.Take("highway.weight", horizons, sessions * _observed);
-        _sessions = new FloatBuffer[sessions];
-        for (var k = 0; k < sessions; k++)
-            _sessions[k] = PackedWeights.Transposed(weight, sessions * _observed, k * _observed, _observed, 1, horizons, _width);
+        _map = new SequenceLinear<TVector>(weights.Take("highway.weight", horizons, sessions * _observed), horizons, sessions, _observed);
         _gate = Linear<TVector>.Read(weights, "highway.gate", width, 1);
     }
 
     /// <summary>Values of scratch memory.</summary>
-    public int Scratch(int rows) => rows * ((2 * _width) + _gate.Width);
+    public int Scratch(int rows) => rows * ((2 * _map.Width) + _gate.Width);
 
     /// <summary>Computes the linear maps of all horizons, for <see cref="Terms"/>; one sum for each session, then theirs.</summary>
     public void Map(NetworkInputs inputs, int first, int rows, ref float scratch)
     {
-        var sums = MemoryMarshal.CreateSpan(ref scratch, rows * _width);
-        var parts = MemoryMarshal.CreateSpan(ref Unsafe.Add(ref scratch, rows * _width), rows * _width);
+        var width = _map.Width;
+        var sums = MemoryMarshal.CreateSpan(ref scratch, rows * width);
+        var parts = MemoryMarshal.CreateSpan(ref Unsafe.Add(ref scratch, rows * width), rows * width);
         sums.Clear();
-        for (var session = 0; session < _sessions.Length; session++)
+        for (var session = 0; session < _map.Steps.Length; session++)
         {
             ref var cells = ref inputs.Observed[(first * _stride) + _skipped + (session * _observed)];
             parts.Clear();
-            Kernels<TVector>.AddProduct(ref cells, _stride, rows, _observed, ref _sessions[session].First, _width, ref parts[0], _width);
-            Kernels<TVector>.Add(ref parts[0], rows * _width, ref sums[0]);
+            Kernels<TVector>.AddProduct(ref cells, _stride, rows, _observed, ref _map.Steps[session].First, width, ref parts[0], width);
+            Kernels<TVector>.Add(ref parts[0], rows * width, ref sums[0]);
         }
     }
 
@@ -51,13 +48,8 @@ internal sealed class Highway<TVector>
     /// <param name="tape">The tape.</param>
     /// <param name="rows">[sessions, windows, width] rows that begin with the observed features.</param>
     /// <param name="windows">Number of windows.</param>
-    public TapeMatrix RecordMap(Tape<TVector> tape, TapeMatrix rows, int windows)
-    {
-        var (sums, skipped) = (tape.Add(windows, _width), _skipped / _observed);
-        for (var session = 0; session < _sessions.Length; session++)
-            tape.AddProduct(rows.Slice((skipped + session) * windows, windows), 0, _observed, _sessions[session], sums);
-        return sums;
-    }
+    public TapeMatrix RecordMap(Tape<TVector> tape, TapeMatrix rows, int windows) =>
+        _map.Record(tape, rows.Slice(_skipped / _observed * windows, _map.Steps.Length * windows));
 
     /// <summary>The gate of each row of states on a tape, before the sigmoid.</summary>
     public TapeMatrix RecordGate(Tape<TVector> tape, TapeMatrix states) => _gate.Record(tape, states);
@@ -71,13 +63,13 @@ internal sealed class Highway<TVector>
     /// <param name="terms">[rows] the result.</param>
     public void Terms(ref float states, int stride, int rows, int horizon, ref float scratch, Span<float> terms)
     {
-        ref var gates = ref Unsafe.Add(ref scratch, 2 * rows * _width);
+        ref var gates = ref Unsafe.Add(ref scratch, 2 * rows * _map.Width);
         _gate.Run(ref states, stride, rows, ref gates);
         for (var row = 0; row < rows; row++)
         {
             ref var gate = ref Unsafe.Add(ref gates, row * _gate.Width);
             Activations<TVector>.Sigmoid(TVector.Load(ref gate, 0)).Store(ref gate, 0);
-            terms[row] = 2 * gate * Unsafe.Add(ref scratch, (row * _width) + horizon);
+            terms[row] = 2 * gate * Unsafe.Add(ref scratch, (row * _map.Width) + horizon);
         }
     }
 }

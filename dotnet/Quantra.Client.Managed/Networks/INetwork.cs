@@ -17,6 +17,19 @@ internal interface IDifferentiableNetwork : INetwork
     INetworkTrace Trace(NetworkInputs inputs);
 }
 
+/// <summary>A network whose forecast of a row depends on other rows of its panel.</summary>
+internal interface IPanelNetwork : IDifferentiableNetwork
+{
+    /// <summary>[U][k] nodes of the neighbours that a node's forecast depends on, -1 = none.</summary>
+    int[][] Neighbours { get; }
+
+    /// <summary>As <see cref="INetwork.Run"/>, with the scores of the rows.</summary>
+    /// <param name="inputs">N windows, panel by panel, with their nodes.</param>
+    /// <param name="units">[N, H, Q]</param>
+    /// <param name="scores">[N, H] larger for rows that are expected to do better than others of their panel; empty to leave them out.</param>
+    void Rank(NetworkInputs inputs, Span<double> units, Span<double> scores);
+}
+
 /// <summary>The computation of some windows, which knows the gradients of its outputs. Not thread-safe.</summary>
 internal interface INetworkTrace : IDisposable
 {

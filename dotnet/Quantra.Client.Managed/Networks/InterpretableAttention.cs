@@ -81,7 +81,7 @@ internal sealed class InterpretableAttention<TVector>
     {
         var (attended, shares) = tape.Attend(
             windows, _query.Record(tape, ends), _key.Record(tape, sessions), 0, _value.Record(tape, sessions), 0, (_heads, _headWidth),
-            Array.ConvertAll(_ends, end => end + 1), isShared: true);
+            [.. _ends.SelectMany(end => Enumerable.Repeat(end + 1, windows))], isShared: true);
         return (_out.Record(tape, attended), shares);
     }
 

@@ -74,6 +74,7 @@ internal static class NetworkFactory
             "lstm" or "gru" => new RecurrentNetwork<TVector>(weights, settings, sizes, target, levels),
             "tft" => new TftNetwork<TVector>(weights, settings, sizes, target, levels),
             "hybrid" => new HybridNetwork<TVector>(weights, settings, sizes, target, levels),
+            "graph" => new GraphNetwork<TVector>(weights, settings, sizes, target, levels),
             "trees" => new TreesNetwork(weights, settings, sizes, target, levels),
             "har" or "garch" => new UnconditionalNetwork(weights, target, levels),
             _ => throw new InvalidOperationException(settings.Kind),

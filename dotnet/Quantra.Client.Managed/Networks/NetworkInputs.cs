@@ -7,8 +7,9 @@ namespace Quantra.Client.Managed;
 /// <param name="Known">Columns of known features (K).</param>
 /// <param name="Static">Columns of static variables (C).</param>
 /// <param name="StaticWidths">Columns of each static variable.</param>
+/// <param name="Nodes">Number of stocks in a network's graph (U).</param>
 internal sealed record InputSizes(
-    int EncoderLength, int FutureLength, int Observed, int Known, int Static, int[] StaticWidths)
+    int EncoderLength, int FutureLength, int Observed, int Known, int Static, int[] StaticWidths, int Nodes = 0)
 {
     /// <summary>Width of a session's row: observed features, known features and the share of known cells.</summary>
     public int RowWidth => Observed + Known + 1;
@@ -38,6 +39,15 @@ internal sealed class NetworkInputs
     /// <summary>[N, H] expected volatility per day.</summary>
     public required double[] Scale { get; init; }
 
+    /// <summary>[N] index of each row in the universe of a graph network, at most once per panel, -1 = unknown; empty for other networks.</summary>
+    public int[] Nodes { get; init; } = [];
+
+    /// <summary>Number of panels of equal size, one after the other.</summary>
+    public int Panels { get; init; } = 1;
+
+    /// <summary>Rows of a panel.</summary>
+    public int Members => Rows / Panels;
+
     /// <summary>The observed features [T, F] of a row.</summary>
     public ReadOnlySpan<float> ObservedOf(int row) => RowOf(Observed, row, Rows);
 
@@ -51,6 +61,20 @@ internal sealed class NetworkInputs
 
     /// <summary>The static columns [C] of a row.</summary>
     public ReadOnlySpan<float> StaticOf(int row) => RowOf(Static, row, Rows);
+
+    /// <summary>The same windows as one panel of a graph network.</summary>
+    /// <param name="nodes">[N]</param>
+    public NetworkInputs AsPanel(int[] nodes) => new()
+    {
+        Rows = Rows,
+        Observed = Observed,
+        Known = Known,
+        Static = Static,
+        Mask = Mask,
+        Location = Location,
+        Scale = Scale,
+        Nodes = nodes,
+    };
 
     private static ReadOnlySpan<float> RowOf(float[] values, int row, int rows) =>
         values.AsSpan(values.Length / rows * row, values.Length / rows);

@@ -12,6 +12,9 @@ internal sealed record NetworkSettings(string Kind)
     private const int MostHidden = 4096;
     private const int MostLayers = 16;
     private const int MostHeads = 64;
+    private const int MostNeighbours = 256;
+    private const int MostFrequencies = 64;
+    private const int MostPatch = 64;
     private const int MostTrees = 2000;
     private const int MostLeaves = 64;
     private const string Head = "the level nearest to 0.5, plus or minus sums of softplus steps away from it";
@@ -65,6 +68,24 @@ internal sealed record NetworkSettings(string Kind)
             ("norm_epsilon", 1e-5),
             ("head", Head),
         ],
+        ["graph"] =
+        [
+            (
+                "normalisation",
+                "real DFT of each window and column, unknown cells at the mean of the known ones; a frequency leaves by clamp((power / (power of rank K + 1, plus 1e-12) - 1) / 0.5, 0, 1)"),
+            ("row", Row + "; observed after normalisation"),
+            ("patch", "rows of so many sessions after each other, oldest first; zeros before the window's first"),
+            ("gates", "reset, update, new; the reset gate multiplies the state after its linear map"),
+            ("state", "last state of the GRU plus elu of a linear map of what the normalisation took out"),
+            (
+                "attention",
+                "over the row's neighbours; logit = query * key / sqrt(width of a head) + slope * weight; value = linear map of state and the last session's observed, less the row's own value; 0 without neighbours"),
+            ("residual", "layer norm of state + a * sigmoid(b), a and b from the attended values"),
+            ("level", "linear map of the window + linear map of the attended values, added to all quantiles of a horizon"),
+            ("absent", "rows whose last session is wholly unknown; nobody attends to them"),
+            .. Context,
+            ("head", Head),
+        ],
         ["trees"] =
         [
             (
@@ -88,6 +109,15 @@ internal sealed record NetworkSettings(string Kind)
 
     /// <summary>Transformer layers of the hybrid.</summary>
     public int Blocks { get; private init; }
+
+    /// <summary>Maximum number of neighbours of a stock in a graph.</summary>
+    public int Neighbours { get; private init; }
+
+    /// <summary>Maximum number of frequencies that a graph's normalisation removes; 0 = no normalisation.</summary>
+    public int Frequencies { get; private init; }
+
+    /// <summary>Sessions per step of a graph's encoder.</summary>
+    public int Patch { get; private init; }
 
     /// <summary>Trees of each forest.</summary>
     public int Trees { get; private init; }
@@ -130,9 +160,12 @@ internal sealed record NetworkSettings(string Kind)
         var settings = new NetworkSettings(kind)
         {
             Hidden = Whole(config, "hidden", kind == "tft" ? 2 : 1, MostHidden),
-            Layers = kind == "tft" ? 1 : Whole(config, "layers", 1, MostLayers),
-            Heads = kind is "tft" or "hybrid" ? Whole(config, "heads", 1, MostHeads) : 1,
+            Layers = kind is "tft" or "graph" ? 1 : Whole(config, "layers", 1, MostLayers),
+            Heads = kind is "tft" or "hybrid" or "graph" ? Whole(config, "heads", 1, MostHeads) : 1,
             Blocks = kind == "hybrid" ? Whole(config, "blocks", 1, MostLayers) : 0,
+            Neighbours = kind == "graph" ? Whole(config, "neighbours", 0, MostNeighbours) : 0,
+            Frequencies = kind == "graph" ? Whole(config, "frequencies", 0, MostFrequencies) : 0,
+            Patch = kind == "graph" ? Whole(config, "patch", 1, MostPatch) : 0,
             HasHighway = kind == "tft" && config.Flag("highway"),
         };
         return settings.Hidden % settings.Heads == 0

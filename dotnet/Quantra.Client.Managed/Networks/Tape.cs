@@ -131,6 +131,37 @@ internal sealed class Tape<TVector>
         return result;
     }
 
+    /// <summary>Some rows of a matrix, in any order; 0 for the row -1.</summary>
+    /// <param name="x">[N, width]</param>
+    /// <param name="rows">[k, N]</param>
+    /// <param name="isDifference">Whether to subtract row n of x from the k rows of its column.</param>
+    public TapeMatrix Gather(TapeMatrix x, int[] rows, bool isDifference = false)
+    {
+        var result = Add(rows.Length, x.Width);
+        for (var row = 0; row < rows.Length; row++)
+        {
+            if (rows[row] < 0)
+                continue;
+            var own = Values(result.Slice(row, 1));
+            Values(x.Slice(rows[row], 1)).CopyTo(own);
+            for (var k = 0; isDifference && k < own.Length; k++)
+                own[k] -= Value(x.Slice(row % x.Rows, 1), k);
+        }
+        Then(() =>
+        {
+            for (var row = 0; row < rows.Length; row++)
+            {
+                if (rows[row] < 0)
+                    continue;
+                var own = Gradients(result.Slice(row, 1));
+                Kernels<TVector>.Add(ref own[0], x.Width, ref Gradient(x.Slice(rows[row], 1)));
+                for (var k = 0; isDifference && k < own.Length; k++)
+                    Gradient(x.Slice(row % x.Rows, 1), k) -= own[k];
+            }
+        });
+        return result;
+    }
+
     /// <summary>Copies a matrix to rows of zeros.</summary>
     public void CopyTo(TapeMatrix x, TapeMatrix result)
     {
@@ -298,13 +329,14 @@ internal sealed class Tape<TVector>
     /// <param name="values">[sessions, windows, width], from <paramref name="valueColumn"/> on.</param>
     /// <param name="valueColumn">First column of the values.</param>
     /// <param name="heads">Their number and their width.</param>
-    /// <param name="visible">Number of sessions that each query sees.</param>
+    /// <param name="visible">[queries, windows] number of sessions that each query sees.</param>
     /// <param name="isShared">Whether the heads share the values and are averaged; otherwise their results are joined.</param>
+    /// <param name="logits">[queries, windows, heads, sessions] terms of the logits, which become the shares; null = 0.</param>
     /// <returns>The result [queries, windows, width], and the shares of the sessions [queries, windows, heads, sessions].</returns>
     public (TapeMatrix Result, TapeMatrix Shares) Attend(
-        int windows, TapeMatrix queries, TapeMatrix keys, int keyColumn, TapeMatrix values, int valueColumn, (int Count, int Width) heads, int[] visible, bool isShared)
+        int windows, TapeMatrix queries, TapeMatrix keys, int keyColumn, TapeMatrix values, int valueColumn, (int Count, int Width) heads, int[] visible, bool isShared, TapeMatrix? logits = null)
     {
-        var shares = Add(queries.Rows * heads.Count, Kernels<TVector>.Padded(keys.Rows / windows));
+        var shares = logits ?? Add(queries.Rows * heads.Count, Kernels<TVector>.Padded(keys.Rows / windows));
         var result = Add(queries.Rows, Kernels<TVector>.Padded(isShared ? heads.Width : heads.Width * heads.Count));
         var root = MathF.Sqrt(heads.Width);
         var weight = isShared ? 1f / heads.Count : 1f;
@@ -315,11 +347,11 @@ internal sealed class Tape<TVector>
             ref var share = ref Value(shares.Slice(index, 1));
             AddDots(
                 ref Value(queries.Slice(row, 1), own), ref Value(keys.Slice(window, 1), keyColumn + own), windows * keys.Width,
-                visible[row / windows], heads.Width, 1f / root, ref share);
-            Kernels<TVector>.Softmax(ref share, shares.Width, 1, visible[row / windows]);
+                visible[row], heads.Width, 1f / root, ref share);
+            Kernels<TVector>.Softmax(ref share, shares.Width, 1, visible[row]);
             AddSums(
                 ref share, weight, ref Value(values.Slice(window, 1), valueColumn + start), windows * values.Width,
-                visible[row / windows], heads.Width, ref Value(result.Slice(row, 1), start));
+                visible[row], heads.Width, ref Value(result.Slice(row, 1), start));
         }
         Then(() =>
         {
@@ -327,7 +359,7 @@ internal sealed class Tape<TVector>
             {
                 var (row, head) = (index / heads.Count, index % heads.Count);
                 var (window, own, start) = (row % windows, head * heads.Width, isShared ? 0 : head * heads.Width);
-                var (count, share) = (visible[row / windows], shares.Slice(index, 1));
+                var (count, share) = (visible[row], shares.Slice(index, 1));
                 ref var slope = ref Gradient(share);
                 ref var upper = ref Gradient(result.Slice(row, 1), start);
                 var (key, value) = (keys.Slice(window, 1), values.Slice(window, 1));

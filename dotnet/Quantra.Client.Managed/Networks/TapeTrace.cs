@@ -11,7 +11,7 @@ internal sealed class TapeTrace<TVector> : INetworkTrace
     private QuantileHead<TVector>? _head;
     private TapeMatrix[] _raw = [];
     private TapeMatrix[] _gates = [];
-    private TapeMatrix _map;
+    private TapeMatrix? _added;
 
     /// <summary>Writes windows to a tape.</summary>
     /// <param name="tapes">Unused tapes; gets this one at the end.</param>
@@ -60,25 +60,25 @@ internal sealed class TapeTrace<TVector> : INetworkTrace
 
     private int Sessions => _sizes.EncoderLength + _sizes.FutureLength;
 
-    /// <summary>Computes the units from what the head reads for each horizon.</summary>
-    public void End(QuantileHead<TVector> head, TapeMatrix[] contexts, Highway<TVector>? highway = null)
+    /// <summary>Computes the units.</summary>
+    /// <param name="head">The head.</param>
+    /// <param name="contexts">[windows, width] what the head reads for each horizon.</param>
+    /// <param name="added">[windows, horizons] terms that are added to all quantiles of a horizon; null = 0.</param>
+    /// <param name="gates">[windows, 1] for each horizon, twice whose sigmoid multiplies the terms; empty = 1.</param>
+    public void End(QuantileHead<TVector> head, TapeMatrix[] contexts, TapeMatrix? added = null, params TapeMatrix[] gates)
     {
-        _head = head;
+        (_head, _added, _gates) = (head, added, gates);
         _raw = [.. contexts.Select((context, horizon) => head.Record(Tape, context, horizon))];
-        if (highway is not null)
-        {
-            _map = highway.RecordMap(Tape, Rows, Windows);
-            _gates = Array.ConvertAll(contexts, context => highway.RecordGate(Tape, context));
-        }
         Units = new double[Windows * contexts.Length * head.Levels];
         for (var cell = 0; cell < Windows * contexts.Length; cell++)
         {
             var (window, horizon) = (cell / contexts.Length, cell % contexts.Length);
             var quantiles = Units.AsSpan(cell * head.Levels, head.Levels);
             head.Rise(Tape.Values(_raw[horizon].Slice(window, 1)), quantiles);
-            if (highway is null)
+            if (added is not { } terms)
                 continue;
-            var term = 2 * Softplus.Slope(Tape.Value(_gates[horizon].Slice(window, 1))) * Tape.Value(_map.Slice(window, 1), horizon);
+            var share = gates.Length == 0 ? 1 : 2 * Softplus.Slope(Tape.Value(gates[horizon].Slice(window, 1)));
+            var term = share * Tape.Value(terms.Slice(window, 1), horizon);
             foreach (ref var quantile in quantiles)
                 quantile += term;
         }
@@ -110,14 +110,19 @@ internal sealed class TapeTrace<TVector> : INetworkTrace
             var raw = _raw[horizon].Slice(window, 1);
             var own = weights.Slice(cell * head.Levels, head.Levels);
             head.ReverseRise(Tape.Values(raw), own, Tape.Gradients(raw));
-            if (_gates.Length == 0)
+            if (_added is not { } terms)
                 continue;
-            var (sum, gate) = (0.0, _gates[horizon].Slice(window, 1));
+            var (sum, share) = (0.0, 0.5);
             foreach (var weight in own)
                 sum += weight;
-            var share = Softplus.Slope(Tape.Value(gate));
-            Tape.Gradient(gate) = (float)(2 * sum * share * (1 - share) * Tape.Value(_map.Slice(window, 1), horizon));
-            Tape.Gradient(_map.Slice(window, 1), horizon) = (float)(2 * sum * share);
+            if (_gates.Length > 0)
+            {
+                var gate = _gates[horizon].Slice(window, 1);
+                share = Softplus.Slope(Tape.Value(gate));
+                Tape.Gradient(gate) = (float)(2 * sum * share * (1 - share) * Tape.Value(terms.Slice(window, 1), horizon));
+            }
+
+            Tape.Gradient(terms.Slice(window, 1), horizon) = (float)(2 * sum * share);
         }
         Tape.RunReverse();
         return Read();

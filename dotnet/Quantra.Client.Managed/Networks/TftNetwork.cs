@@ -89,7 +89,8 @@ internal sealed class TftNetwork<TVector> : IDifferentiableNetwork
         var queries = AtEnds(enriched);
         var (attended, shares) = _attention.Record(tape, enriched, queries, windows);
         var decoded = _last.Record(tape, _feedForward.Record(tape, _attended.Record(tape, attended, queries), null), AtEnds(local));
-        trace.End(_head, [.. Enumerable.Range(0, _ends.Length).Select(horizon => decoded.Slice(horizon * windows, windows))], _highway);
+        TapeMatrix[] read = [.. Enumerable.Range(0, _ends.Length).Select(horizon => decoded.Slice(horizon * windows, windows))];
+        trace.End(_head, read, _highway?.RecordMap(tape, trace.Rows, windows), _highway is null ? [] : Array.ConvertAll(read, context => _highway.RecordGate(tape, context)));
         trace.KeepShares(past.Weights, future?.Weights, encoded?.Weights, shares);
         return trace;
 

@@ -84,7 +84,7 @@ internal sealed class TransformerBlock<TVector>
         var wide = _projections.Record(tape, _attentionNorm.Record(tape, x));
         var (attended, _) = tape.Attend(
             windows, wide.Slice(first, needed), wide, _width, wide, 2 * _width, (_heads, _headWidth),
-            [.. Enumerable.Repeat(sessions, sessions - from)], isShared: false);
+            [.. Enumerable.Repeat(sessions, needed)], isShared: false);
         var middle = tape.Sum(x.Slice(first, needed), _out.Record(tape, attended));
         return tape.Sum(middle, _second.Record(tape, tape.Gelu(_first.Record(tape, _innerNorm.Record(tape, middle)))));
     }

@@ -139,7 +139,7 @@ class PanelRunner:
         """Yield warnings for symbols with missing neighbours and for symbols unknown to the network."""
         nodes, symbols = self._find_nodes(prepared), prepared.usable_symbols
         neighbour_nodes = torch.where(nodes[:, None] >= 0, self._neighbours[nodes], -1)
-        lacking = (neighbour_nodes >= 0) & (_find_members(nodes, self._neighbours)[:, 1:] < 0)
+        lacking = (neighbour_nodes >= 0) & (find_members(nodes, self._neighbours)[:, 1:] < 0)
         without = [symbols[row] for row in lacking.any(1).nonzero().flatten().tolist()]
         absent = [self._universe[int(node)] for node in neighbour_nodes[lacking].unique()]
         strangers = [symbol for symbol, node in zip(symbols, nodes.tolist(), strict=True) if node < 0]
@@ -178,7 +178,7 @@ class PanelRunner:
         """See `RowRunner.contributions`."""
         panel = prepared if among is None else among
         nodes, rows = self._find_nodes(panel), find_indices(prepared.usable_symbols, panel.usable_symbols)
-        members = _find_members(nodes, self._neighbours)[rows]
+        members = find_members(nodes, self._neighbours)[rows]
         # all cells of a missing stock are unknown
         stocks = Inputs(*(group[members.clamp(min=0)] for group in panel.inputs))
         return self._explainer.explain(
@@ -195,7 +195,7 @@ class PanelRunner:
         return torch.tensor([self._places.get(symbol, -1) for symbol in prepared.usable_symbols])
 
 
-def _find_members(nodes: Tensor, neighbours: Tensor) -> Tensor:
+def find_members(nodes: Tensor, neighbours: Tensor) -> Tensor:
     """Return the rows [N, 1 + k] that each forecast depends on, itself first; -1 = neighbour not in the panel."""
     row_of_node = torch.full((len(neighbours) + 1,), -1)
     row_of_node[nodes] = torch.arange(len(nodes))  # unknown stocks share the last index, which no neighbour uses

@@ -1,0 +1,64 @@
+namespace Quantra.Client.Managed;
+
+/// <summary>The stocks that a graph network knows, with their neighbours.</summary>
+internal sealed class Universe
+{
+    private readonly string[] _symbols;
+    private readonly int[][] _neighbours;
+    private readonly Dictionary<string, int> _nodes = new(StringComparer.Ordinal);
+
+    private Universe(string[] symbols, int[][] neighbours)
+    {
+        (_symbols, _neighbours) = (symbols, neighbours);
+        for (var node = 0; node < symbols.Length; node++)
+            _nodes.Add(symbols[node], node);
+    }
+
+    /// <summary>Reads and checks the symbols of a manifest.</summary>
+    /// <exception cref="QuantraException">ARTIFACT_INVALID: a graph network has none or one twice, or another network has some.</exception>
+    public static string[] Read(JsonRecord manifest, string kind)
+    {
+        var symbols = manifest.Texts("universe");
+        if (symbols.Length > 0 != (kind == "graph"))
+            throw manifest.Refusal("universe", $"has {symbols.Length} symbols, but network '{kind}' needs {(kind == "graph" ? "at least one" : "none")}");
+        string[] twice = [.. symbols.GroupBy(symbol => symbol, StringComparer.Ordinal).Where(one => one.Count() > 1).Select(one => one.Key)];
+        return twice.Length == 0 ? symbols : throw manifest.Refusal("universe", $"has {PredictionError.Listed(twice)} twice");
+    }
+
+    /// <summary>The universe of a network; null if it reads each row independently.</summary>
+    public static Universe? Of(INetwork network, string[] symbols) => network is IPanelNetwork panel ? new(symbols, panel.Neighbours) : null;
+
+    /// <summary>Rows that one forecast depends on: a stock and its neighbours.</summary>
+    public int Members => 1 + _neighbours[0].Length;
+
+    /// <summary>The node of each symbol; -1 = unknown.</summary>
+    public int[] NodesOf(IReadOnlyList<string> symbols) => [.. symbols.Select(symbol => _nodes.GetValueOrDefault(symbol, -1))];
+
+    /// <summary>Warnings about symbols with missing neighbours and about unknown symbols, among those of a panel that have a forecast.</summary>
+    public IEnumerable<string> Warnings(IReadOnlyList<string> symbols)
+    {
+        var (absent, without, strangers, present) = (new SortedSet<int>(), new List<string>(), new List<string>(), NodesOf(symbols).ToHashSet());
+        foreach (var symbol in symbols)
+        {
+            if (!_nodes.TryGetValue(symbol, out var node))
+            {
+                strangers.Add(symbol);
+                continue;
+            }
+
+            int[] lacking = Array.FindAll(_neighbours[node], neighbour => neighbour >= 0 && !present.Contains(neighbour));
+            absent.UnionWith(lacking);
+            if (lacking.Length > 0)
+                without.Add(symbol);
+        }
+
+        if (without.Count > 0)
+        {
+            yield return $"{PredictionError.Listed(without)}: forecast without the neighbours {PredictionError.Listed([.. absent.Select(node => _symbols[node])])}, which are missing in the panel "
+                + "or have no forecast themselves; send their bars too";
+        }
+
+        if (strangers.Count > 0)
+            yield return $"{PredictionError.Listed(strangers)}: forecast without neighbours, because training had no data of such stocks";
+    }
+}

@@ -1,0 +1,215 @@
+namespace Quantra.Client.Managed;
+
+/// <summary>Finds the strongest frequencies of windows, and maps them to states (Ye et al. 2024).</summary>
+/// <remarks>
+/// The share of a frequency that is removed grows with its power relative to the strongest remaining one. Each window and
+/// feature has its own frequencies; unknown cells are at the mean of the known ones.
+/// </remarks>
+internal sealed class FrequencyAdaptiveNorm<TVector>
+    where TVector : struct, IVector<TVector>
+{
+    private const float Ramp = 0.5f;
+    private const float Tiny = 1e-12f;
+
+    private readonly int _length;
+    private readonly int _features;
+    private readonly int _bins;
+    private readonly int _strongest;
+    private readonly FloatBuffer _analysis;
+    private readonly FloatBuffer _synthesis;
+    private readonly SequenceLinear<TVector> _map;
+    private readonly FloatBuffer _bias;
+
+    /// <summary>Reads the map of the strongest frequencies.</summary>
+    /// <param name="weights">The network's weights.</param>
+    /// <param name="sizes">Sizes of its inputs.</param>
+    /// <param name="frequencies">Maximum number of removed frequencies.</param>
+    /// <param name="width">Width of the states.</param>
+    /// <exception cref="QuantraException">ARTIFACT_INVALID: a window does not have more frequencies.</exception>
+    public FrequencyAdaptiveNorm(NetworkWeights weights, InputSizes sizes, int frequencies, int width)
+    {
+        (_length, _features, _strongest) = (sizes.EncoderLength, sizes.Observed, frequencies);
+        _bins = (_length / 2) + 1;
+        if (frequencies >= _bins)
+        {
+            throw ArtifactError.Of(
+                ArtifactFiles.ManifestFile,
+                $"cannot remove {frequencies} frequencies from windows of {_length} sessions, which have {_bins}; choose 1 to {_bins - 1}");
+        }
+
+        var (bins, sessions) = (Kernels<TVector>.Padded(_bins), Kernels<TVector>.Padded(_length));
+        (_analysis, _synthesis) = (new FloatBuffer(_length * 2 * bins), new FloatBuffer(2 * bins * sessions));
+        for (var session = 0; session < _length; session++)
+        {
+            for (var bin = 0; bin < _bins; bin++)
+            {
+                var share = (bin == 0 || 2 * bin == _length ? 1.0 : 2.0) / _length;
+                var (sine, cosine) = Math.SinCos(2 * Math.PI / _length * ((long)session * bin));
+                _analysis.At((session * 2 * bins) + bin) = (float)cosine;
+                _analysis.At((session * 2 * bins) + bins + bin) = (float)sine;
+                _synthesis.At((bin * sessions) + session) = (float)(cosine * share);
+                _synthesis.At(((bins + bin) * sessions) + session) = (float)(sine * share);
+            }
+        }
+
+        var (sent, weight) = (weights.Take("dominant.weight", width, _length * _features), new float[width * _length * _features]);
+        for (var cell = 0; cell < sent.Length; cell++)
+        {
+            var (output, session, feature) = (cell / (_length * _features), cell / _features % _length, cell % _features);
+            weight[(((output * _features) + feature) * _length) + session] = sent[cell];
+        }
+
+        _map = new SequenceLinear<TVector>(weight, width, _features, _length);
+        _bias = PackedWeights.Bias(weights.Take("dominant.bias", width), 1, width, _map.Width);
+    }
+
+    /// <summary>Computes the strongest frequencies of each window on a tape.</summary>
+    /// <param name="tape">The tape.</param>
+    /// <param name="rows">[sessions, windows, width] rows that begin with the observed features.</param>
+    /// <param name="inputs">The windows.</param>
+    /// <returns>[features, windows, sessions], also in unknown cells.</returns>
+    public TapeMatrix Record(Tape<TVector> tape, TapeMatrix rows, NetworkInputs inputs)
+    {
+        var filled = Fill(tape, rows, inputs);
+        var waves = tape.Add(filled.Rows, _analysis.Length / _length);
+        tape.AddProduct(filled, 0, _length, _analysis, waves);
+        var dominant = tape.Add(filled.Rows, filled.Width);
+        tape.AddProduct(KeepStrongest(tape, waves), 0, waves.Width, _synthesis, dominant);
+        return dominant;
+    }
+
+    /// <summary>Maps the strongest frequencies to states on a tape.</summary>
+    public TapeMatrix RecordMap(Tape<TVector> tape, TapeMatrix dominant)
+    {
+        var result = _map.Record(tape, dominant, _bias);
+        tape.Elu(result);
+        return result;
+    }
+
+    /// <summary>[features, windows, sessions] the observed features, with the mean of the known cells where unknown.</summary>
+    private TapeMatrix Fill(Tape<TVector> tape, TapeMatrix rows, NetworkInputs inputs)
+    {
+        var windows = inputs.Rows;
+        var filled = tape.Add(_features * windows, Kernels<TVector>.Padded(_length));
+        for (var row = 0; row < filled.Rows; row++)
+        {
+            var (feature, window, known, sum) = (row / windows, row % windows, 0, 0.0);
+            for (var session = 0; session < _length; session++)
+            {
+                known += IsKnown(window, session, feature) ? 1 : 0;
+                sum += IsKnown(window, session, feature) ? Cell(window, session, feature) : 0;
+            }
+
+            for (var session = 0; session < _length; session++)
+            {
+                tape.Value(filled.Slice(row, 1), session) = IsKnown(window, session, feature)
+                    ? Cell(window, session, feature)
+                    : (float)(sum / Math.Max(known, 1));
+            }
+        }
+
+        tape.Then(() =>
+        {
+            for (var row = 0; row < filled.Rows; row++)
+            {
+                var (feature, window, known, ofMean) = (row / windows, row % windows, 0, 0.0);
+                for (var session = 0; session < _length; session++)
+                {
+                    known += IsKnown(window, session, feature) ? 1 : 0;
+                    ofMean += IsKnown(window, session, feature) ? 0 : tape.Gradient(filled.Slice(row, 1), session);
+                }
+
+                for (var session = 0; session < _length; session++)
+                {
+                    if (IsKnown(window, session, feature))
+                        tape.Gradient(rows.Slice((session * windows) + window, 1), feature) += (float)(tape.Gradient(filled.Slice(row, 1), session) + (ofMean / known));
+                }
+            }
+        });
+        return filled;
+
+        float Cell(int window, int session, int feature) => tape.Value(rows.Slice((session * windows) + window, 1), feature);
+
+        bool IsKnown(int window, int session, int feature) => inputs.MaskOf(window)[(session * _features) + feature];
+    }
+
+    /// <summary>The waves times the share of each frequency that is removed from the window.</summary>
+    private TapeMatrix KeepStrongest(Tape<TVector> tape, TapeMatrix waves)
+    {
+        var (kept, imaginary) = (tape.Add(waves.Rows, waves.Width), waves.Width / 2);
+        Span<float> power = new float[_bins];
+        for (var row = 0; row < waves.Rows; row++)
+        {
+            var own = tape.Values(waves.Slice(row, 1));
+            var result = tape.Values(kept.Slice(row, 1));
+            Measure(own, power);
+            var remaining = power[Remaining(power)] + Tiny;
+            for (var bin = 0; bin < _bins; bin++)
+            {
+                var share = Math.Clamp(((power[bin] / remaining) - 1) / Ramp, 0, 1);
+                result[bin] = own[bin] * share;
+                result[imaginary + bin] = own[imaginary + bin] * share;
+            }
+        }
+
+        tape.Then(() =>
+        {
+            for (var row = 0; row < waves.Rows; row++)
+                AddKeptGradient(tape.Values(waves.Slice(row, 1)), tape.Gradients(kept.Slice(row, 1)), tape.Gradients(waves.Slice(row, 1)));
+        });
+        return kept;
+    }
+
+    private void AddKeptGradient(ReadOnlySpan<float> waves, ReadOnlySpan<float> kept, Span<float> gradient)
+    {
+        Span<float> power = new float[_bins];
+        Measure(waves, power);
+        var (last, imaginary, ofRemaining) = (Remaining(power), waves.Length / 2, 0.0);
+        double remaining = power[last] + Tiny;
+        for (var bin = 0; bin < _bins; bin++)
+        {
+            var share = ((power[bin] / (float)remaining) - 1) / Ramp;
+            double ofPower = 0;
+            if (share is >= 0 and <= 1)
+            {
+                var ofShare = (((double)kept[bin] * waves[bin]) + ((double)kept[imaginary + bin] * waves[imaginary + bin])) / Ramp;
+                ofPower = ofShare / remaining;
+                ofRemaining -= ofShare * power[bin] / (remaining * remaining);
+            }
+
+            Add(gradient, bin, kept[bin] * Math.Clamp(share, 0, 1), ofPower, waves);
+            Add(gradient, imaginary + bin, kept[imaginary + bin] * Math.Clamp(share, 0, 1), ofPower, waves);
+        }
+
+        Add(gradient, last, 0, ofRemaining, waves);
+        Add(gradient, imaginary + last, 0, ofRemaining, waves);
+
+        static void Add(Span<float> gradient, int place, double own, double ofPower, ReadOnlySpan<float> waves) =>
+            gradient[place] += (float)(own + (2 * ofPower * waves[place]));
+    }
+
+    private static void Measure(ReadOnlySpan<float> waves, Span<float> power)
+    {
+        var imaginary = waves.Length / 2;
+        for (var bin = 0; bin < power.Length; bin++)
+            power[bin] = (waves[bin] * waves[bin]) + (waves[imaginary + bin] * waves[imaginary + bin]);
+    }
+
+    /// <summary>Index of the strongest frequency that is not removed.</summary>
+    private int Remaining(ReadOnlySpan<float> power)
+    {
+        Span<int> best = stackalloc int[_strongest + 1];
+        for (var bin = 0; bin < power.Length; bin++)
+        {
+            var place = Math.Min(bin, best.Length);
+            while (place > 0 && power[best[place - 1]] < power[bin])
+                place--;
+            if (place == best.Length)
+                continue;
+            best[place..^1].CopyTo(best[(place + 1)..]);
+            best[place] = bin;
+        }
+
+        return best[^1];
+    }
+}
