@@ -64,7 +64,7 @@ public sealed class ContributionTests
     {
         var fixture = NetworkFixture.Read(name);
         var network = fixture.Create();
-        var found = fixture.CreateExplainer(network).Explain(fixture.RowOf(1, network), Points[..2], 1e-4, [48], CallLimit.None);
+        var found = fixture.CreateExplainer(network).Explain(fixture.RowOf(1, network), Points[..2], 1e-4, [96], CallLimit.None);
         Assert.All(found, one => Assert.InRange(one.RelativeGap, 0, 1e-4));
     }
 

@@ -4,11 +4,17 @@ using System.Text;
 namespace Quantra.Client.Managed;
 
 /// <summary>Scores and ranks of the symbols that have a forecast.</summary>
-/// <param name="Scores">[S, H] NaN for a symbol without a forecast.</param>
-/// <param name="Ranks">[S, H] 1 = best, equal scores share the best rank; 0 for a symbol without a forecast.</param>
-/// <param name="UniverseHash">Hash of the symbols that were ranked together.</param>
-internal sealed record Ranking(ReadOnlyMemory<double> Scores, ReadOnlyMemory<int> Ranks, string UniverseHash)
+internal sealed class Ranking(double[] scores, int[] ranks, string universeHash)
 {
+    /// <summary>[S, H] NaN for a symbol without a forecast.</summary>
+    public ReadOnlyMemory<double> Scores => scores;
+
+    /// <summary>[S, H] 1 = best, equal scores share the best rank; 0 for a symbol without a forecast.</summary>
+    public ReadOnlyMemory<int> Ranks => ranks;
+
+    /// <summary>Hash of the symbols that were ranked together.</summary>
+    public string UniverseHash => universeHash;
+
     /// <summary>Ranks symbols by their scores [S, H].</summary>
     public static Ranking Of(double[] scores, IReadOnlyList<string> symbols, bool[] usable)
     {

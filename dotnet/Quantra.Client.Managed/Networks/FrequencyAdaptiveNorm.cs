@@ -10,6 +10,7 @@ internal sealed class FrequencyAdaptiveNorm<TVector>
 {
     private const float Ramp = 0.5f;
     private const float Tiny = 1e-12f;
+    private const float Flat = 1e-9f;
 
     private readonly int _length;
     private readonly int _features;
@@ -143,7 +144,8 @@ internal sealed class FrequencyAdaptiveNorm<TVector>
             var own = tape.Values(waves.Slice(row, 1));
             var result = tape.Values(kept.Slice(row, 1));
             Measure(own, power);
-            var remaining = power[Remaining(power)] + Tiny;
+            var (strongest, last) = FindStrongest(power);
+            var remaining = power[last] + Tiny + (Flat * power[strongest]);
             for (var bin = 0; bin < _bins; bin++)
             {
                 var share = Math.Clamp(((power[bin] / remaining) - 1) / Ramp, 0, 1);
@@ -164,8 +166,9 @@ internal sealed class FrequencyAdaptiveNorm<TVector>
     {
         Span<float> power = new float[_bins];
         Measure(waves, power);
-        var (last, imaginary, ofRemaining) = (Remaining(power), waves.Length / 2, 0.0);
-        double remaining = power[last] + Tiny;
+        var (imaginary, ofRemaining) = (waves.Length / 2, 0.0);
+        var (strongest, last) = FindStrongest(power);
+        double remaining = power[last] + Tiny + (Flat * power[strongest]);
         for (var bin = 0; bin < _bins; bin++)
         {
             var share = ((power[bin] / (float)remaining) - 1) / Ramp;
@@ -183,6 +186,8 @@ internal sealed class FrequencyAdaptiveNorm<TVector>
 
         Add(gradient, last, 0, ofRemaining, waves);
         Add(gradient, imaginary + last, 0, ofRemaining, waves);
+        Add(gradient, strongest, 0, Flat * ofRemaining, waves);
+        Add(gradient, imaginary + strongest, 0, Flat * ofRemaining, waves);
 
         static void Add(Span<float> gradient, int place, double own, double ofPower, ReadOnlySpan<float> waves) =>
             gradient[place] += (float)(own + (2 * ofPower * waves[place]));
@@ -195,8 +200,8 @@ internal sealed class FrequencyAdaptiveNorm<TVector>
             power[bin] = (waves[bin] * waves[bin]) + (waves[imaginary + bin] * waves[imaginary + bin]);
     }
 
-    /// <summary>Index of the strongest frequency that is not removed.</summary>
-    private int Remaining(ReadOnlySpan<float> power)
+    /// <summary>Indices of the strongest frequency, and of the strongest one that is not removed.</summary>
+    private (int Strongest, int Remaining) FindStrongest(ReadOnlySpan<float> power)
     {
         Span<int> best = stackalloc int[_strongest + 1];
         for (var bin = 0; bin < power.Length; bin++)
@@ -210,6 +215,6 @@ internal sealed class FrequencyAdaptiveNorm<TVector>
             best[place] = bin;
         }
 
-        return best[^1];
+        return (best[0], best[^1]);
     }
 }

@@ -23,8 +23,8 @@ internal sealed class NeighbourAttention<TVector>
         _ofState = PackedWeights.Transposed(value, _width + _observed, 0, _width, 1, _width, _key.Width);
         _ofObserved = PackedWeights.Transposed(value, _width + _observed, _width, _observed, 1, _width, _key.Width);
         _slope = weights.Take("attention.slope", _heads);
-        _edges = weights.Take("weights", sizes.Nodes, settings.Neighbours);
         Neighbours = ReadNeighbours(weights, sizes.Nodes, settings.Neighbours);
+        _edges = weights.Take("weights", sizes.Nodes, settings.Neighbours);
     }
 
     /// <summary>[U][k] nodes of each node's neighbours, -1 = none.</summary>

@@ -72,7 +72,7 @@ internal sealed record NetworkSettings(string Kind)
         [
             (
                 "normalisation",
-                "real DFT of each window and column, unknown cells at the mean of the known ones; a frequency leaves by clamp((power / (power of rank K + 1, plus 1e-12) - 1) / 0.5, 0, 1)"),
+                "real DFT of each window and column, unknown cells at the mean of the known ones; a frequency leaves by clamp((power / (power of rank K + 1, plus 1e-12, plus 1e-09 of the largest power) - 1) / 0.5, 0, 1)"),
             ("row", Row + "; observed after normalisation"),
             ("patch", "rows of so many sessions after each other, oldest first; zeros before the window's first"),
             ("gates", "reset, update, new; the reset gate multiplies the state after its linear map"),

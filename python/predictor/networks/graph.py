@@ -30,10 +30,12 @@ from predictor.networks.target import Target
 RAMP: Final = 0.5
 """A frequency is removed completely if its power is at least 1 + RAMP times that of the strongest remaining one."""
 TINY: Final = 1e-12
+FLAT: Final = 1e-9
+"""Share of the strongest power below which others are rounding errors, such as those of a constant column."""
 
 FAN_ARITHMETIC: Final = (
     "real DFT of each window and column, unknown cells at the mean of the known ones; a frequency leaves by "
-    f"clamp((power / (power of rank K + 1, plus {TINY:g}) - 1) / {RAMP:g}, 0, 1)"
+    f"clamp((power / (power of rank K + 1, plus {TINY:g}, plus {FLAT:g} of the largest power) - 1) / {RAMP:g}, 0, 1)"
 )
 
 MOST_NEIGHBOURS: Final = 256
@@ -121,8 +123,9 @@ class FrequencyAdaptiveNorm(nn.Module):
         filled = torch.where(mask, observed, mean).transpose(1, 2)
         waves = filled @ self.analysis
         power = waves[..., : self.bins].square() + waves[..., self.bins :].square()
-        stays = power.topk(self.frequencies + 1, dim=-1).values[..., -1:]
-        leaves = ((power / (stays + TINY) - 1) / RAMP).clamp(0, 1)
+        strongest = power.topk(self.frequencies + 1, dim=-1).values
+        stays = strongest[..., -1:] + TINY + FLAT * strongest[..., :1]
+        leaves = ((power / stays - 1) / RAMP).clamp(0, 1)
         dominant = ((waves * leaves.repeat(1, 1, 2)) @ self.synthesis).transpose(1, 2)
         return SplitWindow(rest=(observed - dominant) * known, dominant=dominant)
 
