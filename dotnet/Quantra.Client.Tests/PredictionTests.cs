@@ -93,6 +93,20 @@ public abstract class PredictionTests
         Assert.Contains(forecast.Warnings, warning => warning.Contains("IBM", StringComparison.Ordinal));
     }
 
+    [Fact]
+    public async Task A_symbol_with_an_impossible_bar_fails_alone()
+    {
+        var panel = Panel;
+        var low = panel.Low.ToArray();
+        low[^3] = -1;
+        var forecast = await Predictor.PredictAsync(new PredictionRequest("small", panel with { Low = low }), Token);
+        var (symbol, refusal) = Assert.Single(forecast.Refusals);
+        Assert.Equal(("IBM", QuantraReason.BarsInvalid), (symbol, refusal.Reason));
+        Assert.StartsWith("IBM 2013-02-27: low is -1, but a price must be positive", refusal.Message, StringComparison.Ordinal);
+        var whole = await Predictor.PredictAsync(new PredictionRequest("small", panel), Token);
+        Assert.Equal(whole.Value("AAPL", 5, 0.5), forecast.Value("AAPL", 5, 0.5));
+    }
+
     [Theory]
     [InlineData("ensemble", "bars.csv")]
     [InlineData("ensemble_late", "late.csv")]

@@ -1,6 +1,7 @@
 """Requests to a model: instances of bars or feature windows, queries for explanations, and deadlines."""
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import date
 from enum import StrEnum
@@ -74,6 +75,8 @@ class Instance:
     gap_policy: GapPolicy = GapPolicy.REFUSE
     max_age_sessions: int | None = None
     """Most sessions of the model's calendar that may have closed since the last bar; None = unlimited."""
+    impossible: Mapping[str, QuantraError] = field(default_factory=dict[str, QuantraError])
+    """The error of each symbol that was sent with an impossible bar; the panel has no bars of it."""
 
     def __post_init__(self) -> None:
         if self.max_age_sessions is not None and self.max_age_sessions < 0:

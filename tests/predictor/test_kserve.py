@@ -50,6 +50,7 @@ from predictor.errors import (
     TooFewBarsError,
     VersionNotFoundError,
     WindowShapeError,
+    shown_date,
 )
 from predictor.forecast import Forecast, Outcome
 from predictor.instance import Deadline, FeatureWindow, GapPolicy, Instance
@@ -414,9 +415,9 @@ def test_a_bad_row_has_nan_and_a_reason_and_ends_no_other(calls: Calls) -> None:
 
 def test_a_bad_panel_fails_next_to_good_ones(calls: Calls) -> None:
     bad = bars(a_panel(), a_panel())
-    bad["high"][0, 1, 7] = -3.0
+    bad["high"][0, :, 7] = -3.0
     told = outputs_in(infer(calls, infer_request(bad)))
-    assert told["error"][0].startswith("IBM")
+    assert told["error"][0].startswith("AAPL")
     assert (told["error"][1], np.isnan(told["values"][0]).all()) == ("", True)
     (alone,) = predicted(calls, "small", Instance(input=a_panel()))
     assert_same_bits(told["values"][1], alone.values)
@@ -433,10 +434,20 @@ def test_a_row_without_any_symbol_is_that_rows_own_error(calls: Calls) -> None:
 
 def test_where_all_rows_fail_the_call_fails_with_the_first_ones_error(calls: Calls) -> None:
     tensors = bars(a_panel(), a_panel())
-    tensors["high"][0, 1, 7] = tensors["high"][1, 0, 9] = -3.0
+    tensors["high"][0, :, 7] = tensors["high"][1, :, 9] = -3.0
     error = refusal(calls, infer_request(tensors))
     assert isinstance(error, BarsError)
-    assert error.metadata["symbol"] == "IBM"
+    assert error.metadata["date"] == shown_date(int(a_panel().sessions[7]))
+
+
+def test_a_symbol_with_an_impossible_bar_fails_alone(calls: Calls) -> None:
+    tensors = bars(a_panel())
+    tensors["high"][0, 1, 7] = -3.0
+    told = outputs_in(infer(calls, infer_request(tensors)))
+    assert told["refusal"][0, 0] == ""
+    assert told["refusal"][0, 1].startswith("IBM 20")
+    (alone,) = predicted(calls, "small", Instance(input=a_panel().select(["AAPL"])))
+    assert_same_bits(told["values"][0, :1], alone.values)
 
 
 def test_a_symbol_without_a_forecast_has_its_reason(calls: Calls) -> None:

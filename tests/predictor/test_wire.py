@@ -17,6 +17,7 @@ from predictor import errors
 from predictor._pb import prediction_pb2 as pb
 from predictor.bars import BarPanel
 from predictor.errors import (
+    BarsError,
     ExplainUnsupportedError,
     MalformedRequestError,
     QuantraError,
@@ -25,7 +26,7 @@ from predictor.errors import (
 )
 from predictor.forecast import Attribution, Detail, Explanation, TargetPoint
 from predictor.instance import FeatureWindow, GapPolicy, Instance, Query
-from predictor.wire import attributions, forecasts, instances, limits, models
+from predictor.wire import arrays, attributions, forecasts, instances, limits, models
 from predictor.wire import errors as wire_errors
 from predictor.wire.fields import encode_field
 
@@ -487,6 +488,27 @@ def test_a_panel_from_the_wire_is_checked_like_any_other() -> None:
     message.session_yyyymmdd[:] = [20130301, 20130228, 20130301]
     with pytest.raises(QuantraError):
         instances.decode_bars(message)
+
+
+def test_a_symbol_with_an_impossible_bar_loses_its_bars_and_has_its_reason() -> None:
+    panel = bokeh_panel("AAPL", "IBM", "MSFT").last(5)
+    message = instances.encode(Instance(input=panel))
+    message.bars.low = arrays.encode_float64(np.where(np.arange(3)[:, None] == 1, -1.0, panel.low))
+    read = instances.decode(message)
+    assert isinstance(read.input, BarPanel)
+    assert read.input.symbols == panel.symbols
+    assert np.isnan(read.input.close[1]).all()
+    np.testing.assert_array_equal(read.input.low[::2], panel.low[::2])
+    assert list(read.impossible) == ["IBM"]
+    assert read.impossible["IBM"].message.startswith("IBM 2013-02-25: low is -1")
+
+
+def test_a_panel_with_impossible_bars_of_most_symbols_is_refused() -> None:
+    panel = bokeh_panel("AAPL", "IBM", "MSFT").last(5)
+    message = instances.encode(Instance(input=panel))
+    message.bars.low = arrays.encode_float64(np.where(np.arange(3)[:, None] > 0, -1.0, panel.low))
+    with pytest.raises(BarsError, match=r"^IBM 2013-02-25: low is -1"):
+        instances.decode(message)
 
 
 def test_a_decoded_panel_is_a_panel() -> None:

@@ -13,7 +13,7 @@ internal static class BarChecks
     /// <param name="panel">The panel.</param>
     /// <param name="most">Number of sessions; all if there are fewer.</param>
     /// <param name="arrays">Memory of the bars; null = their own.</param>
-    /// <exception cref="QuantraException">MALFORMED_REQUEST: an array has the wrong length. BARS_INVALID: a bar is impossible.</exception>
+    /// <exception cref="QuantraException">MALFORMED_REQUEST: an array has the wrong length. BARS_INVALID: most symbols have an impossible bar.</exception>
     public static RawBars Check(BarPanel panel, int most = int.MaxValue, CallArrays? arrays = null)
     {
         if (panel.Symbols.Count == 0)
@@ -45,6 +45,41 @@ internal static class BarChecks
         CheckSessions(bars);
         if (bars.AdjustedClose is not null && (bars.SplitRatio is not null || bars.CashDividend is not null))
             throw PredictionError.Bars("pass adj_close, or split_ratio and cash_dividend, but not both: they may disagree").ToException();
+        return WithoutImpossible(bars);
+    }
+
+    /// <summary>The bars, in which each symbol with an impossible bar has none; the error if more than half have one.</summary>
+    private static RawBars WithoutImpossible(RawBars bars)
+    {
+        try
+        {
+            CheckValues(bars);
+            return bars;
+        }
+        catch (QuantraException) when (bars.Symbols.Count > 1)
+        {
+            var (errors, cells) = (new Dictionary<string, QuantraError>(StringComparer.Ordinal), new bool[bars.Close.Length]);
+            for (var row = 0; row < bars.Symbols.Count; row++)
+            {
+                try
+                {
+                    CheckValues(bars.Rows([row]));
+                }
+                catch (QuantraException error)
+                {
+                    errors.Add(bars.Symbols[row], error.Error);
+                    cells.AsSpan(row * bars.Count, bars.Count).Fill(true);
+                }
+            }
+
+            if (2 * errors.Count > bars.Symbols.Count)
+                throw;
+            return bars.WithoutCells(cells) with { Impossible = errors };
+        }
+    }
+
+    private static void CheckValues(RawBars bars)
+    {
         CheckBars(bars);
         if (bars.SplitRatio is { } ratios)
         {
@@ -53,7 +88,6 @@ internal static class BarChecks
         }
 
         CheckDividends(bars);
-        return bars;
     }
 
     /// <summary>Checks that no bar is dated in the future; the exchange may be a day ahead.</summary>

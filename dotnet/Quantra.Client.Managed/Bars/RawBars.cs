@@ -1,3 +1,5 @@
+using System.Collections.ObjectModel;
+
 namespace Quantra.Client.Managed;
 
 /// <summary>Checked raw bars of S symbols on T sessions; arrays are [S, T], NaN = no bar. Its arrays are never changed.</summary>
@@ -30,6 +32,9 @@ internal sealed record RawBars
 
     /// <summary>The exchange's code; empty = unknown.</summary>
     public string Calendar { get; init; } = "";
+
+    /// <summary>The error of each symbol that was sent with an impossible bar, and therefore has no bars here.</summary>
+    public IReadOnlyDictionary<string, QuantraError> Impossible { get; init; } = ReadOnlyDictionary<string, QuantraError>.Empty;
 
     public int Count => Sessions.Length;
 

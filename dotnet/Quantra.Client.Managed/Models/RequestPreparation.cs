@@ -19,7 +19,7 @@ internal sealed class RequestPreparation(Pipeline pipeline)
         var dates = ForecastDates.Read(pipeline, traded.Bars, request, now);
         var covariates = SentCovariates.Move(request.Covariates, bars.Sessions, dates, bars.Symbols.Count);
         var day = Day.Show(dates.AsOf);
-        var refusals = new Dictionary<string, QuantraError>(StringComparer.Ordinal);
+        var refusals = new Dictionary<string, QuantraError>(bars.Impossible, StringComparer.Ordinal);
         foreach (var symbol in traded.Idle)
         {
             refusals.Add(symbol, PredictionError.NoUsableSymbol(

@@ -3,14 +3,17 @@
 from predictor.bars.adjustment import AdjustedBars, PriceJump, PriceJumps
 from predictor.bars.frames import Frame
 from predictor.bars.layouts import DateOrder, DecimalSign
-from predictor.bars.panel import BarPanel
+from predictor.bars.panel import OPTIONAL_FIELDS, PRICE_FIELDS, BarPanel
 from predictor.bars.source import BarReading, read_bars, read_file, read_files, read_source
-from predictor.bars.tables import ReadingOptions
+from predictor.bars.tables import BarTable, ReadingOptions
 
 __all__ = [
+    "OPTIONAL_FIELDS",
+    "PRICE_FIELDS",
     "AdjustedBars",
     "BarPanel",
     "BarReading",
+    "BarTable",
     "DateOrder",
     "DecimalSign",
     "Frame",

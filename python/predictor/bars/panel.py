@@ -1,6 +1,6 @@
 """A panel of daily bars: S symbols on one axis of sessions, validated on construction and immutable."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -190,29 +190,46 @@ class BarPanel:
             BarsError: More than half of the symbols would be left out: the table may be read wrongly.
         """
         try:
-            return cls._of_whole_table(table, calendar=calendar, currency=currency), table.warnings
+            return cls._of_past(table, calendar=calendar, currency=currency), table.warnings
         except BarsError:
-            reasons = cls._impossible_symbols(table)
-            if not reasons or 2 * len(reasons) > len(table.symbols):
+            errors = _find_errors(cls._of_past, table)
+            if not errors or 2 * len(errors) > len(table.symbols):
                 raise
-        sound = table.select([row for row, symbol in enumerate(table.symbols) if symbol not in reasons])
-        warnings = (*table.warnings, *(f"{reason}; {symbol} is left out" for symbol, reason in reasons.items()))
-        return cls._of_whole_table(sound, calendar=calendar, currency=currency), warnings
+        sound = table.select([row for row, symbol in enumerate(table.symbols) if symbol not in errors])
+        warnings = (*table.warnings, *(f"{error.message}; {symbol} is left out" for symbol, error in errors.items()))
+        return cls._of_past(sound, calendar=calendar, currency=currency), warnings
 
     @classmethod
-    def _impossible_symbols(cls, table: tables.BarTable) -> dict[str, str]:
-        reasons: dict[str, str] = {}
-        for row, symbol in enumerate(table.symbols):
-            try:
-                cls._of_whole_table(table.select([row]))
-            except BarsError as error:
-                reasons[symbol] = error.message
-        return reasons
+    def of_possible_bars(
+        cls, table: tables.BarTable, *, calendar: str = "", currency: str = ""
+    ) -> tuple[Self, Mapping[str, BarsError]]:
+        """Create a panel in which each symbol with an impossible bar has no bars at all.
+
+        Returns:
+            The panel, and the error of each such symbol.
+
+        Raises:
+            BarsError: More than half of the symbols have one, or the error is not one of single symbols.
+        """
+        try:
+            return cls.of_columns(table, calendar=calendar, currency=currency), {}
+        except BarsError:
+            errors = _find_errors(cls.of_columns, table)
+            if not errors or 2 * len(errors) > len(table.symbols):
+                raise
+        is_impossible = np.array([symbol in errors for symbol in table.symbols])
+        columns = {name: np.where(is_impossible[:, None], np.nan, values) for name, values in table.columns.items()}
+        return cls.of_columns(replace(table, columns=columns), calendar=calendar, currency=currency), errors
 
     @classmethod
-    def _of_whole_table(cls, table: tables.BarTable, *, calendar: str = "", currency: str = "") -> Self:
+    def _of_past(cls, table: tables.BarTable, *, calendar: str = "", currency: str = "") -> Self:
         checks.check_past(table.symbols, table.sessions, table.columns["close"], datetime.now(UTC).date())
-        columns = dict(table.columns)
+        return cls.of_columns(table, calendar=calendar, currency=currency)
+
+    @classmethod
+    def of_columns(cls, table: tables.BarTable, *, calendar: str = "", currency: str = "") -> Self:
+        """Create a panel from arrays by field name."""
+        columns = table.columns
         return cls(
             symbols=table.symbols,
             sessions=table.sessions,
@@ -473,3 +490,14 @@ class BarPanel:
         """Find price jumps of the last session that remain after the adjustment."""
         adjusted, _ = self.adjusted_each()
         return adjustment.find_last_jumps(self.symbols, self.sessions, adjusted.open, adjusted.close)
+
+
+def _find_errors(make: Callable[[tables.BarTable], object], table: tables.BarTable) -> dict[str, BarsError]:
+    """The error of each symbol whose bars alone make no panel."""
+    errors: dict[str, BarsError] = {}
+    for row, symbol in enumerate(table.symbols):
+        try:
+            make(table.select([row]))
+        except BarsError as error:
+            errors[symbol] = error
+    return errors

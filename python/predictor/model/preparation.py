@@ -58,7 +58,7 @@ class AlignedInstance:
     warnings: tuple[str, ...] = ()
     """Warnings about bars that were left out, or are suspect and accepted."""
     refusals: Mapping[str, QuantraError] = field(default_factory=dict[str, QuantraError])
-    """The error of each symbol whose bars are suspect."""
+    """The error of each symbol whose bars are impossible or suspect, or that did not trade."""
 
     @property
     def kind(self) -> Hashable:
@@ -307,7 +307,12 @@ def align_instance(instance: Instance, bars: BarPanel, dates: DateReader, now: d
         for symbol in traded.idle
     }
     return AlignedInstance(
-        instance=instance, bars=traded.bars, dates=read, covariates=sent, warnings=traded.warnings, refusals=idle
+        instance=instance,
+        bars=traded.bars,
+        dates=read,
+        covariates=sent,
+        warnings=traded.warnings,
+        refusals={**idle, **instance.impossible},
     )
 
 

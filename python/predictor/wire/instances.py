@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from predictor._pb import prediction_pb2 as pb
 from predictor.arrays import FloatArray
-from predictor.bars import BarPanel
+from predictor.bars import OPTIONAL_FIELDS, PRICE_FIELDS, BarPanel, BarTable
 from predictor.covariates import NO_COVARIATES, Covariates
 from predictor.dates import exists, optional_date, optional_number
 from predictor.errors import InvalidInputError, MalformedRequestError, QuantraError
@@ -76,10 +76,13 @@ def decode(message: pb.Instance) -> Instance:
     kind = message.WhichOneof("input")
     max_age = message.max_age_sessions if message.HasField("max_age_sessions") else None
     if kind == "bars":
-        panel = decode_bars(message.bars)
+        panel, impossible = BarPanel.of_possible_bars(
+            _decode_table(message.bars), calendar=message.bars.calendar, currency=message.bars.currency
+        )
         return Instance(
             request_id=message.request_id,
             input=panel,
+            impossible=impossible,
             covariates=decode_covariates(message.covariates, len(panel.symbols), len(panel.sessions)),
             allow_incomplete_last_bar=message.bars.allow_incomplete_last_bar,
             accept_suspect_bars=message.bars.accept_suspect_bars,
@@ -171,22 +174,22 @@ def decode_bars(message: pb.BarPanel) -> BarPanel:
         RequestTooLargeError: there are too many symbols or sessions.
         BarsError: the bars are invalid.
     """
+    return BarPanel.of_columns(_decode_table(message), calendar=message.calendar, currency=message.currency)
+
+
+def _decode_table(message: pb.BarPanel) -> BarTable:
     names = decode_symbols(message.symbols)
     shape = (len(names), len(message.session_yyyymmdd))
     _check_bars(message, shape)
-    return BarPanel(
+    sent = {name: getattr(message, name) for name in (*PRICE_FIELDS, *OPTIONAL_FIELDS)}
+    return BarTable(
         symbols=names,
         sessions=arrays.decode_int32(message.session_yyyymmdd, shape[1:], "bars.session_yyyymmdd"),
-        open=arrays.decode_float64(message.open, shape, "bars.open"),
-        high=arrays.decode_float64(message.high, shape, "bars.high"),
-        low=arrays.decode_float64(message.low, shape, "bars.low"),
-        close=arrays.decode_float64(message.close, shape, "bars.close"),
-        volume=arrays.decode_float64(message.volume, shape, "bars.volume"),
-        adj_close=arrays.decode_optional_float64(message.adj_close, shape, "bars.adj_close"),
-        split_ratio=arrays.decode_optional_float64(message.split_ratio, shape, "bars.split_ratio"),
-        cash_dividend=arrays.decode_optional_float64(message.cash_dividend, shape, "bars.cash_dividend"),
-        calendar=message.calendar,
-        currency=message.currency,
+        columns={
+            name: arrays.decode_float64(data, shape, f"bars.{name}")
+            for name, data in sent.items()
+            if data or name in PRICE_FIELDS
+        },
     )
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from predictor.arrays import FloatArray, PositionArray
-from predictor.bars import BarPanel
+from predictor.bars import OPTIONAL_FIELDS, PRICE_FIELDS, BarPanel, BarTable
 from predictor.catalog import ModelInfo
 from predictor.covariates import NO_COVARIATES, Covariates
 from predictor.dates import optional_date
@@ -21,16 +21,12 @@ from predictor.wire.kserve.requests import BARS, WINDOWS, RequestParameters
 from predictor.wire.kserve.tensors import InputTensor
 from predictor.wire.limits import MAX_SESSIONS, check_count
 
-REQUIRED: Final = ("open", "high", "low", "close", "volume")
-
-OPTIONAL: Final = ("adj_close", "split_ratio", "cash_dividend")
-
 DATE, SYMBOL, FUTURE_DATE = "date", "symbol", "future_date"
 
 OBSERVED, KNOWN, STATIC = "observed.", "known.", "static."
 """Name prefixes of covariates by group."""
 
-_BAR_INPUTS: Final = frozenset({*REQUIRED, *OPTIONAL, DATE, SYMBOL, FUTURE_DATE})
+_BAR_INPUTS: Final = frozenset({*PRICE_FIELDS, *OPTIONAL_FIELDS, DATE, SYMBOL, FUTURE_DATE})
 
 
 @final
@@ -71,8 +67,8 @@ def read_bars(tensors: Mapping[str, InputTensor]) -> BarArrays:
         sessions=_require(tensors, DATE).sessions((rows, sessions)),
         columns={
             name: _require(tensors, name).float64(panel)
-            for name in (*REQUIRED, *OPTIONAL)
-            if name in REQUIRED or name in tensors
+            for name in (*PRICE_FIELDS, *OPTIONAL_FIELDS)
+            if name in PRICE_FIELDS or name in tensors
         },
         future=tensors[FUTURE_DATE].sessions((rows, future_length)) if future_length else np.zeros((rows, 0), np.int32),
         observed={name: tensor.float64(panel) for name, tensor in _with_prefix(tensors, OBSERVED)},
@@ -108,8 +104,10 @@ def instance_of(arrays: BarArrays, row: int, positions: PositionArray, parameter
         parameters: parameters of the request.
     """
     try:
+        panel, impossible = _panel(arrays, row, positions, parameters.calendar)
         return Instance(
-            input=_panel(arrays, row, positions, parameters.calendar),
+            input=panel,
+            impossible=impossible,
             covariates=_covariates(arrays, row, positions),
             accept_suspect_bars=parameters.accept_suspect_bars,
             allow_incomplete_last_bar=parameters.allow_incomplete_last_bar,
@@ -120,25 +118,19 @@ def instance_of(arrays: BarArrays, row: int, positions: PositionArray, parameter
         return error.without_frames()
 
 
-def _panel(arrays: BarArrays, row: int, positions: PositionArray, calendar: str) -> BarPanel:
+def _panel(
+    arrays: BarArrays, row: int, positions: PositionArray, calendar: str
+) -> tuple[BarPanel, Mapping[str, QuantraError]]:
     if not len(positions):
         raise MalformedRequestError(
             f"row {row} has no symbol; name each, and pad with empty names", metadata={"field": SYMBOL}
         )
-    columns = {name: values[row, positions] for name, values in arrays.columns.items()}
-    return BarPanel(
+    table = BarTable(
         symbols=_select(arrays.symbols[row], positions),
         sessions=arrays.sessions[row],
-        open=columns["open"],
-        high=columns["high"],
-        low=columns["low"],
-        close=columns["close"],
-        volume=columns["volume"],
-        adj_close=columns.get("adj_close"),
-        split_ratio=columns.get("split_ratio"),
-        cash_dividend=columns.get("cash_dividend"),
-        calendar=calendar,
+        columns={name: values[row, positions] for name, values in arrays.columns.items()},
     )
+    return BarPanel.of_possible_bars(table, calendar=calendar)
 
 
 def _covariates(arrays: BarArrays, row: int, positions: PositionArray) -> Covariates:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final, final
 
 from predictor._pb import inference_pb2 as pb
+from predictor.bars import OPTIONAL_FIELDS, PRICE_FIELDS
 from predictor.catalog import CovariateGroup, CovariateInfo, ModelInfo
 from predictor.errors import QuantraError, answer_of
 from predictor.forecast import LOG_RETURN
@@ -77,9 +78,9 @@ def _window_inputs(info: ModelInfo) -> Iterator[TensorMetadata]:
 
 
 def _bar_inputs() -> Iterator[TensorMetadata]:
-    for name in inputs.REQUIRED:
+    for name in PRICE_FIELDS:
         yield TensorMetadata(name, "FP64", (ANY, ANY, ANY), with_bars=True)
-    for name in inputs.OPTIONAL:
+    for name in OPTIONAL_FIELDS:
         yield TensorMetadata(name, "FP64", (ANY, ANY, ANY), with_bars=False)
     yield TensorMetadata(inputs.FUTURE_DATE, "INT64", (ANY, ANY), with_bars=False)
 
