@@ -268,6 +268,7 @@ def write_rows(path: Path, rows: Sequence[str]) -> Path:
     [
         ("2099-01-02,1,1,1,1,1", "IBM: session 20990102 is in the future: today is .*; check its year"),
         ("2024-01-03,1,1,2,2,1", "IBM 2024-01-03: open is 1, but it must not be below the low, 2"),
+        ("2024-01-03,1,1,1,x,1", "row 4 after the header, column close: 'x' is not a number"),
     ],
 )
 def test_a_symbol_with_an_impossible_bar_is_left_out(bar: str, reason: str, tmp_path: Path) -> None:
@@ -280,6 +281,18 @@ def test_a_symbol_with_an_impossible_bar_is_left_out(bar: str, reason: str, tmp_
 def test_bars_are_refused_if_most_symbols_have_one_in_the_future(tmp_path: Path) -> None:
     rows = [f"{symbol},2099-01-02,1,1,1,1,1" for symbol in ("IBM", "AAPL")]
     with pytest.raises(BarsError, match=r"^IBM, AAPL: session 20990102 is in the future"):
+        BarPanel.read(write_rows(tmp_path / "bars.csv", rows))
+
+
+def test_later_messages_about_a_file_with_a_garbled_cell_name_its_rows(tmp_path: Path) -> None:
+    rows = ["IBM,2024-01-03,1,1,1,x,1", "MSFT,2024-01-03,1,1,1,1,1", "MSFT,2024-01-03,1,2,1,1,1"]
+    with pytest.raises(BarsError, match="in rows 5 and 6 after the header with high 1 and 2"):
+        BarPanel.read(write_rows(tmp_path / "bars.csv", rows))
+
+
+def test_a_file_is_refused_if_most_symbols_have_a_garbled_cell(tmp_path: Path) -> None:
+    rows = [f"{symbol},2024-01-03,1,1,1,x,1" for symbol in ("IBM", "AAPL")]
+    with pytest.raises(BarsError, match=r"row 4 after the header, column close: 'x' is not a number$"):
         BarPanel.read(write_rows(tmp_path / "bars.csv", rows))
 
 

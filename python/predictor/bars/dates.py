@@ -99,10 +99,15 @@ def parse_dates(column: "pl.Series", source: NamedSource, form: DateForm) -> Ses
 
 def check_parsed(cells: "pl.Series", read: "pl.Series", source: NamedSource, problem: str) -> None:
     """Raise BarsError for the first cell that is not empty and could not be parsed."""
-    unread = np.flatnonzero((cells.is_not_null() & read.is_null()).to_numpy())
-    if unread.size:
-        row = int(unread[0])
+    unread = find_unread_rows(cells, read)
+    if unread:
+        row = unread[0]
         raise BarsError(f"{source.name}: row {row + 1} after the header, column {cells.name}: {cells[row]!r} {problem}")
+
+
+def find_unread_rows(cells: "pl.Series", read: "pl.Series") -> list[int]:
+    """The rows whose cell is not empty and could not be parsed."""
+    return np.flatnonzero((cells.is_not_null() & read.is_null()).to_numpy()).tolist()
 
 
 def _check_dated(column: "pl.Series", source: NamedSource) -> None:

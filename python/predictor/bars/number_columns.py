@@ -2,13 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final, final
 
 import numpy as np
 
 from predictor.arrays import BoolArray, FloatArray
 from predictor.bars.columns import NamedSource
-from predictor.bars.dates import check_parsed
+from predictor.bars.dates import check_parsed, find_unread_rows
 from predictor.bars.layouts import python_option
 from predictor.errors import BarsError
 
@@ -37,6 +38,19 @@ class NumberColumns:
     is_rounded: bool = False
 
 
+@final
+@dataclass(frozen=True, slots=True)
+class UnreadCell:
+    """A cell that is not a number."""
+
+    row: int
+    column: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"row {self.row + 1} after the header, column {self.column}: {self.text!r} {NO_NUMBER}"
+
+
 def parse_numbers(column: "pl.Series", source: NamedSource) -> FloatArray:
     """Parse a column with decimal points as float64 [rows]; an empty cell is NaN."""
     cleaned = _clean(column, source)
@@ -59,8 +73,7 @@ def parse_number_columns(
     Raises:
         BarsError: A cell is not a number, or the decimal sign is ambiguous; the message names the option that decides.
     """
-    cleaned = [_clean(column, source) for column in columns]
-    cleaned = [_without_placeholders(column) if column.name == "volume" else column for column in cleaned]
+    cleaned = _clean_columns(columns, source)
     if is_plain and decimal in ("", "."):
         read = [_cast(column) for column in cleaned]
         if all(number.null_count() == column.null_count() for number, column in zip(read, cleaned, strict=True)):
@@ -70,6 +83,26 @@ def parse_number_columns(
     sign = decimal or _decimal_of(scaled, source)
     read = {cells.name: _strict_as(cells, column, sign, source) for cells, column in zip(cleaned, scaled, strict=True)}
     return NumberColumns(columns=read, is_rounded=any(_is_scaled(column) for column in cleaned))
+
+
+def find_unread_cells(columns: "Sequence[pl.Series]", source: NamedSource, *, decimal: str) -> list[UnreadCell]:
+    """The cells of a table, by row, that are not numbers with the decimal sign that reads most cells."""
+    cleaned = _without_empty_rows(_clean_columns(columns, source))
+    scaled = [_scale(column) for column in cleaned]
+    unread = (
+        [
+            UnreadCell(row=row, column=cells.name, text=str(cells[row]))
+            for cells, column in zip(cleaned, scaled, strict=True)
+            for row in find_unread_rows(cells, _cast(_with_decimal_points(column, sign)))
+        ]
+        for sign in ([decimal] if decimal else [".", ","])
+    )
+    return sorted(min(unread, key=len), key=attrgetter("row"))
+
+
+def _clean_columns(columns: "Sequence[pl.Series]", source: NamedSource) -> "list[pl.Series]":
+    cleaned = [_clean(column, source) for column in columns]
+    return [_without_placeholders(column) if column.name == "volume" else column for column in cleaned]
 
 
 def _clean(column: "pl.Series", source: NamedSource) -> "pl.Series":

@@ -32,7 +32,7 @@ from predictor.bars.layouts import (
     python_option,
     symbol_from_name,
 )
-from predictor.bars.number_columns import NumberColumns, parse_number_columns
+from predictor.bars.number_columns import NumberColumns, UnreadCell, find_unread_cells, parse_number_columns
 from predictor.errors import BarsError, BarsWarning, shown_date
 from predictor.replacement import replace_file
 
@@ -151,25 +151,40 @@ def build_table(cells: TableCells, source: TableSource, layout: Layout = PLAIN_L
     options = source.options
     form = DateForm(order=options.date_order or layout.date_order, zone=options.time_zone or layout.zone)
     days = parse_dates(frame["date"], source, form)
-    numbers = _numbers(frame, source, layout, cells)
     symbols, owner = _symbols(frame, source)
+    places = np.arange(frame.height)
+    garbled: dict[str, UnreadCell] = {}
+    try:
+        numbers = _numbers(frame, source, layout, cells)
+    except BarsError:
+        garbled = _find_garbled(frame, source, layout, [symbols[index] for index in owner])
+        if not garbled or 2 * len(garbled) > len(symbols):
+            raise
+        names = np.array(symbols, dtype=object)
+        kept = ~np.isin(names, [*garbled])
+        places = np.flatnonzero(kept[owner])
+        numbers = _numbers(frame[places], source, layout, cells)
+        symbols, owner = tuple(names[kept]), (np.cumsum(kept) - 1)[owner]
     columns = {**numbers.columns, "volume": numbers.columns["volume"] * max(options.volume_unit, 1)}
-    rows = BarRows(symbols=symbols, owner=owner, days=days.sessions, columns=columns, places=np.arange(frame.height))
+    rows = BarRows(symbols=symbols, owner=owner[places], days=days.sessions[places], columns=columns, places=places)
     ordered, is_sorted = sort_rows(frame, rows, source)
     repeated = find_repeated_rows(frame, ordered, source)
     rows = ordered.of(~repeated) if repeated.any() else ordered
-    sessions, places = np.unique(rows.days, return_inverse=True)
+    sessions, positions = np.unique(rows.days, return_inverse=True)
     check_daily(sessions, source)
     _check_size(len(symbols), sessions.size, frame.height, source)
     shape = (len(symbols), sessions.size)
     return BarTable(
         symbols=symbols,
         sessions=sessions,
-        columns={name: _spread(column, rows.owner, places, shape) for name, column in rows.columns.items()},
+        columns={name: _spread(column, rows.owner, positions, shape) for name, column in rows.columns.items()},
         layout=layout.name,
         prices=_prices(rows.columns, layout),
         remarks=tuple(_remarks(is_sorted=is_sorted, days=days, columns=columns)),
-        warnings=tuple(_warnings(numbers, ordered, repeated)),
+        warnings=(
+            *(f"{cell}; {symbol} is left out" for symbol, cell in garbled.items()),
+            *_warnings(numbers, ordered, repeated),
+        ),
     )
 
 
@@ -222,10 +237,24 @@ def _check_periods(frame: "pl.DataFrame", source: TableSource, layout: Layout) -
         raise BarsError(f"{source.name}: column {column} is {other[0]!r}, but must be {daily!r} for daily bars")
 
 
-def _numbers(frame: "pl.DataFrame", source: TableSource, layout: Layout, cells: TableCells) -> NumberColumns:
-    columns = [frame[name] for name in (*REQUIRED, *OPTIONAL) if name in frame.columns]
+def _find_garbled(
+    frame: "pl.DataFrame", source: TableSource, layout: Layout, owners: Sequence[str]
+) -> dict[str, UnreadCell]:
+    """The first cell of each symbol that should be a number and is not."""
     decimal = DECIMAL_SIGNS[source.options.decimal] or layout.decimal
-    return parse_number_columns(columns, source, decimal=decimal, is_plain=cells.delimiter in ("", ","))
+    found: dict[str, UnreadCell] = {}
+    for cell in find_unread_cells(_number_cells(frame), source, decimal=decimal):
+        found.setdefault(owners[cell.row], cell)
+    return found
+
+
+def _number_cells(frame: "pl.DataFrame") -> "list[pl.Series]":
+    return [frame[name] for name in (*REQUIRED, *OPTIONAL) if name in frame.columns]
+
+
+def _numbers(frame: "pl.DataFrame", source: TableSource, layout: Layout, cells: TableCells) -> NumberColumns:
+    decimal = DECIMAL_SIGNS[source.options.decimal] or layout.decimal
+    return parse_number_columns(_number_cells(frame), source, decimal=decimal, is_plain=cells.delimiter in ("", ","))
 
 
 def _symbols(frame: "pl.DataFrame", source: TableSource) -> tuple[tuple[str, ...], IndexArray]:
