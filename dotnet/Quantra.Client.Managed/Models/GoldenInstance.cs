@@ -293,8 +293,9 @@ internal sealed class GoldenInstance
     {
         try
         {
-            model.Prepare(request, BarChecks.Check(request.Bars!), AfterAllSessions);
-            return "";
+            var bars = BarChecks.Check(request.Bars!);
+            model.Prepare(request, bars, AfterAllSessions);
+            return bars.Impossible.Values.FirstOrDefault()?.Reason ?? "";
         }
         catch (QuantraException error)
         {
