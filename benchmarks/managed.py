@@ -23,12 +23,12 @@ from predictor.artifact import Artifact
 from predictor.inference import use_threads
 from predictor.instance import Instance, Query
 from predictor.model import Model, ModelIdentity
-from predictor.networks import build_network, kind_named
+from predictor.networks import Edges, GraphForecaster, build_network, kind_named
 from trainers.demo.market import real_bars
 
 REACHES: Final = {1: 0.20, 32: 0.8, 500: 1.0}
 """Time of C# relative to Python, by number of symbols."""
-KINDS: Final = ("lstm", "gru", "tft")
+KINDS: Final = ("lstm", "gru", "tft", "graph")
 GRPC_REACH: Final = 0.10
 WARM_REACH: Final = 1.5
 FIRST_REACH_MS: Final = 150
@@ -54,13 +54,18 @@ QUICK: Final = Lengths(rounds=1, calls=5, starts=1, is_judged=False)
 
 
 def save_kind(base: Artifact, kind: str, folder: Path) -> Path:
-    """Write `folder/KIND/stock/1`: a network of the kind's default size with random weights."""
-    config = kind_named(kind).config()
-    manifest = replace(base.manifest, kind=kind_named(kind), config=config)
+    """Write `folder/KIND/stock/1`: a network of the kind's default size with random weights and neighbours."""
+    named = kind_named(kind)
+    config = named.config()
+    universe = panel_of(real_bars(["AAPL"]).last(1), max(REACHES)).symbols if named.is_panel_model else ()
+    manifest = replace(base.manifest, kind=named, config=config, universe=universe)
     torch.manual_seed(0)
-    network = build_network(
-        manifest.kind, config, sizes=base.sizes, target=manifest.target, levels=manifest.quantiles
-    ).eval()
+    sizes = replace(base.sizes, nodes=len(universe))
+    network = build_network(named, config, sizes=sizes, target=manifest.target, levels=manifest.quantiles).eval()
+    if isinstance(network, GraphForecaster):
+        ahead = torch.rand(len(universe), len(universe) - 1).argsort(dim=1)[:, : network.neighbours.shape[1]] + 1
+        neighbours = (torch.arange(len(universe))[:, None] + ahead) % len(universe)
+        network.connect(Edges(neighbours=neighbours, weights=torch.rand(neighbours.shape)))
     made = replace(base, manifest=manifest, weights=network.state_dict())
     identity = ModelIdentity(name="stock", version=1, weights_hash="0" * 64)
     model = Model.assemble(identity, made, device=torch.device("cpu"), max_rows=256)
