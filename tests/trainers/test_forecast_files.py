@@ -171,6 +171,14 @@ def test_without_a_period_the_command_forecasts_all_days_with_enough_bars(
         assert line["days"] == len(BARS.sessions) - forecaster.model().bars_needed + 1
 
 
+def test_forecasts_of_mapped_bars_are_the_same(artifact: Path, bars_file: Path, tmp_path: Path) -> None:
+    days = ("--start", as_date(SESSIONS[0]), "--end", as_date(SESSIONS[1]))
+    assert call(artifact, bars_file, tmp_path / "kept", *days) == 0
+    assert call(artifact, bars_file, tmp_path / "mapped", "--feature-cache", tmp_path / "cache", *days) == 0
+    assert list((tmp_path / "cache").glob("*/close.npy"))
+    assert files_of(tmp_path / "kept") == files_of(tmp_path / "mapped")
+
+
 def test_the_jobs_of_processes_are_counted_for_programs(
     artifact: Path, bars_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -22,7 +22,10 @@ from predictor.forecaster import Forecaster
 from predictor.instance import GapPolicy
 from predictor.replacement import check_folder
 from trainers.stock.backtest.command import describe_jobs, watch_steps
+from trainers.stock.feature_cache import map_bars, open_cache
+from trainers.stock.flags import CacheFolder
 from trainers.stock.forecast_files.files import ForecastFolder, ForecastMaterial, SessionFile, was_seen, write_forecasts
+from trainers.stock.progress_output import warn_on_stderr
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,12 +75,13 @@ def forecast_command(
     period: PeriodFlags,
     use: UseFlags,
     machines: WorkerFlags,
+    feature_cache: CacheFolder = None,
     device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
     """Forecast all symbols as of each of many days, as Parquet files by day."""
     check_folder(out)
-    panel = bars.read()
+    panel = map_bars(bars.read(), open_cache(feature_cache, warn_on_stderr))
     material = ForecastMaterial(
         artifact=artifact,
         bars=panel,
