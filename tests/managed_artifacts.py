@@ -26,7 +26,7 @@ from market import bokeh_panel, without_bars, without_last_bar
 
 from predictor import artifact, golden
 from predictor.artifact import Artifact, BaselineSpec, Conformal, Manifest
-from predictor.bars import BarPanel
+from predictor.bars import BarPanel, BarTable
 from predictor.canonical import Json
 from predictor.covariates import NO_COVARIATES, Covariates
 from predictor.errors import QuantraError, answer_of
@@ -242,9 +242,18 @@ class Request:
         }
 
     def _outcome(self, model: Predictor, columns: Mapping[str, object]) -> Forecast | QuantraError:
+        sent = {name: value for name, value in columns.items() if isinstance(value, np.ndarray)}
+        sessions = sent.pop("sessions")
+        symbols, calendar = (columns[name] for name in ("symbols", "calendar"))
+        assert isinstance(symbols, tuple)
+        assert isinstance(calendar, str)
         try:
+            bars, impossible = BarPanel.of_possible_bars(
+                BarTable(symbols=symbols, sessions=sessions, columns=sent), calendar=calendar
+            )
             instance = Instance(
-                input=BarPanel(**columns),  # pyright: ignore[reportArgumentType] - invalid on purpose
+                input=bars,
+                impossible=impossible,
                 covariates=self.covariates,
                 gap_policy=self.gap_policy,
                 allow_incomplete_last_bar=self.allow_incomplete_last_bar,

@@ -15,7 +15,7 @@ from predictor.errors import CallCancelledError, DeadlineExceededError, QueueFul
 from predictor.instance import Cancellation, Deadline
 from predictor.limits import QueueLimits
 from predictor.service import ExplanationWorker, QueuedRequest, RequestQueue
-from predictor.service.request_queue import AnyItem, ModelQueue, ModelQueueClosedError, QueuedRequests
+from predictor.service.request_queue import AnyItem, LazyThread, ModelQueue, ModelQueueClosedError, QueuedRequests
 
 SOON_S = 30
 """Timeout, so that a failing test does not block its process."""
@@ -422,3 +422,22 @@ def test_requests_that_wait_together_wake_the_thread_of_their_model_once() -> No
     assert names(queue.take(key, 2)) == ["a", "b"]
     assert names(queue.take(key, 2)) == ["c"]
     assert key.wakeups.empty()
+
+
+def test_a_thread_that_is_being_started_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    ran, starting, may_start, start = threading.Event(), threading.Event(), threading.Event(), threading.Thread.start
+    thread = LazyThread(ran.set, "late")
+    starter, timer = threading.Thread(target=thread.begin), threading.Timer(0.05, may_start.set)
+
+    def start_late(self: threading.Thread) -> None:
+        starting.set()
+        may_start.wait(30)
+        start(self)
+
+    monkeypatch.setattr(threading.Thread, "start", start_late)
+    start(starter)
+    starting.wait(30)
+    start(timer)
+    thread.join()
+    assert ran.is_set()
+    starter.join()

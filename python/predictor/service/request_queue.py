@@ -228,8 +228,10 @@ class LazyThread:
 
     def join(self) -> None:
         """Wait for the end of the thread, unless it was not started or is the current one."""
-        if self._thread not in (None, threading.current_thread()):
-            self._thread.join()
+        with self._once:  # a thread that is just being started cannot be joined
+            thread = self._thread
+        if thread not in (None, threading.current_thread()):
+            thread.join()
 
 
 @final
