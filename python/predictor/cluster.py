@@ -162,8 +162,8 @@ class _JobActor:
 class _ActorPool:
     """Actors of Ray, at most one per CPU.
 
-    A job waits here until an actor is prepared, so that two commands that share the CPUs of a cluster never wait for
-    each other. No task is ever cancelled, since Ray 2.60 can end the process that cancels a task that has not begun.
+    A job waits here until an actor is prepared, so an actor that finds no free CPU delays no job. Nothing is cancelled,
+    since Ray 2.60 can end the process that cancels a task that has not begun.
     """
 
     def __init__(self, ray: Any, material: Any, memory: int, head: tuple[str, int]) -> None:

@@ -8,7 +8,7 @@ import pytest
 from artifacts import save_small_artifact
 from market import bokeh_panel
 from ray_clusters import connect
-from ray_jobs import multiplier, prepare_a_crash, sleeper, unprepared
+from small_jobs import multiplier, prepare_a_crash, sleeper, unprepared
 
 from predictor import cluster as module
 from predictor import jobs

@@ -14,7 +14,7 @@ from artifacts import save_small_artifact
 from daily_runs import daily_bars, run_evenings, save_daily_model
 from market import bokeh_panel
 from ray_clusters import BARE, connect, start_cluster
-from ray_jobs import killer, multiplier
+from small_jobs import killer, multiplier
 
 from predictor.bars import BarPanel
 from predictor.cluster import OnRay

@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
@@ -12,37 +11,14 @@ from operator import truediv
 from pathlib import Path
 
 import pytest
+from small_jobs import crash, multiplier, prepare_a_crash, sleeper, unprepared
 
 from predictor.errors import ConfigurationError, DeadlineExceededError, QuantraError
 from predictor.jobs import InProcesses, InThisProcess, JobProgress, JobRunner
 
 
-def multiplier(factor: int) -> Callable[[int], int]:
-    return partial(multiply, factor)
-
-
-def multiply(factor: int, number: int) -> int:
-    if number < 0:
-        raise ConfigurationError(f"{number} is negative")
-    return factor * number
-
-
-def ends_its_process(_number: int) -> int:
-    os.kill(os.getpid(), signal.SIGKILL)
-    return 0
-
-
 def divider() -> Callable[[int], float]:
     return partial(truediv, 1)
-
-
-def sleeper() -> Callable[[float], float]:
-    return sleep
-
-
-def sleep(seconds: float) -> float:
-    time.sleep(seconds)
-    return seconds
 
 
 def victim(folder: Path) -> Callable[[int], int]:
@@ -54,19 +30,11 @@ def end_the_process_once(folder: Path, number: int) -> int:
         (folder / "ended").touch(exist_ok=False)
     except FileExistsError:
         return number
-    return ends_its_process(number)
+    return crash(number)
 
 
 def never() -> Callable[[int], int]:
     raise AssertionError("prepared without jobs")
-
-
-def unprepared() -> Callable[[int], int]:
-    raise ConfigurationError("cannot be prepared")
-
-
-def suicide() -> Callable[[int], int]:
-    return ends_its_process
 
 
 def exits() -> Callable[[int], int]:
@@ -77,7 +45,7 @@ class Unreadable:
     """Work that another process cannot read."""
 
     def __call__(self) -> Callable[[int], int]:
-        return suicide()
+        return prepare_a_crash()
 
     def __reduce__(self) -> tuple[object, ...]:
         return refuse, ()
@@ -106,7 +74,7 @@ class Refused:
 
 
 def test_inputs_that_a_process_refuses_are_an_error_with_its_reason() -> None:
-    with pytest.raises(ConfigurationError, match=r"^cannot be prepared"):
+    with pytest.raises(ConfigurationError, match=r"^there is no model"):
         list(InProcesses(1).run(Refused(), [1, 2]))
 
 
@@ -166,11 +134,11 @@ def test_results_in_order_decide_about_later_jobs() -> None:
 
 
 def test_an_error_of_the_preparation_ends_the_run(runner: JobRunner) -> None:
-    with pytest.raises(ConfigurationError, match="cannot be prepared"):
+    with pytest.raises(ConfigurationError, match="there is no model"):
         list(runner.run(unprepared, [1, 2]))
 
 
-@pytest.mark.parametrize("prepare", [suicide, exits])
+@pytest.mark.parametrize("prepare", [prepare_a_crash, exits])
 def test_a_job_that_always_loses_its_process_fails_with_advice(prepare: Callable[[], Callable[[int], int]]) -> None:
     runner = InProcesses(2, advice="buy memory")
     problem = "job 7 lost its process 4 times, perhaps because memory ran out; buy memory"

@@ -19,7 +19,7 @@ from predictor.errors import BarsError, listed, shown_date
 
 PRICE_FIELDS: Final = ("open", "high", "low", "close", "volume")
 SYMBOLS_AT_ONCE: Final = 64
-"""Symbols per block of `adjusted_blocks`."""
+"""Symbols that are adjusted, or checked again after an error, at a time."""
 JUDGED_AT_ONCE: Final = 500
 """Symbols that are searched for jumps and suspects at a time, which bounds memory."""
 OPTIONAL_FIELDS: Final = ("adj_close", "split_ratio", "cash_dividend")
@@ -493,11 +493,23 @@ class BarPanel:
 
 
 def _find_errors(make: Callable[[tables.BarTable], object], table: tables.BarTable) -> dict[str, BarsError]:
-    """The error of each symbol whose bars alone make no panel."""
+    """The error of each symbol whose bars alone make no panel; ends early if most symbols have one."""
     errors: dict[str, BarsError] = {}
-    for row, symbol in enumerate(table.symbols):
-        try:
-            make(table.select([row]))
-        except BarsError as error:
-            errors[symbol] = error
+    for first in range(0, len(table.symbols), SYMBOLS_AT_ONCE):
+        block = range(first, min(first + SYMBOLS_AT_ONCE, len(table.symbols)))
+        if _error_of(make, table.select(block)) is None:
+            continue
+        for row in block:
+            if (error := _error_of(make, table.select([row]))) is not None:
+                errors[table.symbols[row]] = error
+        if 2 * len(errors) > len(table.symbols):
+            break
     return errors
+
+
+def _error_of(make: Callable[[tables.BarTable], object], table: tables.BarTable) -> BarsError | None:
+    try:
+        make(table)
+    except BarsError as error:
+        return error
+    return None

@@ -1,4 +1,4 @@
-"""Jobs without much to import, so that processes of Ray start soon."""
+"""Jobs without much to import, so that other processes start soon."""
 
 import os
 import signal
@@ -24,8 +24,13 @@ def unprepared() -> Callable[[int], int]:
     raise ConfigurationError("there is no model")
 
 
-def sleeper() -> Callable[[float], None]:
-    return time.sleep
+def sleeper() -> Callable[[float], float]:
+    return sleep
+
+
+def sleep(seconds: float) -> float:
+    time.sleep(seconds)
+    return seconds
 
 
 def prepare_a_crash() -> Callable[[int], int]:
