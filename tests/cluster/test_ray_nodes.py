@@ -4,6 +4,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,15 +16,15 @@ from daily_runs import daily_bars, run_evenings, save_daily_model
 from market import bokeh_panel
 from ray_clusters import BARE, connect, start_cluster
 from small_jobs import killer, multiplier
+from small_recipes import SMALL_RECIPE
 
 from predictor.bars import BarPanel
 from predictor.cluster import OnRay
 from predictor.features import default_features
 from predictor.jobs import InThisProcess, JobRunner
 from predictor.ledger import Ledger
-from predictor.networks import LSTMConfig, Target, WindowNormaliser
 from predictor.registry import Runtime, load_single
-from trainers.stock import Optimisation, RollingSplits, StockRecipe, TrainingMaterial, train
+from trainers.stock import RollingSplits, TrainingMaterial, train
 from trainers.stock.audit.audit import AuditBudget, audit
 from trainers.stock.backtest.source import artifact_source
 from trainers.stock.backtest.strategies import StrategySettings, TradingTerms
@@ -60,16 +61,7 @@ def test_jobs_of_a_lost_node_run_again(nodes: "Cluster", tmp_path: Path) -> None
 
 # --- commands
 
-TINY = StockRecipe(
-    calendar="XNYS",
-    config=LSTMConfig(hidden=4, layers=1),
-    target=Target(horizons=(1, 3)),
-    encoder_length=10,
-    scale="window",
-    normaliser=WindowNormaliser(window=20),
-    parts=RollingSplits(selection=40, calibration=60),
-    optimisation=Optimisation(max_epochs=1, device="cpu"),
-)
+TINY = replace(SMALL_RECIPE, parts=RollingSplits(selection=40, calibration=60))
 
 
 def learnt_and_later() -> tuple[BarPanel, BarPanel]:

@@ -13,6 +13,7 @@ import typer
 from audits import audit_record
 from market import bokeh_panel, scaled
 from numpy.typing import NDArray
+from small_recipes import SMALL_RECIPE
 
 from predictor.artifact import load
 from predictor.audit_record import AuditRecord, AuditVerdict, audit_path, read_audit, write_audit
@@ -23,9 +24,9 @@ from predictor.errors import ArtifactError, ConfigurationError
 from predictor.features import FeatureDefinition, FeatureSet
 from predictor.jobs import InProcesses, InThisProcess, JobRunner
 from predictor.model import Model
-from predictor.networks import LSTMConfig, Target, TargetKind, WindowNormaliser
+from predictor.networks import Target, TargetKind
 from trainers.progress import ConsumerChain
-from trainers.stock import DataSplits, Optimisation, StockRecipe, train
+from trainers.stock import DataSplits, StockRecipe, train
 from trainers.stock.audit import AuditBudget, audit, command
 from trainers.stock.audit.audit import ShuffledTraining
 from trainers.stock.audit.checks import (
@@ -70,15 +71,6 @@ from trainers.stock.splits import list_decisions
 from trainers.stock.training_data import TrainingMaterial
 
 FloatArray = NDArray[np.float64]
-TINY = StockRecipe(
-    calendar="XNYS",
-    config=LSTMConfig(hidden=4, layers=1),
-    target=Target(horizons=(1, 3)),
-    encoder_length=10,
-    scale="window",
-    normaliser=WindowNormaliser(window=20),
-    optimisation=Optimisation(max_epochs=1, device="cpu"),
-)
 FEATURES = FeatureSet(
     observed=(
         FeatureDefinition("r1", "Log($close / Ref($close, 1))", "return", "log return"),
@@ -97,7 +89,7 @@ def bars() -> BarPanel:
 @pytest.fixture(scope="module")
 def trained_artifact(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("trained") / "1"
-    train(TrainingMaterial(bars(), FEATURES), TINY, folder, consume=ConsumerChain())
+    train(TrainingMaterial(bars(), FEATURES), SMALL_RECIPE, folder, consume=ConsumerChain())
     return folder
 
 
@@ -650,7 +642,7 @@ def test_days_that_can_tell_nothing_are_refused_before_anything_is_tried(
 
 def audit_by_command(folder: Path, panel: BarPanel, *flags: str | Path) -> AuditRecord:
     """Run the audit command on the tiny recipe with the smallest budget."""
-    (folder / "recipe.json").write_text(json.dumps(TINY.settings()))
+    (folder / "recipe.json").write_text(json.dumps(SMALL_RECIPE.settings()))
     features = {"operator_set": 1, "known": [], "observed": [entry(one) for one in FEATURES.observed]}
     (folder / "features.json").write_text(json.dumps(features))
     panel.write_csv(folder / "bars.csv")
@@ -707,4 +699,4 @@ def lines(text: str) -> Iterator[str]:
 def test_splits_of_the_recipe_are_those_that_are_audited(trained_artifact: Path) -> None:
     source = artifact_source(trained_artifact, "cpu")
     assert source.standing is not None
-    assert source.standing.splits == DataSplits.by_shares(bars().sessions, TINY.shares)
+    assert source.standing.splits == DataSplits.by_shares(bars().sessions, SMALL_RECIPE.shares)

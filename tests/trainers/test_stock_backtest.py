@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from command_exits import exit_code
 from market import bokeh_panel, scaled
+from small_recipes import SMALL_RECIPE
 
 from predictor import canonical
 from predictor.bars import BarPanel
@@ -19,7 +20,7 @@ from predictor.errors import ArtifactError, ConfigurationError, InSampleError, s
 from predictor.features import CovariateFields, FeatureDefinition, FeatureSet
 from predictor.flags import ParsedFlags
 from predictor.jobs import InProcesses, InThisProcess
-from predictor.networks import GraphConfig, LSTMConfig, Target, TargetKind, WindowNormaliser
+from predictor.networks import GraphConfig, Target, TargetKind
 from trainers.progress import ConsumerChain
 from trainers.stock import DataSplits, Optimisation, SplitShares, StockRecipe, train
 from trainers.stock.backtest import (
@@ -48,15 +49,6 @@ from trainers.stock.recipe import read_recipe
 from trainers.stock.splits import list_decisions
 from trainers.stock.training_data import TrainingMaterial
 
-TINY = StockRecipe(
-    calendar="XNYS",
-    config=LSTMConfig(hidden=4, layers=1),
-    target=Target(horizons=(1, 3)),
-    encoder_length=10,
-    scale="window",
-    normaliser=WindowNormaliser(window=20),
-    optimisation=Optimisation(max_epochs=1, device="cpu"),
-)
 FEATURES = FeatureSet(
     observed=(
         FeatureDefinition("r1", "Log($close / Ref($close, 1))", "return", "log return"),
@@ -84,7 +76,7 @@ PLAN = WalkForwardPlan(start=20130102, end=20130301, refit=30)
 @pytest.fixture
 def recipe_file(tmp_path: Path) -> Path:
     path = tmp_path / "recipe.json"
-    path.write_bytes(canonical.to_bytes(TINY.settings()))
+    path.write_bytes(canonical.to_bytes(SMALL_RECIPE.settings()))
     return path
 
 
@@ -97,7 +89,7 @@ def source(recipe_file: Path) -> ModelSource:
 def trained_artifact(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An artifact trained on the bars before its test part."""
     folder = tmp_path_factory.mktemp("trained") / "1"
-    train(TrainingMaterial(bars(), FEATURES), TINY, folder, consume=ConsumerChain())
+    train(TrainingMaterial(bars(), FEATURES), SMALL_RECIPE, folder, consume=ConsumerChain())
     return folder
 
 
@@ -141,7 +133,7 @@ def test_a_rolling_window_and_an_embargo_move_what_is_learnt_from() -> None:
     ]
 
 
-@pytest.mark.parametrize("recipe", [TINY, replace(TINY, target=Target(horizons=(1, 20), lag=1))])
+@pytest.mark.parametrize("recipe", [SMALL_RECIPE, replace(SMALL_RECIPE, target=Target(horizons=(1, 20), lag=1))])
 def test_no_label_that_a_fold_learns_from_reaches_its_first_decision(recipe: StockRecipe) -> None:
     for fold in split_sessions(bars().sessions, replace(PLAN, embargo=2)):
         job = RefitMaterial.of(bars(), FEATURES, recipe).job(fold)
@@ -155,12 +147,12 @@ def test_no_label_that_a_fold_learns_from_reaches_its_first_decision(recipe: Sto
 
 def test_refits_learn_labels_that_can_be_traded_whatever_the_recipes_lag() -> None:
     fold = split_sessions(bars().sessions, PLAN)[0]
-    assert TINY.target.lag == 0
-    assert RefitMaterial.of(bars(), FEATURES, TINY).job(fold).recipe.target == Target(horizons=(1, 3), lag=1)
+    assert SMALL_RECIPE.target.lag == 0
+    assert RefitMaterial.of(bars(), FEATURES, SMALL_RECIPE).job(fold).recipe.target == Target(horizons=(1, 3), lag=1)
 
 
 def test_a_refit_cuts_its_bars_in_the_proportions_of_splits_by_dates() -> None:
-    splits = refit_splits(bars(), replace(TINY, parts=PARTS))
+    splits = refit_splits(bars(), replace(SMALL_RECIPE, parts=PARTS))
     assert (splits.train.last, splits.selection.last) == (session(209), session(314))
     assert (splits.calibration.first, splits.calibration.last) == (session(315), session(419))
 
@@ -186,7 +178,7 @@ def test_a_fold_with_too_little_to_learn_from_is_named(source: ModelSource, tmp_
 
 def test_a_folds_forecasts_do_not_change_with_the_bars_after_them() -> None:
     fold = split_sessions(bars().sessions, PLAN)[0]
-    job = RefitMaterial.of(bars(), FEATURES, TINY).job(fold)
+    job = RefitMaterial.of(bars(), FEATURES, SMALL_RECIPE).job(fold)
     first = int(np.searchsorted(job.bars.sessions, fold.first))
     columns = {name: np.array(getattr(job.bars, name)) for name in ("open", "high", "low", "close", "adj_close")}
     factors = np.random.default_rng(0).choice([0.5, 2.0], (3, len(job.bars.sessions) - first - 1))
@@ -339,7 +331,7 @@ def test_a_folder_of_something_else_is_refused(source: ModelSource, tmp_path: Pa
 def test_an_artifact_as_it_stands_is_asked_as_serving_asks_it(trained_artifact: Path, tmp_path: Path) -> None:
     source = artifact_source(trained_artifact, "cpu")
     found = walked(source, tmp_path / "run", WalkForwardPlan(start=20130102, end=20130301))
-    assert source.recipe == read_recipe(TINY.settings())
+    assert source.recipe == read_recipe(SMALL_RECIPE.settings())
     assert source.standing is not None
     assert [(fold.learn_first, fold.learn_last) for fold in found.folds] == [(session(0), source.standing.last_seen)]
     assert found.strategy.sessions[0] == 20130103
@@ -416,7 +408,7 @@ def test_a_recipe_decides_from_the_first_day_that_it_can_be_trained_before(sourc
         (session(int(np.searchsorted(bars().sessions, plan.start)) - 1), False),
     ):
         (fold,) = split_sessions(bars().sessions, WalkForwardPlan(start=position, end=session(60)))
-        job = RefitMaterial.of(bars(), FEATURES, TINY).job(fold)
+        job = RefitMaterial.of(bars(), FEATURES, SMALL_RECIPE).job(fold)
         with nullcontext() if is_enough else pytest.raises(ConfigurationError, match="needs at least 25 there"):
             forecast_refit(job)
 
@@ -447,7 +439,7 @@ def test_a_horizon_that_is_not_forecast_is_refused_before_anything_is_trained(
 @pytest.mark.parametrize(
     "recipe",
     [
-        TINY,
+        SMALL_RECIPE,
         StockRecipe(),
         StockRecipe(kind="graph", config=GraphConfig()),
         StockRecipe(shares=SplitShares(train=0.5, selection=0.2, calibration=0.2, test=0.1)),
@@ -480,11 +472,11 @@ def test_a_recipe_reads_back_from_its_settings(recipe: StockRecipe) -> None:
 )
 def test_a_setting_that_is_wrong_is_named(change: Mapping[str, Json], problem: str) -> None:
     with pytest.raises(ConfigurationError, match=problem):
-        read_recipe({**TINY.settings(), **change})
+        read_recipe({**SMALL_RECIPE.settings(), **change})
 
 
 def test_a_setting_that_is_missing_is_named() -> None:
-    settings = {name: value for name, value in TINY.settings().items() if name != "learning_rate"}
+    settings = {name: value for name, value in SMALL_RECIPE.settings().items() if name != "learning_rate"}
     with pytest.raises(ConfigurationError, match="recipe: learning_rate is missing"):
         read_recipe(settings)
 

@@ -15,6 +15,7 @@ from baseline_cases import few_baselines
 from command_exits import exit_code
 from market import bokeh_panel
 from numpy.typing import NDArray
+from small_recipes import SMALL_RECIPE
 
 from predictor.artifact import Conformal, EnsembleManifest, load
 from predictor.bars import BarPanel
@@ -25,10 +26,10 @@ from predictor.golden import AFTER_ALL_SESSIONS
 from predictor.instance import Instance
 from predictor.jobs import InProcesses, JobRunner
 from predictor.model import Ensemble, Model, ModelIdentity, build_output_map
-from predictor.networks import LSTMConfig, Target, TargetKind, WindowNormaliser
+from predictor.networks import Target, TargetKind
 from predictor.registry import Runtime, load_single
 from trainers.loop import Report
-from trainers.stock import Optimisation, StockRecipe, TrainingResult, train
+from trainers.stock import StockRecipe, TrainingResult, train
 from trainers.stock.backtest.refits import assemble_model
 from trainers.stock.data import History
 from trainers.stock.evaluation.baselines import SCALED, BaselineModel, BaselinePlan, FitScope, FittedBaseline
@@ -47,15 +48,6 @@ from trainers.stock.training_data import TrainingMaterial
 FloatArray = NDArray[np.float64]
 
 COLUMNS = ("open", "high", "low", "close", "volume", "adj_close")
-RECIPE = StockRecipe(
-    calendar="XNYS",
-    config=LSTMConfig(hidden=4, layers=1),
-    target=Target(horizons=(1, 3)),
-    encoder_length=10,
-    scale="window",
-    normaliser=WindowNormaliser(window=20),
-    optimisation=Optimisation(max_epochs=1, device="cpu"),
-)
 ALONE = EvaluationSettings(seeds=1)
 FITTED = (
     "unconditional quantiles",
@@ -83,7 +75,7 @@ def ignore_reports(_stage: str) -> None:
     """A consumer that ignores all reports."""
 
 
-def trained_into(folder: Path, recipe: StockRecipe = RECIPE) -> TrainingResult:
+def trained_into(folder: Path, recipe: StockRecipe = SMALL_RECIPE) -> TrainingResult:
     return train(TrainingMaterial(bars(), default_features()), recipe, folder / "1", consume=no_progress)
 
 
@@ -157,7 +149,7 @@ def test_the_first_day_that_is_judged_is_the_one_after_the_last_label_that_was_s
 ) -> None:
     assert evaluation.days.seen_until == LAST_SEEN
     assert evaluation.days.first == FIRST_ALLOWED
-    assert evaluation.days.last == int(bars().sessions[-1 - RECIPE.target.reach])
+    assert evaluation.days.last == int(bars().sessions[-1 - SMALL_RECIPE.target.reach])
     assert evaluation.days.windows == 2 * evaluation.days.days
 
 
@@ -266,7 +258,7 @@ def test_each_symbol_is_judged_on_its_own_windows(evaluation: ModelEvaluation) -
 
 def test_volatility_has_qlike_and_its_own_baselines(tmp_path: Path) -> None:
     target = Target(kind=TargetKind.LOG_VOLATILITY, horizons=(1, 3))
-    found = evaluated(trained_into(tmp_path, replace(RECIPE, target=target, normaliser=None)))
+    found = evaluated(trained_into(tmp_path, replace(SMALL_RECIPE, target=target, normaliser=None)))
     assert {row.name for row in found.rows} >= {
         "last value",
         "HAR (1, 5, 22 days), refitted",
@@ -279,7 +271,7 @@ def test_volatility_has_qlike_and_its_own_baselines(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("with_few_baselines")
 def test_other_seeds_are_the_same_recipe_on_the_same_splits(trained_model: TrainingResult, tmp_path: Path) -> None:
     found = evaluated(trained_model, wanted=EvaluationSettings(seeds=2), runner=InProcesses(2))
-    other = replace(RECIPE, optimisation=replace(RECIPE.optimisation, seed=1))
+    other = replace(SMALL_RECIPE, optimisation=replace(SMALL_RECIPE.optimisation, seed=1))
     alone = evaluated(trained_into(tmp_path, other))
     pair = [next(row for row in each.rows if row.name == OURS) for each in (found, alone)]
     assert found.seeds is not None
@@ -310,7 +302,7 @@ def ensemble_of(*members: Model) -> Ensemble:
 def test_an_ensemble_is_judged_by_the_mean_of_its_members_and_has_no_other_seeds(
     trained_model: TrainingResult, tmp_path: Path
 ) -> None:
-    longer = trained_into(tmp_path, replace(RECIPE, encoder_length=12))
+    longer = trained_into(tmp_path, replace(SMALL_RECIPE, encoder_length=12))
     joint = ensemble_of(loaded(trained_model), loaded(longer))
     found = evaluate(
         joint, bars(), EvaluationSettings(seeds=3, adaptive=True), consume=no_progress, announce=ignore_reports

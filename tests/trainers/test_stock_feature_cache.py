@@ -17,17 +17,18 @@ import numpy as np
 import pytest
 from command_exits import exit_code
 from market import bokeh_panel
+from small_recipes import SMALL_RECIPE
 
 from predictor.arrays import FloatArray
 from predictor.bars import BarPanel
 from predictor.errors import ConfigurationError
 from predictor.features import FeatureSet, default_features
 from predictor.jobs import InProcesses
-from predictor.networks import LSTMConfig, Target, WindowNormaliser
+from predictor.networks import Target
 from predictor.windows import Pipeline
 from trainers import StockTrainer
 from trainers.progress import no_progress
-from trainers.stock import Optimisation, StockRecipe
+from trainers.stock import StockRecipe
 from trainers.stock.audit.audit import ShuffledTraining
 from trainers.stock.backtest.folds import Fold
 from trainers.stock.backtest.refits import RefitMaterial
@@ -40,16 +41,7 @@ from trainers.stock.splits import RollingSplits
 from trainers.stock.training import train_in_memory
 from trainers.stock.training_data import TrainingMaterial
 
-SHORT = StockRecipe(
-    calendar="XNYS",
-    config=LSTMConfig(hidden=4, layers=1),
-    target=Target(horizons=(1, 3)),
-    encoder_length=10,
-    scale="window",
-    normaliser=WindowNormaliser(window=20),
-    parts=RollingSplits(selection=40, calibration=60),
-    optimisation=Optimisation(max_epochs=1, device="cpu"),
-)
+SHORT = replace(SMALL_RECIPE, parts=RollingSplits(selection=40, calibration=60))
 SHAPES = {"numbers": ArrayShape(np.float64, (4, 3)), "flags": ArrayShape(np.bool_, (4,))}
 
 
