@@ -15,7 +15,6 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -27,7 +26,7 @@ import polars as pl
 import torch
 
 from benchmarks.report import Row, at_most, common_options, interleaved_medians, publish, shown
-from predictor.bars import BarPanel, read_bars
+from predictor.bars import BarPanel
 from predictor.cluster import OnRay
 from predictor.errors import shown_date
 from predictor.features import default_features
@@ -79,13 +78,13 @@ def made_up_bars(symbols: int, sessions: int) -> BarPanel:
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TrainingMemory:
-    """Largest memory of a process that reads windows of a large history.
+class TrainingCost:
+    """What one epoch of training on a large history takes.
 
     Attributes:
-        own: bytes that the system cannot drop.
-        mapped: bytes with the mapped features.
-        seconds: from files to the first window.
+        own: largest memory that the system cannot drop, in bytes.
+        mapped: largest memory with mapped files, in bytes.
+        seconds: from files to the calibrated and scored model.
     """
 
     own: int
@@ -105,9 +104,8 @@ def write_partitions(symbols: int, sessions: int, folder: Path) -> None:
         rows.write_parquet(folder / f"year={year}" / "bars.parquet")
 
 
-def measure_training(folder: Path, batches: int) -> TrainingMemory:
-    """Read bars of partitioned Parquet and random windows of their history, with bars and features on disk."""
-    torch.set_num_threads(1)
+def measure_training(folder: Path) -> TrainingCost:
+    """Train one epoch on bars of partitioned Parquet, with bars and features on disk."""
     peaks, ended = {"RssAnon": 0, "VmRSS": 0}, Event()
 
     def watch() -> None:
@@ -120,17 +118,13 @@ def measure_training(folder: Path, batches: int) -> TrainingMemory:
     watching = Thread(target=watch)
     watching.start()
     start = time.perf_counter()
-    cache = FeatureCache(folder=folder / "cache", tell=print)
-    bars = cache.mapped(read_bars(folder / "bars"))
-    splits = RECIPE.splits(bars.sessions)
-    pipeline = fit_pipeline(bars, default_features(), RECIPE, splits, cache=cache)
-    prepared = prepare(History(bars, pipeline, cache=cache), splits, RECIPE, None)
+    recipe = replace(RECIPE, optimisation=replace(RECIPE.optimisation, batch_size=1024))
+    trainer = StockTrainer(recipe=recipe, threads=1, quiet=True, feature_cache=folder / "cache")
+    trainer.fit(folder / "bars").close()
     seconds = time.perf_counter() - start
-    for _ in islice(prepared.objective.train.batches(0), batches):
-        pass
     ended.set()
     watching.join()
-    return TrainingMemory(own=peaks["RssAnon"], mapped=peaks["VmRSS"], seconds=seconds)
+    return TrainingCost(own=peaks["RssAnon"], mapped=peaks["VmRSS"], seconds=seconds)
 
 
 def in_new_process(task: Callable[[], T]) -> T:
@@ -140,17 +134,31 @@ def in_new_process(task: Callable[[], T]) -> T:
 
 def history_rows(folder: Path, *, quick: bool) -> Iterator[Row]:
     """Memory and time with features on disk."""
-    symbols, sessions = (500, 2500) if quick else (5000, 2500)
-    batches = 400 if quick else 4000
-    in_new_process(partial(write_partitions, symbols, sessions, folder / "large" / "bars"))
-    found = in_new_process(partial(measure_training, folder / "large", batches))
-    detail = f"{symbols} symbols x {sessions} days, 23 features, {batches * 256} random windows"
-    yield at_most("peak memory, with mapped files, GB", found.mapped / GIGABYTE, 3, detail=detail, judged=not quick)
-    yield shown("peak memory without mapped files, GB", found.own / GIGABYTE, detail=detail)
-    shutil.rmtree(folder / "large")
+    yield from training_rows(folder / "training", quick=quick)
     yield from window_rows(folder / "windows", quick=quick)
     yield from cache_rows(folder / "twice", quick=quick)
-    yield from growth_rows(folder / "growth", quick=quick)
+
+
+def training_rows(folder: Path, *, quick: bool) -> Iterator[Row]:
+    few, many = (100, 400) if quick else (250, 5000)
+    costs: dict[int, TrainingCost] = {}
+    for count in (few, many):
+        in_new_process(partial(write_partitions, count, 2500, folder / str(count) / "bars"))
+        costs[count] = in_new_process(partial(measure_training, folder / str(count)))
+        shutil.rmtree(folder / str(count))
+    detail = f"{many} symbols x 2500 days, 23 features, one epoch of a small LSTM"
+    yield at_most(
+        "peak memory, with mapped files, GB", costs[many].mapped / GIGABYTE, 3, detail=detail, judged=not quick
+    )
+    yield shown("peak memory without mapped files, GB", costs[many].own / GIGABYTE, detail=detail)
+    ratio = costs[many].seconds / costs[few].seconds / (many / few)
+    yield at_most(
+        f"time of {many} symbols / {many // few} x time of {few}",
+        ratio,
+        1.1,
+        detail=f"from files to the scored model, {costs[few].seconds:.1f} s and {costs[many].seconds:.1f} s",
+        judged=not quick,
+    )
 
 
 def window_rows(folder: Path, *, quick: bool) -> Iterator[Row]:
@@ -196,19 +204,6 @@ def _timed(work: Callable[[], str]) -> tuple[float, str]:
     start = time.thread_time()
     result = work()
     return time.thread_time() - start, result
-
-
-def growth_rows(folder: Path, *, quick: bool) -> Iterator[Row]:
-    few, many = (100, 400) if quick else (250, 5000)
-    seconds: dict[int, float] = {}
-    for count in (few, many):
-        in_new_process(partial(write_partitions, count, 2500, folder / str(count) / "bars"))
-        seconds[count] = in_new_process(partial(measure_training, folder / str(count), 100)).seconds
-    detail = f"from files to the first window, {seconds[few]:.1f} s and {seconds[many]:.1f} s"
-    ratio = seconds[many] / seconds[few] / (many / few)
-    yield at_most(
-        f"time of {many} symbols / {many // few} x time of {few}", ratio, 1.1, detail=detail, judged=not quick
-    )
 
 
 # --- jobs on Ray
