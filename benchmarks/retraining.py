@@ -26,7 +26,7 @@ from trainers.demo.market import CALENDAR, real_bars
 from trainers.stock.backtest.folds import WalkForwardPlan, split_sessions
 from trainers.stock.evaluation.comparison import compare, pinball
 from trainers.stock.evaluation.evaluation_set import LEVEL, EvaluationSet
-from trainers.stock.lifecycle.walk_forward import RecipeInputs, walk_forward
+from trainers.stock.lifecycle.version_comparison import RecipeInputs, walk_forward
 from trainers.stock.recipe import StockRecipe, recipe_of
 from trainers.stock.splits import RollingSplits
 

@@ -7,8 +7,7 @@ from predictor.networks import Target, TargetKind
 from trainers.stock.evaluation.baselines import NAIVE, FitScope
 from trainers.stock.evaluation.calibration import CalibrationEffect
 from trainers.stock.evaluation.comparison import LossComparison, SkillScore
-from trainers.stock.evaluation.confidence_set import ConfidenceSet
-from trainers.stock.evaluation.evaluation import EvaluationPeriod, ModelEvaluation
+from trainers.stock.evaluation.evaluation import ConfidenceSet, EvaluationPeriod, ModelEvaluation
 from trainers.stock.evaluation.evaluation_set import Interval
 from trainers.stock.evaluation.scores import (
     Correlation,

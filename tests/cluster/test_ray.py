@@ -16,7 +16,7 @@ from predictor.cluster import OnRay
 from predictor.errors import ConfigurationError, DeadlineExceededError, QuantraError, UnavailableError
 from predictor.jobs import InThisProcess, JobRunner
 from trainers.stock.data import NO_SOURCE
-from trainers.stock.forecast_files.files import ForecastFolder, ForecastMaterial, write_forecasts
+from trainers.stock.forecast_files import ForecastFolder, ForecastMaterial, write_forecasts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -17,7 +17,7 @@ LINES = {
     "_TABLE": "python/predictor/features/operators.py",
     "OPERATOR_SET": "python/predictor/features/operators.py",
     "ANSWERS": "python/predictor/errors.py",
-    "BASELINES": "python/trainers/stock/evaluation/baselines/table.py",
+    "BASELINES": "python/trainers/stock/evaluation/baselines/__init__.py",
 }
 """The file of each table that a recipe names."""
 

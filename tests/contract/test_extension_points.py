@@ -58,7 +58,8 @@ from predictor.registry import Runtime, load_single
 from predictor.service import PredictionService
 from trainers.loop import Report
 from trainers.stock import Optimisation, StockRecipe, TrainingResult, train
-from trainers.stock.evaluation.baselines import BaselineModel, FitScope, FittedBaseline, table
+from trainers.stock.evaluation import baselines
+from trainers.stock.evaluation.baselines import BaselineModel, FitScope, FittedBaseline
 from trainers.stock.evaluation.baselines.baseline import BaselineSample
 from trainers.stock.recipe import read_recipe
 from trainers.stock.training_data import TrainingMaterial
@@ -249,7 +250,7 @@ def lines() -> Iterator[None]:
         patch.setitem(_open(NORMALISERS), ABSOLUTE.name, ABSOLUTE)
         patch.setitem(_open(OPERATORS), DRAWDOWN.name, DRAWDOWN)
         patch.setitem(_open(errors.ANSWERS), PriceTooHighError, TOO_HIGH)
-        patch.setattr(table, "BASELINES", (*table.BASELINES, COIN))
+        patch.setattr(baselines, "BASELINES", (*baselines.BASELINES, COIN))
         patch.setattr(predictors, "COMMANDS", (*predictors.COMMANDS, UNITS))
         for name in READ_AT_THE_START:
             _forget(patch, name)

@@ -8,7 +8,7 @@ import pytest
 from command_exits import program_exit_code
 
 from trainers.cli.commands import app
-from trainers.stock.daily.schedule import Scheduler, describe_entry
+from trainers.stock.daily.command import Scheduler, describe_entry
 
 FOLDER = Path("/data/my models")
 FLAGS = ["--bars", "50% $5.csv", "--ledger", "ledger.db"]

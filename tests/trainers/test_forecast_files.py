@@ -18,8 +18,13 @@ from predictor.errors import ConfigurationError
 from predictor.forecaster import Forecaster
 from predictor.jobs import InProcesses, InThisProcess, JobRunner
 from trainers.stock.data import NO_SOURCE
-from trainers.stock.forecast_files.command import forecast_command
-from trainers.stock.forecast_files.files import SESSIONS_AT_ONCE, ForecastFolder, ForecastMaterial, write_forecasts
+from trainers.stock.forecast_files import (
+    SESSIONS_AT_ONCE,
+    ForecastFolder,
+    ForecastMaterial,
+    forecast_command,
+    write_forecasts,
+)
 
 BARS = bokeh_panel("AAPL", "IBM").last(220)
 SESSIONS = BARS.sessions[-(SESSIONS_AT_ONCE + 4) :].tolist()

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from predictor.bars import BarPanel
 from predictor.networks import Target, TargetKind
 from trainers.stock.data import History
+from trainers.stock.evaluation import baselines
 from trainers.stock.evaluation.baselines import (
     FitScope,
     MeasuredWindows,
@@ -33,7 +34,6 @@ from trainers.stock.evaluation.baselines import (
     garch,
     quick_baselines,
     regression,
-    table,
 )
 from trainers.stock.evaluation.baselines.regression import regressors
 
@@ -193,7 +193,7 @@ def test_what_is_not_installed_is_left_out_and_a_note_says_what_to_install(
     def found(asked: str) -> object:
         return None if asked == package else object()
 
-    monkeypatch.setattr(table, "find_spec", found)
+    monkeypatch.setattr(baselines, "find_spec", found)
     plan = all_baselines(TargetKind.LOG_RETURN)
     left_out = plan.notes
     assert len(left_out) == 1

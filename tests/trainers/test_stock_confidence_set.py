@@ -7,9 +7,9 @@ import pytest
 from numpy.typing import NDArray
 
 from predictor.networks import Target
-from trainers.stock.evaluation import confidence_set
+from trainers.stock.evaluation import evaluation
 from trainers.stock.evaluation.comparison import average_days
-from trainers.stock.evaluation.confidence_set import (
+from trainers.stock.evaluation.evaluation import (
     MISSING_PACKAGE,
     ConfidenceSet,
     find_confidence_set,
@@ -138,6 +138,6 @@ def test_without_arch_there_is_no_set(monkeypatch: pytest.MonkeyPatch) -> None:
     def nothing(_name: str) -> None:
         return None
 
-    monkeypatch.setattr(confidence_set, "find_spec", nothing)
+    monkeypatch.setattr(evaluation, "find_spec", nothing)
     assert find_confidence_set(judged(), shared_losses(4, "a", "b")) is None
     assert note_missing_package() == (MISSING_PACKAGE,)

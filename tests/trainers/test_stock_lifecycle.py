@@ -50,8 +50,14 @@ from trainers.stock.evaluation.bound_model import bind_model
 from trainers.stock.feature_cache import FeatureCache
 from trainers.stock.lifecycle import check_gates, compare_recipes, compare_versions, plan_retraining, promote, retrain
 from trainers.stock.lifecycle.promotion import list_failed
-from trainers.stock.lifecycle.version_comparison import ComparedVersion, SequenceBounds, VersionComparison, load_version
-from trainers.stock.lifecycle.walk_forward import RecipeInputs, walk_forward
+from trainers.stock.lifecycle.version_comparison import (
+    ComparedVersion,
+    RecipeInputs,
+    SequenceBounds,
+    VersionComparison,
+    load_version,
+    walk_forward,
+)
 from trainers.stock.recipe import recipe_of
 from trainers.stock.splits import SplitPart
 from trainers.stock.training_jobs import PlannedTraining, TrainingRunner

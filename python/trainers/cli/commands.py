@@ -45,7 +45,7 @@ OURS: Final = (
     ),
     Command(
         "forecast",
-        "trainers.stock.forecast_files.command:forecast_command",
+        "trainers.stock.forecast_files:forecast_command",
         "Forecast all symbols as of each of many days, as Parquet files by day.",
         "Example: quantra forecast models/demo/1 --bars bars.csv --start 2013-01-02 --out forecasts",
     ),
@@ -105,7 +105,7 @@ OURS: Final = (
     ),
     Command(
         "schedule",
-        "trainers.stock.daily.schedule:schedule_command",
+        "trainers.stock.daily.command:schedule_command",
         "Print the entry of a scheduler that runs `quantra daily` in this folder on every weekday.",
         "Example: quantra schedule cron --at 18:30 --bars bars.csv --ledger ledger.db",
     ),

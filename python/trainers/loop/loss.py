@@ -161,7 +161,7 @@ class WeightedMean:
         self.count = state["count"]
         self._sum = state["sum"]
         self._parts = dict(state["parts"])
-        self._terms = dict(state.get("terms", {}))  # missing in older checkpoints
+        self._terms = dict(state["terms"])
 
 
 def _add(sums: dict[str, tuple[float, int]], name: str, total: float, count: int) -> None:

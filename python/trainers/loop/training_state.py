@@ -84,7 +84,7 @@ class EpochTotals:
         for name, total in state["tallies"].items():
             self._means[name].load(total)
         self._skipped.update(state["skipped"])
-        self._zeros.update(state.get("zero_gradients", {}))  # missing in older checkpoints
+        self._zeros.update(state["zero_gradients"])
         self._shortages.update(state["shortages"])
 
 
@@ -138,7 +138,7 @@ class TrainingState:
         self.epoch_totals.load(state["ledger"])
         self.history = [_report(values) for values in state["history"]]
         self.order_seed = state["order_seed"]
-        self.order = state.get("order", "")  # missing in older checkpoints
+        self.order = state["order"]
 
 
 def _report(values: Mapping[str, Any]) -> EpochReport:

@@ -182,7 +182,7 @@ def write_bars_page(path: Path, reading: BarReading, findings: Sequence[SymbolFi
         MissingPackageError: plotly or jinja2 is not installed.
         OSError: the file cannot be written.
     """
-    page = PageBuilder("trainers.stock.checking")
+    page = PageBuilder("trainers.stock", "bars_report.html.j2")
     parts = {
         "name": reading.name,
         "read_as": str(reading),

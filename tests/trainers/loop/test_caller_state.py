@@ -30,7 +30,6 @@ from trainers.loop import (
     Validation,
     WindowReport,
 )
-from trainers.loop.checkpoint.snapshot import LoadedCheckpoint, Snapshot
 
 
 class StoredState:
@@ -214,31 +213,8 @@ def test_a_state_in_another_order_fits(tmp_path: Path) -> None:
     train_windows(tmp_path, {"two": StoredState(x=1), "one": StoredState(b=2, a=1)})
 
 
-# --- checkpoints from before there was a state
-
-
-def remove_state(folder: Path) -> None:
-    """Rewrite the newest checkpoint in the old format without caller state."""
-    checkpoints = Checkpoints(folder)
-    restored = checkpoints.load()
-    assert isinstance(restored, LoadedCheckpoint)
-    for process in restored.state["processes"]:
-        del process["kept"]
-    snapshot = Snapshot(
-        tensors=restored.tensors,
-        state=restored.state,
-        epoch=restored.epoch,
-        window=restored.window,
-        windows=restored.windows,
-        best=False,
-    )
-    with checkpoints.open():
-        checkpoints.save(snapshot)
-
-
-def test_an_old_checkpoint_resumes_a_training_without_state_and_no_other(tmp_path: Path) -> None:
+def test_a_checkpoint_without_state_resumes_a_training_without_state_and_no_other(tmp_path: Path) -> None:
     train_windows(tmp_path, None)
-    remove_state(tmp_path)
     with pytest.raises(ResumeMismatchError, match="'plateau' is here and not in the checkpoint"):
         train_windows(tmp_path, {"plateau": StoredState()})
     train_windows(tmp_path, None)

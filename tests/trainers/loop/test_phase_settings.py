@@ -72,7 +72,7 @@ def test_another_beginning_is_another_training(tmp_path: Path) -> None:
     with Loop([phase_of("main", net)], modules={"net": net}, device="cpu").running(checkpoints) as run:
         list(run.epochs(IterableSource([rows(), rows()]), max_epochs=1))
     loop = Loop([phase_of("main", net, after=2)], modules={"net": net}, device="cpu")
-    with pytest.raises(ResumeMismatchError, match="after of phase 'main' is None in the checkpoint and 2 here"):
+    with pytest.raises(ResumeMismatchError, match="after of phase 'main' is 0 in the checkpoint and 2 here"):
         loop.running(checkpoints).__enter__()
 
 

@@ -34,7 +34,6 @@ from trainers.loop import (
     WindowReport,
 )
 from trainers.loop.checkpoint.compatibility import ResumeRates
-from trainers.loop.checkpoint.snapshot import Snapshot
 
 Schedule = Callable[[Optimizer], LRScheduler]
 
@@ -198,27 +197,6 @@ def test_a_learning_rate_in_a_tensor_is_compared_and_taken(tmp_path: Path) -> No
     )
     assert rates(reports) == [0.25, 0.25]
     assert isinstance(made.param_groups[0]["lr"], Tensor)
-
-
-def test_an_old_checkpoint_does_not_say_and_nothing_is_compared(tmp_path: Path) -> None:
-    train_epochs(tmp_path, epochs=1)
-    checkpoints = Checkpoints(tmp_path)
-    restored = checkpoints.load()
-    assert restored is not None
-    old = {name: value for name, value in restored.state.items() if name != "started"}
-    again = Snapshot(
-        tensors=restored.tensors,
-        state=old,
-        epoch=restored.epoch,
-        window=restored.window,
-        windows=restored.windows,
-        best=False,
-    )
-    with checkpoints.open():
-        checkpoints.save(again)
-    second, _ = train_epochs(tmp_path, epochs=2, lr=0.4)
-    assert rates(second) == [0.1, 0.1]
-    train_epochs(tmp_path, epochs=3, lr=0.1)
 
 
 def test_another_choice_is_refused() -> None:

@@ -86,8 +86,7 @@ def describe_layout(trained: Mapping[str, nn.Module], phases: Sequence[PhaseRun[
         parts[f"scheduler of {title}"] = None if phase.scheduler is None else type(phase.scheduler).__name__
         parts[f"clip of {title}"] = phase.clip
         parts[f"every of {title}"] = phase.every
-        if phase.after:  # older checkpoints lack the key, so it is present only if it is used
-            parts[f"after of {title}"] = phase.after
+        parts[f"after of {title}"] = phase.after
         if phase.uses is not None:
             parts[f"forward of {title}"] = f"that of {phase.uses!r}"
         parts[f"average's decay of {title}"] = _decays(run)
@@ -156,13 +155,13 @@ class LearningRates:
         self._phases = phases
         self._here = started
         self._choice: ResumeRates = choice
-        self._started: InitialSettings | None = started
+        self._started: InitialSettings = started
 
-    def state(self) -> InitialSettings | None:
+    def state(self) -> InitialSettings:
         """Return the initial settings of the training for a checkpoint."""
         return self._started
 
-    def check(self, saved: InitialSettings | None) -> None:
+    def check(self, saved: InitialSettings) -> None:
         """Check that the training may continue with the current settings.
 
         Raises:
@@ -176,23 +175,23 @@ class LearningRates:
                 'Loop(resume_rates="new") to continue with the new ones'
             )
 
-    def load(self, saved: InitialSettings | None) -> list[str]:
+    def load(self, saved: InitialSettings) -> list[str]:
         """Apply the choice after optimizers and schedules were restored, and return messages for the user."""
         different = self._differences(saved)
         new = self._choice == "new"
-        if saved is None or not new:
+        if not new:
             self._started = saved
-        if saved is None or not different:
+        if not different:
             return []
         if new:
             self._take(saved)
         return [f"the optimizers continue with the {'new' if new else 'saved'} settings: {join_names(different)}"]
 
-    def _differences(self, saved: InitialSettings | None) -> list[str]:
-        """Describe every setting that differs, with both values; none if an old checkpoint lacks them."""
+    def _differences(self, saved: InitialSettings) -> list[str]:
+        """Describe every setting that differs, with both values."""
         return [
             f"{name} of group {number} of phase {phase.name!r} was {before.get(name)} and is now {now.get(name)}"
-            for phase, number, before, now in self._pairs(saved or {})
+            for phase, number, before, now in self._pairs(saved)
             for name in _find_changes(before, now)
         ]
 

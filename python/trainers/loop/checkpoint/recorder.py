@@ -101,21 +101,18 @@ class Recorder:
             return []
         notices = [TrainingNotice(message=f"skipped a damaged checkpoint: {damage}") for damage in restored.damaged]
         check_layout(restored.state["layout"], self._layout)
-        # Older checkpoints have neither "started" nor "kept".
-        self._parts.rates.check(restored.state.get("started"))
+        self._parts.rates.check(restored.state["started"])
         processes = restored.state["processes"]
         if self._settings.state and len(processes) != self._group.size:
             raise ResumeMismatchError(
                 f"the state of the caller ({join_names([*self._settings.state])}) was saved by {len(processes)} "
                 f"processes, and {self._group.size} are here; resume with as many"
             )
-        kept = processes[self._group.rank].get("kept", {}) if self._group.rank < len(processes) else {}
+        kept = processes[self._group.rank]["kept"] if self._group.rank < len(processes) else {}
         check_states_fit(kept, self._settings.state)
         load_states(kept, self._settings.state)  # before anything else is changed, because it may still fail
         self._restore(restored.tensors, restored.state)
-        notices += [
-            TrainingNotice(message=message) for message in self._parts.rates.load(restored.state.get("started"))
-        ]
+        notices += [TrainingNotice(message=message) for message in self._parts.rates.load(restored.state["started"])]
         window = f"window {restored.window} of epoch {restored.epoch + 1}"
         position = window if restored.window else f"epoch {restored.epoch}"
         return [*notices, TrainingNotice(message=f"resuming after {position}, from {restored.folder}")]
@@ -132,8 +129,7 @@ class Recorder:
             TrainingNotice(
                 message="no training can resume from these checkpoints, because the structure of the state "
                 f"has changed since the start: {join_names(differences)}; start with an empty state or None, or keep "
-                "its "
-                "structure"
+                "its structure"
             )
         ]
 
@@ -189,8 +185,7 @@ class Recorder:
             for average in phase.averages:
                 average.load([tensors["average"][f"{phase.phase.name}.{next(numbers)}"] for _ in average.tensors])
         parts.best.load(state["best"], tensors.get("best", {}))
-        if "validation" in state:  # missing in older checkpoints, which had no limit
-            parts.score_guard.load(state["validation"])
+        parts.score_guard.load(state["validation"])
         parts.training.load(state["standing"])
         if self._group.rank >= len(state["processes"]):  # of a process more than before, which draws from a new seed
             seed_everything(derive_seed(torch.initial_seed(), parts.training.windows) % 2**32)

@@ -202,9 +202,7 @@ class GradientGuard:
     def load(self, state: Mapping[str, Any]) -> None:
         """Restore the state."""
         self._unseen = self._select_named(state["unseen"])
-        self._audited = self._select_named(
-            state.get("audited", state["unseen"])
-        )  # older checkpoints audited all of them
+        self._audited = self._select_named(state["audited"])
         self._windows = state["windows"]
         self._skipped_in_a_row = state["skipped_in_a_row"]
         self.moved = state["moved"]

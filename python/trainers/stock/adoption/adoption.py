@@ -27,8 +27,7 @@ from predictor.sessions import SessionCalendar
 from predictor.windows import Pipeline
 from trainers.progress import StepProgress, no_progress
 from trainers.stock import card
-from trainers.stock.adoption.published_model import PublishedModel
-from trainers.stock.adoption.source_folder import CONFIG, WEIGHTS
+from trainers.stock.adoption.published_model import CONFIG, WEIGHTS, PublishedModel
 from trainers.stock.bar_requirements import recognise_calendar
 from trainers.stock.data import History
 from trainers.stock.data_warnings import Warn, check_closes, discard, emit

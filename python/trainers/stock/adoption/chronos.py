@@ -10,8 +10,7 @@ from predictor.canonical import Json, Record
 from predictor.errors import ArtifactError, ConfigurationError
 from predictor.features import FeatureDefinition, FeatureSet
 from predictor.networks import CHRONOS_2, CHRONOS_BOLT, ChronosConfig, NetworkKind, require_chronos
-from trainers.stock.adoption.published_model import PublishedModel
-from trainers.stock.adoption.source_folder import CONFIG, SourceFolder
+from trainers.stock.adoption.published_model import CONFIG, PublishedModel, SourceFolder
 
 PACKAGES: Final = ("chronos-forecasting", "transformers")
 LOG_CLOSE: Final = FeatureDefinition("log_close", "Log($close)", "logarithm of the adjusted close", "log price")

@@ -10,8 +10,7 @@ from predictor.canonical import Json, Record
 from predictor.errors import ArtifactError, ConfigurationError
 from predictor.features import FeatureDefinition, FeatureSet
 from predictor.networks import KRONOS, KronosConfig
-from trainers.stock.adoption.published_model import PublishedModel
-from trainers.stock.adoption.source_folder import CONFIG, SourceFolder
+from trainers.stock.adoption.published_model import CONFIG, PublishedModel, SourceFolder
 
 USUAL_CONTEXT: Final = 512
 """Sessions that the published models read and forecast together."""

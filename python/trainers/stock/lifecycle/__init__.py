@@ -1,5 +1,14 @@
 """Retrain, compare, promote and roll back the versions of a model."""
 
+from collections.abc import Collection
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from predictor.errors import ConfigurationError, listed
+from predictor.ledger import Ledger
+from predictor.lifecycle import Check, ComparisonResult, PromotionResult
+from predictor.registry import AliasMove, find_model_folder
 from trainers.stock.lifecycle.promotion import (
     check_gates,
     promote,
@@ -8,11 +17,12 @@ from trainers.stock.lifecycle.promotion import (
     roll_back_champion,
 )
 from trainers.stock.lifecycle.retraining_plan import RetrainingPlan, plan_retraining, retrain
-from trainers.stock.lifecycle.stock_lifecycle import StockLifecycle
 from trainers.stock.lifecycle.version_comparison import (
+    ComparedVersion,
     VersionComparison,
     compare_recipes,
     compare_versions,
+    load_champion,
     load_version,
 )
 
@@ -31,3 +41,73 @@ __all__ = [
     "retrain",
     "roll_back_champion",
 ]
+
+
+@dataclass(frozen=True, slots=True)
+class StockLifecycle:
+    """Compares and promotes the versions of stock models; a `predictor.lifecycle.ModelLifecycle`."""
+
+    models: Path
+    """Folder of NAME/VERSION artifacts."""
+
+    def compare(
+        self, ledger: Ledger, champion: str, challenger: str, *, check: Check, start: int | None = None
+    ) -> ComparisonResult:
+        """See `ModelLifecycle`. Models with covariates are refused, because a ledger has none."""
+        old, new = (load_version(self.models, reference) for reference in (champion, challenger))
+        return _result_of(_compare(old, new, ledger, check, start))
+
+    def promote(
+        self, ledger: Ledger, version: str, *, reason: str, check: Check, overridden: Collection[str] = ()
+    ) -> PromotionResult:
+        """See `ModelLifecycle`."""
+        challenger = load_version(self.models, version)
+        champion = load_champion(challenger.model_folder)
+        return promote_if_passed(
+            challenger,
+            champion,
+            compare=partial(_compare, champion, challenger, ledger, check)
+            if champion and ledger.last_session
+            else None,
+            reason=reason,
+            ledger=ledger,
+            overridden=overridden,
+            uncompared="none; the ledger has no bars",
+        )
+
+    def roll_back(self, ledger: Ledger, name: str, *, reason: str, expected: int | None = None) -> AliasMove:
+        """See `ModelLifecycle`."""
+        return roll_back_champion(find_model_folder(self.models, name), reason=reason, ledger=ledger, expected=expected)
+
+
+def _compare(
+    champion: ComparedVersion, challenger: ComparedVersion, ledger: Ledger, check: Check, start: int | None = None
+) -> VersionComparison:
+    for one in (champion, challenger):
+        needs = [need.name for need in one.standing.model.info((), is_default=False).covariates]
+        if needs:
+            raise ConfigurationError(
+                f"{one.reference} reads the covariates {listed(needs)}, which a ledger does not have; use `quantra "
+                "compare` or `quantra promote` with --bars, and --covariates or --static"
+            )
+    if not ledger.last_session:
+        raise ConfigurationError("the ledger has no bars to compare the versions on; record some with `quantra daily`")
+    return compare_versions(champion, challenger, ledger.panel(), start=start, check=check)
+
+
+def _result_of(found: VersionComparison) -> ComparisonResult:
+    return ComparisonResult(
+        champion=found.champion,
+        challenger=found.challenger,
+        decision=found.decision,
+        need=found.need,
+        sentence=found.sentence,
+        first_session=found.first_day,
+        last_session=found.last_day,
+        days=found.days,
+        symbols=found.symbols,
+        improvement=found.losses.improvement.value,
+        lower=found.bounds.lower,
+        upper=found.bounds.upper,
+        whole=found.to_json(),
+    )

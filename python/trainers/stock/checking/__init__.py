@@ -1,1 +1,0 @@
-"""Templates of the page that `quantra check --plot` writes."""

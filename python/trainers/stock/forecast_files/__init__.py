@@ -1,1 +1,0 @@
-"""Forecasts of a universe as of many days, as Parquet files by day."""
