@@ -360,7 +360,13 @@ def list_requests(bars_needed: Callable[[str], int]) -> dict[str, Request]:
         "just closed": Request(bars=two, now=datetime(2013, 3, 1, 21, tzinfo=UTC)),
         "a holiday": Request(bars=two, changed={"sessions": _with_session(two, -10, 20130218)}),
         "another calendar": Request(bars=two, changed={"calendar": "XLON"}),
-        "after the calendar": Request(bars=two, changed={"sessions": two.sessions + 100_000}),
+        "after the calendar": Request(
+            bars=two, changed={"sessions": two.sessions + 100_000}, now=datetime(2023, 6, 5, tzinfo=UTC)
+        ),
+        "a day that has not begun": Request(bars=two, now=datetime(2013, 2, 27, tzinfo=UTC)),
+        "a day that has not begun, allowed": Request(
+            bars=two, now=datetime(2013, 2, 27, tzinfo=UTC), allow_incomplete_last_bar=True
+        ),
         "a negative price": Request(bars=two, changed={"low": _cell(two.low, 1, -1, -1.0)}),
         "a high below the low": Request(bars=two, changed={"high": _cell(two.high, 0, -3, 1.0)}),
         "an infinite close": Request(bars=two, changed={"close": _cell(two.close, 0, 5, np.inf)}),
@@ -402,7 +408,10 @@ def list_requests(bars_needed: Callable[[str], int]) -> dict[str, Request]:
             model="ensemble", bars=few["ensemble"], covariates=Covariates(numbers={"cap": np.array([1.0, 2.0])})
         ),
         "ensemble, after the calendar": Request(
-            model="ensemble", bars=few["ensemble"], changed={"sessions": few["ensemble"].sessions + 100_000}
+            model="ensemble",
+            bars=few["ensemble"],
+            changed={"sessions": few["ensemble"].sessions + 100_000},
+            now=datetime(2023, 6, 5, tzinfo=UTC),
         ),
         "a whole universe": Request(model="graph", bars=four),
         "a stranger and no bar of a neighbour": Request(model="graph", bars=strange),

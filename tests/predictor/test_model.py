@@ -250,6 +250,13 @@ def test_a_caller_may_insist_on_an_unfinished_bar(model: Model) -> None:
     assert model.prepare(instance, datetime(2013, 3, 1, 15, tzinfo=UTC)).as_of == LAST
 
 
+@pytest.mark.parametrize("allow", [False, True])
+def test_a_bar_of_a_later_day_is_refused_also_if_unfinished_bars_are_allowed(model: Model, allow: bool) -> None:
+    instance = Instance(input=recent_bars("AAPL"), allow_incomplete_last_bar=allow)
+    with pytest.raises(BarsError, match="AAPL: session 20130301 is in the future: today is 2013-02-27"):
+        model.prepare(instance, datetime(2013, 2, 27, 15, tzinfo=UTC))
+
+
 def test_a_half_day_closes_early(model: Model) -> None:
     instance = Instance(input=recent_bars("AAPL").until(20121224))
     with pytest.raises(BarIncompleteError):

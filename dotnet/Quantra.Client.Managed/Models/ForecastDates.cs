@@ -45,9 +45,9 @@ internal sealed class ForecastDates
     private static int[] ChooseSessions(Pipeline pipeline, RawBars bars, PredictionRequest request, DateTimeOffset now)
     {
         var (calendar, sent) = (pipeline.Calendar, bars.Sessions);
+        BarChecks.CheckPast(bars, DateOnly.FromDateTime(now.UtcDateTime));
         if (!calendar.IsExchange)
         {
-            BarChecks.CheckPast(bars, DateOnly.FromDateTime(now.UtcDateTime));
             SymbolChecks.CheckLength(pipeline, bars);
             return pipeline.RecentSessions(sent, bars.Symbols);
         }

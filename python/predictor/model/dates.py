@@ -149,8 +149,8 @@ def check_age(calendar: SessionCalendar, as_of: int, most: int | None, now: date
 def _choose_sessions(pipeline: Pipeline, bars: BarPanel, instance: Instance, now: datetime) -> NDArray[np.int32]:
     """Return the sessions [B] that the forecast depends on, checked against the exchange's if known."""
     calendar, sent = pipeline.calendar, bars.sessions
+    check_past(bars.symbols, sent, bars.close, now.date())
     if not calendar.is_exchange:
-        check_past(bars.symbols, sent, bars.close, now.date())
         check_length(pipeline, bars)
         return pipeline.recent_sessions(sent, bars.symbols)
     if bars.calendar and bars.calendar != calendar.name:
