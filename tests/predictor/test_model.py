@@ -251,7 +251,7 @@ def test_a_caller_may_insist_on_an_unfinished_bar(model: Model) -> None:
 
 
 @pytest.mark.parametrize("allow", [False, True])
-def test_a_bar_of_a_later_day_is_refused_also_if_unfinished_bars_are_allowed(model: Model, allow: bool) -> None:
+def test_a_bar_of_a_later_day_is_refused_also_if_unfinished_bars_are_allowed(model: Model, *, allow: bool) -> None:
     instance = Instance(input=recent_bars("AAPL"), allow_incomplete_last_bar=allow)
     with pytest.raises(BarsError, match="AAPL: session 20130301 is in the future: today is 2013-02-27"):
         model.prepare(instance, datetime(2013, 2, 27, 15, tzinfo=UTC))
