@@ -1,4 +1,4 @@
-"""Known failures of other training loops, at least one test each.
+"""Known failures of other training loops that no other module of tests covers.
 
 Memory shortages, groups, checkpoints, resuming and unusual tasks have test modules of their own; a detached loss is in
 tests/contract/test_known_pitfalls.py.
@@ -25,9 +25,6 @@ from torch.utils.data import DataLoader
 from trainers import loop as loop_package
 from trainers.loop import (
     Checkpoints,
-    ContractError,
-    DetachedLossError,
-    EmptyTargetError,
     EpochReport,
     FrozenModule,
     Hardware,
@@ -35,24 +32,17 @@ from trainers.loop import (
     Loop,
     Loss,
     NoGradientError,
-    OutputContract,
     Phase,
     Precision,
-    PrecisionError,
     Report,
-    ResidentSource,
     Source,
     WindowReport,
-    ZeroGradientError,
-    choose_precision,
     seed_everything,
 )
-from trainers.loop.device.compilation import find_compilable
-from trainers.loop.device.memory import is_out_of_memory, release
+from trainers.loop.device.memory import release
 from trainers.loop.window import update
 
 SCALED = Precision(name="fp16", dtype=None, scaler=partial(torch.amp.GradScaler, "cpu"), reason="a test")
-PLAIN = Precision(name="fp32", dtype=None, scaler=None, reason="a test")
 
 
 def join_rows(*batches: Rows) -> Rows:
@@ -117,10 +107,6 @@ def test_an_enabled_grad_scaler_of_the_cpu_crashes_no_training_and_changes_no_st
     assert torch.equal(scaled.weight, plain.weight)
 
 
-def test_a_training_on_a_cpu_has_no_grad_scaler_unless_it_is_given_one() -> None:
-    assert [report.loss_scale for report in windows_of(train(linear(), [rows()]))] == [None]
-
-
 def test_a_grad_scaler_that_disabled_itself_trains_like_none() -> None:
     disabled, plain = linear(), linear()
     precision = Precision(
@@ -129,57 +115,6 @@ def test_a_grad_scaler_that_disabled_itself_trains_like_none() -> None:
     assert stepped(train(disabled, [rows(), poisoned(), rows()], precision=precision)) == [True, False, True]
     train(plain, [rows()] * 2)
     assert torch.equal(disabled.weight, plain.weight)
-
-
-class RecordingScaler(torch.amp.GradScaler):
-    """A scaler that records its calls."""
-
-    def __init__(self, calls: list[str]) -> None:
-        super().__init__("cpu")
-        self._calls = calls
-
-    def scale(self, outputs: Any) -> Any:
-        self._calls.append("scale")
-        return super().scale(outputs)
-
-    def unscale_(self, optimizer: Optimizer) -> None:
-        self._calls.append("unscale")
-        super().unscale_(optimizer)
-
-    def step(self, optimizer: Optimizer, *args: Any, **kwargs: Any) -> float | None:
-        self._calls.append("step")
-        return super().step(optimizer, *args, **kwargs)
-
-    def update(self, new_scale: float | Tensor | None = None) -> None:
-        self._calls.append("update")
-        super().update(new_scale)
-
-
-def test_a_scaler_is_never_stepped_without_scale_before_it() -> None:
-    calls: list[str] = []
-    precision = Precision(name="fp16", dtype=None, scaler=partial(RecordingScaler, calls), reason="a test")
-    train(linear(), [rows()] * 3, accumulate=2, precision=precision)
-    assert calls == ["scale", "scale", "unscale", "step", "update", "scale", "unscale", "step", "update"]
-
-
-def test_a_scaler_s_update_is_not_forgotten_on_a_skipped_step() -> None:
-    calls: list[str] = []
-    precision = Precision(name="fp16", dtype=None, scaler=partial(RecordingScaler, calls), reason="a test")
-    reports = windows_of(train(linear(), [poisoned(), rows()], precision=precision))
-    assert calls == ["scale", "unscale", "update", "scale", "unscale", "step", "update"]
-    assert [report.loss_scale for report in reports] == [32768.0, 32768.0]
-
-
-@pytest.mark.parametrize("windows_before", [0, 1])
-def test_an_empty_window_is_an_error_before_the_scaler_misses_its_inf_checks(windows_before: int) -> None:
-    net = linear()
-
-    def loss(batch: Rows) -> Loss:
-        return Loss(squares(net, batch).mean, 0 if len(batch.x) == 2 else len(batch.x))
-
-    batches = [rows()] * windows_before + [rows(2)]
-    with pytest.raises(EmptyTargetError, match="no batch of the window has a target"):
-        train(net, batches, loss=loss, precision=SCALED)
 
 
 def test_a_scaled_loss_that_misses_the_parameters_is_told_before_the_scaler_misses_its_inf_checks() -> None:
@@ -203,37 +138,6 @@ def test_float16_parameters_under_a_scaler_are_an_error_with_its_place() -> None
     assert caught.value.__notes__ == [
         "in phase 'main', epoch 0, window 0 of 1 batches: batch.x float32[4, 3], batch.y float32[4, 1]"
     ]
-
-
-@pytest.mark.parametrize(("before", "after"), [(PLAIN, SCALED), (SCALED, PLAIN), (SCALED, SCALED)])
-def test_a_checkpoint_saved_without_a_scaler_is_resumed_with_one_and_the_other_way_round(
-    tmp_path: Path, before: Precision, after: Precision
-) -> None:
-    net, plain = linear(), linear()
-    train(net, [poisoned(), rows()], precision=before, checkpoints=Checkpoints(tmp_path, every_windows=1))
-    other = linear()
-    reports = train(
-        other, [poisoned(), rows()], epochs=2, precision=after, checkpoints=Checkpoints(tmp_path, every_windows=1)
-    )
-    train(plain, [rows()] * 2)
-    assert torch.equal(other.weight, plain.weight)
-    kept = [32768.0, 16384.0] if before is SCALED else [65536.0, 32768.0]
-    assert windows_of(reports)[0].loss_scale == (kept[1] if after is SCALED else None)
-
-
-@pytest.mark.parametrize("fused", [False, True])
-def test_a_scheduler_stays_where_a_fused_optimizer_dropped_the_step(*, fused: bool) -> None:
-    net = linear()
-    before = net.weight.detach().clone()
-
-    def overflowing(batch: Rows) -> Loss:
-        return Loss(net(batch.x).mean() + (net.weight.sum() * 0).sqrt(), len(batch.x))  # finite, with infinite slope
-
-    optimizer = AdamW(net.parameters(), lr=0.1, fused=fused)
-    reports = train(net, [rows()] * 3, loss=overflowing, optimizer=optimizer, decays=True, precision=SCALED)
-    assert stepped(reports) == [False] * 3
-    assert [report.learning_rate for report in windows_of(reports)] == [0.1] * 3
-    assert torch.equal(net.weight, before)
 
 
 # --- autocast and precisions
@@ -269,11 +173,6 @@ def test_deprecated_autocasts_and_scalers_are_not_used() -> None:
     assert found == []
 
 
-def test_emulated_bfloat16_is_not_chosen() -> None:
-    old = Hardware(cuda=("Tesla T4",), cuda_bf16=False)
-    assert choose_precision("auto", torch.device("cuda", 0), old).name == "fp16"
-
-
 def test_bfloat16_is_only_looked_for_in_the_hardware(monkeypatch: pytest.MonkeyPatch) -> None:
     def supported(*, including_emulation: bool = True) -> bool:
         return including_emulation
@@ -284,45 +183,7 @@ def test_bfloat16_is_only_looked_for_in_the_hardware(monkeypatch: pytest.MonkeyP
     assert not Hardware.detect().cuda_bf16
 
 
-def test_float16_for_recurrent_layers_of_a_cpu_is_refused_before_the_first_forward() -> None:
-    with pytest.raises(PrecisionError, match="could not create a primitive descriptor"):
-        choose_precision("fp16", torch.device("cpu"), Hardware())
-
-
-def test_apple_gpus_are_not_given_half_precision_without_being_asked() -> None:
-    assert choose_precision("auto", torch.device("mps"), Hardware(mps=True)).name == "fp32"
-
-
 # --- the weights of batches, the tail
-
-
-def test_the_tail_of_an_epoch_is_neither_dropped_nor_left_for_the_next_epoch() -> None:
-    net = linear()
-    batches = [rows(4, seed) for seed in range(5)]
-    reports = train(net, batches, accumulate=2, epochs=2)
-    windows = [join_rows(*batches[0:2]), join_rows(*batches[2:4]), batches[4]] * 2
-    assert [report.step for report in windows_of(reports)] == [1, 2, 3, 4, 5, 6]
-    assert torch.allclose(net.weight, descend_by_hand(linear(), *windows), rtol=1e-5)
-
-
-def test_a_tail_of_one_batch_is_not_weighted_as_if_its_window_were_full() -> None:
-    net = linear()
-    train(net, [rows()], accumulate=8)
-    assert torch.allclose(net.weight, descend_by_hand(linear(), rows()), rtol=1e-6)
-
-
-def test_a_window_of_unequal_batches_is_no_mean_of_means() -> None:
-    net = linear()
-    train(net, [rows(8), rows(1, 1)], accumulate=2)
-    assert torch.allclose(net.weight, descend_by_hand(linear(), join_rows(rows(8), rows(1, 1))), rtol=1e-6)
-
-
-def test_a_validation_of_unequal_batches_is_no_mean_of_means() -> None:
-    net = linear()
-    phase = Phase[Rows]("main", partial(squares, net), net.parameters(), descent(net))
-    with Loop([phase], modules={"net": net}, device="cpu").running() as run:
-        found = run.validate(partial(squares, net), IterableSource([rows(8), rows(1, 1)]))
-    assert found.mean == pytest.approx(squares(net, join_rows(rows(8), rows(1, 1))).mean.item(), rel=1e-6)
 
 
 def test_an_epoch_s_loss_is_not_divided_by_the_length_of_the_loader() -> None:
@@ -330,19 +191,6 @@ def test_an_epoch_s_loss_is_not_divided_by_the_length_of_the_loader() -> None:
     *_, epoch = train(net, [rows(8), poisoned(), rows(1, 1)], optimizer=SGD(net.parameters(), lr=0.0))
     assert isinstance(epoch, EpochReport)
     assert epoch.loss == pytest.approx(squares(net, join_rows(rows(8), rows(1, 1))).mean.item(), rel=1e-6)
-
-
-def test_an_empty_loader_is_an_error_and_no_division_by_zero() -> None:
-    with pytest.raises(EmptyTargetError, match="the source has no batch in epoch 0"):
-        train(linear(), [])
-
-
-def test_an_empty_validation_is_an_error_and_no_division_by_zero() -> None:
-    net = linear()
-    phase = Phase[Rows]("main", partial(squares, net), net.parameters(), descent(net))
-    empty = IterableSource[Rows]([])
-    with Loop([phase], modules={"net": net}, device="cpu").running() as run, pytest.raises(EmptyTargetError):
-        run.validate(partial(squares, net), empty)
 
 
 def test_the_device_is_waited_for_once_a_window_and_not_once_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -367,72 +215,8 @@ def test_a_gradient_from_before_does_not_enter_a_step_and_the_window_s_own_is_th
 # --- memory that runs out
 
 
-def test_a_batch_that_does_not_fit_is_not_skipped() -> None:
-    net, shortage = linear(), Shortage("forward", fits=4)
-
-    def loss(batch: Rows) -> Loss:
-        return squares(net, Rows(shortage(batch.x), batch.y))
-
-    reports = windows_of(train(net, [rows(8), rows(4, 1)], loss=loss))
-    assert [report.count for report in reports] == [8, 4]
-    assert torch.allclose(net.weight, descend_by_hand(linear(), rows(8), rows(4, 1)), rtol=1e-5)
-
-
-def test_a_half_done_backward_is_not_stepped() -> None:
-    torch.manual_seed(3)
-    first, last = nn.Linear(3, 3), nn.Linear(3, 1)
-    net = nn.Sequential(first, nn.Tanh(), last)
-    whole, shortage = copy.deepcopy(net), Shortage("backward", fits=4)
-
-    def loss(batch: Rows) -> Loss:
-        hidden = shortage(first(batch.x))  # the last layer has its gradient when this fails
-        return Loss((last(hidden.tanh()) - batch.y).square().mean(), len(batch.x))
-
-    train(net, [rows(8)], loss=loss)
-    train(whole, [rows(8)])
-    assert shortage.failures == 1
-    for found, expected in zip(net.parameters(), whole.parameters(), strict=True):
-        assert torch.allclose(found, expected, rtol=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("error", "recovered"),
-    [
-        (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 MiB."), True),
-        (RuntimeError("MPS backend out of memory (MPS allocated: 9.05 GB)"), True),
-        (RuntimeError("[enforce fail at alloc_cpu.cpp:119] DefaultCPUAllocator: can't allocate memory"), True),
-        (RuntimeError("CUDA error: out of memory"), True),
-        (RuntimeError("CUDA error: an illegal memory access was encountered"), False),
-        (RuntimeError("CUDA error: device-side assert triggered"), False),
-        (ValueError("out of memory"), False),
-    ],
-)
-def test_memory_that_ran_out_is_told_by_type_or_text_and_no_other_device_error_is_taken_for_it(
-    error: Exception, *, recovered: bool
-) -> None:
-    assert is_out_of_memory(error) is recovered
-
-
 def test_giving_memory_back_on_a_cpu_asks_no_accelerator() -> None:
     release(torch.device("cpu"))
-
-
-def test_an_optimizer_that_ran_out_while_it_made_its_states_has_no_half_made_ones_in_the_next_try(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    net, untroubled = linear(), linear()
-    make, calls = torch.zeros_like, iter(range(100))
-
-    def scarce(tensor: Tensor, **kwargs: Any) -> Tensor:
-        if next(calls) == 1:  # the first parameter then has the mean of its gradients and not that of their squares
-            raise torch.OutOfMemoryError("CUDA out of memory")
-        return make(tensor, **kwargs)
-
-    train(untroubled, [rows()] * 2, optimizer=AdamW(untroubled.parameters(), lr=0.1))
-    monkeypatch.setattr(torch, "zeros_like", scarce)
-    train(net, [rows()] * 2, optimizer=AdamW(net.parameters(), lr=0.1))
-    assert next(calls) > 2
-    assert torch.equal(net.weight, untroubled.weight)
 
 
 def test_the_size_found_is_that_of_the_resumed_training_too(tmp_path: Path) -> None:
@@ -448,15 +232,6 @@ def test_the_size_found_is_that_of_the_resumed_training_too(tmp_path: Path) -> N
 
 
 # --- swallowed errors
-
-
-def test_a_shape_bug_is_raised_with_its_place_and_not_swallowed_into_a_loss_of_zero() -> None:
-    wrong = Rows(torch.ones(4, 5), torch.ones(4, 1))
-    with pytest.raises(RuntimeError, match="mat1 and mat2 shapes cannot be multiplied") as caught:
-        train(linear(), [rows(), wrong])
-    assert caught.value.__notes__ == [
-        "in phase 'main', epoch 0, window 1, batch 0 of 1: batch.x float32[4, 5], batch.y float32[4, 1]"
-    ]
 
 
 def test_a_loss_that_is_no_number_is_reported_as_such_and_not_hidden_from_the_log() -> None:
@@ -504,72 +279,7 @@ def test_a_reward_computed_without_gradients_is_a_figure_and_moves_no_weight() -
     assert torch.equal(rewarded.weight, plain.weight)
 
 
-@pytest.mark.parametrize(("requires_grad", "error"), [(True, NoGradientError), (False, DetachedLossError)])
-def test_a_zero_loss_is_refused_also_where_it_requires_a_gradient(
-    *, requires_grad: bool, error: type[Exception]
-) -> None:
-    zero = torch.zeros((), requires_grad=requires_grad)
-    with pytest.raises(error):
-        train(linear(), [rows()], loss=lambda batch: Loss(zero, len(batch.x)))
-
-
-def test_a_loss_multiplied_by_zero_is_refused_before_weight_decay_shrinks_the_weights() -> None:
-    net = linear()
-    before = net.weight.detach().clone()
-    with pytest.raises(ZeroGradientError):
-        train(
-            net,
-            [rows()],
-            loss=lambda batch: Loss(squares(net, batch).mean * 0, 4),
-            optimizer=AdamW(net.parameters(), weight_decay=0.5),
-        )
-    assert torch.equal(net.weight, before)
-
-
-def test_features_passed_for_predictions_are_refused_with_the_keys_that_were_found_and_expected() -> None:
-    net, contract = linear(), OutputContract(["horizon_1", "horizon_5"], shape=(None, 1))
-
-    def loss(batch: Rows) -> Loss:
-        outputs = contract.read({"features": net(batch.x)})
-        return Loss(torch.stack(list(outputs.values())).mean(), len(batch.x))
-
-    with pytest.raises(ContractError, match=r"\['features'\].*'horizon_1', 'horizon_5'.*output\['predictions'\]"):
-        train(net, [rows()], loss=loss)
-
-
-def test_a_dict_of_outputs_in_the_place_of_a_loss_is_refused_with_its_keys() -> None:
-    net = linear()
-    with pytest.raises(ContractError, match=r"a dict with the keys \['features'\]; expected Loss"):
-        train(net, [rows()], loss=lambda batch: {"features": net(batch.x)})  # pyright: ignore[reportArgumentType]  the mistake
-
-
 # --- skipped steps
-
-
-def test_a_norm_that_is_not_finite_does_not_turn_every_weight_into_nan_by_clipping() -> None:
-    net = linear()
-    assert stepped(train(net, [poisoned(), rows()], clip=1.0)) == [False, True]
-    assert net.weight.isfinite().all()
-
-
-@pytest.mark.parametrize("precision", [PLAIN, SCALED], ids=["plain", "scaled"])
-def test_a_skipped_step_advances_no_scheduler_no_step_number_and_no_average(precision: Precision) -> None:
-    net, plain = linear(), linear()
-    phase, other = (
-        Phase[Rows](
-            "main", partial(squares, each), each.parameters(), sgd := descent(each), ExponentialLR(sgd, 0.5), clip=None
-        )
-        for each in (net, plain)
-    )
-    with Loop([phase], modules={"net": net}, device="cpu", precision=precision, ema=0.5).running() as run:
-        reports = list(run.epochs(IterableSource([poisoned(), rows(), poisoned(), rows()]), max_epochs=1))
-        run.use_average()
-    with Loop([other], modules={"net": plain}, device="cpu", ema=0.5).running() as run:
-        list(run.epochs(IterableSource([rows(), rows()]), max_epochs=1))
-        run.use_average()
-    assert [report.step for report in windows_of(reports)] == [0, 1, 1, 2]
-    assert [report.learning_rate for report in windows_of(reports)] == [0.1, 0.1, 0.05, 0.05]
-    assert torch.equal(net.weight, plain.weight)
 
 
 def test_a_first_step_that_is_skipped_brings_no_warning_of_a_scheduler_before_its_optimizer() -> None:
@@ -582,11 +292,6 @@ def test_a_skipped_step_leaves_the_optimizer_s_own_count_of_steps_alone(*, fused
     optimizer = AdamW(net.parameters(), fused=fused)
     train(net, [rows(), poisoned(), rows()], optimizer=optimizer)
     assert optimizer.state[net.weight]["step"] == 2
-
-
-def test_a_schedule_moves_once_a_window_and_not_once_a_batch() -> None:
-    reports = train(linear(), [rows()] * 8, accumulate=4, decays=True)
-    assert [report.learning_rate for report in windows_of(reports)] == [0.1, 0.05]
 
 
 # --- phases and parameters
@@ -616,27 +321,6 @@ def test_a_parameter_used_in_only_one_batch_of_a_window_gets_its_gradient(order:
     descent(by_hand).step()
     for found, expected in zip(net.parameters(), by_hand.parameters(), strict=True):
         assert torch.allclose(found, expected, rtol=1e-5)
-
-
-def test_the_generator_s_backward_leaves_nothing_in_the_critic_s_gradients() -> None:
-    torch.manual_seed(5)
-    generator, critic = nn.Linear(3, 3), nn.Linear(3, 1)
-
-    def fooled(batch: Rows) -> Loss:
-        return Loss(critic(generator(batch.x)).square().mean(), len(batch.x))
-
-    def told_apart(batch: Rows) -> Loss:
-        return Loss((critic(batch.x) - critic(generator(batch.x).detach())).square().mean(), len(batch.x))
-
-    phases = [
-        Phase("generator", fooled, generator.parameters(), descent(generator)),
-        Phase("critic", told_apart, critic.parameters(), SGD(critic.parameters(), lr=0.1), every=2),
-    ]
-    loop = Loop(phases, modules={"generator": generator, "critic": critic}, device="cpu")
-    with loop.running() as run:
-        next(run.epochs(IterableSource([rows()] * 2), max_epochs=1))
-        assert all(parameter.grad is None for parameter in critic.parameters())
-        assert all(parameter.grad is not None for parameter in generator.parameters())
 
 
 # --- recurrent layers
@@ -698,10 +382,6 @@ def test_a_recurrent_network_left_in_evaluation_mode_is_trained_in_training_mode
     assert modes == [True, False] * 2 + [False] + [True, False] * 2 + [False]
 
 
-def test_compilation_leaves_a_recurrent_layer_alone() -> None:
-    assert [name for name, _ in find_compilable(Recurrent(), "net")] == ["net.head"]
-
-
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_cudnn_finds_flat_weights_after_an_average_was_validated() -> None:
@@ -751,13 +431,6 @@ def run_samples(folder: Path, *, seed: int, windows: int) -> tuple[list[float], 
     return loss.seen, net.weight.detach()
 
 
-def test_a_shuffling_loader_resumes_in_the_order_of_the_uninterrupted_training(tmp_path: Path) -> None:
-    whole, _ = run_samples(tmp_path / "whole", seed=1, windows=99)
-    first, _ = run_samples(tmp_path / "cut", seed=1, windows=8)
-    second, _ = run_samples(tmp_path / "cut", seed=2, windows=99)
-    assert [*first[:16], *second] == whole  # the interrupted window is repeated
-
-
 def test_a_checkpoint_with_numpy_s_generator_can_be_read_and_gives_the_same_bits(tmp_path: Path) -> None:
     _, whole = run_samples(tmp_path / "whole", seed=1, windows=99)
     run_samples(tmp_path / "cut", seed=1, windows=8)
@@ -792,10 +465,3 @@ def test_a_training_outside_of_the_main_thread_is_written_down_and_installs_no_s
     thread.join()
     assert stepped(told[0]) == [True, True]
     assert list(tmp_path.glob("window-*"))
-
-
-def test_an_order_of_samples_depends_on_nothing_but_seed_and_epoch() -> None:
-    source = ResidentSource.of(rows(20), batch_size=4, seed=3)
-    before = [batch.y.tolist() for batch in source.batches(1)]
-    torch.manual_seed(77)
-    assert [batch.y.tolist() for batch in source.batches(1)] == before
