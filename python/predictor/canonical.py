@@ -241,25 +241,22 @@ class Record:
         return result
 
 
-def read_as(
-    record: Record, kind: type[FactsT], *, absent: Mapping[str, Any] | None = None, strict: bool = False
-) -> FactsT:
+def read_as(record: Record, kind: type[FactsT], *, strict: bool = False) -> FactsT:
     """Read an object as a dataclass, one key per field.
 
     Args:
         record: the object.
         kind: the dataclass. Its fields are strings, paths, numbers, booleans, enumerations, literals, other such
             dataclasses, or tuples of these. A field with a default may be missing; one of type `X | None` may be null.
-        absent: defaults of further fields that may be missing.
         strict: reject keys that the dataclass does not have.
 
     Raises:
         ArtifactError: a value is missing or has the wrong type, or a key is unknown; the message names the key.
     """
-    types, values = get_type_hints(kind), dict(absent or {})
+    types = get_type_hints(kind)
+    values: dict[str, Any] = {}
     for field in fields(kind):
-        has_default = field.default is not MISSING or field.name in values
-        if record.has(field.name) or not has_default:
+        if record.has(field.name) or field.default is MISSING:
             values[field.name] = _read(record, field.name, types[field.name], strict=strict)
     if strict:
         record.end()

@@ -484,16 +484,6 @@ def test_an_honest_artifact_has_no_leak(record: AuditRecord) -> None:
     assert "p-value of shuffled labels is at least 0.5 with --permutations 1" in record.notes[1]
 
 
-def test_a_record_from_before_the_yardstick_was_named_reads_back_with_the_only_one_there_was(
-    record: AuditRecord,
-) -> None:
-    told = json.loads(record.to_bytes())
-    for check in ("permutation", "lags"):
-        del told[check]["yardstick"]
-    found = AuditRecord.from_bytes(json.dumps(told).encode(), "1.audit.json")
-    assert found.permutation.yardstick == found.lags.yardstick == "volatility-scaled quantiles, calibrated"
-
-
 def test_the_yardstick_is_what_the_models_own_scale_forecasts_alone(model: Model) -> None:
     history = History(bars(), model.pipeline)
     splits = StockRecipe().splits(bars().sessions)

@@ -241,12 +241,6 @@ FORMAT: Final = "quantra-audit"
 
 FORMAT_VERSION: Final = 1
 
-FIRST_YARDSTICK: Final = "volatility-scaled quantiles, calibrated"
-"""The yardstick of records that do not name it."""
-
-_EARLIER: Final = {"yardstick": FIRST_YARDSTICK}
-
-
 SUFFIX: Final = ".audit.json"
 
 _MANIFEST: Final = "manifest.json"
@@ -272,7 +266,7 @@ class AuditRecord:
     trials: TrialsCheck
     notes: tuple[str, ...]
     warnings: tuple[str, ...] = ()
-    """Warnings about the bars and covariate files; empty if unknown."""
+    """Warnings about the bars and covariate files."""
 
     @property
     def checks(self) -> tuple[AuditCheck, ...]:
@@ -330,18 +324,18 @@ class AuditRecord:
             last_session=record.integer("last_session"),
             future=read_as(record.record("future"), FutureCheck, strict=True),
             permutation=_permutation(record.record("permutation")),
-            lags=read_as(record.record("lags"), LagCheck, absent=_EARLIER, strict=True),
+            lags=read_as(record.record("lags"), LagCheck, strict=True),
             costs=read_as(record.record("costs"), CostCheck, strict=True),
             trials=read_as(record.record("trials"), TrialsCheck, strict=True),
             notes=record.texts("notes"),
-            warnings=record.texts("warnings") if record.has("warnings") else (),
+            warnings=record.texts("warnings"),
         )
         record.end()
         return read
 
 
 def _permutation(record: Record) -> PermutationCheck:
-    read = read_as(record, PermutationCheck, absent=_EARLIER, strict=True)
+    read = read_as(record, PermutationCheck, strict=True)
     if not read.permuted:
         raise record.refusal(
             "permuted", "is [], but must hold the skill of at least one training; audit the model again"
