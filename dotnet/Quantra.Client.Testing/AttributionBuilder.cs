@@ -8,7 +8,7 @@ namespace Quantra.Client.Testing;
 /// </example>
 public sealed record AttributionBuilder
 {
-    internal const string Method = "integrated-gradients";
+    internal const string DefaultMethod = "integrated-gradients";
 
     /// <inheritdoc cref="Attribution.Symbols"/>
     /// <value>"AAPL" by default.</value>
@@ -25,6 +25,10 @@ public sealed record AttributionBuilder
     /// <inheritdoc cref="Attribution.Quantile"/>
     /// <value>0.5 by default.</value>
     public double Quantile { get; init; } = 0.5;
+
+    /// <inheritdoc cref="Attribution.Method"/>
+    /// <value>"integrated-gradients" by default.</value>
+    public string Method { get; init; } = DefaultMethod;
 
     /// <summary>Names and kinds of the inputs.</summary>
     /// <value>By default return_1 and volume_1 (observed), and the window's scale.</value>
@@ -80,6 +84,7 @@ public sealed record AttributionBuilder
             AsOf = forecast.AsOf,
             Horizon = target.Horizon,
             Quantile = target.Quantile,
+            Method = request.Method.Length > 0 ? request.Method : model.ExplainMethods.FirstOrDefault(DefaultMethod),
             Unit = model.TargetKind,
             EncoderLength = model.EncoderLength,
             Detail = request.Detail,

@@ -138,6 +138,12 @@ public sealed class FakeStockPredictor : IStockPredictor, IPathSimulator
 
     private static IReadOnlyList<Attribution> Explain(ModelInfo model, ManyExplanationsRequest request)
     {
+        if (request.Method.Length > 0 && !model.ExplainMethods.Contains(request.Method))
+        {
+            var supported = string.Join(", ", model.ExplainMethods.Select(method => $"'{method}'"));
+            throw Error(QuantraStatus.Unimplemented, QuantraReason.ExplainUnsupported, $"unknown method '{request.Method}'; the model supports [{supported}]");
+        }
+
         var median = model.Quantiles.MinBy(level => Math.Abs(level - 0.5));
         var targets = request.Targets.Count > 0 ? request.Targets : [.. model.Horizons.Select(horizon => new ExplanationTarget(horizon, median))];
         return [.. targets.Select(target => AttributionBuilder.For(model, request, Known(model, target)).Build())];

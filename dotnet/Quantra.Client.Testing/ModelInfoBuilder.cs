@@ -100,7 +100,7 @@ public sealed record ModelInfoBuilder
             CalendarEnds = null,
             IsPanelModel = IsPanelModel,
             IsScaledPerHorizon = IsScaledPerHorizon,
-            ExplainMethods = [AttributionBuilder.Method],
+            ExplainMethods = [AttributionBuilder.DefaultMethod],
             WeightsHash = Weights,
             CardJson = "{}",
         };

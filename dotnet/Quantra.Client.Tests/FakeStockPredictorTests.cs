@@ -91,6 +91,19 @@ public sealed class FakeStockPredictorTests(PredictorFixture fixture)
     }
 
     [Fact]
+    public async Task It_explains_with_the_requested_method_and_refuses_an_unknown_one()
+    {
+        var model = new ModelInfoBuilder().Build() with { ExplainMethods = ["shapley", "occlusion"] };
+        await using var fake = new FakeStockPredictor(model);
+        var request = new PredictionRequest("stock", Panel);
+        Assert.Equal("shapley", (await fake.ExplainAsync(new(request, 5), Token)).Method);
+        Assert.Equal("occlusion", (await fake.ExplainAsync(new(request, 5) { Method = "occlusion" }, Token)).Method);
+        var failure = await Assert.ThrowsAsync<QuantraException>(() => fake.ExplainAsync(new(request, 5) { Method = "magic" }, Token));
+        Assert.Equal((QuantraStatus.Unimplemented, QuantraReason.ExplainUnsupported), (failure.Code, failure.Reason));
+        Assert.Equal("unknown method 'magic'; the model supports ['shapley', 'occlusion']", failure.Message);
+    }
+
+    [Fact]
     public async Task By_default_it_simulates_the_forecast_of_the_request()
     {
         await using var fake = new FakeStockPredictor();
