@@ -87,6 +87,15 @@ public sealed class HostileArtifactTests
         Assert.Equal("gru", (await predictor.GetModelAsync("gru", Token)).Name);
     }
 
+    [Fact]
+    public async Task A_universe_with_a_symbol_twice_is_rejected_with_the_symbol()
+    {
+        using var artifact = EditedArtifact.Of("graph");
+        artifact.EditManifest(manifest => manifest["universe"]![1] = (string)manifest["universe"]![0]!);
+        var failure = await Assert.ThrowsAsync<QuantraException>(() => ManagedPredictor.OpenAsync(artifact.Folder, Token));
+        Assert.Equal((QuantraReason.ArtifactInvalid, "graph/1: manifest.json: universe has AAPL twice"), (failure.Reason, failure.Message));
+    }
+
     private static void Flip(string path)
     {
         var content = File.ReadAllBytes(path);
