@@ -7,7 +7,11 @@ namespace Quantra.Client.Managed;
 internal sealed class GraphNetwork<TVector> : IPanelNetwork
     where TVector : struct, IVector<TVector>
 {
+    /// <summary>Rows of one block; more would not stay in the processor's cache.</summary>
+    private const int RowsAtOnce = 16;
+
     private readonly InputSizes _sizes;
+    private readonly int _horizons;
     private readonly int _patch;
     private readonly FrequencyAdaptiveNorm<TVector>? _frequencies;
     private readonly RecurrentLayer<TVector> _encoder;
@@ -25,7 +29,7 @@ internal sealed class GraphNetwork<TVector> : IPanelNetwork
     public GraphNetwork(NetworkWeights weights, NetworkSettings settings, InputSizes sizes, Target target, double[] levels)
     {
         var (width, horizons) = (settings.Hidden, target.Horizons.Length);
-        (_sizes, _patch) = (sizes, settings.Patch);
+        (_sizes, _horizons, _patch) = (sizes, horizons, settings.Patch);
         _frequencies = settings.Frequencies > 0 ? new(weights, sizes, settings.Frequencies, width) : null;
         _encoder = new(weights, "gru", 0, 3, _patch * sizes.RowWidth, width);
         _attention = new(weights, settings, sizes);
@@ -48,40 +52,85 @@ internal sealed class GraphNetwork<TVector> : IPanelNetwork
     /// <inheritdoc/>
     public void Rank(NetworkInputs inputs, Span<double> units, Span<double> scores)
     {
-        var (trace, contexts, level) = Record(inputs);
-        for (var cell = 0; cell < units.Length; cell++)
-            units[cell] = (float)trace.Units[cell];
-        if (!scores.IsEmpty)
+        var tape = Tape<TVector>.Take(_tapes);
+        var (panel, edges) = (EncodePanel(tape, inputs), _attention.FindEdges(inputs));
+        for (var first = 0; first < inputs.Rows; first += RowsAtOnce)
         {
-            var (tape, ofLevel) = (trace.Tape, _scoreLevel.Record(trace.Tape, level));
-            TapeMatrix[] own = Array.ConvertAll(contexts, context => _score.Record(tape, context));
-            for (var cell = 0; cell < scores.Length; cell++)
-            {
-                var (row, horizon) = (cell / own.Length, cell % own.Length);
-                scores[cell] = tape.Value(own[horizon].Slice(row, 1)) + tape.Value(ofLevel.Slice(row, 1), horizon);
-            }
+            using var trace = new TapeTrace<TVector>(tape, Block(inputs, first), _sizes);
+            var (contexts, level) = Decode(trace, panel, first, edges);
+            for (var cell = 0; cell < trace.Units.Length; cell++)
+                units[(first * _horizons * _head.Levels) + cell] = (float)trace.Units[cell];
+            if (!scores.IsEmpty)
+                WriteScores(tape, contexts, level, scores.Slice(first * _horizons, trace.Windows * _horizons));
         }
 
-        trace.Dispose();
+        _tapes.Add(tape);
     }
 
     /// <inheritdoc/>
-    public INetworkTrace Trace(NetworkInputs inputs) => Record(inputs).Trace;
-
-    private (TapeTrace<TVector> Trace, TapeMatrix[] Contexts, TapeMatrix Level) Record(NetworkInputs inputs)
+    public INetworkTrace Trace(NetworkInputs inputs)
     {
         var trace = new TapeTrace<TVector>(_tapes, inputs, _sizes);
+        Decode(trace, Encode(trace, inputs), 0, _attention.FindEdges(inputs));
+        return trace;
+    }
+
+    /// <summary>Some rows from the first on.</summary>
+    private NetworkInputs Block(NetworkInputs inputs, int first) =>
+        InputRows.Slice(inputs, first, Math.Min(RowsAtOnce, inputs.Rows - first), (_sizes.EncoderLength + _sizes.FutureLength) * _sizes.Known);
+
+    /// <summary>Encodes all rows of panels, block by block, so that the tape keeps only what the neighbours and the heads read.</summary>
+    private EncodedRows EncodePanel(Tape<TVector> tape, NetworkInputs inputs)
+    {
+        var panel = new EncodedRows(tape.Add(inputs.Rows, _encoder.Width), tape.Add(inputs.Rows, _encoder.Width), tape.Add(inputs.Rows, _encoder.Width));
+        for (var first = 0; first < inputs.Rows; first += RowsAtOnce)
+        {
+            var rows = Block(inputs, first);
+            using var trace = new TapeTrace<TVector>(tape, rows, _sizes);
+            var block = Encode(trace, rows);
+            tape.Values(block.States).CopyTo(tape.Values(panel.States.Slice(first, trace.Windows)));
+            tape.Values(block.Keys).CopyTo(tape.Values(panel.Keys.Slice(first, trace.Windows)));
+            tape.Values(block.Values).CopyTo(tape.Values(panel.Values.Slice(first, trace.Windows)));
+        }
+
+        return panel;
+    }
+
+    /// <summary>Encodes each row from its own window.</summary>
+    private EncodedRows Encode(TapeTrace<TVector> trace, NetworkInputs inputs)
+    {
         var (tape, rows, windows) = (trace.Tape, trace.Rows, trace.Windows);
         var dominant = _frequencies?.Record(tape, rows, inputs);
         var states = _encoder.Record(tape, JoinPatches(tape, rows, dominant, inputs), windows).States;
         var state = states.Slice(states.Rows - windows, windows);
         if (dominant is { } strongest)
             state = tape.Sum(state, _frequencies!.RecordMap(tape, strongest));
-        var attended = _attention.Record(tape, state, rows.Slice(rows.Rows - windows, windows), inputs);
+        return _attention.Encode(tape, state, rows.Slice(rows.Rows - windows, windows));
+    }
+
+    /// <summary>Computes the units of a block of rows.</summary>
+    /// <param name="trace">The windows of the block.</param>
+    /// <param name="panel">All rows of the panels.</param>
+    /// <param name="first">The first row of the block.</param>
+    /// <param name="edges">The edges of all rows.</param>
+    private (TapeMatrix[] Contexts, TapeMatrix Level) Decode(TapeTrace<TVector> trace, EncodedRows panel, int first, Edge[][] edges)
+    {
+        var (tape, state) = (trace.Tape, panel.States.Slice(first, trace.Windows));
+        var attended = _attention.Record(tape, panel, first, edges[first..(first + trace.Windows)]);
         var contexts = _context.Record(trace, _norm.Record(tape, tape.AddGated(_gate.Record(tape, attended), state)));
-        var level = tape.Sum(_level.Record(tape, rows), _levelAround.Record(tape, attended));
+        var level = tape.Sum(_level.Record(tape, trace.Rows), _levelAround.Record(tape, attended));
         trace.End(_head, contexts, level);
-        return (trace, contexts, level);
+        return (contexts, level);
+    }
+
+    private void WriteScores(Tape<TVector> tape, TapeMatrix[] contexts, TapeMatrix level, Span<double> scores)
+    {
+        var (ofLevel, own) = (_scoreLevel.Record(tape, level), Array.ConvertAll(contexts, context => _score.Record(tape, context)));
+        for (var cell = 0; cell < scores.Length; cell++)
+        {
+            var (row, horizon) = (cell / own.Length, cell % own.Length);
+            scores[cell] = tape.Value(own[horizon].Slice(row, 1)) + tape.Value(ofLevel.Slice(row, 1), horizon);
+        }
     }
 
     /// <summary>Joins rows of sessions to patches, oldest first, without what the normalisation takes out; zeros come before the window's first.</summary>

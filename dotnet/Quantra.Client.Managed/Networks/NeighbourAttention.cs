@@ -1,5 +1,16 @@
 namespace Quantra.Client.Managed;
 
+/// <summary>Rows of panels on a tape, each from its own window.</summary>
+/// <param name="States">[rows, width]</param>
+/// <param name="Keys">[rows, width] what attention compares with.</param>
+/// <param name="Values">[rows, width] what attention reads.</param>
+internal readonly record struct EncodedRows(TapeMatrix States, TapeMatrix Keys, TapeMatrix Values);
+
+/// <summary>An edge of a row to a neighbour in its panel.</summary>
+/// <param name="Row">The neighbour's row.</param>
+/// <param name="Weight">Weight of the edge.</param>
+internal readonly record struct Edge(int Row, float Weight);
+
 /// <summary>Attention of each row over its neighbours in a graph of stocks, whose values are differences from the row's own.</summary>
 internal sealed class NeighbourAttention<TVector>
     where TVector : struct, IVector<TVector>
@@ -32,49 +43,69 @@ internal sealed class NeighbourAttention<TVector>
 
     private int Most => Neighbours[0].Length;
 
-    /// <summary>Attends on a tape; 0 for a row without neighbours.</summary>
+    /// <summary>Adds what other rows read of these.</summary>
     /// <param name="tape">The tape.</param>
-    /// <param name="state">[rows, width]</param>
+    /// <param name="states">[rows, width]</param>
     /// <param name="last">[rows, width] the last session of each row, which begins with the observed features.</param>
-    /// <param name="inputs">The rows, panel by panel.</param>
-    public TapeMatrix Record(Tape<TVector> tape, TapeMatrix state, TapeMatrix last, NetworkInputs inputs)
+    public EncodedRows Encode(Tape<TVector> tape, TapeMatrix states, TapeMatrix last)
     {
-        var own = tape.Add(state.Rows, state.Width);
-        tape.AddProduct(state, 0, _width, _ofState, own);
-        tape.AddProduct(last, 0, _observed, _ofObserved, own);
-        var (query, key) = (_query.Record(tape, state), _key.Record(tape, state));
-        var logits = tape.Add(state.Rows * _heads, Kernels<TVector>.Padded(Most));
-        var (rows, counts) = FindNeighbours(inputs, (row, slot, edge) =>
-        {
-            for (var head = 0; head < _heads; head++)
-                tape.Value(logits.Slice((row * _heads) + head, 1), slot) = _slope[head] * edge;
-        });
-        return tape.Attend(
-            state.Rows, query, tape.Gather(key, rows), 0, tape.Gather(own, rows, isDifference: true), 0, (_heads, _width / _heads), counts, isShared: false, logits).Result;
+        var values = tape.Add(states.Rows, states.Width);
+        tape.AddProduct(states, 0, _width, _ofState, values);
+        tape.AddProduct(last, 0, _observed, _ofObserved, values);
+        return new(states, _key.Record(tape, states), values);
     }
 
-    /// <summary>Finds the rows [k, N] of each row's neighbours, those in the panel first, then -1; and their number [N].</summary>
-    /// <param name="inputs">The rows, panel by panel.</param>
-    /// <param name="write">Receives row, place and weight of each edge.</param>
-    private (int[] Rows, int[] Counts) FindNeighbours(NetworkInputs inputs, Action<int, int, float> write)
+    /// <summary>Attends on a tape; 0 for a row without neighbours.</summary>
+    /// <param name="tape">The tape.</param>
+    /// <param name="panel">All rows of the panels.</param>
+    /// <param name="first">The first of the rows that attend.</param>
+    /// <param name="edges">[rows that attend]</param>
+    public TapeMatrix Record(Tape<TVector> tape, EncodedRows panel, int first, Edge[][] edges)
     {
-        var (members, rows, counts, rowOf) = (inputs.Members, new int[Most * inputs.Rows], new int[inputs.Rows], new int[Neighbours.Length]);
+        var count = edges.Length;
+        var (query, rows) = (_query.Record(tape, panel.States.Slice(first, count)), new int[Most * count]);
+        var logits = tape.Add(count * _heads, Kernels<TVector>.Padded(Most));
         Array.Fill(rows, -1);
-        for (var row = 0; row < inputs.Rows; row++)
+        for (var row = 0; row < count; row++)
         {
-            if (row % members == 0)
-                FindRows(inputs, row, rowOf);
-            for (var edge = 0; inputs.Nodes[row] >= 0 && edge < Most; edge++)
+            for (var place = 0; place < edges[row].Length; place++)
             {
-                var neighbour = Neighbours[inputs.Nodes[row]][edge];
-                if (neighbour < 0 || rowOf[neighbour] < 0)
-                    continue;
-                write(row, counts[row], _edges[(inputs.Nodes[row] * Most) + edge]);
-                rows[(counts[row]++ * inputs.Rows) + row] = rowOf[neighbour];
+                rows[(place * count) + row] = edges[row][place].Row;
+                for (var head = 0; head < _heads; head++)
+                    tape.Value(logits.Slice((row * _heads) + head, 1), place) = _slope[head] * edges[row][place].Weight;
             }
         }
 
-        return (rows, counts);
+        var values = tape.Gather(panel.Values, rows, panel.Values.Slice(first, count));
+        return tape.Attend(
+            count, query, tape.Gather(panel.Keys, rows), 0, values, 0, (_heads, _width / _heads), Array.ConvertAll(edges, own => own.Length), isShared: false, logits).Result;
+    }
+
+    /// <summary>Finds the edges of each row to neighbours that are in its panel.</summary>
+    public Edge[][] FindEdges(NetworkInputs inputs)
+    {
+        var (edges, rowOf) = (new Edge[inputs.Rows][], new int[Neighbours.Length]);
+        for (var row = 0; row < inputs.Rows; row++)
+        {
+            if (row % inputs.Members == 0)
+                FindRows(inputs, row, rowOf);
+            edges[row] = EdgesOf(inputs.Nodes[row], rowOf);
+        }
+
+        return edges;
+    }
+
+    private Edge[] EdgesOf(int node, int[] rowOf)
+    {
+        var (edges, count) = (new Edge[Most], 0);
+        for (var edge = 0; node >= 0 && edge < Most; edge++)
+        {
+            var neighbour = Neighbours[node][edge];
+            if (neighbour >= 0 && rowOf[neighbour] >= 0)
+                edges[count++] = new(rowOf[neighbour], _edges[(node * Most) + edge]);
+        }
+
+        return edges[..count];
     }
 
     /// <summary>Writes the row of each node in a panel; -1 = missing, or unknown at the last session, so that no row attends to it.</summary>

@@ -1,3 +1,4 @@
+using System.Collections.Concurrent;
 using System.Runtime.CompilerServices;
 
 namespace Quantra.Client.Managed;
@@ -27,23 +28,34 @@ internal sealed class Tape<TVector>
     private readonly List<Action> _steps = [];
     private FloatBuffer _values = new(0);
     private FloatBuffer _gradients = new(0);
-    private int _length;
 
-    /// <summary>Forgets all matrices.</summary>
-    public void Clear()
+    /// <summary>Number of values of all matrices.</summary>
+    public int Length { get; private set; }
+
+    /// <summary>Takes an unused tape, or makes one, without matrices.</summary>
+    public static Tape<TVector> Take(ConcurrentBag<Tape<TVector>> unused)
+    {
+        if (!unused.TryTake(out var tape))
+            return new Tape<TVector>();
+        tape.Rewind(0);
+        return tape;
+    }
+
+    /// <summary>Forgets the matrices that were added after an earlier length, and all steps in reverse.</summary>
+    public void Rewind(int length)
     {
         _steps.Clear();
-        _length = 0;
+        Length = length;
     }
 
     /// <summary>Adds a matrix of zeros.</summary>
     public TapeMatrix Add(int rows, int width)
     {
-        var matrix = new TapeMatrix(_length, rows, width);
-        _length += rows * width;
-        if (_length > _values.Length)
+        var matrix = new TapeMatrix(Length, rows, width);
+        Length += rows * width;
+        if (Length > _values.Length)
         {
-            var larger = new FloatBuffer(Math.Max(_length, 2 * _values.Length));
+            var larger = new FloatBuffer(Math.Max(Length, 2 * _values.Length));
             _values.Span.CopyTo(larger.Span);
             _values = larger;
         }
@@ -70,9 +82,9 @@ internal sealed class Tape<TVector>
     public void StartReverse()
     {
         // a product with few columns of a matrix adds zeros to what follows them
-        if (_gradients.Length < _length + Kernels<TVector>.Padding)
+        if (_gradients.Length < Length + Kernels<TVector>.Padding)
             _gradients = new FloatBuffer(_values.Length + Kernels<TVector>.Padding);
-        _gradients.Span[.._length].Clear();
+        _gradients.Span[..Length].Clear();
     }
 
     /// <summary>Computes the gradients of all matrices.</summary>
@@ -134,8 +146,8 @@ internal sealed class Tape<TVector>
     /// <summary>Some rows of a matrix, in any order; 0 for the row -1.</summary>
     /// <param name="x">[N, width]</param>
     /// <param name="rows">[k, N]</param>
-    /// <param name="isDifference">Whether to subtract row n of x from the k rows of its column.</param>
-    public TapeMatrix Gather(TapeMatrix x, int[] rows, bool isDifference = false)
+    /// <param name="less">[N, width] whose row n is subtracted from the k rows of its column; null = 0.</param>
+    public TapeMatrix Gather(TapeMatrix x, int[] rows, TapeMatrix? less = null)
     {
         var result = Add(rows.Length, x.Width);
         for (var row = 0; row < rows.Length; row++)
@@ -144,8 +156,8 @@ internal sealed class Tape<TVector>
                 continue;
             var own = Values(result.Slice(row, 1));
             Values(x.Slice(rows[row], 1)).CopyTo(own);
-            for (var k = 0; isDifference && k < own.Length; k++)
-                own[k] -= Value(x.Slice(row % x.Rows, 1), k);
+            for (var k = 0; less is not null && k < own.Length; k++)
+                own[k] -= Value(less.Value.Slice(row % less.Value.Rows, 1), k);
         }
         Then(() =>
         {
@@ -155,8 +167,8 @@ internal sealed class Tape<TVector>
                     continue;
                 var own = Gradients(result.Slice(row, 1));
                 Kernels<TVector>.Add(ref own[0], x.Width, ref Gradient(x.Slice(rows[row], 1)));
-                for (var k = 0; isDifference && k < own.Length; k++)
-                    Gradient(x.Slice(row % x.Rows, 1), k) -= own[k];
+                for (var k = 0; less is not null && k < own.Length; k++)
+                    Gradient(less.Value.Slice(row % less.Value.Rows, 1), k) -= own[k];
             }
         });
         return result;

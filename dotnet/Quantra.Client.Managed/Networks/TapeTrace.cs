@@ -6,22 +6,25 @@ namespace Quantra.Client.Managed;
 internal sealed class TapeTrace<TVector> : INetworkTrace
     where TVector : struct, IVector<TVector>
 {
-    private readonly ConcurrentBag<Tape<TVector>> _tapes;
+    private readonly ConcurrentBag<Tape<TVector>>? _tapes;
     private readonly InputSizes _sizes;
+    private readonly int _start;
     private QuantileHead<TVector>? _head;
     private TapeMatrix[] _raw = [];
     private TapeMatrix[] _gates = [];
     private TapeMatrix? _added;
 
-    /// <summary>Writes windows to a tape.</summary>
+    /// <summary>Writes windows to an empty tape.</summary>
     /// <param name="tapes">Unused tapes; gets this one at the end.</param>
     /// <param name="inputs">The windows, with known features for each.</param>
     /// <param name="sizes">Sizes of the inputs.</param>
     public TapeTrace(ConcurrentBag<Tape<TVector>> tapes, NetworkInputs inputs, InputSizes sizes)
+        : this(Tape<TVector>.Take(tapes), inputs, sizes) => _tapes = tapes;
+
+    /// <summary>Adds windows to a tape, until the end of the trace.</summary>
+    public TapeTrace(Tape<TVector> tape, NetworkInputs inputs, InputSizes sizes)
     {
-        Tape = tapes.TryTake(out var unused) ? unused : new Tape<TVector>();
-        Tape.Clear();
-        (_tapes, _sizes, Windows) = (tapes, sizes, inputs.Rows);
+        (Tape, _start, _sizes, Windows) = (tape, tape.Length, sizes, inputs.Rows);
         var stride = SessionRows.Stride(sizes);
         Rows = Tape.Add(sizes.EncoderLength * Windows, stride);
         SessionRows.Write(inputs, sizes, 0, Windows, Tape.Values(Rows), stride);
@@ -128,8 +131,12 @@ internal sealed class TapeTrace<TVector> : INetworkTrace
         return Read();
     }
 
-    /// <summary>Gives the tape back.</summary>
-    public void Dispose() => _tapes.Add(Tape);
+    /// <summary>Forgets the computation, and gives the tape back.</summary>
+    public void Dispose()
+    {
+        Tape.Rewind(_start);
+        _tapes?.Add(Tape);
+    }
 
     private InputGradients Read()
     {
