@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
 
 from predictor import artifact
 from predictor.canonical import Json
@@ -40,12 +39,8 @@ class TrainingJob:
     """Passes the reports on, and may stop the training by an error."""
 
 
-class TrainAndSave(Protocol):
-    """Trains in this process, and saves the artifact."""
-
-    def __call__(self, planned: PlannedTraining, folder: Path, limit: ReportConsumer, /) -> TrainingResult:
-        """Train, and save the artifact in a folder that does not exist yet."""
-        ...
+TrainAndSave = Callable[[PlannedTraining, Path, ReportConsumer], TrainingResult]
+"""Trains in this process, and saves the artifact in a folder that does not exist yet."""
 
 
 def train_quietly(planned: PlannedTraining, folder: Path, limit: ReportConsumer) -> TrainingResult:
