@@ -3,6 +3,7 @@
 import asyncio
 import gzip
 import socket
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, cast, final
 
@@ -123,7 +124,7 @@ def test_pings_of_an_idle_client_end_its_connection_only_if_they_come_close_toge
 
     async def ping(loop: ClockedLoop, pause_s: float) -> bool:
         here, there = socket.socketpair()
-        connections = OpenConnections()
+        connections = OpenConnections(1)
         connection = HttpConnection({}, ServerLimits(), connections, "client")
         await loop.connect_accepted_socket(lambda: connection, here)
         with there:
@@ -149,6 +150,55 @@ def here_closes(there: socket.socket) -> bool:
         kinds.append(received[3])
         received = received[9 + int.from_bytes(received[:3], "big") :]
     return GOAWAY in kinds
+
+
+# --- connections
+
+
+def kinds_until_closed(silent: Connection) -> list[int]:
+    """The kinds of all frames until the server closes a connection."""
+    kinds: list[int] = []
+    while True:
+        try:
+            kinds.append(silent.read())
+        except ConnectionError:
+            return kinds
+
+
+def test_connections_without_calls_keep_no_other_out() -> None:
+    limits = ServerLimits(connections=3)
+    with serving(CannedService(forecast_of), limits) as served, ExitStack() as opened:
+        used = opened.enter_context(Connection(port_of(served)))
+        assert used.finish(send_call(used)).status == "0"
+        silent = [opened.enter_context(Connection(port_of(served))) for _ in range(20)]
+        kinds_until_closed(silent[0])
+        new = opened.enter_context(Connection(port_of(served)))
+        assert [each.finish(send_call(each)).status for each in (new, used)] == ["0", "0"]
+
+
+def test_a_connection_closes_the_one_that_is_idle_for_longest_and_none_with_a_call() -> None:
+    with serving(CannedService(forecast_of), ServerLimits(connections=2)) as served, ExitStack() as opened:
+        busy, idle = (opened.enter_context(Connection(port_of(served))) for _ in range(2))
+        watch = busy.call("/grpc.health.v1.Health/Watch")
+        busy.send(watch, message(b""), last=True)
+        busy.read_until_answered(watch)
+        for _ in range(2):  # after the second, the server has read all that the client sent
+            assert idle.finish(send_call(idle)).status == "0"
+        new = opened.enter_context(Connection(port_of(served)))
+        assert GOAWAY in kinds_until_closed(idle)
+        other = new.call("/grpc.health.v1.Health/Watch")
+        new.send(other, message(b""), last=True)
+        new.read_until_answered(other)
+        refused = opened.enter_context(Connection(port_of(served)))
+        with pytest.raises(ConnectionError):
+            refused.read()
+        assert busy.finish(send_call(busy)).status == "0"
+
+
+def send_call(connection: Connection) -> Stream:
+    stream = connection.call(LIST)
+    connection.send(stream, message(b""), last=True)
+    return stream
 
 
 def test_a_method_that_does_not_exist_is_unimplemented(running: Served) -> None:

@@ -18,6 +18,7 @@ _COUNTS = (
     "receive_bytes",
     "send_bytes",
     "metadata_bytes",
+    "connections",
     "calls_in_flight",
     "calls_per_peer",
     "unread_bytes",
@@ -43,6 +44,8 @@ class ServerLimits:
     """Largest response; clients must raise their default limit of 4 MiB."""
     metadata_bytes: int = 8 * 1024
     """Total size of a call's headers."""
+    connections: int = 2048
+    """Most open connections. A further one closes the one that is idle for longest; first, those without any call."""
     calls_in_flight: int = 1024
     """Most calls in flight, from arrival until the response is sent; one more is QUEUE_FULL."""
     calls_per_peer: int = 512

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import socket
 from collections.abc import Callable, Mapping
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, cast, final
 
 from grpc import StatusCode
@@ -125,6 +126,7 @@ class HttpConnection(asyncio.Protocol):
             match event:
                 case RequestReceived():
                     self._used_s = self._heard_s
+                    self._connections.note_use(self)
                     self._begin(event)
                 case DataReceived():
                     call = self._calls.get(event.stream)
@@ -232,6 +234,11 @@ class HttpConnection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
+    @property
+    def idle_since_s(self) -> float | None:
+        """When its last call ended, in seconds of the loop's clock; None while it has calls."""
+        return None if self._calls else self._used_s
+
     # --- its own
 
     @property
@@ -328,21 +335,50 @@ class HttpConnection(asyncio.Protocol):
 
 @final
 class OpenConnections:
-    """The open connections of a server."""
+    """The open connections of a server.
 
-    def __init__(self) -> None:
+    Args:
+        most: Most connections. A further one closes an idle one: the oldest that never had a call, or else the one that
+            is idle for longest. Without an idle one, it is closed itself.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
         self._open: set[HttpConnection] = set()
+        self._unused: dict[HttpConnection, None] = {}
+        """Those that never had a call, oldest first."""
         self._is_closed = False
 
     def add(self, connection: HttpConnection) -> None:
         """Add a connection; it is closed if the server has stopped."""
-        self._open.add(connection)
         if self._is_closed:
+            self._open.add(connection)
             connection.close()
+            return
+        if len(self._open) >= self._most:
+            idle = self._find_idle()
+            if idle is None:
+                connection.abort()
+                return
+            self.discard(idle)  # immediately: it is lost only after further connections
+            idle.close()
+        self._open.add(connection)
+        self._unused[connection] = None
+
+    def note_use(self, connection: HttpConnection) -> None:
+        """Note that a connection has a call."""
+        self._unused.pop(connection, None)
 
     def discard(self, connection: HttpConnection) -> None:
         """Remove a connection that is lost."""
         self._open.discard(connection)
+        self._unused.pop(connection, None)
+
+    def _find_idle(self) -> HttpConnection | None:
+        if self._unused:
+            return next(iter(self._unused))
+        idle = [(since_s, connection) for connection in self._open if (since_s := connection.idle_since_s) is not None]
+        return min(idle, key=itemgetter(0))[1] if idle else None
 
     def check_times(self, *, ages: bool) -> None:
         """See `HttpConnection.check_times`."""

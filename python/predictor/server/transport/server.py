@@ -39,7 +39,7 @@ class HttpServer:
         self._handlers: dict[str, MethodHandler] = {}
         self._sockets: list[socket.socket] = []
         self._path: Path | None = None
-        self._connections = OpenConnections()
+        self._connections = OpenConnections(limits.connections)
         self._servers: list[asyncio.Server] = []
         self._check_task: asyncio.Task[None] | None = None
         self._numbers = itertools.count(1)
