@@ -7,7 +7,7 @@ OK: Final = "OK"
 """The code of a successful request; every other code is a `predictor.errors.Status`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)  # not frozen: each call creates one, and freezing is slow
 class Observation:
     """One request to a model, with its result."""
 

@@ -12,7 +12,7 @@ from market import bokeh_panel
 from predictor.evidence import Lamp
 from predictor.ledger import EvidenceRecord, Ledger
 from predictor.observation import OK, Observation
-from predictor.server.monitoring import ArrivedCall, EndedCall, LedgerGauges, ServerGauges
+from predictor.server.monitoring import LedgerGauges, ObservedCall, ServerGauges
 from predictor.server.monitoring.metrics import Metrics
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
@@ -115,8 +115,8 @@ def _scrape(gauges: LedgerGauges) -> str:
     held = (0, 0, 0)
     queues = {"predictions": lambda: held}
     metrics.read(ServerGauges(versions=lambda: [("m", 1)], queues=queues, sessions=lambda: 0, ledger=gauges.families))
-    arrived = ArrivedCall(service="s", method="Predict", request_id="r", peer="p", trace={})
-    metrics.ended(EndedCall(arrived=arrived, model="m", version=1, code=OK, reason="", took_s=0.1, observation=None))
+    call = ObservedCall(service="s", method="Predict", request_id="r", peer="p", model="m", version=1, took_s=0.1)
+    metrics.ended(call)
     metrics.observed(
         Observation(
             asked_at_s=0.0,

@@ -41,9 +41,7 @@ from predictor.registry import ModelVersions, Registry
 from predictor.server import ServerSettings, logs
 from predictor.server.monitoring import (
     AccessLog,
-    ArrivedCall,
     CallObservers,
-    EndedCall,
     ObservedCall,
     ServerGauges,
     access_log,
@@ -260,9 +258,9 @@ class EndedCalls:
     """An observer that records ended calls."""
 
     def __init__(self) -> None:
-        self.calls: SimpleQueue[EndedCall] = SimpleQueue()
+        self.calls: SimpleQueue[ObservedCall] = SimpleQueue()
 
-    def ended(self, call: EndedCall) -> None:
+    def ended(self, call: ObservedCall) -> None:
         self.calls.put(call)
 
 
@@ -301,8 +299,9 @@ def test_of_a_call_with_many_requests_each_counts_and_the_call_if_it_fails(
     error: QuantraError | None, counted: list[str]
 ) -> None:
     told = EndedCalls()
-    arrived = ArrivedCall(service="s.S", method="PredictStream", request_id="r-1", peer="p", trace={})
-    stream = ObservedCall(arrived, [told], has_many=True)
+    stream = ObservedCall(
+        service="s.S", method="PredictStream", request_id="r-1", peer="p", observers=[told], has_many=True
+    )
     for version in (1, 2):
         stream.reached("small", version)
         stream.observed(observation("small", version))
@@ -360,10 +359,17 @@ def test_two_made_request_ids_differ() -> None:
 # --- the log
 
 
-def call(code: str = OK, reason: str = "", model: str = "small", version: int = 1) -> EndedCall:
-    arrived = ArrivedCall(service="s.S", method="Predict", request_id="r-1", peer="ipv4:127.0.0.1:9", trace={})
-    return EndedCall(
-        arrived=arrived, model=model, version=version, code=code, reason=reason, took_s=0.0123, observation=None
+def call(code: str = OK, reason: str = "", model: str = "small", version: int = 1) -> ObservedCall:
+    return ObservedCall(
+        service="s.S",
+        method="Predict",
+        request_id="r-1",
+        peer="ipv4:127.0.0.1:9",
+        model=model,
+        version=version,
+        code=code,
+        reason=reason,
+        took_s=0.0123,
     )
 
 

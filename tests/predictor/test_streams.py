@@ -31,7 +31,7 @@ from predictor.errors import (
 from predictor.forecast import Forecast, Outcome
 from predictor.instance import Deadline, Instance
 from predictor.limits import QueueLimits, ServiceLimits
-from predictor.server.monitoring import ArrivedCall, ObservedCall
+from predictor.server.monitoring import ObservedCall
 from predictor.service import PredictionService
 from predictor.service.workers import DecodedInstances
 from predictor.wire import forecasts, instances
@@ -497,12 +497,8 @@ def test_a_request_that_is_cancelled_while_a_model_is_being_asked_leaves_the_que
 
 
 def test_the_observer_of_a_call_sees_each_of_its_requests(canned: CannedService) -> None:
-    calls, observer = (
-        Calls(canned),
-        ObservedCall(
-            ArrivedCall(service="s.S", method="PredictStream", request_id="r", peer="p", trace={}), [], has_many=True
-        ),
-    )
+    calls = Calls(canned)
+    observer = ObservedCall(service="s.S", method="PredictStream", request_id="r", peer="p", has_many=True)
     stream = calls.open("PredictStream", Deadline(observer=observer), lambda _: None)
     for timeout_s in (0, 50):
         stream.send(predict_request(f"in {timeout_s}", timeout_s=timeout_s))

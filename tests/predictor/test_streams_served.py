@@ -38,7 +38,7 @@ from predictor.instance import Instance, Question
 from predictor.limits import ServiceLimits
 from predictor.server import ServerLimits, ServerSettings
 from predictor.server import __main__ as plain
-from predictor.server.monitoring import CallObservers, EndedCall
+from predictor.server.monitoring import CallObservers, ObservedCall
 from predictor.wire import instances
 
 BARS = bokeh_panel("AAPL").last(3)
@@ -194,9 +194,9 @@ class EndedCalls:
     """An observer that records ended calls."""
 
     def __init__(self) -> None:
-        self.calls: SimpleQueue[EndedCall] = SimpleQueue()
+        self.calls: SimpleQueue[ObservedCall] = SimpleQueue()
 
-    def ended(self, call: EndedCall) -> None:
+    def ended(self, call: ObservedCall) -> None:
         self.calls.put(call)
 
 

@@ -16,7 +16,7 @@ from serving import Served, server_process, serving
 
 from predictor._pb import prediction_pb2 as pb
 from predictor.server import ServerLimits
-from predictor.server.monitoring import CallObservers, EndedCall
+from predictor.server.monitoring import CallObservers, ObservedCall
 from predictor.server.transport.connection import HttpConnection, OpenConnections
 
 LIST = "/quantra.v1.PredictionService/ListModels"
@@ -226,7 +226,7 @@ class Ends:
     def __init__(self) -> None:
         self.codes: list[str] = []
 
-    def ended(self, call: EndedCall) -> None:
+    def ended(self, call: ObservedCall) -> None:
         self.codes.append(call.code)
 
 

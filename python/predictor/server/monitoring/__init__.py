@@ -9,14 +9,12 @@ from predictor.server.monitoring.instruments import Instruments
 from predictor.server.monitoring.ledger_gauges import LedgerGauges
 from predictor.server.monitoring.metrics import ServerGauges
 from predictor.server.monitoring.metrics_port import MetricsPort
-from predictor.server.monitoring.observed_calls import ArrivedCall, CallObserver, CallObservers, EndedCall, ObservedCall
+from predictor.server.monitoring.observed_calls import CallObserver, CallObservers, ObservedCall
 
 __all__ = [
     "AccessLog",
-    "ArrivedCall",
     "CallObserver",
     "CallObservers",
-    "EndedCall",
     "Instruments",
     "LedgerGauges",
     "MetricsPort",

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Final, final
 
 from predictor.observation import OK
-from predictor.server.monitoring.observed_calls import EndedCall
+from predictor.server.monitoring.observed_calls import ObservedCall
 
 MOST_FAILURES: Final = 100
 """Most lines about failed calls per second. Further failures are only counted, so that callers cannot fill the disk."""
@@ -33,7 +33,7 @@ class AccessLog:
         self._failures = 0
         """Failures in the current second."""
 
-    def ended(self, call: EndedCall) -> None:
+    def ended(self, call: ObservedCall) -> None:
         """See `CallObserver.ended`."""
         if call.code == OK:
             if _log.isEnabledFor(logging.DEBUG):
@@ -55,20 +55,18 @@ class AccessLog:
         return has_room
 
 
-def _write(level: int, call: EndedCall) -> None:
+def _write(level: int, call: ObservedCall) -> None:
     fields: dict[str, str | float] = {
-        "method": call.arrived.method,
+        "method": call.method,
         "model": call.reference,
         "code": call.code,
         "reason": call.reason,
         "incident": call.incident,
         "ms": round(1e3 * call.took_s, 1),
-        "request_id": call.arrived.request_id,
-        "peer": call.arrived.peer,
+        "request_id": call.request_id,
+        "peer": call.peer,
     }
     outcome = " ".join(filter(None, (call.code, call.reason, call.incident)))
-    target = " ".join(filter(None, (call.arrived.method, call.reference)))
+    target = " ".join(filter(None, (call.method, call.reference)))
     line = "%s: %s, %.1f ms, request %s from %s"
-    _log.log(
-        level, line, target, outcome, fields["ms"], call.arrived.request_id, call.arrived.peer, extra={FIELDS: fields}
-    )
+    _log.log(level, line, target, outcome, fields["ms"], call.request_id, call.peer, extra={FIELDS: fields})

@@ -16,7 +16,7 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from predictor.observation import Observation
-from predictor.server.monitoring.observed_calls import EndedCall
+from predictor.server.monitoring.observed_calls import ObservedCall
 
 SECONDS: Final = (
     *(0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05),
@@ -95,10 +95,10 @@ class Metrics:
         """Include these gauges; called once, when models are loaded."""
         self._gauges = gauges
 
-    def ended(self, call: EndedCall) -> None:
+    def ended(self, call: ObservedCall) -> None:
         """See `CallObserver.ended`."""
         self._track(call.model, call.version)
-        labels = (call.arrived.method, call.model, _version_label(call.version))
+        labels = (call.method, call.model, _version_label(call.version))
         self._child(self._requests, *labels, call.code, call.reason).inc()
         self._child(self._request_s, *labels).observe(call.took_s)
 

@@ -5,7 +5,7 @@ import re
 import time
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Protocol, final
 
 from predictor.errors import InternalError, QuantraError, answer_of
@@ -20,52 +20,10 @@ _NO_TRACE: Final[Mapping[str, str]] = {}
 _WELL_FORMED: Final = re.compile(r"[!-~]{1,128}")
 
 
-@final
-@dataclass(slots=True, kw_only=True)  # not frozen: each call creates one, and freezing is slow
-class ArrivedCall:
-    """A call and its caller."""
-
-    service: str
-    """Full name of the service."""
-    method: str
-    request_id: str
-    """The caller's id if it is well-formed, otherwise a generated one."""
-    peer: str
-    """Address of the caller."""
-    trace: Mapping[str, str]
-    """Headers of the W3C trace context that the caller sent."""
-
-
-@final
-@dataclass(slots=True, kw_only=True)  # not frozen: each call creates one, and freezing is slow
-class EndedCall:
-    """A call that has ended, or one request of a stream."""
-
-    arrived: ArrivedCall
-    model: str
-    """Name of the model; empty if the call reached no model."""
-    version: int
-    code: str
-    """`OK`, or the name of a `predictor.errors.Status`."""
-    reason: str
-    """Reason of the error; empty without an error."""
-    incident: str = ""
-    """Incident id of an internal error; the log has details under it."""
-    took_s: float
-    """Seconds from arrival until the response was sent."""
-    observation: Observation | None
-    """The service's report; None if the call reached no model or ended before its work did."""
-
-    @property
-    def reference(self) -> str:
-        """MODEL@VERSION; empty if the call reached no model."""
-        return f"{self.model}@{self.version}" if self.model else ""
-
-
 class CallObserver(Protocol):
     """Observer of calls. It is called on any thread, must return immediately and must not raise."""
 
-    def ended(self, call: EndedCall) -> None:
+    def ended(self, call: "ObservedCall") -> None:
         """Handle the end of a call."""
         ...
 
@@ -96,40 +54,72 @@ class CallObservers:
         request_id = sent_id if _WELL_FORMED.fullmatch(sent_id) else next(self._ids)
         call.trailing = {REQUEST_ID: request_id}
         trace = {key: headers[key] for key in _TRACE if key in headers} if _TRACE[0] in headers else _NO_TRACE
-        arrived = ArrivedCall(service=service, method=method, request_id=request_id, peer=call.peer, trace=trace)
-        return ObservedCall(arrived, self._observers, has_many=has_many)
+        return ObservedCall(
+            service=service,
+            method=method,
+            request_id=request_id,
+            peer=call.peer,
+            trace=trace,
+            observers=self._observers,
+            has_many=has_many,
+        )
 
 
 @final
+@dataclass(slots=True, kw_only=True, eq=False)  # not frozen: it is filled in as the call proceeds
 class ObservedCall:
-    """A call in progress. The service reports which model the request reached and how it ended.
+    """A call, or one request of a stream. The service reports which model it reached and how it ended."""
 
-    Args:
-        arrived: the call and its caller.
-        observers: observers to notify.
-        has_many: whether it is a stream of requests.
-    """
+    service: str
+    """Full name of the service."""
+    method: str
+    request_id: str
+    """The caller's id if it is well-formed, otherwise a generated one."""
+    peer: str
+    """Address of the caller."""
+    trace: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Headers of the W3C trace context that the caller sent."""
+    observers: Sequence[CallObserver] = ()
+    """Observers to notify of the end."""
+    has_many: bool = False
+    """Whether it is a stream of requests, each of which is reported separately."""
+    begun_s: float = field(default_factory=time.perf_counter)
+    model: str = ""
+    """Name of the model; empty if the call reached no model."""
+    version: int = 0
+    code: str = OK
+    """`OK`, or the name of a `predictor.errors.Status`."""
+    reason: str = ""
+    """Reason of the error; empty without an error."""
+    incident: str = ""
+    """Incident id of an internal error; the log has details under it."""
+    took_s: float = 0.0
+    """Seconds from arrival until the response was sent."""
+    observation: Observation | None = None
+    """The service's report; None if the call reached no model or ended before its work did."""
 
-    def __init__(self, arrived: ArrivedCall, observers: Sequence[CallObserver], *, has_many: bool) -> None:
-        self._arrived = arrived
-        self._observers = observers
-        self._has_many = has_many
-        self._begun_s = time.perf_counter()
-        self._model, self._version = "", 0
-        self._observation: Observation | None = None
+    @property
+    def reference(self) -> str:
+        """MODEL@VERSION; empty if the call reached no model."""
+        return f"{self.model}@{self.version}" if self.model else ""
 
     def reached(self, model: str, version: int) -> None:
         """See `Observer.reached`."""
-        if not self._has_many:
-            self._model, self._version = model, version
+        if not self.has_many:
+            self.model, self.version = model, version
 
     def observed(self, observation: Observation) -> None:
         """See `Observer.observed`. A request of a stream ends here."""
-        if not self._has_many:
-            self._observation = observation
+        if not self.has_many:
+            self.observation = observation
             return
-        ended = EndedCall(
-            arrived=self._arrived,
+        request = ObservedCall(
+            service=self.service,
+            method=self.method,
+            request_id=self.request_id,
+            peer=self.peer,
+            trace=self.trace,
+            begun_s=self.begun_s,
             model=observation.model,
             version=observation.version,
             code=observation.code,
@@ -137,27 +127,19 @@ class ObservedCall:
             took_s=observation.took_s,
             observation=observation,
         )
-        self._notify(ended)
+        for observer in self.observers:
+            observer.ended(request)
 
     def end(self, error: QuantraError | None) -> None:
         """End the call. A successful stream is not reported, because each of its requests is."""
         if isinstance(error, InternalError):
-            error.metadata["request_id"] = self._arrived.request_id
-        if error is None and self._has_many:
+            error.metadata["request_id"] = self.request_id
+        if error is not None:
+            answer = answer_of(error)
+            self.code, self.reason = answer.status.value, answer.reason
+            self.incident = error.metadata.get("incident", "")
+        elif self.has_many:
             return
-        answer = None if error is None else answer_of(error)
-        ended = EndedCall(
-            arrived=self._arrived,
-            model=self._model,
-            version=self._version,
-            code=OK if answer is None else answer.status.value,
-            reason="" if answer is None else answer.reason,
-            incident="" if error is None else error.metadata.get("incident", ""),
-            took_s=time.perf_counter() - self._begun_s,
-            observation=self._observation,
-        )
-        self._notify(ended)
-
-    def _notify(self, call: EndedCall) -> None:
-        for observer in self._observers:
-            observer.ended(call)
+        self.took_s = time.perf_counter() - self.begun_s
+        for observer in self.observers:
+            observer.ended(self)

@@ -7,7 +7,7 @@ from typing import Final, final
 
 from predictor.errors import MissingPackageError
 from predictor.observation import OK
-from predictor.server.monitoring.observed_calls import EndedCall
+from predictor.server.monitoring.observed_calls import ObservedCall
 
 try:
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
@@ -39,12 +39,12 @@ class CallTracer:
         self._tracer = self._provider.get_tracer("quantra")
         self._propagator = TraceContextTextMapPropagator()
 
-    def ended(self, call: EndedCall) -> None:
+    def ended(self, call: ObservedCall) -> None:
         """See `CallObserver.ended`."""
         ended_ns = time.time_ns()
         span = self._tracer.start_span(
-            f"{call.arrived.service}/{call.arrived.method}",
-            context=self._propagator.extract(call.arrived.trace),
+            f"{call.service}/{call.method}",
+            context=self._propagator.extract(call.trace),
             kind=SpanKind.SERVER,
             attributes=dict(_attributes(call)),
             start_time=ended_ns - int(_NS * call.took_s),
@@ -60,13 +60,13 @@ class CallTracer:
         thread.join(_CLOSE_TIMEOUT_S)
 
 
-def _attributes(call: EndedCall) -> Iterator[tuple[str, str | int | float]]:
+def _attributes(call: ObservedCall) -> Iterator[tuple[str, str | int | float]]:
     """Yield attributes of a call; they contain no request or response data."""
     yield "rpc.system", "grpc"
-    yield "rpc.service", call.arrived.service
-    yield "rpc.method", call.arrived.method
+    yield "rpc.service", call.service
+    yield "rpc.method", call.method
     yield "quantra.code", call.code
-    yield "quantra.request_id", call.arrived.request_id
+    yield "quantra.request_id", call.request_id
     if call.code != OK:
         yield "quantra.reason", call.reason
     if call.model:
