@@ -90,15 +90,19 @@ class StoredInputs(NamedTuple):
     def gather(self, symbols: Tensor, positions: Tensor, location: Tensor, scale: Tensor) -> Inputs:
         """The windows of N symbols that end at N positions, int64 [N] both, with their levels [N, H]."""
         rows, back = symbols[:, None], positions[:, None] + self.back
-        known = torch.cat([self.place[back], self.place[positions][:, None] + self.ahead], dim=1)
         return Inputs(
             observed=self.observed[rows, back],
-            known=self.known[rows, known],
+            known=self.gather_known(symbols, positions),
             static=self.static[symbols],
             mask=self.mask[rows, back],
             location=location,
             scale=scale,
         )
+
+    def gather_known(self, symbols: Tensor, positions: Tensor) -> Tensor:
+        """The known features of such windows, float32 [N, encoder + future sessions, K]."""
+        places = [self.place[positions[:, None] + self.back], self.place[positions][:, None] + self.ahead]
+        return self.known[symbols[:, None], torch.cat(places, dim=1)]
 
 
 class History:
@@ -188,7 +192,7 @@ class History:
         order, symbols = np.nonzero(usable.T)
         if len(order) == 0:
             raise describe_missing_windows(part, self.pipeline)
-        return TrainingWindows(symbols=symbols.astype(np.int64), positions=positions[order])
+        return TrainingWindows(symbols=symbols.astype(np.int64, copy=False), positions=positions[order])
 
     def gather(self, windows: TrainingWindows) -> WindowBatch:
         """Inputs and targets of these windows."""

@@ -48,7 +48,7 @@ from trainers.loop import (
 )
 from trainers.progress import ReportConsumer
 from trainers.stock.bar_requirements import check_enough, check_sessions
-from trainers.stock.data import NO_SOURCE, ROWS, History, TrainingWindows, place_history
+from trainers.stock.data import NO_SOURCE, ROWS, History, TrainingWindows, locate_windows, place_history
 from trainers.stock.edges import fit_training_edges
 from trainers.stock.feature_cache import FeatureCache, map_bars
 from trainers.stock.feature_selection import fit_features
@@ -367,19 +367,25 @@ def calibrate_manifest(manifest: Manifest, network: nn.Module, history: History,
 
 def _average_windows(history: History, splits: DataSplits) -> BaselineSpec:
     """The mean training window, as the baseline of explanations."""
-    train = history.windows(splits.train)
-    sizes = history.pipeline.sizes
-    known, static = (torch.zeros(width, dtype=torch.float64) for width in (sizes.known, sizes.static))
-    for batch in history.batches(train):
-        known += batch.inputs.known.double().mean(dim=1).sum(dim=0)
-        static += batch.inputs.static.double().sum(dim=0)
-    location, scale = history.level(train)
+    train, sizes = history.windows(splits.train), history.pipeline.sizes
+    horizons = len(history.pipeline.target.horizons)
+    known, static, location = (
+        torch.zeros(width, dtype=torch.float64) for width in (sizes.known, sizes.static, horizons)
+    )
+    scale = torch.empty((horizons, len(train)), dtype=torch.float64)
+    for rows, block in train.blocks(ROWS):
+        symbols, positions = locate_windows(block)
+        known += history.stored.gather_known(symbols, positions).double().mean(dim=1).sum(dim=0)
+        static += history.stored.static[symbols].double().sum(dim=0)
+        centers, scales = history.level(block)
+        location += centers.sum(dim=0)
+        scale[:, rows] = scales.T
     return BaselineSpec(
         name="train_mean",
         known=tuple((known / len(train)).tolist()),
         static=tuple((static / len(train)).tolist()),
-        location=tuple(location.mean(dim=0).tolist()),
-        scale=tuple(scale.median(dim=0).values.tolist()),
+        location=tuple((location / len(train)).tolist()),
+        scale=tuple(float(each.median()) for each in scale),
     )
 
 
