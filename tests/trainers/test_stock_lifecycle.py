@@ -451,11 +451,12 @@ def test_a_comparison_that_is_not_wanted_any_more_ends_before_its_next_step(mode
     assert steps == 4
 
 
-def test_a_comparison_the_other_way_round_has_the_opposite_sign(models: Path) -> None:
-    one, other = pair_of(models)
-    there, back = compare_versions(one, other, bars()), compare_versions(other, one, bars())
-    assert (1 - there.losses.improvement.value) * (1 - back.losses.improvement.value) == pytest.approx(1)
-    assert there.coverage == back.coverage[::-1]
+def test_a_comparison_the_other_way_round_has_the_opposite_sign(
+    saved_models: Path, compared: VersionComparison
+) -> None:
+    back = compare_versions(*pair_of(saved_models, "mine@2", "mine@1"), bars())
+    assert (1 - compared.losses.improvement.value) * (1 - back.losses.improvement.value) == pytest.approx(1)
+    assert compared.coverage == back.coverage[::-1]
 
 
 def test_a_version_with_bands_far_too_wide_is_decided_against(models: Path) -> None:
@@ -496,9 +497,11 @@ def test_bounds_need_the_days_of_the_longest_horizon(models: Path) -> None:
     assert (found.bounds.lower, found.bounds.days_short) == (None, 200 - found.days)
 
 
-def test_the_second_version_after_the_champion_has_a_smaller_share_of_the_error_probability(models: Path) -> None:
-    found = [compare_versions(*pair_of(models, "mine@1", other), bars()) for other in ("mine@2", "mine@3")]
-    assert [one.bounds.alpha for one in found] == [challenger_alpha(1), challenger_alpha(2)]
+def test_the_second_version_after_the_champion_has_a_smaller_share_of_the_error_probability(
+    saved_models: Path, compared: VersionComparison
+) -> None:
+    second = compare_versions(*pair_of(saved_models, "mine@1", "mine@3"), bars())
+    assert [one.bounds.alpha for one in (compared, second)] == [challenger_alpha(1), challenger_alpha(2)]
 
 
 def test_another_network_is_a_new_recipe_and_other_splits_are_not(models: Path) -> None:
@@ -599,13 +602,15 @@ def test_the_command_shows_the_days_and_the_decision(models: Path, files: dict[s
     ],
 )
 def test_a_refresh_must_not_be_worse_and_a_new_recipe_must_be_better(
-    models: Path, bounds: tuple[float | None, float | None], *, refresh: bool, decision: bool | None
+    compared: VersionComparison, bounds: tuple[float | None, float | None], *, refresh: bool, decision: bool | None
 ) -> None:
-    assert comparison_with_bounds(models, *bounds, refresh=refresh).decision is decision
+    assert with_bounds(compared, *bounds, refresh=refresh).decision is decision
 
 
-def test_a_comparison_on_less_than_half_of_the_champion_s_symbols_is_undecided(models: Path) -> None:
-    better = comparison_with_bounds(models, 0.01, 0.02)
+def test_a_comparison_on_less_than_half_of_the_champion_s_symbols_is_undecided(
+    models: Path, compared: VersionComparison
+) -> None:
+    better = with_bounds(compared, 0.01, 0.02)
     assert (better.learnt, better.shared, better.decision) == (2, 2, True)
     assert replace(better, learnt=5, shared=3).decision is True
     few = replace(better, learnt=5, shared=2)
@@ -637,17 +642,18 @@ def test_promote_is_the_next_command_only_for_a_better_version(
     assert ("quantra promote" in capsys.readouterr().out) is (decision is True)
 
 
-@cache
-def cached_comparison(models: Path) -> VersionComparison:
-    return compare_versions(*pair_of(models), bars())
+@pytest.fixture(scope="module")
+def compared(saved_models: Path) -> VersionComparison:
+    """Versions 1 and 2 on all bars."""
+    return compare_versions(*pair_of(saved_models), bars())
 
 
-def comparison_with_bounds(
-    models: Path, lower: float | None, upper: float | None, *, refresh: bool = True
+def with_bounds(
+    found: VersionComparison, lower: float | None, upper: float | None, *, refresh: bool = True
 ) -> VersionComparison:
-    """A comparison with other bounds."""
+    """The comparison with other bounds."""
     limits = SequenceBounds(alpha=0.05, lower=lower, upper=upper, days_short=0 if lower is not None else 10)
-    return replace(cached_comparison(models), bounds=limits, is_refresh=refresh)
+    return replace(found, bounds=limits, is_refresh=refresh)
 
 
 # --- gates
@@ -698,72 +704,85 @@ def record_shadow(
         book.append([replay_event(2, equal=100, different=different)])
 
 
-def test_a_version_with_all_its_evidence_passes_every_gate(models: Path, ledger: Path) -> None:
-    record_shadow(ledger, models)
-    assert failed_gates(models, ledger, comparison_with_bounds(models, -0.005, 0.01)) == []
+@pytest.fixture(scope="module")
+def saved_shadow(saved_models: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("shadow") / "ledger.db"
+    Ledger.open(path, create=True).close()
+    record_shadow(path, saved_models)
+    return path
+
+
+@pytest.fixture
+def shadow(saved_shadow: Path, tmp_path: Path) -> Path:
+    """A ledger with all the evidence that version 2 needs."""
+    return Path(shutil.copy(saved_shadow, tmp_path / "ledger.db"))
+
+
+def test_a_version_with_all_its_evidence_passes_every_gate(
+    models: Path, shadow: Path, compared: VersionComparison
+) -> None:
+    assert failed_gates(models, shadow, with_bounds(compared, -0.005, 0.01)) == []
 
 
 def test_without_a_ledger_or_bars_the_gates_that_need_them_fail(models: Path) -> None:
     assert failed_gates(models, None, None) == ["losses", "shadow", "replay"]
 
 
-def test_an_undecided_comparison_fails(models: Path, ledger: Path) -> None:
-    record_shadow(ledger, models)
-    assert failed_gates(models, ledger, comparison_with_bounds(models, -0.05, 0.05)) == ["losses"]
+def test_an_undecided_comparison_fails(models: Path, shadow: Path, compared: VersionComparison) -> None:
+    assert failed_gates(models, shadow, with_bounds(compared, -0.05, 0.05)) == ["losses"]
 
 
-def test_nineteen_sessions_in_the_shadow_are_too_few(models: Path, ledger: Path) -> None:
+def test_nineteen_sessions_in_the_shadow_are_too_few(models: Path, ledger: Path, compared: VersionComparison) -> None:
     record_shadow(ledger, models, sessions=19)
-    assert failed_gates(models, ledger, comparison_with_bounds(models, 0.0, 0.01)) == ["shadow"]
+    assert failed_gates(models, ledger, with_bounds(compared, 0.0, 0.01)) == ["shadow"]
 
 
-def test_what_clients_asked_is_no_shadow(models: Path, ledger: Path) -> None:
+def test_what_clients_asked_is_no_shadow(models: Path, ledger: Path, compared: VersionComparison) -> None:
     record_shadow(ledger, models, role=ForecastRole.CLIENT)
-    assert failed_gates(models, ledger, comparison_with_bounds(models, 0.0, 0.01)) == ["shadow"]
+    assert failed_gates(models, ledger, with_bounds(compared, 0.0, 0.01)) == ["shadow"]
 
 
-def test_forecasts_of_other_weights_are_no_shadow(models: Path, ledger: Path) -> None:
-    record_shadow(ledger, models)
+def test_forecasts_of_other_weights_are_no_shadow(models: Path, shadow: Path, compared: VersionComparison) -> None:
     shutil.rmtree(models / "mine" / "2")
     save_version(models / "mine", 2, 20101130)
-    assert failed_gates(models, ledger, comparison_with_bounds(models, 0.0, 0.01)) == ["shadow"]
+    assert failed_gates(models, shadow, with_bounds(compared, 0.0, 0.01)) == ["shadow"]
 
 
-def test_forecasts_after_the_fact_are_no_shadow(models: Path, ledger: Path) -> None:
+def test_forecasts_after_the_fact_are_no_shadow(models: Path, ledger: Path, compared: VersionComparison) -> None:
     with Ledger.open(ledger) as book:
         book.add_bars(bars())
     record_shadow(ledger, models)
-    assert failed_gates(models, ledger, comparison_with_bounds(models, 0.0, 0.01)) == ["shadow"]
+    assert failed_gates(models, ledger, with_bounds(compared, 0.0, 0.01)) == ["shadow"]
 
 
-def test_forecasts_from_bars_that_the_ledger_lacks_are_no_shadow(models: Path, ledger: Path) -> None:
+def test_forecasts_from_bars_that_the_ledger_lacks_are_no_shadow(
+    models: Path, ledger: Path, compared: VersionComparison
+) -> None:
     with Ledger.open(ledger) as book:
         book.append(shadow_forecasts(load_version(models, "mine@2"), 20))
         book.append([replay_event(2, equal=100, different=0)])
-    assert failed_gates(models, ledger, comparison_with_bounds(models, 0.0, 0.01)) == ["shadow"]
+    assert failed_gates(models, ledger, with_bounds(compared, 0.0, 0.01)) == ["shadow"]
 
 
-def test_a_replay_that_differed_fails(models: Path, ledger: Path) -> None:
+def test_a_replay_that_differed_fails(models: Path, ledger: Path, compared: VersionComparison) -> None:
     record_shadow(ledger, models, different=1)
-    assert failed_gates(models, ledger, comparison_with_bounds(models, 0.0, 0.01)) == ["replay"]
+    assert failed_gates(models, ledger, with_bounds(compared, 0.0, 0.01)) == ["replay"]
 
 
 @pytest.mark.parametrize("last", [(0, 0), (100, 1)])
 def test_the_last_replay_counts_and_must_have_replayed_something(
-    models: Path, ledger: Path, last: tuple[int, int]
+    models: Path, shadow: Path, compared: VersionComparison, last: tuple[int, int]
 ) -> None:
-    record_shadow(ledger, models)
-    with Ledger.open(ledger) as book:
+    with Ledger.open(shadow) as book:
         book.append([replay_event(2, equal=last[0], different=last[1])])
-    assert failed_gates(models, ledger, comparison_with_bounds(models, 0.0, 0.01)) == ["replay"]
+    assert failed_gates(models, shadow, with_bounds(compared, 0.0, 0.01)) == ["replay"]
 
 
-def test_a_leak_that_an_audit_found_fails(models: Path, ledger: Path) -> None:
-    record_shadow(ledger, models)
+def test_a_leak_that_an_audit_found_fails(models: Path, shadow: Path, compared: VersionComparison) -> None:
     sound = audit_record(digest=hashlib.sha256((models / "mine" / "2" / "manifest.json").read_bytes()).hexdigest())
     record = replace(sound, future=replace(sound.future, verdict=AuditVerdict.FAIL))
     write_audit(models / "mine" / "2", record)
-    assert failed_gates(models, ledger, comparison_with_bounds(models, 0.0, 0.01)) == ["audit"]
+    assert failed_gates(models, shadow, with_bounds(compared, 0.0, 0.01)) == ["audit"]
 
 
 def test_a_version_of_fewer_symbols_fails(models: Path) -> None:
