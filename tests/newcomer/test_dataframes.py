@@ -74,6 +74,7 @@ def frames() -> dict[str, Any]:
     dated = pandas.assign(date=pd.to_datetime(pandas["date"]))
     return {
         "pandas": pandas,
+        "pandas, concatenated": pd.concat([rows.reset_index(drop=True) for _, rows in pandas.groupby("symbol")]),
         "pandas, index of dates": dated.set_index("date"),
         "pandas, index of symbols and dates": dated.set_index(["symbol", "date"]),
         "pandas, dates with a zone": dated.assign(date=dated["date"].dt.tz_localize("America/New_York")),

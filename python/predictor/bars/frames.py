@@ -128,11 +128,13 @@ def _of_series(column: "nw.Series[Any]") -> "pl.Series":
 
 
 def _with_index(native: Any) -> Any:
-    """Move a pandas index into the columns, as `date` if unnamed; a RangeIndex is dropped."""
+    """Move a pandas index into the columns, as `date` if unnamed; unnamed row numbers are dropped."""
     import pandas as pd
 
     if isinstance(native.index, pd.RangeIndex):
         return native
+    if native.index.names == [None] and pd.api.types.is_integer_dtype(native.index.dtype):
+        return native.reset_index(drop=True)
     names = [name if name is not None else INDEX for name in native.index.names]
     return native.rename_axis(index=names).reset_index()
 
