@@ -23,8 +23,9 @@ TRAINERS: Final = {
 FORECASTERS: Final = {
     "neuralforecast": ("neuralforecast==3.3.0",),
     "pytorch-forecasting": ("pytorch-forecasting==1.8.0",),
-    "darts": ("u8darts[torch]==0.41.0",),
+    "darts": ("darts[torch]==0.48.1",),
     "gluonts": ("gluonts[torch]==0.17.0",),
+    "autogluon": ("autogluon.timeseries==1.6.3",),
 }
 """Requirements of the forecasting libraries."""
 SERVERS: Final = {"triton": ("nvidia-pytriton==0.7.0",)}

@@ -15,8 +15,8 @@ from typing import Final
 import numpy as np
 import torch
 
+from benchmarks.forecasts.indices import index_panel
 from benchmarks.report import Row, common_options, publish, shown
-from benchmarks.scales import indices
 from benchmarks.suspects import panel_of
 from predictor.arrays import FloatArray
 from predictor.bars import BarPanel
@@ -105,7 +105,7 @@ def main() -> int:
     years = 1 if arguments.quick else YEARS
     markets = [
         Market(name="stocks", bars=real_bars(), judged=252 * years, parts=YEAR),
-        Market(name="indices", bars=indices(), judged=252 * years, parts=YEAR),
+        Market(name="indices", bars=index_panel(), judged=252 * years, parts=YEAR),
     ]
     if arguments.panel is not None:
         panel = panel_of(arguments.panel)

@@ -8,6 +8,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from benchmarks.forecasts.task import Task, center_and_unit, standardised
+from predictor.bars import BarPanel
 
 Series = NDArray[np.float64]
 
@@ -47,6 +48,17 @@ def index_task(name: str) -> Task:
         ranges=np.exp([m["vol"] for m in measured]),
         starts=starts,
     )
+
+
+def index_panel() -> BarPanel:
+    """Bars of both indices on their common sessions."""
+    frames = [_bars(index) for index in INDICES]
+    dates = frames[0].index.intersection(frames[1].index)
+    names = ("Open", "High", "Low", "Close", "Volume")
+    values = (np.stack([frame.loc[dates, name].to_numpy(np.float64) for frame in frames]) for name in names)
+    opened, high, low, close, volume = values
+    sessions = pd.DatetimeIndex(dates).strftime("%Y%m%d").to_numpy(np.int32)
+    return BarPanel(symbols=INDICES, sessions=sessions, open=opened, high=high, low=low, close=close, volume=volume)
 
 
 def _bars(index: str) -> pd.DataFrame:

@@ -218,7 +218,7 @@ def main() -> None:
     seed_everything(request.seed)
     parts = {name: split_of(request.task, name) for name in ("train", "validation", "test")}
     network = network_of(request.task, kind, parts["train"])
-    steps = request.steps * (SELECTED_STEPS if selected else 1)
+    steps = request.effort * (SELECTED_STEPS if selected else 1)
     train(network, parts, choose_default_optimisation(kind), seed=request.seed, steps=steps, selected=selected)
     request.write_quantiles(forecasts(network, parts, request.task.horizon))
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.forecasts.resampling import Interval, Resampler
-from benchmarks.forecasts.systems import OUR_SELECTED, Outcome, System, by_system
+from benchmarks.forecasts.systems import OUR_BEST, OUR_SELECTED, Outcome, System, by_system
 from benchmarks.forecasts.task import LEVELS, FloatArray, Task
 from trainers.stock.evaluation.baselines import FitScope
 
@@ -57,12 +57,14 @@ class Entry:
         seeds: scores of each training.
         system: the system; None for a baseline.
         variants: scores of the same trainings after our calibrations, by name; empty for others.
+        hindsight: improvement of each training on its best member in hindsight, with its interval.
     """
 
     name: str
     seeds: Sequence[WindowScores]
     system: System | None = None
     variants: Mapping[str, Sequence[WindowScores]] = field(default_factory=dict[str, Sequence[WindowScores]])
+    hindsight: Sequence[tuple[float, ...]] = ()
 
     @property
     def pinball(self) -> Array:
@@ -101,7 +103,22 @@ class Results:
                 },
             )
             for system, runs in by_system(outcome.trained).items()
+            if system != OUR_BEST
         }
+        first = outcomes[:, :1]
+        self.first_step = [
+            *(Entry(name=name, seeds=[score_windows(q[:, :1], first)]) for name, q in baselines.items()),
+            *(
+                Entry(
+                    name=system.name,
+                    seeds=[score_windows(one.variants.get("calibrated", one.plain)[:, :1], first) for one in runs],
+                    system=system,
+                    hindsight=[one.hindsight for one in runs],
+                )
+                for system, runs in by_system(outcome.trained).items()
+            ),
+        ]
+        """Scores of the first step, of our networks after calibration."""
 
     @property
     def entries(self) -> Sequence[Entry]:
@@ -116,6 +133,11 @@ class Results:
             Entry(name=f"{one.name}, {FitScope.CALIBRATED}", seeds=one.variants["calibrated"], system=one.system)
             for one in selected
         ]
+
+    @property
+    def best(self) -> Entry | None:
+        """The ensemble of `--model best` at the first step; None without one."""
+        return next((entry for entry in self.first_step if entry.system == OUR_BEST), None)
 
     @property
     def best_baseline(self) -> Entry:

@@ -14,6 +14,7 @@ from typing import Final, final
 import numpy as np
 
 from benchmarks.environments import FORECASTERS, ROOT, NoEnvironmentError, python_of
+from benchmarks.forecasts.protocol import HINDSIGHT
 from benchmarks.forecasts.task import FloatArray, Task
 
 SOURCES: Final = (
@@ -30,7 +31,16 @@ SOURCES: Final = (
     "python/trainers/stock/initialization.py",
     "python/trainers/stock/objectives.py",
 )
-"""Sources of our results; a peer's results depend on its script, the protocol and its version."""
+"""Sources of our networks' results; a peer's results depend on its script, the protocol and its version."""
+BEST_SOURCES: Final = (
+    "benchmarks/forecasts/best.py",
+    "benchmarks/forecasts/indices.py",
+    "benchmarks/forecasts/protocol.py",
+    "python/predictor/**/*.py",
+    "python/trainers/**/*.py",
+)
+BUDGET: Final = 300
+"""Seconds of one thread for a system that selects among models."""
 
 
 @final
@@ -43,12 +53,14 @@ class System:
         module: its script.
         model: the script's model.
         library: key of `FORECASTERS`; empty for ours.
+        budget: seconds that it may train for; 0 for a network, which has a number of steps.
     """
 
     name: str
     module: str
     model: str
     library: str = ""
+    budget: int = 0
 
     @property
     def is_peer(self) -> bool:
@@ -86,12 +98,21 @@ OURS: Final = (
     _ours("our hybrid", "hybrid"),
     *OUR_SELECTED,
 )
+OUR_BEST: Final = System(name="our best", module="benchmarks.forecasts.best", model="best", budget=BUDGET)
+"""It forecasts the first step only."""
 PEERS: Final = (
     _peer("darts", "tft", "instance norm"),
     _peer("gluonts", "tft", "window scaler"),
     _peer("pytorch-forecasting", "tft", "encoder norm"),
     _peer("neuralforecast", "tft", "robust scaler"),
     _peer("neuralforecast", "lstm", "robust scaler"),
+    System(
+        name="AutoGluon, medium quality",
+        module="benchmarks.peers.forecast_with_autogluon",
+        model="medium_quality",
+        library="autogluon",
+        budget=BUDGET,
+    ),
 )
 
 
@@ -109,12 +130,14 @@ class TrainedQuantiles:
         seed: seed of the training.
         plain: quantiles as trained.
         variants: quantiles after our calibrations, `calibrated` and `adaptive`; empty for a peer.
+        hindsight: improvement on the best member in hindsight with its interval; empty for a single model.
     """
 
     system: System
     seed: int
     plain: FloatArray
     variants: Mapping[str, FloatArray]
+    hindsight: tuple[float, ...]
 
 
 @final
@@ -192,11 +215,11 @@ class Trainings:
 
     def _answer(self, system: System, seed: int) -> Path:
         source = self._source(system)
-        return self._folder / f"{self._task.stem}-{system.slug}-{self._steps}-{source}-{seed}.npz"
+        return self._folder / f"{self._task.stem}-{system.slug}-{system.budget or self._steps}-{source}-{seed}.npz"
 
     def _train(self, system: System, seed: int, python: Path) -> str:
         started, answer = time.perf_counter(), self._answer(system, seed)
-        question = [str(self._task), str(answer), system.model, str(seed), str(self._steps)]
+        question = [str(self._task), str(answer), system.model, str(seed), str(system.budget or self._steps)]
         environment = {
             **os.environ,
             "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "python")]),
@@ -217,8 +240,11 @@ class Trainings:
 
     def _read(self, system: System, seed: int) -> TrainedQuantiles:
         with np.load(self._answer(system, seed)) as kept:
-            variants = {name: kept[name] for name in kept.files if name != "plain"}
-            return TrainedQuantiles(system=system, seed=seed, plain=kept["plain"], variants=variants)
+            variants = {name: kept[name] for name in kept.files if name not in {"plain", HINDSIGHT}}
+            hindsight = tuple(kept[HINDSIGHT].tolist()) if HINDSIGHT in kept.files else ()
+            return TrainedQuantiles(
+                system=system, seed=seed, plain=kept["plain"], variants=variants, hindsight=hindsight
+            )
 
 
 def by_system(trained: Iterable[TrainedQuantiles]) -> Mapping[System, list[TrainedQuantiles]]:
@@ -241,7 +267,8 @@ def _digest_of_source(system: System) -> str:
     script = ROOT / f"{system.module.replace('.', '/')}.py"
     if system.is_peer:
         return _digest([script, Path(__file__).with_name("protocol.py")], FORECASTERS[system.library][0])
-    return _digest(sorted(path for pattern in SOURCES for path in ROOT.glob(pattern)), "")
+    patterns = BEST_SOURCES if system.budget else SOURCES
+    return _digest(sorted(path for pattern in patterns for path in ROOT.glob(pattern)), "")
 
 
 def _digest(paths: Sequence[Path], text: str) -> str:

@@ -23,7 +23,13 @@ def rows(results: Results, *, judged: bool) -> list[Row]:
     name = results.task.name
     against = _against_peers(results, judged=judged and name != "ret")
     failed = [unmeasured(f"{name}: {system.name}", why) for system, why in results.failed.items()]
-    return [*against, *failed, *_against_baselines(results, judged=judged), *_calibration(results, judged=judged)]
+    return [
+        *against,
+        *_best(results, judged=judged),
+        *failed,
+        *_against_baselines(results, judged=judged),
+        *_calibration(results, judged=judged),
+    ]
 
 
 def _against_peers(results: Results, *, judged: bool) -> list[Row]:
@@ -52,6 +58,28 @@ def _against_peers(results: Results, *, judged: bool) -> list[Row]:
             judged=judged,
         ),
         *(shown(f"{title}: ours - {who}", i.mean, detail=_describe_interval(i)) for who, i in intervals.items()),
+    ]
+
+
+def _best(results: Results, *, judged: bool) -> list[Row]:
+    """The ensemble of `--model best` against every peer at the first step, and against its best member in hindsight."""
+    title, ours = f"{results.task.name}, step 1", results.best
+    peers = [entry for entry in results.first_step if entry.system is not None and entry.system.is_peer]
+    if ours is None or not peers:
+        return []
+    rival, worst = min(peers, key=lambda entry: entry.mean), min(ours.hindsight, key=lambda found: found[-1])
+    intervals = {peer.name: results.difference(ours, peer) for peer in peers}
+    detail = f"{_seeds(ours)}; the best peer's mean is {rival.name}'s, {_seeds(rival)}"
+    return [
+        at_most(f"{title}: our best, pinball", ours.mean, rival.mean, detail=detail, judged=judged),
+        *(shown(f"{title}: our best - {who}", i.mean, detail=_describe_interval(i)) for who, i in intervals.items()),
+        at_least(
+            f"{results.task.name}: our best on its best member in hindsight, upper edge of the improvement, %",
+            100 * worst[-1],
+            0.0,
+            detail=f"the worst of {len(ours.seeds)} seeds, all horizons; 90 % interval from {100 * worst[1]:+.1f}",
+            judged=judged,
+        ),
     ]
 
 
@@ -131,7 +159,12 @@ def table(results: Results) -> Sequence[str]:
     columns = f"{'pinball':>8} {'± sd':>7} {'± err':>7} {'ours - it, 95 %':>20} {'MAE':>7} {'80 %':>6} {'Winkler':>8}"
     title = f"{results.task.name}: {len(ours.pinball[0])} test windows, standardised units"
     lines = ["", title, f"{'':<{WIDEST}} {columns}"]
-    return [*lines, *(_line(results, entry, ours) for entry in results.entries)]
+    lines += [_line(results, entry, ours) for entry in results.entries]
+    best = results.best
+    if best is None:
+        return lines
+    first = sorted(results.first_step, key=lambda entry: entry.mean)
+    return [*lines, "", f"{results.task.name}: step 1", *(_line(results, entry, best) for entry in first)]
 
 
 def _line(results: Results, entry: Entry, ours: Entry) -> str:

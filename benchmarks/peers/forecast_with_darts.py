@@ -5,6 +5,7 @@ import pandas as pd
 import torch
 from darts import TimeSeries
 from darts.models import TFTModel
+from darts.utils.data.torch_datasets.utils import PLModuleInput
 from darts.utils.likelihood_models.torch import QuantileRegression
 
 from benchmarks.forecasts.protocol import BATCH, CLIP, DROPOUT, HEADS, HIDDEN, PEER_RATE, TrainingRequest, train_peer
@@ -32,14 +33,14 @@ def model_of(request: TrainingRequest) -> TFTModel:
         hidden_continuous_size=8,
         dropout=DROPOUT,
         batch_size=BATCH,
-        n_epochs=-(-request.steps // per_epoch),
+        n_epochs=-(-request.effort // per_epoch),
         optimizer_kwargs={"lr": PEER_RATE},
         use_reversible_instance_norm=True,
         likelihood=QuantileRegression(list(LEVELS)),
         random_state=request.seed,
         pl_trainer_kwargs={
             "accelerator": "cpu",
-            "max_steps": request.steps,
+            "max_steps": request.effort,
             "gradient_clip_val": CLIP,
             "enable_progress_bar": False,
             "enable_model_summary": False,
@@ -64,11 +65,16 @@ def fit(model: TFTModel, task: Task) -> None:
 
 def quantiles(model: TFTModel, task: Task, windows: Windows) -> np.ndarray:
     """Quantiles [N, H, Q] of the trained module."""
-    past = np.concatenate([windows.past[..., None], windows.observed, windows.known[:, : task.encoder]], axis=-1)
-    static = torch.from_numpy(windows.static[:, None]) if windows.static.shape[-1] else None
-    inputs = (torch.from_numpy(past), torch.from_numpy(windows.known[:, task.encoder :].copy()), static)
+    known = torch.from_numpy(windows.known)
+    inputs = PLModuleInput(
+        past_target=torch.from_numpy(windows.past[..., None]),
+        past_covariates=torch.from_numpy(windows.observed) if windows.observed.shape[-1] else None,
+        historic_future_covariates=known[:, : task.encoder],
+        future_covariates=known[:, task.encoder :],
+        static_covariates=torch.from_numpy(windows.static[:, None]) if windows.static.shape[-1] else None,
+    )
     with torch.inference_mode():
-        return model.model(inputs)[:, :, 0, :].numpy()
+        return model.model(inputs).prediction[:, :, 0, :].numpy()
 
 
 def train(request: TrainingRequest) -> np.ndarray:

@@ -31,7 +31,7 @@ def estimator_of(request: TrainingRequest, folder: str) -> TemporalFusionTransfo
         lr=PEER_RATE,
         dropout_rate=DROPOUT,
         batch_size=BATCH,
-        num_batches_per_epoch=request.steps,
+        num_batches_per_epoch=request.effort,
         trainer_kwargs={
             "max_epochs": 1,
             "accelerator": "cpu",

@@ -37,7 +37,7 @@ def model_of(request: TrainingRequest) -> TFT | LSTM:
         "stat_exog_list": names("s", task.static.shape[-1]) or None,
         "loss": MQLoss(quantiles=list(LEVELS)),
         "learning_rate": PEER_RATE,
-        "max_steps": request.steps,
+        "max_steps": request.effort,
         "num_lr_decays": -1,
         "batch_size": len(task.target),
         "windows_batch_size": BATCH,

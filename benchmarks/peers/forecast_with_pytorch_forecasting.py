@@ -70,7 +70,7 @@ def fit(request: TrainingRequest) -> TemporalFusionTransformer:
         reduce_on_plateau_patience=1000,
     )
     trainer = pl.Trainer(
-        max_steps=request.steps,
+        max_steps=request.effort,
         accelerator="cpu",
         gradient_clip_val=CLIP,
         logger=False,
