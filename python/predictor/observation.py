@@ -11,8 +11,6 @@ OK: Final = "OK"
 class Observation:
     """One request to a model, with its result."""
 
-    asked_at_s: float
-    """Time of arrival, in seconds since 1970 (UTC)."""
     method: str
     """`Predict`, `Explain` or `ExplainGlobal`, on every interface."""
     model: str

@@ -119,7 +119,6 @@ def _scrape(gauges: LedgerGauges) -> str:
     metrics.ended(call)
     metrics.observed(
         Observation(
-            asked_at_s=0.0,
             method="Predict",
             model="m",
             version=1,

@@ -549,7 +549,6 @@ def test_an_invalid_port_is_refused(tmp_path: Path, number: int) -> None:
 
 def observation(model: str, version: int) -> Observation:
     return Observation(
-        asked_at_s=0.0,
         method="Predict",
         model=model,
         version=version,

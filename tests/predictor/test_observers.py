@@ -195,7 +195,7 @@ def test_a_closed_service_is_observed_and_a_missing_model_is_not(model: Model, h
 
 
 def test_without_an_observer_no_observation_is_created(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("predictor.service.service.RequestRecord", None)  # creating one would raise
+    monkeypatch.setattr("predictor.service.request_queue.Observation", None)  # creating one would raise
     with service_of(model, None) as service:
         (answer,) = service.predict("", [Instance(input=recent_bars())], Deadline()).result(SOON_S)
     assert isinstance(answer, Forecast)

@@ -11,14 +11,26 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from queue import SimpleQueue
-from typing import Any, Generic, Protocol, TypeVar, final
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, final
 from weakref import WeakSet
 
-from predictor.errors import QuantraError, QueueFullError, UnavailableError
+from predictor.errors import (
+    CallCancelledError,
+    ErrorStatus,
+    InternalError,
+    QuantraError,
+    QueueFullError,
+    UnavailableError,
+    answer_of,
+)
 from predictor.instance import Deadline
 from predictor.limits import QueueLimits
+from predictor.observation import OK, Observation, Observer
 from predictor.service.light_future import LightFuture
-from predictor.service.request_record import RequestRecord
+from predictor.service.stage_times import StageTimes
+
+if TYPE_CHECKING:
+    from predictor.forecast import Outcome
 
 
 class SizedRequest(Protocol):
@@ -42,19 +54,30 @@ AnswerT = TypeVar("AnswerT")
 @final
 @dataclass(slots=True, eq=False)  # not frozen: each call creates one, and freezing is slow
 class QueuedRequest(Generic[RequestT, AnswerT]):
-    """One request that is queued or in progress; compared by identity."""
+    """One request that is queued or in progress; compared by identity. Its observers are notified once, at its end."""
 
     request: RequestT
     deadline: Deadline
+    method: str = ""
+    observers: Sequence[Observer] = ()
     answer: Future[AnswerT] = field(default_factory=LightFuture)
-    asked_at_s: float = field(default_factory=time.perf_counter)
-    record: RequestRecord | None = None
-    """Record for observers; None if there are none."""
+    asked_s: float = field(default_factory=time.perf_counter)
+    model: str = ""
+    """Name of the model that it has reached; empty before."""
+    version: int = 0
+    times: StageTimes | None = None
+    """Times of its batch or of its first step; None while it is queued."""
 
     def __post_init__(self) -> None:
-        """Register the record first, so that observers are notified before the caller."""
-        if self.record is not None:
-            self.answer.add_done_callback(self.record.finish)
+        """Register the observers first, so that they are notified before the caller."""
+        if self.observers:
+            self.answer.add_done_callback(self._notify)
+
+    def reached(self, model: str, version: int) -> None:
+        """Note the model of the request, which is about to be queued."""
+        self.model, self.version = model, version
+        for observer in self.observers:
+            observer.reached(model, version)
 
     def fail(self, error: Exception) -> None:
         """Set the error."""
@@ -72,6 +95,44 @@ class QueuedRequest(Generic[RequestT, AnswerT]):
             self.fail(error)
             return False
         return True
+
+    def _notify(self, answer: Future[AnswerT]) -> None:
+        """Notify the observers that it was answered, rejected or cancelled, if it has reached a model."""
+        if not self.model:
+            return
+        times, error = self.times, _find_error(answer)
+        observation = Observation(
+            method=self.method,
+            model=self.model,
+            version=self.version,
+            rows=self.request.rows,
+            code=OK if error is None else error.status.value,
+            reason="" if error is None else error.reason,
+            refused=() if error is not None else _failed_reasons(answer.result()),
+            took_s=time.perf_counter() - self.asked_s,
+            queue_s=None if times is None else times.begun_s - self.asked_s,
+            prepare_s=None if times is None else times.prepare_s,
+            forward_s=None if times is None else times.forward_s,
+            batch_rows=0 if times is None else times.rows,
+        )
+        for observer in self.observers:
+            observer.observed(observation)
+
+
+def _find_error(answer: Future[Any]) -> ErrorStatus | None:
+    """Return the error that the caller gets, if any."""
+    if answer.cancelled():
+        return answer_of(CallCancelledError(""))
+    error = answer.exception()
+    if error is None:
+        return None
+    return answer_of(error if isinstance(error, QuantraError) else InternalError(""))
+
+
+def _failed_reasons(result: object) -> tuple[str, ...]:
+    """List the reasons of the instances without a forecast; empty for explanations."""
+    outcomes: Sequence[Outcome] = result if isinstance(result, tuple) else ()
+    return tuple(answer_of(outcome).reason for outcome in outcomes if isinstance(outcome, QuantraError))
 
 
 AnyItem = QueuedRequest[Any, Any]

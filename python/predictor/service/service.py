@@ -32,8 +32,7 @@ from predictor.service.explanations import (
 )
 from predictor.service.forecast_recorder import ForecastRecorder
 from predictor.service.preemption import BoundedDeadline, PredictionActivity, PreemptibleDeadline
-from predictor.service.request_queue import ModelQueueClosedError, QueuedRequest, RequestQueue, SizedRequest
-from predictor.service.request_record import RequestRecord
+from predictor.service.request_queue import ModelQueueClosedError, QueuedRequest, RequestQueue
 from predictor.service.served_models import ServedModels
 from predictor.service.simulations import Simulation, SimulationJob
 from predictor.service.workers import (
@@ -203,7 +202,7 @@ class PredictionService:
         """
         if not isinstance(request, DecodedInstances) and isinstance(request, Sequence):  # the latter check is slow
             request = DecodedInstances(request)
-        item: Prediction = QueuedRequest(request, deadline, record=self._record("Predict", request, deadline))
+        item: Prediction = QueuedRequest(request, deadline, "Predict", self._observers_of(deadline))
         worker = self._put(reference, item)
         if here:
             worker.answer_waiting(math.inf)
@@ -227,9 +226,8 @@ class PredictionService:
         if isinstance(query, Query):
             decoded = query
             query = QueryRequest(lambda: decoded, len(decoded.instance.input.symbols))
-        record = self._record("Explain", query, deadline)
         item: QueuedRequest[SingleExplanation, Explanation] = QueuedRequest(
-            SingleExplanation(model, query), deadline, record=record
+            SingleExplanation(model, query), deadline, "Explain", self._observers_of(deadline)
         )
         self._put_explanation(model, item)
         return item.answer
@@ -252,17 +250,17 @@ class PredictionService:
         if isinstance(query, GlobalQuery):
             decoded = query
             query = QueryRequest(lambda: decoded, rows_of(decoded.instances))
-        work, record = GlobalExplanation(model, query, report), self._record("ExplainGlobal", query, deadline)
-        item: QueuedRequest[GlobalExplanation, GlobalImportance] = QueuedRequest(work, deadline, record=record)
+        item: QueuedRequest[GlobalExplanation, GlobalImportance] = QueuedRequest(
+            GlobalExplanation(model, query, report), deadline, "ExplainGlobal", self._observers_of(deadline)
+        )
         self._put_explanation(model, item)
         return item.answer
 
     def simulate(self, reference: str, request: QueryRequest[PathQuery], deadline: Deadline) -> Future[Simulation]:
         """Simulate price paths; like an explanation, it never delays a prediction. Raises as `predict`."""
         model = self.served.now.registry.find(reference)
-        record = self._record("SimulatePaths", request, deadline)
         item: QueuedRequest[SimulationJob, Simulation] = QueuedRequest(
-            SimulationJob(model, request), deadline, record=record
+            SimulationJob(model, request), deadline, "SimulatePaths", self._observers_of(deadline)
         )
         self._put_explanation(model, item)
         return item.answer
@@ -281,10 +279,8 @@ class PredictionService:
     ) -> None:
         self.close()
 
-    def _record(self, method: str, request: SizedRequest, deadline: Deadline) -> RequestRecord | None:
-        """Create a record of the request, if it has observers."""
-        observers = [observer for observer in (self._observer, deadline.observer) if observer is not None]
-        return RequestRecord(method, request.rows, observers) if observers else None
+    def _observers_of(self, deadline: Deadline) -> Sequence[Observer]:
+        return [observer for observer in (self._observer, deadline.observer) if observer is not None]
 
     def _put(self, reference: str, item: Prediction) -> ModelWorker:
         while True:
@@ -299,8 +295,7 @@ class PredictionService:
             return worker
 
     def _put_explanation(self, model: Predictor, item: QueuedRequest[Any, Any]) -> None:
-        if item.record is not None:
-            item.record.reached(model.identity.name, model.identity.version)
+        item.reached(model.identity.name, model.identity.version)
         try:
             self._explaining.put(model.identity.name, item)
         except QuantraError as error:

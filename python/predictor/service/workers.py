@@ -16,7 +16,7 @@ from predictor.instance import Cancellation, Deadline, ReadInstance, limit_age
 from predictor.model import Predictor
 from predictor.service.forecast_recorder import ForecastRecorder
 from predictor.service.request_queue import ModelQueue, QueuedRequest, RequestQueue, SizedRequest
-from predictor.service.request_record import StageTimes
+from predictor.service.stage_times import StageTimes
 
 ResultT_co = TypeVar("ResultT_co", covariant=True)
 
@@ -97,8 +97,7 @@ class ModelWorker:
 
     def put(self, item: Prediction) -> None:
         """Queue a request until `wake` or `answer_waiting`; raises as `RequestQueue.put`."""
-        if item.record is not None:
-            item.record.reached(self._model.identity.name, self._model.identity.version)
+        item.reached(self._model.identity.name, self._model.identity.version)
         self._queue.put(self._model_queue, item)
 
     def wake(self) -> None:
@@ -159,8 +158,10 @@ class ModelWorker:
 
     def _answer_together(self, decoded: Sequence[DecodedRequest], begun_s: float) -> None:
         """Prepare all instances, forecast those of requests that are still wanted, and set their outcomes."""
-        times = StageTimes(decoded[0][0].asked_at_s, begun_s, time.perf_counter())
-        _note_times([item for item, _ in decoded], times)
+        times = StageTimes(decoded[0][0].asked_s, begun_s, time.perf_counter())
+        for item, _ in decoded:
+            item.times = times
+            times.rows += item.request.rows
         everything = [instance for _, instances in decoded for instance in instances]
         if (most_age := self._max_age_sessions) is not None:
             everything = [one if isinstance(one, QuantraError) else limit_age(one, most_age) for one in everything]
@@ -178,12 +179,11 @@ class ModelWorker:
         outcomes = iter(batch.outcomes(places, deadline))
         times.forecast_s = time.perf_counter()
         self._queue.release(item for item, _ in wanted)  # first: a caller's next request may follow at once
-        rows = 0 if self._recorder is None else sum(item.request.rows for item, _ in decoded)
         for item, count in wanted:
             if self._recorder is None:
                 item.answer.set_result(tuple(islice(outcomes, count)))
             else:
-                self._recorder.answer(item, tuple(islice(outcomes, count)), rows)
+                self._recorder.answer(item, tuple(islice(outcomes, count)), times.rows)
         if _log.isEnabledFor(logging.DEBUG):
             times.encoded_s = time.perf_counter()
             name = self._model.identity.name
@@ -197,15 +197,6 @@ def _decode(item: Prediction) -> Sequence[ReadInstance] | None:
     except Exception as error:  # noqa: BLE001 - thread boundary: the caller gets the error
         item.fail(error)
         return None
-
-
-def _note_times(items: Sequence[Prediction], times: StageTimes) -> None:
-    """Attach the times of the batch, which fill in later, to each observed request."""
-    records = [item.record for item in items if item.record is not None]
-    if records:
-        times.rows = sum(item.request.rows for item in items)
-    for record in records:
-        record.times = times
 
 
 @final
@@ -272,8 +263,8 @@ class ExplanationWorker:
 
     def _is_done(self, item: QueuedRequest[Any, Any]) -> bool:
         """Do one step; whether the request is finished."""
-        if item.record is not None:
-            item.record.begin()
+        if item.times is None:
+            item.times = StageTimes(item.asked_s, time.perf_counter())
         try:
             deadline = self._deadline_of(item.deadline)
             deadline.check()
