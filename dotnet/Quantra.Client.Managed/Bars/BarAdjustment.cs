@@ -5,18 +5,20 @@ namespace Quantra.Client.Managed;
 internal static class BarAdjustment
 {
     /// <summary>Adjusts bars. A symbol that cannot be adjusted gets no bars.</summary>
-    /// <returns>The bars, and the error of each row that cannot be adjusted.</returns>
-    public static (AdjustedBars Bars, Dictionary<int, QuantraError> Faults) Adjust(RawBars bars)
+    /// <returns>The bars, and the error of each row that cannot be adjusted; null if all can.</returns>
+    public static (AdjustedBars Bars, Dictionary<int, QuantraError>? Faults) Adjust(RawBars bars)
     {
         var adjusted = Compute(bars);
-        var faults = new Dictionary<int, QuantraError>();
+        Dictionary<int, QuantraError>? faults = null;
         for (var cell = 0; cell < bars.Close.Length; cell++)
         {
             var isSound = adjusted.Low[cell] > 0 && adjusted.High[cell] < double.PositiveInfinity && adjusted.Money[cell] != double.PositiveInfinity;
-            if (!isSound && !double.IsNaN(bars.Close[cell]) && !faults.ContainsKey(cell / bars.Count))
-                faults.Add(cell / bars.Count, Fault(bars, adjusted, cell));
+            if (!isSound && !double.IsNaN(bars.Close[cell]) && faults?.ContainsKey(cell / bars.Count) != true)
+                (faults ??= []).Add(cell / bars.Count, Fault(bars, adjusted, cell));
         }
 
+        if (faults is null)
+            return (adjusted, null);
         foreach (var row in faults.Keys)
         {
             foreach (var column in (double[][])[adjusted.Open, adjusted.High, adjusted.Low, adjusted.Close, adjusted.Volume, adjusted.Money])

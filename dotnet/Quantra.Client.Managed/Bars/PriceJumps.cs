@@ -12,11 +12,11 @@ internal static class PriceJumps
     /// <summary>New and old shares of common splits.</summary>
     public static readonly (int New, int Old)[] CommonSplits = [(3, 2), (2, 1), (3, 1), (4, 1), (5, 1), (7, 1), (10, 1), (15, 1), (20, 1)];
 
-    /// <summary>One warning for each of the first jumps, and the number of the others; none if the bars record splits.</summary>
-    public static IEnumerable<string> Warnings(RawBars bars)
+    /// <summary>Adds a warning for each of the first jumps, and the number of the others; none if the bars record splits.</summary>
+    public static void AddWarnings(RawBars bars, List<string> warnings)
     {
         if (bars.AdjustedClose is not null || bars.SplitRatio is not null)
-            yield break;
+            return;
         var before = BarAdjustment.CloseBefore(bars, bars.Close);
         var count = 0;
         for (var cell = 0; cell < before.Length; cell++)
@@ -24,11 +24,11 @@ internal static class PriceJumps
             var (opening, closing) = (bars.Open[cell] / before[cell], bars.Close[cell] / before[cell]);
             var ratio = IsJump(opening) ? opening : closing;
             if (IsJump(ratio) && ++count <= MostShown)
-                yield return Describe(bars.Symbols[cell / bars.Count], bars.Sessions[cell % bars.Count], ratio);
+                warnings.Add(Describe(bars.Symbols[cell / bars.Count], bars.Sessions[cell % bars.Count], ratio));
         }
 
         if (count > MostShown)
-            yield return FormattableString.Invariant($"{count - MostShown} more prices jump like this; check the source of these bars");
+            warnings.Add(FormattableString.Invariant($"{count - MostShown} more prices jump like this; check the source of these bars"));
     }
 
     private static bool IsJump(double ratio) => ratio > LargestUsualMove || ratio < 1 / LargestUsualMove;

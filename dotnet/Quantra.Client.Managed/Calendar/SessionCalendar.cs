@@ -113,8 +113,10 @@ internal sealed class SessionCalendar
         CheckSession(session);
         if (_schedule.RegularCloses.Length == 0)
             return Day.Of(DateOnly.FromDateTime(now.UtcDateTime)) > session;
-        var regular = _schedule.RegularCloses.Last(close => close.Date <= session).Time;
-        var clock = _specialCloses.GetValueOrDefault(session, regular);
+        var clock = _schedule.RegularCloses[0].Time;
+        foreach (var regular in _schedule.RegularCloses)
+            clock = regular.Date <= session ? regular.Time : clock;
+        clock = _specialCloses.GetValueOrDefault(session, clock);
         var date = Day.ToDate(session);
         var local = clock == SessionSchedule.Midnight
             ? date.AddDays(1).ToDateTime(TimeOnly.MinValue)

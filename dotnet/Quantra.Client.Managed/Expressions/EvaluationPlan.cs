@@ -57,7 +57,7 @@ internal sealed class EvaluationPlan
         _workspaces.Add(work);
     }
 
-    /// <summary>Gets the values of a column.</summary>
+    /// <summary>Gets the values of a column, which are copied before the next one is read.</summary>
     public delegate ReadOnlySpan<double> ColumnReader(string name);
 
     private static void FillField(ReadOnlySpan<double> column, Span<double> target)

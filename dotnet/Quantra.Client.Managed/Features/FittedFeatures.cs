@@ -211,14 +211,12 @@ internal sealed class FittedFeatures
     {
         private readonly AdjustedBars _bars;
         private readonly IReadOnlyDictionary<string, double[]> _covariates;
-        private readonly Dictionary<string, double[]> _masked = new(StringComparer.Ordinal);
+        private double[]? _masked;
 
         public BarColumns(FittedFeatures features, AdjustedBars bars, IReadOnlyDictionary<string, double[]> covariates)
         {
             CheckPresent(features.Covariates.Observed, covariates);
             (_bars, _covariates, Reader) = (bars, covariates, Read);
-            foreach (var name in features.Covariates.Observed)
-                _masked[name] = new double[bars.Sessions];
         }
 
         public EvaluationPlan.ColumnReader Reader { get; }
@@ -238,10 +236,10 @@ internal sealed class FittedFeatures
 
         private ReadOnlySpan<double> RowOf(double[] column) => column.AsSpan(Symbol * _bars.Sessions, _bars.Sessions);
 
-        /// <summary>A covariate, which like every column is NaN without a bar.</summary>
+        /// <summary>A covariate, which like every column is NaN without a bar; until the next one is read.</summary>
         private ReadOnlySpan<double> Masked(string name)
         {
-            var target = _masked[name];
+            var target = _masked ??= new double[_bars.Sessions];
             var close = RowOf(_bars.Close);
             FittedFeatures.RowOf(_covariates[name], Symbol, _bars.Sessions).CopyTo(target);
             for (var k = 0; k < target.Length; k++)

@@ -14,8 +14,9 @@ internal static class DataWarnings
     /// <param name="networks">The model's network, or those of an ensemble's members.</param>
     /// <param name="bars">The bars of the request; null for feature windows.</param>
     /// <param name="symbols">Symbols that have a forecast.</param>
-    public static IEnumerable<string> Of(IReadOnlyList<TrainingSummary> networks, RawBars? bars, IReadOnlyList<string> symbols)
+    public static List<string> Of(ReadOnlySpan<TrainingSummary> networks, RawBars? bars, IReadOnlyList<string> symbols)
     {
+        var warnings = new List<string>();
         if (bars is not null)
         {
             var (last, readsVolume, isAdjusted) = (2, false, false);
@@ -26,20 +27,23 @@ internal static class DataWarnings
                 isAdjusted |= network.Card.IsAdjusted;
             }
 
-            foreach (var warning in OfBars(bars.Last(last), symbols, readsVolume, isAdjusted))
-                yield return warning;
+            AddOfBars(bars.Last(last), symbols, readsVolume, isAdjusted, warnings);
         }
 
-        string[] unseen =
-        [
-            .. symbols.Where(symbol => networks.Any(one => !one.KnowsByName && one.Card.Symbols?.Contains(symbol) == false)
-                && networks.All(one => !one.KnowsByName || one.Card.Symbols?.Contains(symbol) != false)),
-        ];
-        if (unseen.Length > 0)
+        var unseen = new List<string>();
+        for (var row = 0; row < symbols.Count; row++)
         {
-            yield return $"{PredictionError.Listed(unseen)}: not among the symbols that {(networks.Count == 1 ? "the model was" : "all members were")} trained on, "
-                + "so its scores do not apply to them; evaluate it on their bars (quantra evaluate), or train with them";
+            if (IsUnseen(networks, symbols[row]))
+                unseen.Add(symbols[row]);
         }
+
+        if (unseen.Count > 0)
+        {
+            warnings.Add($"{PredictionError.Listed(unseen)}: not among the symbols that {(networks.Length == 1 ? "the model was" : "all members were")} trained on, "
+                + "so its scores do not apply to them; evaluate it on their bars (quantra evaluate), or train with them");
+        }
+
+        return warnings;
     }
 
     /// <summary>Shortens the first warnings and counts the rest in a last one.</summary>
@@ -50,37 +54,48 @@ internal static class DataWarnings
         return left <= 0 ? every : [.. every[..MostWarnings], FormattableString.Invariant($"{left} more warnings were left out")];
     }
 
-    private static IEnumerable<string> OfBars(RawBars bars, IReadOnlyList<string> symbols, bool readsVolume, bool isAdjusted)
+    /// <summary>Whether a network was trained without a symbol, of which no other network warns itself.</summary>
+    private static bool IsUnseen(ReadOnlySpan<TrainingSummary> networks, string symbol)
     {
-        if (readsVolume && !Array.TrueForAll(bars.Volume, volume => volume > 0))
+        var isUnseen = false;
+        foreach (var network in networks)
         {
-            foreach (var warning in OfVolumes(bars, symbols.ToHashSet(StringComparer.Ordinal)))
-                yield return warning;
+            if (network.Card.Symbols?.Contains(symbol) != false)
+                continue;
+            if (network.KnowsByName)
+                return false;
+            isUnseen = true;
         }
 
-        if (isAdjusted && bars.IsUnadjusted)
-        {
-            yield return "the model was trained on bars with splits and dividends, and these bars record none, so one among them "
-                + "would look like a crash; give adj_close, or split_ratio and cash_dividend, unless there was none";
-        }
-
-        foreach (var warning in OfLastSplits(bars, symbols))
-            yield return warning;
+        return isUnseen;
     }
 
-    /// <summary>A warning for each symbol whose last close, but not its adjusted one, moves by more than a factor of 5.</summary>
-    private static IEnumerable<string> OfLastSplits(RawBars bars, IReadOnlyList<string> symbols)
+    private static void AddOfBars(RawBars bars, IReadOnlyList<string> symbols, bool readsVolume, bool isAdjusted, List<string> warnings)
+    {
+        if (readsVolume && !Array.TrueForAll(bars.Volume, volume => volume > 0))
+            warnings.AddRange(OfVolumes(bars, symbols.ToHashSet(StringComparer.Ordinal)));
+        if (isAdjusted && bars.IsUnadjusted)
+        {
+            warnings.Add("the model was trained on bars with splits and dividends, and these bars record none, so one among them "
+                + "would look like a crash; give adj_close, or split_ratio and cash_dividend, unless there was none");
+        }
+
+        AddOfLastSplits(bars, symbols, warnings);
+    }
+
+    /// <summary>Adds a warning for each symbol whose last close, but not its adjusted one, moves by more than a factor of 5.</summary>
+    private static void AddOfLastSplits(RawBars bars, IReadOnlyList<string> symbols, List<string> warnings)
     {
         if (bars.AdjustedClose is not { } adjusted || bars.Count < 2)
-            yield break;
+            return;
         for (var row = 0; row < bars.Symbols.Count; row++)
         {
             var last = ((row + 1) * bars.Count) - 1;
             var move = Math.Log(bars.Close[last] / adjusted[last]) - Math.Log(bars.Close[last - 1] / adjusted[last - 1]);
             if (!(Math.Abs(move) > SuspectFinder.LargestMove) || !symbols.Contains(bars.Symbols[row], StringComparer.Ordinal))
                 continue;
-            yield return $"{bars.Symbols[row]}: on {Day.Show(bars.Sessions[^1])} the close changes by a factor of {SuspectBars.NamedFactor(Math.Exp(move))}, "
-                + "the adjusted close does not: a split, or a wrong close? The forecast's prices start from this close";
+            warnings.Add($"{bars.Symbols[row]}: on {Day.Show(bars.Sessions[^1])} the close changes by a factor of {SuspectBars.NamedFactor(Math.Exp(move))}, "
+                + "the adjusted close does not: a split, or a wrong close? The forecast's prices start from this close");
         }
     }
 

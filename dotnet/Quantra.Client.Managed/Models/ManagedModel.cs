@@ -1,4 +1,5 @@
 using System.Collections.Concurrent;
+using System.Globalization;
 using System.Runtime.InteropServices;
 using System.Security.Cryptography;
 using System.Text;
@@ -15,7 +16,7 @@ internal sealed class ManagedModel : IForecastModel
     private readonly WindowPreparation _windows;
     private readonly OutputMap _output;
     private readonly ModelCard _card;
-    private readonly string _fingerprint;
+    private readonly byte[] _fingerprint;
     private readonly Universe? _universe;
     private readonly ModelExplainer _explainer;
     private readonly ConcurrentBag<CallArrays> _arrays = [];
@@ -40,7 +41,7 @@ internal sealed class ManagedModel : IForecastModel
         _checkedExplainer = new(_explainer);
         manifest.End();
         (_bars, _windows) = (new(Pipeline), new(Pipeline));
-        _fingerprint = Hash(Encoding.UTF8.GetBytes($"{WeightsHash}|{Pipeline.SchemaHash}|{Engine}|{ManifestHash}"));
+        _fingerprint = Encoding.UTF8.GetBytes(Hash(Encoding.UTF8.GetBytes($"{WeightsHash}|{Pipeline.SchemaHash}|{Engine}|{ManifestHash}")));
     }
 
     public string Name { get; }
@@ -167,7 +168,8 @@ internal sealed class ManagedModel : IForecastModel
         }
 
         prepared = PlaceInGraph(prepared);
-        string[] warnings = [.. DataWarnings.Of([Training], bars, prepared.UsableSymbols), .. prepared.Warnings];
+        var warnings = DataWarnings.Of([Training], bars, prepared.UsableSymbols);
+        warnings.AddRange(prepared.Warnings);
         return prepared with { Warnings = DataWarnings.Limit(warnings) };
     }
 
@@ -345,7 +347,8 @@ internal sealed class ManagedModel : IForecastModel
     private string ForecastId(PreparedRequest prepared)
     {
         using var hash = IncrementalHash.CreateHash(HashAlgorithmName.SHA256);
-        hash.AppendData(Encoding.UTF8.GetBytes(FormattableString.Invariant($"{_fingerprint}|{prepared.AsOf}|")));
+        hash.AppendData(_fingerprint);
+        hash.AppendData(Encoding.UTF8.GetBytes(string.Create(CultureInfo.InvariantCulture, $"|{prepared.AsOf}|")));
         foreach (var symbol in prepared.Symbols)
             hash.AppendData(Encoding.UTF8.GetBytes(symbol + "\0"));
         var inputs = prepared.Inputs;
@@ -357,7 +360,7 @@ internal sealed class ManagedModel : IForecastModel
         Append(hash, inputs.Location);
         Append(hash, inputs.Scale);
         Append(hash, prepared.Anchor ?? []);
-        return Convert.ToHexString(hash.GetHashAndReset())[..16].ToLowerInvariant();
+        return Convert.ToHexString(hash.GetHashAndReset(), 0, 8).ToLowerInvariant();
     }
 
     private static void Append<T>(IncrementalHash hash, T[] values)

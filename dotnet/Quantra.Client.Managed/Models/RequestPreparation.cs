@@ -18,12 +18,11 @@ internal sealed class RequestPreparation(Pipeline pipeline)
         var traded = request.AcceptSuspectBars ? new TradedBars(bars, [], []) : TradedBars.Of(bars);
         var dates = ForecastDates.Read(pipeline, traded.Bars, request, now);
         var covariates = SentCovariates.Move(request.Covariates, bars.Sessions, dates, bars.Symbols.Count);
-        var day = Day.Show(dates.AsOf);
         var refusals = new Dictionary<string, QuantraError>(bars.Impossible, StringComparer.Ordinal);
         foreach (var symbol in traded.Idle)
         {
             refusals.Add(symbol, PredictionError.NoUsableSymbol(
-                $"{symbol}: did not trade on {day}: its bar repeats the close before with a volume of 0; send it by itself to forecast from its last traded session"));
+                $"{symbol}: did not trade on {Day.Show(dates.AsOf)}: its bar repeats the close before with a volume of 0; send it by itself to forecast from its last traded session"));
         }
 
         var warnings = new List<string>(traded.Warnings);
@@ -39,7 +38,7 @@ internal sealed class RequestPreparation(Pipeline pipeline)
             }
         }
 
-        return Encode(request, dates, covariates, recent, adjusted, faults, warnings, refusals);
+        return Encode(dates, covariates, recent, adjusted, faults, warnings, refusals);
     }
 
     /// <summary>Leaves out single suspect bars, and adds the findings to warnings and refusals.</summary>
@@ -60,12 +59,11 @@ internal sealed class RequestPreparation(Pipeline pipeline)
     }
 
     private PreparedRequest Encode(
-        PredictionRequest request,
         ForecastDates dates,
         SentCovariates covariates,
         RawBars recent,
         AdjustedBars adjusted,
-        Dictionary<int, QuantraError> faults,
+        Dictionary<int, QuantraError>? faults,
         List<string> warnings,
         Dictionary<string, QuantraError> others)
     {
@@ -77,7 +75,7 @@ internal sealed class RequestPreparation(Pipeline pipeline)
         {
             states[row] = State(recent, inputs, known, row);
             anchor[row] = states[row].LastClose;
-            if ((faults.GetValueOrDefault(row) ?? SymbolChecks.Refusal(pipeline, recent, row, states[row])) is { } refusal)
+            if ((faults?.GetValueOrDefault(row) ?? SymbolChecks.Refusal(pipeline, recent, row, states[row])) is { } refusal)
                 refusals.Add(recent.Symbols[row], refusal);
         }
 
@@ -87,6 +85,15 @@ internal sealed class RequestPreparation(Pipeline pipeline)
             throw SymbolChecks.NoUsableSymbol([.. refusals.Values]).ToException();
         for (var row = 0; row < symbols; row++)
             usable[row] = !refusals.ContainsKey(recent.Symbols[row]);
+        var every = SymbolChecks.Warnings(pipeline, recent, states, refusals);
+        every.AddRange(warnings);
+        every.AddRange(dates.Warnings);
+        if (!covariates.IsEmpty)
+        {
+            every.AddRange(covariates.Warnings(recent.Symbols));
+            every.AddRange(pipeline.Features.Statics.Warnings(recent.Symbols, covariates.Numbers, covariates.Categories));
+        }
+
         return new PreparedRequest
         {
             Symbols = recent.Symbols,
@@ -97,14 +104,7 @@ internal sealed class RequestPreparation(Pipeline pipeline)
             TargetSessions = dates.TargetSessions,
             BaseSession = dates.BaseSession,
             Anchor = anchor,
-            Warnings =
-            [
-                .. SymbolChecks.Warnings(pipeline, recent, states, refusals),
-                .. warnings,
-                .. dates.Warnings,
-                .. covariates.IsEmpty ? [] : covariates.Warnings(recent.Symbols),
-                .. covariates.IsEmpty ? [] : pipeline.Features.Statics.Warnings(recent.Symbols, request.Covariates.Numbers.ToDictionary(one => one.Key, one => one.Value.ToArray()), covariates.Categories),
-            ],
+            Warnings = every,
             Refusals = refusals,
         };
     }
@@ -118,7 +118,9 @@ internal sealed class RequestPreparation(Pipeline pipeline)
         pipeline.Features.Observed(adjusted, covariates.Observed, sizes.EncoderLength, observed, mask);
         var (location, scale) = (arrays.Take<double>(symbols * horizons), arrays.Take<double>(symbols * horizons));
         pipeline.Normaliser.Levels(adjusted, location, scale, known);
-        int[] axis = [.. dates.Sessions.AsSpan()[^sizes.EncoderLength..], .. dates.Following];
+        var axis = arrays.Take<int>(sizes.EncoderLength + dates.Following.Length);
+        dates.Sessions.AsSpan()[^sizes.EncoderLength..].CopyTo(axis);
+        dates.Following.CopyTo(axis, sizes.EncoderLength);
         return new NetworkInputs
         {
             Rows = symbols,
@@ -142,7 +144,7 @@ internal sealed class RequestPreparation(Pipeline pipeline)
         if (_latest is { } latest && latest.Axis.AsSpan().SequenceEqual(axis))
             return latest.Values;
         var known = pipeline.Features.Known(pipeline.Calendar.FieldsOf(axis), covariates, out _);
-        _latest = new(axis, known);
+        _latest = new([.. axis], known);
         return known;
     }
 

@@ -81,12 +81,13 @@ internal static class SymbolChecks
     }
 
     /// <summary>A warning for each group of symbols with no forecast or a less reliable one.</summary>
-    public static IEnumerable<string> Warnings(Pipeline pipeline, RawBars bars, SymbolState[] states, IReadOnlyDictionary<string, QuantraError> refusals)
+    public static List<string> Warnings(Pipeline pipeline, RawBars bars, SymbolState[] states, Dictionary<string, QuantraError> refusals)
     {
-        foreach (var error in refusals.Values.Take(MostListed))
-            yield return $"no forecast of {error.Message}";
+        List<string> warnings = [];
+        if (refusals.Count > 0)
+            warnings.AddRange(refusals.Values.Take(MostListed).Select(error => $"no forecast of {error.Message}"));
         if (refusals.Count > MostListed)
-            yield return FormattableString.Invariant($"no forecast of {refusals.Count - MostListed} more symbols either; the response has the reason for each");
+            warnings.Add(FormattableString.Invariant($"no forecast of {refusals.Count - MostListed} more symbols either; the response has the reason for each"));
         List<int> answered = [], thin = [], flat = [];
         for (var row = 0; row < bars.Symbols.Count; row++)
         {
@@ -99,20 +100,21 @@ internal static class SymbolChecks
                 flat.Add(row);
         }
 
-        foreach (var line in answered.Count > 0 ? PriceJumps.Warnings(bars.Rows(answered)) : [])
-            yield return line;
+        if (answered.Count > 0)
+            PriceJumps.AddWarnings(bars.Rows(answered), warnings);
         if (thin.Count > 0)
         {
             var fewest = thin.MinBy(bars.CountPresent);
-            yield return FormattableString.Invariant(
-                $"{Listed(thin)}: forecast from fewer than the {pipeline.BarsNeeded} bars that the model reads, {bars.Symbols[fewest]} from {bars.CountPresent(fewest)}; missing feature values count as unknown");
+            warnings.Add(FormattableString.Invariant(
+                $"{Listed(bars, thin)}: forecast from fewer than the {pipeline.BarsNeeded} bars that the model reads, {bars.Symbols[fewest]} from {bars.CountPresent(fewest)}; missing feature values count as unknown"));
         }
 
         if (flat.Count > 0)
-            yield return $"{Listed(flat)}: its price is nearly constant, so the width of the forecast comes from the model's minimum volatility, {NumberText.General(pipeline.Normaliser.Floor)} per day";
-
-        string Listed(List<int> rows) => PredictionError.Listed(rows.ConvertAll(row => bars.Symbols[row]));
+            warnings.Add($"{Listed(bars, flat)}: its price is nearly constant, so the width of the forecast comes from the model's minimum volatility, {NumberText.General(pipeline.Normaliser.Floor)} per day");
+        return warnings;
     }
+
+    private static string Listed(RawBars bars, List<int> rows) => PredictionError.Listed(rows.ConvertAll(row => bars.Symbols[row]));
 
     private static QuantraError NoLastBar(string symbol, RawBars bars) =>
         PredictionError.NoUsableSymbol($"{symbol}: has no bar on the panel's last session, {Day.Show(bars.Sessions[^1])}");
