@@ -19,7 +19,8 @@ public abstract class PredictionTests
         ["a column that is too short"] = bars => bars with { Volume = bars.Volume[1..] },
         ["a missing session"] = WithoutSecondToLast,
         ["a foreign calendar"] = bars => bars with { Calendar = "XLON" },
-        ["dates beyond the calendar"] = bars => bars with { Sessions = Shifted(bars.Sessions, 365 * 20) },
+        ["dates beyond the calendar"] = bars => bars with { Sessions = Shifted(bars.Sessions, 365 * 12) },
+        ["dates in the future"] = bars => bars with { Sessions = Shifted(bars.Sessions, 365 * 100) },
         ["no symbol"] = bars => bars with { Symbol = "" },
     };
 
@@ -42,6 +43,7 @@ public abstract class PredictionTests
         { "a missing session", QuantraReason.SessionGap },
         { "a foreign calendar", QuantraReason.BarsInvalid },
         { "dates beyond the calendar", QuantraReason.CalendarEnded },
+        { "dates in the future", QuantraReason.BarsInvalid },
         { "no symbol", QuantraReason.BarsInvalid },
     };
 
