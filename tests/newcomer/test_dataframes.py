@@ -76,6 +76,9 @@ def frames() -> dict[str, Any]:
         "pandas": pandas,
         "pandas, concatenated": pd.concat([rows.reset_index(drop=True) for _, rows in pandas.groupby("symbol")]),
         "pandas, index of dates": dated.set_index("date"),
+        "pandas, unnamed index of yyyymmdd": pandas.drop(columns="date").set_axis(
+            dated["date"].dt.strftime("%Y%m%d").astype(int).to_numpy(), axis=0
+        ),
         "pandas, index of symbols and dates": dated.set_index(["symbol", "date"]),
         "pandas, dates with a zone": dated.assign(date=dated["date"].dt.tz_localize("America/New_York")),
         "pandas, objects": pandas.astype(object),

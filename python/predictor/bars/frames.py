@@ -127,13 +127,18 @@ def _of_series(column: "nw.Series[Any]") -> "pl.Series":
     return pl.Series(column.name, [None if value != value else value for value in column.to_list()], strict=False)  # noqa: PLR0124
 
 
+FIRST_DATE: Final = 1000_01_01
+"""Smallest yyyymmdd with eight digits; row numbers are smaller."""
+
+
 def _with_index(native: Any) -> Any:
     """Move a pandas index into the columns, as `date` if unnamed; unnamed row numbers are dropped."""
     import pandas as pd
 
     if isinstance(native.index, pd.RangeIndex):
         return native
-    if native.index.names == [None] and pd.api.types.is_integer_dtype(native.index.dtype):
+    is_unnamed = native.index.names == [None]
+    if is_unnamed and pd.api.types.is_integer_dtype(native.index.dtype) and native.index.min() < FIRST_DATE:
         return native.reset_index(drop=True)
     names = [name if name is not None else INDEX for name in native.index.names]
     return native.rename_axis(index=names).reset_index()
