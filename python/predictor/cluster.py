@@ -7,22 +7,13 @@ import re
 import socket
 import sys
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from importlib.metadata import version
 from typing import Any, Final, final
 
 from predictor.errors import ConfigurationError, MissingPackageError, QuantraError, UnavailableError, listed
-from predictor.jobs import (
-    InProcesses,
-    InThisProcess,
-    JobOutcome,
-    JobPool,
-    JobRunner,
-    Prepare,
-    prepare_work,
-    run_job,
-)
+from predictor.jobs import InProcesses, InThisProcess, JobOutcome, JobPool, JobRunner, Prepare
 
 LOCAL: Final = "local"
 _CLIENT: Final = re.compile(r"ray://(?P<host>[^/:]+|\[[0-9a-fA-F:]+\]):(?P<port>\d{1,5})")
@@ -77,7 +68,6 @@ class OnRay(JobRunner):
         del count
         with _connected(self._address, self._tell) as ray:
             _check_room(ray, self._memory)
-            _check_nodes(ray)
             try:
                 material = ray.put(prepare)
             except (ray.exceptions.ObjectStoreFullError, ray.exceptions.OutOfDiskError) as error:
@@ -133,29 +123,54 @@ class _HeadLostError(Exception):
     """Nothing listens at the head's address any more."""
 
 
-@final
-class _JobActor:
-    """A process on a node that runs one job at a time."""
+def _actor_class() -> type:
+    """The class of a process on a node that runs one job at a time.
 
-    def prepare(self, prepare: Prepare[Any, Any]) -> JobOutcome:
-        """Prepare the work of all jobs, which has no result.
+    It is local so that Ray sends its code, which imports Quantra only where the node has the same versions.
+    """
 
-        Raises:
-            ConfigurationError: It cannot be prepared on this node.
-        """
-        import ray
+    class JobActor:
+        def prepare(self, expected: Mapping[str, str], material: Sequence[Any]) -> str:
+            """Prepare the work of all jobs.
 
-        try:
-            self._work = prepare_work(prepare)
-        except QuantraError as error:
-            raise ConfigurationError(
-                f"node {ray.util.get_node_ip_address()}: {error.message}; all nodes must see the same files"
-            ) from error
-        return JobOutcome()
+            Args:
+                expected: Versions by package.
+                material: The reference to the common material. In a sequence, Ray does not read it yet.
 
-    def run(self, job: Any) -> JobOutcome:
-        """Run a job."""
-        return run_job(self._work, job)
+            Returns:
+                Why this node cannot run jobs; empty if it can.
+            """
+            import platform
+            from importlib.metadata import PackageNotFoundError, version
+
+            import ray
+
+            different: list[str] = []
+            for package, wanted in expected.items():
+                try:
+                    found = platform.python_version() if package == "python" else version(package)
+                except PackageNotFoundError:
+                    different.append(f"no {package}")
+                else:
+                    different += [f"{package} {found} instead of {wanted}"] if found != wanted else []
+            node = ray.util.get_node_ip_address()
+            if different:
+                return f"node {node} has {', '.join(different)}; install the same versions on all nodes"
+            from predictor.errors import QuantraError
+            from predictor.jobs import prepare_work
+
+            try:
+                self._work = prepare_work(ray.get(material[0]))
+            except QuantraError as error:
+                return f"node {node}: {error.message}; all nodes must see the same files"
+            return ""
+
+        def run(self, job: Any) -> object:
+            from predictor.jobs import run_job
+
+            return run_job(self._work, job)
+
+    return JobActor
 
 
 @final
@@ -168,7 +183,8 @@ class _ActorPool:
 
     def __init__(self, ray: Any, material: Any, memory: int, head: tuple[str, int]) -> None:
         self._ray, self._material, self._memory, self._head = ray, material, memory, head
-        self._actor = ray.remote(num_cpus=1, memory=memory)(_JobActor)
+        self._actor = ray.remote(num_cpus=1, memory=memory)(_actor_class())
+        self._versions = {"python": platform.python_version(), **{package: version(package) for package in _COMPARED}}
         self._waiting: dict[int, Any] = {}
         """Jobs without an actor."""
         self._starting: dict[Any, Any] = {}
@@ -191,7 +207,7 @@ class _ActorPool:
                 return True
             if len(self._starting) < len(self._waiting):
                 actor = self._actor.remote()
-                self._starting[actor.prepare.remote(self._material)] = actor
+                self._starting[actor.prepare.remote(self._versions, [self._material])] = actor
         return False
 
     def wait(self, seconds: float | None) -> Iterator[tuple[int, JobOutcome | None]]:
@@ -374,47 +390,20 @@ def _no_room(error: Exception) -> UnavailableError:
     )
 
 
-def _check_nodes(ray: Any) -> None:
-    """Compare the versions of each node that runs jobs with this process's.
+def _outcome_of(ray: Any, reference: Any) -> JobOutcome:
+    """The outcome of an actor's method.
 
     Raises:
-        ConfigurationError: One differs.
+        ConfigurationError: Its node cannot run jobs.
     """
-    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-
-    task = ray.remote(num_cpus=0)(_versions)
-    nodes = [node for node in _list_nodes(ray) if _count_places(node, 0)]
-    asked = [
-        task.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)).remote()
-        for node in nodes
-    ]
-    here = _versions()
-    for node, reference in zip(nodes, asked, strict=True):
-        name = node["NodeManagerAddress"]
-        try:
-            there: Mapping[str, str] = ray.get(reference)
-        except ray.exceptions.RayTaskError as error:
-            reason = " ".join(str(error).split())
-            raise ConfigurationError(
-                f"node {name} cannot run Quantra: {reason}; install quantra {here['quantra']} on it"
-            ) from error
-        except ray.exceptions.RayError:  # the node is lost, which Ray notices half a minute later
-            continue
-        differing = [package for package in here if there[package] != here[package]]
-        different = [f"{package} {there[package]} instead of {here[package]}" for package in differing]
-        if different:
-            raise ConfigurationError(f"node {name} has {', '.join(different)}; install the same versions on all nodes")
-
-
-def _versions() -> dict[str, str]:
-    return {"python": platform.python_version(), **{package: version(package) for package in _COMPARED}}
-
-
-def _outcome_of(ray: Any, reference: Any) -> JobOutcome:
-    """The outcome of an actor's method; raises an error of the preparation, or a bug."""
     try:
-        return ray.get(reference)
+        found: JobOutcome | str = ray.get(reference)
     except ray.exceptions.RayTaskError as error:
         raise error.cause from error
     except ray.exceptions.RayError as error:
         return JobOutcome(error=QuantraError(" ".join(str(error).split())), is_lost=True)
+    if isinstance(found, JobOutcome):
+        return found
+    if found:
+        raise ConfigurationError(found)
+    return JobOutcome()

@@ -1,5 +1,8 @@
 """Jobs on a Ray cluster on this machine: same bytes, errors and refused clusters."""
 
+import re
+import subprocess
+import sys
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -88,6 +91,17 @@ def test_a_node_with_other_versions_is_named(monkeypatch: pytest.MonkeyPatch) ->
         ConfigurationError, match=r"node \d+\.\d+\.\d+\.\d+ has quantra .* instead of 9\.9, torch .* install the same"
     ):
         list(OnRay("auto").run(partial(multiplier, 3), [1]))
+
+
+def test_a_node_without_quantra_says_so() -> None:
+    cloudpickle = pytest.importorskip("ray.cloudpickle")
+    program = (
+        "import pickle, sys; sys.modules['predictor'] = None; "
+        "print(pickle.load(sys.stdin.buffer)().prepare({'quantra-absent': '1.0'}, []))"
+    )
+    actor: bytes = cloudpickle.dumps(module._actor_class())
+    found = subprocess.run([sys.executable, "-c", program], input=actor, stdout=subprocess.PIPE, check=True)
+    assert re.match(rb"node [0-9.]+ has no quantra-absent; install the same versions", found.stdout)
 
 
 def test_a_full_object_store_is_an_error_with_a_remedy(monkeypatch: pytest.MonkeyPatch, cluster: "Cluster") -> None:
