@@ -1,12 +1,13 @@
 """A prediction service with fixed answers that a test can delay or break."""
 
+import logging
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from datetime import date
-from typing import final
+from typing import TypeVar, final
 
 import numpy as np
 
@@ -16,11 +17,16 @@ from predictor.forecast import Attribution, Explanation, Forecast, Outcome, RowK
 from predictor.global_importance import GlobalImportance, GlobalQuery, TargetImportance
 from predictor.instance import INTEGRATED_GRADIENTS, Deadline, Instance, PathQuery, Query
 from predictor.internals import Internal, InternalAxis
+from predictor.memory import error_of
 from predictor.service import (
     PredictionRequest,
     QueryRequest,
     Simulation,
 )
+
+AnswerT = TypeVar("AnswerT")
+
+_log = logging.getLogger(__name__)
 
 _LONGEST_S = 30
 """Timeout, so that a failing test does not block its process."""
@@ -49,12 +55,18 @@ class CannedService:
             raise ModelNotFoundError(f"there is no model {reference!r}; there are ['canned']")
         return model_info()
 
-    def predict(
-        self, reference: str, request: PredictionRequest, deadline: Deadline, *, here: bool = False
-    ) -> "Future[tuple[Outcome, ...]]":
+    def answer(
+        self,
+        reference: str,
+        request: PredictionRequest,
+        deadline: Deadline,
+        encode: Callable[[tuple[Outcome, ...]], AnswerT],
+        *,
+        here: bool = False,
+    ) -> "Future[AnswerT]":
         del here
         self.model(reference)
-        return self._predicting.submit(self._predict, request, deadline)
+        return self._predicting.submit(self._predict, request, deadline, encode)
 
     def explain(self, reference: str, query: QueryRequest[Query], deadline: Deadline) -> "Future[Explanation]":
         self.model(reference)
@@ -87,11 +99,18 @@ class CannedService:
         """Wait until every request has its response."""
         self._predicting.submit(lambda: None).result(_LONGEST_S)
 
-    def _predict(self, asked: PredictionRequest, deadline: Deadline) -> tuple[Outcome, ...]:
+    def _predict(
+        self, asked: PredictionRequest, deadline: Deadline, encode: Callable[[tuple[Outcome, ...]], AnswerT]
+    ) -> AnswerT:
         self.deadlines.append(deadline)
         self.begun.set()
         self.predictions_released.wait(_LONGEST_S)
-        return tuple(one if isinstance(one, QuantraError) else self._answer(one) for one in asked.instances())
+        try:
+            return encode(
+                tuple(one if isinstance(one, QuantraError) else self._answer(one) for one in asked.instances())
+            )
+        except Exception as error:
+            raise error_of("Predict", error, _log) from error
 
     def _explain(self, asked: QueryRequest[Query], deadline: Deadline) -> Explanation:
         query = asked.query()

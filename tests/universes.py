@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, TypeVar, final
 
 import grpc
 import numpy as np
@@ -13,6 +13,7 @@ from market import bokeh_panel
 from predictor._pb import prediction_pb2 as pb
 from predictor.bars import BarPanel
 from predictor.catalog import ModelInfo
+from predictor.forecast import Outcome
 from predictor.global_importance import GlobalImportance, GlobalQuery
 from predictor.instance import Deadline, PathQuery, Query
 from predictor.service import (
@@ -26,7 +27,9 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from predictor.arrays import FloatArray
-    from predictor.forecast import Explanation, Outcome
+    from predictor.forecast import Explanation
+
+AnswerT = TypeVar("AnswerT")
 
 NEEDED = 140
 """Number of bars that a small model reads."""
@@ -114,11 +117,17 @@ class VersionSwitchingService:
     def model(self, reference: str) -> ModelInfo:
         return self._service.model(reference if "@" in reference else f"small@{self._told or self._versions[0]}")
 
-    def predict(
-        self, reference: str, request: PredictionRequest, deadline: Deadline, *, here: bool = False
-    ) -> "Future[tuple[Outcome, ...]]":
-        del here, reference
-        return self._service.predict(self._next(), request, deadline)
+    def answer(
+        self,
+        reference: str,
+        request: PredictionRequest,
+        deadline: Deadline,
+        encode: Callable[[tuple[Outcome, ...]], AnswerT],
+        *,
+        here: bool = False,
+    ) -> "Future[AnswerT]":
+        del reference
+        return self._service.answer(self._next(), request, deadline, encode, here=here)
 
     def explain(self, reference: str, query: QueryRequest[Query], deadline: Deadline) -> "Future[Explanation]":
         del reference

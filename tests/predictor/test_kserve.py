@@ -298,12 +298,17 @@ class ModelRecorder:
         self.simulate = self.canned.simulate
         self.references: list[str] = []
 
-    def predict(
-        self, reference: str, request: Any, deadline: Deadline, *, here: bool = False
-    ) -> "Future[tuple[Outcome, ...]]":
-        del here
+    def answer(
+        self,
+        reference: str,
+        request: Any,
+        deadline: Deadline,
+        encode: Callable[[tuple[Outcome, ...]], Any],
+        *,
+        here: bool = False,
+    ) -> "Future[Any]":
         self.references.append(reference)
-        return self.canned.predict("canned", request, deadline)
+        return self.canned.answer("canned", request, deadline, encode, here=here)
 
 
 def test_windows_are_answered_by_the_version_whose_form_they_were_read_in_and_bars_by_the_champion() -> None:

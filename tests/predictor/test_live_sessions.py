@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from queue import SimpleQueue
+from typing import Any
 
 import pytest
 from artifacts import recent_bars
@@ -15,6 +16,7 @@ from pushing import no_bar, push_of, scaled
 
 from predictor._pb import prediction_pb2 as pb
 from predictor.calls import Calls
+from predictor.calls.futures import convert
 from predictor.calls.session_room import SessionRoom
 from predictor.catalog import ModelInfo
 from predictor.errors import ConfigurationError, NoUsableSymbolError, QueueFullError, SessionGapError, TooFewBarsError
@@ -42,17 +44,18 @@ class HeldModel:
     def model(self, reference: str) -> ModelInfo:  # noqa: ARG002 - it is the only one
         return self.info
 
-    def predict(
+    def answer(
         self,
         reference: str,  # noqa: ARG002 - there is one model
         request: PredictionRequest,
         deadline: Deadline,  # noqa: ARG002 - a test decides when there is an answer
-    ) -> "Future[tuple[Outcome, ...]]":
-        answer: Future[tuple[Outcome, ...]] = Future()
-        self.asked.put((request, answer))
-        return answer
+        encode: Callable[[tuple[Outcome, ...]], Any],
+    ) -> "Future[Any]":
+        outcomes: Future[tuple[Outcome, ...]] = Future()
+        self.asked.put((request, outcomes))
+        return convert("PredictStream", outcomes, encode)
 
-    def answer(self, outcome: Outcome | None = None) -> Instance:
+    def respond(self, outcome: Outcome | None = None) -> Instance:
         """Complete the next request with a forecast or an error."""
         asked, answer = self.asked.get(timeout=SOON_S)
         (instance,) = asked.instances()
@@ -128,7 +131,7 @@ def stream(calls: Calls, held_model: HeldModel) -> RecordedStream:
     """A stream with one open session."""
     opened = RecordedStream(calls)
     opened.open()
-    held_model.answer()
+    held_model.respond()
     assert opened.told() == {"open s": "forecast"}
     return opened
 
@@ -138,9 +141,9 @@ def stream(calls: Calls, held_model: HeldModel) -> RecordedStream:
 
 def test_a_day_is_answered_when_it_is_whole(stream: RecordedStream, held_model: HeldModel) -> None:
     stream.push(BEGUN, "IBM")
-    held_model.answer()
+    held_model.respond()
     stream.push(BEGUN, "AAPL")
-    assert held_model.answer().input.symbols == SYMBOLS
+    assert held_model.respond().input.symbols == SYMBOLS
     assert stream.told() == {f"push {BEGUN} IBM": "ack AAPL", f"push {BEGUN} AAPL": "forecast"}
 
 
@@ -149,7 +152,7 @@ def test_pushes_that_come_at_once_are_taken_in_their_order(stream: RecordedStrea
         stream.push(day)
     for day in range(BEGUN, BEGUN + 5):
         assert held_model.asked.qsize() == 1
-        bars = held_model.answer().input
+        bars = held_model.respond().input
         assert int(bars.sessions[-1]) == DAYS[day]  # type: ignore[union-attr]
     assert list(stream.told().values()) == ["forecast"] * 5
 
@@ -159,8 +162,8 @@ def test_a_push_behind_one_that_is_refused_meets_the_session_as_it_was(
 ) -> None:
     stream.push(BEGUN + 1)
     stream.push(BEGUN)
-    held_model.answer(SessionGapError("a gap"))
-    held_model.answer()
+    held_model.respond(SessionGapError("a gap"))
+    held_model.respond()
     assert stream.told() == {f"push {BEGUN + 1}": "SESSION_GAP", f"push {BEGUN}": "forecast"}
 
 
@@ -168,7 +171,7 @@ def test_many_pushes_that_fail_at_once_are_all_answered(stream: RecordedStream, 
     stream.push(BEGUN)
     for count in range(500):
         stream.send_push(push_of(PANEL, DAYS[BEGUN - 5]), f"late {count}")
-    held_model.answer()
+    held_model.respond()
     told = stream.told()
     assert len(told) == 501
     assert set(told.values()) == {"forecast", "BARS_INVALID"}
@@ -187,8 +190,8 @@ def test_a_push_during_a_callback_is_not_handled_recursively(stream: RecordedStr
     heard, stream.on_losses = stream.on_losses, push_again
     for name in ("first", "second"):
         stream.send_push(push_of(PANEL, DAYS[BEGUN]), name)
-    held_model.answer()
-    held_model.answer()
+    held_model.respond()
+    held_model.respond()
     assert len(stream.told()) == 42
     assert len({*depths[2:]}) == 1
 
@@ -197,14 +200,14 @@ def test_a_session_may_be_pushed_to_before_it_has_answered(calls: Calls, held_mo
     stream = RecordedStream(calls)
     stream.open()
     stream.push(BEGUN)
-    held_model.answer()
-    held_model.answer()
+    held_model.respond()
+    held_model.respond()
     assert stream.told() == {"open s": "forecast", f"push {BEGUN}": "forecast"}
 
 
 def test_sessions_do_not_wait_for_each_other(stream: RecordedStream, held_model: HeldModel) -> None:
     stream.open("other")
-    held_model.answer()
+    held_model.respond()
     stream.push(BEGUN)
     stream.send_push(push_of(PANEL, DAYS[BEGUN]), "to the other", "other")
     assert held_model.asked.qsize() == 2
@@ -218,9 +221,9 @@ def test_bars_that_a_model_refuses_are_not_taken(
     stream: RecordedStream, held_model: HeldModel, error: QueueFullError
 ) -> None:
     stream.push(BEGUN)
-    held_model.answer(error)
+    held_model.respond(error)
     stream.send_push(Push(bars=scaled(PANEL.between(DAYS[BEGUN], DAYS[BEGUN]), 1.01)), "again")
-    again = held_model.answer().input
+    again = held_model.respond().input
     assert len(again.sessions) == model_info().bars_needed  # type: ignore[union-attr]
     assert stream.told()["again"] == "forecast"
 
@@ -229,17 +232,17 @@ def test_a_day_that_a_model_cannot_begin_with_is_refused_at_its_first_bar(
     stream: RecordedStream, held_model: HeldModel
 ) -> None:
     stream.push(BEGUN + 1, "IBM")
-    held_model.answer(SessionGapError("gap"))
+    held_model.respond(SessionGapError("gap"))
     stream.push(BEGUN, "IBM")
-    held_model.answer(NoUsableSymbolError("the others have not come"))
+    held_model.respond(NoUsableSymbolError("the others have not come"))
     assert stream.told() == {f"push {BEGUN + 1} IBM": "SESSION_GAP", f"push {BEGUN} IBM": "ack AAPL"}
 
 
 def test_a_day_without_any_bar_is_taken_and_the_next_one_follows(stream: RecordedStream, held_model: HeldModel) -> None:
     stream.send_push(Push(bars=no_bar(PANEL, DAYS[BEGUN])), "holiday of all")
-    held_model.answer(NoUsableSymbolError("nothing traded"))
+    held_model.respond(NoUsableSymbolError("nothing traded"))
     stream.push(BEGUN + 1)
-    assert DAYS[BEGUN] in held_model.answer().input.sessions  # type: ignore[union-attr]
+    assert DAYS[BEGUN] in held_model.respond().input.sessions  # type: ignore[union-attr]
     assert stream.told() == {"holiday of all": "ack", f"push {BEGUN + 1}": "forecast"}
 
 
@@ -250,7 +253,7 @@ def test_a_push_that_is_cancelled_is_not_taken(stream: RecordedStream, held_mode
     stream.cancel(f"push {BEGUN}")  # queued for the model
     held_model.asked.get(timeout=SOON_S)
     stream.push(BEGUN, flush=True)
-    assert int(held_model.answer().input.sessions[-1]) == DAYS[BEGUN]  # type: ignore[union-attr]
+    assert int(held_model.respond().input.sessions[-1]) == DAYS[BEGUN]  # type: ignore[union-attr]
     told = stream.told()
     assert [told[f"push {day}"] for day in (BEGUN + 1,)] == ["CANCELLED"]
 
@@ -259,11 +262,11 @@ def test_a_session_whose_history_is_refused_is_not_open(calls: Calls, held_model
     stream = RecordedStream(calls)
     stream.open()
     stream.push(BEGUN)
-    held_model.answer(TooFewBarsError("too few"))
+    held_model.respond(TooFewBarsError("too few"))
     assert stream.told() == {"open s": "TOO_FEW_BARS", f"push {BEGUN}": "UNKNOWN_SESSION"}
     assert calls.sessions_held == (0, 0)
     stream.open()
-    held_model.answer()
+    held_model.respond()
     assert stream.told() == {"open s": "forecast"}
 
 
@@ -284,7 +287,7 @@ def test_an_id_that_is_open_already_is_refused(stream: RecordedStream, held_mode
     stream.open()
     assert stream.told() == {"open s": "DUPLICATE_ID"}
     stream.push(BEGUN)
-    held_model.answer()
+    held_model.respond()
     assert stream.told() == {f"push {BEGUN}": "forecast"}
 
 
@@ -306,14 +309,14 @@ def test_a_session_that_is_closed_is_unknown_and_its_id_is_free(stream: Recorded
     stream.push(BEGUN)
     stream.close()
     stream.push(BEGUN + 1)
-    held_model.answer()
+    held_model.respond()
     assert stream.told() == {
         f"push {BEGUN}": "forecast",
         "close s": "ack",
         f"push {BEGUN + 1}": "UNKNOWN_SESSION",
     }
     stream.open()
-    held_model.answer()
+    held_model.respond()
     assert stream.told() == {"open s": "forecast"}
 
 
@@ -323,7 +326,7 @@ def test_a_session_that_is_closed_twice_is_unknown_the_second_time(
     stream.push(BEGUN)
     stream.close()
     stream._send("again", close=pb.CloseSession(session_id="s"))
-    held_model.answer()
+    held_model.respond()
     assert stream.told() == {f"push {BEGUN}": "forecast", "close s": "ack", "again": "UNKNOWN_SESSION"}
 
 
@@ -343,7 +346,7 @@ def test_weights_that_came_between_are_asked_again_before_the_next_push(
     assert stream.told() == {}
     for day in (BEGUN, BEGUN + 1):
         assert held_model.asked.qsize() == 1
-        assert int(held_model.answer().input.sessions[-1]) == DAYS[day]  # type: ignore[union-attr]
+        assert int(held_model.respond().input.sessions[-1]) == DAYS[day]  # type: ignore[union-attr]
     assert stream.told() == {f"push {BEGUN}": "forecast", f"push {BEGUN + 1}": "forecast"}
 
 
@@ -375,7 +378,7 @@ def test_a_champion_that_reads_more_asks_for_a_new_subscription(stream: Recorded
     assert stream.told() == {f"push {BEGUN}": "RESUBSCRIBE"}
     held_model.info = few
     stream.push(BEGUN)
-    held_model.answer()
+    held_model.respond()
     assert stream.told() == {f"push {BEGUN}": "forecast"}
 
 
@@ -428,7 +431,7 @@ def test_sessions_hold_at_most_so_many_bytes(held_model: HeldModel, limit: str) 
     stream = RecordedStream(calls)
     for name in ("one", "two"):
         stream.open(name)
-        held_model.answer()
+        held_model.respond()
     assert stream.told() == {"open one": "forecast", "open two": "QUEUE_FULL"}
     assert calls.sessions_held[0] == 1
     calls.close()
@@ -438,16 +441,16 @@ def test_a_session_that_grows_beyond_the_bytes_refuses_the_push_and_stays(held_m
     calls = limited(held_model, session_bytes=3_100)
     stream = RecordedStream(calls)
     stream.open(days=10)
-    held_model.answer()
+    held_model.respond()
     told, day = "forecast", 9
     while told == "forecast":
         day += 1
         stream.push(day)
-        held_model.answer()
+        held_model.respond()
         told = stream.told()[f"push {day}"]
     assert (told, day < 40) == ("QUEUE_FULL", True)
     stream.push(day - 1)
-    held_model.answer()
+    held_model.respond()
     assert stream.told() == {f"push {day - 1}": "forecast"}
     calls.close()
 
@@ -463,7 +466,7 @@ def test_a_closed_session_frees_its_bytes(stream: RecordedStream, calls: Calls) 
 @pytest.mark.parametrize("how", ["end", "cancel"])
 def test_sessions_end_with_their_stream(stream: RecordedStream, calls: Calls, held_model: HeldModel, how: str) -> None:
     stream.open("another")
-    held_model.answer()
+    held_model.respond()
     assert calls.sessions_held[0] == 2
     getattr(stream.call, how)()
     assert calls.sessions_held == (0, 0)

@@ -184,7 +184,7 @@ def test_a_cancelled_item_leaves_at_once_with_all_that_it_holds() -> None:
     def cancelled() -> "weakref.ref[SizedRequest]":
         one: QueuedRequest[SizedRequest, int] = QueuedRequest(SizedRequest(size=15 << 20), Deadline())
         queue.put(line, one)
-        assert one.answer.cancel()
+        assert one.cancel()
         return weakref.ref(one.request)
 
     held = [cancelled() for _ in range(50)]
@@ -198,10 +198,10 @@ def test_a_take_returns_all_waiting_items_and_no_cancelled_ones() -> None:
     items = [item(name) for name in "abc"]
     for one in items:
         queue.put(line, one)
-    items[1].answer.cancel()
+    items[1].cancel()
     assert queue.wake(line)
     assert names(queue.take(line, 9)) == ["a", "c"]
-    assert not items[0].answer.cancel()
+    assert not items[0].cancel()
 
 
 def test_an_item_whose_time_is_over_is_answered_and_not_taken() -> None:
@@ -212,8 +212,8 @@ def test_an_item_whose_time_is_over_is_answered_and_not_taken() -> None:
         queue.put(line, one)
     assert queue.wake(line)
     assert names(queue.take(line, 9)) == ["a"]
-    assert isinstance(late.answer.exception(0), DeadlineExceededError)
-    assert isinstance(gone.answer.exception(0), CallCancelledError)
+    assert isinstance(late.exception(0), DeadlineExceededError)
+    assert isinstance(gone.exception(0), CallCancelledError)
     assert queue.held[0] == 1
 
 
@@ -222,7 +222,7 @@ def test_an_item_dropped_to_make_room_is_answered() -> None:
     late = item(expires_at_s=0.0)
     queue.put(line, late)
     queue.put(line, item("a"))
-    assert isinstance(late.answer.exception(0), DeadlineExceededError)
+    assert isinstance(late.exception(0), DeadlineExceededError)
 
 
 def test_a_closed_line_gives_what_waits_and_takes_no_more_while_others_do() -> None:
@@ -271,7 +271,21 @@ def test_an_item_taken_in_turn_can_no_longer_be_cancelled_by_its_future() -> Non
     queue.put("m", item())
     taken = queue.take_in_turn()
     assert taken is not None
-    assert not taken.answer.cancel()
+    assert not taken.cancel()
+
+
+def test_a_taken_item_that_is_encoded_can_be_cancelled_and_is_held_until_it_is_released() -> None:
+    queue = RequestQueue(QueueLimits())
+    queue.put("m", QueuedRequest(SizedRequest(), Deadline(), encode=str))
+    taken = queue.take_in_turn()
+    assert taken is not None
+    assert (taken.cancel(), taken.cancelled(), queue.held[0]) == (True, True, 1)
+    assert not taken.is_wanted()
+    taken.respond(1)  # its work did not notice
+    taken.fail(ZeroDivisionError())
+    assert taken.cancelled()
+    queue.release([taken])
+    assert queue.held[0] == 0
 
 
 def test_the_calling_thread_takes_waiting_items_if_they_are_quick() -> None:
@@ -334,7 +348,7 @@ class StepwiseWork:
 def put(lane: ExplanationWorker, line: str, work: object, deadline: Deadline | None = None) -> "Future[Any]":
     one: AnyItem = QueuedRequest(work, deadline or Deadline())
     lane.put(line, one)
-    return one.answer
+    return one
 
 
 def paused_worker(queue: RequestQueue) -> tuple[ExplanationWorker, Callable[[], None]]:

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Final, final
 from predictor._pb import inference_pb2 as inference_pb
 from predictor._pb import prediction_pb2 as pb
 from predictor.calls import inference
-from predictor.calls.futures import chain, fail, settle
+from predictor.calls.futures import failed, finished
 from predictor.calls.requests import checked_reference, parsed
 from predictor.calls.streams import OneRequestCall, OpenCall, ResponseCallback
 from predictor.catalog import ModelInfo
 from predictor.errors import ArtifactError, MalformedRequestError
 from predictor.instance import Cancellation, Deadline
 from predictor.limits import QueueLimits
-from predictor.service import ExplanationWorker, LightFuture, QueuedRequest, RequestQueue, ServedModels
+from predictor.service import ExplanationWorker, QueuedRequest, RequestQueue, ServedModels
 from predictor.wire import models
 from predictor.wire.request_counts import count_parts
 
@@ -115,15 +115,12 @@ class AdminCalls:
 
     def call(self, name: str, request: bytes, deadline: Deadline) -> "Future[bytes]":
         """Apply one change or list the served models. See `Calls.call`."""
-        answer: Future[bytes] = LightFuture()
         try:
             if name in self._queries:
-                settle(answer, self._queries[name](request))
-            else:
-                self._begin(name, self._methods[name], request, deadline, answer)
+                return finished(self._queries[name](request))
+            return self._begin(name, self._methods[name], request, deadline)
         except Exception as error:  # noqa: BLE001 - layer boundary
-            fail(name, answer, error)
-        return answer
+            return failed(name, error)
 
     def open(self, name: str, deadline: Deadline, emit: ResponseCallback, most_bytes: int | None = None) -> OpenCall:  # noqa: ARG002
         """Return a call that fails, because no admin call has a response stream."""
@@ -136,13 +133,11 @@ class AdminCalls:
         """Reject new changes and apply the queued ones."""
         self._queue.close()
 
-    def _begin(
-        self, name: str, method: AdminMethod, request: bytes, deadline: Deadline, answer: "Future[bytes]"
-    ) -> None:
+    def _begin(self, name: str, method: AdminMethod, request: bytes, deadline: Deadline) -> "Future[bytes]":
         change = ModelChange(method, method.reference(request), self._served, self._changed, self._refresh)
-        item: QueuedRequest[ModelChange, bytes] = QueuedRequest(change, deadline)
+        item: QueuedRequest[ModelChange, bytes] = QueuedRequest(change, deadline, name, encode=bytes)
         self._worker.put(name, item)
-        chain(name, item.answer, answer, lambda response: response)
+        return item
 
 
 def _reference_decoder(
@@ -171,6 +166,4 @@ def _change_encoder(
 
 
 def _reject_stream(name: str) -> "Future[bytes]":
-    answer: Future[bytes] = LightFuture()
-    fail(name, answer, MalformedRequestError(f"{name} has no response stream; call it as a unary method"))
-    return answer
+    return failed(name, MalformedRequestError(f"{name} has no response stream; call it as a unary method"))

@@ -1,13 +1,15 @@
-"""Chained futures."""
+"""Futures of calls that follow other futures."""
 
 import logging
 from collections.abc import Callable
 from concurrent.futures import CancelledError, Future, InvalidStateError
 from contextlib import suppress
+from functools import partial
 from typing import Any, TypeVar
 
 from predictor.errors import QuantraError
 from predictor.memory import error_of
+from predictor.service import LightFuture
 
 InputT = TypeVar("InputT")
 ResultT = TypeVar("ResultT")
@@ -15,16 +17,25 @@ ResultT = TypeVar("ResultT")
 _log = logging.getLogger(__name__)
 
 
-def chain(call: str, first: Future[InputT], second: Future[ResultT], make: Callable[[InputT], ResultT]) -> None:
-    """Complete `second` with `make(result)` of `first`, on the thread that completes `first`, or with its error.
+def convert(call: str, first: Future[InputT], make: Callable[[InputT], ResultT]) -> Future[ResultT]:
+    """Return the future of `make(result)` of `first`, called on the thread that completes `first`, or of its error.
 
-    Cancelling `second` cancels `first`. Other errors become a QuantraError by `error_of`.
+    Cancelling it cancels `first`. Other errors become a QuantraError by `error_of`.
     """
+    second: Future[ResultT] = LightFuture()
     follow(call, first, second, lambda result: settle(second, make(result)))
+    return second
+
+
+def start_after(call: str, first: Future[InputT], start: Callable[[InputT], Future[ResultT]]) -> Future[ResultT]:
+    """Return the future of work that starts with the result of `first`; cancellation and errors as `convert`."""
+    second: Future[ResultT] = LightFuture()
+    follow(call, first, second, lambda result: follow(call, start(result), second, partial(settle, second)))
+    return second
 
 
 def follow(call: str, first: Future[InputT], second: Future[Any], then: Callable[[InputT], None]) -> None:
-    """Chain futures like `chain`, but let `then` complete `second`."""
+    """Let `then` complete `second` with the result of `first`, whose error or cancellation completes it, too."""
     second.add_done_callback(lambda ended: first.cancel() if ended.cancelled() else None)
     first.add_done_callback(lambda ended: _continue(call, ended, second, then))
 
@@ -40,12 +51,24 @@ def _continue(call: str, first: Future[InputT], second: Future[Any], then: Calla
         fail(call, second, error)
 
 
+def finished(value: ResultT) -> Future[ResultT]:
+    """Return a future with its result."""
+    future: Future[ResultT] = LightFuture()
+    future.set_result(value)
+    return future
+
+
+def failed(call: str, error: Exception) -> Future[Any]:
+    """Return a future with its error, which becomes a QuantraError by `error_of`."""
+    future: Future[Any] = LightFuture()
+    fail(call, future, error)
+    return future
+
+
 def settle(answer: Future[ResultT], value: ResultT) -> None:
     """Set the result of a future that is neither done nor cancelled."""
-    try:  # noqa: SIM105 - `suppress` takes as long as the rest
+    with suppress(InvalidStateError):
         answer.set_result(value)
-    except InvalidStateError:
-        pass
 
 
 def fail(call: str, answer: Future[ResultT], error: Exception) -> None:

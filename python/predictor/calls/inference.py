@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, final
 import numpy as np
 
 from predictor._pb import inference_pb2 as pb
-from predictor.calls.futures import chain, follow, settle
+from predictor.calls.futures import finished, start_after
 from predictor.calls.request_counter import AT_ONCE, RequestCounter
 from predictor.calls.requests import MessageT, parsed
 from predictor.calls.service import CallService
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from predictor.arrays import PositionArray
 
-Begin = Callable[[bytes, Deadline, "Future[bytes]"], None]
+Begin = Callable[[bytes, Deadline], "Future[bytes]"]
 """Starts the answer to a request; raises QuantraError."""
 
 INFER: Final = "ModelInfer"
@@ -122,17 +122,16 @@ class InferenceCalls:
         }
         """Handlers by name."""
 
-    def _infer(self, body: bytes, deadline: Deadline, answer: "Future[bytes]") -> None:
+    def _infer(self, body: bytes, deadline: Deadline) -> "Future[bytes]":
         size = len(body)
         try:
             request = read_request(body, AT_ONCE)
         except TooManyPartsError:
             reading = self._counter.later(INFER, DeferredRequest(body), deadline)
-            follow(INFER, reading, answer, lambda read: self._forecast(read, size, deadline, answer))
-        else:
-            self._forecast(request, size, deadline, answer)
+            return start_after(INFER, reading, lambda read: self._forecast(read, size, deadline))
+        return self._forecast(request, size, deadline)
 
-    def _forecast(self, request: InferRequest, size: int, deadline: Deadline, answer: "Future[bytes]") -> None:
+    def _forecast(self, request: InferRequest, size: int, deadline: Deadline) -> "Future[bytes]":
         request_id, symbols = request.head.id, request.symbols
         check_text("id", request_id)
         wanted = requested_outputs(request.head)
@@ -142,11 +141,10 @@ class InferenceCalls:
             info = self._service.model(reference)
             reference = f"{info.name}@{info.version}"
         rows = EncodedRows(request, parameters, info, size)
-        outcomes = self._service.predict(reference, rows, deadline)
-        chain(
-            INFER,
-            outcomes,
-            answer,
+        return self._service.answer(
+            reference,
+            rows,
+            deadline,
             lambda done: encode_answer(done, rows.positions, symbols, request_id=request_id, wanted=wanted),
         )
 
@@ -233,8 +231,8 @@ def _wrong_address(_body: bytes) -> bytes:
 def _at_once(answer_of: Callable[[bytes], bytes]) -> Begin:
     """Create a handler that responds immediately."""
 
-    def begin(body: bytes, _deadline: Deadline, answer: "Future[bytes]") -> None:
-        settle(answer, answer_of(body))
+    def begin(body: bytes, _deadline: Deadline) -> "Future[bytes]":
+        return finished(answer_of(body))
 
     return begin
 

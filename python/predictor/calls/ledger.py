@@ -10,7 +10,7 @@ from itertools import groupby
 from typing import Final, Protocol, final
 
 from predictor._pb import ledger_pb2 as pb
-from predictor.calls.futures import chain, fail, settle
+from predictor.calls.futures import convert, fail, failed, settle
 from predictor.calls.requests import MessageT, parsed
 from predictor.calls.streams import OpenCall, OpenStreams, ResponseCallback
 from predictor.errors import (
@@ -25,7 +25,7 @@ from predictor.instance import Cancellation, Deadline
 from predictor.ledger import ForecastFilter, ForecastListing, ForecastRecord, Ledger, read_outcomes
 from predictor.limits import QueueLimits
 from predictor.model_health import ModelVersion, list_newest_evidence
-from predictor.service import ExplanationWorker, LightFuture, QueuedRequest, RequestQueue
+from predictor.service import ExplanationWorker, QueuedRequest, RequestQueue
 from predictor.service.request_queue import LazyThread
 from predictor.wire import ledger as wire
 from predictor.wire.limits import MAX_HEAD
@@ -330,15 +330,13 @@ class LedgerCalls:
 
     def call(self, name: str, request: bytes, deadline: Deadline) -> "Future[bytes]":
         """Answer one unary call. See `Calls.call`."""
-        answer: Future[bytes] = LightFuture()
         queries = {"GetForecast": self._get_forecast, "GetHealth": self._get_health}
         try:
             ledger, query = self._opened, queries[name]
             done = self._run(name, lambda: [query(ledger, request)], deadline)
-            chain(name, done, answer, lambda messages: messages[0])
+            return convert(name, done, lambda messages: messages[0])
         except Exception as error:  # noqa: BLE001 - layer boundary
-            fail(name, answer, error)
-        return answer
+            return failed(name, error)
 
     def open(self, name: str, deadline: Deadline, emit: ResponseCallback, most_bytes: int | None = None) -> OpenCall:  # noqa: ARG002 - the transport checks
         """Open a call with a stream of response messages. See `Calls.open`."""
@@ -374,7 +372,7 @@ class LedgerCalls:
     def _run(self, name: str, read: Callable[[], Sequence[bytes]], deadline: Deadline) -> "Future[Sequence[bytes]]":
         item: QueuedRequest[LedgerQuery, Sequence[bytes]] = QueuedRequest(LedgerQuery(read), deadline)
         self._worker.put(name, item)
-        return item.answer
+        return item
 
     def _get_forecast(self, ledger: Ledger, body: bytes) -> bytes:
         request = _request_of(body, pb.GetForecastRequest)

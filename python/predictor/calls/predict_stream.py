@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import CancelledError, Future
 from functools import partial
+from operator import itemgetter
 from typing import Any, Final, TypeVar, final
 
 from predictor._pb import prediction_pb2 as pb
@@ -234,11 +235,11 @@ class PredictStream:
             self._handle(request, respond(outcome))
 
         try:
-            outcomes = self._service.predict(model, instances, request.deadline)
+            outcome = self._service.answer(model, instances, request.deadline, itemgetter(0))
         except QuantraError as error:
             finish(error)
         else:
-            self._when_done(request, outcomes, lambda done: finish(done[0]), finish)
+            self._when_done(request, outcome, finish, finish)
 
     # --- sessions
 

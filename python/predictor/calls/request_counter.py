@@ -77,8 +77,8 @@ class RequestCounter:
         try:
             self._worker.put(name, item)
         except Exception as error:  # noqa: BLE001 - layer boundary
-            fail(name, item.answer, error)
-        return item.answer
+            fail(name, item, error)
+        return item
 
     def close(self) -> None:
         """Reject new requests and finish queued ones."""

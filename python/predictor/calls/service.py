@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from predictor.catalog import ModelInfo
 from predictor.forecast import Explanation, Outcome
@@ -13,6 +13,8 @@ from predictor.service import (
     QueryRequest,
     Simulation,
 )
+
+AnswerT = TypeVar("AnswerT")
 
 
 class CallService(Protocol):
@@ -26,12 +28,19 @@ class CallService(Protocol):
         """Describe one version; raises ModelNotFoundError or VersionNotFoundError."""
         ...
 
-    def predict(
-        self, reference: str, request: PredictionRequest, deadline: Deadline, *, here: bool = False
-    ) -> Future[tuple[Outcome, ...]]:
-        """Forecast each instance, in order; raises at once if the model is unknown or the queue is full.
+    def answer(
+        self,
+        reference: str,
+        request: PredictionRequest,
+        deadline: Deadline,
+        encode: Callable[[tuple[Outcome, ...]], AnswerT],
+        *,
+        here: bool = False,
+    ) -> Future[AnswerT]:
+        """Forecast each instance, in order, and encode the outcomes; the future fails only with a QuantraError.
 
-        `here` allows work in the calling thread if no other request waits.
+        It raises at once if the model is unknown or the queue is full. `here` allows work in the calling thread if no
+        other request waits.
         """
         ...
 

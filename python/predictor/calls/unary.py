@@ -9,7 +9,7 @@ from google.protobuf.message import Message
 
 from predictor._pb import prediction_pb2 as pb
 from predictor.calls.flow_control import StreamWindow
-from predictor.calls.futures import chain, fail, follow, settle
+from predictor.calls.futures import convert, failed, finished, start_after
 from predictor.calls.inference import INFER, Begin, InferenceCalls
 from predictor.calls.inference_stream import CALL as INFER_STREAM
 from predictor.calls.inference_stream import InferStream
@@ -31,7 +31,7 @@ from predictor.forecast import Explanation, Forecast, Outcome
 from predictor.global_importance import GlobalImportance, GlobalQuery
 from predictor.instance import Deadline
 from predictor.limits import ServiceLimits
-from predictor.service import DecodedInstances, LightFuture, QueryRequest, Simulation
+from predictor.service import DecodedInstances, QueryRequest, Simulation
 from predictor.wire import attributions, errors, forecasts, global_importance, models, price_paths
 from predictor.wire.fields import encode_field
 from predictor.wire.instances import decode_or_error
@@ -52,7 +52,7 @@ class UnaryMethod:
     """One unary call."""
 
     request: type[Message]
-    begin: Callable[[bytes, RequestCounts, Deadline, "Future[bytes]"], None]
+    begin: Callable[[bytes, RequestCounts, Deadline], "Future[bytes]"]
     """Start the answer to a counted request; raises QuantraError."""
 
 
@@ -98,7 +98,7 @@ class Calls:
     def call(self, name: str, request: bytes, deadline: Deadline, *, here: bool = False) -> "Future[bytes]":
         """Answer one unary call. Never raises: the future fails, always with a QuantraError.
 
-        Cancelling the future drops a queued call; setting the deadline's `cancelled` interrupts a running one.
+        Cancelling the future ends it and drops a queued call; the deadline's `cancelled` interrupts a running one.
 
         Args:
             name: Name of the call.
@@ -107,7 +107,7 @@ class Calls:
             here: Forecast in this thread if no other request waits.
         """
         methods = self._unary_here if here else self._unary
-        return self._answered(name, methods.get(name), request, deadline)
+        return _begin_or_fail(name, methods.get(name), request, deadline)
 
     def open(self, name: str, deadline: Deadline, emit: ResponseCallback, most_bytes: int | None = None) -> OpenCall:
         """Open a call with a stream of response messages. Never raises, as `call`.
@@ -134,7 +134,7 @@ class Calls:
         }
         streams: dict[str, Begin] = {method: partial(self._begin, method, one) for method, one in methods.items()}
         return OneRequestCall(
-            name, lambda request: self._answered(name, streams.get(name), request, deadline), deadline, emit
+            name, lambda request: _begin_or_fail(name, streams.get(name), request, deadline), deadline, emit
         )
 
     @property
@@ -157,62 +157,48 @@ class Calls:
         """Create the sessions of one new stream."""
         return LiveSessions(self._service, self._room.of_stream(self._limits))
 
-    def _answered(self, name: str, begin: "Begin | None", request: bytes, deadline: Deadline) -> "Future[bytes]":
-        answer: Future[bytes] = LightFuture()
-        if begin is None:
-            fail(name, answer, MalformedRequestError(f"unknown call {name[:80]!r}; use a call of the service"))
-            return answer
-        try:
-            begin(request, deadline, answer)
-        except Exception as error:  # noqa: BLE001 - layer boundary
-            fail(name, answer, error)
-        return answer
-
-    def _begin(
-        self, name: str, method: UnaryMethod, request: bytes, deadline: Deadline, answer: "Future[bytes]"
-    ) -> None:
+    def _begin(self, name: str, method: UnaryMethod, request: bytes, deadline: Deadline) -> "Future[bytes]":
         counted = self._counter.count(name, UncountedRequest(request, method.request), deadline)
         if isinstance(counted, RequestCounts):
-            method.begin(request, counted, deadline, answer)
-        else:
-            follow(name, counted, answer, lambda counted: method.begin(request, counted, deadline, answer))
+            return method.begin(request, counted, deadline)
+        return start_after(name, counted, lambda counted: method.begin(request, counted, deadline))
 
-    def _begin_predict(self, request: bytes, deadline: Deadline, answer: "Future[bytes]", *, here: bool) -> None:
+    def _begin_predict(self, request: bytes, deadline: Deadline, *, here: bool) -> "Future[bytes]":
         small = parse_small(request, pb.PredictRequest)
         if small is None or len(small.instances) != 1 or not is_plain(small.instances[0]):
-            self._begin("Predict", UnaryMethod(pb.PredictRequest, self._predict), request, deadline, answer)
-            return
+            return self._begin("Predict", UnaryMethod(pb.PredictRequest, self._predict), request, deadline)
         (message,) = small.instances
         instances, ids = DecodedInstances((decode_or_error(message),), len(request)), (message.request_id,)
-        outcomes = self._service.predict(checked_reference(small.model), instances, deadline, here=here)
-        chain("Predict", outcomes, answer, lambda done: encode_results(ids, done))
+        model = checked_reference(small.model)
+        return self._service.answer(model, instances, deadline, partial(encode_results, ids), here=here)
 
-    def _list_models(self, body: bytes, _counted: RequestCounts, _deadline: Deadline, answer: "Future[bytes]") -> None:
+    def _list_models(self, body: bytes, _counted: RequestCounts, _deadline: Deadline) -> "Future[bytes]":
         parsed(body, pb.ListModelsRequest)
         infos = self._service.models()
-        settle(answer, pb.ListModelsResponse(models=map(models.encode, infos)).SerializeToString())
+        return finished(pb.ListModelsResponse(models=map(models.encode, infos)).SerializeToString())
 
-    def _get_model(self, body: bytes, _counted: RequestCounts, _deadline: Deadline, answer: "Future[bytes]") -> None:
+    def _get_model(self, body: bytes, _counted: RequestCounts, _deadline: Deadline) -> "Future[bytes]":
         request = parsed(body, pb.GetModelRequest)
         info = self._service.model(checked_reference(request.model))
         response = pb.GetModelResponse(model=models.encode(info), limits=self._encoded_limits)
-        settle(answer, response.SerializeToString())
+        return finished(response.SerializeToString())
 
-    def _predict(self, body: bytes, counted: RequestCounts, deadline: Deadline, answer: "Future[bytes]") -> None:
+    def _predict(self, body: bytes, counted: RequestCounts, deadline: Deadline) -> "Future[bytes]":
         model = parsed(counted.head, pb.PredictRequest).model
         instances = EncodedInstances(body, counted)
-        outcomes = self._service.predict(checked_reference(model), instances, deadline)
-        chain("Predict", outcomes, answer, lambda done: encode_results(instances.request_ids, done))
+        return self._service.answer(
+            checked_reference(model), instances, deadline, lambda done: encode_results(instances.request_ids, done)
+        )
 
-    def _explain(self, body: bytes, counted: RequestCounts, deadline: Deadline, answer: "Future[bytes]") -> None:
+    def _explain(self, body: bytes, counted: RequestCounts, deadline: Deadline) -> "Future[bytes]":
         message = parsed(body, pb.ExplainRequest)
         query = QueryRequest(partial(attributions.decode_query, message), counted.rows, len(body))
         explanation = self._service.explain(checked_reference(message.model), query, deadline)
-        chain("Explain", explanation, answer, lambda done: encode_explanation(message.instance.request_id, done))
+        return convert("Explain", explanation, lambda done: encode_explanation(message.instance.request_id, done))
 
     def _explain_global(
-        self, emit: ResponseCallback, body: bytes, counted: RequestCounts, deadline: Deadline, answer: "Future[bytes]"
-    ) -> None:
+        self, emit: ResponseCallback, body: bytes, counted: RequestCounts, deadline: Deadline
+    ) -> "Future[bytes]":
         head, instances = parsed(counted.head, pb.ExplainGlobalRequest), EncodedInstances(body, counted)
 
         def decode() -> GlobalQuery:
@@ -224,11 +210,11 @@ class Calls:
             lambda progress: emit(encode_progress(progress)),
             deadline,
         )
-        chain("ExplainGlobal", importance, answer, encode_progress)
+        return convert("ExplainGlobal", importance, encode_progress)
 
     def _simulate(
-        self, emit: ResponseCallback, body: bytes, counted: RequestCounts, deadline: Deadline, answer: "Future[bytes]"
-    ) -> None:
+        self, emit: ResponseCallback, body: bytes, counted: RequestCounts, deadline: Deadline
+    ) -> "Future[bytes]":
         message = parsed(body, pb.SimulatePathsRequest)
         query = QueryRequest(partial(price_paths.decode_query, message), counted.rows, len(body))
 
@@ -240,9 +226,17 @@ class Calls:
                 emit(part.SerializeToString())
             return messages[-1].SerializeToString()
 
-        chain(
-            "SimulatePaths", self._service.simulate(checked_reference(message.model), query, deadline), answer, encode
-        )
+        simulation = self._service.simulate(checked_reference(message.model), query, deadline)
+        return convert("SimulatePaths", simulation, encode)
+
+
+def _begin_or_fail(name: str, begin: "Begin | None", request: bytes, deadline: Deadline) -> "Future[bytes]":
+    if begin is None:
+        return failed(name, MalformedRequestError(f"unknown call {name[:80]!r}; use a call of the service"))
+    try:
+        return begin(request, deadline)
+    except Exception as error:  # noqa: BLE001 - layer boundary
+        return failed(name, error)
 
 
 def _request_limits(limits: ServiceLimits, most_bytes: int | None) -> RequestLimits:

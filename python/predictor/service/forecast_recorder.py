@@ -27,7 +27,7 @@ _MOST_REMEMBERED: Final = 20_000
 
 _log = logging.getLogger(__name__)
 
-QueuedPrediction = QueuedRequest[Any, tuple[Outcome, ...]]
+QueuedPrediction = QueuedRequest[Any, Any]
 
 
 @final
@@ -120,7 +120,7 @@ class ForecastRecorder:
     def answer(self, item: QueuedPrediction, outcomes: tuple[Outcome, ...], batch_rows: int) -> None:
         """Set the outcomes of a request, and record its forecasts."""
         if not self._is_strict:
-            item.answer.set_result(outcomes)
+            item.respond(outcomes)
         made_at, caller = time.time_ns(), item.deadline.caller
         with self._lock:
             for outcome in outcomes:
@@ -181,7 +181,7 @@ class ForecastRecorder:
                 item.fail(known)
         else:
             for item, outcomes in batch.unanswered:
-                item.answer.set_result(outcomes)
+                item.respond(outcomes)
 
     def _record(self, batch: _Batch) -> None:
         """Record forecasts, and try again until it works or the recorder is closed."""

@@ -4,7 +4,7 @@ import logging
 import threading
 from collections.abc import Callable
 from concurrent.futures import CancelledError, Future, InvalidStateError
-from typing import Any, TypeVar, final
+from typing import Any, TypeVar
 
 ResultT = TypeVar("ResultT")
 
@@ -12,7 +12,6 @@ _log = logging.getLogger(__name__)
 _PENDING, _RUNNING, _CANCELLED, _FINISHED = range(4)
 
 
-@final
 class LightFuture(Future[ResultT]):
     """A `Future` with a lock instead of a condition, which took a quarter of the functions of a call.
 
@@ -31,12 +30,7 @@ class LightFuture(Future[ResultT]):
 
     def cancel(self) -> bool:
         """See `Future.cancel`."""
-        with self._lock:
-            if self._phase != _PENDING:
-                return self._phase == _CANCELLED
-            self._phase = _CANCELLED
-        self._call_back()
-        return True
+        return self._cancel(even_running=False)
 
     def cancelled(self) -> bool:
         """See `Future.cancelled`."""
@@ -95,6 +89,14 @@ class LightFuture(Future[ResultT]):
     def set_exception(self, exception: BaseException | None) -> None:
         """See `Future.set_exception`."""
         self._finish(None, exception)
+
+    def _cancel(self, *, even_running: bool) -> bool:
+        with self._lock:
+            if self._phase >= (_CANCELLED if even_running else _RUNNING):
+                return self._phase == _CANCELLED
+            self._phase = _CANCELLED
+        self._call_back()
+        return True
 
     def _finish(self, value: object, error: BaseException | None) -> None:
         with self._lock:

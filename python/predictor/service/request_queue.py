@@ -3,13 +3,14 @@
 `QueuedRequests` is the policy: which request is next, dropped or rejected. `RequestQueue` makes it thread-safe.
 """
 
+import logging
 import math
 import os
 import threading
 import time
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from concurrent.futures import Future
-from dataclasses import dataclass, field
+from concurrent.futures import InvalidStateError
+from contextlib import suppress
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, final
 from weakref import WeakSet
@@ -25,12 +26,13 @@ from predictor.errors import (
 )
 from predictor.instance import Deadline
 from predictor.limits import QueueLimits
+from predictor.memory import error_of
 from predictor.observation import OK, Observation, Observer
 from predictor.service.light_future import LightFuture
-from predictor.service.stage_times import StageTimes
 
 if TYPE_CHECKING:
     from predictor.forecast import Outcome
+    from predictor.service.stage_times import StageTimes
 
 
 class SizedRequest(Protocol):
@@ -50,45 +52,82 @@ class SizedRequest(Protocol):
 RequestT = TypeVar("RequestT", bound=SizedRequest)
 AnswerT = TypeVar("AnswerT")
 
+_log = logging.getLogger(__name__)
+
 
 @final
-@dataclass(slots=True, eq=False)  # not frozen: each call creates one, and freezing is slow
-class QueuedRequest(Generic[RequestT, AnswerT]):
-    """One request that is queued or in progress; compared by identity. Its observers are notified once, at its end."""
+class QueuedRequest(LightFuture[AnswerT], Generic[RequestT, AnswerT]):
+    """A request that is queued or in progress, and the future of its response.
 
-    request: RequestT
-    deadline: Deadline
-    method: str = ""
-    observers: Sequence[Observer] = ()
-    answer: Future[AnswerT] = field(default_factory=LightFuture)
-    asked_s: float = field(default_factory=time.perf_counter)
-    model: str = ""
-    """Name of the model that it has reached; empty before."""
-    version: int = 0
-    times: StageTimes | None = None
-    """Times of its batch or of its first step; None while it is queued."""
+    Cancelling it while it is queued removes it from the queue. With `encode`, it can also be cancelled while work on it
+    is in progress, whose result is then dropped.
 
-    def __post_init__(self) -> None:
-        """Register the observers first, so that they are notified before the caller."""
-        if self.observers:
-            self.answer.add_done_callback(self._notify)
+    Args:
+        request: The request.
+        deadline: Its deadline.
+        method: Name of the call, for observers and the log.
+        observers: Notified once, at its end, before the caller.
+        encode: Makes the response of the result, on the thread that computes it; the caller then gets only errors that
+            are QuantraErrors. None: the response is the result.
+    """
+
+    def __init__(
+        self,
+        request: RequestT,
+        deadline: Deadline,
+        method: str = "",
+        observers: Sequence[Observer] = (),
+        encode: Callable[[Any], AnswerT] | None = None,
+    ) -> None:
+        super().__init__()
+        self.request, self.deadline = request, deadline
+        self.asked_s = time.perf_counter()
+        self.times: StageTimes | None = None
+        """Times of its batch or of its first step; None while it is queued."""
+        self.queue: RequestQueue | None = None
+        """The queue that it has entered."""
+        self._method, self._observers, self._encode = method, observers, encode
+        self._model, self._version = "", 0
+        self._failed_reasons: tuple[str, ...] = ()
 
     def reached(self, model: str, version: int) -> None:
         """Note the model of the request, which is about to be queued."""
-        self.model, self.version = model, version
-        for observer in self.observers:
+        self._model, self._version = model, version
+        for observer in self._observers:
             observer.reached(model, version)
+
+    def cancel(self) -> bool:
+        """See the class."""
+        has_begun = self.running()
+        is_cancelled = self._cancel(even_running=self._encode is not None)
+        if is_cancelled and self.queue is not None and not has_begun:
+            self.queue.release([self])
+        return is_cancelled
+
+    def respond(self, result: Any) -> None:
+        """Set the response to a result."""
+        if self._observers:
+            self._failed_reasons = _list_failed_reasons(result)
+        try:
+            response: AnswerT = result if self._encode is None else self._encode(result)
+            self._settle(response, None)
+        except Exception as error:  # noqa: BLE001 - thread boundary: the caller gets the error
+            self.fail(error)
 
     def fail(self, error: Exception) -> None:
         """Set the error."""
-        self.answer.set_exception(error.without_frames() if isinstance(error, QuantraError) else error)
+        if self._encode is not None:
+            error = error_of(self._method, error, _log)
+        self._settle(None, error.without_frames() if isinstance(error, QuantraError) else error)
 
     def begin(self) -> bool:
-        """Whether work may begin or continue. After that, cancelling the future has no effect."""
-        return (self.answer.running() or self.answer.set_running_or_notify_cancel()) and self.is_wanted()
+        """Whether work may begin or continue."""
+        return (self.running() or self.set_running_or_notify_cancel()) and self.is_wanted()
 
     def is_wanted(self) -> bool:
         """Whether the request is neither cancelled nor expired; if it is, the response becomes that error."""
+        if self.done():
+            return False
         try:
             self.deadline.check()
         except QuantraError as error:
@@ -96,40 +135,47 @@ class QueuedRequest(Generic[RequestT, AnswerT]):
             return False
         return True
 
-    def _notify(self, answer: Future[AnswerT]) -> None:
-        """Notify the observers that it was answered, rejected or cancelled, if it has reached a model."""
-        if not self.model:
-            return
-        times, error = self.times, _find_error(answer)
+    def _settle(self, response: AnswerT | None, error: Exception | None) -> None:
+        if not self.done():
+            with suppress(InvalidStateError):  # cancelled just now
+                self._finish(response, error)
+
+    def _call_back(self) -> None:
+        if self._observers and self._model:
+            self._notify()
+        super()._call_back()
+
+    def _notify(self) -> None:
+        """Notify the observers that it was answered, rejected or cancelled."""
+        times, error = self.times, self._find_error()
         observation = Observation(
-            method=self.method,
-            model=self.model,
-            version=self.version,
+            method=self._method,
+            model=self._model,
+            version=self._version,
             rows=self.request.rows,
             code=OK if error is None else error.status.value,
             reason="" if error is None else error.reason,
-            refused=() if error is not None else _failed_reasons(answer.result()),
+            refused=() if error is not None else self._failed_reasons,
             took_s=time.perf_counter() - self.asked_s,
             queue_s=None if times is None else times.begun_s - self.asked_s,
             prepare_s=None if times is None else times.prepare_s,
             forward_s=None if times is None else times.forward_s,
             batch_rows=0 if times is None else times.rows,
         )
-        for observer in self.observers:
+        for observer in self._observers:
             observer.observed(observation)
 
+    def _find_error(self) -> ErrorStatus | None:
+        """Return the error that the caller gets, if any."""
+        if self.cancelled():
+            return answer_of(CallCancelledError(""))
+        error = self.exception()
+        if error is None:
+            return None
+        return answer_of(error if isinstance(error, QuantraError) else InternalError(""))
 
-def _find_error(answer: Future[Any]) -> ErrorStatus | None:
-    """Return the error that the caller gets, if any."""
-    if answer.cancelled():
-        return answer_of(CallCancelledError(""))
-    error = answer.exception()
-    if error is None:
-        return None
-    return answer_of(error if isinstance(error, QuantraError) else InternalError(""))
 
-
-def _failed_reasons(result: object) -> tuple[str, ...]:
+def _list_failed_reasons(result: object) -> tuple[str, ...]:
     """List the reasons of the instances without a forecast; empty for explanations."""
     outcomes: Sequence[Outcome] = result if isinstance(result, tuple) else ()
     return tuple(answer_of(outcome).reason for outcome in outcomes if isinstance(outcome, QuantraError))
@@ -342,10 +388,10 @@ class RequestQueue:
                 if key.is_closed:
                     raise ModelQueueClosedError
                 self._queues.add(key)
+            item.queue = self
             dropped = self._waiting.put(key, item)
             if isinstance(key, str):
                 self._wakeups.put(None)
-        item.answer.add_done_callback(lambda answer: self.release([item]) if answer.cancelled() else None)
         for late in dropped:
             late.begin()
 
@@ -449,7 +495,7 @@ class RequestQueue:
         """Begin the requests that are neither cancelled nor expired, and return them."""
         begun = [item for item in items if item.begin()]
         if len(begun) < len(items):
-            self.release(item for item in items if item.answer.done())
+            self.release(item for item in items if item.done())
         return begun
 
     def _check_process(self) -> None:

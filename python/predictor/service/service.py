@@ -10,7 +10,7 @@ from datetime import datetime
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from predictor.adaptive_widths import RecordedWidths
 from predictor.catalog import EngineName, ModelInfo
@@ -44,6 +44,8 @@ from predictor.service.workers import (
     now,
     rows_of,
 )
+
+AnswerT = TypeVar("AnswerT")
 
 
 class PredictionService:
@@ -180,12 +182,7 @@ class PredictionService:
         return registry.info(registry.find(reference))
 
     def predict(
-        self,
-        reference: str,
-        request: PredictionRequest | Sequence[ReadInstance],
-        deadline: Deadline,
-        *,
-        here: bool = False,
+        self, reference: str, request: PredictionRequest | Sequence[ReadInstance], deadline: Deadline
     ) -> Future[tuple[Outcome, ...]]:
         """Forecast each instance, in order; the outcome of an invalid instance is its error.
 
@@ -195,20 +192,13 @@ class PredictionService:
             reference: Reference of the model.
             request: The instances.
             deadline: Deadline of the request.
-            here: Compute in the calling thread if no other request waits; the future is then done.
 
         Raises:
             ModelNotFoundError, VersionNotFoundError, QueueFullError, UnavailableError: Immediately.
         """
-        if not isinstance(request, DecodedInstances) and isinstance(request, Sequence):  # the latter check is slow
+        if isinstance(request, Sequence):
             request = DecodedInstances(request)
-        item: Prediction = QueuedRequest(request, deadline, "Predict", self._observers_of(deadline))
-        worker = self._put(reference, item)
-        if here:
-            worker.answer_waiting(math.inf)
-        else:
-            self._wake(worker)
-        return item.answer
+        return self._predict(reference, request, deadline, None, here=False)
 
     def predict_here(
         self, reference: str, instances: Sequence[ReadInstance], deadline: Deadline
@@ -218,7 +208,33 @@ class PredictionService:
         Raises:
             QuantraError: As `predict`, or the whole request failed.
         """
-        return self.predict(reference, instances, deadline, here=True).result()
+        return self._predict(reference, DecodedInstances(instances), deadline, None, here=True).result()
+
+    def answer(
+        self,
+        reference: str,
+        request: PredictionRequest,
+        deadline: Deadline,
+        encode: Callable[[tuple[Outcome, ...]], AnswerT],
+        *,
+        here: bool = False,
+    ) -> Future[AnswerT]:
+        """Forecast like `predict`, and encode the outcomes on the thread that computes them.
+
+        Args:
+            reference: Reference of the model.
+            request: The instances.
+            deadline: Deadline of the request.
+            encode: Makes the response of the outcomes.
+            here: Compute in the calling thread if no other request waits; the future is then done.
+
+        Returns:
+            The response; every error is a QuantraError.
+
+        Raises:
+            ModelNotFoundError, VersionNotFoundError, QueueFullError, UnavailableError: Immediately.
+        """
+        return self._predict(reference, request, deadline, encode, here=here)
 
     def explain(self, reference: str, query: QueryRequest[Query] | Query, deadline: Deadline) -> Future[Explanation]:
         """Explain one forecast; raises as `predict`."""
@@ -230,7 +246,7 @@ class PredictionService:
             SingleExplanation(model, query), deadline, "Explain", self._observers_of(deadline)
         )
         self._put_explanation(model, item)
-        return item.answer
+        return item
 
     def explain_global(
         self, reference: str, query: QueryRequest[GlobalQuery] | GlobalQuery, report: Report, deadline: Deadline
@@ -254,7 +270,7 @@ class PredictionService:
             GlobalExplanation(model, query, report), deadline, "ExplainGlobal", self._observers_of(deadline)
         )
         self._put_explanation(model, item)
-        return item.answer
+        return item
 
     def simulate(self, reference: str, request: QueryRequest[PathQuery], deadline: Deadline) -> Future[Simulation]:
         """Simulate price paths; like an explanation, it never delays a prediction. Raises as `predict`."""
@@ -263,7 +279,7 @@ class PredictionService:
             SimulationJob(model, request), deadline, "SimulatePaths", self._observers_of(deadline)
         )
         self._put_explanation(model, item)
-        return item.answer
+        return item
 
     def close(self) -> None:
         """Reject new requests and finish queued ones."""
@@ -281,6 +297,23 @@ class PredictionService:
 
     def _observers_of(self, deadline: Deadline) -> Sequence[Observer]:
         return [observer for observer in (self._observer, deadline.observer) if observer is not None]
+
+    def _predict(
+        self,
+        reference: str,
+        request: PredictionRequest,
+        deadline: Deadline,
+        encode: Callable[[tuple[Outcome, ...]], Any] | None,
+        *,
+        here: bool,
+    ) -> Future[Any]:
+        item: Prediction = QueuedRequest(request, deadline, "Predict", self._observers_of(deadline), encode)
+        worker = self._put(reference, item)
+        if here:
+            worker.answer_waiting(math.inf)
+        else:
+            self._wake(worker)
+        return item
 
     def _put(self, reference: str, item: Prediction) -> ModelWorker:
         while True:

@@ -10,7 +10,6 @@ from itertools import islice
 from typing import Any, Protocol, TypeVar, final
 
 from predictor.errors import QuantraError
-from predictor.forecast import Outcome
 from predictor.inference import is_plain_thread
 from predictor.instance import Cancellation, Deadline, ReadInstance, limit_age
 from predictor.model import Predictor
@@ -63,7 +62,7 @@ class DecodedInstances:
         return self._decoded
 
 
-Prediction = QueuedRequest[PredictionRequest, tuple[Outcome, ...]]
+Prediction = QueuedRequest[PredictionRequest, Any]
 DecodedRequest = tuple[Prediction, Sequence[ReadInstance]]
 """A request and its instances."""
 
@@ -148,12 +147,12 @@ class ModelWorker:
         except Exception as error:  # noqa: BLE001 - thread boundary: callers get the error
             if len(decoded) == 1 or isinstance(error, QuantraError):
                 for item, _ in decoded:
-                    if not item.answer.done() and item.is_wanted():  # an expired request gets its own error
+                    if not item.done() and item.is_wanted():  # an expired request gets its own error
                         item.fail(error)
         else:
             return
         for request in decoded:  # after the except clause, which holds the memory of the failed batch
-            if not request[0].answer.done():
+            if not request[0].done():
                 self._answer_decoded([request], begun_s)
 
     def _answer_together(self, decoded: Sequence[DecodedRequest], begun_s: float) -> None:
@@ -181,7 +180,7 @@ class ModelWorker:
         self._queue.release(item for item, _ in wanted)  # first: a caller's next request may follow at once
         for item, count in wanted:
             if self._recorder is None:
-                item.answer.set_result(tuple(islice(outcomes, count)))
+                item.respond(tuple(islice(outcomes, count)))
             else:
                 self._recorder.answer(item, tuple(islice(outcomes, count)), times.rows)
         if _log.isEnabledFor(logging.DEBUG):
@@ -273,5 +272,5 @@ class ExplanationWorker:
             item.fail(error)
             return True
         if answer is not None:
-            item.answer.set_result(answer)
+            item.respond(answer)
         return answer is not None
