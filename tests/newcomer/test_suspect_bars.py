@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from artifacts import save_small_artifact, small_artifact, small_model, small_models
 from market import PRICES, bokeh_panel, scaled
-from serving import server_process
+from serving import hosted_server
 from typer.testing import CliRunner
 
 from predictor import Forecaster
@@ -92,8 +92,7 @@ def test_the_other_symbols_are_answered_as_without_the_suspect_one(forecaster: F
 def test_the_server_refuses_and_accepts_alike(tmp_path: Path) -> None:
     bad = scaled(ibm(), LAST, 100, TICK)
     with (
-        (tmp_path / "log").open("w") as log,
-        server_process(small_models(tmp_path / "models"), log) as server,
+        hosted_server(small_models(tmp_path / "models")) as server,
         QuantraClient(server.target, "small") as client,
     ):
         with pytest.raises(BarSuspectError, match="2013-03-01"):

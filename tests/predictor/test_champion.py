@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from artifacts import recent_bars
 from model_folders import RUNTIME, break_weights, forge_weights, save_seeds
-from serving import Process, server_process, serving
+from serving import HostedServer, hosted_server, serving
 
 from predictor.client import QuantraClient
 from predictor.errors import ModelNotFoundError
@@ -265,10 +265,10 @@ def test_the_record_of_the_champion_does_not_load_a_model_that_was_unloaded(
 
 
 @pytest.fixture
-def server(models: Path, tmp_path: Path) -> Iterator[Process]:
+def server(models: Path) -> Iterator[HostedServer]:
     set_alias(models / "mine", "champion", 1)
-    with (tmp_path / "log").open("w") as log, server_process(models, log, "--watch") as process:
-        yield process
+    with hosted_server(models, "--watch") as running:
+        yield running
 
 
 def test_a_plain_name_without_its_champion_is_refused_with_the_remedy(models: Path, saved_artifacts: Path) -> None:
@@ -287,47 +287,41 @@ def test_a_plain_name_without_its_champion_is_refused_with_the_remedy(models: Pa
 
 
 def test_servers_on_one_folder_answer_with_the_same_version_and_follow_the_same_release(
-    models: Path, saved_artifacts: Path, tmp_path: Path
+    models: Path, saved_artifacts: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     bars = recent_bars("AAPL")
-    logs = [tmp_path / "one", tmp_path / "two"]
     set_alias(models / "mine", "champion", 1)
-    with ExitStack() as running:
-        files = [running.enter_context(log.open("w")) for log in logs]
-        servers = [running.enter_context(server_process(models, file, "--watch")) for file in files]
+    with ExitStack() as running, caplog.at_level(logging.INFO):
+        servers = [running.enter_context(hosted_server(models, "--watch")) for _ in range(2)]
         clients = [running.enter_context(QuantraClient(server.target, "mine")) for server in servers]
         pinned = running.enter_context(QuantraClient(servers[0].target, "mine@3"))
         draft = models / "mine" / ".3.copying"
         shutil.copytree(saved_artifacts / "2", draft)
         draft.rename(models / "mine" / "3")
-        for log in logs:
-            _until_logged(log, "mine: version 3 is loaded")
+        _until_logged(caplog, "mine: version 3 is loaded", times=2)
         assert [client.predict(bars).version for client in clients] == [1, 1]
         assert pinned.predict(bars).version == 3
         set_alias(models / "mine", "champion", 3)
-        for log in logs:
-            _until_logged(log, "mine: the champion is version 3 (was version 1)")
+        _until_logged(caplog, "mine: the champion is version 3 (was version 1)", times=2)
         assert [client.predict(bars).version for client in clients] == [3, 3]
 
 
 def test_a_champion_that_is_deleted_or_damaged_while_it_is_served_still_answers(
-    server: Process, models: Path, tmp_path: Path
+    server: HostedServer, models: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     bars = recent_bars("AAPL")
     with QuantraClient(server.target, "mine") as client:
         before = client.predict(bars)
         (models / "mine" / ALIASES).write_text("garbage")
-        _until_logged(tmp_path / "log", "mine/aliases.json: is not strict JSON")
-        _until_logged(
-            tmp_path / "log", "correct the file, or remove it and set the aliases again; what was served stays"
-        )
+        _until_logged(caplog, "mine/aliases.json: is not strict JSON")
+        _until_logged(caplog, "correct the file, or remove it and set the aliases again; what was served stays")
         assert client.predict(bars).forecast_id == before.forecast_id
         break_weights(models / "mine" / "1")
-        _until_logged(tmp_path / "log", "mine/1: weights.safetensors: its SHA-256")
+        _until_logged(caplog, "mine/1: weights.safetensors: its SHA-256")
         assert client.predict(bars).forecast_id == before.forecast_id
         (models / "mine" / ALIASES).write_text('{"champion": 1}')
         shutil.rmtree(models / "mine" / "1")
-        _until_logged(tmp_path / "log", "names version 1, which is missing, so what was served stays")
+        _until_logged(caplog, "names version 1, which is missing, so what was served stays")
         assert client.predict(bars).forecast_id == before.forecast_id
 
 
@@ -342,9 +336,9 @@ def _log_messages(caplog: pytest.LogCaptureFixture) -> list[str]:
     return told
 
 
-def _until_logged(log: Path, line: str) -> None:
+def _until_logged(log: pytest.LogCaptureFixture, line: str, *, times: int = 1) -> None:
     for _ in range(SOON_S * 20):
-        if line in log.read_text():
+        if sum(line in message for message in log.messages) >= times:
             return
         threading.Event().wait(0.05)
-    raise AssertionError(f"{line!r} is not in {log.read_text()}")
+    raise AssertionError(f"{line!r} is not {times} times in {log.messages}")

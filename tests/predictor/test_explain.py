@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from captum.attr import IntegratedGradients
 from explain_cases import (
     BASELINE,
     ENCODER,
@@ -216,6 +215,8 @@ def test_a_gap_that_stays_is_reported() -> None:
 
 
 def test_integrated_gradients_equal_those_of_captum() -> None:
+    from captum.attr import IntegratedGradients  # here, because the import takes half a second in each test process
+
     network, inputs = lstm_forecaster(), windows(5)
     output, view = output_map(), build_attribution_view(network)
 

@@ -14,7 +14,7 @@ import pytest
 from artifacts import recent_bars, small_models
 from ledger_databases import LedgerDatabase, UnreliableDatabase
 from request_bytes import flat_window
-from serving import failed_start, server_process
+from serving import failed_start, hosted_server, server_process
 
 from predictor.bars import BarPanel
 from predictor.client import QuantraClient
@@ -289,14 +289,8 @@ def test_a_killed_strict_server_has_recorded_and_counted_all_its_answers(
 
 def test_a_stopped_server_has_recorded_all_its_answers(models: Path, tmp_path: Path, bars: BarPanel) -> None:
     path = tmp_path / "ledger.db"
-    with (
-        (tmp_path / "log").open("w") as log,
-        server_process(models, log, "--ledger", str(path)) as process,
-        QuantraClient(process.target, "small") as client,
-    ):
+    with hosted_server(models, "--ledger", str(path)) as running, QuantraClient(running.target, "small") as client:
         answered = client.predict(bars).forecast_id
-        process.popen.terminate()
-        assert process.popen.wait() == 0
     with Ledger.open(path) as ledger:
         assert [one.forecast_id for one in ledger.records(ForecastRecord)] == [answered]
 
@@ -309,32 +303,26 @@ def test_a_strict_server_refuses_to_start_with_a_damaged_ledger(models: Path, tm
     assert f"{path}: it is not a ledger, or it is damaged" in done.stderr
 
 
-def test_a_server_serves_without_a_damaged_ledger_and_says_so(models: Path, tmp_path: Path, bars: BarPanel) -> None:
+def test_a_server_serves_without_a_damaged_ledger_and_says_so(
+    models: Path, tmp_path: Path, bars: BarPanel, caplog: pytest.LogCaptureFixture
+) -> None:
     path = tmp_path / "ledger.db"
     path.write_bytes(b"no ledger")
-    with (
-        (tmp_path / "log").open("w") as log,
-        server_process(models, log, "--ledger", str(path)) as process,
-        QuantraClient(process.target, "small") as client,
-    ):
+    with hosted_server(models, "--ledger", str(path)) as running, QuantraClient(running.target, "small") as client:
         client.predict(bars)
-    assert "forecasts are not recorded" in (tmp_path / "log").read_text()
+    assert "forecasts are not recorded" in caplog.text
 
 
 def test_a_server_that_starts_before_its_database_records_once_it_is_there(
-    models: Path, unreliable_database: UnreliableDatabase, tmp_path: Path, bars: BarPanel
+    models: Path, unreliable_database: UnreliableDatabase, bars: BarPanel, caplog: pytest.LogCaptureFixture
 ) -> None:
     address = unreliable_database.address
     unreliable_database.go_away()
-    with (
-        (tmp_path / "log").open("w") as log,
-        server_process(models, log, "--ledger", address) as process,
-        QuantraClient(process.target, "small") as client,
-    ):
+    with hosted_server(models, "--ledger", address) as running, QuantraClient(running.target, "small") as client:
         forecast_id = client.predict(bars).forecast_id
         with pytest.raises(LedgerError, match=r"^the ledger: the database cannot be reached; start it"):
             client.forecasts()
         unreliable_database.come_back()
     with Ledger.open(address) as ledger:
         assert [one.forecast_id for one in ledger.records(ForecastRecord)] == [forecast_id]
-    assert "the database cannot be reached: " in (tmp_path / "log").read_text()
+    assert "the database cannot be reached: " in caplog.text

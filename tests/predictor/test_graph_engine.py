@@ -1,5 +1,6 @@
 """The onnxruntime engine: same forecasts, cached graphs, and networks that fall back to torch."""
 
+import logging
 import os
 import subprocess
 import sys
@@ -13,7 +14,7 @@ import torch
 from artifacts import recent_bars, save_small_artifact
 from child_processes import children_of, command_of, parent_of
 from ensembles import save_ensemble
-from serving import server_process
+from serving import hosted_server
 
 from predictor import artifact, graph_engine
 from predictor.artifact import StoredArtifact
@@ -179,12 +180,12 @@ def test_a_server_that_is_killed_leaves_no_process_that_writes_a_graph(folder: P
     assert parent_of(writer) is None
 
 
-def test_a_server_answers_with_it(folder: Path, graph_model: Model, tmp_path: Path) -> None:
+def test_a_server_answers_with_it(folder: Path, graph_model: Model, caplog: pytest.LogCaptureFixture) -> None:
     with (
-        (tmp_path / "log").open("w+") as log,
-        server_process(folder.parent.parent, log, "--engine", "onnxruntime") as server,
+        caplog.at_level(logging.INFO),
+        hosted_server(folder.parent.parent, "--engine", "onnxruntime") as server,
         QuantraClient(server.target, "small") as client,
     ):
         answer = client.predict(recent_bars("AAPL", "IBM"))
     assert answer.forecast_id == forecast(graph_model)[0].forecast_id
-    assert "small@1: ONNX Runtime up to" in (tmp_path / "log").read_text()
+    assert "small@1: ONNX Runtime up to" in caplog.text

@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 from ledger_databases import LedgerDatabase
 from ledger_records import forecast_record
 from market import bokeh_panel, without_bars
-from serving import Served, server_process, serving
+from serving import Served, hosted_server, serving
 
 from predictor._pb import ledger_pb2 as pb
 from predictor._pb.ledger_pb2_grpc import LedgerServiceStub
@@ -301,8 +301,7 @@ def test_a_server_lists_the_forecasts_that_it_made(tmp_path: Path) -> None:
     bars = recent_bars("AAPL", "IBM")
     flags = ("--ledger", str(tmp_path / "ledger.db"), "--ledger-mode", "strict")
     with (
-        (tmp_path / "log").open("w") as log,
-        server_process(tmp_path / "models", log, *flags) as running,
+        hosted_server(tmp_path / "models", *flags) as running,
         QuantraClient(running.target, model="mine") as client,
         grpc.insecure_channel(running.target) as channel,
     ):

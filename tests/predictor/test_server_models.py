@@ -19,7 +19,7 @@ from artifacts import recent_bars, save_small_artifact, small_models
 from free_ports import free_port
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from model_folders import break_weights
-from serving import Process, failed_start, server_process
+from serving import HostedServer, failed_start, hosted_server
 
 from predictor._pb import prediction_pb2 as pb
 from predictor._pb.prediction_pb2_grpc import ModelAdminServiceStub
@@ -54,14 +54,13 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def server(models: Path) -> Iterator[Process]:
-    options = ("--watch", "--admin-listen", "127.0.0.1:0")
-    with (models.parent / "log").open("w") as log, server_process(models, log, *options) as process:
-        yield process
+def server(models: Path) -> Iterator[HostedServer]:
+    with hosted_server(models, "--watch", "--admin-listen", "127.0.0.1:0") as running:
+        yield running
 
 
 @pytest.fixture
-def running(server: Process, models: Path) -> Iterator[RunningServer]:
+def running(server: HostedServer, models: Path) -> Iterator[RunningServer]:
     name = f"model{len(list(models.iterdir()))}"
     save_small_artifact(models / name / "1")
     set_alias(models / name, "champion", 1)
@@ -243,40 +242,36 @@ def release(folder: Path, source: Path) -> None:
     shutil.copytree(source, folder / "1")
 
 
-def test_versions_are_served_by_number_while_the_champion_is_damaged(tmp_path: Path) -> None:
+def test_versions_are_served_by_number_while_the_champion_is_damaged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     models = tmp_path / "models"
     for version in (1, 2):
         save_small_artifact(models / "small" / f"{version}", seed=version)
     set_alias(models / "small", "champion", 2)
     break_weights(models / "small" / "2")
-    with (
-        (tmp_path / "log").open("w") as log,
-        server_process(models, log) as process,
-        QuantraClient(process.target, "small@1") as pinned,
-    ):
+    with hosted_server(models) as running, QuantraClient(running.target, "small@1") as pinned:
         assert pinned.predict(recent_bars("AAPL")).version == 1
         with pytest.raises(ModelNotFoundError, match="names version 2, which was refused"):
             pinned.model("small")
-        assert not is_serving(process.target, "small")
-    (line,) = [line for line in (tmp_path / "log").read_text().splitlines() if "not served: " in line]
+        assert not is_serving(running.target, "small")
+    (line,) = [line for line in caplog.messages if "not served: " in line]
     assert line.count("not served: ") == 1
     assert "small/2: weights.safetensors: its SHA-256" in line
     assert "small/aliases.json: alias 'champion' names version 2" in line
 
 
-def test_a_lock_lets_only_those_versions_be_served_that_it_lists(tmp_path: Path) -> None:
+def test_a_lock_lets_only_those_versions_be_served_that_it_lists(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     models = small_models(tmp_path / "models")
     save_small_artifact(models / "other" / "1", seed=5)
     printed = subprocess.run(["sha256sum", "small/1/manifest.json"], cwd=models, capture_output=True, check=True)
     lock = tmp_path / "lock"
     lock.write_bytes(printed.stdout)
-    with (
-        (tmp_path / "log").open("w") as log,
-        server_process(models, log, "--lock", str(lock)) as process,
-        QuantraClient(process.target) as client,
-    ):
+    with hosted_server(models, "--lock", str(lock)) as running, QuantraClient(running.target) as client:
         assert [info.name for info in client.models()] == ["small"]
-    assert "not served: other" in (tmp_path / "log").read_text()
+    assert "not served: other" in caplog.text
 
 
 def test_changes_are_taken_from_this_machine_alone(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from artifacts import recent_bars, small_models
 from raw_http2 import Connection, message
-from serving import failed_start, lines_of, server_process
+from serving import failed_process, failed_start, lines_of, server_process
 
 from predictor._pb import prediction_pb2 as pb
 from predictor.client import QuantraClient
@@ -110,7 +110,7 @@ def test_the_log_holds_no_stack_trace(life: ProcessOutput) -> None:
 
 
 def test_an_empty_folder_is_a_one_line_error(tmp_path: Path) -> None:
-    done = failed_start("--models", str(tmp_path), "--listen", "127.0.0.1:0")
+    done = failed_process("--models", str(tmp_path), "--listen", "127.0.0.1:0")
     assert done.returncode == 1
     assert not done.stdout
     (line,) = lines_of(done.stderr)

@@ -21,7 +21,7 @@ from artifacts import recent_bars, save_small_artifact, small_models
 from child_processes import children_of, parent_of
 from google.protobuf.message import Message
 from grpc_health.v1 import health_pb2, health_pb2_grpc
-from serving import failed_start, lines_of
+from serving import failed_process, lines_of
 
 from predictor._pb import inference_pb2 as inference_pb
 from predictor._pb import prediction_pb2 as pb
@@ -346,7 +346,7 @@ def test_the_end_of_standard_input_while_workers_load_ends_them_all(models: Path
 
 
 def test_workers_that_cannot_start_are_a_one_line_error(tmp_path: Path) -> None:
-    done = failed_start(
+    done = failed_process(
         "--models", str(tmp_path), "--listen", "127.0.0.1:0", "--processes", "2", "--log-level", "error"
     )
     assert done.returncode == 1
@@ -358,7 +358,7 @@ def test_workers_that_cannot_start_are_a_one_line_error(tmp_path: Path) -> None:
 def test_a_port_in_use_is_a_one_line_error(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0), reuse_port=True) as other:
         address = f"127.0.0.1:{other.getsockname()[1]}"
-        done = failed_start("--models", str(tmp_path), "--listen", address, "--processes", "2")
+        done = failed_process("--models", str(tmp_path), "--listen", address, "--processes", "2")
     assert done.returncode == 1
     (line,) = lines_of(done.stderr)
     assert line.startswith(f"{address} is in use")

@@ -12,7 +12,7 @@ import grpc
 import pytest
 from covariate_files import FIELDS, RECIPE, SPLITS, bars, source
 from daily_runs import HAR, LEARNT, daily_bars, save_daily_model
-from serving import server_process
+from serving import hosted_server, server_process
 from watched_logs import token
 
 from predictor._pb import ledger_pb2 as pb
@@ -37,13 +37,13 @@ from predictor.registry import AliasMove, MoveKind, read_aliases, read_moves
 from predictor.server import ServerSettings
 from predictor.server.lifecycle_calls import LifecycleCalls
 from predictor.wire import errors as wire_errors
+from trainers.cli.server_command import load_lifecycle
 from trainers.stock import Optimisation, TrainingMaterial, train
 from trainers.stock.lifecycle import StockLifecycle, compare_versions, load_version
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-QUANTRA = ("quantra", "serve")
 LATEST = 20111230
 SECOND = 20101231
 """The end of the bars of version 2."""
@@ -83,17 +83,30 @@ class Running:
 
 
 @contextmanager
-def running(folder: Path, *options: str, program: tuple[str, ...] = QUANTRA) -> Generator[Running]:
-    """A server of the folder's models and ledger."""
-    ledger = ("--ledger", str(folder / "ledger.db")) if (folder / "ledger.db").exists() else ()
+def running(folder: Path, *options: str, can_compare: bool = True) -> Generator[Running]:
+    """A server of the folder's models and ledger in this process, by default as `quantra serve` starts it."""
+    load = load_lifecycle if can_compare else None
     with (
-        (folder / "log").open("w") as log,
-        server_process(
-            folder / "models", log, "--admin-listen", "127.0.0.1:0", *ledger, *options, program=program
-        ) as server,
+        hosted_server(folder / "models", *flags_of(folder), *options, load_lifecycle=load) as server,
         grpc.insecure_channel(f"127.0.0.1:{server.ready['admin_port']}") as channel,
     ):
         yield Running(server.target, LifecycleServiceStub(channel))
+
+
+@contextmanager
+def running_processes(folder: Path, *options: str) -> Generator[Running]:
+    """The same by `quantra serve`."""
+    with (
+        (folder / "log").open("w") as log,
+        server_process(folder / "models", log, *flags_of(folder), *options, program=("quantra", "serve")) as server,
+        grpc.insecure_channel(f"127.0.0.1:{server.ready['admin_port']}") as channel,
+    ):
+        yield Running(server.target, LifecycleServiceStub(channel))
+
+
+def flags_of(folder: Path) -> tuple[str, ...]:
+    ledger = ("--ledger", str(folder / "ledger.db")) if (folder / "ledger.db").exists() else ()
+    return ("--admin-listen", "127.0.0.1:0", *ledger)
 
 
 def refusal(call: Callable[[], object]) -> tuple[str, str, str]:
@@ -161,7 +174,7 @@ def test_a_version_is_compared_promoted_and_rolled_back_while_it_is_served(folde
 
 
 def test_all_workers_serve_a_promoted_version(folder: Path) -> None:
-    with running(folder, "--processes", "2") as server:
+    with running_processes(folder, "--processes", "2") as server:
         assert promote(server, "mine@2", *EVIDENCE).promoted
         assert {server.champion for _ in range(8)} == {2}  # each on a new connection
 
@@ -195,7 +208,7 @@ def test_invalid_calls_are_refused_with_their_reasons(folder: Path) -> None:
 
 
 def test_the_server_alone_names_the_command_that_can(folder: Path) -> None:
-    with running(folder, program=("predictor.server",)) as server:
+    with running(folder, can_compare=False) as server:
         status, reason, message = refusal(lambda: compare(server))
     assert (status, reason) == ("FAILED_PRECONDITION", "LIFECYCLE_UNAVAILABLE")
     assert "`quantra serve --ledger LEDGER`" in message

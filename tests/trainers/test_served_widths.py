@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from daily_runs import daily_bars, save_daily_model
-from serving import server_process
+from serving import hosted_server
 
 from predictor.adaptive_widths import WIDTHS, AdaptiveWidths
 from predictor.arrays import FloatArray
@@ -256,9 +256,8 @@ def test_a_running_server_uses_the_widths_of_the_next_evening(models: Path, tmp_
     ledger = tmp_path / "ledger.db"
     run_evenings(ledger, models, DAYS[1], first=DAYS[1])
     with (
-        (tmp_path / "log").open("w") as log,
-        server_process(models, log, "--ledger", str(ledger), "--adaptive") as process,
-        QuantraClient(process.target) as client,
+        hosted_server(models, "--ledger", str(ledger), "--adaptive") as running,
+        QuantraClient(running.target) as client,
     ):
         before = client.predict(instance_of(DAYS[2]))
         assert "before the last bar" in before.warnings[-1]
