@@ -27,6 +27,7 @@ from predictor.server.host import Host
 from predictor.server.lifecycle_calls import LoadLifecycle
 from predictor.server.listener import Listener
 from predictor.server.monitoring import CallObservers
+from predictor.server.process_tuning import run
 from predictor.server.servicer import LEDGER
 from predictor.server.token_guard import TokenGuard
 
@@ -150,13 +151,13 @@ class HostedServer:
 
 @contextmanager
 def hosted_server(models: Path, *options: str, load_lifecycle: LoadLifecycle | None = None) -> Generator[HostedServer]:
-    """Load and serve the models as a server process does, but on a thread of this process.
+    """Load and serve the models as a server process does, but on a thread of this process, which is ten times faster.
 
-    It starts in a tenth of the time of a process. The block gets a server that is ready, and its end drains it.
+    The block gets a server that is ready, and its end drains it.
     """
     given = _parser().parse_args(["--models", str(models), "--listen", "127.0.0.1:0", *options])
     settings, ready = ServeFlags(**vars(given)).settings(), Future[tuple[HostedServer, Callable[[], object]]]()
-    thread = threading.Thread(target=asyncio.run, args=(_host(settings, load_lifecycle, ready),))
+    thread = threading.Thread(target=run, args=(_host(settings, load_lifecycle, ready),))
     thread.start()
     server, end = ready.result()
     try:

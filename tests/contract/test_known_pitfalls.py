@@ -2,10 +2,9 @@
 
 import json
 import re
-import subprocess
-import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -17,7 +16,7 @@ from artifacts import recent_bars, save_small_artifact, small_artifact, small_mo
 from explain_cases import normalised_lstm, windows
 from market import bokeh_panel
 from regression import Rows, linear, rows, squares
-from serving import serving
+from serving import hosted_server, serving
 from torch import Tensor, nn
 from window_levels import levels_at
 
@@ -282,19 +281,13 @@ def test_look_ahead_is_impossible_the_future_changes_no_feature_and_no_forecast(
 
 
 def test_one_server_answers_all_calls_and_its_end_is_not_swallowed(tmp_path: Path) -> None:
-    models = small_models(tmp_path)
-    command = [sys.executable, "-m", "predictor.server", "--models", str(models), "--listen", "127.0.0.1:0"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
-        assert server.stdout is not None
-        ready = json.loads(server.stdout.readline())
-        assert ready["pid"] == server.pid
-        with QuantraClient(f"127.0.0.1:{ready['port']}") as client:
+    with ExitStack() as running:
+        server = running.enter_context(hosted_server(small_models(tmp_path)))
+        with QuantraClient(server.target) as client:
             forecasts = [client.predict(recent_bars()) for _ in range(3)]
-            assert server.poll() is None
             assert len({f.forecast_id for f in forecasts}) == 1
-            server.kill()
-            server.wait()
-            with pytest.raises(UnavailableError, match=str(ready["port"])):
+            running.close()
+            with pytest.raises(UnavailableError, match=str(server.ready["port"])):
                 client.predict(recent_bars())
 
 

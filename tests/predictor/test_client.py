@@ -1,4 +1,4 @@
-"""The Python client with a real server process, compared with the model in this process."""
+"""The Python client with a real server, compared with the model in this process."""
 
 import asyncio
 import dataclasses
@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from artifacts import recent_bars, small_models
 from canned_service import CannedService, forecast, forecast_of
-from serving import server_process, serving
+from serving import hosted_server, serving
 
 from predictor._pb import prediction_pb2 as pb
 from predictor.client import LONGEST_TIMEOUT_S, AsyncQuantraClient, QuantraClient
@@ -51,8 +51,8 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def target(models: Path) -> Iterator[str]:
-    with (models / "server.log").open("w") as log, server_process(models, log) as process:
-        yield process.target
+    with hosted_server(models) as running:
+        yield running.target
 
 
 @pytest.fixture(scope="module")

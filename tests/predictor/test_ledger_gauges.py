@@ -1,16 +1,12 @@
 """Prometheus gauges of a ledger."""
 
 import logging
-import urllib.request
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from artifacts import save_small_artifact
 from market import bokeh_panel
-from prometheus_client.parser import text_string_to_metric_families
-from serving import server_process
 
 from predictor.evidence import CoverageSide, Lamp
 from predictor.ledger import EvidenceRecord, Ledger
@@ -86,16 +82,3 @@ def test_a_damaged_ledger_has_no_gauges_and_a_warning_without_its_path(
         assert samples_of(LedgerGauges(damaged)) == {}
     (record,) = caplog.records
     assert record.message.startswith("no metrics: the ledger: the ledger is damaged")
-
-
-def test_several_processes_report_the_gauges_of_one_ledger(tmp_path: Path) -> None:
-    save_small_artifact(tmp_path / "models" / "mine" / "1")
-    with Ledger.open(tmp_path / "ledger.db", create=True) as ledger:
-        ledger.append([evidence(DAYS[2], BAND, Lamp.GREEN)])
-    flags = ("--ledger", str(tmp_path / "ledger.db"), "--metrics-port", "0", "--processes", "2")
-    with (tmp_path / "log").open("w") as log, server_process(tmp_path / "models", log, *flags) as running:
-        place = f"http://127.0.0.1:{running.ready['metrics_port']}/metrics"
-        with urllib.request.urlopen(place, timeout=30) as response:
-            page = response.read().decode()
-    families = {family.name: family for family in text_string_to_metric_families(page)}
-    assert [sample.value for sample in families["quantra_model_lamp"].samples] == [1]

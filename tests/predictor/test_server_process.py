@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from artifacts import recent_bars, small_models
 from raw_http2 import Connection, message
-from serving import failed_process, failed_start, lines_of, server_process
+from serving import failed_process, failed_start, hosted_server, lines_of, server_process
 
 from predictor._pb import prediction_pb2 as pb
 from predictor.client import QuantraClient
@@ -139,17 +139,16 @@ def test_an_address_that_may_not_be_is_bad_usage(tmp_path: Path, option: str, me
     assert message in done.stderr
 
 
-def test_callers_that_go_while_their_answers_are_sent_are_no_errors_in_the_log(tmp_path: Path) -> None:
+def test_callers_that_go_while_their_answers_are_sent_are_no_errors_in_the_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     question = pb.PredictRequest(model="small", instances=[instances.encode(Instance(input=recent_bars("AAPL")))])
-    path, content = tmp_path / "server.log", message(question.SerializeToString())
-    with (
-        path.open("w") as log,
-        server_process(small_models(tmp_path / "models"), log, "--log-level", "debug") as process,
-    ):
+    content = message(question.SerializeToString())
+    with caplog.at_level(logging.DEBUG), hosted_server(small_models(tmp_path)) as server:
         for _ in range(10):
-            leave_while_answered(int(process.target.rpartition(":")[2]), content)
-    assert "Predict small@1: OK" in path.read_text()
-    assert "ERROR" not in path.read_text()
+            leave_while_answered(int(server.target.rpartition(":")[2]), content)
+    assert "Predict small@1: OK" in caplog.text
+    assert "ERROR" not in caplog.text
 
 
 def test_a_log_that_nobody_reads_blocks_no_call_and_no_shutdown(tmp_path: Path) -> None:

@@ -27,7 +27,9 @@ from predictor._pb import inference_pb2 as inference_pb
 from predictor._pb import prediction_pb2 as pb
 from predictor._pb.inference_pb2_grpc import GRPCInferenceServiceStub
 from predictor._pb.prediction_pb2_grpc import ModelAdminServiceStub, PredictionServiceStub
+from predictor.evidence import Lamp
 from predictor.instance import Instance
+from predictor.ledger import EvidenceRecord, Ledger
 from predictor.wire import instances
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="several processes on one port need Linux")
@@ -124,6 +126,7 @@ sys.exit(
     serve(
         ServerSettings(
             models=Path(sys.argv[1]),
+            ledger=f"{sys.argv[1]}/ledger.db",
             listen=any_port,
             admin_listen=any_port,
             metrics_port=0,
@@ -139,8 +142,13 @@ sys.exit(
 
 @pytest.fixture(scope="module")
 def two_workers(models: Path) -> Generator[TwoWorkerServer]:
-    """A server whose log is read only at the end."""
+    """A server whose log is read only at the end, with a ledger that has a green lamp."""
     log = models / "log"
+    lamp = EvidenceRecord(
+        model="mine", version=2, monitor="coverage", horizon=5, session=20130301, lamp=Lamp.GREEN, state={}
+    )
+    with Ledger.open(models / "ledger.db", create=True) as ledger:
+        ledger.append([lamp])
     with (
         log.open("w") as file,
         subprocess.Popen(
@@ -207,6 +215,10 @@ def test_the_numbers_of_both_are_one_page(two_workers: TwoWorkerServer) -> None:
     before = two_workers.number(asked)
     two_workers.everywhere()
     assert two_workers.number(asked) - before == CONNECTIONS
+
+
+def test_the_page_has_the_gauges_of_the_ledger_once(two_workers: TwoWorkerServer) -> None:
+    assert two_workers.number("quantra_model_lamp{") == 1  # the value of green
 
 
 def test_a_change_is_in_force_everywhere_once_it_is_answered(two_workers: TwoWorkerServer, models: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 from artifacts import small_models
 from canned_service import CannedService, LargeAnswers, forecast_of
 from raw_http2 import GOAWAY, PING, SETTINGS, Connection, Stream, frame, message
-from serving import Served, server_process, serving
+from serving import Served, hosted_server, serving
 
 from predictor._pb import prediction_pb2 as pb
 from predictor.server import ServerLimits
@@ -95,19 +95,19 @@ def test_a_malformed_binary_header_is_refused(running: Served) -> None:
     assert ended(running, message(b""), some_bin="!").status == "13"
 
 
-def test_a_call_that_is_late_on_arrival_exceeds_its_deadline_and_harms_no_other(tmp_path: Path) -> None:
-    models, path = small_models(tmp_path / "models"), tmp_path / "log"
+def test_a_call_that_is_late_on_arrival_exceeds_its_deadline_and_harms_no_other(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     with (
-        path.open("w") as log,
-        server_process(models, log) as process,  # on uvloop, where timers are different
-        Connection(int(process.target.rpartition(":")[2])) as connection,
+        hosted_server(small_models(tmp_path)) as server,  # on uvloop, where timers are different
+        Connection(int(server.target.rpartition(":")[2])) as connection,
     ):
         for late in ("0n", "1u"):
             assert connection.finish(connection.call(LIST, grpc_timeout=late)).status == "4"
         stream = connection.call(LIST)
         connection.send(stream, message(b""), last=True)
         assert connection.finish(stream).status == "0"
-    assert "ERROR" not in path.read_text()
+    assert "ERROR" not in caplog.text
 
 
 class ClockedLoop(asyncio.SelectorEventLoop):

@@ -2,13 +2,10 @@
 
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 import torch
@@ -30,8 +27,6 @@ from trainers.loop.group.processes import (
     round_up_to_power_of_two,
 )
 from trainers.loop.loss import Loss, WeightedMean, read
-
-PROGRAM = Path(__file__).with_name("group_program.py")
 
 
 @dataclass(frozen=True, slots=True)
@@ -563,16 +558,6 @@ def test_a_rank_that_has_not_come_again_is_waited_for_under_a_new_name() -> None
     assert missing_it.error.startswith(PeerLostError.__name__)
     assert "joining the group" in missing_it.error
     assert "visit 2" in missing_it.error
-
-
-def test_torchrun_starts_a_group(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    subprocess.run([*command, str(PROGRAM), str(tmp_path)], check=True, capture_output=True)
-    added_up = "count 3, gradient 5.0"
-    assert {file.name: file.read_text() for file in tmp_path.iterdir()} == {
-        "0": f"rank 0 of 2 on device 0: {added_up}, again {added_up}",
-        "1": f"rank 1 of 2 on device 1: {added_up}, again {added_up}",
-    }
 
 
 # --- modules that a group cannot train --------------------------------------------------------------------------------
