@@ -91,7 +91,7 @@ class CannedService:
     def is_cancelled_soon(self) -> bool:
         """Wait until the first call is cancelled."""
         until_s = time.monotonic() + _LONGEST_S
-        while not (is_cancelled := self.deadlines[0].cancelled.is_set()) and time.monotonic() < until_s:
+        while not (is_cancelled := self.deadlines[0].is_cancelled) and time.monotonic() < until_s:
             threading.Event().wait(0.01)
         return is_cancelled
 

@@ -135,7 +135,7 @@ class Forecaster:
             yield from iter(interim.get, None)
             yield final.result()
         finally:
-            deadline.cancelled.set()  # stops the work if the caller stops iterating
+            deadline.cancel()  # stops the work if the caller stops iterating
 
     def model(self) -> ModelInfo:
         """Describe the model: its inputs, targets and origin."""

@@ -232,7 +232,7 @@ def test_calls_that_expire_or_are_cancelled_in_a_batch_leave_the_others_alone() 
     before = len(observer.observations)
     cancelled, late = Deadline(), Deadline(expires_at_s=0.0)
     answers = [calls.call("Predict", body, deadline) for deadline in (Deadline(), cancelled, late, Deadline())]
-    cancelled.cancelled.set()
+    cancelled.cancel()
     gate.opened.set()
     held.result(SOON_S)
     assert isinstance(answers[1].exception(SOON_S), CallCancelledError)

@@ -303,7 +303,7 @@ def test_a_deadline_is_looked_at_between_instances(service: PredictionService) -
     def cancel_at_two(known: GlobalImportance) -> None:
         seen.append(known.done)
         if known.done == 2:
-            deadline.cancelled.set()
+            deadline.cancel()
 
     answer = service.explain_global("small", QUERY, cancel_at_two, deadline)
     assert isinstance(answer.exception(SOON_S), CallCancelledError)

@@ -120,7 +120,7 @@ def test_after_a_cancelled_call_of_a_thousand_instances_the_next_caller_does_not
     """The members read the same inputs, so each instance is prepared once for both."""
     count_preparations(steps, monkeypatch)
     gone = Deadline()
-    steps.at, steps.then = 3, gone.cancelled.set
+    steps.at, steps.then = 3, gone.cancel
     with service_of(model) as service:
         cancelled = service.predict("", [ONE] * MANY, gone)
         following = service.predict("", [ONE], Deadline())
@@ -156,7 +156,7 @@ def test_a_call_cancelled_in_a_forward_takes_no_other(
 ) -> None:
     model, gone = models[kind], Deadline()
     steps.count_forwards(networks(model))
-    steps.at, steps.then = 2, gone.cancelled.set
+    steps.at, steps.then = 2, gone.cancel
     with service_of(model) as service:
         cancelled = service.predict("", instances, gone)
         assert isinstance(service.predict("", [ONE], Deadline()).result(SOON_S)[0], Forecast)
@@ -170,7 +170,7 @@ def test_a_panel_of_one_instance_is_cancelled_between_its_forwards(
 ) -> None:
     model, gone = models[kind], Deadline()
     steps.count_forwards(networks(model))
-    steps.at, steps.then = 2, gone.cancelled.set
+    steps.at, steps.then = 2, gone.cancel
     with service_of(model) as service, pytest.raises(CallCancelledError):
         service.predict("", [WIDE], gone).result(SOON_S)
     assert steps.taken == 2
@@ -187,7 +187,7 @@ def test_a_cancelled_explanation_takes_no_other_forward(
 
         monkeypatch.setattr(kind, "__call__", counted)
     gone = Deadline()
-    steps.at, steps.then = 3, gone.cancelled.set
+    steps.at, steps.then = 3, gone.cancel
     with service_of(model) as service:
         cancelled = service.explain("", Query(instance=PANEL, tolerance=LEAST_TOLERANCE), gone)
         following = service.predict("", [ONE], Deadline())
@@ -201,7 +201,7 @@ def test_an_explanation_cancelled_where_the_ensemble_forecasts_takes_no_other_fo
 ) -> None:
     model, gone = models["ensemble"], Deadline()
     steps.count_forwards(networks(model))
-    steps.at, steps.then = 1, gone.cancelled.set
+    steps.at, steps.then = 1, gone.cancel
     query = Query(instance=WIDE, symbols=("A",), targets=model.default_targets()[:1], tolerance=0.5)
     with service_of(model) as service, pytest.raises(CallCancelledError):
         service.explain("", query, gone).result(SOON_S)
@@ -221,7 +221,7 @@ def test_an_explanation_cancelled_where_a_network_tells_of_itself_takes_no_other
         return told(inputs)
 
     monkeypatch.setattr(network, "with_internals", counted)
-    steps.at, steps.then = 2, gone.cancelled.set
+    steps.at, steps.then = 2, gone.cancel
     query = Query(instance=WIDE, targets=model.default_targets()[:1], tolerance=0.9)
     with service_of(model) as service, pytest.raises(CallCancelledError):
         service.explain("", query, gone).result(SOON_S)

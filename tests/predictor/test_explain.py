@@ -420,7 +420,7 @@ def test_a_cancelled_call_stops_before_the_next_forward() -> None:
     network = normalised_lstm()
     before = footprint(network)
     gone = Deadline()
-    view = CallbackNetwork(build_attribution_view(network), gone.cancelled.set, at_call=3).eval()
+    view = CallbackNetwork(build_attribution_view(network), gone.cancel, at_call=3).eval()
     for module in view.modules():
         module.training = isinstance(module, nn.RNNBase)
     tested = Explainer(view, output_map(), BASELINE, max_rows=4)

@@ -106,7 +106,7 @@ def test_a_cancelled_explanation_stops_before_the_next_feature() -> None:
     def cancel_at_the_fourth(*_: object) -> None:
         passes.append(len(passes))
         if len(passes) == 4:
-            gone.cancelled.set()
+            gone.cancel()
 
     network.register_forward_pre_hook(cancel_at_the_fourth)
     with pytest.raises(CallCancelledError):

@@ -195,7 +195,7 @@ def test_a_cancelled_call_ends_before_the_next_instance(model: Model) -> None:
     query = GlobalQuery(instances=(Instance(input=recent_bars("AAPL")),) * 2, targets=(POINT,))
     found = explain_each(model, query, AFTER_ALL_SESSIONS, gone)
     assert next(found).done == 1
-    gone.cancelled.set()
+    gone.cancel()
     with pytest.raises(CallCancelledError):
         next(found)
 

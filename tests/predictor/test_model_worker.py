@@ -319,7 +319,7 @@ def test_cancelled_calls_run_no_network(watched_model: WatchedModel) -> None:
         answers = [service.predict("", [good], Deadline.after(0)) for _ in range(5)]
         answers += [service.predict("", [good], gone)]
         wanted = service.predict("", [good], Deadline())
-        watched_model.meanwhile = lambda: gone.cancelled.set() if len(watched_model.batches) == 2 else None
+        watched_model.meanwhile = lambda: gone.cancel() if len(watched_model.batches) == 2 else None
         watched_model.released.set()
         assert kinds(first) == kinds(wanted) == [Forecast]
         assert all(isinstance(answer.exception(SOON_S), QuantraError) for answer in answers)
@@ -332,7 +332,7 @@ def test_a_fully_cancelled_batch_ends_between_two_steps(watched_model: WatchedMo
     with PredictionService(registry_of(watched_model)) as service:
         occupy_worker(service, watched_model)
         answers = [service.predict("", [good] * 3, deadline) for deadline in deadlines]
-        watched_model.meanwhile = lambda: len(watched_model.batches) == 2 and [one.cancelled.set() for one in deadlines]
+        watched_model.meanwhile = lambda: len(watched_model.batches) == 2 and [one.cancel() for one in deadlines]
         watched_model.released.set()
         assert all(isinstance(answer.exception(SOON_S), QuantraError) for answer in answers)
     assert watched_model.forwards in ([1], [1, 0])  # the batch itself may end earlier
@@ -343,7 +343,7 @@ def test_each_call_of_an_abandoned_batch_gets_its_own_reason(watched_model: Watc
 
     def lose_both() -> None:
         if len(watched_model.batches) == 2:
-            gone.cancelled.set()
+            gone.cancel()
             while not late.is_over(time.monotonic()):
                 pass
 

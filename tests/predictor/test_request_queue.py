@@ -207,7 +207,7 @@ def test_a_take_returns_all_waiting_items_and_no_cancelled_ones() -> None:
 def test_an_item_whose_time_is_over_is_answered_and_not_taken() -> None:
     queue, line = RequestQueue(QueueLimits()), ModelQueue()
     late, gone = item(expires_at_s=0.0), item()
-    gone.deadline.cancelled.set()
+    gone.deadline.cancel()
     for one in (late, gone, item("a")):
         queue.put(line, one)
     assert queue.wake(line)
@@ -389,7 +389,7 @@ def test_work_that_is_cancelled_between_two_steps_ends() -> None:
 
         def step(self, _now: datetime, _deadline: Cancellation) -> None:
             said.append("step")
-            deadline.cancelled.set()
+            deadline.cancel()
 
     assert isinstance(put(lane, "m", Endless(), deadline).exception(SOON_S), CallCancelledError)
     assert said == ["step"]

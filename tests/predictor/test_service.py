@@ -297,7 +297,7 @@ def test_a_deadline_that_has_passed_is_named(service: PredictionService) -> None
 
 def test_a_call_that_was_cancelled_is_named(service: PredictionService) -> None:
     gone = Deadline()
-    gone.cancelled.set()
+    gone.cancel()
     with pytest.raises(CallCancelledError):
         service.predict("", [Instance(input=recent_bars("AAPL"))], gone).result(SOON_S)
     with pytest.raises(CallCancelledError):
@@ -327,7 +327,7 @@ def test_a_deadline_ahead_lets_a_call_pass() -> None:
 
 def test_deadlines_do_not_share_their_flag() -> None:
     one, other = Deadline(), Deadline()
-    one.cancelled.set()
+    one.cancel()
     other.check()
 
 

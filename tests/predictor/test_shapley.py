@@ -36,7 +36,7 @@ from predictor.explain import Contributions, ShapleyExplainer
 from predictor.forecast import Attribution, Detail, RowKind, TargetPoint
 from predictor.forecaster import Forecaster
 from predictor.golden import AFTER_ALL_SESSIONS
-from predictor.instance import OCCLUSION, SHAPLEY, CancelFlag, Deadline, Instance, Query
+from predictor.instance import OCCLUSION, SHAPLEY, Deadline, Instance, Query
 from predictor.model import Ensemble
 from predictor.networks import Inputs, TreesConfig, TreesForecaster
 from predictor.service import PredictionService
@@ -186,13 +186,13 @@ def test_columns_of_one_feature_move_together() -> None:
 
 
 def test_a_cancelled_explanation_stops_before_the_next_move() -> None:
-    gone = Deadline(cancelled=CancelFlag())
+    gone = Deadline()
     network, passes = lstm_forecaster(), list[int]()
 
     def cancel_at_the_fourth(*_: object) -> None:
         passes.append(len(passes))
         if len(passes) == 4:
-            gone.cancelled.set()
+            gone.cancel()
 
     network.register_forward_pre_hook(cancel_at_the_fourth)
     with pytest.raises(CallCancelledError):

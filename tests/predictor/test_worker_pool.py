@@ -510,7 +510,7 @@ def test_a_change_is_skipped_if_its_caller_left_before_its_turn(folder: Path) ->
         changes, gone = AdminBroadcast(team), Deadline()
         first = changes.call("LoadModel", request_for("first"), Deadline())
         second = changes.call("LoadModel", request_for("second"), gone)
-        gone.cancelled.set()
+        gone.cancel()
         second.cancel()
         await asyncio.wrap_future(first)
         await team.change("LoadModel", request_for("third"))

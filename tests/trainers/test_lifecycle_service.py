@@ -358,7 +358,7 @@ def test_a_cancelled_comparison_ends_at_its_next_step(ledger: Path) -> None:
     deadline = Deadline()
     running = ask_comparison(calls, deadline)
     assert canned.begun.wait(30)
-    deadline.cancelled.set()
+    deadline.cancel()
     canned.released.set()
     with pytest.raises(CallCancelledError):
         running.result(30)

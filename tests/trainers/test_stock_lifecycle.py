@@ -443,7 +443,7 @@ def test_a_comparison_that_is_not_wanted_any_more_ends_before_its_next_step(mode
         nonlocal steps
         steps += 1
         if steps == 4:  # before the forecasts of the second version
-            deadline.cancelled.set()
+            deadline.cancel()
         deadline.check()
 
     with pytest.raises(CallCancelledError):

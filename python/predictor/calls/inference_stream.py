@@ -111,7 +111,7 @@ class InferStream:
 
     def cancel(self) -> None:
         """See `OpenCall`."""
-        self._deadline.cancelled.set()
+        self._deadline.cancel()
         with self._lock:
             self._takes_more, self._is_cancelled = False, True
             requests = [*self._requests]

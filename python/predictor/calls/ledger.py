@@ -203,7 +203,7 @@ class LedgerStream:
 
     def cancel(self) -> None:
         """See `OpenCall`."""
-        self._deadline.cancelled.set()
+        self._deadline.cancel()
         self.ended.cancel()
 
     def read_next(self) -> None:

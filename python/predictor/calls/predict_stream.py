@@ -63,7 +63,7 @@ class PendingRequest:
 
     def cancel(self) -> None:
         """Cancel the request and its job."""
-        self.deadline.cancelled.set()
+        self.deadline.cancel()
         if self.work is not None:
             self.work.cancel()
 
@@ -144,7 +144,7 @@ class PredictStream:
 
     def cancel(self) -> None:
         """See `OpenCall`."""
-        self._deadline.cancelled.set()
+        self._deadline.cancel()
         with self._lock:
             self._takes_more, self._is_cancelled = False, True
             requests = [*self._requests.values()]
@@ -300,7 +300,7 @@ class PredictStream:
 
         request.work = work
         work.add_done_callback(done)
-        if request.deadline.cancelled.is_set():  # cancelled before `work` was set
+        if request.deadline.is_cancelled:  # cancelled before `work` was set
             work.cancel()
 
     def _answer(self, request: PendingRequest, outcome: Outcome | pb.Ack) -> None:

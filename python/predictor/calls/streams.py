@@ -69,7 +69,7 @@ class OneRequestCall:
     def send(self, request: bytes) -> bool:
         """Send the request; a second one fails the call."""
         if self._has_begun:
-            self._deadline.cancelled.set()
+            self._deadline.cancel()
             fail(self._name, self.ended, MalformedRequestError(f"{self._name} takes one request; send only one"))
         else:
             self._has_begun = True
@@ -92,7 +92,7 @@ class OneRequestCall:
 
     def cancel(self) -> None:
         """See `OpenCall`."""
-        self._deadline.cancelled.set()
+        self._deadline.cancel()
         self.ended.cancel()
 
     def _finish(self, message: bytes) -> None:

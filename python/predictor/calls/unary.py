@@ -98,7 +98,7 @@ class Calls:
     def call(self, name: str, request: bytes, deadline: Deadline, *, here: bool = False) -> "Future[bytes]":
         """Answer one unary call. Never raises: the future fails, always with a QuantraError.
 
-        Cancelling the future ends it and drops a queued call; the deadline's `cancelled` interrupts a running one.
+        Cancelling the future ends it and drops a queued call; cancelling the deadline interrupts a running one.
 
         Args:
             name: Name of the call.

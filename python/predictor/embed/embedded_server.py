@@ -113,7 +113,7 @@ class EmbeddedCall:
 
     def cancel(self) -> None:
         """Drop the call if queued, or interrupt it."""
-        self._deadline.cancelled.set()
+        self._deadline.cancel()
         self._answered.cancel()
 
     def answer(self) -> tuple[bytes, bytes]:

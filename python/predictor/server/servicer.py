@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol, Self, final
 
@@ -137,7 +137,7 @@ class AdmittedCall:
         """Stop the work, because the caller no longer waits."""
         cancel_work = self.cancel_work
         self._report(self._caller_error())
-        self.deadline.cancelled.set()
+        self.deadline.cancel()
         if cancel_work is not None:
             cancel_work()
 
@@ -230,7 +230,7 @@ class Servicer:
         admitted = AdmittedCall(name, call, self._observers.begin(self.name, name, call, has_many=is_stream))
         try:
             if caller := self._guard.check(name, call.head.metadata):
-                admitted.deadline = replace(admitted.deadline, caller=caller)
+                admitted.deadline.caller = caller
             peer = self._admission.enter(call, is_stream=is_stream)
             if self._calls is None:
                 admitted.reply(self._while_loading(name))

@@ -186,7 +186,7 @@ class PredictionService:
     ) -> Future[tuple[Outcome, ...]]:
         """Forecast each instance, in order; the outcome of an invalid instance is its error.
 
-        Cancelling the future drops a queued request. Once work has begun, set the deadline's `cancelled` instead.
+        Cancelling the future drops a queued request. Once work has begun, cancel the deadline instead.
 
         Args:
             reference: Reference of the model.

@@ -250,7 +250,7 @@ class Api:
                 deadline.check()
                 raise CallCancelledError("the caller disconnected")
             finally:
-                deadline.cancelled.set()
+                deadline.cancel()
                 answer.cancel()
 
 
