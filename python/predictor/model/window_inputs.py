@@ -182,23 +182,24 @@ def _concatenate(pipeline: Pipeline, windows: Sequence[FeatureWindow]) -> Window
     once per instance.
     """
     horizons = len(pipeline.target.horizons)
-
-    def stack(name: str) -> NDArray[Any]:
-        return np.concatenate([getattr(window, name) for window in windows])
-
-    def levels(name: str) -> FloatArray:
-        sent: FloatArray = stack(name)
-        columns = sent.reshape(len(sent), -1)
-        return columns if columns.shape[1] == horizons else np.repeat(columns, horizons, axis=1)
-
     return WindowInputs(
-        observed=stack("observed"),
-        known=stack("known"),
-        static=stack("static"),
-        mask=stack("mask"),
-        location=levels("location"),
-        scale=levels("scale"),
+        observed=_stack(windows, "observed"),
+        known=_stack(windows, "known"),
+        static=_stack(windows, "static"),
+        mask=_stack(windows, "mask"),
+        location=_repeat_levels(_stack(windows, "location"), horizons),
+        scale=_repeat_levels(_stack(windows, "scale"), horizons),
     )
+
+
+def _stack(windows: Sequence[FeatureWindow], name: str) -> NDArray[Any]:
+    return np.concatenate([getattr(window, name) for window in windows])
+
+
+def _repeat_levels(sent: FloatArray, horizons: int) -> FloatArray:
+    """Return one level per horizon."""
+    columns = sent.reshape(len(sent), -1)
+    return columns if columns.shape[1] == horizons else np.repeat(columns, horizons, axis=1)
 
 
 def _find_fault(groups: WindowInputs, windows: Sequence[FeatureWindow]) -> InvalidInputError | None:

@@ -10,7 +10,6 @@ import threading
 import time
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from concurrent.futures import InvalidStateError
-from contextlib import suppress
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, final
 from weakref import WeakSet
@@ -136,9 +135,10 @@ class QueuedRequest(LightFuture[AnswerT], Generic[RequestT, AnswerT]):
         return True
 
     def _settle(self, response: AnswerT | None, error: Exception | None) -> None:
-        if not self.done():
-            with suppress(InvalidStateError):  # cancelled just now
-                self._finish(response, error)
+        try:  # noqa: SIM105 - `suppress` takes longer
+            self._finish(response, error)
+        except InvalidStateError:
+            pass  # cancelled
 
     def _call_back(self) -> None:
         if self._observers and self._model:

@@ -34,6 +34,8 @@ from predictor.wire.limits import (
 _TYPES: Final = {pb.DATA_TYPE_FLOAT32: FLOAT32, pb.DATA_TYPE_FLOAT64: FLOAT64}
 _LEVEL_RANKS: Final = (1, 2)
 """Levels have one number per symbol, or one per symbol and horizon."""
+_KNOWN: Final = np.frombuffer(b"\1" * 65536, np.bool_)
+"""The masks of small windows that are sent without one."""
 _DAILY = frozenset({pb.BAR_INTERVAL_UNSPECIFIED, pb.BAR_INTERVAL_DAY})
 
 
@@ -364,7 +366,9 @@ def _tensor_values(message: pb.FeatureWindow, name: str, need: pb.DataType, rank
 
 def _mask(message: pb.FeatureWindow, shape: Shape) -> NDArray[np.bool_]:
     if not message.HasField("mask"):
-        return np.frombuffer(b"\1" * prod(shape), np.bool_).reshape(shape)
+        cells = prod(shape)
+        known = _KNOWN[:cells] if cells <= len(_KNOWN) else np.frombuffer(b"\1" * cells, np.bool_)
+        return known.reshape(shape)
     tensor = message.mask
     _check_type("mask", tensor.type, pb.DATA_TYPE_BOOL)
     if tuple(tensor.shape) != shape:
