@@ -43,9 +43,8 @@ from predictor.service import PredictionService, QueuedRequest, RequestQueue
 from predictor.service.preemption import (
     LONGEST_PAUSE_S,
     QUIET_S,
-    BoundedDeadline,
+    ExplanationDeadline,
     PredictionActivity,
-    PreemptibleDeadline,
 )
 from predictor.service.workers import DecodedInstances
 
@@ -256,7 +255,7 @@ def test_predictions_without_end_do_not_stop_other_work(
 
 def test_a_pause_ends_at_a_deadline_that_has_passed(activity: PredictionActivity) -> None:
     with pytest.raises(DeadlineExceededError):
-        PreemptibleDeadline(Deadline.after(0), activity).check()
+        ExplanationDeadline(Deadline.after(0), activity, 30).check()
 
 
 def test_explanations_pause_between_their_steps_and_predictions_never(
@@ -274,10 +273,12 @@ def test_explanations_pause_between_their_steps_and_predictions_never(
     assert len(pauses) >= 3  # at the start, before the forecasts at both ends, and before the gradients
 
 
-def test_a_server_limit_ends_an_explanation_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_limit_ends_an_explanation_with_the_reason(
+    activity: PredictionActivity, monkeypatch: pytest.MonkeyPatch
+) -> None:
     now_s = [50.0]
     monkeypatch.setattr("predictor.service.preemption.time.monotonic", lambda: now_s[0])
-    limited = BoundedDeadline(Deadline(), 30)
+    limited = ExplanationDeadline(Deadline(), activity, 30)
     now_s[0] += 29
     limited.check()
     now_s[0] += 1

@@ -1,9 +1,9 @@
 """The calls of PredictionService and their dispatch."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeVar, final
+from typing import TYPE_CHECKING, Final, final
 
 from google.protobuf.message import Message
 
@@ -43,17 +43,9 @@ if TYPE_CHECKING:
 
 SERVICE_NAME: Final = pb.DESCRIPTOR.services_by_name["PredictionService"].full_name
 
-ReadT = TypeVar("ReadT")
 
-
-@final
-@dataclass(frozen=True, slots=True)
-class UnaryMethod:
-    """One unary call."""
-
-    request: type[Message]
-    begin: Callable[[bytes, RequestCounts, Deadline], "Future[bytes]"]
-    """Start the answer to a counted request; raises QuantraError."""
+BeginCounted = Callable[[bytes, RequestCounts, Deadline], "Future[bytes]"]
+"""Starts the answer to a counted request; raises QuantraError."""
 
 
 @final
@@ -82,14 +74,11 @@ class Calls:
         self._counter = RequestCounter(self._limits.uncounted)
         self._encoded_limits = models.encode_limits(_request_limits(self._limits, most_bytes))
         self._open = OpenStreams()
-        methods = {
-            "ListModels": UnaryMethod(pb.ListModelsRequest, self._list_models),
-            "GetModel": UnaryMethod(pb.GetModelRequest, self._get_model),
-            "Explain": UnaryMethod(pb.ExplainRequest, self._explain),
-        }
         self._inference = InferenceCalls(service, self._counter)
         self._unary: dict[str, Begin] = {
-            **{name: partial(self._begin, name, method) for name, method in methods.items()},
+            "ListModels": partial(self._begin, "ListModels", pb.ListModelsRequest, self._list_models),
+            "GetModel": partial(self._begin, "GetModel", pb.GetModelRequest, self._get_model),
+            "Explain": partial(self._begin, "Explain", pb.ExplainRequest, self._explain),
             "Predict": partial(self._begin_predict, here=False),
             **self._inference.unary,
         }
@@ -128,14 +117,12 @@ class Calls:
             return InferStream(partial(self.call, INFER), deadline, emit, flow, most_bytes)
         if name == PREDICT_STREAM:
             return PredictStream(self._service, self._sessions(), self._counter, deadline, emit, flow, most_bytes)
-        methods = {
-            "ExplainGlobal": UnaryMethod(pb.ExplainGlobalRequest, partial(self._explain_global, emit)),
-            "SimulatePaths": UnaryMethod(pb.SimulatePathsRequest, partial(self._simulate, emit)),
+        methods: dict[str, tuple[type[Message], BeginCounted]] = {
+            "ExplainGlobal": (pb.ExplainGlobalRequest, partial(self._explain_global, emit)),
+            "SimulatePaths": (pb.SimulatePathsRequest, partial(self._simulate, emit)),
         }
-        streams: dict[str, Begin] = {method: partial(self._begin, method, one) for method, one in methods.items()}
-        return OneRequestCall(
-            name, lambda request: _begin_or_fail(name, streams.get(name), request, deadline), deadline, emit
-        )
+        begin = partial(self._begin, name, *methods[name]) if name in methods else None
+        return OneRequestCall(name, lambda request: _begin_or_fail(name, begin, request, deadline), deadline, emit)
 
     @property
     def sessions_held(self) -> tuple[int, int]:
@@ -157,16 +144,18 @@ class Calls:
         """Create the sessions of one new stream."""
         return LiveSessions(self._service, self._room.of_stream(self._limits))
 
-    def _begin(self, name: str, method: UnaryMethod, request: bytes, deadline: Deadline) -> "Future[bytes]":
-        counted = self._counter.count(name, UncountedRequest(request, method.request), deadline)
+    def _begin(
+        self, name: str, kind: type[Message], begin: BeginCounted, request: bytes, deadline: Deadline
+    ) -> "Future[bytes]":
+        counted = self._counter.count(name, UncountedRequest(request, kind), deadline)
         if isinstance(counted, RequestCounts):
-            return method.begin(request, counted, deadline)
-        return start_after(name, counted, lambda counted: method.begin(request, counted, deadline))
+            return begin(request, counted, deadline)
+        return start_after(name, counted, lambda counted: begin(request, counted, deadline))
 
     def _begin_predict(self, request: bytes, deadline: Deadline, *, here: bool) -> "Future[bytes]":
         small = parse_small(request, pb.PredictRequest)
         if small is None or len(small.instances) != 1 or not is_plain(small.instances[0]):
-            return self._begin("Predict", UnaryMethod(pb.PredictRequest, self._predict), request, deadline)
+            return self._begin("Predict", pb.PredictRequest, self._predict, request, deadline)
         (message,) = small.instances
         instances, ids = DecodedInstances((decode_or_error(message),), len(request)), (message.request_id,)
         model = checked_reference(small.model)

@@ -49,30 +49,20 @@ class PredictionActivity:
 
 
 @final
-class PreemptibleDeadline:
-    """A deadline whose check lets predictions run first."""
+class ExplanationDeadline:
+    """The deadline of a step of an explanation, shortened to a time limit of the server that starts now.
 
-    def __init__(self, deadline: Cancellation, activity: PredictionActivity) -> None:
-        self._deadline = deadline
-        self._activity = activity
+    Its check lets predictions run first.
+    """
 
-    def check(self) -> None:
-        """Pause while predictions run; raises as `Deadline.check`."""
-        self._activity.pause()
-        self._deadline.check()
-
-
-@final
-class BoundedDeadline:
-    """A deadline, shortened to a time limit of the server that starts now."""
-
-    def __init__(self, deadline: Cancellation, longest_s: float) -> None:
-        self._deadline = deadline
+    def __init__(self, deadline: Cancellation, activity: PredictionActivity, longest_s: float) -> None:
+        self._deadline, self._activity = deadline, activity
         self._longest_s = longest_s
         self._ends_at_s = time.monotonic() + longest_s
 
     def check(self) -> None:
-        """Check both limits; raises as `Deadline.check`, and DeadlineExceededError after the server's limit."""
+        """Pause while predictions run; raises as `Deadline.check`, and DeadlineExceededError at the server's limit."""
+        self._activity.pause()
         self._deadline.check()
         if time.monotonic() >= self._ends_at_s:
             raise DeadlineExceededError(

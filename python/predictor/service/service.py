@@ -31,7 +31,7 @@ from predictor.service.explanations import (
     SingleExplanation,
 )
 from predictor.service.forecast_recorder import ForecastRecorder
-from predictor.service.preemption import BoundedDeadline, PredictionActivity, PreemptibleDeadline
+from predictor.service.preemption import ExplanationDeadline, PredictionActivity
 from predictor.service.request_queue import ModelQueueClosedError, QueuedRequest, RequestQueue
 from predictor.service.served_models import ServedModels
 from predictor.service.simulations import Simulation, SimulationJob
@@ -91,7 +91,7 @@ class PredictionService:
             "explain",
             self._explanations,
             clock=self._clock,
-            deadline_of=lambda deadline: PreemptibleDeadline(BoundedDeadline(deadline, longest_s), activity),
+            deadline_of=lambda deadline: ExplanationDeadline(deadline, activity, longest_s),
         )
         self.served = ServedModels(registry, self._worker, folder, watch)
         # A process that exits during a forward pass would crash, even if the caller forgets to close.

@@ -1,34 +1,16 @@
 """Synchronization of a new worker's models with those of the others."""
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from predictor._pb import prediction_pb2 as pb
-from predictor.catalog import ModelInfo
 from predictor.errors import QuantraError
 
-
-class WorkerModels(Protocol):
-    """The models that a worker serves; see predictor.service.ServedModels."""
-
-    def infos(self) -> tuple[ModelInfo, ...]:
-        """List every served version."""
-        ...
-
-    def load(self, reference: str) -> None:
-        """Start serving a model; raises QuantraError if nothing changed."""
-        ...
-
-    def unload(self, reference: str) -> None:
-        """Stop serving a model; raises as `load`."""
-        ...
-
-    def adopt_champion(self, reference: str) -> None:
-        """Make a version the champion, unless the aliases in the folder name one; raises as `load`."""
-        ...
+if TYPE_CHECKING:
+    from predictor.service import ServedModels
 
 
-def encode_served(models: WorkerModels) -> bytes:
+def encode_served(models: "ServedModels") -> bytes:
     """Encode the served models for another worker."""
     return pb.ListModelsResponse(
         models=[
@@ -40,7 +22,7 @@ def encode_served(models: WorkerModels) -> bytes:
     ).SerializeToString()
 
 
-def match_models(models: WorkerModels, others: bytes) -> list[str]:
+def match_models(models: "ServedModels", others: bytes) -> list[str]:
     """Serve the same models as another worker, as far as the models folder has them.
 
     Returns:
