@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from math import ceil
 from typing import Final, Generic, TypeVar, final
@@ -13,6 +13,7 @@ from predictor.instance import NEVER, Cancellation, Query
 from predictor.model import Predictor, explain_each
 
 QueryT = TypeVar("QueryT")
+ResultT = TypeVar("ResultT")
 
 MOST_REPORTS: Final = 100
 """Approximate number of reports of one global explanation; each repeats all rows."""
@@ -36,32 +37,28 @@ class QueryRequest(Generic[QueryT]):
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
-class SingleExplanation:
-    """Explanation of one query by one model."""
+class QueryJob(Generic[ResultT]):
+    """Work on one query, done in one step."""
 
-    model: Predictor
-    request: QueryRequest[Query]
-    queued_s: float = field(default_factory=time.perf_counter)
+    rows: int
+    """Number of symbols."""
+    size: int
+    """Bytes of the query."""
+    step: Callable[[datetime, Cancellation], ResultT]
+    """Does it."""
 
-    @property
-    def rows(self) -> int:
-        """Number of symbols."""
-        return self.request.rows
 
-    @property
-    def size(self) -> int:
-        """Bytes of the query."""
-        return self.request.size
-
-    def step(self, now: datetime, deadline: Cancellation) -> Explanation:
-        """Explain the query in one step."""
-        begun_s = time.perf_counter()
-        attributions = self.model.explain(self.request.query(), now, deadline)
-        return Explanation(
-            attributions=attributions,
-            queue_ms=1e3 * (begun_s - self.queued_s),
-            compute_ms=1e3 * (time.perf_counter() - begun_s),
-        )
+def explain_query(
+    model: Predictor, query: Callable[[], Query], queued_s: float, now: datetime, deadline: Cancellation
+) -> Explanation:
+    """Explain a query that was queued at `queued_s` of `perf_counter`."""
+    begun_s = time.perf_counter()
+    attributions = model.explain(query(), now, deadline)
+    return Explanation(
+        attributions=attributions,
+        queue_ms=1e3 * (begun_s - queued_s),
+        compute_ms=1e3 * (time.perf_counter() - begun_s),
+    )
 
 
 @final

@@ -2,6 +2,7 @@
 
 import math
 import threading
+import time
 import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
@@ -26,15 +27,16 @@ from predictor.registry import FolderWatcher, ModelsFolder, Registry, Runtime, V
 from predictor.service.adaptive_model import AdaptiveModel
 from predictor.service.explanations import (
     GlobalExplanation,
+    QueryJob,
     QueryRequest,
     Report,
-    SingleExplanation,
+    explain_query,
 )
 from predictor.service.forecast_recorder import ForecastRecorder
 from predictor.service.preemption import ExplanationDeadline, PredictionActivity
 from predictor.service.request_queue import ModelQueueClosedError, QueuedRequest, RequestQueue
 from predictor.service.served_models import ServedModels
-from predictor.service.simulations import Simulation, SimulationJob
+from predictor.service.simulations import Simulation, simulate_query
 from predictor.service.workers import (
     DecodedInstances,
     ExplanationWorker,
@@ -242,8 +244,9 @@ class PredictionService:
         if isinstance(query, Query):
             decoded = query
             query = QueryRequest(lambda: decoded, len(decoded.instance.input.symbols))
-        item: QueuedRequest[SingleExplanation, Explanation] = QueuedRequest(
-            SingleExplanation(model, query), deadline, "Explain", self._observers_of(deadline)
+        job = QueryJob(query.rows, query.size, partial(explain_query, model, query.query, time.perf_counter()))
+        item: QueuedRequest[QueryJob[Explanation], Explanation] = QueuedRequest(
+            job, deadline, "Explain", self._observers_of(deadline)
         )
         self._put_explanation(model, item)
         return item
@@ -275,8 +278,9 @@ class PredictionService:
     def simulate(self, reference: str, request: QueryRequest[PathQuery], deadline: Deadline) -> Future[Simulation]:
         """Simulate price paths; like an explanation, it never delays a prediction. Raises as `predict`."""
         model = self.served.now.registry.find(reference)
-        item: QueuedRequest[SimulationJob, Simulation] = QueuedRequest(
-            SimulationJob(model, request), deadline, "SimulatePaths", self._observers_of(deadline)
+        job = QueryJob(request.rows, request.size, partial(simulate_query, model, request.query))
+        item: QueuedRequest[QueryJob[Simulation], Simulation] = QueuedRequest(
+            job, deadline, "SimulatePaths", self._observers_of(deadline)
         )
         self._put_explanation(model, item)
         return item
