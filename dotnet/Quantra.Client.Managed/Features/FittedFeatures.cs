@@ -97,20 +97,14 @@ internal sealed class FittedFeatures
     public void Observed(
         AdjustedBars bars, IReadOnlyDictionary<string, double[]> covariates, int last, Span<float> scaled, Span<bool> mask)
     {
-        var features = ObservedDefinitions.Length;
-        var cells = last * features;
+        var cells = last * ObservedDefinitions.Length;
         var values = ArrayPool<double>.Shared.Rent(cells);
         var columns = new BarColumns(this, bars, covariates);
         for (var symbol = 0; symbol < bars.Symbols; symbol++)
         {
             columns.Symbol = symbol;
             _observed.Evaluate(columns.Reader, last, values.AsSpan(0, cells));
-            var start = symbol * cells;
-            for (var cell = 0; cell < cells; cell += features)
-            {
-                for (var feature = 0; feature < features; feature++)
-                    scaled[start + cell + feature] = _scaling.Apply(feature, values[cell + feature], out mask[start + cell + feature]);
-            }
+            _scaling.Apply(values.AsSpan(0, cells), scaled.Slice(symbol * cells, cells), mask.Slice(symbol * cells, cells));
         }
         ArrayPool<double>.Shared.Return(values);
     }

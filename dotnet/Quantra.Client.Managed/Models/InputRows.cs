@@ -9,14 +9,6 @@ internal static class InputRows
     public static NetworkInputs Select(NetworkInputs inputs, bool[] usable, int knownWidth) =>
         Take(inputs, [.. Enumerable.Range(0, usable.Length).Where(row => usable[row])], knownWidth, inputs.Known.Length == knownWidth);
 
-    /// <summary>Consecutive rows, without their nodes.</summary>
-    /// <param name="inputs">The inputs.</param>
-    /// <param name="first">The first row.</param>
-    /// <param name="count">Number of rows.</param>
-    /// <param name="knownWidth">As for <see cref="Select"/>.</param>
-    public static NetworkInputs Slice(NetworkInputs inputs, int first, int count, int knownWidth) =>
-        Take(inputs, [.. Enumerable.Range(first, count)], knownWidth, inputs.Known.Length == knownWidth);
-
     /// <summary>The rows that the forecast of a row depends on, itself first: its neighbours in a graph; all cells of a missing one are unknown.</summary>
     /// <param name="inputs">Inputs of S rows.</param>
     /// <param name="row">The row.</param>

@@ -1,3 +1,5 @@
+using System.Runtime.CompilerServices;
+
 namespace Quantra.Client.Managed;
 
 /// <summary>Finds the strongest frequencies of windows, and maps them to states (Ye et al. 2024).</summary>
@@ -65,13 +67,10 @@ internal sealed class FrequencyAdaptiveNorm<TVector>
     }
 
     /// <summary>Computes the strongest frequencies of each window on a tape.</summary>
-    /// <param name="tape">The tape.</param>
-    /// <param name="rows">[sessions, windows, width] rows that begin with the observed features.</param>
-    /// <param name="inputs">The windows.</param>
     /// <returns>[features, windows, sessions], also in unknown cells.</returns>
-    public TapeMatrix Record(Tape<TVector> tape, TapeMatrix rows, NetworkInputs inputs)
+    public TapeMatrix Record(TapeTrace<TVector> trace)
     {
-        var filled = Fill(tape, rows, inputs);
+        var (tape, filled) = (trace.Tape, Fill(trace));
         var waves = tape.Add(filled.Rows, _analysis.Length / _length);
         tape.AddProduct(filled, 0, _length, _analysis, waves);
         var dominant = tape.Add(filled.Rows, filled.Width);
@@ -88,25 +87,14 @@ internal sealed class FrequencyAdaptiveNorm<TVector>
     }
 
     /// <summary>[features, windows, sessions] the observed features, with the mean of the known cells where unknown.</summary>
-    private TapeMatrix Fill(Tape<TVector> tape, TapeMatrix rows, NetworkInputs inputs)
+    private TapeMatrix Fill(TapeTrace<TVector> trace)
     {
-        var windows = inputs.Rows;
+        var (tape, rows, windows) = (trace.Tape, trace.Rows, trace.Windows);
         var filled = tape.Add(_features * windows, Kernels<TVector>.Padded(_length));
         for (var row = 0; row < filled.Rows; row++)
         {
-            var (feature, window, known, sum) = (row / windows, row % windows, 0, 0.0);
-            for (var session = 0; session < _length; session++)
-            {
-                known += IsKnown(window, session, feature) ? 1 : 0;
-                sum += IsKnown(window, session, feature) ? Cell(window, session, feature) : 0;
-            }
-
-            for (var session = 0; session < _length; session++)
-            {
-                tape.Value(filled.Slice(row, 1), session) = IsKnown(window, session, feature)
-                    ? Cell(window, session, feature)
-                    : (float)(sum / Math.Max(known, 1));
-            }
+            var (feature, window) = (row / windows, row % windows);
+            FillRow(trace.ObservedOf(window)[feature..], trace.MaskOf(window)[feature..], _features, tape.Values(filled.Slice(row, 1))[.._length]);
         }
 
         tape.Then(() =>
@@ -129,29 +117,41 @@ internal sealed class FrequencyAdaptiveNorm<TVector>
         });
         return filled;
 
-        float Cell(int window, int session, int feature) => tape.Value(rows.Slice((session * windows) + window, 1), feature);
+        bool IsKnown(int window, int session, int feature) => trace.MaskOf(window)[(session * _features) + feature];
+    }
 
-        bool IsKnown(int window, int session, int feature) => inputs.MaskOf(window)[(session * _features) + feature];
+    /// <summary>Copies the cells of a feature, of which unknown ones become the mean of the others.</summary>
+    [MethodImpl(MethodImplOptions.AggressiveOptimization)]
+    private static void FillRow(ReadOnlySpan<float> cells, ReadOnlySpan<bool> mask, int stride, Span<float> row)
+    {
+        var (known, sum) = (0, 0.0);
+        for (var session = 0; session < row.Length; session++)
+        {
+            if (!mask[session * stride])
+                continue;
+            known++;
+            sum += row[session] = cells[session * stride];
+        }
+
+        var mean = (float)(sum / Math.Max(known, 1));
+        for (var session = 0; known < row.Length && session < row.Length; session++)
+        {
+            if (!mask[session * stride])
+                row[session] = mean;
+        }
     }
 
     /// <summary>The waves times the share of each frequency that is removed from the window.</summary>
     private TapeMatrix KeepStrongest(Tape<TVector> tape, TapeMatrix waves)
     {
-        var (kept, imaginary) = (tape.Add(waves.Rows, waves.Width), waves.Width / 2);
-        Span<float> power = new float[_bins];
+        var kept = tape.Add(waves.Rows, waves.Width);
+        Span<float> power = new float[waves.Width / 2];
         for (var row = 0; row < waves.Rows; row++)
         {
-            var own = tape.Values(waves.Slice(row, 1));
-            var result = tape.Values(kept.Slice(row, 1));
-            Measure(own, power);
-            var (strongest, last) = FindStrongest(power);
+            Measure(tape.Values(waves.Slice(row, 1)), power);
+            var (strongest, last) = FindStrongest(power[.._bins]);
             var remaining = power[last] + Tiny + (Flat * power[strongest]);
-            for (var bin = 0; bin < _bins; bin++)
-            {
-                var share = Math.Clamp(((power[bin] / remaining) - 1) / Ramp, 0, 1);
-                result[bin] = own[bin] * share;
-                result[imaginary + bin] = own[imaginary + bin] * share;
-            }
+            Keep(ref tape.Value(waves.Slice(row, 1)), ref power[0], remaining, power.Length, ref tape.Value(kept.Slice(row, 1)));
         }
 
         tape.Then(() =>
@@ -162,12 +162,27 @@ internal sealed class FrequencyAdaptiveNorm<TVector>
         return kept;
     }
 
-    private void AddKeptGradient(ReadOnlySpan<float> waves, ReadOnlySpan<float> kept, Span<float> gradient)
+    /// <summary>Multiplies the waves of a window with the share of each frequency.</summary>
+    [MethodImpl(MethodImplOptions.AggressiveOptimization)]
+    private static void Keep(ref float waves, ref float power, float remaining, int width, ref float kept)
     {
-        Span<float> power = new float[_bins];
+        TVector zero = TVector.Of(0f), one = TVector.Of(1f);
+        for (nuint real = 0, imaginary = (nuint)width; real < (nuint)width; real += (nuint)TVector.Lanes, imaginary += (nuint)TVector.Lanes)
+        {
+            var share = ((TVector.Load(ref power, real) / TVector.Of(remaining)) - one) / TVector.Of(Ramp);
+            share = TVector.SelectLess(share, zero, zero, share);
+            share = TVector.SelectLess(one, share, one, share);
+            (TVector.Load(ref waves, real) * share).Store(ref kept, real);
+            (TVector.Load(ref waves, imaginary) * share).Store(ref kept, imaginary);
+        }
+    }
+
+    private void AddKeptGradient(Span<float> waves, ReadOnlySpan<float> kept, Span<float> gradient)
+    {
+        Span<float> power = new float[waves.Length / 2];
         Measure(waves, power);
         var (imaginary, ofRemaining) = (waves.Length / 2, 0.0);
-        var (strongest, last) = FindStrongest(power);
+        var (strongest, last) = FindStrongest(power[.._bins]);
         double remaining = power[last] + Tiny + (Flat * power[strongest]);
         for (var bin = 0; bin < _bins; bin++)
         {
@@ -189,15 +204,19 @@ internal sealed class FrequencyAdaptiveNorm<TVector>
         Add(gradient, strongest, 0, Flat * ofRemaining, waves);
         Add(gradient, imaginary + strongest, 0, Flat * ofRemaining, waves);
 
-        static void Add(Span<float> gradient, int place, double own, double ofPower, ReadOnlySpan<float> waves) =>
+        static void Add(Span<float> gradient, int place, double own, double ofPower, Span<float> waves) =>
             gradient[place] += (float)(own + (2 * ofPower * waves[place]));
     }
 
-    private static void Measure(ReadOnlySpan<float> waves, Span<float> power)
+    [MethodImpl(MethodImplOptions.AggressiveOptimization)]
+    private static void Measure(Span<float> waves, Span<float> power)
     {
-        var imaginary = waves.Length / 2;
-        for (var bin = 0; bin < power.Length; bin++)
-            power[bin] = (waves[bin] * waves[bin]) + (waves[imaginary + bin] * waves[imaginary + bin]);
+        ref float first = ref waves[0], result = ref power[0];
+        for (nuint bin = 0, width = (nuint)power.Length; bin < width; bin += (nuint)TVector.Lanes)
+        {
+            TVector real = TVector.Load(ref first, bin), imaginary = TVector.Load(ref first, width + bin);
+            ((real * real) + (imaginary * imaginary)).Store(ref result, bin);
+        }
     }
 
     /// <summary>Indices of the strongest frequency, and of the strongest one that is not removed.</summary>

@@ -1,4 +1,5 @@
 using System.Collections.Concurrent;
+using System.Runtime.CompilerServices;
 
 namespace Quantra.Client.Managed;
 
@@ -56,7 +57,7 @@ internal sealed class GraphNetwork<TVector> : IPanelNetwork
         var (panel, edges) = (EncodePanel(tape, inputs), _attention.FindEdges(inputs));
         for (var first = 0; first < inputs.Rows; first += RowsAtOnce)
         {
-            using var trace = new TapeTrace<TVector>(tape, Block(inputs, first), _sizes);
+            using var trace = BlockOf(tape, inputs, first);
             var (contexts, level) = Decode(trace, panel, first, edges);
             for (var cell = 0; cell < trace.Units.Length; cell++)
                 units[(first * _horizons * _head.Levels) + cell] = (float)trace.Units[cell];
@@ -71,13 +72,13 @@ internal sealed class GraphNetwork<TVector> : IPanelNetwork
     public INetworkTrace Trace(NetworkInputs inputs)
     {
         var trace = new TapeTrace<TVector>(_tapes, inputs, _sizes);
-        Decode(trace, Encode(trace, inputs), 0, _attention.FindEdges(inputs));
+        Decode(trace, Encode(trace), 0, _attention.FindEdges(inputs));
         return trace;
     }
 
     /// <summary>Some rows from the first on.</summary>
-    private NetworkInputs Block(NetworkInputs inputs, int first) =>
-        InputRows.Slice(inputs, first, Math.Min(RowsAtOnce, inputs.Rows - first), (_sizes.EncoderLength + _sizes.FutureLength) * _sizes.Known);
+    private TapeTrace<TVector> BlockOf(Tape<TVector> tape, NetworkInputs inputs, int first) =>
+        new(tape, inputs, first, Math.Min(RowsAtOnce, inputs.Rows - first), _sizes);
 
     /// <summary>Encodes all rows of panels, block by block, so that the tape keeps only what the neighbours and the heads read.</summary>
     private EncodedRows EncodePanel(Tape<TVector> tape, NetworkInputs inputs)
@@ -85,9 +86,8 @@ internal sealed class GraphNetwork<TVector> : IPanelNetwork
         var panel = new EncodedRows(tape.Add(inputs.Rows, _encoder.Width), tape.Add(inputs.Rows, _encoder.Width), tape.Add(inputs.Rows, _encoder.Width));
         for (var first = 0; first < inputs.Rows; first += RowsAtOnce)
         {
-            var rows = Block(inputs, first);
-            using var trace = new TapeTrace<TVector>(tape, rows, _sizes);
-            var block = Encode(trace, rows);
+            using var trace = BlockOf(tape, inputs, first);
+            var block = Encode(trace);
             tape.Values(block.States).CopyTo(tape.Values(panel.States.Slice(first, trace.Windows)));
             tape.Values(block.Keys).CopyTo(tape.Values(panel.Keys.Slice(first, trace.Windows)));
             tape.Values(block.Values).CopyTo(tape.Values(panel.Values.Slice(first, trace.Windows)));
@@ -97,11 +97,11 @@ internal sealed class GraphNetwork<TVector> : IPanelNetwork
     }
 
     /// <summary>Encodes each row from its own window.</summary>
-    private EncodedRows Encode(TapeTrace<TVector> trace, NetworkInputs inputs)
+    private EncodedRows Encode(TapeTrace<TVector> trace)
     {
         var (tape, rows, windows) = (trace.Tape, trace.Rows, trace.Windows);
-        var dominant = _frequencies?.Record(tape, rows, inputs);
-        var states = _encoder.Record(tape, JoinPatches(tape, rows, dominant, inputs), windows).States;
+        var dominant = _frequencies?.Record(trace);
+        var states = _encoder.Record(tape, JoinPatches(trace, dominant), windows).States;
         var state = states.Slice(states.Rows - windows, windows);
         if (dominant is { } strongest)
             state = tape.Sum(state, _frequencies!.RecordMap(tape, strongest));
@@ -134,49 +134,56 @@ internal sealed class GraphNetwork<TVector> : IPanelNetwork
     }
 
     /// <summary>Joins rows of sessions to patches, oldest first, without what the normalisation takes out; zeros come before the window's first.</summary>
-    private TapeMatrix JoinPatches(Tape<TVector> tape, TapeMatrix rows, TapeMatrix? dominant, NetworkInputs inputs)
+    private TapeMatrix JoinPatches(TapeTrace<TVector> trace, TapeMatrix? dominant)
     {
-        var (windows, length, features, width) = (inputs.Rows, _sizes.EncoderLength, _sizes.Observed, _sizes.RowWidth);
+        var (tape, rows, windows, length, features, width) = (trace.Tape, trace.Rows, trace.Windows, _sizes.EncoderLength, _sizes.Observed, _sizes.RowWidth);
         var steps = (length + _patch - 1) / _patch;
-        var missing = (steps * _patch) - length;
         var patches = tape.Add(steps * windows, Kernels<TVector>.Padded(_patch * width));
-        for (var row = 0; row < rows.Rows; row++)
+        var places = new int[length];
+        for (var session = 0; session < length; session++)
         {
-            tape.Values(rows.Slice(row, 1))[..width].CopyTo(Place(tape.Values(patches), row));
-            for (var feature = 0; dominant is not null && feature < features; feature++)
-            {
-                ref var cell = ref Place(tape.Values(patches), row)[feature];
-                cell = IsKnown(row, feature) ? cell - tape.Value(Dominant(row, feature), row / windows) : 0;
-            }
+            var place = (steps * _patch) - length + session;
+            places[session] = (place / _patch * windows * patches.Width) + (place % _patch * width);
+        }
+
+        for (var window = 0; window < windows; window++)
+        {
+            var own = tape.Values(patches)[(window * patches.Width)..];
+            for (var session = 0; session < length; session++)
+                tape.Values(rows.Slice((session * windows) + window, 1))[..width].CopyTo(own[places[session]..]);
+            for (var feature = 0; dominant is { } strongest && feature < features; feature++)
+                Subtract(tape.Values(strongest.Slice((feature * windows) + window, 1)), trace.MaskOf(window)[feature..], features, own[feature..], places);
         }
 
         tape.Then(() =>
         {
             for (var row = 0; row < rows.Rows; row++)
             {
-                var own = Place(tape.Gradients(patches), row);
+                var (session, window) = (row / windows, row % windows);
+                var own = tape.Gradients(patches)[((window * patches.Width) + places[session])..];
                 var gradient = tape.Gradients(rows.Slice(row, 1));
                 for (var column = 0; column < width; column++)
                 {
                     var isRest = dominant is not null && column < features;
-                    if (isRest && !IsKnown(row, column))
+                    if (isRest && !trace.MaskOf(window)[(session * features) + column])
                         continue;
                     gradient[column] += own[column];
                     if (isRest)
-                        tape.Gradient(Dominant(row, column), row / windows) -= own[column];
+                        tape.Gradient(dominant!.Value.Slice((column * windows) + window, 1), session) -= own[column];
                 }
             }
         });
         return patches;
+    }
 
-        Span<float> Place(Span<float> values, int row)
+    /// <summary>Subtracts a term of each session from the cells of a feature; unknown cells become 0.</summary>
+    [MethodImpl(MethodImplOptions.AggressiveOptimization)]
+    private static void Subtract(ReadOnlySpan<float> terms, ReadOnlySpan<bool> mask, int stride, Span<float> cells, int[] places)
+    {
+        for (var session = 0; session < places.Length; session++)
         {
-            var session = missing + (row / windows);
-            return values.Slice((((session / _patch * windows) + (row % windows)) * patches.Width) + (session % _patch * width), width);
+            ref var cell = ref cells[places[session]];
+            cell = mask[session * stride] ? cell - terms[session] : 0;
         }
-
-        TapeMatrix Dominant(int row, int feature) => dominant!.Value.Slice((feature * windows) + (row % windows), 1);
-
-        bool IsKnown(int row, int feature) => inputs.MaskOf(row % windows)[(row / windows * features) + feature];
     }
 }

@@ -139,6 +139,14 @@ internal static class Kernels<TVector>
             (TVector.Load(ref result, k) + TVector.Load(ref x, k)).Store(ref result, k);
     }
 
+    /// <summary>Subtracts values from others.</summary>
+    [MethodImpl(MethodImplOptions.AggressiveOptimization)]
+    public static void Subtract(ref float x, int length, ref float result)
+    {
+        for (nuint k = 0; k < (nuint)length; k += (nuint)TVector.Lanes)
+            (TVector.Load(ref result, k) - TVector.Load(ref x, k)).Store(ref result, k);
+    }
+
     /// <summary>Divides each value in place.</summary>
     [MethodImpl(MethodImplOptions.AggressiveOptimization)]
     public static void Divide(ref float x, int length, float divisor)

@@ -156,8 +156,8 @@ internal sealed class Tape<TVector>
                 continue;
             var own = Values(result.Slice(row, 1));
             Values(x.Slice(rows[row], 1)).CopyTo(own);
-            for (var k = 0; less is not null && k < own.Length; k++)
-                own[k] -= Value(less.Value.Slice(row % less.Value.Rows, 1), k);
+            if (less is { } subtracted)
+                Kernels<TVector>.Subtract(ref Value(subtracted.Slice(row % subtracted.Rows, 1)), own.Length, ref own[0]);
         }
         Then(() =>
         {

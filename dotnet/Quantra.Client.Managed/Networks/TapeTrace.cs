@@ -8,6 +8,8 @@ internal sealed class TapeTrace<TVector> : INetworkTrace
 {
     private readonly ConcurrentBag<Tape<TVector>>? _tapes;
     private readonly InputSizes _sizes;
+    private readonly NetworkInputs _inputs;
+    private readonly int _first;
     private readonly int _start;
     private QuantileHead<TVector>? _head;
     private TapeMatrix[] _raw = [];
@@ -19,23 +21,23 @@ internal sealed class TapeTrace<TVector> : INetworkTrace
     /// <param name="inputs">The windows, with known features for each.</param>
     /// <param name="sizes">Sizes of the inputs.</param>
     public TapeTrace(ConcurrentBag<Tape<TVector>> tapes, NetworkInputs inputs, InputSizes sizes)
-        : this(Tape<TVector>.Take(tapes), inputs, sizes) => _tapes = tapes;
+        : this(Tape<TVector>.Take(tapes), inputs, 0, inputs.Rows, sizes) => _tapes = tapes;
 
-    /// <summary>Adds windows to a tape, until the end of the trace.</summary>
-    public TapeTrace(Tape<TVector> tape, NetworkInputs inputs, InputSizes sizes)
+    /// <summary>Adds some of the windows to a tape, until the end of the trace.</summary>
+    public TapeTrace(Tape<TVector> tape, NetworkInputs inputs, int first, int windows, InputSizes sizes)
     {
-        (Tape, _start, _sizes, Windows) = (tape, tape.Length, sizes, inputs.Rows);
+        (Tape, _start, _sizes, _inputs, _first, Windows) = (tape, tape.Length, sizes, inputs, first, windows);
         var stride = SessionRows.Stride(sizes);
         Rows = Tape.Add(sizes.EncoderLength * Windows, stride);
-        SessionRows.Write(inputs, sizes, 0, Windows, Tape.Values(Rows), stride);
+        SessionRows.Write(inputs, sizes, first, Windows, Tape.Values(Rows), stride);
         Known = Tape.Add(Sessions * Windows, Kernels<TVector>.Padded(sizes.Known));
         Static = Tape.Add(Windows, Kernels<TVector>.Padded(sizes.Static));
         for (var window = 0; window < Windows; window++)
         {
-            inputs.StaticOf(window).CopyTo(Tape.Values(Static)[(window * Static.Width)..]);
+            inputs.StaticOf(first + window).CopyTo(Tape.Values(Static)[(window * Static.Width)..]);
             for (var session = 0; session < Sessions; session++)
             {
-                inputs.KnownOf(window, Sessions * sizes.Known).Slice(session * sizes.Known, sizes.Known)
+                inputs.KnownOf(first + window, Sessions * sizes.Known).Slice(session * sizes.Known, sizes.Known)
                     .CopyTo(Tape.Values(Known)[(((session * Windows) + window) * Known.Width)..]);
             }
         }
@@ -62,6 +64,12 @@ internal sealed class TapeTrace<TVector> : INetworkTrace
     public NetworkShares? Shares { get; private set; }
 
     private int Sessions => _sizes.EncoderLength + _sizes.FutureLength;
+
+    /// <summary>The observed features [T, F] of a window.</summary>
+    public ReadOnlySpan<float> ObservedOf(int window) => _inputs.ObservedOf(_first + window);
+
+    /// <summary>The mask [T, F] of a window.</summary>
+    public ReadOnlySpan<bool> MaskOf(int window) => _inputs.MaskOf(_first + window);
 
     /// <summary>Computes the units.</summary>
     /// <param name="head">The head.</param>
