@@ -19,10 +19,10 @@ from daily_runs import HAR, daily_bars, run_evenings, save_daily_model
 from ledger_databases import LedgerDatabase
 from market import scaled, without_last_bar
 from pages import HOSTILE, assert_loads_nothing, page_of
+from small_jobs import PickledJobs
 
 from predictor.errors import InSampleError, LedgerError
 from predictor.evidence import Lamp
-from predictor.jobs import InProcesses
 from predictor.ledger import EvidenceRecord, ForecastRecord, Label, Ledger, LedgerEvent
 from predictor.networks import LSTMConfig
 from trainers.cli.commands import app
@@ -101,9 +101,9 @@ def test_the_first_run_forecasts_the_newest_session_with_every_model(models: Pat
     assert all(one.is_prospective and one.as_of == DAYS[3] for one in rows_of(ledger, ForecastRecord))
 
 
-def test_another_process_records_what_this_one_does(models: Path, tmp_path: Path) -> None:
+def test_parallel_jobs_record_the_same(models: Path, tmp_path: Path) -> None:
     run_evenings(tmp_path / "one.db", models / "mine", daily_bars(DAYS[0]))
-    run_evenings(tmp_path / "other.db", models / "mine", daily_bars(DAYS[0]), runner=InProcesses(1))
+    run_evenings(tmp_path / "other.db", models / "mine", daily_bars(DAYS[0]), runner=PickledJobs())
     assert read_content(tmp_path / "other.db") == read_content(tmp_path / "one.db")
     engines = [{one.engine for one in rows_of(tmp_path / f"{name}.db", ForecastRecord)} for name in ("one", "other")]
     assert engines[0] == engines[1]

@@ -11,12 +11,13 @@ import pytest
 from artifacts import save_artifact, small_artifact
 from command_exits import exit_code
 from market import bokeh_panel, scaled
+from small_jobs import PickledJobs
 
 from predictor.bars import BarPanel
 from predictor.dates import as_date
 from predictor.errors import ConfigurationError
 from predictor.forecaster import Forecaster
-from predictor.jobs import InProcesses, InThisProcess, JobRunner
+from predictor.jobs import InThisProcess, JobRunner
 from trainers.stock.data import NO_SOURCE
 from trainers.stock.forecast_files import (
     SESSIONS_AT_ONCE,
@@ -84,9 +85,9 @@ def test_days_before_the_end_of_the_training_are_marked_as_seen(artifact: Path, 
     assert found.filter("is_seen")["as_of"].unique().sort().to_list() == [as_date(one) for one in SESSIONS[:9]]
 
 
-def test_another_process_writes_the_same_bytes(artifact: Path, tmp_path: Path) -> None:
+def test_parallel_jobs_write_the_same_bytes(artifact: Path, tmp_path: Path) -> None:
     written(material(artifact), tmp_path / "one")
-    written(material(artifact), tmp_path / "other", InProcesses(1))
+    written(material(artifact), tmp_path / "other", PickledJobs())
     assert files_of(tmp_path / "one") == files_of(tmp_path / "other")
 
 

@@ -13,6 +13,7 @@ import typer
 from audits import audit_record
 from market import bokeh_panel, scaled
 from numpy.typing import NDArray
+from small_jobs import PickledJobs
 from small_recipes import SMALL_RECIPE
 
 from predictor.artifact import load
@@ -22,7 +23,7 @@ from predictor.cli import run
 from predictor.covariates import CovariateSource
 from predictor.errors import ArtifactError, ConfigurationError
 from predictor.features import FeatureDefinition, FeatureSet
-from predictor.jobs import InProcesses, InThisProcess, JobRunner
+from predictor.jobs import InThisProcess, JobRunner
 from predictor.model import Model
 from predictor.networks import Target, TargetKind
 from trainers.progress import ConsumerChain
@@ -471,8 +472,8 @@ def audited(trained_artifact: Path, runner: JobRunner) -> AuditRecord:
     )
 
 
-def test_another_process_gives_the_same_record(trained_artifact: Path, record: AuditRecord) -> None:
-    assert audited(trained_artifact, InProcesses(1)) == record
+def test_parallel_jobs_give_the_same_record(trained_artifact: Path, record: AuditRecord) -> None:
+    assert audited(trained_artifact, PickledJobs()) == record
 
 
 def test_an_honest_artifact_has_no_leak(record: AuditRecord) -> None:

@@ -17,13 +17,14 @@ import numpy as np
 import pytest
 from command_exits import exit_code
 from market import bokeh_panel
+from small_jobs import PickledJobs
 
 from predictor import artifact
 from predictor.errors import ConfigurationError, InvalidInputError
 from predictor.features import default_features
 from predictor.flags import ParsedFlags
 from predictor.forecaster import Forecaster
-from predictor.jobs import InProcesses
+from predictor.jobs import JobRunner
 from predictor.networks import TargetKind, kind_named
 from predictor.replacement import claim_output
 from trainers import StockTrainer
@@ -144,11 +145,11 @@ def test_without_lightgbm_trees_are_left_out_and_the_extra_is_named(
         run_best(train_quietly, "trees", folder=tmp_path)
 
 
-def test_kinds_in_other_processes_have_the_same_bytes_and_one_that_fails_is_left_out(tmp_path: Path) -> None:
+def test_kinds_of_parallel_jobs_have_the_same_bytes_and_one_that_fails_is_left_out(tmp_path: Path) -> None:
     recipes = {"har": replace(recipe_of("har"), calendar="XNYS")}
     recipes["long"] = replace(recipes["har"], encoder_length=900)
     here = best_training(TrainingRunner(), tmp_path / "here").run(recipes, {})
-    there = best_training(TrainingRunner(jobs=InProcesses(1)), tmp_path / "there").run(recipes, {})
+    there = best_training(TrainingRunner(jobs=PickledJobs()), tmp_path / "there").run(recipes, {})
     assert list(there.folders) == ["har"]
     assert files_of(there.folders["har"]) == files_of(here.folders["har"])
     assert there.left_out == here.left_out
@@ -462,16 +463,25 @@ def test_settings_that_do_not_go_with_best_are_refused(given: dict[str, Any], ca
 
 
 @pytest.mark.slow
-def test_workers_of_a_trainer_are_other_processes(bars_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_of_a_trainer_run_its_trainings(bars_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[int, str | None]] = []
+
+    def choose(workers: int, cluster: str | None, *, tell: object) -> JobRunner:
+        del tell
+        asked.append((workers, cluster))
+        return PickledJobs()
+
     monkeypatch.setattr(member_training, "MEMBER_KINDS", ("har",))
     monkeypatch.setattr("trainers.stock.trainer.train_in_memory", refuse)
+    monkeypatch.setattr("trainers.stock.trainer.choose_runner", choose)
     made = StockTrainer(model="best", horizons=[1], encoder_length=10, device="cpu", workers=2, quiet=True)
     with made.fit(bars_file) as forecaster:
         assert forecaster.model().horizons == (1,)
+    assert set(asked) == {(2, None)}
 
 
 def refuse(*_: object, **__: object) -> NoReturn:
-    raise AssertionError("trained in this process")
+    raise AssertionError("trained by no job")
 
 
 def test_a_failed_member_of_best_leaves_no_folder_behind(

@@ -15,6 +15,7 @@ from baseline_cases import few_baselines
 from command_exits import exit_code
 from market import bokeh_panel
 from numpy.typing import NDArray
+from small_jobs import PickledJobs
 from small_recipes import SMALL_RECIPE
 
 from predictor.artifact import Conformal, EnsembleManifest, load
@@ -24,7 +25,7 @@ from predictor.errors import ArtifactError, ConfigurationError, InSampleError
 from predictor.features import default_features
 from predictor.golden import AFTER_ALL_SESSIONS
 from predictor.instance import Instance
-from predictor.jobs import InProcesses, JobRunner
+from predictor.jobs import JobRunner
 from predictor.model import Ensemble, Model, ModelIdentity, build_output_map
 from predictor.networks import Target, TargetKind
 from predictor.registry import Runtime, load_single
@@ -270,7 +271,7 @@ def test_volatility_has_qlike_and_its_own_baselines(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("with_few_baselines")
 def test_other_seeds_are_the_same_recipe_on_the_same_splits(trained_model: TrainingResult, tmp_path: Path) -> None:
-    found = evaluated(trained_model, wanted=EvaluationSettings(seeds=2), runner=InProcesses(2))
+    found = evaluated(trained_model, wanted=EvaluationSettings(seeds=2), runner=PickledJobs())
     other = replace(SMALL_RECIPE, optimisation=replace(SMALL_RECIPE.optimisation, seed=1))
     alone = evaluated(trained_into(tmp_path, other))
     pair = [next(row for row in each.rows if row.name == OURS) for each in (found, alone)]

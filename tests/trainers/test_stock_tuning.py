@@ -14,12 +14,13 @@ import pytest
 import typer
 from market import bokeh_panel, learnable_bars
 from optuna.trial import FixedTrial
+from small_jobs import PickledJobs
 
 from predictor import artifact
 from predictor.cli import run
 from predictor.errors import ConfigurationError
 from predictor.features import FeatureDefinition, FeatureSet
-from predictor.jobs import InProcesses, InThisProcess, JobOutcome, JobPool, JobRunner, run_job
+from predictor.jobs import InThisProcess, JobOutcome, JobPool, JobRunner, run_job
 from predictor.networks import KINDS, LSTMConfig, Setting, Target, kind_named
 from predictor.replacement import claim_output
 from trainers.loop import EpochReport, LoopError, Report, WindowReport
@@ -238,7 +239,7 @@ def test_a_trial_is_pruned_by_the_losses_of_those_that_were_finished(history: Hi
         TrialJob(name="trial", recipe=recipe, finished=STARTUP_TRIALS * (dict.fromkeys(range(4), loss),))
         for loss in (-9.0, 9.0)
     )
-    (_, pruned), (_, whole) = InProcesses(1).run(training.worker, [worse, better])
+    (_, pruned), (_, whole) = PickledJobs().run(training.worker, [worse, better])
     assert training.worker()(better) == whole
     assert pruned.best is None
     assert list(pruned.epochs) == list(range(WARMUP_EPOCHS + 1))
