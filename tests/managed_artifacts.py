@@ -29,6 +29,7 @@ from predictor.artifact import Artifact, BaselineSpec, Conformal, Manifest
 from predictor.bars import BarPanel, BarTable
 from predictor.canonical import Json
 from predictor.covariates import NO_COVARIATES, Covariates
+from predictor.dates import as_date
 from predictor.errors import QuantraError, answer_of
 from predictor.features import CovariateFields, FeatureSet, FittedFeatures, StaticFeatures, default_features
 from predictor.features.statics import StaticCategory, StaticNumber
@@ -357,6 +358,25 @@ def list_requests(bars_needed: Callable[[str], int]) -> dict[str, Request]:
         "an open session, allowed": Request(
             bars=two, now=datetime(2013, 3, 1, 15, tzinfo=UTC), allow_incomplete_last_bar=True
         ),
+        "an open session of one": Request(bars=without_last_bar(two, "IBM"), now=datetime(2013, 3, 1, 15, tzinfo=UTC)),
+        "an open session of one, with covariates": Request(
+            model="covariates",
+            bars=without_last_bar(few["covariates"], "IBM"),
+            covariates=_covariates(few["covariates"]),
+            now=datetime(2013, 3, 1, 15, tzinfo=UTC),
+        ),
+        "an open session of one, weighted": Request(
+            model="weighted",
+            bars=without_last_bar(few["weighted"], "IBM"),
+            covariates=_covariates(few["weighted"]),
+            now=datetime(2013, 3, 1, 15, tzinfo=UTC),
+        ),
+        "a day that has not begun of one": Request(
+            bars=without_last_bar(two, "IBM"),
+            now=datetime(2013, 2, 27, tzinfo=UTC),
+            allow_incomplete_last_bar=True,
+        ),
+        "weekends of one": Request(bars=_on_all_days(bokeh_panel("AAPL", "IBM").last(2 * bars_needed("plain")), "IBM")),
         "just closed": Request(bars=two, now=datetime(2013, 3, 1, 21, tzinfo=UTC)),
         "a holiday": Request(bars=two, changed={"sessions": _with_session(two, -10, 20130218)}),
         "another calendar": Request(bars=two, changed={"calendar": "XLON"}),
@@ -442,6 +462,17 @@ def _cell(values: np.ndarray, row: int, column: int, value: float) -> np.ndarray
     copy = values.copy()
     copy[row, column] = value
     return copy
+
+
+def _on_all_days(bars: BarPanel, symbol: str) -> BarPanel:
+    """The panel, in which a symbol has its first bar on all days of the week."""
+    first, last = (np.datetime64(as_date(int(bars.sessions[at]))) for at in (0, -1))
+    days = [int(str(day).replace("-", "")) for day in np.arange(first, last + 1)]
+    longer, row = bars.on_sessions(np.array(days)), bars.symbols.index(symbol)
+    columns = {name: getattr(longer, name).copy() for name in bars.columns}
+    for name, values in columns.items():
+        values[row] = getattr(bars, name)[row, 0]
+    return replace(longer, **columns)
 
 
 def _with_session(bars: BarPanel, place: int, day: int) -> np.ndarray:

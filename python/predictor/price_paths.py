@@ -334,12 +334,14 @@ def simulate_paths(
         InvalidInputError: the forecast is not of log returns, its bars end on another day, or there are too many paths.
         TooFewBarsError: no symbol has enough past days.
     """
-    _check_request(forecast, bars, paths, most_cells)
+    wanted = [symbol for symbol in forecast.symbols if symbol not in forecast.refusals]
+    panel = bars.select(wanted)
+    if forecast.refusals:  # perhaps because of bars on wrong sessions
+        panel = panel.without_sessions(panel.sessions[~panel.present.any(axis=0)].tolist())
+    _check_request(forecast, panel, paths, most_cells)
     if seed < 0:
         raise InvalidInputError(f"seed is {seed}, but must be 0 or more")
     days = max(forecast.horizons)
-    wanted = [symbol for symbol in forecast.symbols if symbol not in forecast.refusals]
-    panel = bars.select(wanted)
     past = _past_paths(panel, days)
     check()
     chosen, short = _choose_symbols(panel.symbols, past.is_usable)

@@ -257,6 +257,63 @@ def test_a_bar_of_a_later_day_is_refused_also_if_unfinished_bars_are_allowed(mod
         model.prepare(instance, datetime(2013, 2, 27, 15, tzinfo=UTC))
 
 
+def _with_a_bar_on(bars: BarPanel, symbol: str, session: int) -> BarPanel:
+    """The panel, in which the last bar of a symbol is also on another session."""
+    longer = bars.on_sessions(np.union1d(bars.sessions, [session]))
+    row, column = bars.symbols.index(symbol), int(np.searchsorted(longer.sessions, session))
+    columns = {name: getattr(longer, name).copy() for name in COLUMNS}
+    for name, values in columns.items():
+        values[row, column] = getattr(bars, name)[row, -1]
+    return replace(longer, **columns)
+
+
+@pytest.mark.parametrize(
+    ("session", "reason"),
+    [
+        (20130304, BarIncompleteError),  # the session of the present day
+        (20130310, BarsError),  # later than the next day
+        (20130224, BarsError),  # a Sunday
+    ],
+)
+def test_a_symbol_with_a_bar_on_a_wrong_session_fails_alone(
+    model: Model, session: int, reason: type[Exception]
+) -> None:
+    bars, now = recent_bars("AAPL", "IBM"), datetime(2013, 3, 4, 15, tzinfo=UTC)
+    prepared = model.prepare(Instance(input=_with_a_bar_on(bars, "IBM", session)), now)
+    ((symbol, error),) = prepared.refusals.items()
+    assert (symbol, type(error), prepared.as_of) == ("IBM", reason, LAST)
+    assert error.message.startswith("IBM: ")
+    alone = model.predict([Instance(input=bars.select("AAPL"))], now, Deadline())[0]
+    beside = model.predict([Instance(input=_with_a_bar_on(bars, "IBM", session))], now, Deadline())[0]
+    assert isinstance(alone, Forecast)
+    assert isinstance(beside, Forecast)
+    assert np.array_equal(beside.values[0], alone.values[0])
+
+
+def test_a_symbol_that_trades_on_weekends_leaves_the_others_their_history(model: Model) -> None:
+    bars, days = recent_bars("AAPL", "IBM"), np.datetime64("2012-01-01") + np.arange(425)
+    daily = np.array([int(str(day).replace("-", "")) for day in days])
+    longer = bars.on_sessions(np.union1d(bars.sessions, daily))
+    columns = {name: getattr(longer, name).copy() for name in COLUMNS}
+    for name, values in columns.items():
+        values[1] = getattr(bars, name)[1, -1]
+    now = datetime(2013, 3, 4, 15, tzinfo=UTC)
+    alone = model.predict([Instance(input=bars.select("AAPL"))], now, Deadline())[0]
+    beside = model.predict([Instance(input=replace(longer, **columns))], now, Deadline())[0]
+    assert isinstance(alone, Forecast)
+    assert isinstance(beside, Forecast)
+    assert [*beside.refusals] == ["IBM"]
+    assert np.array_equal(beside.values[0], alone.values[0])
+
+
+def test_a_panel_whose_symbols_mostly_have_bars_on_a_wrong_session_is_refused(model: Model) -> None:
+    bars = recent_bars("AAPL", "IBM", "MSFT")
+    for symbol in ("IBM", "MSFT"):
+        bars = _with_a_bar_on(bars, symbol, 20130224)
+    with pytest.raises(BarsError, match=r"^XNYS held no session on 2013-02-24"):
+        model.prepare(Instance(input=bars), datetime(2013, 3, 4, 15, tzinfo=UTC))
+
+
 def test_a_half_day_closes_early(model: Model) -> None:
     instance = Instance(input=recent_bars("AAPL").until(20121224))
     with pytest.raises(BarIncompleteError):

@@ -167,6 +167,14 @@ def test_a_refused_symbol_of_the_forecast_is_left_out() -> None:
     assert found.refusals["IBM"] is error
 
 
+def test_sessions_of_refused_symbols_alone_do_not_matter() -> None:
+    refused = replace(forecast(), refusals={"IBM": InvalidInputError("IBM: its last bar is in the future")})
+    day = int(bars().sessions[-1]) + 1
+    later = bars().on_sessions(np.append(bars().sessions, day))
+    found = simulate_paths(refused, later, paths=50)
+    assert np.array_equal(found.returns, simulate_paths(refused, bars(), paths=50).returns)
+
+
 @pytest.mark.parametrize(
     ("made", "message"),
     [

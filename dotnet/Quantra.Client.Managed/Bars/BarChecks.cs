@@ -90,16 +90,25 @@ internal static class BarChecks
         CheckDividends(bars);
     }
 
-    /// <summary>Checks that no bar is dated in the future; the exchange may be a day ahead.</summary>
-    public static void CheckPast(RawBars bars, DateOnly today)
+    /// <summary>The last day, yyyymmdd, of which there can be bars; the exchange may be a day ahead.</summary>
+    public static int LatestDay(DateTimeOffset now) => Day.Of(DateOnly.FromDateTime(now.UtcDateTime).AddDays(1));
+
+    /// <summary>Checks that no bar is dated in the future.</summary>
+    public static void CheckPast(RawBars bars, DateTimeOffset now)
     {
-        var last = bars.Sessions[^1];
-        if (last > Day.Of(today.AddDays(1)))
-        {
-            var shown = today.ToString("yyyy-MM-dd", CultureInfo.InvariantCulture);
-            var traded = bars.Symbols.Where((_, symbol) => bars.IsPresent(symbol, bars.Count - 1)).ToArray();
-            throw WrongSession(traded.Length > 0 ? traded : bars.Symbols, last, $"is in the future: today is {shown}; check its year, and whether day and month are swapped");
-        }
+        if (bars.Sessions[^1] <= LatestDay(now))
+            return;
+        var traded = bars.Symbols.Where((_, symbol) => bars.IsPresent(symbol, bars.Count - 1)).ToArray();
+        CheckPast(traded.Length > 0 ? traded : bars.Symbols, bars.Sessions[^1], now);
+    }
+
+    /// <summary>Checks that the last session of symbols is not in the future.</summary>
+    public static void CheckPast(IReadOnlyList<string> symbols, int last, DateTimeOffset now)
+    {
+        if (last <= LatestDay(now))
+            return;
+        var today = now.UtcDateTime.ToString("yyyy-MM-dd", CultureInfo.InvariantCulture);
+        throw WrongSession(symbols, last, $"is in the future: today is {today}; check its year, and whether day and month are swapped");
     }
 
     private static double[] Column(string name, ReadOnlyMemory<double> values, PanelShape shape, CallArrays arrays)

@@ -5,6 +5,8 @@ namespace Quantra.Client.Managed;
 /// <summary>Checked raw bars of S symbols on T sessions; arrays are [S, T], NaN = no bar. Its arrays are never changed.</summary>
 internal sealed record RawBars
 {
+    private readonly int[]? _sentSessions;
+
     /// <summary>Memory for arrays computed from these bars.</summary>
     public required CallArrays Arrays { get; init; }
 
@@ -30,10 +32,17 @@ internal sealed record RawBars
 
     public double[]? CashDividend { get; init; }
 
+    /// <summary>The sessions of the request, which its covariates have.</summary>
+    public int[] SentSessions
+    {
+        get => _sentSessions ?? Sessions;
+        init => _sentSessions = value;
+    }
+
     /// <summary>The exchange's code; empty = unknown.</summary>
     public string Calendar { get; init; } = "";
 
-    /// <summary>The error of each symbol that was sent with an impossible bar, and therefore has no bars here.</summary>
+    /// <summary>The error of each symbol that was sent with an impossible bar or one on a wrong session, and therefore has no bars here.</summary>
     public IReadOnlyDictionary<string, QuantraError> Impossible { get; init; } = ReadOnlyDictionary<string, QuantraError>.Empty;
 
     public int Count => Sessions.Length;

@@ -48,7 +48,9 @@ internal sealed class EnsembleModel : IForecastModel
     /// <summary>SHA-256 over the names and weights of the members.</summary>
     public string WeightsHash { get; }
 
-    private int BarsNeeded => _members[_preparing[0]].Pipeline.BarsNeeded;
+    private Pipeline LongestPipeline => _members[_preparing[0]].Pipeline;
+
+    private int BarsNeeded => LongestPipeline.BarsNeeded;
 
     /// <summary>Reads the members of an ensemble, and compares all golden instances.</summary>
     /// <exception cref="QuantraException">ARTIFACT_INVALID: a member is damaged, missing or replaced, the message names it; or the members do not fit together.</exception>
@@ -171,8 +173,15 @@ internal sealed class EnsembleModel : IForecastModel
         {
             if (request.Bars is not { } panel)
                 return new(Prepare(request.Window!), null);
-            var (trimmed, bars) = ManagedModel.Read(request, panel, BarsNeeded, new());
-            return new(Prepare(trimmed, bars, now), bars);
+            try
+            {
+                var (trimmed, bars) = ManagedModel.Read(request, panel, BarsNeeded, new());
+                return new(Prepare(trimmed, bars, now), bars);
+            }
+            catch (QuantraException error) when (ForecastDates.DropWrongSessions(error, LongestPipeline, request, now) is { } possible)
+            {
+                return new(Prepare(request, possible, now), possible);
+            }
         }
         catch (QuantraException error) when (error.Reason == QuantraReason.CalendarEnded)
         {

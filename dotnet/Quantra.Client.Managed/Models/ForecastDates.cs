@@ -42,10 +42,75 @@ internal sealed class ForecastDates
         };
     }
 
+    /// <summary>The bars of a request without the symbols that have a bar on a wrong session: in the future, not closed yet, or not of the calendar.</summary>
+    /// <param name="error">The error of the whole request.</param>
+    /// <param name="pipeline">That of the model.</param>
+    /// <param name="request">A request with bars.</param>
+    /// <param name="now">The present.</param>
+    /// <returns>All sessions but the wrong ones; null if no symbol or more than half have a bar on one: then the whole panel may be read wrongly.</returns>
+    public static RawBars? DropWrongSessions(QuantraException error, Pipeline pipeline, PredictionRequest request, DateTimeOffset now)
+    {
+        if (error.Reason is not (QuantraReason.BarsInvalid or QuantraReason.BarIncomplete) || request.Bars is not { Symbols.Count: > 1 } panel)
+            return null;
+        var bars = BarChecks.Check(panel);
+        var wrong = FindWrongSessions(pipeline, bars.Sessions, request, now);
+        var (errors, cells) = (new Dictionary<string, QuantraError>(bars.Impossible, StringComparer.Ordinal), new bool[bars.Close.Length]);
+        var count = 0;
+        for (var row = 0; row < bars.Symbols.Count; row++)
+        {
+            int[] own = [.. bars.Sessions.Where((_, session) => bars.IsPresent(row, session))];
+            if (!own.Any(wrong.Contains))
+                continue;
+            count++;
+            errors[bars.Symbols[row]] = ErrorOf(pipeline, bars.Symbols[row], own, request, now);
+            cells.AsSpan(row * bars.Count, bars.Count).Fill(true);
+        }
+
+        if (count == 0 || 2 * count > bars.Symbols.Count)
+            return null;
+        int[] kept = [.. bars.Sessions.Where(day => !wrong.Contains(day))];
+        return bars.WithoutCells(cells).OnSessions(kept) with { Impossible = errors, SentSessions = bars.Sessions };
+    }
+
+    private static HashSet<int> FindWrongSessions(Pipeline pipeline, int[] sent, PredictionRequest request, DateTimeOffset now)
+    {
+        var (calendar, latest) = (pipeline.Calendar, BarChecks.LatestDay(now));
+        HashSet<int> wrong = [.. sent.Where(day => day > latest)];
+        if (!calendar.IsExchange)
+            return wrong;
+        int[] kept = [.. sent.Where(day => day <= latest)];
+        while (kept.Length > 0 && calendar.Unexpected(kept.AsSpan(Math.Max(0, kept.Length - pipeline.BarsNeeded))) is { Length: > 0 } unexpected)
+        {
+            wrong.UnionWith(unexpected);
+            kept = [.. kept.Where(day => !wrong.Contains(day))]; // which makes room for earlier sessions
+        }
+
+        for (var at = kept.Length - 1; at >= 0 && !request.AllowIncompleteLastBar && !calendar.IsComplete(kept[at], now); at--)
+            wrong.Add(kept[at]);
+        return wrong;
+    }
+
+    /// <summary>The error of a symbol with a bar on a wrong session.</summary>
+    private static QuantraError ErrorOf(Pipeline pipeline, string symbol, int[] own, PredictionRequest request, DateTimeOffset now)
+    {
+        try
+        {
+            BarChecks.CheckPast([symbol], own[^1], now);
+            CheckSessions(pipeline, own, request, now);
+        }
+        catch (QuantraException error)
+        {
+            var message = error.Error.Message;
+            return error.Error with { Message = message.StartsWith($"{symbol}: ", StringComparison.Ordinal) ? message : $"{symbol}: {message}" };
+        }
+
+        throw new InvalidOperationException($"{symbol} has no bar on a wrong session");
+    }
+
     private static int[] ChooseSessions(Pipeline pipeline, RawBars bars, PredictionRequest request, DateTimeOffset now)
     {
         var (calendar, sent) = (pipeline.Calendar, bars.Sessions);
-        BarChecks.CheckPast(bars, DateOnly.FromDateTime(now.UtcDateTime));
+        BarChecks.CheckPast(bars, now);
         if (!calendar.IsExchange)
         {
             SymbolChecks.CheckLength(pipeline, bars);
@@ -54,12 +119,9 @@ internal sealed class ForecastDates
 
         if (bars.Calendar.Length > 0 && bars.Calendar != calendar.Name)
             throw PredictionError.Bars($"the bars are of calendar '{bars.Calendar}', but the model's calendar is '{calendar.Name}'").ToException();
+        CheckSessions(pipeline, sent, request, now);
         var recent = sent.Length > pipeline.BarsNeeded ? sent[^pipeline.BarsNeeded..] : sent;
-        var isGapless = calendar.IsGapless(recent);
-        CheckSessions(calendar, recent, isGapless);
-        if (!request.AllowIncompleteLastBar && !calendar.IsComplete(sent[^1], now))
-            throw PredictionError.BarIncomplete(Day.Show(sent[^1])).ToException();
-        var missing = isGapless ? [] : calendar.Missing(recent);
+        var missing = calendar.IsGapless(recent) ? [] : calendar.Missing(recent);
         if (missing.Length > 0 && request.GapPolicy == GapPolicy.Refuse)
             throw SessionGap(calendar, recent, missing);
         SymbolChecks.CheckLength(pipeline, bars);
@@ -72,11 +134,18 @@ internal sealed class ForecastDates
         return pipeline.RecentSessions(recent, bars.Symbols);
     }
 
-    private static void CheckSessions(SessionCalendar calendar, int[] recent, bool isGapless)
+    /// <summary>Checks that bars are on closed sessions of the exchange, if the model has one.</summary>
+    private static void CheckSessions(Pipeline pipeline, int[] sent, PredictionRequest request, DateTimeOffset now)
     {
-        var unexpected = isGapless ? [] : calendar.Unexpected(recent);
+        var calendar = pipeline.Calendar;
+        if (!calendar.IsExchange)
+            return;
+        var recent = sent.AsSpan(Math.Max(0, sent.Length - pipeline.BarsNeeded));
+        var unexpected = calendar.IsGapless(recent) ? [] : calendar.Unexpected(recent);
         if (unexpected.Length > 0)
             throw PredictionError.Bars($"{calendar.Name} held no session on {Day.ShowAll(unexpected)}; {calendar.Remedy(unexpected)}").ToException();
+        if (!request.AllowIncompleteLastBar && !calendar.IsComplete(sent[^1], now))
+            throw PredictionError.BarIncomplete(Day.Show(sent[^1])).ToException();
     }
 
     private static QuantraException SessionGap(SessionCalendar calendar, int[] recent, int[] missing)

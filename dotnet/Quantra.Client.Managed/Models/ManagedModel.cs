@@ -154,8 +154,16 @@ internal sealed class ManagedModel : IForecastModel
         {
             if (request.Bars is { } panel)
             {
-                (var trimmed, bars) = Read(request, panel, Pipeline.BarsNeeded, arrays);
-                prepared = _bars.Prepare(trimmed, bars, now);
+                try
+                {
+                    (var trimmed, bars) = Read(request, panel, Pipeline.BarsNeeded, arrays);
+                    prepared = _bars.Prepare(trimmed, bars, now);
+                }
+                catch (QuantraException error) when (ForecastDates.DropWrongSessions(error, Pipeline, request, now) is { } possible)
+                {
+                    bars = possible;
+                    prepared = _bars.Prepare(request, bars, now);
+                }
             }
             else
             {

@@ -17,7 +17,7 @@ internal sealed class RequestPreparation(Pipeline pipeline)
             SentCovariates.Check(pipeline.Covariates, request.Covariates, bars);
         var traded = request.AcceptSuspectBars ? new TradedBars(bars, [], []) : TradedBars.Of(bars);
         var dates = ForecastDates.Read(pipeline, traded.Bars, request, now);
-        var covariates = SentCovariates.Move(request.Covariates, bars.Sessions, dates, bars.Symbols.Count);
+        var covariates = SentCovariates.Move(request.Covariates, bars.SentSessions, dates, bars.Symbols.Count);
         var refusals = new Dictionary<string, QuantraError>(bars.Impossible, StringComparer.Ordinal);
         foreach (var symbol in traded.Idle)
         {

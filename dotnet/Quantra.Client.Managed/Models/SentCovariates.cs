@@ -51,10 +51,10 @@ internal sealed class SentCovariates
                 throw PredictionError.UnknownCovariate(name, $"the model does not read covariate {name}; it reads {(read.Length > 0 ? string.Join(", ", read) : "none")}").ToException();
         }
 
-        if (!sent.FutureSessions.IsEmpty && Day.Of(sent.FutureSessions.Span[0]) <= bars.Sessions[^1])
+        if (!sent.FutureSessions.IsEmpty && Day.Of(sent.FutureSessions.Span[0]) <= bars.SentSessions[^1])
         {
             var first = Day.Show(Day.Of(sent.FutureSessions.Span[0]));
-            throw PredictionError.Covariates($"future_sessions begin {first}, but must come after the last bar, {Day.Show(bars.Sessions[^1])}").ToException();
+            throw PredictionError.Covariates($"future_sessions begin {first}, but must come after the last bar, {Day.Show(bars.SentSessions[^1])}").ToException();
         }
     }
 
@@ -127,8 +127,8 @@ internal sealed class SentCovariates
     private static void CheckValues(Covariates sent, RawBars bars)
     {
         var future = sent.FutureSessions.Length;
-        CheckGroup("observed", sent.Observed, [bars.Symbols.Count, bars.Count]);
-        CheckGroup("known", sent.Known, [bars.Symbols.Count, bars.Count + future]);
+        CheckGroup("observed", sent.Observed, [bars.Symbols.Count, bars.SentSessions.Length]);
+        CheckGroup("known", sent.Known, [bars.Symbols.Count, bars.SentSessions.Length + future]);
         CheckGroup("numbers", sent.Numbers, [bars.Symbols.Count]);
         foreach (var (name, texts) in sent.Categories)
         {

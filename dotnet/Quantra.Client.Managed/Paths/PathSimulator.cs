@@ -25,10 +25,12 @@ internal static class PathSimulator
     /// </exception>
     public static PricePaths Simulate(Forecast forecast, RawBars bars, int count, long seed)
     {
-        Check(forecast, bars, count);
-        var days = forecast.Horizons[^1];
         int[] wanted = [.. Enumerable.Range(0, bars.Symbols.Count).Where(row => !forecast.Refusals.ContainsKey(bars.Symbols[row]))];
         var panel = bars.Rows(wanted);
+        if (forecast.Refusals.Count > 0) // perhaps because of bars on wrong sessions
+            panel = panel.OnSessions([.. panel.Sessions.Where((_, session) => Enumerable.Range(0, wanted.Length).Any(row => panel.IsPresent(row, session)))]);
+        Check(forecast, panel, count);
+        var days = forecast.Horizons[^1];
         var past = PastPaths.Of(panel, days);
         var (rows, refusals) = past.ChooseSymbols(panel.Symbols);
         var starts = past.CommonStarts(rows);

@@ -165,8 +165,13 @@ def _mixed_adjustment(fields: Mapping[str, FloatArray], row: int) -> str:
     )
 
 
+def latest_day(today: date) -> int:
+    """The last day, yyyymmdd, of which there can be bars; the exchange may be a day ahead of `today`."""
+    return day_number(today + timedelta(days=1))
+
+
 def check_past(symbols: tuple[str, ...], sessions: NDArray[np.int32], close: FloatArray, today: date) -> None:
-    """Check that no bar is dated in the future; the exchange may be a day ahead of `today`.
+    """Check that no bar is dated in the future, after `latest_day`.
 
     Args:
         symbols: S names.
@@ -175,10 +180,10 @@ def check_past(symbols: tuple[str, ...], sessions: NDArray[np.int32], close: Flo
         today: The present day.
 
     Raises:
-        BarsError: The last session is later than that; names the symbols that have a bar on it.
+        BarsError: The last session is; names the symbols that have a bar on it.
     """
     last = int(sessions[-1])
-    if last > day_number(today + timedelta(days=1)):
+    if last > latest_day(today):
         traded = tuple(name for name, price in zip(symbols, close[:, -1], strict=True) if not math.isnan(price))
         raise _wrong_session(
             traded or symbols,

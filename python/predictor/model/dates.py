@@ -8,12 +8,12 @@ from typing import Final, NamedTuple, final
 import numpy as np
 from numpy.typing import NDArray
 
-from predictor.arrays import IndexArray
+from predictor.arrays import BoolArray, IndexArray
 from predictor.bars import BarPanel
-from predictor.bars.checks import check_past
+from predictor.bars.checks import check_past, latest_day
 from predictor.covariates import NO_COVARIATES
 from predictor.dates import as_date, as_dates
-from predictor.errors import BarIncompleteError, BarsError, BarsStaleError, SessionGapError, shown_date
+from predictor.errors import BarIncompleteError, BarsError, BarsStaleError, QuantraError, SessionGapError, shown_date
 from predictor.instance import GapPolicy, Instance
 from predictor.model.prepared_instance import check_length
 from predictor.sessions import SessionCalendar, is_weekend
@@ -146,6 +146,70 @@ def check_age(calendar: SessionCalendar, as_of: int, most: int | None, now: date
         raise BarsStaleError.of(as_of, have=have, most=most)
 
 
+def drop_wrong_sessions(
+    pipeline: Pipeline, instance: Instance, bars: BarPanel, now: datetime
+) -> tuple[BarPanel, dict[str, QuantraError]]:
+    """Drop sessions that are in the future, not closed yet or not of the calendar, and the symbols with a bar on one.
+
+    Returns:
+        The panel, in which each such symbol has no bars at all, and the error of each. The panel as it is and no error
+        if no symbol has such a bar, or more than half have one: then the whole panel may be read wrongly.
+    """
+    wrong = _find_wrong_sessions(pipeline, instance, bars.sessions, now)
+    is_refused = np.logical_or.reduce(bars.present[:, wrong], axis=1)
+    if 2 * np.count_nonzero(is_refused) > len(bars.symbols):
+        return bars, {}
+    errors: dict[str, QuantraError] = {}
+    for row in np.flatnonzero(is_refused).tolist():
+        symbol, own = bars.symbols[row], bars.sessions[bars.present[row]]
+        try:
+            check_past((symbol,), own, np.ones((1, len(own))), now.date())
+            _check_calendar(pipeline, own, instance, now, symbol=symbol)
+        except (BarsError, BarIncompleteError) as error:
+            errors[symbol] = error.without_frames()
+    cells = np.repeat(is_refused[:, None], len(bars.sessions), axis=1)
+    return bars.without_cells(cells).without_sessions(bars.sessions[wrong].tolist()), errors
+
+
+def _find_wrong_sessions(pipeline: Pipeline, instance: Instance, sent: NDArray[np.int32], now: datetime) -> BoolArray:
+    calendar = pipeline.calendar
+    wrong = sent > latest_day(now.date())
+    if not calendar.is_exchange:
+        return wrong
+    while len(unexpected := calendar.unexpected(sent[~wrong][-pipeline.bars_needed :])):
+        wrong |= np.isin(sent, unexpected)  # which makes room for earlier sessions
+    if not instance.allow_incomplete_last_bar:
+        for at in np.flatnonzero(~wrong)[::-1].tolist():
+            if calendar.is_complete(int(sent[at]), now):
+                break
+            wrong[at] = True
+    return wrong
+
+
+def _check_calendar(
+    pipeline: Pipeline, sent: NDArray[np.int32], instance: Instance, now: datetime, *, symbol: str = ""
+) -> None:
+    """Check that bars are on closed sessions of the exchange, if the model has one.
+
+    Raises:
+        BarsError: A session that the model reads is not one of the calendar.
+        BarIncompleteError: The last session has not closed yet.
+    """
+    calendar, recent, last = pipeline.calendar, sent[-pipeline.bars_needed :], int(sent[-1])
+    if not calendar.is_exchange:
+        return
+    name = f"{symbol}: " if symbol else ""
+    if not calendar.is_gapless(recent) and len(unexpected := calendar.unexpected(recent)):
+        days = _format_days(unexpected)
+        raise BarsError(f"{name}{calendar.name} held no session on {days}; {calendar.remedy(unexpected)}")
+    if not instance.allow_incomplete_last_bar and not calendar.is_complete(last, now):
+        raise BarIncompleteError(
+            f"{name}the session of {_format_days([last])} has not closed yet, so its bar has no close; leave it out, "
+            "or set allow_incomplete_last_bar",
+            metadata={"date": _format_days([last])},
+        )
+
+
 def _choose_sessions(pipeline: Pipeline, bars: BarPanel, instance: Instance, now: datetime) -> NDArray[np.int32]:
     """Return the sessions [B] that the forecast depends on, checked against the exchange's if known."""
     calendar, sent = pipeline.calendar, bars.sessions
@@ -155,19 +219,9 @@ def _choose_sessions(pipeline: Pipeline, bars: BarPanel, instance: Instance, now
         return pipeline.recent_sessions(sent, bars.symbols)
     if bars.calendar and bars.calendar != calendar.name:
         raise BarsError(f"the bars are of calendar {bars.calendar!r}, but the model's calendar is {calendar.name!r}")
+    _check_calendar(pipeline, sent, instance, now)
     recent = sent[-pipeline.bars_needed :]
-    is_gapless = calendar.is_gapless(recent)
-    unexpected = recent[:0] if is_gapless else calendar.unexpected(recent)
-    if len(unexpected):
-        raise BarsError(f"{calendar.name} held no session on {_format_days(unexpected)}; {calendar.remedy(unexpected)}")
-    last = int(sent[-1])
-    if not instance.allow_incomplete_last_bar and not calendar.is_complete(last, now):
-        raise BarIncompleteError(
-            f"the session of {_format_days([last])} has not closed yet, so its bar has no close; leave it out, or set "
-            "allow_incomplete_last_bar",
-            metadata={"date": _format_days([last])},
-        )
-    missing = recent[:0] if is_gapless else calendar.missing(recent)
+    missing = recent[:0] if calendar.is_gapless(recent) else calendar.missing(recent)
     if len(missing) and instance.gap_policy is GapPolicy.REFUSE:
         lacks_weekends = is_weekend(missing).any() and not is_weekend(recent).any()
         hint = "; bars of Monday to Friday need a model that was trained with their exchange's calendar"

@@ -26,9 +26,9 @@ from predictor.bars.suspects import (
 )
 from predictor.covariates import NO_COVARIATES, Covariates, check_sent
 from predictor.dates import optional_number
-from predictor.errors import NoUsableSymbolError, QuantraError, shown_date
+from predictor.errors import BarIncompleteError, BarsError, NoUsableSymbolError, QuantraError, shown_date
 from predictor.instance import Cancellation, FeatureWindow, Instance
-from predictor.model.dates import DateReader, ForecastDates, check_age
+from predictor.model.dates import DateReader, ForecastDates, check_age, drop_wrong_sessions
 from predictor.model.prepared_instance import (
     PanelState,
     PreparedInstance,
@@ -285,6 +285,8 @@ class _Preparation:
 def align_instance(instance: Instance, bars: BarPanel, dates: DateReader, now: datetime) -> AlignedInstance:
     """Check the covariates and dates of an instance before anything is computed from its bars.
 
+    A symbol with a bar on a wrong session fails alone, unless most symbols have one.
+
     Raises:
         BarsError, BarIncompleteError, SessionGapError, CalendarEndedError: the panel cannot be read.
         CovariateMissingError, UnknownCovariateError, CovariatesError: the covariates do not match the model's.
@@ -294,10 +296,23 @@ def align_instance(instance: Instance, bars: BarPanel, dates: DateReader, now: d
     if needs or not sent.is_empty:
         check_sent(needs, sent)
         sent.check(len(bars.symbols), bars.sessions)
+    try:
+        aligned = _align_bars(instance, bars, dates, now)
+    except (BarsError, BarIncompleteError):
+        possible, wrong = drop_wrong_sessions(dates.pipeline, instance, bars, now)
+        if not wrong:
+            raise
+        aligned = _align_bars(instance, possible, dates, now)
+        aligned = replace(aligned, refusals={**aligned.refusals, **wrong})
+    if not sent.names:
+        return aligned
+    read = aligned.dates
+    return replace(aligned, covariates=sent.on_sessions(bars.sessions, read.sessions, read.following))
+
+
+def _align_bars(instance: Instance, bars: BarPanel, dates: DateReader, now: datetime) -> AlignedInstance:
     traded = TradedBars(bars=bars) if instance.accept_suspect_bars else traded_bars(bars)
     read = dates.read(instance, traded.bars, now)
-    if sent.names:
-        sent = sent.on_sessions(bars.sessions, read.sessions, read.following)
     day = shown_date(read.as_of)
     idle = {
         symbol: NoUsableSymbolError(
@@ -310,7 +325,7 @@ def align_instance(instance: Instance, bars: BarPanel, dates: DateReader, now: d
         instance=instance,
         bars=traded.bars,
         dates=read,
-        covariates=sent,
+        covariates=instance.covariates,
         warnings=traded.warnings,
         refusals={**idle, **instance.impossible},
     )
