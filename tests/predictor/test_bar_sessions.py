@@ -256,6 +256,16 @@ def test_a_bar_of_a_session_that_has_not_closed_is_refused_unless_that_was_allow
             assert isinstance(session.push(day_of(PANEL, day)), Forecast)
 
 
+def test_a_history_that_ends_on_a_wrong_day_opens_no_session(client: QuantraClient) -> None:
+    saturday = PANEL.on_sessions(np.append(PANEL.sessions, 20130302))
+    columns = {name: getattr(saturday, name).copy() for name in saturday.columns}
+    for values in columns.values():
+        values[1, -1] = values[1, -2]
+    assert isinstance(client.predict(replace(saturday, **columns)), Forecast)
+    with pytest.raises(BarsError, match=r"^GOOG: XNYS held no session on 2013-03-02"):
+        client.open_session(replace(saturday, **columns))
+
+
 def test_a_history_that_cannot_be_forecast_opens_no_session(client: QuantraClient) -> None:
     with pytest.raises(TooFewBarsError):
         client.open_session(PANEL.last(5), session_id="short")

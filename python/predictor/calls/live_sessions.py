@@ -15,7 +15,7 @@ from predictor.catalog import ModelInfo
 from predictor.errors import DuplicateIdError, MalformedRequestError, QuantraError, UnknownSessionError
 from predictor.forecast import Forecast, Outcome
 from predictor.instance import Instance, ReadInstance
-from predictor.subscription import AcceptedPush, Push, Subscription, panel_of
+from predictor.subscription import AcceptedPush, Push, Subscription, find_session_error, panel_of
 from predictor.wire import instances, pushes
 
 _SHOWN: Final = 80
@@ -135,6 +135,8 @@ class LiveSession:
         """Keep the session if it got a forecast and has room; else end it."""
         try:
             if opening.read is not None and isinstance(outcome, Forecast):
+                if (error := find_session_error(outcome, panel_of(opening.read))) is not None:
+                    raise error
                 self._keep(Subscription.of(opening.read, self._current_model().bars_needed))
         except QuantraError as error:
             outcome = error

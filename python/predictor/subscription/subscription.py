@@ -9,11 +9,14 @@ import numpy as np
 from predictor.arrays import BoolArray, IndexArray
 from predictor.bars import BarPanel
 from predictor.covariates import NO_COVARIATES, Covariates
+from predictor.dates import as_date
 from predictor.errors import (
+    BarIncompleteError,
     BarsError,
     CovariatesError,
     MalformedRequestError,
     NoUsableSymbolError,
+    QuantraError,
     ResubscribeError,
     TooFewBarsError,
     listed,
@@ -389,11 +392,20 @@ class AcceptedPush:
             The forecast; None if the push is accepted without a forecast; or the error with which it is rejected.
         """
         if isinstance(outcome, Forecast):
-            return outcome if self.is_due else None
+            return find_session_error(outcome, self.after.day.bars) or (outcome if self.is_due else None)
         has_bars = self.is_due and bool(self.after.day.bars.present.any())
         if isinstance(outcome, NoUsableSymbolError | TooFewBarsError) and not has_bars:
             return None
         return outcome
+
+
+def find_session_error(forecast: Forecast, bars: BarPanel) -> QuantraError | None:
+    """The error of the last day of `bars`, if the model has dropped it: then no later day can follow."""
+    last = int(bars.sessions[-1])
+    if forecast.as_of_session == as_date(last):
+        return None
+    own = (forecast.refusals.get(bars.symbols[row]) for row in np.flatnonzero(bars.present[:, -1]))
+    return next((error for error in own if isinstance(error, BarsError | BarIncompleteError)), None)
 
 
 def panel_of(instance: Instance) -> BarPanel:
