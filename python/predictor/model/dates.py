@@ -155,13 +155,13 @@ def drop_wrong_sessions(
         The panel, in which each such symbol has no bars at all, and the error of each. The panel as it is and no error
         if no symbol has such a bar, or more than half have one: then the whole panel may be read wrongly.
     """
-    wrong = _find_wrong_sessions(pipeline, instance, bars.sessions, now)
-    is_refused = np.logical_or.reduce(bars.present[:, wrong], axis=1)
+    wrong, present = _find_wrong_sessions(pipeline, instance, bars.sessions, now), bars.present
+    is_refused = np.logical_or.reduce(present[:, wrong], axis=1)
     if 2 * np.count_nonzero(is_refused) > len(bars.symbols):
         return bars, {}
     errors: dict[str, QuantraError] = {}
     for row in np.flatnonzero(is_refused).tolist():
-        symbol, own = bars.symbols[row], bars.sessions[bars.present[row]]
+        symbol, own = bars.symbols[row], bars.sessions[present[row]]
         try:
             check_past((symbol,), own, np.ones((1, len(own))), now.date())
             _check_calendar(pipeline, own, instance, now, symbol=symbol)
