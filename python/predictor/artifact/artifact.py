@@ -105,7 +105,10 @@ class Artifact:
             _check_edges(self.weights["neighbours"], self.weights["weights"])
         network.load_state_dict(dict(self.weights), strict=True)
         if isinstance(network, TreesForecaster):
-            _check_trees(network)
+            try:
+                _ = network.forests
+            except ConfigurationError as error:
+                raise ArtifactError.of(WEIGHTS, error.message) from error
         return network.eval()
 
     def _untrained_network(self) -> nn.Module:
@@ -137,13 +140,6 @@ def _check_edges(neighbours: Tensor, weights: Tensor) -> None:
         Edges(neighbours=neighbours, weights=weights)
     except ConfigurationError as error:
         raise ArtifactError.of(WEIGHTS, f"neighbours: {error.message}") from error
-
-
-def _check_trees(network: TreesForecaster) -> None:
-    try:
-        _ = network.forests
-    except ConfigurationError as error:
-        raise ArtifactError.of(WEIGHTS, error.message) from error
 
 
 def _check_names(expected: Mapping[str, Tensor], actual: Mapping[str, Tensor]) -> None:

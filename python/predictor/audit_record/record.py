@@ -4,7 +4,7 @@ import hashlib
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Final, Protocol, Self
+from typing import Final, Self
 
 from predictor import canonical
 from predictor.canonical import Json, Record, read_as
@@ -21,25 +21,6 @@ class AuditVerdict(StrEnum):
     """The skill is refuted, or a leak was detected."""
     UNDECIDED = "undecided"
     """The data are insufficient."""
-
-
-class AuditCheck(Protocol):
-    """One check of an audit."""
-
-    @property
-    def name(self) -> str:
-        """The check's name."""
-        ...
-
-    @property
-    def verdict(self) -> AuditVerdict:
-        """The result."""
-        ...
-
-    @property
-    def sentence(self) -> str:
-        """The check's numbers in words."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -244,6 +225,10 @@ FORMAT_VERSION: Final = 1
 SUFFIX: Final = ".audit.json"
 
 _MANIFEST: Final = "manifest.json"
+
+
+AuditCheck = FutureCheck | PermutationCheck | LagCheck | CostCheck | TrialsCheck
+"""One check of an audit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from predictor.arrays import BoolArray, FloatArray, IndexArray
-from predictor.bars.columns import SYMBOL, NamedSource, symbol_advice, text_columns
+from predictor.bars.columns import SYMBOL, symbol_advice, text_columns
 from predictor.bars.layouts import KNOWN
 from predictor.dates import days_of
 from predictor.errors import BarsError, shown_date
@@ -142,13 +142,13 @@ def _likely_symbols(frame: "pl.DataFrame", days: NDArray[np.int32]) -> list[str]
     return likely
 
 
-def check_daily(sessions: NDArray[np.int32], source: NamedSource) -> None:
+def check_daily(sessions: NDArray[np.int32], source: str) -> None:
     """Raise BarsError for weekly or monthly bars, which have no adjacent dates."""
     if sessions.size < LEAST_DATES:
         return
     gaps = np.diff(days_of(sessions)).astype(np.int64)
     if gaps.min() >= LEAST_GAP_DAYS:
         raise BarsError(
-            f"{source.name}: its bars are {int(np.median(gaps))} days apart, the nearest {gaps.min()}, but must be "
+            f"{source}: its bars are {int(np.median(gaps))} days apart, the nearest {gaps.min()}, but must be "
             "daily; export it with an interval of one day"
         )

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -16,17 +16,10 @@ SYNONYMS: Final = ("ticker", "ticker_symbol", "stock_symbol")
 """Read as `symbol`. Ambiguous names such as code, name or isin are suggested in errors but not used."""
 
 
-class NamedSource(Protocol):
-    """The source of columns."""
-
-    @property
-    def name(self) -> str:
-        """The source's name in messages, such as the file's name."""
-        ...
-
-
-def normalise_columns(frame: "pl.DataFrame", source: NamedSource) -> "pl.DataFrame":
+def normalise_columns(frame: "pl.DataFrame", source: str) -> "pl.DataFrame":
     """Normalise all column names with `normalise_name`, and rename or merge the symbol's columns to `symbol`.
+
+    Messages name the `source`, such as a file.
 
     Raises:
         BarsError: Two columns get the same name, or two columns with the symbol disagree.
@@ -34,7 +27,7 @@ def normalise_columns(frame: "pl.DataFrame", source: NamedSource) -> "pl.DataFra
     names = [normalise_name(name) for name in frame.columns]
     twice = find_duplicates(names)
     if twice:
-        raise BarsError(f"{source.name} has more than one column {', '.join(twice)}")
+        raise BarsError(f"{source} has more than one column {', '.join(twice)}")
     return _with_symbol(frame.rename(dict(zip(frame.columns, names, strict=True))), source)
 
 
@@ -48,7 +41,7 @@ def find_duplicates(names: Sequence[str]) -> list[str]:
     return sorted(name for name, count in Counter(names).items() if count > 1)
 
 
-def _with_symbol(frame: "pl.DataFrame", source: NamedSource) -> "pl.DataFrame":
+def _with_symbol(frame: "pl.DataFrame", source: str) -> "pl.DataFrame":
     """Rename the symbol's column to `symbol`, and drop a second one with equal values."""
     names = [name for name in (SYMBOL, *SYNONYMS) if name in frame.columns]
     for other in names[1:]:
@@ -56,18 +49,18 @@ def _with_symbol(frame: "pl.DataFrame", source: NamedSource) -> "pl.DataFrame":
     return frame.drop(names[1:]).rename({names[0]: SYMBOL}) if names else frame
 
 
-def _check_same(frame: "pl.DataFrame", first: str, second: str, source: NamedSource) -> None:
+def _check_same(frame: "pl.DataFrame", first: str, second: str, source: str) -> None:
     left, right = (to_strings(frame[name], source).fill_null("") for name in (first, second))
     different = np.flatnonzero((left != right).to_numpy())
     if different.size:
         row = int(different[0])
         raise BarsError(
-            f"{source.name}: row {row + 1} after the header: column {first} is {left[row]!r}, column {second} is "
+            f"{source}: row {row + 1} after the header: column {first} is {left[row]!r}, column {second} is "
             f"{right[row]!r}; keep the column with the symbol, and remove or rename the other"
         )
 
 
-def to_strings(column: "pl.Series", source: NamedSource) -> "pl.Series":
+def to_strings(column: "pl.Series", source: str) -> "pl.Series":
     """Convert a column to strings without surrounding blanks; empty cells stay null.
 
     Raises:
@@ -76,7 +69,7 @@ def to_strings(column: "pl.Series", source: NamedSource) -> "pl.Series":
     import polars as pl
 
     if column.dtype.is_nested() or isinstance(column.dtype, pl.Binary | pl.Object):
-        raise BarsError(f"{source.name}: column {column.name} holds {column.dtype}, but must hold text or numbers")
+        raise BarsError(f"{source}: column {column.name} holds {column.dtype}, but must hold text or numbers")
     return column.cast(pl.String).str.strip_chars()
 
 

@@ -12,7 +12,6 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import numpy as np
 from numpy.typing import NDArray
 
-from predictor.bars.columns import NamedSource
 from predictor.bars.layouts import DateOrder, python_option
 from predictor.errors import BarsError
 
@@ -72,12 +71,12 @@ class SessionColumn:
     remark: str = ""
 
 
-def parse_sessions(column: "pl.Series", source: NamedSource) -> NDArray[np.int32]:
+def parse_sessions(column: "pl.Series", source: str) -> NDArray[np.int32]:
     """Parse a column of dates without options, as int32 [rows], yyyymmdd; see `parse_dates`."""
     return parse_dates(column, source, DateForm(has_options=False)).sessions
 
 
-def parse_dates(column: "pl.Series", source: NamedSource, form: DateForm) -> SessionColumn:
+def parse_dates(column: "pl.Series", source: str, form: DateForm) -> SessionColumn:
     """Parse a column of dates, timestamps, strings, or integers (yyyymmdd or since 1970).
 
     Raises:
@@ -86,37 +85,33 @@ def parse_dates(column: "pl.Series", source: NamedSource, form: DateForm) -> Ses
     import polars as pl
 
     if isinstance(column.dtype, pl.Date | pl.Datetime):
-        _check_dated(column, source)
+        empty = np.flatnonzero(column.is_null().to_numpy())
+        if empty.size:
+            raise BarsError(
+                f"{source}: row {int(empty[0]) + 1} after the header, column {column.name} is empty; write a "
+                "date, or remove the row"
+            )
     if isinstance(column.dtype, pl.Date):
         return _days(column)
     if isinstance(column.dtype, pl.Datetime):
         return _days_of_moments(column, source, form)
     text = column.cast(pl.String) if column.dtype.is_integer() else column
     if text.dtype != pl.String:
-        raise BarsError(f"{source.name}: column {column.name} holds {column.dtype}, but must hold dates")
+        raise BarsError(f"{source}: column {column.name} holds {column.dtype}, but must hold dates")
     return _days_of_texts(text.str.strip_chars(), source, form)
 
 
-def check_parsed(cells: "pl.Series", read: "pl.Series", source: NamedSource, problem: str) -> None:
+def check_parsed(cells: "pl.Series", read: "pl.Series", source: str, problem: str) -> None:
     """Raise BarsError for the first cell that is not empty and could not be parsed."""
     unread = find_unread_rows(cells, read)
     if unread:
         row = unread[0]
-        raise BarsError(f"{source.name}: row {row + 1} after the header, column {cells.name}: {cells[row]!r} {problem}")
+        raise BarsError(f"{source}: row {row + 1} after the header, column {cells.name}: {cells[row]!r} {problem}")
 
 
 def find_unread_rows(cells: "pl.Series", read: "pl.Series") -> list[int]:
     """The rows whose cell is not empty and could not be parsed."""
     return np.flatnonzero((cells.is_not_null() & read.is_null()).to_numpy()).tolist()
-
-
-def _check_dated(column: "pl.Series", source: NamedSource) -> None:
-    empty = np.flatnonzero(column.is_null().to_numpy())
-    if empty.size:
-        raise BarsError(
-            f"{source.name}: row {int(empty[0]) + 1} after the header, column {column.name} is empty; write a date, or "
-            "remove the row"
-        )
 
 
 def _days(dates: "pl.Series", remark: str = "") -> SessionColumn:
@@ -126,7 +121,7 @@ def _days(dates: "pl.Series", remark: str = "") -> SessionColumn:
     return SessionColumn(sessions=days.to_numpy(), remark=remark)
 
 
-def _days_of_texts(text: "pl.Series", source: NamedSource, form: DateForm) -> SessionColumn:
+def _days_of_texts(text: "pl.Series", source: str, form: DateForm) -> SessionColumn:
     """Parse strings in the format of the first one that is not empty; another format is an error."""
     filled = text.filter(text.fill_null("") != "")
     first = filled[0] if len(filled) else ""
@@ -142,7 +137,7 @@ def _days_of_texts(text: "pl.Series", source: NamedSource, form: DateForm) -> Se
     return _days_of_iso(text, source, form)
 
 
-def _check(text: "pl.Series", dates: "pl.Series", source: NamedSource) -> "pl.Series":
+def _check(text: "pl.Series", dates: "pl.Series", source: str) -> "pl.Series":
     check_parsed(text.fill_null(""), dates, source, "is not a date like the ones before; write 2013-12-31 or 20131231")
     return dates
 
@@ -170,7 +165,7 @@ def _of_parts(text: "pl.Series", pattern: str, places: tuple[int, int, int]) -> 
     return frame.select(dates).to_series()
 
 
-def _order_of(text: "pl.Series", source: NamedSource, form: DateForm) -> DateOrder:
+def _order_of(text: "pl.Series", source: str, form: DateForm) -> DateOrder:
     """The only order in which all dates of a column exist.
 
     Raises:
@@ -183,20 +178,18 @@ def _order_of(text: "pl.Series", source: NamedSource, form: DateForm) -> DateOrd
     day_first, month_first = dates.filter(first > 12), dates.filter(second > 12)  # noqa: PLR2004 (months)
     if (dates.str.extract(NUMBERED, 4).str.len_bytes() < LONGEST_YEAR).any():
         raise BarsError(
-            f"{source.name}: dates such as {dates[0]!r} have two-digit years; "
-            f"{_choices(dates[0], tuple(DateOrder), form)}"
+            f"{source}: dates such as {dates[0]!r} have two-digit years; {_choices(dates[0], tuple(DateOrder), form)}"
         )
     if len(day_first) and len(month_first):
         raise BarsError(
-            f"{source.name}: {day_first[0]!r} has the day first, {month_first[0]!r} the month; write all dates as "
-            "2013-12-31"
+            f"{source}: {day_first[0]!r} has the day first, {month_first[0]!r} the month; write all dates as 2013-12-31"
         )
     if len(day_first) or dates.str.extract(NUMBERED, 2)[0] == ".":  # dates with points always have the day first
         return DateOrder.DAY_FIRST
     if len(month_first):
         return DateOrder.MONTH_FIRST
     raise BarsError(
-        f"{source.name}: dates such as {dates[0]!r} are ambiguous; "
+        f"{source}: dates such as {dates[0]!r} are ambiguous; "
         f"{_choices(dates[0], (DateOrder.MONTH_FIRST, DateOrder.DAY_FIRST), form)}"
     )
 
@@ -215,7 +208,7 @@ def _choices(text: str, orders: tuple[DateOrder, ...], form: DateForm) -> str:
     return f"choose {' or '.join(choices)}{python_option('date_order')}"
 
 
-def _days_of_epochs(text: "pl.Series", source: NamedSource, form: DateForm) -> SessionColumn:
+def _days_of_epochs(text: "pl.Series", source: str, form: DateForm) -> SessionColumn:
     """Parse numbers since 1970 in UTC; the number of digits determines the unit."""
     import polars as pl
 
@@ -225,7 +218,7 @@ def _days_of_epochs(text: "pl.Series", source: NamedSource, form: DateForm) -> S
     return _days_of_utc((counts // a_second * 1_000_000).cast(pl.Datetime("us")), source, form)
 
 
-def _days_of_moments(moments: "pl.Series", source: NamedSource, form: DateForm) -> SessionColumn:
+def _days_of_moments(moments: "pl.Series", source: str, form: DateForm) -> SessionColumn:
     import polars as pl
 
     assert isinstance(moments.dtype, pl.Datetime)  # noqa: S101 (checked by the caller)
@@ -237,7 +230,7 @@ def _days_of_moments(moments: "pl.Series", source: NamedSource, form: DateForm) 
     return _days(moments.dt.date())  # the date as written; a cast would convert to UTC
 
 
-def _days_of_iso(text: "pl.Series", source: NamedSource, form: DateForm) -> SessionColumn:
+def _days_of_iso(text: "pl.Series", source: str, form: DateForm) -> SessionColumn:
     """Parse ISO 8601 dates, with or without a time of day."""
     dates = _dates_of_iso(text)
     check_parsed(text.fill_null(""), dates, source, "is not a date; write 2013-12-31 or 20131231, or remove the row")
@@ -255,7 +248,7 @@ def _dates_of_iso(text: "pl.Series") -> "pl.Series":
     return compact.set(~readable, None).str.to_date("%Y%m%d", strict=False)
 
 
-def _utc_of_iso(text: "pl.Series", offset: "pl.Series", source: NamedSource) -> "pl.Series":
+def _utc_of_iso(text: "pl.Series", offset: "pl.Series", source: str) -> "pl.Series":
     """Parse timestamps with an offset and convert them to UTC."""
     import polars as pl
 
@@ -269,7 +262,7 @@ def _utc_of_iso(text: "pl.Series", offset: "pl.Series", source: NamedSource) -> 
     return (moment.cast(pl.Int64) - ahead).cast(pl.Datetime("us"))
 
 
-def _days_of_utc(moments: "pl.Series", source: NamedSource, form: DateForm) -> SessionColumn:
+def _days_of_utc(moments: "pl.Series", source: str, form: DateForm) -> SessionColumn:
     """The sessions of UTC timestamps: by time zone, by midnights, or by the only choice without weekends."""
     import polars as pl
 
@@ -291,7 +284,7 @@ def _days_of_utc(moments: "pl.Series", source: NamedSource, form: DateForm) -> S
         zones = "such as --time-zone America/New_York, or UTC to keep the dates as written"
         advice = f"set the exchange's time zone, {zones}{python_option('time_zone')}"
     raise BarsError(
-        f"{source.name}: the UTC timestamp {moments[0]} may be of the session {written[0]} or {adjacent[0]}; {advice}"
+        f"{source}: the UTC timestamp {moments[0]} may be of the session {written[0]} or {adjacent[0]}; {advice}"
     )
 
 

@@ -74,9 +74,9 @@ def read_cells(path: Path) -> TableCells:
         raise BarsError(f"{path} is a folder, not a file" if path.is_dir() else f"there is no file {path}")
     kind = _kind(path)
     if kind == PARQUET:
-        return TableCells(frame=normalise_columns(_parquet(path), path))
+        return TableCells(frame=normalise_columns(_parquet(path), path.name))
     if kind in EXCEL_ENDINGS:
-        return TableCells(frame=normalise_columns(_excel(path), path))
+        return TableCells(frame=normalise_columns(_excel(path), path.name))
     return _text_cells(path, _text(path))
 
 
@@ -236,7 +236,7 @@ def _text_cells(path: Path, text: _Text) -> TableCells:
         frame = _csv(path, text, delimiter, first, headerless.header)
         return TableCells(frame=frame, delimiter=delimiter, layout=headerless)
     _check_header(path, rows[0])
-    frame = normalise_columns(_csv(path, text, delimiter, first, ()), path)
+    frame = normalise_columns(_csv(path, text, delimiter, first, ()), path.name)
     return TableCells(frame=frame, delimiter=delimiter)
 
 

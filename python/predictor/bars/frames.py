@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
 NAME: Final = "the DataFrame"
 INDEX: Final = "date"
-_SOURCE: Final = TableSource(name=NAME, symbol="")
 
 
 @runtime_checkable
@@ -96,11 +95,11 @@ def _cells(frame: "nw.DataFrame[Any]") -> TableCells:
 
     native = nw.to_native(frame)
     if not nw.dependencies.is_pandas_dataframe(native):
-        return TableCells(frame=normalise_columns(frame.to_polars(), _SOURCE))
+        return TableCells(frame=normalise_columns(frame.to_polars(), NAME))
     native = _with_index(native)
     if native.columns.nlevels == 1:
         native = native.set_axis([str(name) for name in native.columns], axis=1)
-        return TableCells(frame=normalise_columns(_of_pandas(native), _SOURCE))
+        return TableCells(frame=normalise_columns(_of_pandas(native), NAME))
     return _wide(native)
 
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final, final
 import numpy as np
 
 from predictor.arrays import BoolArray, FloatArray
-from predictor.bars.columns import NamedSource
 from predictor.bars.dates import check_parsed, find_unread_rows
 from predictor.bars.layouts import python_option
 from predictor.errors import BarsError
@@ -51,7 +50,7 @@ class UnreadCell:
         return f"row {self.row + 1} after the header, column {self.column}: {self.text!r} {NO_NUMBER}"
 
 
-def parse_numbers(column: "pl.Series", source: NamedSource) -> FloatArray:
+def parse_numbers(column: "pl.Series", source: str) -> FloatArray:
     """Parse a column with decimal points as float64 [rows]; an empty cell is NaN."""
     cleaned = _clean(column, source)
     numbers = _cast(cleaned)
@@ -59,9 +58,7 @@ def parse_numbers(column: "pl.Series", source: NamedSource) -> FloatArray:
     return _fill(numbers)
 
 
-def parse_number_columns(
-    columns: "Sequence[pl.Series]", source: NamedSource, *, decimal: str, is_plain: bool
-) -> NumberColumns:
+def parse_number_columns(columns: "Sequence[pl.Series]", source: str, *, decimal: str, is_plain: bool) -> NumberColumns:
     """Parse the columns of one table.
 
     Args:
@@ -85,7 +82,7 @@ def parse_number_columns(
     return NumberColumns(columns=read, is_rounded=any(_is_scaled(column) for column in cleaned))
 
 
-def find_unread_cells(columns: "Sequence[pl.Series]", source: NamedSource, *, decimal: str) -> list[UnreadCell]:
+def find_unread_cells(columns: "Sequence[pl.Series]", source: str, *, decimal: str) -> list[UnreadCell]:
     """The cells of a table, by row, that are not numbers with the decimal sign that reads most cells."""
     cleaned = _without_empty_rows(_clean_columns(columns, source))
     scaled = [_scale(column) for column in cleaned]
@@ -100,19 +97,19 @@ def find_unread_cells(columns: "Sequence[pl.Series]", source: NamedSource, *, de
     return sorted(min(unread, key=len), key=attrgetter("row"))
 
 
-def _clean_columns(columns: "Sequence[pl.Series]", source: NamedSource) -> "list[pl.Series]":
+def _clean_columns(columns: "Sequence[pl.Series]", source: str) -> "list[pl.Series]":
     cleaned = [_clean(column, source) for column in columns]
     return [_without_placeholders(column) if column.name == "volume" else column for column in cleaned]
 
 
-def _clean(column: "pl.Series", source: NamedSource) -> "pl.Series":
+def _clean(column: "pl.Series", source: str) -> "pl.Series":
     import polars as pl
 
     if column.dtype == pl.String:
         column = column.str.strip_chars()
         return column.set(column == "", None)
     if not column.dtype.is_numeric() and column.dtype != pl.Null:
-        raise BarsError(f"{source.name}: column {column.name} holds {column.dtype}, but must hold numbers")
+        raise BarsError(f"{source}: column {column.name} holds {column.dtype}, but must hold numbers")
     return column
 
 
@@ -139,7 +136,7 @@ def _fill(numbers: "pl.Series") -> FloatArray:
     return numbers.fill_null(float("nan")).to_numpy()
 
 
-def _strict_as(cells: "pl.Series", column: "pl.Series", sign: str, source: NamedSource) -> FloatArray:
+def _strict_as(cells: "pl.Series", column: "pl.Series", sign: str, source: str) -> FloatArray:
     """Parse a column; errors show the original cell."""
     numbers = _cast(_with_decimal_points(column, sign))
     check_parsed(cells, numbers, source, NO_NUMBER)
@@ -193,7 +190,7 @@ def _grouping(between: str, sign: str) -> str:
     return rf"^[+-]?[0-9]{{1,3}}(?:{a}[0-9]{{3}})+(?:{b}[0-9]+)?(?:[eE][0-9]+)?$"
 
 
-def _decimal_of(columns: "Sequence[pl.Series]", source: NamedSource) -> str:
+def _decimal_of(columns: "Sequence[pl.Series]", source: str) -> str:
     """The only decimal sign with which all cells are numbers.
 
     Raises:
@@ -219,7 +216,7 @@ def _decimal_of(columns: "Sequence[pl.Series]", source: NamedSource) -> str:
         if rows.size:
             row = int(rows[0])
             raise BarsError(
-                f"{source.name}: row {row + 1} after the header, column {text.name}: {text[row]!r} is "
+                f"{source}: row {row + 1} after the header, column {text.name}: {text[row]!r} is "
                 f"ambiguous, and so are all other cells; choose {point[row]:g} with --decimal point or {comma[row]:g} "
                 f"with --decimal comma{python_option('decimal')}"
             )

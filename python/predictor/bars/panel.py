@@ -375,7 +375,13 @@ class BarPanel:
         Raises:
             BarsError: symbols, columns or sessions do not fit, or a dividend is not less than the close before it.
         """
-        self._check_continues(later)
+        if later.symbols != self.symbols or later.columns != self.columns:
+            raise BarsError(
+                f"bars of {listed(later.symbols)} with {listed(later.columns)} cannot follow those of "
+                f"{listed(self.symbols)} with {listed(self.columns)}; pass the same symbols and columns"
+            )
+        if later.sessions[0] <= self.sessions[-1]:
+            raise BarsError(f"session {later.sessions[0]} cannot follow {self.sessions[-1]}; pass later bars")
         both = {name: np.concatenate([getattr(self, name), getattr(later, name)], axis=1) for name in self.columns}
         joined = self._with_columns(self.symbols, np.concatenate([self.sessions, later.sessions]), both)
         adjustment.check_dividends(joined)
@@ -416,15 +422,6 @@ class BarPanel:
         if not cells.any():
             return self
         return self._with_columns(self.symbols, self.sessions, {"volume": np.where(cells, np.nan, self.volume)})
-
-    def _check_continues(self, later: Self) -> None:
-        if later.symbols != self.symbols or later.columns != self.columns:
-            raise BarsError(
-                f"bars of {listed(later.symbols)} with {listed(later.columns)} cannot follow those of "
-                f"{listed(self.symbols)} with {listed(self.columns)}; pass the same symbols and columns"
-            )
-        if later.sessions[0] <= self.sessions[-1]:
-            raise BarsError(f"session {later.sessions[0]} cannot follow {self.sessions[-1]}; pass later bars")
 
     def _part(self, rows: list[int] | slice, columns: slice | BoolArray, symbols: tuple[str, ...]) -> Self:
         """Select rows and columns without validating them again; a period of mapped columns stays mapped."""

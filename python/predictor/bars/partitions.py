@@ -113,6 +113,6 @@ def _read_symbols(
 
     rows = frame.filter(pl.col(column).is_in(symbols.implode())).collect().sort(column, maintain_order=True)
     source = TableSource(name=name, symbol="", ordered=False, options=options)
-    cells = normalise_columns(rows, source)
+    cells = normalise_columns(rows, name)
     layout = get_layout(options.layout) if options.layout else identify_layout(cells.columns, name)
     return build_table(TableCells(frame=cells), source, layout)

@@ -204,7 +204,7 @@ def query_table(address: DatabaseAddress, query: str, options: ReadingOptions | 
     frame = _from_file(address, query) if address.scheme == "sqlite" else _from_server(address, query)
     symbol = address.database.upper()
     source = TableSource(name=SOURCE_NAME, symbol=symbol, ordered=False, options=options or ReadingOptions())
-    frame = normalise_columns(frame.select(_plain(column) for column in frame), source)
+    frame = normalise_columns(frame.select(_plain(column) for column in frame), source.name)
     if "date" in frame.columns:
         _check_own_day(frame["date"])
     return build_table(TableCells(frame=frame), source)

@@ -150,7 +150,7 @@ def build_table(cells: TableCells, source: TableSource, layout: Layout = PLAIN_L
     frame = _with_fields(cells.frame, source, layout)
     options = source.options
     form = DateForm(order=options.date_order or layout.date_order, zone=options.time_zone or layout.zone)
-    days = parse_dates(frame["date"], source, form)
+    days = parse_dates(frame["date"], source.name, form)
     symbols, owner = _symbols(frame, source)
     places = np.arange(frame.height)
     garbled: dict[str, UnreadCell] = {}
@@ -171,7 +171,7 @@ def build_table(cells: TableCells, source: TableSource, layout: Layout = PLAIN_L
     repeated = find_repeated_rows(frame, ordered, source)
     rows = ordered.of(~repeated) if repeated.any() else ordered
     sessions, positions = np.unique(rows.days, return_inverse=True)
-    check_daily(sessions, source)
+    check_daily(sessions, source.name)
     _check_size(len(symbols), sessions.size, frame.height, source)
     shape = (len(symbols), sessions.size)
     return BarTable(
@@ -195,20 +195,17 @@ def _with_fields(frame: "pl.DataFrame", source: TableSource, layout: Layout) -> 
     names = map_fields(frame.columns, layout, source.name)
     doubtful = next((name for name in frame.columns if THOUSANDS.fullmatch(name)), "")
     if doubtful and "volume" not in names:
-        _check_unit(doubtful, source)
+        if not source.options.volume_unit:
+            raise BarsError(
+                f"{source.name}: column {doubtful} may count thousands of shares or single shares; choose "
+                f"--volume-unit 1000 if 1 means 1,000 shares, or "
+                f"--volume-unit 1 if it means one share{python_option('volume_unit')}"
+            )
         names["volume"] = doubtful
     _check_missing(frame, names, source)
     _check_periods(frame, source, layout)
     others = [name for name in frame.columns if name not in names.values() and name not in (*KNOWN, SYMBOL)]
     return frame.select(*(pl.col(name).alias(held) for held, name in names.items()), *others)
-
-
-def _check_unit(column: str, source: TableSource) -> None:
-    if not source.options.volume_unit:
-        raise BarsError(
-            f"{source.name}: column {column} may count thousands of shares or single shares; choose --volume-unit 1000 "
-            f"if 1 means 1,000 shares, or --volume-unit 1 if it means one share{python_option('volume_unit')}"
-        )
 
 
 def _check_missing(frame: "pl.DataFrame", names: Mapping[str, str], source: TableSource) -> None:
@@ -243,7 +240,7 @@ def _find_garbled(
     """The first cell of each symbol that should be a number and is not."""
     decimal = DECIMAL_SIGNS[source.options.decimal] or layout.decimal
     found: dict[str, UnreadCell] = {}
-    for cell in find_unread_cells(_number_cells(frame), source, decimal=decimal):
+    for cell in find_unread_cells(_number_cells(frame), source.name, decimal=decimal):
         found.setdefault(owners[cell.row], cell)
     return found
 
@@ -254,7 +251,8 @@ def _number_cells(frame: "pl.DataFrame") -> "list[pl.Series]":
 
 def _numbers(frame: "pl.DataFrame", source: TableSource, layout: Layout, cells: TableCells) -> NumberColumns:
     decimal = DECIMAL_SIGNS[source.options.decimal] or layout.decimal
-    return parse_number_columns(_number_cells(frame), source, decimal=decimal, is_plain=cells.delimiter in ("", ","))
+    is_plain = cells.delimiter in ("", ",")
+    return parse_number_columns(_number_cells(frame), source.name, decimal=decimal, is_plain=is_plain)
 
 
 def _symbols(frame: "pl.DataFrame", source: TableSource) -> tuple[tuple[str, ...], IndexArray]:
@@ -263,7 +261,7 @@ def _symbols(frame: "pl.DataFrame", source: TableSource) -> tuple[tuple[str, ...
 
     if SYMBOL not in frame.columns:
         return (source.symbol,), np.zeros(frame.height, dtype=np.intp)
-    column = to_strings(frame[SYMBOL], source)
+    column = to_strings(frame[SYMBOL], source.name)
     empty = np.flatnonzero((column.is_null() | (column == "")).to_numpy())
     if empty.size:
         raise BarsError(f"{source.name}: row {int(empty[0]) + 1} after the header: the symbol is empty")

@@ -45,7 +45,7 @@ from predictor.interruption import loading
 from predictor.report.templates import iso, sessions
 
 if TYPE_CHECKING:
-    from predictor.export import ExportedFile, GraphPort
+    from predictor.export import GraphPort
 
 
 Fact = tuple[str, str]
@@ -416,10 +416,7 @@ def export(
     if as_json:
         write_json({**asdict(made), "file": str(made.file)})
         return
-    _print_export(made, Console(highlight=False))
-
-
-def _print_export(made: "ExportedFile", console: Console) -> None:
+    console = Console(highlight=False)
     difference = f"✓ its output differs from the model's by at most {made.difference:.1e}"
     console.print(f"Wrote {made.file}, {made.size} bytes, ONNX opset {made.opset}.", soft_wrap=True, markup=False)
     console.print(Text(difference, style="green"))

@@ -67,7 +67,9 @@ def paths(
     """
     holdings, prices = _parse_pairs("--holding", wanted.holding), _parse_pairs("--price", wanted.price)
     if out is not None:
-        _check_output(out)
+        if out.suffix.lower() not in {".parquet", ".csv"}:
+            raise typer.BadParameter(f"--out {out} has no ending .parquet or .csv; add one")
+        check_file(out)
     with source.open() as model:
         panel = bars.read()
         forecast = model.predict(model_input(model, panel, symbols or (), files, inputs).instance)
@@ -196,12 +198,6 @@ def _to_json(simulated: PricePaths, answers: PathAnswers) -> dict[str, Json]:
         },
         "refusals": {symbol: error.message for symbol, error in simulated.refusals.items()},
     }
-
-
-def _check_output(out: Path) -> None:
-    if out.suffix.lower() not in {".parquet", ".csv"}:
-        raise typer.BadParameter(f"--out {out} has no ending .parquet or .csv; add one")
-    check_file(out)
 
 
 def _write_paths(simulated: PricePaths, out: Path) -> None:

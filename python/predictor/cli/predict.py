@@ -305,7 +305,10 @@ def _print_reasons(attribution: Attribution, shown: Sequence[str], lag: int) -> 
         console.print(contributions_table(attribution, name))
         if attribution.internals and attribution.has_moving_inputs(attribution.symbols.index(name)):
             console.print(internals_table(attribution, name))
-        _warn_of_gap(console, attribution, name)
+        s = attribution.symbols.index(name)
+        if not attribution.converged[s] and attribution.method != OCCLUSION:
+            gap = 100 * float(attribution.relative_gap[s])
+            _warn(console, (f"the contributions of {name} are approximate: their sum is {gap:.2f} % off",))
     _warn(console, attribution.warnings)
     if lag:
         console.print(f"Horizons count from {describe_session(lag)} bar.")
@@ -345,13 +348,6 @@ def _select(forecast: Forecast, symbols: Sequence[str], horizon: int | None, qua
 def _warn(console: Console, warnings: Sequence[str]) -> None:
     for warning in warnings:
         console.print(f"warning: {warning}", style="yellow", markup=False)
-
-
-def _warn_of_gap(console: Console, attribution: Attribution, symbol: str) -> None:
-    s = attribution.symbols.index(symbol)
-    if not attribution.converged[s] and attribution.method != OCCLUSION:
-        gap = 100 * float(attribution.relative_gap[s])
-        _warn(console, (f"the contributions of {symbol} are approximate: their sum is {gap:.2f} % off",))
 
 
 def with_warnings(explanation: Explanation, doubts: tuple[str, ...]) -> Explanation:

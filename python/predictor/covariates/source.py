@@ -103,7 +103,15 @@ class CovariateSource:
         symbols, count = bars.symbols, len(bars.symbols)
         statics = () if self.statics is None else self.statics.symbols
         for written in dict.fromkeys((*(series.symbols for series in self.series), statics)):
-            _check_letters(written, symbols)
+            # The values of a symbol that differs from the bars' only in case would be ignored.
+            exact = set(written)
+            meant = {symbol.casefold(): symbol for symbol in symbols if symbol not in exact}
+            for symbol in exact.difference(symbols):
+                if symbol.casefold() in meant:
+                    raise CovariatesError(
+                        f"the covariates have the symbol {symbol}, the bars {meant[symbol.casefold()]}; write a symbol "
+                        "in the same case everywhere"
+                    )
         observed = self._series_of(CovariateGroup.OBSERVED, needs)
         known = self.known(needs, symbols, np.concatenate([bars.sessions, future]), known_by=known_by)
         return Covariates(
@@ -154,18 +162,6 @@ class CovariateSource:
             return {}
         names = [need.name for need in _statics(needs) if need.categories and need.name in table.texts]
         return {name: table.texts_of(name, symbols) for name in names}
-
-
-def _check_letters(written: Sequence[str], symbols: Sequence[str]) -> None:
-    """Raise CovariatesError if a symbol differs from the bars' only in case, since its values would be ignored."""
-    exact = set(written)
-    meant = {symbol.casefold(): symbol for symbol in symbols if symbol not in exact}
-    for symbol in exact.difference(symbols):
-        if symbol.casefold() in meant:
-            raise CovariatesError(
-                f"the covariates have the symbol {symbol}, the bars {meant[symbol.casefold()]}; write a symbol in the "
-                "same case everywhere"
-            )
 
 
 def _statics(needs: Sequence[CovariateInfo]) -> list[CovariateInfo]:

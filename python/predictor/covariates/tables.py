@@ -267,11 +267,17 @@ def _series(path: Path, frame: "pl.DataFrame") -> tuple[Series, ...]:
             "figures are published after the day that they describe. If both are the same day, repeat the date"
         )
     names = _value_columns(path, frame, ("date", KNOWN_FROM))
-    date, known_from = (parse_sessions(frame[key], path) for key in ("date", KNOWN_FROM))
+    date, known_from = (parse_sessions(frame[key], path.name) for key in ("date", KNOWN_FROM))
     _check_whole_days(path, frame[KNOWN_FROM])
     symbols, owner = _owners(path, frame)
     if not symbols:
-        _refuse_texts(path, frame)
+        # A text column may hold the symbol.
+        texts = list(text_columns(frame, _KEYS))
+        if texts:
+            raise CovariatesError(
+                f"{path.name}: row 1 after the header, column {texts[0]}: {str(frame[texts[0]][0])!r} is not a number, "
+                f"and the file has no column {SYMBOL}; {symbol_advice(texts)}"
+            )
     columns = [(name, _finite(path, frame[name]), _stated(path, frame[name])) for name in names]
     rows = np.arange(1, frame.height + 1)
     return tuple(
@@ -338,16 +344,6 @@ def _owners(path: Path, frame: "pl.DataFrame") -> tuple[tuple[str, ...], NDArray
     return symbols, np.array([place[name] for name in names], np.intp)
 
 
-def _refuse_texts(path: Path, frame: "pl.DataFrame") -> None:
-    """Raise CovariatesError for text columns in a file without a symbol column: one of them may hold the symbol."""
-    texts = list(text_columns(frame, _KEYS))
-    if texts:
-        raise CovariatesError(
-            f"{path.name}: row 1 after the header, column {texts[0]}: {str(frame[texts[0]][0])!r} is not a number, and "
-            f"the file has no column {SYMBOL}; {symbol_advice(texts)}"
-        )
-
-
 def _check_whole_days(path: Path, column: "pl.Series") -> None:
     """Raise CovariatesError for a time of day, since the value would be used at that day's close, perhaps too early."""
     import polars as pl
@@ -370,7 +366,7 @@ def _check_whole_days(path: Path, column: "pl.Series") -> None:
 
 def _finite(path: Path, column: "pl.Series") -> NDArray[np.float64]:
     """Parse a column of finite numbers; NaN if a cell is empty or `nan`."""
-    values = parse_numbers(column, path)
+    values = parse_numbers(column, path.name)
     infinite = np.flatnonzero(np.isinf(values))
     if infinite.size:
         row = int(infinite[0])
@@ -382,7 +378,7 @@ def _finite(path: Path, column: "pl.Series") -> NDArray[np.float64]:
 
 
 def _texts(path: Path, column: "pl.Series") -> tuple[str, ...]:
-    return tuple(to_strings(column, path).fill_null("").to_list())
+    return tuple(to_strings(column, path.name).fill_null("").to_list())
 
 
 def _stated(path: Path, column: "pl.Series") -> NDArray[np.bool_]:

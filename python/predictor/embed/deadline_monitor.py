@@ -49,7 +49,16 @@ class DeadlineMonitor:
 
     def _run(self) -> None:
         while self._wait():
-            self._stop_expired()
+            now_s = time.monotonic()
+            with self._changed:
+                due = {call: deadline for call, deadline in self._deadlines.items() if deadline.is_over(now_s)}
+                for call in due:
+                    del self._deadlines[call]
+            for call, deadline in due.items():
+                try:
+                    deadline.check()
+                except QuantraError as error:
+                    call.stop(error)
 
     def _wait(self) -> bool:
         """Wait until a deadline expires; False after close."""
@@ -60,18 +69,6 @@ class DeadlineMonitor:
                     return True
                 self._changed.wait(min(left_s, threading.TIMEOUT_MAX))
         return False
-
-    def _stop_expired(self) -> None:
-        now_s = time.monotonic()
-        with self._changed:
-            due = {call: deadline for call, deadline in self._deadlines.items() if deadline.is_over(now_s)}
-            for call in due:
-                del self._deadlines[call]
-        for call, deadline in due.items():
-            try:
-                deadline.check()
-            except QuantraError as error:
-                call.stop(error)
 
 
 def _expiry_s(deadline: Deadline) -> float:

@@ -267,7 +267,10 @@ class Explainer:
             DeadlineExceededError, CallCancelledError: the call timed out or was cancelled.
             torch.OutOfMemoryError: a single row does not fit into memory.
         """
-        _check_settings(tolerance, node_counts)
+        if not tolerance > 0:
+            raise ConfigurationError(f"tolerance is {tolerance:g}, but must be positive")
+        if not node_counts or any(count <= before for before, count in pairwise([0, *node_counts])):
+            raise ConfigurationError(f"node counts are {list(node_counts)}, but must be ascending numbers above 0")
         self._check_request(inputs, points, nodes)
         distinct = tuple(dict.fromkeys(points))
         # enables gradients and full precision in any mode of the caller; `enable_grad` does not end inference mode
@@ -356,13 +359,6 @@ def not_finite_error() -> InvalidInputError:
 def _count_numbers(inputs: Inputs) -> int:
     """Count of the varied numbers, without the conformal offsets."""
     return sum(group.numel() for group in inputs) - inputs.mask.numel()
-
-
-def _check_settings(tolerance: float, node_counts: Sequence[int]) -> None:
-    if not tolerance > 0:
-        raise ConfigurationError(f"tolerance is {tolerance:g}, but must be positive")
-    if not node_counts or any(count <= before for before, count in pairwise([0, *node_counts])):
-        raise ConfigurationError(f"node counts are {list(node_counts)}, but must be ascending numbers above 0")
 
 
 MOST_ROWS: Final = 5_000_000

@@ -35,7 +35,7 @@ def build_attribution_view(network: nn.Module) -> nn.Module:
         )
     view = _copy_around(network, {id(tensor): tensor for tensor in tensors})
     view.eval()
-    for rnn in _find_rnns(view):
+    for rnn in [child for child in view.modules() if isinstance(child, nn.RNNBase)]:
         rnn.dropout = 0.0
         rnn.training = True
     return view
@@ -50,10 +50,6 @@ def check_view(view: nn.Module) -> None:
                 f"module {name or type(module).__name__!r} is not in an attribution view's mode; "
                 "pass build_attribution_view(network), not the network"
             )
-
-
-def _find_rnns(module: nn.Module) -> list[nn.RNNBase]:
-    return [child for child in module.modules() if isinstance(child, nn.RNNBase)]
 
 
 def _copy_around(network: nn.Module, shared: dict[int, object]) -> nn.Module:

@@ -140,7 +140,13 @@ def export_onnx(folder: Path, file: Path) -> ExportedFile:
 def _graph(module: ExportModule, model: Model) -> "ModelProto":
     proto = _trace(module, prepare_golden_inputs(model))
     _name_rows(proto.graph)
-    _drop_notes(proto)
+    # Drop the exporter's notes on each node, which contain stack traces with local paths.
+    for part in (*proto.graph.node, *proto.graph.input, *proto.graph.output):
+        part.ClearField("metadata_props")
+        part.ClearField("doc_string")
+    for part in (proto, proto.graph):
+        part.ClearField("metadata_props")
+        part.ClearField("doc_string")
     proto.producer_name, proto.producer_version = "quantra", FORMAT
     for key, value in _metadata(module, model).items():
         entry = proto.metadata_props.add()
@@ -206,16 +212,6 @@ def _name_rows(graph: "GraphProto") -> None:
         for size in value.type.tensor_type.shape.dim:
             if size.dim_param:
                 size.dim_param = ROWS
-
-
-def _drop_notes(proto: "ModelProto") -> None:
-    """Drop the exporter's notes on each node, which contain stack traces with local paths."""
-    for part in (*proto.graph.node, *proto.graph.input, *proto.graph.output):
-        part.ClearField("metadata_props")
-        part.ClearField("doc_string")
-    for part in (proto, proto.graph):
-        part.ClearField("metadata_props")
-        part.ClearField("doc_string")
 
 
 def _metadata(module: ExportModule, model: Model) -> dict[str, str]:

@@ -197,7 +197,11 @@ class _Parser:
 
     def _binary(self, operator: _Token, left: _ParsedTerm, right: _ParsedTerm) -> _ParsedTerm:
         if operator.text == "/":
-            self._check_denominator(right)
+            if right.tree == Number(0.0):
+                raise self._error(right.position, "division by zero")
+            if right.flatness is Flatness.SPREAD:
+                problem = "this denominator is only rounding at flat prices; add a term of their size"
+                raise self._error(right.position, f"{problem}, as in x / (Std($close, 20) + 1e-9 * Mean($close, 20))")
         combine = {
             "+": operators.flatness_of_sum,
             "*": operators.flatness_of_product,
@@ -208,13 +212,6 @@ class _Parser:
         tree = Binary(cast("BinaryOperator", operator.text), left.tree, right.tree)
         lookback = max(left.lookback, right.lookback)
         return self._node(tree, (left, right), operator.position, flatness=kind, lookback=lookback, start=left.position)
-
-    def _check_denominator(self, part: _ParsedTerm) -> None:
-        if part.tree == Number(0.0):
-            raise self._error(part.position, "division by zero")
-        if part.flatness is Flatness.SPREAD:
-            problem = "this denominator is only rounding at flat prices; add a term of their size"
-            raise self._error(part.position, f"{problem}, as in x / (Std($close, 20) + 1e-9 * Mean($close, 20))")
 
     def _call(self, name: _Token, depth: int) -> _ParsedTerm:
         operator = OPERATORS.get(name.text)

@@ -163,7 +163,12 @@ class SqliteStore(LedgerStore):
     @contextmanager
     def _transaction(self) -> Generator[None]:
         with self._thread_lock, locked(self._lock_file), translate_errors(self._path):
-            self._check_file()
+            # Check that the open file is still at the path; what is written to a removed one is lost.
+            if not self._path.is_file() or not os.path.samestat(self._path.stat(), self._opened):
+                raise LedgerError(
+                    f"{self._path}: the file was removed or replaced while it was open; move it back, or restart",
+                    metadata={"file": self.address},
+                )
             self._connection.execute("begin immediate")
             try:
                 yield
@@ -172,20 +177,9 @@ class SqliteStore(LedgerStore):
                 if self._connection.in_transaction:
                     self._connection.execute("rollback")
                 raise
-            self._shorten_log()
-
-    def _check_file(self) -> None:
-        """Check that the open file is still at the path; what is written to a removed one is lost."""
-        if not self._path.is_file() or not os.path.samestat(self._path.stat(), self._opened):
-            raise LedgerError(
-                f"{self._path}: the file was removed or replaced while it was open; move it back, or restart",
-                metadata={"file": self.address},
-            )
-
-    def _shorten_log(self) -> None:
-        log = Path(f"{self._path}-wal")
-        if log.exists() and os.stat(log).st_size > _LARGEST_LOG:  # noqa: PTH116 - as cheap as it gets
-            self._connection.execute("pragma wal_checkpoint(passive)")
+            log = Path(f"{self._path}-wal")
+            if log.exists() and os.stat(log).st_size > _LARGEST_LOG:  # noqa: PTH116 - as cheap as it gets
+                self._connection.execute("pragma wal_checkpoint(passive)")
 
     def _snapshot(self) -> AbstractContextManager[None]:
         return nullcontext()  # each running query keeps the snapshot of its begin

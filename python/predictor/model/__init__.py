@@ -9,9 +9,9 @@ from predictor.model.predictor import (
     ModelIdentity,
     Predictor,
     PreparedBatch,
+    TwoStagePredictor,
     compute_prices,
     default_targets,
-    prepare_batch,
     rank_scores,
 )
 from predictor.model.prepared_instance import PreparedInstance, find_bars_warnings, limit_warnings
@@ -24,6 +24,7 @@ __all__ = [
     "Predictor",
     "PreparedBatch",
     "PreparedInstance",
+    "TwoStagePredictor",
     "average_quantiles",
     "build_output_map",
     "combine_quantiles",
@@ -35,7 +36,6 @@ __all__ = [
     "find_bars_warnings",
     "identify_members",
     "limit_warnings",
-    "prepare_batch",
     "rank_scores",
     "weigh_quantiles",
 ]

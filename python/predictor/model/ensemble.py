@@ -20,18 +20,17 @@ from predictor.covariates import check_sent
 from predictor.errors import ExplainUnsupportedError, FeatureMismatchError, QuantraError
 from predictor.explain import ExplanationCost
 from predictor.explain.integrated_gradients import GAP_FLOOR
-from predictor.forecast import Attribution, Forecast, Outcome, TargetPoint
-from predictor.instance import NEVER, OCCLUSION, Cancellation, Instance, Query, ReadInstance
+from predictor.forecast import Attribution, Forecast, TargetPoint
+from predictor.instance import NEVER, OCCLUSION, Cancellation, Instance, Query
 from predictor.model.ensemble_outputs import JointPrediction, combine_attributions, combine_quantiles, combine_rankings
 from predictor.model.explanations import choose_method, compute_cost, index_targets
 from predictor.model.model import Model
 from predictor.model.predictor import (
     NOT_ADDITIVE,
     ModelIdentity,
-    PreparedBatch,
+    TwoStagePredictor,
     compute_prices,
     default_targets,
-    prepare_batch,
 )
 from predictor.model.preparation import InstancePreparation
 from predictor.model.prepared_instance import (
@@ -270,7 +269,7 @@ def _describe_members(manifest: EnsembleManifest, infos: Sequence[ModelInfo]) ->
 
 
 @final
-class Ensemble:
+class Ensemble(TwoStagePredictor[JointlyPrepared]):
     """Several models that forecast as one. Immutable and thread-safe.
 
     Members share target, horizons, lag, quantiles and calendar; networks, features and encoder lengths may differ.
@@ -306,20 +305,6 @@ class Ensemble:
         """Covariates that the members read."""
         return self._preparation.covariates
 
-    def prepare(self, instance: Instance, now: datetime) -> JointlyPrepared:
-        """Check an instance and compute the inputs of every member.
-
-        Raises:
-            CovariateMissingError, UnknownCovariateError: the covariates do not match those of the members.
-            FeatureMismatchError: the instance holds windows, but the members read different ones.
-            NoUsableSymbolError: every symbol has a member that cannot forecast it.
-            QuantraError: a member cannot forecast the instance; see `Model.prepare`.
-        """
-        (prepared,) = self.prepare_each([instance], now, NEVER)
-        if isinstance(prepared, QuantraError):
-            raise prepared
-        return prepared
-
     def prepare_each(
         self, instances: Sequence[Instance], now: datetime, deadline: Cancellation
     ) -> list[JointlyPrepared | QuantraError]:
@@ -336,16 +321,6 @@ class Ensemble:
         members = self.members.values()
         by_member = [member.forecast([p.members[k] for p in prepared], deadline) for k, member in enumerate(members)]
         return [self._joined(p, answers) for p, answers in zip(prepared, zip(*by_member, strict=True), strict=True)]
-
-    def prepare_batch(
-        self, instances: Sequence[ReadInstance], now: datetime, deadline: Cancellation
-    ) -> PreparedBatch[JointlyPrepared]:
-        """See `Predictor.prepare_batch`."""
-        return prepare_batch(self, instances, now, deadline)
-
-    def predict(self, instances: Sequence[ReadInstance], now: datetime, deadline: Cancellation) -> tuple[Outcome, ...]:
-        """See `Predictor.predict`."""
-        return self.prepare_batch(instances, now, deadline).outcomes(range(len(instances)), deadline)
 
     def explain(self, query: Query, now: datetime, deadline: Cancellation) -> tuple[Attribution, ...]:
         """Explain one query; returns the weighted mean of the members' attributions, one per target.

@@ -29,7 +29,7 @@ from predictor.explain import (
     group_bars,
 )
 from predictor.features import FeatureDefinition, FittedFeatures, StaticFeatures
-from predictor.forecast import Attribution, Detail, Forecast, Outcome, TargetPoint
+from predictor.forecast import Attribution, Detail, Forecast, TargetPoint
 from predictor.inference import Engine, freeze
 from predictor.instance import (
     INTEGRATED_GRADIENTS,
@@ -40,7 +40,6 @@ from predictor.instance import (
     Cancellation,
     Instance,
     Query,
-    ReadInstance,
 )
 from predictor.internals import LAST_CLOSE, TRAINING_WINDOWS, Internal, InternalAxis
 from predictor.model.explanations import check_tolerance, choose_method, compute_cost, index_targets
@@ -48,11 +47,10 @@ from predictor.model.predictor import (
     WINDOW_ROWS,
     ForecastSource,
     ModelIdentity,
-    PreparedBatch,
+    TwoStagePredictor,
     build_attribution,
     build_forecasts,
     default_targets,
-    prepare_batch,
     sum_groups,
 )
 from predictor.model.preparation import InstancePreparation
@@ -85,7 +83,7 @@ PRESENCE_MEANING = "1 if the known covariate has a value; otherwise 0, and the c
 """Meaning of the columns that mark whether a known covariate is present."""
 
 
-class Model:
+class Model(TwoStagePredictor[PreparedInstance]):
     """One loaded model version. Thread-safe: it is immutable except for its cache of dates."""
 
     def __init__(
@@ -168,21 +166,6 @@ class Model:
         """The same model with another engine for its forecasts."""
         return Model(self.identity, self.manifest, self.pipeline, engine, self.runner.over(engine), self._others)
 
-    def prepare(self, instance: Instance, now: datetime) -> PreparedInstance:
-        """Check an instance and compute its inputs.
-
-        Args:
-            instance: bars or windows.
-            now: the present, with a time zone; decides whether the last bar's session has closed.
-
-        Raises:
-            QuantraError: the instance cannot be forecast; see predictor.errors.
-        """
-        (prepared,) = self.prepare_each([instance], now, NEVER)
-        if isinstance(prepared, QuantraError):
-            raise prepared
-        return prepared
-
     def prepare_each(
         self, instances: Sequence[Instance], now: datetime, deadline: Cancellation
     ) -> list[PreparedInstance | QuantraError]:
@@ -212,16 +195,6 @@ class Model:
         """
         rows = stack_rows(prepared)
         return build_forecasts(self._source, prepared, rows, self.runner.forecast(prepared, rows, deadline))
-
-    def prepare_batch(
-        self, instances: Sequence[ReadInstance], now: datetime, deadline: Cancellation
-    ) -> PreparedBatch[PreparedInstance]:
-        """See `Predictor.prepare_batch`."""
-        return prepare_batch(self, instances, now, deadline)
-
-    def predict(self, instances: Sequence[ReadInstance], now: datetime, deadline: Cancellation) -> tuple[Outcome, ...]:
-        """See `Predictor.predict`."""
-        return self.prepare_batch(instances, now, deadline).outcomes(range(len(instances)), deadline)
 
     def compute_units_in_float64(self, prepared: PreparedInstance) -> Tensor:
         """Compute quantiles [N, H, Q] in units of each window's scale, with the network in float64."""

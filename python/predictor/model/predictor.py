@@ -1,6 +1,7 @@
 """The interface of models to servers and clients, and the construction of their results."""
 
 import hashlib
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -16,7 +17,7 @@ from predictor.errors import CalendarEndedError, QuantraError
 from predictor.explain import Contributions, group_bars
 from predictor.features import FittedFeatures
 from predictor.forecast import Attribution, Detail, Forecast, Outcome, RowKind, TargetPoint
-from predictor.instance import OCCLUSION, Cancellation, Instance, Query, ReadInstance
+from predictor.instance import NEVER, OCCLUSION, Cancellation, Instance, Query, ReadInstance
 from predictor.internals import LAST_CLOSE, Internal
 from predictor.model.prepared_instance import PreparedInstance
 from predictor.model.runner import NetworkForecast
@@ -54,27 +55,10 @@ class ModelIdentity:
         return CalendarEndedError(f"{self.name}@{self.version}: {error.message}", metadata=error.metadata)
 
 
-class TwoStagePredictor(Protocol[PreparedT]):
-    """A model that first checks and encodes each instance, then forecasts all valid ones."""
-
-    def prepare_each(
-        self, instances: Sequence[Instance], now: datetime, deadline: Cancellation
-    ) -> list[PreparedT | QuantraError]:
-        """Check instances and compute their inputs together; raises on deadline or cancellation.
-
-        Each result is bit-identical to that of a separate call.
-        """
-        ...
-
-    def forecast(self, prepared: Sequence[PreparedT], deadline: Cancellation) -> list[Forecast]:
-        """Forecast several instances; raises on deadline or cancellation."""
-        ...
-
-
 class PreparedBatch(Generic[PreparedT]):
     """Prepared instances that wait for the network."""
 
-    def __init__(self, model: TwoStagePredictor[PreparedT], prepared: Sequence[PreparedT | QuantraError]) -> None:
+    def __init__(self, model: "TwoStagePredictor[PreparedT]", prepared: Sequence[PreparedT | QuantraError]) -> None:
         """Store the prepared instances or their errors, in order."""
         self._model = model
         self._prepared = prepared
@@ -91,13 +75,55 @@ class PreparedBatch(Generic[PreparedT]):
         return tuple(p if isinstance(p, QuantraError) else next(forecasts) for p in chosen)
 
 
-def prepare_batch(
-    model: TwoStagePredictor[PreparedT], instances: Sequence[ReadInstance], now: datetime, deadline: Cancellation
-) -> PreparedBatch[PreparedT]:
-    """Prepare the instances; see `Predictor.prepare_batch`."""
-    read = [instance for instance in instances if not isinstance(instance, QuantraError)]
-    prepared = iter(model.prepare_each(read, now, deadline))
-    return PreparedBatch(model, [one if isinstance(one, QuantraError) else next(prepared) for one in instances])
+class TwoStagePredictor(ABC, Generic[PreparedT]):
+    """A model that first checks and encodes each instance, then forecasts all valid ones. Immutable and thread-safe."""
+
+    @abstractmethod
+    def prepare_each(
+        self, instances: Sequence[Instance], now: datetime, deadline: Cancellation
+    ) -> list[PreparedT | QuantraError]:
+        """Check instances and compute their inputs together.
+
+        Each result is bit-identical to that of a separate call.
+
+        Raises:
+            DeadlineExceededError, CallCancelledError: the call timed out or was cancelled.
+        """
+
+    @abstractmethod
+    def forecast(self, prepared: Sequence[PreparedT], deadline: Cancellation = NEVER) -> list[Forecast]:
+        """Forecast several instances together.
+
+        Raises:
+            DeadlineExceededError, CallCancelledError: the call timed out or was cancelled.
+        """
+
+    def prepare(self, instance: Instance, now: datetime) -> PreparedT:
+        """Check an instance and compute its inputs.
+
+        Args:
+            instance: bars or windows.
+            now: the present, with a time zone; decides whether the last bar's session has closed.
+
+        Raises:
+            QuantraError: the instance cannot be forecast; see predictor.errors.
+        """
+        (prepared,) = self.prepare_each([instance], now, NEVER)
+        if isinstance(prepared, QuantraError):
+            raise prepared
+        return prepared
+
+    def prepare_batch(
+        self, instances: Sequence[ReadInstance], now: datetime, deadline: Cancellation
+    ) -> PreparedBatch[PreparedT]:
+        """See `Predictor.prepare_batch`."""
+        read = [instance for instance in instances if not isinstance(instance, QuantraError)]
+        prepared = iter(self.prepare_each(read, now, deadline))
+        return PreparedBatch(self, [one if isinstance(one, QuantraError) else next(prepared) for one in instances])
+
+    def predict(self, instances: Sequence[ReadInstance], now: datetime, deadline: Cancellation) -> tuple[Outcome, ...]:
+        """See `Predictor.predict`."""
+        return self.prepare_batch(instances, now, deadline).outcomes(range(len(instances)), deadline)
 
 
 class Predictor(Protocol):

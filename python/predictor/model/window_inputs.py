@@ -83,7 +83,11 @@ def check_form(pipeline: Pipeline, window: FeatureWindow) -> None:
     for name, shape in _compute_shapes(pipeline, window).items():
         _check_shape(name, getattr(window, name), shape)
     if window.anchor_price is not None:
-        _check_anchor(window.anchor_price, len(window.symbols))
+        symbols = len(window.symbols)
+        if window.anchor_price.shape != (symbols,):
+            raise WindowShapeError(f"anchor_price must hold one price for each of {symbols} symbols")
+        if not can_anchor(window.anchor_price).all():
+            raise _anchor_error()
     as_of = optional_number(window.as_of_session)
     if as_of and not pipeline.calendar.is_session(as_of):
         raise InvalidInputError(
@@ -271,13 +275,6 @@ def _check_shape(name: str, group: NDArray[np.generic], shape: tuple[int, ...]) 
         raise WindowShapeError(
             f"{name} is {group.dtype} of shape {list(group.shape)}, the model reads {dtype} of shape {list(shape)}"
         )
-
-
-def _check_anchor(prices: FloatArray, symbols: int) -> None:
-    if prices.shape != (symbols,):
-        raise WindowShapeError(f"anchor_price must hold one price for each of {symbols} symbols")
-    if not can_anchor(prices).all():
-        raise _anchor_error()
 
 
 def _anchor_error() -> InvalidInputError:

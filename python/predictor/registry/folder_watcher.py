@@ -98,7 +98,12 @@ class FolderWatcher:
         """
         now = FolderState.of(self._folder.path)
         if now.trouble:
-            return self._report_once(registry, now.trouble)
+            # Keep the registry and report the problem once.
+            trouble = now.trouble
+            is_known = self._seen.trouble == trouble
+            self._seen = replace(self._seen, trouble=trouble)
+            problem = ArtifactError(f"the folder of models cannot be read: {trouble}; what was served stays")
+            return RegistryChange(registry=registry, problems=() if is_known else (problem,))
         after = registry
         for name in sorted(now.models.keys() | self._seen.models.keys()):
             before, state = self._seen.models.get(name), now.models.get(name)
@@ -106,13 +111,6 @@ class FolderWatcher:
                 after = self._apply_model(after, name, before, state)
         self._seen = now
         return RegistryChange(registry=after, problems=after.problems_since(registry))
-
-    def _report_once(self, registry: Registry, trouble: str) -> RegistryChange:
-        """Keep the registry and report the problem once."""
-        is_known = self._seen.trouble == trouble
-        self._seen = replace(self._seen, trouble=trouble)
-        problem = ArtifactError(f"the folder of models cannot be read: {trouble}; what was served stays")
-        return RegistryChange(registry=registry, problems=() if is_known else (problem,))
 
     def _apply_model(
         self, registry: Registry, name: str, before: ModelFolderState | None, now: ModelFolderState | None

@@ -56,16 +56,15 @@ class Runtime:
 
     def __post_init__(self) -> None:
         if self.engine == "onnxruntime":
-            self._check_graphs()
+            if self.device.type != "cpu":
+                raise ConfigurationError(
+                    f"engine onnxruntime runs on the CPU, but the device is {self.device}; use eager"
+                )
+            for package in ("onnx", "onnxscript", "onnxruntime"):
+                if find_spec(package) is None:
+                    raise MissingPackageError.of(package, "onnx", "the engine onnxruntime")
         if self.max_rows < 1:
             raise ConfigurationError(f"rows at once are {self.max_rows}, but must be at least 1")
-
-    def _check_graphs(self) -> None:
-        if self.device.type != "cpu":
-            raise ConfigurationError(f"engine onnxruntime runs on the CPU, but the device is {self.device}; use eager")
-        for package in ("onnx", "onnxscript", "onnxruntime"):
-            if find_spec(package) is None:
-                raise MissingPackageError.of(package, "onnx", "the engine onnxruntime")
 
 
 def load_model(folder: Path, identity: tuple[str, int], runtime: Runtime) -> Model | Ensemble:

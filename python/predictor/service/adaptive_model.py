@@ -11,13 +11,13 @@ from predictor.adaptive_widths import AdaptiveWidths, RecordedWidths
 from predictor.arrays import FloatArray
 from predictor.catalog import ModelInfo
 from predictor.errors import LedgerError, shown_date
-from predictor.forecast import Attribution, Forecast, Outcome, RowKind, TargetPoint, forecast_or_raise
-from predictor.instance import Cancellation, Instance, Query, ReadInstance
-from predictor.model import Ensemble, Model, PreparedBatch, prepare_batch
+from predictor.forecast import Attribution, Forecast, RowKind, TargetPoint, forecast_or_raise
+from predictor.instance import NEVER, Cancellation, Instance, Query
+from predictor.model import Ensemble, Model, TwoStagePredictor
 
 
 @final
-class AdaptiveModel:
+class AdaptiveModel(TwoStagePredictor[Any]):
     """Forecasts and explains with the widths of the last bar's evening. Thread-safe.
 
     Without widths, forecasts are as calibrated. A warning of every answer says which of both it is.
@@ -32,19 +32,9 @@ class AdaptiveModel:
         """See `TwoStagePredictor.prepare_each`."""
         return self._model.prepare_each(instances, now, deadline)
 
-    def forecast(self, prepared: Sequence[Any], deadline: Cancellation) -> list[Forecast]:
+    def forecast(self, prepared: Sequence[Any], deadline: Cancellation = NEVER) -> list[Forecast]:
         """See `TwoStagePredictor.forecast`."""
         return [self._adapt(one) for one in self._model.forecast(prepared, deadline)]
-
-    def prepare_batch(
-        self, instances: Sequence[ReadInstance], now: datetime, deadline: Cancellation
-    ) -> PreparedBatch[Any]:
-        """See `Predictor.prepare_batch`."""
-        return prepare_batch(self, instances, now, deadline)
-
-    def predict(self, instances: Sequence[ReadInstance], now: datetime, deadline: Cancellation) -> tuple[Outcome, ...]:
-        """See `Predictor.predict`."""
-        return self.prepare_batch(instances, now, deadline).outcomes(range(len(instances)), deadline)
 
     def explain(self, query: Query, now: datetime, deadline: Cancellation) -> tuple[Attribution, ...]:
         """See `Predictor.explain`.

@@ -8,7 +8,7 @@ import base64
 import binascii
 import json
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, Final, NoReturn, TypeVar, cast
 
 import numpy as np
@@ -38,24 +38,7 @@ def parse_message(body: bytes, kind: type[MessageT]) -> tuple[MessageT, bool]:
         RequestTooLargeError: It has more than MOST_PARTS parts, or a text has more than MOST_TEXT characters.
         MalformedRequestError: It is not such a message.
     """
-    _check_parts(body)
-    found: list[bool] = []
-    try:
-        value = json.loads(body, parse_constant=_refuse_constant)
-        if not isinstance(value, dict):
-            raise _malformed(kind, f"the JSON is a {type(value).__name__}, not an object")
-        _convert(value, descriptor_of(kind), lambda numbers, owner: _encode(numbers, owner, found))
-        return json_format.ParseDict(value, kind(), max_recursion_depth=20), bool(found)
-    except (json_format.ParseError, ValueError, TypeError, RecursionError, OverflowError) as error:
-        raise _malformed(kind, str(error)) from None
-
-
-def _check_parts(body: bytes) -> None:
-    """Count the parts of a request, a piece at a time, because a count holds the GIL.
-
-    Raises:
-        RequestTooLargeError: It has too many.
-    """
+    # Count the parts of a request, a piece at a time, because a count holds the GIL.
     parts = 0
     for start in range(0, len(body), _PIECE):
         parts += sum(body.count(sign, start, start + _PIECE) for sign in (b",", b"[", b"{"))
@@ -65,6 +48,15 @@ def _check_parts(body: bytes) -> None:
                 "requests",
                 metadata={"have": f"more than {MOST_PARTS}", "most": str(MOST_PARTS)},
             )
+    found: list[bool] = []
+    try:
+        value = json.loads(body, parse_constant=_refuse_constant)
+        if not isinstance(value, dict):
+            raise _malformed(kind, f"the JSON is a {type(value).__name__}, not an object")
+        _convert(value, descriptor_of(kind), lambda numbers, owner: _encode(numbers, owner, found))
+        return json_format.ParseDict(value, kind(), max_recursion_depth=20), bool(found)
+    except (json_format.ParseError, ValueError, TypeError, RecursionError, OverflowError) as error:
+        raise _malformed(kind, str(error)) from None
 
 
 def format_message(message: Message, *, as_lists: bool = False) -> bytes:
@@ -95,21 +87,18 @@ def _convert(
         if field.type == FieldDescriptor.TYPE_BYTES:
             value[name] = convert(content, value)
         elif field.type == FieldDescriptor.TYPE_STRING and not has_nulls:
-            _check_texts(name, content if isinstance(content, list) else (content,))
+            texts = content if isinstance(content, list) else (content,)
+            for text in texts:
+                if isinstance(text, str) and len(text) > MOST_TEXT:
+                    raise RequestTooLargeError(
+                        f"{name} has a text of {len(text)} characters, at most {MOST_TEXT}",
+                        metadata={"have": str(len(text)), "most": str(MOST_TEXT)},
+                    )
         elif field.type == FieldDescriptor.TYPE_DOUBLE:
             value[name] = None if has_nulls and content in _NOT_FINITE else content
         elif field.message_type is not None and not field.message_type.GetOptions().map_entry:
             for item in content if isinstance(content, list) else (content,):
                 _convert(item, field.message_type, convert, has_nulls=has_nulls)
-
-
-def _check_texts(name: str, texts: Iterable[Any]) -> None:
-    for text in texts:
-        if isinstance(text, str) and len(text) > MOST_TEXT:
-            raise RequestTooLargeError(
-                f"{name} has a text of {len(text)} characters, at most {MOST_TEXT}",
-                metadata={"have": str(len(text)), "most": str(MOST_TEXT)},
-            )
 
 
 _NOT_FINITE: Final = ("NaN", "Infinity", "-Infinity")

@@ -107,19 +107,16 @@ class WorkspaceWidgets:
 
     def _respond(self, answer: Answer) -> Callable[[Request], Awaitable[Response]]:
         async def respond(request: Request) -> Response:
-            self._check_origin(request)
+            # Refuse the pages of other web sites before any work; a browser sends the header, other programs do not.
+            origin = request.headers.get("origin")
+            if request.headers.get("sec-fetch-site") == "cross-site" and origin not in self._origins:
+                raise PermissionDeniedError(
+                    f"the web site {(origin or 'without an origin')[:80]!r} may not read this server; start it with "
+                    "--allow-origin URL"
+                )
             return Response(json.dumps(await answer(request), allow_nan=False), media_type=JSON)
 
         return respond
-
-    def _check_origin(self, request: Request) -> None:
-        """Refuse the pages of other web sites before any work; a browser sends the header, other programs do not."""
-        origin = request.headers.get("origin")
-        if request.headers.get("sec-fetch-site") == "cross-site" and origin not in self._origins:
-            raise PermissionDeniedError(
-                f"the web site {(origin or 'without an origin')[:80]!r} may not read this server; start it with "
-                "--allow-origin URL"
-            )
 
     async def _widgets(self, _: Request) -> object:
         return WIDGETS

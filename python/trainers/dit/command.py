@@ -27,7 +27,6 @@ from trainers.media.run_directory import as_settings, check_free, checkpoints_in
 from trainers.options import Device, RunOptions, Threads, consumer
 
 if TYPE_CHECKING:
-    from trainers.dit.grpo import TuningResult
     from trainers.dit.training import ImageTrainingResult
 
 ModelFlag = Annotated[Path, Flag("Folder of the model, in diffusers' layout; nothing is downloaded.")]
@@ -136,7 +135,10 @@ def train(
         words = add_words(before, source.prompts, loaded.prompts, fresh=initial.objective is None)
         facts = monitor.facts if monitor else {}
         loaded.save(out, {TRAINING: {**settings, "curves": asdict(result), "facts": facts, WORDS: words}})
-        example = _sample_command(out, source.prompts[0], priors=loaded.network.priors > 0)
+        prompt = source.prompts[0]
+        priors = loaded.network.priors > 0
+        plan = " --priors PRIORS.safetensors" if priors else ""
+        example = f"quantra train dit sample {quote(str(out))} --prompt {quote(prompt)} --out drawn.png{plan}"
     _report_training(result, out, chosen.learning_rate, monitor_settings, example, as_json=run.as_json)
 
 
@@ -188,18 +190,21 @@ def grpo(
         loaded.network.module.cpu()
         words = None if known is None else sorted(known)
         loaded.save(out, {**notes, TUNING: {**settings, "tuned": asdict(result), "facts": gate.facts, WORDS: words}})
-    _report_tuning(result, out, as_json=run.as_json)
+    if run.as_json:
+        print_json({"kind": "tuned", "model": str(out), "accepted": result.refused is None, **asdict(result)})
+    else:
+        gained = result.refused is None and result.kept != result.looks[0]
+        echo(f"{'ok:' if gained else '!'} {result.verdict}")
+        equal, groups = sum(entry.equal for entry in result.rounds), sum(entry.groups for entry in result.rounds)
+        echo(f"Saved {out}; {equal} of {groups} groups had equal rewards")
+    if result.refused is not None:
+        raise typer.Exit(1)
 
 
 def _as_texts(watching: MonitorSettings) -> dict[str, str | None]:
     """Settings as texts, which survive a round trip through JSON."""
     values = {**asdict(watching), "monitor": ",".join(watching.monitor or ())}
     return {name: None if value is None else str(value) for name, value in values.items()}
-
-
-def _sample_command(model: Path, prompt: str, *, priors: bool) -> str:
-    plan = " --priors PRIORS.safetensors" if priors else ""
-    return f"quantra train dit sample {quote(str(model))} --prompt {quote(prompt)} --out drawn.png{plan}"
 
 
 def _report_training(
@@ -223,21 +228,4 @@ def _report_training(
     if not as_json:
         echo(f"Saved {out}. Next: {example}")
     if result.collapsed:
-        raise typer.Exit(1)
-
-
-def _report_tuning(result: "TuningResult", out: Path, *, as_json: bool) -> None:
-    """Report the result of a tuning run.
-
-    Raises:
-        Exit: The gate ended the tuning (status 1).
-    """
-    if as_json:
-        print_json({"kind": "tuned", "model": str(out), "accepted": result.refused is None, **asdict(result)})
-    else:
-        gained = result.refused is None and result.kept != result.looks[0]
-        echo(f"{'ok:' if gained else '!'} {result.verdict}")
-        equal, groups = sum(entry.equal for entry in result.rounds), sum(entry.groups for entry in result.rounds)
-        echo(f"Saved {out}; {equal} of {groups} groups had equal rewards")
-    if result.refused is not None:
         raise typer.Exit(1)

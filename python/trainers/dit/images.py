@@ -9,7 +9,6 @@ from typing import Final, final
 import numpy as np
 import torch
 from PIL import Image
-from PIL.ImageFile import ImageFile
 from torch import Tensor
 
 from trainers.dit.errors import DataError, ImageError
@@ -54,21 +53,18 @@ def read_metadata(source: Path) -> tuple[tuple[CaptionLine, ...], tuple[Rejected
     path = source / FILE
     rows = rows_of(path, _hash_content(source), DataError)
     if rows and rows[0].cells[:1] == ("file",):
-        _check_heading(path, rows[0].cells)
+        names = rows[0].cells
+        conditions = [name for name in names if name.lower() in CONDITIONS]
+        if conditions:
+            raise DataError(
+                f"{path} has a column {conditions[0]}, but images are drawn only from prompts; remove the column"
+            )
+        if tuple(names) != ("file", "prompt"):
+            raise DataError(f"{path} has the columns {'|'.join(names)}, expected file|prompt")
         rows = rows[1:]
     if not rows:
         raise DataError(f"{path} lists no images; write a line per image: file|prompt")
     return partition_rows(rows, _file, _problem, lambda row: CaptionLine(_file(row), normal_text(row.cells[1])))
-
-
-def _check_heading(path: Path, names: Sequence[str]) -> None:
-    conditions = [name for name in names if name.lower() in CONDITIONS]
-    if conditions:
-        raise DataError(
-            f"{path} has a column {conditions[0]}, but images are drawn only from prompts; remove the column"
-        )
-    if tuple(names) != ("file", "prompt"):
-        raise DataError(f"{path} has the columns {'|'.join(names)}, expected file|prompt")
 
 
 def _hash_content(source: Path) -> bytes:
@@ -259,9 +255,28 @@ def decode(path: Path, form: ImageFormat) -> Tensor:
     """
     try:
         with Image.open(path, formats=FORMATS) as image:
-            _check_form(path, image, form)
+            if (image.width, image.height) != (form.width, form.height):
+                raise DataError(
+                    f"{path} is {image.width}x{image.height}, but the model draws {form.width}x{form.height}; scale or "
+                    "crop it"
+                )
+            if image.mode != MODES.get(form.channels):
+                raise DataError(
+                    f"{path} has mode {image.mode} ({len(image.getbands())} channels), but the VAE reads "
+                    f"{MODES.get(form.channels, f'{form.channels} channels')}; convert it"
+                )
+            if any(SIXTEEN_BIT in str(tile.args) or tile.codec_name == SCALED_PPM for tile in image.tile):
+                raise DataError(f"{path} does not have 8 bits per channel; convert it")
             pixels = np.array(image)
-            _check_appearance(path, image)
+            # Reject rotated and animated images, which viewers show differently from their decoded pixels.
+            orientation = image.getexif().get(ORIENTATION, 1)
+            if orientation != 1:
+                raise DataError(
+                    f"{path} is stored rotated (EXIF orientation {orientation}); rotate its pixels, and save it "
+                    "without the tag"
+                )
+            if image.format != MULTI_PICTURE and _is_animated(image):
+                raise DataError(f"{path} is animated; save one of its images")
     except FileNotFoundError as error:
         raise DataError(f"{path} does not exist; fix its line in {FILE}, or remove it") from error
     except UNREADABLE as error:
@@ -278,31 +293,6 @@ def hash_pixels(prompt: str, pixels: Tensor) -> str:
     """sha256 of a prompt and its pixels, uint8 [channels, height, width], in hexadecimal."""
     head = f"{prompt}\0{list(pixels.shape)}\0".encode()
     return hashlib.sha256(head + pixels.numpy().tobytes()).hexdigest()
-
-
-def _check_form(path: Path, image: ImageFile, form: ImageFormat) -> None:
-    if (image.width, image.height) != (form.width, form.height):
-        raise DataError(
-            f"{path} is {image.width}x{image.height}, but the model draws {form.width}x{form.height}; scale or crop it"
-        )
-    if image.mode != MODES.get(form.channels):
-        raise DataError(
-            f"{path} has mode {image.mode} ({len(image.getbands())} channels), but the VAE reads "
-            f"{MODES.get(form.channels, f'{form.channels} channels')}; convert it"
-        )
-    if any(SIXTEEN_BIT in str(tile.args) or tile.codec_name == SCALED_PPM for tile in image.tile):
-        raise DataError(f"{path} does not have 8 bits per channel; convert it")
-
-
-def _check_appearance(path: Path, image: Image.Image) -> None:
-    """Reject rotated and animated images, which viewers show differently from their decoded pixels."""
-    orientation = image.getexif().get(ORIENTATION, 1)
-    if orientation != 1:
-        raise DataError(
-            f"{path} is stored rotated (EXIF orientation {orientation}); rotate its pixels, and save it without the tag"
-        )
-    if image.format != MULTI_PICTURE and _is_animated(image):
-        raise DataError(f"{path} is animated; save one of its images")
 
 
 def _is_animated(image: Image.Image) -> bool:

@@ -105,7 +105,15 @@ class TrainingRun(Generic[Batch]):
             LoopError: Any other error of the loop; it names phase, epoch, window and batch shapes.
         """
         source = self._source_of(train)
-        self._check_train_source(source)
+        # Add notices on how the source is read, and check that all processes read the same order.
+        check_source(source)
+        training, group = self._training, self.group
+        window = training.epoch_totals.windows
+        messages = collect_source_notices(source, epoch=training.epoch, window=window, processes=group.size)
+        self._notices.extend(TrainingNotice(message=message) for message in messages)
+        if group.size > 1:
+            digest = hash_order(source, training.epoch, seed=training.order_seed)
+            group.check_same("the order of the loader's batches", digest)
         scored = "no validation" if validation is None else "a validation"
         self.group.check_same("the length of the training and its validation", f"{max_epochs} epochs, {scored}")
         yield from self._take_notices()
@@ -185,17 +193,6 @@ class TrainingRun(Generic[Batch]):
             self._loaded[batches] = IterableSource(batches)
         return self._loaded[batches]
 
-    def _check_train_source(self, train: Source[Batch]) -> None:
-        """Add notices on how the source is read, and check that all processes read the same order."""
-        check_source(train)
-        training, group = self._training, self.group
-        window = training.epoch_totals.windows
-        messages = collect_source_notices(train, epoch=training.epoch, window=window, processes=group.size)
-        self._notices.extend(TrainingNotice(message=message) for message in messages)
-        if group.size > 1:
-            digest = hash_order(train, training.epoch, seed=training.order_seed)
-            group.check_same("the order of the loader's batches", digest)
-
     def _take_notices(self) -> Iterator[TrainingNotice]:
         while self._notices:
             yield self._notices.pop(0)
@@ -206,7 +203,11 @@ class TrainingRun(Generic[Batch]):
         self._check_order(train)
         length = self.group.agree_on_length(train.length)
         total = None if length is None else -(-length // (self._parts.settings.accumulate * self.group.size))
-        self._set_modes()
+        for module in self._parts.settings.trained.values():
+            module.train()
+        # Frozen modules come last, because they may be parts of trained ones.
+        for module in self._parts.settings.frozen.values():
+            module.eval()
         windows = time_windows(
             self._read_windows(train, total),
             lambda: f"the reading of epoch {self._training.epoch}, window {epoch_totals.windows}",
@@ -352,13 +353,6 @@ class TrainingRun(Generic[Batch]):
         """Copy rank 0's buffers to all processes, because each process changes them with different batches."""
         if self.group.size > 1:
             self.group.broadcast(find_kept_buffers(self._parts.settings.trained))
-
-    def _set_modes(self) -> None:
-        for module in self._parts.settings.trained.values():
-            module.train()
-        # Frozen modules come last, because they may be parts of trained ones.
-        for module in self._parts.settings.frozen.values():
-            module.eval()
 
     @contextmanager
     def _use_averages(self) -> Generator[None]:

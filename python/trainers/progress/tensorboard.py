@@ -75,7 +75,11 @@ class _Curves:
             self._add_window(report)
             return
         if isinstance(report, EpochReport):
-            self._add_epoch(report)
+            numbers = _below("loss", {name: totals.loss for name, totals in report.phases.items()})
+            numbers |= _below("skipped", {name: float(totals.skipped) for name, totals in report.phases.items()})
+            if report.validation is not None:
+                numbers |= {"validation": report.validation.mean} | _below("validation", report.validation.parts)
+            self._epochs.add(report.epoch + 1, numbers)
         self._flush()  # at least with a checkpoint: a resumed training does not repeat what came before it
 
     def _add_window(self, report: WindowReport) -> None:
@@ -85,13 +89,6 @@ class _Curves:
         numbers = {"loss": report.loss, "grad_norm": report.grad_norm, "learning_rate": report.learning_rate}
         scale = {} if report.loss_scale is None else {"loss_scale": report.loss_scale}
         points.add(report.step, numbers | _below("parts", report.parts) | scale)
-
-    def _add_epoch(self, report: EpochReport) -> None:
-        numbers = _below("loss", {name: totals.loss for name, totals in report.phases.items()})
-        numbers |= _below("skipped", {name: float(totals.skipped) for name, totals in report.phases.items()})
-        if report.validation is not None:
-            numbers |= {"validation": report.validation.mean} | _below("validation", report.validation.parts)
-        self._epochs.add(report.epoch + 1, numbers)
 
     def close(self) -> None:
         for points in (self._epochs, *self._phases.values()):

@@ -134,7 +134,9 @@ class History:
         labels, series = (None, None) if cache is None else cache.targets(bars, pipeline)
         self.labels: FloatArray = self.of_adjusted(pipeline.target.labels) if labels is None else labels
         self.encoded: EncodedPanel = _encode_panel(bars, pipeline, covariates, cache, series)
-        axis = _list_calendar_sessions(bars, pipeline)
+        # The calendar's sessions from the first bar to the farthest target, including those without a bar.
+        first, last = int(bars.sessions[0]), int(bars.sessions[-1])
+        axis = pipeline.calendar.sessions(first, int(pipeline.calendar.following(last, pipeline.target.reach)[-1]))
         covariates.check_known_ahead(pipeline.covariates, axis, pipeline.target.reach)
         self.stored = StoredInputs(
             observed=torch.from_numpy(np.ascontiguousarray(self.encoded.observed)),
@@ -272,12 +274,6 @@ def _encode_known(bars: BarPanel, pipeline: Pipeline, covariates: CovariateSourc
     last = int(bars.sessions[-1])
     values = covariates.known(pipeline.covariates, bars.symbols, axis, known_by=last)
     return torch.from_numpy(pipeline.known(axis, values)).expand(len(bars.symbols), -1, -1)
-
-
-def _list_calendar_sessions(bars: BarPanel, pipeline: Pipeline) -> NDArray[np.int32]:
-    """The calendar's sessions from the first bar to the farthest target, including those without a bar."""
-    first, last = int(bars.sessions[0]), int(bars.sessions[-1])
-    return pipeline.calendar.sessions(first, int(pipeline.calendar.following(last, pipeline.target.reach)[-1]))
 
 
 WindowGatherer = Callable[[TrainingWindows], WindowBatch]

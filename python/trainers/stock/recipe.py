@@ -387,15 +387,12 @@ def _read_value(record: Record, key: str, hint: Any) -> Any:
         rest = next(part for part in get_args(hint) if part is not type(None))
         return None if record.json(key) is None else _read_value(record, key, rest)
     if get_origin(hint) is Literal:
-        return _read_choice(record, key, get_args(hint))
+        choices = get_args(hint)
+        text = record.text(key)
+        if text not in choices:
+            raise record.refusal(key, f"is {text!r}, but must be one of {list(choices)}")
+        return text
     return _READERS[hint](record, key)
-
-
-def _read_choice(record: Record, key: str, choices: tuple[str, ...]) -> str:
-    text = record.text(key)
-    if text not in choices:
-        raise record.refusal(key, f"is {text!r}, but must be one of {list(choices)}")
-    return text
 
 
 def _read_limit(record: Record, key: str) -> float:

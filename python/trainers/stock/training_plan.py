@@ -98,7 +98,10 @@ class FlagSetting:
         if isinstance(given, str) and self.flag.read is not None:
             return None if given == self.flag.none else self._call(self.flag.read, given)
         value = convert_value(self.name, self.kind, given)
-        self._check_range(value)
+        low, high = self.flag.minimum, self.flag.maximum
+        if (low is not None and value < low) or (high is not None and value > high):
+            end = "" if high is None else f" and at most {high:g}"
+            raise ConfigurationError(f"{self.name} is {value:g}, but must be at least {low:g}{end}")
         if self.flag.check is not None:
             self._call(self.flag.check, value)
         return value
@@ -111,12 +114,6 @@ class FlagSetting:
             raise
         except ValueError as error:
             raise ConfigurationError(f"{self.name}: {error}") from error
-
-    def _check_range(self, value: Any) -> None:
-        low, high = self.flag.minimum, self.flag.maximum
-        if (low is not None and value < low) or (high is not None and value > high):
-            end = "" if high is None else f" and at most {high:g}"
-            raise ConfigurationError(f"{self.name} is {value:g}, but must be at least {low:g}{end}")
 
 
 def list_settings(owner: type[Dataclass]) -> Iterator[FlagSetting]:
@@ -266,7 +263,12 @@ class TrainingPlan:
         changes = parse_changes(values, recipe)
         kind_named(changes.kind)
         if start is None:
-            _check_learning(changes)
+            needless = find_unused_training_flags(changes)
+            if needless:
+                raise ConfigurationError(
+                    f"{', '.join(needless)} say how epochs train, but model {changes.kind} has no epochs; leave them "
+                    "out"
+                )
         parent = None if start is None else _load_parent(start, changes, recipe)
         own = inherit_recipe(parent) if parent is not None else recipe or recipe_of(changes.kind)
         final = changes.over(own)
@@ -328,14 +330,6 @@ def _parse_network(values: Mapping[str, Any]) -> ParsedFlags[NetworkConfig]:
     sizes = {one.name: one for kind in KINDS.values() for one in list_settings(kind.config)}
     given = {name: one.value(values[name]) for name, one in sizes.items() if values.get(name) is not None}
     return ParsedFlags(given, {name: name for name in given})
-
-
-def _check_learning(changes: RecipeChanges) -> None:
-    needless = find_unused_training_flags(changes)
-    if needless:
-        raise ConfigurationError(
-            f"{', '.join(needless)} say how epochs train, but model {changes.kind} has no epochs; leave them out"
-        )
 
 
 def _load_parent(start: Path, changes: RecipeChanges, recipe: StockRecipe | None) -> ParentArtifact:

@@ -283,7 +283,16 @@ def _report_prepared(corpus: "SpeechCorpus", out: Path, *, as_json: bool) -> Non
     """Report the size of a corpus and its warnings."""
     from trainers.vits.corpus import describe_corpus_problems
 
-    facts = _corpus_facts(corpus)
+    facts: dict[str, Any] = {
+        "clips": len(corpus.clips),
+        "seconds": corpus.framing.seconds(sum(clip.frames for clip in corpus.clips)),
+        "train": len(corpus.part("train")),
+        "selection": len(corpus.part("selection")),
+        "held_out": len(corpus.part("held_out")),
+        "refused": [asdict(rejected) for rejected in corpus.refused],
+        "unknown": dict(corpus.unknown),
+        "unlisted": list(corpus.unlisted),
+    }
     if as_json:
         print_json({"kind": "prepared", "corpus": str(out), **facts})
         return
@@ -296,16 +305,3 @@ def _report_prepared(corpus: "SpeechCorpus", out: Path, *, as_json: bool) -> Non
     if facts["held_out"] < FEW:
         echo(f"! {facts['held_out']} held-out clips are too few for reliable figures; use --held-out {FEW}")
     echo(f"Saved {out}. Next: quantra train vits train {quote(str(out))} --out voices/mine")
-
-
-def _corpus_facts(corpus: "SpeechCorpus") -> dict[str, Any]:
-    return {
-        "clips": len(corpus.clips),
-        "seconds": corpus.framing.seconds(sum(clip.frames for clip in corpus.clips)),
-        "train": len(corpus.part("train")),
-        "selection": len(corpus.part("selection")),
-        "held_out": len(corpus.part("held_out")),
-        "refused": [asdict(rejected) for rejected in corpus.refused],
-        "unknown": dict(corpus.unknown),
-        "unlisted": list(corpus.unlisted),
-    }

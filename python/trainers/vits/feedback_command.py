@@ -55,7 +55,14 @@ def feedback(
         from trainers.vits.versions import VoiceVersions
         from trainers.vits.voice_correction import VoiceCorrection
 
-        _check_correctable(voice)
+        if (voice / "config.json").is_file():
+            raise FeedbackError(
+                f"{voice} is a single version of a voice; give the voice's folder, to which a version can be added"
+            )
+        if launched_size() > 1:
+            raise FeedbackError(
+                f"feedback runs in one process, but {launched_size()} were launched; start it without torchrun"
+            )
         torch.set_num_threads(run.threads)
         if run.parent_watch:
             exit_with_parent()
@@ -77,22 +84,6 @@ def feedback(
             progress_counter("scored", "clips", silent=run.as_json),
         )
     _report_result(result, voice, run)
-
-
-def _check_correctable(voice: Path) -> None:
-    """Check that a voice can be corrected.
-
-    Raises:
-        FeedbackError: The folder is a single version, or several processes were launched.
-    """
-    if (voice / "config.json").is_file():
-        raise FeedbackError(
-            f"{voice} is a single version of a voice; give the voice's folder, to which a version can be added"
-        )
-    if launched_size() > 1:
-        raise FeedbackError(
-            f"feedback runs in one process, but {launched_size()} were launched; start it without torchrun"
-        )
 
 
 def _material(

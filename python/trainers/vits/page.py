@@ -311,7 +311,11 @@ class ClipView:
 
 def _build_clip_view(clip: TranscribedClip, framing: FrameSettings) -> ClipView:
     for wave in (clip.real, clip.spoken):
-        _check_wave(clip.name, wave)
+        if wave.dim() != 1 or not len(wave) or not wave.isfinite().all():
+            raise ValueError(
+                f"a wave of clip {clip.name} has shape {list(wave.shape)} or non-finite samples; expected finite "
+                "samples [T], 1 or more: list the clip as unspoken"
+            )
     real, spoken = clip.real.detach().float().cpu(), clip.spoken.detach().float().cpu()
     frames = max(count_frames(real, framing), count_frames(spoken, framing))
     seconds = framing.seconds(frames)
@@ -351,14 +355,6 @@ def _build_clip_wave(
         sound=encode_sound(wave, framing.rate),
         transcript=transcript,
     )
-
-
-def _check_wave(name: str, wave: Tensor) -> None:
-    if wave.dim() != 1 or not len(wave) or not wave.isfinite().all():
-        raise ValueError(
-            f"a wave of clip {name} has shape {list(wave.shape)} or non-finite samples; expected finite samples [T], 1 "
-            "or more: list the clip as unspoken"
-        )
 
 
 SHOWN = 24

@@ -125,7 +125,15 @@ class CorpusSettings:
         Raises:
             CorpusError: A value is out of range, or inconsistent with the others.
         """
-        _check_framing(self.framing, self.min_frames)
+        framing = self.framing
+        min_frames = self.min_frames
+        edge = (framing.fft - framing.hop) // 2
+        if framing.rate < 1 or framing.hop < 1 or framing.fft < framing.hop or (framing.fft - framing.hop) % 2:
+            raise CorpusError(
+                f"{framing} cannot be used: rate and hop from 1 on, fft at least hop, both even or both odd"
+            )
+        if min_frames < 1 or min_frames * framing.hop <= edge:
+            raise CorpusError(f"min_frames is {min_frames}; {framing} needs at least {edge // framing.hop + 1}")
         for name, share in (("selection", self.selection), ("held_out", self.held_out)):
             if not (0 < share < 1 or (share >= 1 and share == int(share))):
                 raise CorpusError(f"{name} is {share:g}; give a share between 0 and 1, or a whole number of texts")
@@ -435,15 +443,6 @@ def _build_vocabulary(
 ) -> Mapping[str, int]:
     """The given vocabulary, or one built from the texts."""
     return list_characters(_list_texts(clips)) if settings.vocabulary is None else settings.vocabulary
-
-
-def _check_framing(framing: FrameSettings, min_frames: int) -> None:
-    """Check that the shortest clip is long enough for a spectrogram."""
-    edge = (framing.fft - framing.hop) // 2
-    if framing.rate < 1 or framing.hop < 1 or framing.fft < framing.hop or (framing.fft - framing.hop) % 2:
-        raise CorpusError(f"{framing} cannot be used: rate and hop from 1 on, fft at least hop, both even or both odd")
-    if min_frames < 1 or min_frames * framing.hop <= edge:
-        raise CorpusError(f"min_frames is {min_frames}; {framing} needs at least {edge // framing.hop + 1}")
 
 
 def _list_texts(clips: Sequence[RecordingEntry] | Sequence[RecordedClip]) -> list[str]:

@@ -254,7 +254,11 @@ def find_finished_version(versions: VoiceVersions, settings: Mapping[str, Any]) 
     if not versions.index.versions or _has_begun(run_folder(versions.following)):
         return None
     newest = versions.folder / str(versions.index.versions)
-    different = _find_setting_differences(_record(newest), settings)
+    record = _record(newest)
+    wanted = as_json(settings)
+    if wanted.get(PARENT) is not None and wanted[PARENT] == record.get(WEIGHTS):
+        wanted[PARENT] = record.get(PARENT)
+    different = find_differences({name: record[name] for name in wanted if name in record}, wanted)
     if different:
         raise VoiceError(
             f"{newest} is finished but was trained with other settings: {'; '.join(different)}; leave out --resume to "
@@ -321,14 +325,3 @@ def _record(version: Path) -> Mapping[str, Any]:
         raise VoiceError(
             f"settings of the version cannot be read from {path} ({error}); leave out --resume to train a further one"
         ) from error
-
-
-def _find_setting_differences(record: Mapping[str, Any], settings: Mapping[str, Any]) -> list[str]:
-    """Differences of the settings from those of a finished run.
-
-    A run that fine-tuned its own voice would now start from its own result: that does not count.
-    """
-    wanted = as_json(settings)
-    if wanted.get(PARENT) is not None and wanted[PARENT] == record.get(WEIGHTS):
-        wanted[PARENT] = record.get(PARENT)
-    return find_differences({name: record[name] for name in wanted if name in record}, wanted)

@@ -188,17 +188,13 @@ def _prepare_model(source: ModelSource, bars: BarPanel, shown: _AuditProgress) -
         splits, model = source.standing.splits, source.standing.model
     else:
         raise ConfigurationError("an ensemble cannot be audited; audit a member from its folder members")
-    _check_reach(bars, splits)
-    known = map_bars(usable_bars(bars.between(splits.train.first, int(bars.sessions[-1]))), source.cache)
-    return _AuditedModel(model=model, recipe=replace(recipe, parts=splits), splits=splits, source=source, bars=known)
-
-
-def _check_reach(bars: BarPanel, splits: DataSplits) -> None:
     if bars.sessions[0] > splits.train.first:
         raise ConfigurationError(
             f"the bars begin on {shown_date(int(bars.sessions[0]))}, but the training starts on "
             f"{shown_date(splits.train.first)}, and an audit trains again; give the bars of the training"
         )
+    known = map_bars(usable_bars(bars.between(splits.train.first, int(bars.sessions[-1]))), source.cache)
+    return _AuditedModel(model=model, recipe=replace(recipe, parts=splits), splits=splits, source=source, bars=known)
 
 
 def _select_days(subject: _AuditedModel) -> NDArray[np.int64]:

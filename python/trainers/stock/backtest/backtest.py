@@ -131,7 +131,12 @@ def backtest(
         refuse_in_sample(source.standing, bars.sessions, int(bars.sessions[first]), plan.embargo)
     if terms.horizon not in source.horizons:
         raise ConfigurationError(f"horizon {terms.horizon} is not forecast; the model has {list(source.horizons)}")
-    _check_refits(source, plan)
+    # A fine-tuned artifact cannot be refitted, because its parent's weights are missing.
+    if plan.refit is not None and ancestors_of(source.card):
+        raise ConfigurationError(
+            "the artifact is fine-tuned from weights that it does not contain, so it cannot be refitted; use --refit "
+            "never, or give its recipe as JSON with --recipe FILE instead of the artifact"
+        )
     folds = split_into_folds(source, bars, plan)
     store = ForecastStore(folder.path, collect_settings(source, bars, plan), resume=folder.resume)
     with claim_output(folder.path):
@@ -141,15 +146,6 @@ def backtest(
             pass
     forecasts = join_folds([store.read(fold) for fold in folds])
     return trade_forecasts(source, bars, forecasts, folds, terms=terms, tactic=tactic, digest=store.digest)
-
-
-def _check_refits(source: ModelSource, plan: WalkForwardPlan) -> None:
-    """A fine-tuned artifact cannot be refitted, because its parent's weights are missing."""
-    if plan.refit is not None and ancestors_of(source.card):
-        raise ConfigurationError(
-            "the artifact is fine-tuned from weights that it does not contain, so it cannot be refitted; use --refit "
-            "never, or give its recipe as JSON with --recipe FILE instead of the artifact"
-        )
 
 
 def split_into_folds(source: ModelSource, bars: BarPanel, plan: WalkForwardPlan) -> tuple[Fold, ...]:

@@ -113,7 +113,10 @@ def daily_command(
     )  # before a ledger is created
     with Ledger.open(ledger, create=True) as opened, opened.claim_run() as holder:
         if holder:
-            _print_skipped(ledger, holder, as_json=as_json)
+            if as_json:
+                write_json({"skipped": f"{ledger} is in use by {holder}"})
+            else:
+                typer.echo(f"{ledger} is in use by {holder}, so nothing was done.")
             return
         settings = DailySettings(
             ledger=opened,
@@ -279,13 +282,6 @@ def choose_model_folder(models: Path, name: str) -> Path:
             raise typer.BadParameter(f"{models} holds {len(names)} models; choose one with --name: {listed(names)}")
         (name,) = names
     return find_model_folder(models, name)
-
-
-def _print_skipped(ledger: str, holder: str, *, as_json: bool) -> None:
-    if as_json:
-        write_json({"skipped": f"{ledger} is in use by {holder}"})
-    else:
-        typer.echo(f"{ledger} is in use by {holder}, so nothing was done.")
 
 
 def print_summary(summary: DailySummary, *, as_json: bool) -> None:

@@ -128,7 +128,9 @@ def _replay_evening(
     try:
         model = _find_model(ledger, models, first)
         bars = panels.read(first.as_of, first.bars_batch)
-        accepts = _accepts_suspect_bars(ledger, first)
+        where = "kind = ? and session = ? and (? = model or ? like model || '-%')"
+        events = ledger.records(LedgerEvent, where, (EVENING, first.as_of, first.model, first.model))
+        accepts = any(event.detail.get("accept_suspect_bars") is True for event in events)
         forecast = model.forecast(bars, covariates, accept_suspect_bars=accepts)
         widths = AdaptiveWidths.read(ledger, model.version, first.as_of)
         forecast = forecast if widths is None else widths.apply(forecast)
@@ -152,13 +154,6 @@ def _find_model(ledger: Ledger, models: Path, record: ForecastRecord) -> Recorde
     if folder is None:
         raise ConfigurationError(f"the artifact {folders[0]} is missing; restore it from a backup")
     return load_recorded(folder, version, record.role)
-
-
-def _accepts_suspect_bars(ledger: Ledger, record: ForecastRecord) -> bool:
-    """Whether the evening accepted suspect bars."""
-    where = "kind = ? and session = ? and (? = model or ? like model || '-%')"
-    events = ledger.records(LedgerEvent, where, (EVENING, record.as_of, record.model, record.model))
-    return any(event.detail.get("accept_suspect_bars") is True for event in events)
 
 
 def _list_differences(record: ForecastRecord, forecast: Forecast) -> Iterator[str]:

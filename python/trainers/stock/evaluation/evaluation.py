@@ -323,7 +323,7 @@ def evaluate(
         level=LEVEL,
         method=_describe_method(test),
         correlated=describe_correlation(test),
-        rows=_sort_best_first(result.rows),
+        rows=tuple(sorted(result.rows, key=lambda row: row.mean.value)),
         skill=result.skill,
         comparison=compare(test, pinball(test, ours.calibrated), result.best, result.skill.baseline),
         confidence_set=confidence_set,
@@ -406,10 +406,6 @@ def _compare_baselines(
         test, OURS, forecasts, case, all_baselines(test.target.kind), on_losses=on_losses, stepwise=stepwise
     )
     return result, find_confidence_set(test, daily)
-
-
-def _sort_best_first(rows: tuple[ModelScores, ...]) -> tuple[ModelScores, ...]:
-    return tuple(sorted(rows, key=lambda row: row.mean.value))
 
 
 def _score_seeds(

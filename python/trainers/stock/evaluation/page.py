@@ -89,7 +89,7 @@ def _build_seed_rows(evaluation: ModelEvaluation) -> tuple[TableRow, ...]:
 
 def draw_losses(evaluation: ModelEvaluation, page: PageBuilder) -> str:
     """Losses with intervals, each divided by the spread of outcomes at its horizon."""
-    rows = [row for row in evaluation.rows if row.name != _build_point(evaluation)]
+    rows = [row for row in evaluation.rows if row.name != NAIVE[evaluation.target.kind]]
     by = [[h.pinball for h in row.horizons] for row in rows]
     scale = SCALE / np.asarray(evaluation.target.spread)[:, None]
     value, lower, upper = (scale * array for array in _columns(by))
@@ -133,11 +133,6 @@ def build_confidence_table(evaluation: ModelEvaluation) -> ReportTable | None:
             for name, p in found.p_values.items()
         ),
     )
-
-
-def _build_point(evaluation: ModelEvaluation) -> str:
-    """Name of the single-value forecast, whose large loss would dominate a chart."""
-    return NAIVE[evaluation.target.kind]
 
 
 def _columns(rows: Sequence[Sequence[Interval]]) -> tuple[FloatArray, FloatArray, FloatArray]:

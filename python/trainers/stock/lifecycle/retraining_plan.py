@@ -179,7 +179,16 @@ def plan_retraining(
     trainings: dict[str, PlannedTraining] = {}
     for name, one in sources.items():
         reference = f"member {name} of {champion}" if name else champion
-        _check_trainable(reference, one)
+        if adoption_of(one.card) is not None:
+            raise ConfigurationError(
+                f"{reference} is an adopted model, which has no recipe, so it cannot be trained again; adopt later "
+                "weights (`quantra adopt`)"
+            )
+        if ancestors_of(one.card):
+            raise ConfigurationError(
+                f"{reference} is fine-tuned from weights that it does not contain, so it cannot be trained again; "
+                "fine-tune its parent again (`quantra train stock`, with --from)"
+            )
         sections = _describe_retraining(reference, standing.last_seen, bars)
         trainings[name] = _plan_training(replace(one, cache=cache), bars, sections)
     _check_bars(champion, bars, standing)
@@ -207,20 +216,6 @@ def _standing_of(source: ModelSource) -> TrainedModel:
 def _read_members(folder: Path, covariates: CovariateSource) -> Iterator[tuple[str, ModelSource]]:
     for place in sorted((folder / artifact.MEMBERS).iterdir()):
         yield place.name, artifact_source(place, "cpu", covariates)
-
-
-def _check_trainable(reference: str, source: ModelSource) -> None:
-    """Refuse a model without a recipe that can be repeated."""
-    if adoption_of(source.card) is not None:
-        raise ConfigurationError(
-            f"{reference} is an adopted model, which has no recipe, so it cannot be trained again; adopt later weights "
-            "(`quantra adopt`)"
-        )
-    if ancestors_of(source.card):
-        raise ConfigurationError(
-            f"{reference} is fine-tuned from weights that it does not contain, so it cannot be trained again; "
-            "fine-tune its parent again (`quantra train stock`, with --from)"
-        )
 
 
 def _plan_training(source: ModelSource, bars: BarPanel, sections: Mapping[str, Json]) -> PlannedTraining:
