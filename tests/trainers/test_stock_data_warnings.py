@@ -24,7 +24,7 @@ from trainers.stock.audit.command import audit_command
 from trainers.stock.backtest.command import backtest_command
 from trainers.stock.command import stock
 from trainers.stock.data import History
-from trainers.stock.data_warnings import check_recipe, check_steps
+from trainers.stock.data_warnings import find_recipe_warnings, find_step_warnings
 from trainers.stock.ensembles.command import ensemble
 from trainers.stock.evaluation.command import evaluate_command
 from trainers.stock.model_fit import fit_pipeline
@@ -126,9 +126,10 @@ def test_a_training_of_steps_enough_says_nothing_of_them() -> None:
     splits = RECIPE.splits(bars().sessions)
     history = History(bars(), fit_pipeline(bars(), default_features(), RECIPE, splits))
     small = replace(RECIPE, optimisation=replace(RECIPE.optimisation, batch_size=8))
-    assert check_steps(history, splits, small) == ()
+    assert find_step_warnings(history, splits, small) == ()
     assert (
-        len(check_steps(history, splits, replace(small, optimisation=replace(small.optimisation, accumulate=8)))) == 1
+        len(find_step_warnings(history, splits, replace(small, optimisation=replace(small.optimisation, accumulate=8))))
+        == 1
     )
 
 
@@ -136,20 +137,20 @@ def test_a_model_without_a_network_takes_no_steps_and_reads_no_volume() -> None:
     har = replace(RECIPE, kind="har", config=UnconditionalConfig())
     splits = har.splits(bars().sessions)
     history = History(bars(), fit_pipeline(bars(), default_features(), har, splits))
-    assert check_steps(history, splits, har) == ()
-    (jump,) = check_recipe(bars(), default_features(), CovariateSource(), har)
+    assert find_step_warnings(history, splits, har) == ()
+    (jump,) = find_recipe_warnings(bars(), default_features(), CovariateSource(), har)
     assert jump.startswith(SPLIT)
 
 
 def test_a_covariate_that_no_feature_reads_is_reported_in_training(doubtful: DoubtfulFiles) -> None:
     files = CovariateSource.read([doubtful.folder / "rates.csv"])
-    places(check_recipe(bars(), default_features(), files, RECIPE), UNREAD)
+    places(find_recipe_warnings(bars(), default_features(), files, RECIPE), UNREAD)
     reading = default_features().with_covariates(CovariateFields(observed=("rate",)))
-    assert not any(UNREAD in line for line in check_recipe(bars(), reading, files, RECIPE))
+    assert not any(UNREAD in line for line in find_recipe_warnings(bars(), reading, files, RECIPE))
 
 
 def test_bars_with_splits_and_volumes_raise_no_doubt() -> None:
-    assert check_recipe(bokeh_panel("AAPL", "IBM"), default_features(), CovariateSource(), RECIPE) == ()
+    assert find_recipe_warnings(bokeh_panel("AAPL", "IBM"), default_features(), CovariateSource(), RECIPE) == ()
 
 
 QUICK = ("--epochs", "1", "--hidden", "4", "--layers", "1", "--horizons", "1,3", "--encoder-length", "10")

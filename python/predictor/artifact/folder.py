@@ -47,6 +47,8 @@ MAX_TEXT_BYTES = 16 << 20
 
 MAX_DIGEST_BYTES = 1024
 
+_MOST_SUGGESTED: Final = 3
+
 REPLACE_ADVICE = "copy the artifact again from where it was trained, or train it again"
 """Advice for incomplete or damaged artifacts, which cannot be repaired."""
 
@@ -390,9 +392,6 @@ def _read_object(data: bytes, source: str) -> Mapping[str, Json]:
     return value
 
 
-_MOST_SUGGESTED: Final = 3
-
-
 @contextmanager
 def name_folder_in_errors(folder: Path) -> Generator[None]:
     """Prefix errors in the block with the artifact's path, for paths that the user wrote.
@@ -402,7 +401,7 @@ def name_folder_in_errors(folder: Path) -> Generator[None]:
     Raises:
         ArtifactError: the folder is not an artifact; or an error of the block, with the path.
     """
-    _check(folder)
+    _check_is_artifact(folder)
     try:
         yield
     except ArtifactError as error:
@@ -410,7 +409,7 @@ def name_folder_in_errors(folder: Path) -> Generator[None]:
         raise ArtifactError(f"{folder}{joint}{error.message}", metadata=error.metadata) from error
 
 
-def _check(folder: Path) -> None:
+def _check_is_artifact(folder: Path) -> None:
     if not folder.is_dir():
         raise ArtifactError(f"{folder} is not a folder, so it is not an artifact{_suggest_artifacts(folder.parent)}")
     if is_artifact(folder):

@@ -92,13 +92,13 @@ def parse_dates(column: "pl.Series", source: str, form: DateForm) -> SessionColu
                 "date, or remove the row"
             )
     if isinstance(column.dtype, pl.Date):
-        return _days(column)
+        return _to_sessions(column)
     if isinstance(column.dtype, pl.Datetime):
-        return _days_of_moments(column, source, form)
+        return _parse_timestamps(column, source, form)
     text = column.cast(pl.String) if column.dtype.is_integer() else column
     if text.dtype != pl.String:
         raise BarsError(f"{source}: column {column.name} holds {column.dtype}, but must hold dates")
-    return _days_of_texts(text.str.strip_chars(), source, form)
+    return _parse_texts(text.str.strip_chars(), source, form)
 
 
 def check_parsed(cells: "pl.Series", read: "pl.Series", source: str, problem: str) -> None:
@@ -114,30 +114,30 @@ def find_unread_rows(cells: "pl.Series", read: "pl.Series") -> list[int]:
     return np.flatnonzero((cells.is_not_null() & read.is_null()).to_numpy()).tolist()
 
 
-def _days(dates: "pl.Series", remark: str = "") -> SessionColumn:
+def _to_sessions(dates: "pl.Series", remark: str = "") -> SessionColumn:
     import polars as pl
 
     days = dates.dt.year() * 10_000 + dates.dt.month().cast(pl.Int32) * 100 + dates.dt.day()
     return SessionColumn(sessions=days.to_numpy(), remark=remark)
 
 
-def _days_of_texts(text: "pl.Series", source: str, form: DateForm) -> SessionColumn:
+def _parse_texts(text: "pl.Series", source: str, form: DateForm) -> SessionColumn:
     """Parse strings in the format of the first one that is not empty; another format is an error."""
     filled = text.filter(text.fill_null("") != "")
     first = filled[0] if len(filled) else ""
     if re.match(EPOCH, first):
-        return _days_of_epochs(text, source, form)
+        return _parse_epochs(text, source, form)
     if re.match(NUMBERED, first):
-        order = form.order or _order_of(text, source, form)
-        return _days(_check(text, _of_parts(text, NUMBERED, PARTS[order]), source))
+        order = form.order or _infer_order(text, source, form)
+        return _to_sessions(_require_all_parsed(text, _build_dates(text, NUMBERED, PARTS[order]), source))
     if re.match(NAMED, first):
-        return _days(_check(text, _parse_month_names(text), source))
+        return _to_sessions(_require_all_parsed(text, _parse_month_names(text), source))
     if re.match(YEAR_FIRST, first):
-        return _days(_check(text, _of_parts(text, YEAR_FIRST, (1, 2, 3)), source))
-    return _days_of_iso(text, source, form)
+        return _to_sessions(_require_all_parsed(text, _build_dates(text, YEAR_FIRST, (1, 2, 3)), source))
+    return _parse_iso_dates(text, source, form)
 
 
-def _check(text: "pl.Series", dates: "pl.Series", source: str) -> "pl.Series":
+def _require_all_parsed(text: "pl.Series", dates: "pl.Series", source: str) -> "pl.Series":
     check_parsed(text.fill_null(""), dates, source, "is not a date like the ones before; write 2013-12-31 or 20131231")
     return dates
 
@@ -150,7 +150,7 @@ def _parse_month_names(text: "pl.Series") -> "pl.Series":
     return frame.select(pl.coalesce(pl.col("text").str.to_date(form, strict=False) for form in MONTHS)).to_series()
 
 
-def _of_parts(text: "pl.Series", pattern: str, places: tuple[int, int, int]) -> "pl.Series":
+def _build_dates(text: "pl.Series", pattern: str, places: tuple[int, int, int]) -> "pl.Series":
     """Build dates from a pattern's groups; `places` are the groups of year, month and day."""
     import polars as pl
 
@@ -165,7 +165,7 @@ def _of_parts(text: "pl.Series", pattern: str, places: tuple[int, int, int]) -> 
     return frame.select(dates).to_series()
 
 
-def _order_of(text: "pl.Series", source: str, form: DateForm) -> DateOrder:
+def _infer_order(text: "pl.Series", source: str, form: DateForm) -> DateOrder:
     """The only order in which all dates of a column exist.
 
     Raises:
@@ -178,7 +178,8 @@ def _order_of(text: "pl.Series", source: str, form: DateForm) -> DateOrder:
     day_first, month_first = dates.filter(first > 12), dates.filter(second > 12)  # noqa: PLR2004 (months)
     if (dates.str.extract(NUMBERED, 4).str.len_bytes() < LONGEST_YEAR).any():
         raise BarsError(
-            f"{source}: dates such as {dates[0]!r} have two-digit years; {_choices(dates[0], tuple(DateOrder), form)}"
+            f"{source}: dates such as {dates[0]!r} have two-digit years; "
+            f"{_describe_choices(dates[0], tuple(DateOrder), form)}"
         )
     if len(day_first) and len(month_first):
         raise BarsError(
@@ -190,11 +191,11 @@ def _order_of(text: "pl.Series", source: str, form: DateForm) -> DateOrder:
         return DateOrder.MONTH_FIRST
     raise BarsError(
         f"{source}: dates such as {dates[0]!r} are ambiguous; "
-        f"{_choices(dates[0], (DateOrder.MONTH_FIRST, DateOrder.DAY_FIRST), form)}"
+        f"{_describe_choices(dates[0], (DateOrder.MONTH_FIRST, DateOrder.DAY_FIRST), form)}"
     )
 
 
-def _choices(text: str, orders: tuple[DateOrder, ...], form: DateForm) -> str:
+def _describe_choices(text: str, orders: tuple[DateOrder, ...], form: DateForm) -> str:
     """The advice for an ambiguous date: its value in each possible order, and the flag that selects the order."""
     import polars as pl
 
@@ -202,53 +203,53 @@ def _choices(text: str, orders: tuple[DateOrder, ...], form: DateForm) -> str:
         return "write all dates as 2013-12-31"
     choices: list[str] = []
     for order in orders:
-        date = _of_parts(pl.Series([text]), NUMBERED, PARTS[order])[0]
+        date = _build_dates(pl.Series([text]), NUMBERED, PARTS[order])[0]
         if date is not None:
             choices.append(f"{date} with --date-order {order}")
     return f"choose {' or '.join(choices)}{python_option('date_order')}"
 
 
-def _days_of_epochs(text: "pl.Series", source: str, form: DateForm) -> SessionColumn:
+def _parse_epochs(text: "pl.Series", source: str, form: DateForm) -> SessionColumn:
     """Parse numbers since 1970 in UTC; the number of digits determines the unit."""
     import polars as pl
 
     counts = text.cast(pl.Int64, strict=False)
-    _check(text, counts, source)
+    _require_all_parsed(text, counts, source)
     a_second = next(unit for digits, unit in EPOCH_UNITS if len(str(counts.max())) < digits)
-    return _days_of_utc((counts // a_second * 1_000_000).cast(pl.Datetime("us")), source, form)
+    return _choose_days_of_utc((counts // a_second * 1_000_000).cast(pl.Datetime("us")), source, form)
 
 
-def _days_of_moments(moments: "pl.Series", source: str, form: DateForm) -> SessionColumn:
+def _parse_timestamps(moments: "pl.Series", source: str, form: DateForm) -> SessionColumn:
     import polars as pl
 
     assert isinstance(moments.dtype, pl.Datetime)  # noqa: S101 (checked by the caller)
     zone = moments.dtype.time_zone
     if zone in ("UTC", "Etc/UTC"):
-        return _days_of_utc(moments.dt.replace_time_zone(None), source, form)
+        return _choose_days_of_utc(moments.dt.replace_time_zone(None), source, form)
     if zone is not None and form.zone:
-        return _days_of_utc(moments.dt.convert_time_zone("UTC").dt.replace_time_zone(None), source, form)
-    return _days(moments.dt.date())  # the date as written; a cast would convert to UTC
+        return _choose_days_of_utc(moments.dt.convert_time_zone("UTC").dt.replace_time_zone(None), source, form)
+    return _to_sessions(moments.dt.date())  # the date as written; a cast would convert to UTC
 
 
-def _days_of_iso(text: "pl.Series", source: str, form: DateForm) -> SessionColumn:
+def _parse_iso_dates(text: "pl.Series", source: str, form: DateForm) -> SessionColumn:
     """Parse ISO 8601 dates, with or without a time of day."""
-    dates = _dates_of_iso(text)
+    dates = _parse_day_parts(text)
     check_parsed(text.fill_null(""), dates, source, "is not a date; write 2013-12-31 or 20131231, or remove the row")
     if not bool((text.str.len_bytes() > DATE_CHARACTERS).any()):
-        return _days(dates)
+        return _to_sessions(dates)
     offset = text.str.extract(OFFSET, 1)
     if offset.null_count() or not (form.zone or offset.is_in(UTC_NAMES).all()):
-        return _days(dates)
-    return _days_of_utc(_utc_of_iso(text, offset, source), source, form)
+        return _to_sessions(dates)
+    return _choose_days_of_utc(_parse_utc(text, offset, source), source, form)
 
 
-def _dates_of_iso(text: "pl.Series") -> "pl.Series":
+def _parse_day_parts(text: "pl.Series") -> "pl.Series":
     readable = text.str.contains(READABLE_DATE).fill_null(value=False)
     compact = text.str.slice(0, DATE_CHARACTERS).str.replace_all("-", "", literal=True)
     return compact.set(~readable, None).str.to_date("%Y%m%d", strict=False)
 
 
-def _utc_of_iso(text: "pl.Series", offset: "pl.Series", source: str) -> "pl.Series":
+def _parse_utc(text: "pl.Series", offset: "pl.Series", source: str) -> "pl.Series":
     """Parse timestamps with an offset and convert them to UTC."""
     import polars as pl
 
@@ -262,23 +263,25 @@ def _utc_of_iso(text: "pl.Series", offset: "pl.Series", source: str) -> "pl.Seri
     return (moment.cast(pl.Int64) - ahead).cast(pl.Datetime("us"))
 
 
-def _days_of_utc(moments: "pl.Series", source: str, form: DateForm) -> SessionColumn:
+def _choose_days_of_utc(moments: "pl.Series", source: str, form: DateForm) -> SessionColumn:
     """The sessions of UTC timestamps: by time zone, by midnights, or by the only choice without weekends."""
     import polars as pl
 
     if form.zone:
-        return _days(moments.dt.replace_time_zone("UTC").dt.convert_time_zone(_zone(form.zone)).dt.date())
+        return _to_sessions(moments.dt.replace_time_zone("UTC").dt.convert_time_zone(_check_zone(form.zone)).dt.date())
     written = moments.dt.date()
     if bool((moments.cast(pl.Int64) % 86_400_000_000 == 0).all()):
-        return _days(written)
+        return _to_sessions(written)
     early = bool((moments.dt.hour() < FORENOON_HOURS).all())
     adjacent = written.dt.offset_by("-1d" if early else "1d")
     fit = [not bool((days.dt.weekday() >= SATURDAY).any()) for days in (written, adjacent)]
     where = "before" if early else "after"
     if fit == [False, True]:
-        return _days(adjacent, f"UTC timestamps count for the day {where}, since their own dates include weekends")
+        return _to_sessions(
+            adjacent, f"UTC timestamps count for the day {where}, since their own dates include weekends"
+        )
     if fit == [True, False]:
-        return _days(written)
+        return _to_sessions(written)
     advice = "write the exchange's local dates"
     if form.has_options:
         zones = "such as --time-zone America/New_York, or UTC to keep the dates as written"
@@ -288,7 +291,7 @@ def _days_of_utc(moments: "pl.Series", source: str, form: DateForm) -> SessionCo
     )
 
 
-def _zone(name: str) -> str:
+def _check_zone(name: str) -> str:
     try:
         return ZoneInfo(name).key
     except (ZoneInfoNotFoundError, ValueError) as error:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 import typer
 from rich.console import Console, RenderableType
@@ -43,10 +43,6 @@ from predictor.cli.program import say
 from predictor.errors import counted, listed, shown_date
 from predictor.interruption import loading
 from predictor.report.templates import iso, sessions
-
-if TYPE_CHECKING:
-    from predictor.export import GraphPort
-
 
 Fact = tuple[str, str]
 
@@ -216,7 +212,7 @@ def _whole(info: ModelInfo, card: Card, audit: AuditRecord | None, artifact: Pat
     yield _audited(audit, artifact)
 
 
-def _model_facts(info: ModelInfo) -> tuple[tuple[str, str], ...]:
+def _model_facts(info: ModelInfo) -> tuple[Fact, ...]:
     return (
         ("name", f"{info.name}@{info.version}"),
         ("kind", info.kind),
@@ -270,12 +266,12 @@ def _card_parts(card: Card, info: ModelInfo) -> Iterable[RenderableType]:
         yield _facts("conformal offsets, before and after", _conformal_facts(card.conformal, info.horizons))
 
 
-def _ancestor(generation: int, ancestor: ParentModel) -> tuple[str, str]:
+def _ancestor(generation: int, ancestor: ParentModel) -> Fact:
     seen = f"had seen labels {iso(ancestor.seen_from)} to {iso(ancestor.seen_until)} of {_list(ancestor.symbols)}"
     return "parent" if generation == 1 else f"{generation} back", f"{ancestor.weights_hash}, which {seen}"
 
 
-def _adoption_facts(adopted: AdoptionFacts) -> tuple[tuple[str, str], ...]:
+def _adoption_facts(adopted: AdoptionFacts) -> tuple[Fact, ...]:
     license_file = f"{adopted.license_file}, SHA-256 {adopted.license_sha256}" if adopted.license_file else "none"
     return (
         ("trained until", f"{iso(adopted.trained_until)}, as stated at the adoption; these days count as seen"),
@@ -290,7 +286,7 @@ def _adoption_facts(adopted: AdoptionFacts) -> tuple[tuple[str, str], ...]:
     )
 
 
-def _tuning_facts(tuning: TuningFacts) -> tuple[tuple[str, str], ...]:
+def _tuning_facts(tuning: TuningFacts) -> tuple[Fact, ...]:
     seeds = f"{tuning.mean:.5f} ± {tuning.standard_deviation:.5f} from {len(tuning.seed_losses)} fresh seeds"
     return (
         ("trials", f"{tuning.trials}, of which {tuning.pruned} were pruned and {tuning.failed} failed"),
@@ -298,7 +294,7 @@ def _tuning_facts(tuning: TuningFacts) -> tuple[tuple[str, str], ...]:
     )
 
 
-def _conformal_facts(conformal: ConformalFacts, horizons: tuple[int, ...]) -> Iterable[tuple[str, str]]:
+def _conformal_facts(conformal: ConformalFacts, horizons: tuple[int, ...]) -> Iterable[Fact]:
     for h, horizon in enumerate(horizons):
         winkler = (_SCALE * scores[h] for scores in (conformal.winkler_before, conformal.winkler_after))
         inside = (100 * shares[h] for shares in (conformal.band_coverage_before, conformal.band_coverage_after))
@@ -316,7 +312,7 @@ def _audited(audit: AuditRecord | None, artifact: Path) -> RenderableType:
     return audit_table(audit)
 
 
-def _weighting_facts(weighting: WeightingFacts) -> Iterable[tuple[str, str]]:
+def _weighting_facts(weighting: WeightingFacts) -> Iterable[Fact]:
     span = f"{iso(weighting.first)} to {iso(weighting.last)}"
     yield "rule", weighting.rule
     yield "calibration days", f"{weighting.days} days, {span}, in {weighting.blocks} independent blocks"
@@ -332,8 +328,7 @@ def _member(member: MemberFacts) -> str:
 
 def _features(info: ModelInfo) -> Table:
     features: tuple[FeatureInfo, ...] = (*info.observed_features, *info.known_features, *info.static_features)
-    table = _table(f"features ({len(features)})")
-    table.show_header = False
+    table = _titled_table(f"features ({len(features)})")
     table.add_column()
     table.add_column(overflow="fold")
     for feature in features:
@@ -342,9 +337,8 @@ def _features(info: ModelInfo) -> Table:
     return table
 
 
-def _facts(title: str, facts: Iterable[tuple[str, str]]) -> Table:
-    table = _table(title)
-    table.show_header = False
+def _facts(title: str, facts: Iterable[Fact]) -> Table:
+    table = _titled_table(title)
     table.add_column(style="dim")
     table.add_column(overflow="fold")
     for name, value in facts:
@@ -352,8 +346,9 @@ def _facts(title: str, facts: Iterable[tuple[str, str]]) -> Table:
     return table
 
 
-def _table(title: str) -> Table:
-    return Table(title=Text(f"\n{title}"), title_justify="left", title_style="bold", box=None, pad_edge=False)
+def _titled_table(title: str) -> Table:
+    heading = Text(f"\n{title}")
+    return Table(title=heading, title_justify="left", title_style="bold", box=None, pad_edge=False, show_header=False)
 
 
 def _list(items: Iterable[object]) -> str:
@@ -421,24 +416,8 @@ def export(
     console.print(f"Wrote {made.file}, {made.size} bytes, ONNX opset {made.opset}.", soft_wrap=True, markup=False)
     console.print(Text(difference, style="green"))
     for title, ports in (("inputs", made.inputs), ("outputs", made.outputs)):
-        console.print(_ports(title, ports))
+        shapes = ((port.name, f"{port.dtype} {list(port.shape)}".replace("'", "")) for port in ports)
+        console.print(_facts(title, shapes))
     if made.absent:
         console.print(f"The model has no {' and no '.join(made.absent)} features: the graph has no such inputs.")
-    table = _port_table("metadata")
-    for key in _KEPT:
-        table.add_row(key, Text(made.metadata[key]))
-    console.print(table)
-
-
-def _ports(title: str, ports: "tuple[GraphPort, ...]") -> Table:
-    table = _port_table(title)
-    for port in ports:
-        table.add_row(port.name, Text(f"{port.dtype} {list(port.shape)}".replace("'", "")))
-    return table
-
-
-def _port_table(title: str) -> Table:
-    table = Table(title=Text(f"\n{title}"), title_justify="left", title_style="bold", box=None, show_header=False)
-    table.add_column(style="dim")
-    table.add_column(overflow="fold")
-    return table
+    console.print(_facts("metadata", ((key, made.metadata[key]) for key in _KEPT)))

@@ -115,7 +115,7 @@ def _any_spread(*arguments: Flatness) -> Flatness:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Operator:
     """One named operator.
 
@@ -123,21 +123,21 @@ class Operator:
         name: The name in expressions.
         series: Names of the series arguments, which come first.
         windows: The integer arguments, which come second.
-        numbers: The other number arguments, which come last.
         kernel: Maps the integer and number arguments to the arithmetic.
-        reach: Maps the integer arguments to the number of bars that it reads before the current one.
-        flatness: Maps the flatness of the series arguments to that of the result.
         meaning: A one-line description.
+        flatness: Maps the flatness of the series arguments to that of the result.
+        reach: Maps the integer arguments to the number of bars that it reads before the current one.
+        numbers: The other number arguments, which come last.
     """
 
     name: str
     series: tuple[str, ...]
-    windows: tuple[Window, ...] = ()
-    numbers: tuple[Constant, ...] = ()
+    windows: tuple[Window, ...]
     kernel: Callable[..., Kernel]
-    reach: Callable[[tuple[int, ...]], int] = field(default=_returns_window)
-    flatness: Callable[..., Flatness] = field(default=_level)
     meaning: str
+    flatness: Callable[..., Flatness] = field(default=_level)
+    reach: Callable[[tuple[int, ...]], int] = field(default=_returns_window)
+    numbers: tuple[Constant, ...] = ()
 
     @property
     def signature(self) -> str:
@@ -147,11 +147,9 @@ class Operator:
 
 
 def _elementwise(
-    name: str, function: Kernel, meaning: str, *, series: tuple[str, ...] = ("x",), flatness: Callable[..., Flatness]
+    name: str, function: Kernel, meaning: str, flatness: Callable[..., Flatness], series: tuple[str, ...] = ("x",)
 ) -> Operator:
-    return Operator(
-        name=name, series=series, kernel=lambda: function, reach=_no_bars, flatness=flatness, meaning=meaning
-    )
+    return Operator(name, series, (), lambda: function, meaning, flatness, _no_bars)
 
 
 _X, _XY = ("x",), ("x", "y")
@@ -160,145 +158,94 @@ _N2 = (Window("n", 2),)
 _TAPS = (Window("n", 1), Window("taps", 1))
 
 _TABLE: Final = (
+    Operator("Ref", _X, (Window("n", 0),), kernels.ref, "x, n bars ago", _same, _n_bars),
+    Operator("Delta", _X, _N, kernels.delta, "x minus x, n bars ago", _spread, _n_bars),
+    Operator("Mean", _X, _N, kernels.mean, "mean of the last n values"),
+    Operator("Sum", _X, _N, kernels.rolling_sum, "sum of the last n values"),
     Operator(
-        name="Ref",
-        series=_X,
-        windows=(Window("n", 0),),
-        kernel=kernels.ref,
-        reach=_n_bars,
-        flatness=_same,
-        meaning="x, n bars ago",
+        "Std", _X, _N2, kernels.deviation, "sample standard deviation of the last n values (divisor n - 1)", _spread
+    ),
+    Operator("Var", _X, _N2, kernels.variance, "sample variance of the last n values (divisor n - 1)", _spread),
+    Operator("Max", _X, _N, kernels.largest, "largest of the last n values"),
+    Operator("Min", _X, _N, kernels.smallest, "smallest of the last n values"),
+    Operator(
+        "EMA",
+        _X,
+        _TAPS,
+        kernels.exponential,
+        "exponential average, weights falling by 1 - 2 / (n + 1) a bar, over the last `taps` values",
     ),
     Operator(
-        name="Delta",
-        series=_X,
-        windows=_N,
-        kernel=kernels.delta,
-        reach=_n_bars,
-        flatness=_spread,
-        meaning="x minus x, n bars ago",
-    ),
-    Operator(name="Mean", series=_X, windows=_N, kernel=kernels.mean, meaning="mean of the last n values"),
-    Operator(name="Sum", series=_X, windows=_N, kernel=kernels.rolling_sum, meaning="sum of the last n values"),
-    Operator(
-        name="Std",
-        series=_X,
-        windows=_N2,
-        kernel=kernels.deviation,
-        flatness=_spread,
-        meaning="sample standard deviation of the last n values (divisor n - 1)",
+        "Wilder",
+        _X,
+        _TAPS,
+        kernels.wilder,
+        "exponential average, weights falling by 1 - 1 / n a bar, over the last `taps` values",
     ),
     Operator(
-        name="Var",
-        series=_X,
-        windows=_N2,
-        kernel=kernels.variance,
-        flatness=_spread,
-        meaning="sample variance of the last n values (divisor n - 1)",
+        "Slope", _X, _N2, kernels.slope, "slope per bar of the least-squares line through the last n values", _spread
     ),
     Operator(
-        name="Max",
-        series=_X,
-        windows=_N,
-        kernel=kernels.largest,
-        meaning="largest of the last n values",
+        "Rsquare",
+        _X,
+        _N2,
+        kernels.determination,
+        "R squared of the least-squares line through the last n values; 0 for a constant",
+        _spread,
+    ),
+    Operator("Resi", _X, _N2, kernels.residual, "x minus the least-squares line through the last n values", _spread),
+    Operator(
+        "Corr",
+        _XY,
+        _N2,
+        kernels.correlation,
+        "Pearson's correlation of the last n pairs; 0 if one series is constant",
+        _spread,
     ),
     Operator(
-        name="Min",
-        series=_X,
-        windows=_N,
-        kernel=kernels.smallest,
-        meaning="smallest of the last n values",
+        "Rank",
+        _X,
+        _N,
+        kernels.rank,
+        "rank of x among the last n values, from 1 / n to 1; equal values have the mean of their ranks",
     ),
     Operator(
-        name="EMA",
-        series=_X,
-        windows=_TAPS,
-        kernel=kernels.exponential,
-        meaning="exponential average, weights falling by 1 - 2 / (n + 1) a bar, over the last `taps` values",
-    ),
-    Operator(
-        name="Wilder",
-        series=_X,
-        windows=_TAPS,
-        kernel=kernels.wilder,
-        meaning="exponential average, weights falling by 1 - 1 / n a bar, over the last `taps` values",
-    ),
-    Operator(
-        name="Slope",
-        series=_X,
-        windows=_N2,
-        kernel=kernels.slope,
-        flatness=_spread,
-        meaning="slope per bar of the least-squares line through the last n values",
-    ),
-    Operator(
-        name="Rsquare",
-        series=_X,
-        windows=_N2,
-        kernel=kernels.determination,
-        flatness=_spread,
-        meaning="R squared of the least-squares line through the last n values; 0 for a constant",
-    ),
-    Operator(
-        name="Resi",
-        series=_X,
-        windows=_N2,
-        kernel=kernels.residual,
-        flatness=_spread,
-        meaning="x minus the least-squares line through the last n values",
-    ),
-    Operator(
-        name="Corr",
-        series=_XY,
-        windows=_N2,
-        kernel=kernels.correlation,
-        flatness=_spread,
-        meaning="Pearson's correlation of the last n pairs; 0 if one series is constant",
-    ),
-    Operator(
-        name="Rank",
-        series=_X,
-        windows=_N,
-        kernel=kernels.rank,
-        meaning="rank of x among the last n values, from 1 / n to 1; equal values have the mean of their ranks",
-    ),
-    Operator(
-        name="Quantile",
-        series=_X,
-        windows=_N,
+        "Quantile",
+        _X,
+        _N,
+        kernels.quantile,
+        "quantile `level` of the last n values, with linear interpolation",
         numbers=(Constant("level", 0.0, 1.0),),
-        kernel=kernels.quantile,
-        meaning="quantile `level` of the last n values, with linear interpolation",
     ),
     Operator(
-        name="IdxMax",
-        series=_X,
-        windows=_N,
-        kernel=kernels.place_of_largest,
-        meaning="position of the largest of the last n values, 1 (oldest) to n (x); the oldest of equal ones",
+        "IdxMax",
+        _X,
+        _N,
+        kernels.place_of_largest,
+        "position of the largest of the last n values, 1 (oldest) to n (x); the oldest of equal ones",
     ),
     Operator(
-        name="IdxMin",
-        series=_X,
-        windows=_N,
-        kernel=kernels.place_of_smallest,
-        meaning="position of the smallest of the last n values, 1 (oldest) to n (x); the oldest of equal ones",
+        "IdxMin",
+        _X,
+        _N,
+        kernels.place_of_smallest,
+        "position of the smallest of the last n values, 1 (oldest) to n (x); the oldest of equal ones",
     ),
     Operator(
-        name="Plus",
-        series=_X,
-        numbers=(Constant("c", SMALLEST_PLUS, 1.0),),
-        kernel=kernels.plus,
+        "Plus",
+        _X,
+        (),
+        kernels.plus,
+        "x + c, for formulas that divide by a range plus a constant c; at flat prices they divide by c",
         reach=_no_bars,
-        meaning="x + c, for formulas that divide by a range plus a constant c; at flat prices they divide by c",
+        numbers=(Constant("c", SMALLEST_PLUS, 1.0),),
     ),
-    _elementwise("Abs", np.absolute, "absolute value", flatness=_same),
-    _elementwise("Sign", np.sign, "-1, 0 or 1", flatness=_spread),
-    _elementwise("Log", np.log, "natural logarithm", flatness=_level),
-    _elementwise("Sqrt", np.sqrt, "square root", flatness=_same),
-    _elementwise("Greater", np.maximum, "the larger of x and y", series=_XY, flatness=flatness_of_sum),
-    _elementwise("Less", np.minimum, "the smaller of x and y", series=_XY, flatness=_any_spread),
+    _elementwise("Abs", np.absolute, "absolute value", _same),
+    _elementwise("Sign", np.sign, "-1, 0 or 1", _spread),
+    _elementwise("Log", np.log, "natural logarithm", _level),
+    _elementwise("Sqrt", np.sqrt, "square root", _same),
+    _elementwise("Greater", np.maximum, "the larger of x and y", flatness_of_sum, _XY),
+    _elementwise("Less", np.minimum, "the smaller of x and y", _any_spread, _XY),
 )
 
 OPERATORS: Final[Mapping[str, Operator]] = {operator.name: operator for operator in _TABLE}

@@ -54,13 +54,13 @@ def emit(lines: Sequence[str], warn: Warn) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def check_material(material: TrainingMaterial, recipe: StockRecipe) -> tuple[str, ...]:
+def find_material_warnings(material: TrainingMaterial, recipe: StockRecipe) -> tuple[str, ...]:
     """Warnings about the data of a training, also compared with that of its parent."""
     is_adjusted = material.parent is not None and material.parent.is_adjusted
-    return check_recipe(material.bars, material.features, material.covariates, recipe, is_adjusted=is_adjusted)
+    return find_recipe_warnings(material.bars, material.features, material.covariates, recipe, is_adjusted=is_adjusted)
 
 
-def check_recipe(
+def find_recipe_warnings(
     bars: BarPanel, features: FeatureSet, covariates: CovariateSource, recipe: StockRecipe, *, is_adjusted: bool = False
 ) -> tuple[str, ...]:
     """Warnings about the data of a training.
@@ -71,18 +71,18 @@ def check_recipe(
     needs = list_needs(features, covariates) if reads_features else ()
     mixture = "" if recipe.calendar else describe_mixed_exchanges(bars)
     reads_volume = reads_features and features.reads_volume
-    doubts = _of(bars, covariates, needs, reads_volume=reads_volume, is_adjusted=is_adjusted)
+    doubts = _find_warnings(bars, covariates, needs, reads_volume=reads_volume, is_adjusted=is_adjusted)
     return (mixture, *doubts) if mixture else doubts
 
 
-def check_closes(bars: BarPanel) -> tuple[str, ...]:
+def find_close_warnings(bars: BarPanel) -> tuple[str, ...]:
     """Warnings about the bars of a model that reads only closes."""
-    return _of(bars, NO_SOURCE, (), reads_volume=False, is_adjusted=False)
+    return _find_warnings(bars, NO_SOURCE, (), reads_volume=False, is_adjusted=False)
 
 
-def check_models(models: Sequence[Model], bars: BarPanel, covariates: CovariateSource) -> tuple[str, ...]:
+def find_model_warnings(models: Sequence[Model], bars: BarPanel, covariates: CovariateSource) -> tuple[str, ...]:
     """Warnings about the data that a model, or an ensemble of these members, is evaluated on."""
-    return _of(
+    return _find_warnings(
         bars,
         covariates,
         [need for model in models for need in model.pipeline.covariates],
@@ -96,7 +96,7 @@ def list_networks(model: Model | Ensemble) -> tuple[Model, ...]:
     return tuple(model.members.values()) if isinstance(model, Ensemble) else (model,)
 
 
-def _of(
+def _find_warnings(
     bars: BarPanel,
     covariates: CovariateSource,
     needs: Sequence[CovariateInfo],
@@ -120,7 +120,7 @@ def find_untrained_symbols(history: History, splits: DataSplits) -> tuple[str, .
     return tuple(symbol for s, symbol in enumerate(history.bars.symbols) if s not in trained)
 
 
-def check_untrained_symbols(
+def find_untrained_symbol_warnings(
     history: History, splits: DataSplits, parent: ParentArtifact | None = None
 ) -> tuple[str, ...]:
     """Warning about symbols without a window in the training split, unless the parent learnt from them.
@@ -140,7 +140,7 @@ def check_untrained_symbols(
     return (line,)
 
 
-def check_steps(history: History, splits: DataSplits, recipe: StockRecipe) -> tuple[str, ...]:
+def find_step_warnings(history: History, splits: DataSplits, recipe: StockRecipe) -> tuple[str, ...]:
     """Warning about a training split that makes few steps per epoch.
 
     Raises:
@@ -202,10 +202,10 @@ def check_outcomes_vary(test: EvaluationSet) -> None:
 
 def note_missing_bars(history: History, windows: TrainingWindows, splits: DataSplits) -> tuple[str, ...]:
     """Notes on missing bars of the training split, and on symbols with gaps, an early end or constant prices."""
-    return (*_check_late_start(history.bars, splits), *_check_symbols(history, windows))
+    return (*_note_late_start(history.bars, splits), *_note_symbols(history, windows))
 
 
-def _check_late_start(bars: BarPanel, splits: DataSplits) -> Iterator[str]:
+def _note_late_start(bars: BarPanel, splits: DataSplits) -> Iterator[str]:
     first = int(bars.sessions[0])
     if first > splits.train.first:
         yield (
@@ -214,7 +214,7 @@ def _check_late_start(bars: BarPanel, splits: DataSplits) -> Iterator[str]:
         )
 
 
-def _check_symbols(history: History, windows: TrainingWindows) -> Iterator[str]:
+def _note_symbols(history: History, windows: TrainingWindows) -> Iterator[str]:
     bars = history.bars
     days = np.unique(windows.positions)
     reached = slice(days[0], days[-1] + 1 + history.pipeline.target.reach)

@@ -125,14 +125,6 @@ class FittedArtifact:
         name = BEST if isinstance(self.stored, StoredEnsemble) else self.stored.artifact.manifest.kind.name
         return build(self.stored, (name, 1), Runtime(choose_device(device), max_rows))
 
-    def save(self, folder: Path) -> None:
-        """Write the artifact's folder atomically.
-
-        Raises:
-            ConfigurationError: the folder exists or cannot be written.
-        """
-        save_files(self.files, folder)
-
 
 @final
 class _LastFit:
@@ -325,7 +317,7 @@ class StockTrainer:
             ConfigurationError: Nothing was fitted yet, or the folder exists or cannot be written.
         """
         place = Path(folder)
-        self._fitted("save").save(place)
+        save_files(self._fitted("save").files, place)
         return place
 
     def evaluate(

@@ -24,11 +24,11 @@ from trainers.stock import card
 from trainers.stock.data import History
 from trainers.stock.data_warnings import (
     Warn,
-    check_material,
-    check_steps,
-    check_untrained_symbols,
     discard,
     emit,
+    find_material_warnings,
+    find_step_warnings,
+    find_untrained_symbol_warnings,
     find_untrained_symbols,
 )
 from trainers.stock.edges import describe_edges
@@ -232,10 +232,12 @@ def _prepare(
     splits, parent = recipe.splits(material.bars.sessions), material.parent
     settings = recipe.optimisation
     shared = replace(recipe, optimisation=replace(settings, accumulate=accumulate or settings.accumulate))
-    doubts = emit(check_material(material, recipe), warn)
+    doubts = emit(find_material_warnings(material, recipe), warn)
     announce("computing features")
     history = _prepare_history(material, recipe, splits)
-    doubts += emit((*check_untrained_symbols(history, splits, parent), *check_steps(history, splits, shared)), warn)
+    doubts += emit(
+        (*find_untrained_symbol_warnings(history, splits, parent), *find_step_warnings(history, splits, shared)), warn
+    )
     prepared = prepare(history, splits, shared, material.edges, None if parent is None else parent.weights)
     if parent is not None and prepared.started is not None:
         new = ", ".join(prepared.started.new)

@@ -110,7 +110,7 @@ class SharedForward(Generic[Batch]):
         self._dtype = precision.dtype
         self._rewind = Rewind(modules, device)
         self._due: Sequence[str] = ()
-        self._looked_at: set[tuple[tuple[str, type], ...]] = set()
+        self._checked_structures: set[tuple[tuple[str, type], ...]] = set()
         self._weights = {
             tensor.untyped_storage().data_ptr()
             for part in modules
@@ -163,10 +163,9 @@ class SharedForward(Generic[Batch]):
         changed = [] if kept is None else kept.changed()
         if changed:
             raise ContractError(
-                f"phase {phase!r} has written to {join_names(changed)} in place, but another phase still needs this "
-                "result "
-                f"of the forward of phase {self.owner!r}; write to a copy: use .clone(), or an operation without a "
-                "trailing underscore"
+                f"phase {phase!r} has written to {join_names(changed)} in place, but another phase still needs "
+                f"this result of the forward of phase {self.owner!r}; write to a copy: use .clone(), or an operation "
+                "without a trailing underscore"
             )
         if not self._is_needed_after(phase):
             self._kept.pop(key, None)
@@ -234,21 +233,19 @@ class SharedForward(Generic[Batch]):
     def _check(self, tree: object) -> None:
         """Check the first tree of every structure: all tensors must be reachable, to be detached."""
         kind = tuple([(path, type(leaf)) for path, leaf in iterate_leaves(tree, "result")])
-        if kind in self._looked_at:
+        if kind in self._checked_structures:
             return
         check_tree(tree, "result")
         hidden = find_opaque(tree, "result")
         if hidden:
             raise ContractError(
                 f"the forward of phase {self.owner!r} returned {join_names(hidden)}, whose tensors cannot be "
-                "detached for "
-                "other phases; return tensors in a dict, a tuple, a NamedTuple or a dataclass"
+                "detached for other phases; return tensors in a dict, a tuple, a NamedTuple or a dataclass"
             )
         inference = [path for path, tensor in iterate_tensors(tree, "result") if tensor.is_inference()]
         if inference:
             raise ContractError(
                 f"the forward of phase {self.owner!r} returned {join_names(inference)} from torch.inference_mode(), "
-                "which "
-                "backward rejects; leave that context, and use torch.no_grad() for frozen parts"
+                "which backward rejects; leave that context, and use torch.no_grad() for frozen parts"
             )
-        self._looked_at.add(kind)
+        self._checked_structures.add(kind)

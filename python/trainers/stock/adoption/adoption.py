@@ -30,7 +30,7 @@ from trainers.stock import card
 from trainers.stock.adoption.published_model import CONFIG, WEIGHTS, PublishedModel
 from trainers.stock.bar_requirements import recognise_calendar
 from trainers.stock.data import History
-from trainers.stock.data_warnings import Warn, check_closes, discard, emit
+from trainers.stock.data_warnings import Warn, discard, emit, find_close_warnings
 from trainers.stock.model_fit import CALENDAR_YEARS, calibrate_manifest, fit_calendar, without_offsets
 from trainers.stock.splits import DataSplits, SplitShares, find_day
 from trainers.stock.training import TrainingResult, assemble_model, save_artifact, score_on_test
@@ -122,7 +122,7 @@ def adopt(
         made = _with_card(made, content | {"notes": [UNCALIBRATED]})
     else:
         announce("forecasting the calibration days")
-        doubts = emit(check_closes(bars), warn)
+        doubts = emit(find_close_warnings(bars), warn)
         history = History(bars, made.pipeline)
         manifest = calibrate_manifest(made.manifest, network, history, splits.calibration)
         made = replace(made, manifest=manifest)

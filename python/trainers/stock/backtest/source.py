@@ -23,7 +23,7 @@ from trainers.stock.backtest.refits import MAX_ROWS, count_fewest_sessions
 from trainers.stock.backtest.strategies import count_sessions_a_year
 from trainers.stock.card import identify_features
 from trainers.stock.data import NO_SOURCE
-from trainers.stock.data_warnings import check_models, check_recipe, list_networks
+from trainers.stock.data_warnings import find_model_warnings, find_recipe_warnings, list_networks
 from trainers.stock.edges import find_user_edges
 from trainers.stock.evaluation.bound_model import Judgeable, find_calendar, find_last_seen
 from trainers.stock.evaluation.evaluated_days import read_splits
@@ -99,8 +99,8 @@ class ModelSource:
     def doubts(self, bars: BarPanel) -> tuple[str, ...]:
         """Warnings about these bars and the covariate files."""
         if self.standing is not None:
-            return check_models(list_networks(self.standing.model), bars, self.covariates)
-        return check_recipe(bars, self.features, self.covariates, self.known_recipe())
+            return find_model_warnings(list_networks(self.standing.model), bars, self.covariates)
+        return find_recipe_warnings(bars, self.features, self.covariates, self.known_recipe())
 
     def user_edges(self, symbols: Sequence[str]) -> Edges | None:
         """Edges among these symbols that the user gave to the artifact's graph; None for others."""

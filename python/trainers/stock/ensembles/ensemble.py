@@ -24,10 +24,10 @@ from trainers.stock.data import NO_SOURCE, ROWS, TrainingWindows
 from trainers.stock.data_warnings import (
     Warn,
     check_bars,
-    check_models,
     check_outcomes_vary,
     discard,
     emit,
+    find_model_warnings,
     note_missing_bars,
 )
 from trainers.stock.ensembles.weights import MemberChoice, WeightRule, choose_members
@@ -155,7 +155,7 @@ def join(
     splits = find_common_splits({name: read_splits(one) for name, one in cards.items()}, is_scored=is_scored)
     models = {name: load_single(folders[name], (name, 0), _RUNTIME) for name in stored}
     check_bars(bars, next(iter(models.values())).pipeline.calendar, splits)
-    doubts = emit(check_models([*models.values()], bars, covariates), warn)
+    doubts = emit(find_model_warnings([*models.values()], bars, covariates), warn)
     announce("computing features")
     members = EnsembleMembers.over(bars, models, covariates)
     announce("comparing the members, and calibrating their mean")

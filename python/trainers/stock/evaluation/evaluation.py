@@ -27,11 +27,11 @@ from trainers.stock.data import NO_SOURCE, History, TrainingWindows
 from trainers.stock.data_warnings import (
     Warn,
     check_bars,
-    check_models,
     check_outcomes_vary,
     discard,
     drop_before_calendar,
     emit,
+    find_model_warnings,
     list_networks,
     note_missing_bars,
 )
@@ -309,7 +309,7 @@ def evaluate(
         QuantraError: Trainings with other seeds failed.
     """
     doubts = emit(
-        check_models(list_networks(model), drop_before_calendar(bars, find_calendar(model)), covariates), warn
+        find_model_warnings(list_networks(model), drop_before_calendar(bars, find_calendar(model)), covariates), warn
     )
     exam = _prepare_setup(model, bars, wanted, announce, covariates, cache)
     test, ours = exam.test_set, exam.tested.forecasts

@@ -38,7 +38,7 @@ from trainers.stock.command import (
     refuse_machines,
     run_training,
 )
-from trainers.stock.data_warnings import check_models, drop_before_calendar, emit, list_networks
+from trainers.stock.data_warnings import drop_before_calendar, emit, find_model_warnings, list_networks
 from trainers.stock.ensembles import JoinedEnsemble
 from trainers.stock.ensembles.command import describe_joined, print_joined
 from trainers.stock.evaluation.bound_model import find_calendar
@@ -199,7 +199,7 @@ def _compare(
     """Compare the versions, or with `refit` their recipes, after warnings about the bars."""
     models = [model for one in (champion, challenger) for model in list_networks(one.standing.model)]
     known = drop_before_calendar(bars, find_calendar(champion.standing.model))
-    emit(check_models(models, known, champion.source.covariates), warn_on_stderr)
+    emit(find_model_warnings(models, known, champion.source.covariates), warn_on_stderr)
     if refit is None:
         return compare_versions(champion, challenger, bars, start=start)
     if start is None:

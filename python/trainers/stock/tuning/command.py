@@ -24,7 +24,7 @@ from trainers.loop import LoopError
 from trainers.options import RunOptions
 from trainers.progress import JsonLines, ReportConsumer, no_progress, progress_for, progress_on
 from trainers.stock.data import History
-from trainers.stock.data_warnings import check_recipe, check_steps, emit
+from trainers.stock.data_warnings import emit, find_recipe_warnings, find_step_warnings
 from trainers.stock.feature_cache import map_bars, open_cache
 from trainers.stock.feature_selection import FeatureSelection
 from trainers.stock.flags import CacheFolder, OutFolder, choose_version_folder, print_artifact_commands
@@ -111,9 +111,9 @@ def _search(
     runner = machines.runner()
     announce, warn = announcer(as_json=as_json), warner(as_json=as_json)
     consume: ReportConsumer = JsonLines(sys.stdout) if as_json else progress_for(sys.stdout)
-    emit(check_recipe(material.bars, material.features, material.covariates, recipe), warn)
+    emit(find_recipe_warnings(material.bars, material.features, material.covariates, recipe), warn)
     settings = _search_of(material, recipe, trials=effort.trials, seeds=effort.seeds)
-    emit(check_steps(settings.history, settings.splits, recipe), warn)
+    emit(find_step_warnings(settings.history, settings.splits, recipe), warn)
     try:
         with nullcontext() if effort.storage else claim_output(effort.database(out)):
             study = effort.study(out, recipe.kind)
