@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 from market import bokeh_panel
 
-from predictor.bars import BarPanel, partitions
+from predictor.bars import BarPanel, folders
 from predictor.bars.source import read_bars, read_source
 from predictor.errors import BarsError, ConfigurationError
 
@@ -44,7 +44,7 @@ def assert_equal(found: BarPanel, expected: BarPanel) -> None:
 def test_partitions_give_the_bars_of_one_file(
     tmp_path: Path, keys: tuple[str, ...], block: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(partitions, "SYMBOLS_AT_ONCE", block)
+    monkeypatch.setattr(folders, "SYMBOLS_AT_ONCE", block)
     folder = write(frame(tmp_path).sample(fraction=1.0, shuffle=True, seed=0), tmp_path / "bars", *keys)
     assert_equal(BarPanel.read(folder), panel())
 
@@ -72,7 +72,7 @@ def test_columns_that_are_missing_are_named_once(tmp_path: Path) -> None:
     folder = write(frame(tmp_path).drop("close"), tmp_path / "bars", "year")
     with pytest.raises(BarsError, match=r"no bars can be read from bars: .* has no column close") as caught:
         BarPanel.read(folder)
-    assert caught.value.message.count("has no column") <= partitions.MOST_FAILURES
+    assert caught.value.message.count("has no column") <= folders.MOST_FAILURES
 
 
 def test_files_without_symbols_are_refused(tmp_path: Path) -> None:

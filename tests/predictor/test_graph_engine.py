@@ -24,7 +24,7 @@ from predictor.forecast import Forecast, forecast_or_raise
 from predictor.forecaster import Forecaster
 from predictor.graph_engine import GraphEngine, open_graph
 from predictor.model import Ensemble, Model
-from predictor.registry import Runtime, graphs, load_model, load_single, model_loader
+from predictor.registry import Runtime, load_model, load_single, model_loader
 
 CPU = torch.device("cpu")
 GRAPHS = Runtime(CPU, 256, "onnxruntime")
@@ -47,7 +47,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def graph(folder: Path) -> bytes:
-    return graphs.load_graph(folder, artifact.load(folder))
+    return model_loader.load_graph(folder, artifact.load(folder))
 
 
 @pytest.fixture(scope="module")
@@ -86,11 +86,11 @@ def test_a_graph_is_written_once_and_again_if_it_is_damaged(
         written.append(folder)
         return graph
 
-    monkeypatch.setattr(graphs, "_write", write)
-    assert graphs.load_graph(folder, artifact.load(folder)) == graph
+    monkeypatch.setattr(model_loader, "_write_graph", write)
+    assert model_loader.load_graph(folder, artifact.load(folder)) == graph
     assert written == []
     file.write_bytes(graph[:-1])
-    assert graphs.load_graph(folder, artifact.load(folder)) == graph
+    assert model_loader.load_graph(folder, artifact.load(folder)) == graph
     assert written == [folder]
     assert file.read_bytes() == graph
 
@@ -115,7 +115,7 @@ def test_a_folder_that_cannot_be_written_refuses_the_model(tmp_path: Path, monke
     def write(_folder: Path) -> bytes:
         return b""
 
-    monkeypatch.setattr(graphs, "_write", write)
+    monkeypatch.setattr(model_loader, "_write_graph", write)
     with pytest.raises(ArtifactError, match=r"ONNX graph cannot be written .*; serve it with --engine eager"):
         load_model(other, ("other", 1), GRAPHS)
 

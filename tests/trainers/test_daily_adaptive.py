@@ -19,9 +19,9 @@ from predictor.golden import AFTER_ALL_SESSIONS
 from predictor.ledger import ForecastRecord, Ledger, LedgerEvent
 from trainers.cli.commands import app
 from trainers.stock.daily import DailySettings, DailySummary, run_due_evenings
+from trainers.stock.daily.evenings import adapt_widths
 from trainers.stock.daily.recorded_models import load_champion
 from trainers.stock.daily.replay import replay_forecasts, sample_forecasts
-from trainers.stock.daily.width_adaptation import adapt_widths
 from trainers.stock.data import NO_SOURCE
 
 UNTIL = 20101230

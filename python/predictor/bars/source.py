@@ -16,9 +16,8 @@ from urllib.parse import parse_qsl, unquote
 
 from predictor.bars.columns import normalise_columns
 from predictor.bars.files import TableCells
-from predictor.bars.folders import MOST_NAMED, name_of, read_partitions, read_paths
+from predictor.bars.folders import MOST_NAMED, is_remote, name_of, read_partitions, read_paths
 from predictor.bars.panel import BarPanel
-from predictor.bars.partitions import is_remote
 from predictor.bars.suspects import find_unexplained_splits
 from predictor.bars.tables import BarTable, ReadingOptions, TableSource, build_table, emit_warnings
 from predictor.errors import BarsError, ConfigurationError, MissingPackageError, shown_date

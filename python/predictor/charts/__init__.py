@@ -4,8 +4,16 @@ Every function returns a new plotly Figure. plotly is imported on demand (extra 
 and Ito, which are safe for all kinds of colour blindness; signs, symbols or line styles repeat what colours encode.
 """
 
-from predictor.charts.bounded_series import BoundedSeries, bounded_lines
-from predictor.charts.evaluation import BookCurve, book_curves, calibration, interval_rows, loss_curve, pit_histogram
+from predictor.charts.evaluation import (
+    BookCurve,
+    BoundedSeries,
+    book_curves,
+    bounded_lines,
+    calibration,
+    interval_rows,
+    loss_curve,
+    pit_histogram,
+)
 from predictor.charts.explanations import attention_line, importance_bars, importance_heatmap, selection_bars
 from predictor.charts.forecasts import SESSIONS_SHOWN, Candles, FanChart, PastFan, closes_lines, fan, quantile_lines
 from predictor.charts.paths import distribution, path_lines

@@ -6,13 +6,18 @@ model has occlusion, which does not add up.
 """
 
 from predictor.explain.feature_forecasts import FeatureForecasts
-from predictor.explain.integrated_gradients import MOST_ROWS, Contributions, Explainer, ExplanationCost
+from predictor.explain.integrated_gradients import (
+    MOST_ROWS,
+    Contributions,
+    Explainer,
+    ExplanationCost,
+    build_attribution_view,
+)
 from predictor.explain.integration import NODE_COUNTS, gauss_legendre
 from predictor.explain.occlusion import BarOcclusionExplainer, FeatureOcclusionExplainer, group_bars
 from predictor.explain.path import Baseline
 from predictor.explain.shapley import ShapleyExplainer, count_forecasts
 from predictor.explain.tree_shap import TreeExplainer
-from predictor.explain.view import build_attribution_view
 
 __all__ = [
     "MOST_ROWS",

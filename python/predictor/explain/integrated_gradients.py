@@ -5,6 +5,7 @@ straight path from the baseline. With more nodes, contributions approach the dif
 number of nodes doubles until the remaining gap is small and the gradients are smooth between the nodes.
 """
 
+import copy
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import chain, pairwise
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from predictor.arrays import FloatArray
-from predictor.errors import ConfigurationError, InvalidInputError, RequestTooLargeError
+from predictor.errors import ConfigurationError, ExplainUnsupportedError, InvalidInputError, RequestTooLargeError
 from predictor.explain.integration import NODE_COUNTS, Gradients, PathIntegrator, Point, limit_roughness
 from predictor.explain.path import (
     Baseline,
@@ -26,9 +27,59 @@ from predictor.explain.path import (
     StraightPath,
     copy_outside_inference,
 )
-from predictor.explain.view import check_view
 from predictor.instance import Cancellation
 from predictor.networks import Inputs, OutputMap
+
+
+def build_attribution_view(network: nn.Module) -> nn.Module:
+    """A second module tree over the network's parameters and buffers, for input gradients.
+
+    The view is in eval mode except for its RNNs, which are in train mode with dropout 0. It shares weights but no flags
+    with the network, so both can run at once in any number of threads. Move the network to its device and dtype first.
+    After `load_state_dict(assign=True)` on the network, the view keeps the old weights.
+
+    Args:
+        network: an eager module (not compiled, scripted or exported), loaded outside `torch.inference_mode`.
+
+    Raises:
+        ConfigurationError: a parameter or buffer was created in `torch.inference_mode`.
+        ExplainUnsupportedError: the module cannot be copied, for instance because it holds a lock.
+    """
+    tensors = list(chain(network.parameters(), network.buffers()))
+    if any(tensor.is_inference() for tensor in tensors):
+        raise ConfigurationError(
+            f"{type(network).__name__} has weights created in torch.inference_mode, which block gradients; "
+            "load it outside of it"
+        )
+    view = _copy_around(network, {id(tensor): tensor for tensor in tensors})
+    view.eval()
+    for rnn in [child for child in view.modules() if isinstance(child, nn.RNNBase)]:
+        rnn.dropout = 0.0
+        rnn.training = True
+    return view
+
+
+def check_view(view: nn.Module) -> None:
+    """Raise ConfigurationError unless every module is in the mode that `build_attribution_view` sets."""
+    for name, module in view.named_modules():
+        recurrent = isinstance(module, nn.RNNBase)
+        if module.training != recurrent or (recurrent and module.dropout):
+            raise ConfigurationError(
+                f"module {name or type(module).__name__!r} is not in an attribution view's mode; "
+                "pass build_attribution_view(network), not the network"
+            )
+
+
+def _copy_around(network: nn.Module, shared: dict[int, object]) -> nn.Module:
+    """A deep copy that shares these objects, by id."""
+    try:
+        return copy.deepcopy(network, shared)
+    except (TypeError, RuntimeError) as cause:
+        raise ExplainUnsupportedError(
+            f"{type(network).__name__} cannot be copied for explanations ({cause}); "
+            "keep locks, handles and intermediate tensors out of modules"
+        ) from cause
+
 
 GAP_FLOOR: Final = 0.05
 """Smallest denominator of the relative gap, in units of the window's volatility over the horizon."""

@@ -24,8 +24,8 @@ from predictor.explain.integrated_gradients import (
     not_finite_error,
 )
 from predictor.explain.integration import NODE_COUNTS, Point
-from predictor.explain.interventional_tree_shap import FeatureGroup, InterventionalTreeShap
 from predictor.explain.path import PathParts, StraightPath
+from predictor.explain.tree_shap import FeatureGroup, InterventionalTreeShap
 from predictor.instance import Cancellation
 from predictor.networks import Inputs, TreesForecaster
 

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar, final
 
 from google.protobuf.message import Message
 from grpc_health.v1.health_pb2 import HealthCheckResponse
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from predictor._pb import prediction_pb2 as pb
 from predictor.errors import (
     CallCancelledError,
+    DeadlineExceededError,
     MalformedRequestError,
     QuantraError,
     QueueFullError,
@@ -28,15 +29,90 @@ from predictor.errors import (
 from predictor.instance import Deadline
 from predictor.memory import error_of
 from predictor.server import ServerLimits
+from predictor.server.admission import CallSlots
 from predictor.server.loop_bridge import LoopBridge
 from predictor.server.token_guard import TokenGuard
-from predictor.web.bodies import BodyReader, UnreadBodyError
 from predictor.web.json_messages import parse_message
 from predictor.web.openapi import describe_api
 from predictor.web.responses import JSON, respond, respond_error
 
 if TYPE_CHECKING:
     from predictor.calls import Calls
+
+
+SMALL: Final = 64 * 1024
+"""Bytes of a body that needs no slot."""
+
+
+ResultT = TypeVar("ResultT")
+
+
+class UnreadBodyError(Exception):
+    """The body was not read to its end, for this error."""
+
+    def __init__(self, error: QuantraError) -> None:
+        super().__init__(error.message)
+        self.error = error
+
+
+@final
+class BodyReader:
+    """Reads and parses bodies of at most `most_bytes`, on one event loop.
+
+    Bodies larger than SMALL share a few slots until they are parsed, and one of them is parsed at a time.
+    """
+
+    def __init__(self, limits: ServerLimits, most_bytes: int) -> None:
+        self._most_bytes, self._request_s = most_bytes, limits.request_s
+        self._slots, self._parsing = CallSlots(limits.arriving), asyncio.Semaphore(1)
+
+    async def read(self, request: Request, parse: Callable[[bytes], ResultT]) -> ResultT:
+        """Read the body of a request and return `parse(body)`, which runs on another thread if the body is large.
+
+        Raises:
+            UnreadBodyError: It is too large or too slow, or the caller has left.
+            QuantraError: As `parse`.
+        """
+        announced = request.headers.get("content-length", "")[:_DIGITS]
+        if announced.isdecimal() and int(announced) > self._most_bytes:
+            raise UnreadBodyError(self._too_large(announced))
+        has_slot = False
+        parts, size = list[bytes](), 0
+        try:
+            async with asyncio.timeout(self._request_s):
+                async for part in request.stream():
+                    size += len(part)
+                    if size > self._most_bytes:
+                        raise UnreadBodyError(self._too_large(f"more than {self._most_bytes}"))
+                    if size > SMALL and not has_slot:
+                        await self._slots.take()
+                        has_slot = True
+                    parts.append(part)
+            if not has_slot:
+                return parse(b"".join(parts))
+            async with self._parsing:
+                return await asyncio.to_thread(lambda: parse(b"".join(parts)))
+        except TimeoutError:
+            raise UnreadBodyError(
+                DeadlineExceededError(
+                    f"the request was incomplete after {self._request_s:g} seconds; send a smaller request, or faster"
+                )
+            ) from None
+        except ClientDisconnect:
+            raise UnreadBodyError(CallCancelledError("the caller disconnected")) from None
+        finally:
+            if has_slot:
+                self._slots.give()
+
+    def _too_large(self, have: str) -> RequestTooLargeError:
+        return RequestTooLargeError(
+            f"the request has {have} bytes, at most {self._most_bytes}; send several requests",
+            metadata={"have": have, "most": str(self._most_bytes)},
+        )
+
+
+_DIGITS: Final = 19
+
 
 TIMEOUT_HEADER: Final = "x-timeout-seconds"
 """Header with the deadline of a call, in seconds from its arrival."""

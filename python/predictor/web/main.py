@@ -7,7 +7,7 @@ import os
 import sys
 import threading
 import webbrowser
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib.metadata import version
@@ -16,15 +16,18 @@ from typing import Any, Final, final
 
 import uvicorn
 from starlette.applications import Starlette
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Router
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from predictor.errors import InternalError, MalformedRequestError, QuantraError
+from predictor.errors import InternalError, MalformedRequestError, PermissionDeniedError, QuantraError
+from predictor.server import Address
 from predictor.server.binding import bind
 from predictor.server.credential_rotation import CredentialRotation
 from predictor.server.host import WATCH_S, load_service, one_line
@@ -43,12 +46,74 @@ from predictor.web.page_access import (
     PageToken,
     ServiceModels,
 )
-from predictor.web.protection import HostCheck, host_names
 from predictor.web.remote_server import ForwardedCalls, RemoteModels, RemoteServer
-from predictor.web.responses import respond
+from predictor.web.responses import respond, respond_error
 from predictor.web.settings import WebSettings
 from predictor.web.workspace import WorkspaceWidgets
 from predictor.wire import errors
+
+LOCAL_NAMES: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
+HEADERS: Final = {
+    "content-security-policy": "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cross-origin-resource-policy": "same-origin",
+    "cross-origin-opener-policy": "same-origin",
+    "cache-control": "no-store",
+}
+"""Headers of each response that does not set them."""
+
+
+@final
+class HostCheck:
+    """Rejects requests for other hosts, which a web page sends after it changed its own name's address.
+
+    Args:
+        app: The routes.
+        names: Names and addresses of this server.
+    """
+
+    def __init__(self, app: ASGIApp, names: Iterable[str]) -> None:
+        self._app, self._names = app, frozenset(names)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers.setdefault(name, value)
+            await send(message)
+
+        host = _name_of(Headers(scope=scope).getlist("host"))
+        if scope["type"] != "http":
+            return
+        if host in self._names:
+            await self._app(scope, receive, send_with_headers)
+            return
+        error = PermissionDeniedError(
+            f"{host[:80]!r} is not a name of this server; use {' or '.join(sorted(self._names))}, or start it with "
+            "--host NAME"
+        )
+        await respond_error(error, ends_connection=True)(scope, receive, send_with_headers)
+
+
+def host_names(address: Address, others: Iterable[str]) -> frozenset[str]:
+    """Return the names of a server: that of its address, those of this machine if it is local, and others."""
+    own = f"[{address.host}]" if ":" in address.host else address.host
+    return frozenset({own.lower(), *(name.lower() for name in others)}) | (
+        LOCAL_NAMES if address.is_loopback else frozenset()
+    )
+
+
+def _name_of(values: list[str]) -> str:
+    """Return the host of a request, without the port; empty if there is not exactly one."""
+    if len(values) != 1:
+        return ""
+    name, colon, port = values[0].lower().rpartition(":")
+    return name if colon and port.isdecimal() else values[0].lower()
+
 
 _HEADER_S: Final = 10.0
 """Seconds in which the headers of a request must arrive."""
