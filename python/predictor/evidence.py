@@ -374,6 +374,6 @@ def bound_level_shares(shares: FloatArray, *, horizon: int) -> LevelShares:
     return LevelShares(days, mean, np.maximum(mean - radius, 0.0), np.minimum(mean + radius, 1.0))
 
 
-def challenger_alpha(attempt: int, alpha: float = ALPHA) -> float:
-    """The error probability of the k-th challenger of a model, from 1; those of all challengers add up to alpha."""
-    return alpha * 6 / (np.pi * attempt) ** 2
+def challenger_alpha(attempt: int) -> float:
+    """The error probability of the k-th challenger of a model, from 1; those of all challengers add up to ALPHA."""
+    return ALPHA * 6 / (np.pi * attempt) ** 2

@@ -55,14 +55,6 @@ def recover(error: BaseException) -> None:
         _log.warning("memory ran out in oneDNN, which is now disabled: forward passes are slower until a restart")
 
 
-def out_of_memory_error() -> QueueFullError:
-    """The error returned when memory runs out during a call."""
-    return QueueFullError(
-        "memory ran out during this call; retry in a moment, or send fewer symbols at once",
-        metadata={"retry_after_ms": str(round(1000 * RETRY_S))},
-    )
-
-
 def error_of(call: str, error: Exception, log: Logger) -> QuantraError:
     """The error to return to the caller: `error` itself if it is a QuantraError, else QueueFullError or InternalError.
 
@@ -73,7 +65,10 @@ def error_of(call: str, error: Exception, log: Logger) -> QuantraError:
     if is_out_of_memory(error):
         log.error("%s: memory ran out: %s", call, str(error).partition("\n")[0] or type(error).__name__)
         _clear_frames(error)
-        return out_of_memory_error()
+        return QueueFullError(
+            "memory ran out during this call; retry in a moment, or send fewer symbols at once",
+            metadata={"retry_after_ms": str(round(1000 * RETRY_S))},
+        )
     return InternalError.of(call, error, log)
 
 

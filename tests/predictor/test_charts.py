@@ -334,7 +334,6 @@ def test_intervals_stand_in_the_order_given_with_the_series_side_by_side() -> No
         value - 0.5,
         value + 0.25,
         axis="loss",
-        zero=True,
     )
 
     first, second = traces(figure)
@@ -345,7 +344,6 @@ def test_intervals_stand_in_the_order_given_with_the_series_side_by_side() -> No
     layout = cast("Any", figure).layout
     assert layout.yaxis.ticktext == ("volatility-scaled<br>quantiles", "&lt;b&gt;")
     assert layout.yaxis.range[0] > layout.yaxis.range[1]
-    assert layout.shapes[0].x0 == 0
 
 
 def test_intervals_of_another_shape_are_refused() -> None:

@@ -357,9 +357,10 @@ def read_golden(files: Mapping[str, bytes]) -> Golden:
     Raises:
         ArtifactError: a file is invalid.
     """
-    return Golden(
-        text=_read_object(files[GOLDEN_TEXT], GOLDEN_TEXT), arrays=read_arrays(files[GOLDEN_ARRAYS], GOLDEN_ARRAYS)
-    )
+    text = canonical.from_bytes(files[GOLDEN_TEXT], GOLDEN_TEXT)
+    if not isinstance(text, Mapping):
+        raise ArtifactError.of(GOLDEN_TEXT, "must be an object")
+    return Golden(text=text, arrays=read_arrays(files[GOLDEN_ARRAYS], GOLDEN_ARRAYS))
 
 
 def _list_repeated_facts(pipeline: Pipeline) -> dict[str, Json]:
@@ -383,13 +384,6 @@ def _read_pipeline(manifest: Manifest, files: Mapping[str, bytes]) -> Pipeline:
         )
     except ConfigurationError as error:
         raise ArtifactError.of(MANIFEST, error.message) from error
-
-
-def _read_object(data: bytes, source: str) -> Mapping[str, Json]:
-    value = canonical.from_bytes(data, source)
-    if not isinstance(value, Mapping):
-        raise ArtifactError.of(source, "must be an object")
-    return value
 
 
 @contextmanager

@@ -181,7 +181,6 @@ def interval_rows(
     upper: FloatArray,
     *,
     axis: str,
-    zero: bool = False,
 ) -> "Figure":
     """Points with error bars, from top to bottom in order; NaN is left out.
 
@@ -192,7 +191,6 @@ def interval_rows(
         lower: [S, R], lower end of the confidence interval of each value.
         upper: [S, R], upper end.
         axis: title of the axis, with its unit.
-        zero: whether to draw a line at zero.
 
     Raises:
         ConfigurationError: shapes that do not fit.
@@ -201,8 +199,6 @@ def interval_rows(
     for name, array in (("values", values), ("lower", lower), ("upper", upper)):
         require_shape(name, array, (len(series), len(names)))
     figure = new_figure("", axis, "")
-    if zero:
-        figure.add_vline(x=0, line={"color": GREY, "width": 1.5, "dash": "dash"})
     labels = ["<br>".join(map(plain, wrap(name, _LONGEST))) for name in names]
     step = min(_APART, _MOST_APART / len(series))
     for row, name in enumerate(series):

@@ -385,8 +385,6 @@ def closes_lines(
     sessions: NDArray[np.int32],
     close: FloatArray,
     marked: Mapping[str, Sequence[int]],
-    *,
-    notes: Sequence[str] = (),
 ) -> "Figure":
     """One line per stock, scaled to 100 at its first bar, with gaps at missing bars.
 
@@ -395,7 +393,6 @@ def closes_lines(
         sessions: [T] yyyymmdd.
         close: [S, T] raw closes; NaN without a bar.
         marked: sessions with a suspected split, by symbol.
-        notes: small lines below the title.
 
     Raises:
         ConfigurationError: shapes that do not fit.
@@ -403,7 +400,7 @@ def closes_lines(
     """
     require_shape("close", close, (len(symbols), len(sessions)))
     scatter = graph_objects().Scatter
-    figure = new_figure("Closes, first bar = 100", "session", "close, first bar = 100", notes)
+    figure = new_figure("Closes, first bar = 100", "session", "close, first bar = 100")
     days = iso_dates(sessions)
     for row, symbol in enumerate(symbols):
         known = np.flatnonzero(np.isfinite(close[row]))

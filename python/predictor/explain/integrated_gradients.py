@@ -59,17 +59,6 @@ def build_attribution_view(network: nn.Module) -> nn.Module:
     return view
 
 
-def check_view(view: nn.Module) -> None:
-    """Raise ConfigurationError unless every module is in the mode that `build_attribution_view` sets."""
-    for name, module in view.named_modules():
-        recurrent = isinstance(module, nn.RNNBase)
-        if module.training != recurrent or (recurrent and module.dropout):
-            raise ConfigurationError(
-                f"module {name or type(module).__name__!r} is not in an attribution view's mode; "
-                "pass build_attribution_view(network), not the network"
-            )
-
-
 def _copy_around(network: nn.Module, shared: dict[int, object]) -> nn.Module:
     """A deep copy that shares these objects, by id."""
     try:
@@ -271,7 +260,14 @@ class Explainer:
         Raises:
             ConfigurationError: the view is not an attribution view, or max_rows is below 1.
         """
-        check_view(view)
+        # Every module must be in the mode that `build_attribution_view` sets.
+        for name, module in view.named_modules():
+            recurrent = isinstance(module, nn.RNNBase)
+            if module.training != recurrent or (recurrent and module.dropout):
+                raise ConfigurationError(
+                    f"module {name or type(module).__name__!r} is not in an attribution view's mode; "
+                    "pass build_attribution_view(network), not the network"
+                )
         if max_rows < 1:
             raise ConfigurationError(f"max_rows is {max_rows}, but must be at least 1")
         self._baseline = baseline

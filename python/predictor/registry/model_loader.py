@@ -47,12 +47,6 @@ LONGEST_EXPORT_S: Final = 600.0
 """Seconds after which writing a graph is given up."""
 
 
-def cache_folder() -> Path:
-    """The folder of the graphs: `quantra/graphs` in XDG_CACHE_HOME or ~/.cache, or in LOCALAPPDATA on Windows."""
-    home = os.environ.get("LOCALAPPDATA") if sys.platform == "win32" else os.environ.get("XDG_CACHE_HOME")
-    return Path(home or Path.home() / ".cache") / "quantra" / "graphs"
-
-
 def load_graph(folder: Path, stored: StoredArtifact) -> bytes:
     """Read the graph of an artifact from the cache, or write it there.
 
@@ -66,7 +60,9 @@ def load_graph(folder: Path, stored: StoredArtifact) -> bytes:
     Raises:
         ArtifactError: The graph cannot be written.
     """
-    cache = cache_folder()
+    # The folder of the graphs: `quantra/graphs` in XDG_CACHE_HOME or ~/.cache, or in LOCALAPPDATA on Windows.
+    home = os.environ.get("LOCALAPPDATA") if sys.platform == "win32" else os.environ.get("XDG_CACHE_HOME")
+    cache = Path(home or Path.home() / ".cache") / "quantra" / "graphs"
     parts = (stored.weights_hash, stored.manifest_hash, *map(version, GRAPH_PACKAGES))
     key = _digest("|".join(parts).encode())
     try:

@@ -57,9 +57,9 @@ def frechet_distance(features: Tensor, others: Tensor) -> float:
     return max(0.0, float(apart + spread.trace() + also.trace() - 2 * shared))
 
 
-def wilson_interval(right: int, count: int, level: float = 0.95) -> tuple[float, float]:
-    """Confidence interval of a proportion, of which `right` in `count` samples were observed; `count` is at least 1."""
-    z = NormalDist().inv_cdf(0.5 + level / 2)
+def wilson_interval(right: int, count: int) -> tuple[float, float]:
+    """95 % confidence interval of a proportion, `right` of `count` samples; `count` is at least 1."""
+    z = NormalDist().inv_cdf(0.5 + 0.95 / 2)
     share, weight = right / count, z * z / count
     middle = (share + weight / 2) / (1 + weight)
     spread = sqrt(share * (1 - share) * weight + weight * weight / 4) / (1 + weight)

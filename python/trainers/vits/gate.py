@@ -201,10 +201,10 @@ def decide(
         earlier: Held-out corrections of earlier versions, if any.
     """
     lines = [
-        _compare_corrections("corrections, distance", corrections),
+        _compare_corrections(corrections),
         _compare_distances("base, distance", base),
-        _compare_error_rates("base, error rate", base, judge_error_rate),
-        _compare_lengths("base, length error", base),
+        _compare_error_rates(base, judge_error_rate),
+        _compare_lengths(base),
     ]
     if earlier is not None:
         lines.append(_compare_distances("earlier corrections, distance", earlier))
@@ -233,8 +233,8 @@ def bootstrap_change(pairs: Sequence[tuple[float, float]]) -> tuple[float, float
     return float(low), float(high)
 
 
-def _compare_corrections(what: str, clips: VoiceComparison) -> ComparedFigure:
-    pairs = clips.pairs
+def _compare_corrections(clips: VoiceComparison) -> ComparedFigure:
+    what, pairs = "corrections, distance", clips.pairs
     before, after = _average_pairs(pairs)
     if len(pairs) < FEWEST:
         rule = f"both voices say only {len(pairs)} of the clips, at least {FEWEST} are needed"
@@ -251,7 +251,7 @@ def _compare_distances(what: str, clips: VoiceComparison) -> ComparedFigure:
     return ComparedFigure(what=what, before=before, after=after, rule=_at_most(), holds=after <= before * (1 + WORSE))
 
 
-def _compare_error_rates(what: str, clips: VoiceComparison, judge_error_rate: float) -> ComparedFigure:
+def _compare_error_rates(clips: VoiceComparison, judge_error_rate: float) -> ComparedFigure:
     before, after = clips.before.error_rate, clips.after.error_rate
     rule = f"{_at_most()}, or {ERROR_RATE_MARGIN:g} more"
     holds: bool | None = after <= before + max(before * WORSE, ERROR_RATE_MARGIN)
@@ -259,13 +259,14 @@ def _compare_error_rates(what: str, clips: VoiceComparison, judge_error_rate: fl
         rule, holds = f"recogniser errs on {judge_error_rate:.0%} of recorded characters, above {RELIABLE:.0%}", None
     elif before >= SATURATED:
         rule, holds = f"it was {SATURATED:.0%} or more before, where changes are chance", None
-    return ComparedFigure(what=what, before=before, after=after, rule=rule, holds=holds)
+    return ComparedFigure(what="base, error rate", before=before, after=after, rule=rule, holds=holds)
 
 
-def _compare_lengths(what: str, clips: VoiceComparison) -> ComparedFigure:
+def _compare_lengths(clips: VoiceComparison) -> ComparedFigure:
     before, after = clips.before.length_error, clips.after.length_error
     holds = before is not None and after is not None and after <= before + LENGTH_MARGIN
-    return ComparedFigure(what=what, before=before, after=after, rule=f"at most {LENGTH_MARGIN} more", holds=holds)
+    rule = f"at most {LENGTH_MARGIN} more"
+    return ComparedFigure(what="base, length error", before=before, after=after, rule=rule, holds=holds)
 
 
 def _compare_lost_texts(name: str, clips: VoiceComparison) -> Iterator[ComparedFigure]:

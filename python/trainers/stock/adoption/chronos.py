@@ -39,7 +39,12 @@ def read_chronos(source: SourceFolder) -> PublishedModel:
         MissingPackageError: the package of the model is not installed.
     """
     require_chronos()
-    architecture = read_architecture(source.config)
+    stated = source.config.get("architectures")
+    architecture = stated[0] if isinstance(stated, list) and len(stated) == 1 else stated
+    if not isinstance(architecture, str) or architecture not in ARCHITECTURES:
+        raise ConfigurationError(
+            f"{CONFIG} states the architecture {architecture!r}, but only {' and '.join(ARCHITECTURES)} can be adopted"
+        )
     kind = ARCHITECTURES[architecture]
     try:
         config = read_sizes(source.config, kind)
@@ -56,21 +61,6 @@ def read_chronos(source: SourceFolder) -> PublishedModel:
         largest=LARGEST_LOG_PRICE,
         longest=config.context_length,
     )
-
-
-def read_architecture(config: Mapping[str, Json]) -> str:
-    """The class that runs the model.
-
-    Raises:
-        ConfigurationError: no kind of Quantra has this architecture.
-    """
-    stated = config.get("architectures")
-    name = stated[0] if isinstance(stated, list) and len(stated) == 1 else stated
-    if not isinstance(name, str) or name not in ARCHITECTURES:
-        raise ConfigurationError(
-            f"{CONFIG} states the architecture {name!r}, but only {' and '.join(ARCHITECTURES)} can be adopted"
-        )
-    return name
 
 
 def read_sizes(config: Mapping[str, Json], kind: NetworkKind) -> ChronosConfig:

@@ -74,7 +74,7 @@ def render_evenings(settings: DailySettings, summary: DailySummary, frame: PageF
             "coverage": list(_coverage_charts(page, evidence)),
             "reliability": _reliability_chart(page, settings, version),
             "skill": list(_skill_charts(page, evidence)),
-            "lamps": [(describe_monitor(one), one.lamp.value, describe_state(one)) for one in newest],
+            "lamps": [(f"{one.monitor}, {one.horizon} ahead", one.lamp.value, describe_state(one)) for one in newest],
             "events": [(shown_date(one.session) if one.session else "", one) for one in events],
         }
     )
@@ -205,11 +205,6 @@ def _skill_charts(page: PageBuilder, evidence: Sequence[EvidenceRecord]) -> Iter
             [series], title=rival, what="smaller loss (1/10,000)", level=0.0, level_name="no difference"
         )
         yield f"Against {rival}, {shortest} ahead", page.chart(figure, f"Skill against {rival}", top=64)
-
-
-def describe_monitor(record: EvidenceRecord) -> str:
-    """Name of a monitor with its horizon."""
-    return f"{record.monitor}, {record.horizon} ahead"
 
 
 def describe_state(record: EvidenceRecord) -> str:
