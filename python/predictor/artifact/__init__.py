@@ -20,7 +20,6 @@ from predictor.artifact.ensemble import (
     SharedMemberFacts,
     StoredEnsemble,
     check_compatible,
-    hash_ensemble_weights,
     is_ensemble,
     load_ensemble,
     prefix_path,
@@ -42,7 +41,6 @@ from predictor.artifact.folder import (
 from predictor.artifact.manifest import (
     CONTENTS,
     DIGEST,
-    FORMAT_VERSION,
     MANIFEST,
     MEMBERS,
     BaselineSpec,
@@ -54,7 +52,6 @@ from predictor.artifact.manifest import (
 __all__ = [
     "CONTENTS",
     "DIGEST",
-    "FORMAT_VERSION",
     "MANIFEST",
     "MEMBERS",
     "REPLACE_ADVICE",
@@ -69,7 +66,6 @@ __all__ = [
     "StoredEnsemble",
     "check_compatible",
     "check_new_folder",
-    "hash_ensemble_weights",
     "is_artifact",
     "is_ensemble",
     "load",

@@ -3,6 +3,6 @@
 The file does not contain the features; its schema hash identifies them.
 """
 
-from predictor.export.onnx_file import ExportedFile, GraphPort, export_onnx
+from predictor.export.onnx_file import ExportedFile, export_onnx
 
-__all__ = ["ExportedFile", "GraphPort", "export_onnx"]
+__all__ = ["ExportedFile", "export_onnx"]

@@ -2,7 +2,7 @@
 
 from predictor.features.alpha158 import alpha158_features
 from predictor.features.defaults import default_features, every_day_features
-from predictor.features.expression import KNOWN, OBSERVED, CovariateFields, FieldSet
+from predictor.features.expression import KNOWN, OBSERVED, CovariateFields
 from predictor.features.feature_set import FeatureDefinition, FeatureSet
 from predictor.features.fitted_features import FittedFeatures, Scaling
 from predictor.features.operators import OPERATOR_SET, OPERATORS
@@ -17,7 +17,6 @@ __all__ = [
     "CovariateFields",
     "FeatureDefinition",
     "FeatureSet",
-    "FieldSet",
     "FittedFeatures",
     "Scaling",
     "StaticCategory",

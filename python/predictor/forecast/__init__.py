@@ -7,7 +7,6 @@ from predictor.forecast.forecast import (
     ForecastRow,
     Outcome,
     TargetPoint,
-    find_row,
     forecast_or_raise,
     simple_return,
 )
@@ -23,7 +22,6 @@ __all__ = [
     "Outcome",
     "RowKind",
     "TargetPoint",
-    "find_row",
     "forecast_or_raise",
     "simple_return",
 ]

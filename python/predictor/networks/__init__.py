@@ -18,7 +18,6 @@ from predictor.networks.kinds import (
     KINDS,
     NORMALISERS,
     UnconditionalConfig,
-    UnconditionalForecaster,
     kind_named,
     read_normaliser,
     stored_kind_named,
@@ -60,15 +59,13 @@ from predictor.networks.output import (
 )
 from predictor.networks.recurrent import (
     GRUConfig,
-    GRUForecaster,
     HybridConfig,
-    HybridForecaster,
     LSTMConfig,
     LSTMForecaster,
 )
 from predictor.networks.target import SMALLEST_RANGE_VOLATILITY, Target, TargetKind
 from predictor.networks.tft import TFTConfig, TFTForecaster
-from predictor.networks.trees import MOST_LEAVES, Forests, TreeArrays, TreesConfig, TreesForecaster, WindowSummaries
+from predictor.networks.trees import MOST_LEAVES, Forests, TreesConfig, TreesForecaster, WindowSummaries
 
 __all__ = [
     "CHRONOS_2",
@@ -90,14 +87,12 @@ __all__ = [
     "FittedScale",
     "Forests",
     "GRUConfig",
-    "GRUForecaster",
     "Garch",
     "GraphConfig",
     "GraphForecaster",
     "Har",
     "Highway",
     "HybridConfig",
-    "HybridForecaster",
     "InputSizes",
     "Inputs",
     "Internals",
@@ -117,11 +112,9 @@ __all__ = [
     "Target",
     "TargetKind",
     "TrainingDefaults",
-    "TreeArrays",
     "TreesConfig",
     "TreesForecaster",
     "UnconditionalConfig",
-    "UnconditionalForecaster",
     "WindowLevels",
     "WindowNormaliser",
     "WindowSummaries",

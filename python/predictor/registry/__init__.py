@@ -17,7 +17,7 @@ from predictor.registry.layout import (
     set_alias,
 )
 from predictor.registry.lock import VersionLock
-from predictor.registry.model_loader import LazyModel, Runtime, build_single, load_model, load_single
+from predictor.registry.model_loader import LazyModel, Runtime, load_model, load_single
 from predictor.registry.registry import ModelsFolder, Registry
 from predictor.registry.versions import ModelVersions, alias_problems
 
@@ -38,7 +38,6 @@ __all__ = [
     "Runtime",
     "VersionLock",
     "alias_problems",
-    "build_single",
     "claim_champion",
     "claim_first_champion",
     "contents",

@@ -10,7 +10,7 @@ calendar `24/7`, which needs no package and whose sessions are days in UTC.
 
 from predictor.dates import dates_of, days_of, is_weekend
 from predictor.sessions.calendar import FIELDS, HOLIDAY_REACH, SessionCalendar
-from predictor.sessions.schedule import EVERY_DAY, WEEKDAYS, CloseTime, Schedule
+from predictor.sessions.schedule import EVERY_DAY, WEEKDAYS, CloseTime
 
 __all__ = [
     "EVERY_DAY",
@@ -18,7 +18,6 @@ __all__ = [
     "HOLIDAY_REACH",
     "WEEKDAYS",
     "CloseTime",
-    "Schedule",
     "SessionCalendar",
     "dates_of",
     "days_of",

@@ -13,7 +13,6 @@ from trainers.stock.lifecycle.promotion import (
     check_gates,
     promote,
     promote_if_passed,
-    record_moves,
     roll_back_champion,
 )
 from trainers.stock.lifecycle.retraining_plan import RetrainingPlan, plan_retraining, retrain
@@ -36,10 +35,7 @@ __all__ = [
     "load_version",
     "plan_retraining",
     "promote",
-    "promote_if_passed",
-    "record_moves",
     "retrain",
-    "roll_back_champion",
 ]
 
 
