@@ -14,6 +14,7 @@ from trainers.progress.screen import (
     no_progress,
     progress_for,
     progress_on,
+    show_finished,
 )
 from trainers.progress.tensorboard import TensorBoardLog
 
@@ -33,4 +34,5 @@ __all__ = [
     "no_progress",
     "progress_for",
     "progress_on",
+    "show_finished",
 ]

@@ -14,7 +14,7 @@ from trainers.progress.consumer import PlainProgress, ReportConsumer, format_wai
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.progress import Progress
+    from rich.progress import Progress, ProgressColumn
 
 
 _BAR_WIDTH: Final = 20
@@ -264,17 +264,45 @@ class _OnABar:
                 bar.advance(task)
 
 
-def _bar(stream: IO[str]) -> "Progress":
+def show_finished(
+    steps: Iterable[StepT], *, total: int, tell: Callable[[StepT], str], title: str, stream: IO[str]
+) -> Iterator[StepT]:
+    """Yield finished steps, such as those of other processes, and show each of them.
+
+    Args:
+        steps: finished steps.
+        total: their number.
+        tell: returns a step as text.
+        title: name of the steps.
+        stream: where they are shown.
+    """
+    if not stream.isatty():
+        for count, step in enumerate(steps, start=1):
+            stream.write(f"{title} {count}/{total}  {tell(step)}\n")
+            stream.flush()
+            yield step
+        return
+    from rich.progress import SpinnerColumn
+
+    with _bar(stream, SpinnerColumn(finished_text=" "), stays=True) as bar:  # a step may take minutes
+        task = bar.add_task(title, total=total, state="")
+        for step in steps:
+            bar.update(task, advance=1, state=tell(step))
+            yield step
+
+
+def _bar(stream: IO[str], *first: "ProgressColumn", stays: bool = False) -> "Progress":
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     state = TextColumn("{task.fields[state]}", markup=False)
     return Progress(
+        *first,
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
         TimeRemainingColumn(),
         state,
         console=Console(file=stream),
-        transient=True,
+        transient=not stays,
     )

@@ -53,10 +53,10 @@ from predictor.cli.output import write_json
 from predictor.dates import day_number
 from predictor.errors import counted, listed
 from predictor.replacement import check_folder
-from trainers.stock.backtest.command import describe_jobs, watch_steps
+from trainers.progress import show_finished
 from trainers.stock.feature_cache import map_bars, open_cache
 from trainers.stock.flags import CacheFolder
-from trainers.stock.progress_output import warn_on_stderr
+from trainers.stock.progress_output import describe_jobs, warn_on_stderr
 
 SETTINGS: Final = "settings.json"
 FORECASTS: Final = "forecasts.parquet"
@@ -350,7 +350,7 @@ def forecast_command(
         def tell(made: SessionFile) -> str:
             return _describe(made) + runner.remark
 
-        steps = watch_steps(steps, total=len(missing), tell=tell, title="day", stream=sys.stdout)
+        steps = show_finished(steps, total=len(missing), tell=tell, title="day", stream=sys.stdout)
     try:
         made = list(steps)
     except KeyboardInterrupt:

@@ -4,12 +4,14 @@ import json
 import sys
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from importlib.util import find_spec
 from typing import final
 from weakref import WeakSet
 
+from predictor.canonical import Json
+from predictor.jobs import JobRunner
 from trainers.loop import Report
 from trainers.progress import ConsumerChain, ReportConsumer, is_cell, progress_for
 from trainers.stock.backtest.backtest import Watch, iterate_silently
@@ -129,3 +131,8 @@ def _announce_folds(announce: Callable[[str], None]) -> Watch:
             yield fold
 
     return watched
+
+
+def describe_jobs(runner: JobRunner) -> dict[str, Json]:
+    """The progress of jobs in other processes, as a field `jobs` for programs."""
+    return {"jobs": asdict(runner.progress)} if runner.is_parallel and runner.progress.jobs else {}

@@ -2,12 +2,12 @@
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from functools import partial
 from math import isfinite
 from pathlib import Path
-from typing import IO, Annotated, Final, TypeVar
+from typing import Annotated, Final
 
 import torch
 import typer
@@ -30,7 +30,7 @@ from predictor.jobs import JobRunner
 from predictor.replacement import check_folder, replace_file
 from predictor.report.templates import artifact_name
 from trainers.options import AnsweringDevice, RunOptions
-from trainers.progress import no_progress, progress_on
+from trainers.progress import no_progress, progress_on, show_finished
 from trainers.stock.backtest.backtest import BacktestFolder, Watch, backtest, choose_terms, complete_plan
 from trainers.stock.backtest.folds import Fold, WalkForwardPlan, describe_fold, find_decision_span
 from trainers.stock.backtest.page import render_backtest
@@ -51,13 +51,10 @@ from trainers.stock.evaluation.tables import VERDICT_COLOURS, plain_table
 from trainers.stock.feature_cache import map_bars, open_cache
 from trainers.stock.feature_selection import FeatureSelection, Known
 from trainers.stock.flags import CacheFolder
-from trainers.stock.progress_output import warn_on_stderr, warner
+from trainers.stock.progress_output import describe_jobs, warn_on_stderr, warner
 from trainers.stock.recipe import read_recipe_file
 
 _COLUMNS: Final = ("annual", "vol.", "Sharpe", "gross", "drawdown", "turnover", "hits", "exposure")
-
-
-StepT = TypeVar("StepT")
 
 
 def backtest_tables(backtest: Backtest) -> RenderableType:
@@ -127,47 +124,6 @@ def _describe_drawdown(track: BookTrack) -> str:
         return "the strategy had no drawdown"
     begun = shown_date(int(track.sessions[max(fall.peak, 0)]))
     return f"the strategy's largest drawdown was from {begun} to {shown_date(int(track.sessions[fall.trough]))}"
-
-
-def watch_steps(
-    steps: Iterable[StepT], *, total: int, tell: Callable[[StepT], str], title: str, stream: IO[str]
-) -> Iterator[StepT]:
-    """Yield finished steps and show each of them.
-
-    Args:
-        steps: Finished steps.
-        total: Their number.
-        tell: Describes a step.
-        title: Name of the steps.
-        stream: Where they are shown.
-    """
-    if stream.isatty():
-        return _show_bar(steps, total, tell, title, stream)
-    return _print_steps(steps, total, tell, title, stream)
-
-
-def _print_steps(
-    steps: Iterable[StepT], total: int, tell: Callable[[StepT], str], title: str, stream: IO[str]
-) -> Iterator[StepT]:
-    for count, step in enumerate(steps, start=1):
-        stream.write(f"{title} {count}/{total}  {tell(step)}\n")
-        stream.flush()
-        yield step
-
-
-def _show_bar(
-    steps: Iterable[StepT], total: int, tell: Callable[[StepT], str], title: str, stream: IO[str]
-) -> Iterator[StepT]:
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
-
-    moves = SpinnerColumn(finished_text=" ")  # a fold may take minutes
-    columns = (moves, TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, TextColumn("{task.fields[state]}"), console=Console(file=stream)) as bar:
-        task = bar.add_task(title, total=total, state="")
-        for step in steps:
-            bar.update(task, advance=1, state=tell(step))
-            yield step
 
 
 RESULT: Final = "backtest.json"
@@ -293,11 +249,6 @@ def _complete_plan(source: ModelSource, bars: BarPanel, given: ParsedFlags[WalkF
     return plan
 
 
-def describe_jobs(runner: JobRunner) -> dict[str, Json]:
-    """The progress of jobs in other processes, as a field `jobs` for programs."""
-    return {"jobs": asdict(runner.progress)} if runner.is_parallel and runner.progress.jobs else {}
-
-
 def _watch(runner: JobRunner, *, as_json: bool) -> Watch:
     """How folds are shown: a bar or lines, or JSON lines for programs."""
 
@@ -311,7 +262,7 @@ def _watch(runner: JobRunner, *, as_json: bool) -> Watch:
         def tell(fold: Fold) -> str:
             return describe_fold(fold) + runner.remark
 
-        return watch_steps(folds, total=total, tell=tell, title="fold", stream=sys.stdout)
+        return show_finished(folds, total=total, tell=tell, title="fold", stream=sys.stdout)
 
     return print_json if as_json else show
 
