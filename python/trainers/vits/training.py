@@ -256,6 +256,7 @@ def find_finished_version(versions: VoiceVersions, settings: Mapping[str, Any]) 
     newest = versions.folder / str(versions.index.versions)
     record = _record(newest)
     wanted = as_json(settings)
+    # A run that fine-tuned its own voice would now start from its own result: that does not count.
     if wanted.get(PARENT) is not None and wanted[PARENT] == record.get(WEIGHTS):
         wanted[PARENT] = record.get(PARENT)
     different = find_differences({name: record[name] for name in wanted if name in record}, wanted)

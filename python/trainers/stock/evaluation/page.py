@@ -89,6 +89,7 @@ def _build_seed_rows(evaluation: ModelEvaluation) -> tuple[TableRow, ...]:
 
 def draw_losses(evaluation: ModelEvaluation, page: PageBuilder) -> str:
     """Losses with intervals, each divided by the spread of outcomes at its horizon."""
+    # The large loss of the single-value forecast would dominate the chart.
     rows = [row for row in evaluation.rows if row.name != NAIVE[evaluation.target.kind]]
     by = [[h.pinball for h in row.horizons] for row in rows]
     scale = SCALE / np.asarray(evaluation.target.spread)[:, None]
