@@ -14,10 +14,10 @@ from predictor.audit_record import (
 YARDSTICK = "a yardstick, calibrated"
 
 
-def audit_record(*, digest: str = "ab" * 32, told: str = "an artifact", note: str = "a note") -> AuditRecord:
+def audit_record(*, digest: str = "ab" * 32, subject: str = "an artifact", note: str = "a note") -> AuditRecord:
     return AuditRecord(
         digest=digest,
-        told=told,
+        subject=subject,
         bars="cd" * 32,
         first_session=20110505,
         last_session=20130129,

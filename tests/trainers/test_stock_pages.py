@@ -46,7 +46,7 @@ PAGES: dict[str, Callable[[], str]] = {
 HOSTILE_PAGES: dict[str, Callable[[], str]] = {
     "evaluation": lambda: render_evaluation(HOSTILE, evaluation(adaptive=True, symbol=HOSTILE, note=HOSTILE)),
     "backtest": lambda: render_backtest(HOSTILE, backtest(note=HOSTILE, symbol=HOSTILE)),
-    "audit": lambda: render_audit(HOSTILE, audit_record(told=HOSTILE, note=HOSTILE)),
+    "audit": lambda: render_audit(HOSTILE, audit_record(subject=HOSTILE, note=HOSTILE)),
 }
 
 

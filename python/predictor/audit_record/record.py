@@ -237,7 +237,7 @@ class AuditRecord:
 
     digest: str
     """SHA-256 of the artifact's manifest, or of the recipe's settings and features."""
-    told: str
+    subject: str
     """Description of the audited model."""
     bars: str
     """SHA-256 of the bars."""
@@ -303,7 +303,7 @@ class AuditRecord:
             raise record.refusal("format", f"is {stated[0]!r} version {stated[1]}; audit the model again")
         read = cls(
             digest=record.text("digest"),
-            told=record.text("told"),
+            subject=record.text("subject"),
             bars=record.text("bars"),
             first_session=record.integer("first_session"),
             last_session=record.integer("last_session"),

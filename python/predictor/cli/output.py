@@ -229,7 +229,7 @@ def audit_table(record: AuditRecord) -> RenderableType:
         table.add_column(name)
     for check in record.checks:
         table.add_row(Text(check.verdict.value, style=_AUDITED[check.verdict]), Text(check.name), Text(check.sentence))
-    verdict = Text(f"{record.told}: {record.verdict.value}", style=_AUDITED[record.verdict])
+    verdict = Text(f"{record.subject}: {record.verdict.value}", style=_AUDITED[record.verdict])
     return Group(
         table,
         "",

@@ -154,7 +154,7 @@ def audit(
     future = _check_future(subject, positions, depth, shown)
     return AuditRecord(
         digest=source.digest,
-        told=source.description,
+        subject=source.description,
         bars=hash_bars(bars),
         first_session=first,
         last_session=last,
