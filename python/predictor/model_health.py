@@ -53,10 +53,13 @@ def read_axes(ledger: Ledger, subject: ModelVersion) -> ForecastAxes:
     return ForecastAxes(tuple(json.loads(rows[-1]["horizons"])), tuple(json.loads(rows[-1]["quantiles"])))
 
 
-def assess_model(ledger: Ledger, subject: ModelVersion, rivals: Sequence[ModelVersion]) -> tuple[EvidenceRecord, ...]:
+def assess_model(
+    ledger: Ledger, subject: ModelVersion, rivals: Sequence[ModelVersion], *, since: int = 0
+) -> tuple[EvidenceRecord, ...]:
     """Test a version's coverage, and its skill against rivals, at each horizon; the caller writes the records.
 
-    Only prospective forecasts count, with their first labels. Forecasts for clients are left out.
+    Only prospective forecasts count, with their first labels. Forecasts for clients are left out. After a person has
+    dealt with an alarm, start again from that session with `since`, yyyymmdd.
     """
     session = ledger.last_session
     axes = read_axes(ledger, subject)
@@ -65,14 +68,14 @@ def assess_model(ledger: Ledger, subject: ModelVersion, rivals: Sequence[ModelVe
     promised = float(axes.quantiles[-1] - axes.quantiles[0])
     found: list[EvidenceRecord] = []
     for place, horizon in enumerate(axes.horizons):
-        shares = _shares(ledger, subject, place, horizon)
+        shares = _shares(ledger, subject, place, horizon, since)
         for side in CoverageSide if 0 < promised < 1 else ():
             seen = assess_coverage(shares, promised, side, horizon=horizon)
             state = _state((name, value) for name, value in seen._asdict().items() if name != "lamp")
             state["promised"] = promised
             found.append(_record(subject, f"{COVERAGE} {side}", horizon, session, seen.lamp, state))
         for rival in rivals:
-            skill = compare_losses(*_daily_losses(ledger, rival, subject, horizon), horizon=horizon)
+            skill = compare_losses(*_daily_losses(ledger, rival, subject, horizon, since), horizon=horizon)
             state = _state(skill._asdict().items())
             monitor = f"{SKILL} {rival.reference}"
             found.append(_record(subject, monitor, horizon, session, skill_lamp(skill), state))
@@ -125,17 +128,17 @@ def _state(numbers: Iterable[tuple[str, float]]) -> dict[str, float | None]:
     return {name: value if isfinite(value) else None for name, value in numbers}
 
 
-_OWN: Final = "f.model = ? and f.version = ? and f.role <> 'client' and f.is_prospective = 1"
+_OWN: Final = "f.model = ? and f.version = ? and f.role <> 'client' and f.is_prospective = 1 and f.as_of >= ?"
 
 
-def _shares(ledger: Ledger, subject: ModelVersion, place: int, horizon: int) -> DailyShares:
+def _shares(ledger: Ledger, subject: ModelVersion, place: int, horizon: int, since: int) -> DailyShares:
     """The outcomes of each date inside the band, at one horizon."""
     columns = ledger.numbers(
         "select f.as_of, count(*), sum(coalesce(s.is_inside, 0)), count(*) - count(s.is_inside), "  # noqa: S608 - no value in it
         f"max(cast(substr(f.target_sessions, {2 + 10 * place}, 8) as integer)) from forecast f "
         "left join score s on s.forecast = f.id and s.horizon = ? and s.revision = 0 "
         f"where {_OWN} group by f.as_of order by f.as_of",
-        (horizon, *subject),
+        (horizon, *subject, since),
     )
     dates, symbols, inside, unknown, sessions = columns.astype(np.int32).T
     is_due = sessions <= ledger.last_session
@@ -149,12 +152,12 @@ def read_level_shares(ledger: Ledger, subject: ModelVersion, horizon: int, level
         f"select {shares} from forecast f "  # noqa: S608 - no value is in the text
         "join score s on s.forecast = f.id and s.horizon = ? and s.revision = 0 "
         f"where {_OWN} group by f.as_of order by f.as_of",
-        (horizon, *subject),
+        (horizon, *subject, 0),
     )
 
 
 def _daily_losses(
-    ledger: Ledger, theirs: ModelVersion, ours: ModelVersion, horizon: int
+    ledger: Ledger, theirs: ModelVersion, ours: ModelVersion, horizon: int, since: int
 ) -> tuple[FloatArray, FloatArray]:
     """[D] mean losses of both by date, on the symbols and dates that both have scores of."""
     theirs_daily, ours_daily = ledger.numbers(
@@ -164,6 +167,6 @@ def _daily_losses(
         "join score s on s.forecast = f.id and s.horizon = ? and s.revision = 0 "
         "join score t on t.forecast = g.id and t.horizon = s.horizon and t.revision = 0 "
         f"where {_OWN} group by f.as_of order by f.as_of",
-        (*theirs, horizon, *ours),
+        (*theirs, horizon, *ours, since),
     ).T
     return theirs_daily, ours_daily
