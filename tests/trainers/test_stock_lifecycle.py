@@ -4,6 +4,7 @@ import hashlib
 import json
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from dataclasses import replace
@@ -15,7 +16,7 @@ import numpy as np
 import pytest
 from artifacts import save_artifact
 from audits import audit_record
-from command_exits import program_exit_code
+from command_exits import interrupted_at, program_exit_code
 from ledger_records import forecast_record
 from market import bokeh_panel
 
@@ -212,11 +213,8 @@ def test_a_training_that_fails_leaves_the_alias_and_says_why(
 def test_a_retraining_that_was_stopped_is_resumed_to_the_same_bytes(models: Path, files: dict[str, Path]) -> None:
     save_version(models / "slow", 1, FIRST, replace(LSTM, optimisation=Optimisation(max_epochs=4, device="cpu")))
     words = ("retrain", "slow", "--models", models, "--bars", files["second"], "--json")
-    command = [sys.executable, "-m", "quantra", *map(str, words)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
-        assert process.stdout is not None
-        next(line for line in process.stdout if '"epoch": 2' in line)
-        process.kill()
+    with interrupted_at(6, "trainers.stock.command"):
+        assert program_exit_code(app, *words) == 128 + signal.SIGINT
     assert not (models / "slow" / "2").exists()
     assert read_aliases(models / "slow") == {"champion": 1}
     assert program_exit_code(app, *words, "--resume") == 0
