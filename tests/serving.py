@@ -158,14 +158,14 @@ def hosted_server(models: Path, *options: str, load_lifecycle: LoadLifecycle | N
     given = _parser().parse_args(["--models", str(models), "--listen", "127.0.0.1:0", *options])
     settings, ready = ServeFlags(**vars(given)).settings(), Future[tuple[HostedServer, Callable[[], object]]]()
     thread = threading.Thread(target=run, args=(_host(settings, load_lifecycle, ready),))
-    thread.start()
-    server, end = ready.result()
-    try:
-        yield server
-    finally:
-        end()
-        thread.join()
-        gc.unfreeze()  # a server process excludes what is imported from collections
+    with mock.patch.object(gc, "freeze"):  # a server process excludes what is imported from collections
+        thread.start()
+        server, end = ready.result()
+        try:
+            yield server
+        finally:
+            end()
+            thread.join()
 
 
 async def _host(
@@ -206,6 +206,7 @@ def failed_start(*options: str) -> FailedStart:
         redirect_stdout(io.StringIO()) as stdout,
         redirect_stderr(io.StringIO()) as stderr,
         mock.patch.object(logs, "set_up"),
+        mock.patch.object(gc, "unfreeze"),  # what the tests have frozen stays so
     ):
         try:
             status = main(options)

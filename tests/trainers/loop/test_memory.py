@@ -7,7 +7,7 @@ import re
 import subprocess
 import sys
 import weakref
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -162,12 +162,10 @@ def assert_close(found: Sequence[Tensor], expected: Sequence[Tensor], *, toleran
 
 
 @pytest.fixture(autouse=True, scope="module")
-def quick_collections() -> Generator[None]:
+def quick_collections() -> None:
     """Speed up the garbage collection of each recovery, which is slow in a large process."""
     train_one(nn.Linear(3, 2), Shortage("backward", 1), [2])  # torch imports the rest of itself in the first step
     gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 @settings(max_examples=80, deadline=None, derandomize=True)
