@@ -288,6 +288,22 @@ def test_a_taken_item_that_is_encoded_can_be_cancelled_and_is_held_until_it_is_r
     assert queue.held[0] == 0
 
 
+def test_an_observer_that_fails_does_not_keep_the_caller_waiting() -> None:
+    class Broken:
+        def reached(self, model: str, version: int) -> None:
+            pass
+
+        def observed(self, observation: object) -> None:  # noqa: ARG002 - as Observer
+            raise ZeroDivisionError
+
+    one: QueuedRequest[SizedRequest, int] = QueuedRequest(SizedRequest(), Deadline(), "Predict", [Broken()])
+    heard: list[int] = []
+    one.add_done_callback(lambda done: heard.append(done.result()))
+    one.reached("m", 1)
+    one.respond(7)
+    assert heard == [7]
+
+
 def test_the_calling_thread_takes_waiting_items_if_they_are_quick() -> None:
     queue, line, sizes = RequestQueue(QueueLimits()), ModelQueue(), list[int]()
 

@@ -142,7 +142,7 @@ class QueuedRequest(LightFuture[AnswerT], Generic[RequestT, AnswerT]):
 
     def _call_back(self) -> None:
         if self._observers and self._model:
-            self._notify()
+            self._call(lambda _: self._notify())  # logs its errors
         super()._call_back()
 
     def _notify(self) -> None:
