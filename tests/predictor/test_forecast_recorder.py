@@ -287,7 +287,10 @@ def test_a_killed_strict_server_has_recorded_and_counted_all_its_answers(
     assert 'quantra_ledger_forecasts_total{result="lost"} 0.0' in metrics
 
 
-def test_a_stopped_server_has_recorded_all_its_answers(models: Path, tmp_path: Path, bars: BarPanel) -> None:
+def test_a_stopped_server_has_recorded_all_its_answers(
+    models: Path, tmp_path: Path, bars: BarPanel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "DELAY_S", 30.0)  # nothing is written before the server stops
     path = tmp_path / "ledger.db"
     with hosted_server(models, "--ledger", str(path)) as running, QuantraClient(running.target, "small") as client:
         answered = client.predict(bars).forecast_id
