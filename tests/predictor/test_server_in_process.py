@@ -105,7 +105,6 @@ def test_a_failing_server_restores_them(models: Path, monkeypatch: pytest.Monkey
 def test_the_collector_passes_over_what_is_imported_but_not_over_models(
     models: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    gc.unfreeze()  # what the tests have frozen
     seen: list[tuple[int, bool]] = []
 
     def announce(_: object) -> None:
