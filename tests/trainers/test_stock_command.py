@@ -3,7 +3,6 @@
 import csv
 import json
 import os
-import runpy
 import signal
 import sqlite3
 import subprocess
@@ -84,17 +83,14 @@ def recorded_training(monkeypatch: pytest.MonkeyPatch) -> RecordedTraining:
     return found
 
 
-def test_help_names_the_flags_and_an_example(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(sys, "argv", ["trainers.stock", "--help"])
-    with pytest.raises(SystemExit) as ended:
-        runpy.run_module("trainers.stock", run_name="__main__")
-    shown = capsys.readouterr().out
-    assert ended.value.code == 0
-    assert "Usage: python -m trainers.stock [OPTIONS]" in shown
+def test_help_names_the_flags_and_an_example() -> None:
+    program = [sys.executable, "-m", "trainers.stock", "--help"]
+    shown = subprocess.run(
+        program, capture_output=True, text=True, check=True, cwd=Path(__file__).parents[2] / "python"
+    )
+    assert "Usage: python -m trainers.stock [OPTIONS]" in shown.stdout
     for word in ("--bars", "--out", "--calendar", "--horizons", "--learning-rate", "models/demo/1"):
-        assert word in shown
+        assert word in shown.stdout
 
 
 def test_without_flags_the_recipe_is_the_default_one_of_the_recognised_calendar(
