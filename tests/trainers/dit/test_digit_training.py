@@ -33,7 +33,6 @@ def test_a_quick_run_has_every_row_and_judges_only_what_needs_no_training(tmp_pa
     subprocess.run([sys.executable, "-m", "benchmarks.diffusion", *words], check=True, stdout=subprocess.DEVNULL)
     rows = {row["name"]: row for row in json.loads((tmp_path / "rows.json").read_text())["rows"]}
     assert rows["gradients: transformer, %"]["ok"]
-    assert rows["watched / not watched, 4 steps: bits that differ"]["ok"]
     assert rows["15 steps: prompts recognised"] == {
         **rows["15 steps: prompts recognised"],
         "reach": ">= 0.98",
