@@ -376,6 +376,9 @@ def list_requests(bars_needed: Callable[[str], int]) -> dict[str, Request]:
             now=datetime(2013, 2, 27, tzinfo=UTC),
             allow_incomplete_last_bar=True,
         ),
+        "no day that has begun": Request(
+            bars=without_bars(two, "IBM", slice(None)), now=datetime(2000, 1, 3, tzinfo=UTC)
+        ),
         "weekends of one": Request(bars=_on_all_days(bokeh_panel("AAPL", "IBM").last(2 * bars_needed("plain")), "IBM")),
         "just closed": Request(bars=two, now=datetime(2013, 3, 1, 21, tzinfo=UTC)),
         "a holiday": Request(bars=two, changed={"sessions": _with_session(two, -10, 20130218)}),

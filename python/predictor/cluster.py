@@ -123,7 +123,7 @@ class _HeadLostError(Exception):
     """Nothing listens at the head's address any more."""
 
 
-def _actor_class() -> type:
+def _define_actor() -> type:
     """The class of a process on a node that runs one job at a time.
 
     It is local so that Ray sends its code, which imports Quantra only where the node has the same versions.
@@ -183,7 +183,7 @@ class _ActorPool:
 
     def __init__(self, ray: Any, material: Any, memory: int, head: tuple[str, int]) -> None:
         self._ray, self._material, self._memory, self._head = ray, material, memory, head
-        self._actor = ray.remote(num_cpus=1, memory=memory)(_actor_class())
+        self._actor = ray.remote(num_cpus=1, memory=memory)(_define_actor())
         self._versions = {"python": platform.python_version(), **{package: version(package) for package in _COMPARED}}
         self._waiting: dict[int, Any] = {}
         """Jobs without an actor."""

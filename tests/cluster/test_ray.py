@@ -99,7 +99,7 @@ def test_a_node_without_quantra_says_so() -> None:
         "import pickle, sys; sys.modules['predictor'] = None; "
         "print(pickle.load(sys.stdin.buffer)().prepare({'quantra-absent': '1.0'}, []))"
     )
-    actor: bytes = cloudpickle.dumps(module._actor_class())
+    actor: bytes = cloudpickle.dumps(module._define_actor())
     found = subprocess.run([sys.executable, "-c", program], input=actor, stdout=subprocess.PIPE, check=True)
     assert re.match(rb"node [0-9.]+ has no quantra-absent; install the same versions", found.stdout)
 

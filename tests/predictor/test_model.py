@@ -10,6 +10,7 @@ import torch
 from artifacts import constant_artifact, constant_rows, recent_bars, small_artifact, small_model
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from market import without_bars
 from numpy.typing import NDArray
 from torch import nn
 from window_levels import levels_at
@@ -312,6 +313,12 @@ def test_a_panel_whose_symbols_mostly_have_bars_on_a_wrong_session_is_refused(mo
         bars = _with_a_bar_on(bars, symbol, 20130224)
     with pytest.raises(BarsError, match=r"^XNYS held no session on 2013-02-24"):
         model.prepare(Instance(input=bars), datetime(2013, 3, 4, 15, tzinfo=UTC))
+
+
+def test_a_panel_without_a_right_session_is_refused(model: Model) -> None:
+    bars = without_bars(recent_bars("AAPL", "IBM"), "IBM", slice(None))
+    with pytest.raises(BarsError, match="AAPL: session 20130301 is in the future"):
+        model.prepare(Instance(input=bars), datetime(2000, 1, 3, tzinfo=UTC))
 
 
 def test_a_half_day_closes_early(model: Model) -> None:

@@ -47,7 +47,7 @@ internal sealed class ForecastDates
     /// <param name="pipeline">That of the model.</param>
     /// <param name="request">A request with bars.</param>
     /// <param name="now">The present.</param>
-    /// <returns>All sessions but the wrong ones; null if no symbol or more than half have a bar on one: then the whole panel may be read wrongly.</returns>
+    /// <returns>All sessions but the wrong ones; null if no symbol or more than half have a bar on one, or no session is left: then the whole panel may be read wrongly.</returns>
     public static RawBars? DropWrongSessions(QuantraException error, Pipeline pipeline, PredictionRequest request, DateTimeOffset now)
     {
         if (error.Reason is not (QuantraReason.BarsInvalid or QuantraReason.BarIncomplete) || request.Bars is not { Symbols.Count: > 1 } panel)
@@ -66,9 +66,9 @@ internal sealed class ForecastDates
             cells.AsSpan(row * bars.Count, bars.Count).Fill(true);
         }
 
-        if (count == 0 || 2 * count > bars.Symbols.Count)
-            return null;
         int[] kept = [.. bars.Sessions.Where(day => !wrong.Contains(day))];
+        if (count == 0 || kept.Length == 0 || 2 * count > bars.Symbols.Count)
+            return null;
         return bars.WithoutCells(cells).OnSessions(kept) with { Impossible = errors, SentSessions = bars.Sessions };
     }
 

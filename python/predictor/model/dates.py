@@ -153,11 +153,12 @@ def drop_wrong_sessions(
 
     Returns:
         The panel, in which each such symbol has no bars at all, and the error of each. The panel as it is and no error
-        if no symbol has such a bar, or more than half have one: then the whole panel may be read wrongly.
+        if no symbol has such a bar, no session would be left, or more than half have one: then the whole panel may be
+        read wrongly.
     """
     wrong, present = _find_wrong_sessions(pipeline, instance, bars.sessions, now), bars.present
     is_refused = np.logical_or.reduce(present[:, wrong], axis=1)
-    if 2 * np.count_nonzero(is_refused) > len(bars.symbols):
+    if wrong.all() or 2 * np.count_nonzero(is_refused) > len(bars.symbols):
         return bars, {}
     errors: dict[str, QuantraError] = {}
     for row in np.flatnonzero(is_refused).tolist():
@@ -176,7 +177,7 @@ def _find_wrong_sessions(pipeline: Pipeline, instance: Instance, sent: NDArray[n
     wrong = sent > latest_day(now.date())
     if not calendar.is_exchange:
         return wrong
-    while len(unexpected := calendar.unexpected(sent[~wrong][-pipeline.bars_needed :])):
+    while not wrong.all() and len(unexpected := calendar.unexpected(sent[~wrong][-pipeline.bars_needed :])):
         wrong |= np.isin(sent, unexpected)  # which makes room for earlier sessions
     if not instance.allow_incomplete_last_bar:
         for at in np.flatnonzero(~wrong)[::-1].tolist():
