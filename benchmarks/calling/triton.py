@@ -62,18 +62,35 @@ def triton_rows(subject: Subject, rounds: int, seconds: float, *, judged: bool) 
             check_alike(target, ours, other, theirs)
         loads = {**dict(zip(ENGINES, (to_eager, to_graph), strict=True)), TRITON: to_triton}
         most = IN_FLIGHT[-1]
-        shapes = [*((many, 0) for many in IN_FLIGHT), (most, 1), *((many, many) for many in IN_FLIGHT)]
-        cells: list[Cell] = [(name, *shape) for shape in shapes for name in loads]
-        closed = run_rounds(lambda cell: loads[cell[0]].run(Turn(WINDOWS, cell[1], seconds, cell[2])), cells, rounds)
+
+        def run_cells(cells: list[Cell]) -> list[dict[Cell, Calls]]:
+            return run_rounds(lambda cell: loads[cell[0]].run(Turn(WINDOWS, cell[1], seconds, cell[2])), cells, rounds)
+
+        unary: list[Cell] = [(name, many, 0) for many in IN_FLIGHT for name in loads]
+        closed = run_cells(unary)
         rate = UTILISATION * min(middle(closed, (name, most, 0)) for name in loads)
         paced = run_rounds(lambda name: loads[name].run(Turn(WINDOWS, most, seconds, rate=rate)), [*loads], rounds)
+        shapes = [(most, 1), *((many, many) for many in IN_FLIGHT)]
+        streams: list[Cell] = [(name, many, count) for many, count in shapes for name in loads]
+        # last, because Triton can end with a segmentation fault when a stream closes
+        try:
+            streamed = run_cells(streams)
+        except EOFError:
+            streamed = None
     detail = f"{SERVERS['triton'][0]}; medians of {rounds} rounds of {seconds:g} s each"
-    rows = [row for engine in ENGINES for row in ratio_rows(closed, engine, detail, judged=judged)]
+    rows: list[Row] = []
     for engine in ENGINES:
+        rows += unary_rows(closed, engine, detail, judged=judged)
         name = f"{engine} / Triton, {rate:.0f} calls/s, p99"
         how = f"open loop, {UTILISATION:.0%} of the slowest server's calls; {detail}"
         rows.append(at_most(name, ratio(paced, engine, TRITON, p99), P99_REACH, detail=how, judged=judged))
-    return rows + [cell_row(closed, cell, detail) for cell in cells]
+    rows += [cell_row(closed, cell, detail) for cell in unary]
+    if streamed is None:
+        return [*rows, unmeasured("streams / Triton", "Triton ended during its streams; run the benchmark again")]
+    both = [{**calls, **more} for calls, more in zip(closed, streamed, strict=True)]
+    for engine in ENGINES:
+        rows += stream_rows(both, engine, detail, judged=judged)
+    return rows + [cell_row(both, cell, detail) for cell in streams]
 
 
 def p99(calls: Calls) -> float:
@@ -81,22 +98,48 @@ def p99(calls: Calls) -> float:
     return calls.percentile_ms(99)
 
 
-def ratio_rows(found: Sequence[Mapping[Cell, Calls]], engine: str, detail: str, *, judged: bool) -> list[Row]:
-    """Compare one engine with Triton."""
-    most = IN_FLIGHT[-1]
-    rows: list[Row] = []
+def compare(
+    found: Sequence[Mapping[Cell, Calls]],
+    ours: Cell,
+    theirs: Cell,
+    name: str,
+    reach: float,
+    detail: str,
+    *,
+    judged: bool,
+) -> Row:
+    """Compare the requests per second of two cells."""
+    more = ratio(found, ours, theirs)
+    return at_least(f"{ours[0]}: {name}, requests/s", more, reach, detail=detail, judged=judged)
 
-    def compare(name: str, shape: tuple[int, int], other: tuple[int, int], reach: float) -> None:
-        more = ratio(found, (engine, *shape), (TRITON, *other))
-        rows.append(at_least(f"{engine}: {name}, requests/s", more, reach, detail=detail, judged=judged))
 
-    for many, reach in UNARY_REACHES.items():
-        compare(f"{many} calls at a time / Triton's", (many, 0), (many, 0), reach)
-    compare(f"one stream / Triton's, {most} in flight", (most, 1), (most, 1), ONE_STREAM_REACH)
-    for many, reach in STREAMS_REACHES.items():
-        compare(f"{many} streams / Triton's calls", (many, many), (many, 0), reach)
+def unary_rows(found: Sequence[Mapping[Cell, Calls]], engine: str, detail: str, *, judged: bool) -> list[Row]:
+    """Compare one engine's unary calls with Triton's."""
+    rows = [
+        compare(
+            found,
+            (engine, many, 0),
+            (TRITON, many, 0),
+            f"{many} calls at a time / Triton's",
+            reach,
+            detail,
+            judged=judged,
+        )
+        for many, reach in UNARY_REACHES.items()
+    ]
     slower = ratio(found, (engine, 1, 0), (TRITON, 1, 0), p99)
     return [*rows, at_most(f"{engine} / Triton, one at a time, p99", slower, P99_REACH, detail=detail, judged=judged)]
+
+
+def stream_rows(found: Sequence[Mapping[Cell, Calls]], engine: str, detail: str, *, judged: bool) -> list[Row]:
+    """Compare one engine's streams with Triton's stream and its unary calls."""
+    most = IN_FLIGHT[-1]
+    one = f"one stream / Triton's, {most} in flight"
+    rows = [compare(found, (engine, most, 1), (TRITON, most, 1), one, ONE_STREAM_REACH, detail, judged=judged)]
+    for many, reach in STREAMS_REACHES.items():
+        name = f"{many} streams / Triton's calls"
+        rows.append(compare(found, (engine, many, many), (TRITON, many, 0), name, reach, detail, judged=judged))
+    return rows
 
 
 def cell_row(found: Sequence[Mapping[Cell, Calls]], cell: Cell, detail: str) -> Row:
