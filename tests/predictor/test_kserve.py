@@ -33,7 +33,7 @@ from predictor._pb import inference_pb2 as pb
 from predictor._pb import prediction_pb2 as ours
 from predictor.bars import BarPanel
 from predictor.calls import AdminCalls, Calls
-from predictor.calls.request_counter import AT_ONCE
+from predictor.calls.job_thread import AT_ONCE
 from predictor.covariates import CovariateSource
 from predictor.dates import optional_date
 from predictor.errors import (

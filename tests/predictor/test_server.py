@@ -366,7 +366,7 @@ def test_bytes_that_are_no_question_about_health_are_invalid(channel: grpc.Chann
     kind = channel.unary_unary if method == "Check" else channel.unary_stream
     code, _, message = refusal(lambda: _exhausted(kind(place)(body, timeout=10)))
     assert code is grpc.StatusCode.INVALID_ARGUMENT
-    assert f"the {len(body)} bytes of the request are not a message of this method" in message
+    assert f"the {len(body)} bytes of the request are not a grpc.health.v1.HealthCheckRequest" in message
 
 
 def test_bytes_that_are_no_question_about_services_are_invalid_after_one_that_is(channel: grpc.Channel) -> None:

@@ -2,22 +2,22 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Final, final
 
 from predictor._pb import inference_pb2 as inference_pb
 from predictor._pb import prediction_pb2 as pb
 from predictor.calls import inference
 from predictor.calls.futures import failed, finished
-from predictor.calls.requests import checked_reference, parsed
-from predictor.calls.streams import OneRequestCall, OpenCall, ResponseCallback
+from predictor.calls.job_thread import JobThread
+from predictor.calls.requests import checked_reference
 from predictor.catalog import ModelInfo
-from predictor.errors import ArtifactError, MalformedRequestError
-from predictor.instance import Cancellation, Deadline
+from predictor.errors import ArtifactError
+from predictor.instance import Deadline
 from predictor.limits import QueueLimits
-from predictor.service import ExplanationWorker, QueuedRequest, RequestQueue, ServedModels
+from predictor.service import ServedModels
 from predictor.wire import models
-from predictor.wire.request_counts import count_parts
+from predictor.wire.request_counts import count_parts, parse
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -35,31 +35,6 @@ class AdminMethod:
     change: Callable[[str], None]
     answer: Callable[[Sequence[ModelInfo], Sequence[ArtifactError]], bytes]
     """Encodes the response from the model's versions and problems after the change."""
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class ModelChange:
-    """One queued change."""
-
-    method: AdminMethod
-    reference: str
-    served: ServedModels
-    changed: Callable[[Sequence[ArtifactError]], None]
-    refresh: Callable[[], None] | None
-    rows: int = 0
-    size: int = 0
-
-    def step(self, now: datetime, deadline: Cancellation) -> bytes:  # noqa: ARG002 - a change is never interrupted
-        """Apply the change and encode the response."""
-        if self.refresh is not None:
-            self.refresh()
-        before = self.served.now.registry
-        self.method.change(self.reference)
-        after = self.served.now.registry
-        self.changed(after.problems_since(before))
-        name = self.reference.partition("@")[0]
-        return self.method.answer([info for info in after.infos() if info.name == name], after.problems_of(name))
 
 
 @final
@@ -82,8 +57,7 @@ class AdminCalls:
         self._served = served
         self._changed = changed
         self._refresh = refresh
-        self._queue = RequestQueue(_WAITING)
-        self._worker = ExplanationWorker("admin", self._queue)
+        self._jobs = JobThread("admin", _WAITING)
         self._methods = {
             "LoadModel": AdminMethod(
                 _reference_decoder(pb.LoadModelRequest), served.load, _change_encoder(pb.LoadModelResponse)
@@ -118,26 +92,29 @@ class AdminCalls:
         try:
             if name in self._queries:
                 return finished(self._queries[name](request))
-            return self._begin(name, self._methods[name], request, deadline)
+            method = self._methods[name]
+            change = partial(self._apply, method, method.reference(request))
         except Exception as error:  # noqa: BLE001 - layer boundary
             return failed(name, error)
-
-    def open(self, name: str, deadline: Deadline, emit: ResponseCallback, most_bytes: int | None = None) -> OpenCall:  # noqa: ARG002
-        """Return a call that fails, because no admin call has a response stream."""
-        return OneRequestCall(name, lambda _: _reject_stream(name), deadline, emit)
+        return self._jobs.run(name, change, deadline, encode=bytes)
 
     def drain(self) -> None:
         """Do nothing: this service has no streams."""
 
     def close(self) -> None:
         """Reject new changes and apply the queued ones."""
-        self._queue.close()
+        self._jobs.close(waits=False)
 
-    def _begin(self, name: str, method: AdminMethod, request: bytes, deadline: Deadline) -> "Future[bytes]":
-        change = ModelChange(method, method.reference(request), self._served, self._changed, self._refresh)
-        item: QueuedRequest[ModelChange, bytes] = QueuedRequest(change, deadline, name, encode=bytes)
-        self._worker.put(name, item)
-        return item
+    def _apply(self, method: AdminMethod, reference: str) -> bytes:
+        """Apply a change and encode the response."""
+        if self._refresh is not None:
+            self._refresh()
+        before = self._served.now.registry
+        method.change(reference)
+        after = self._served.now.registry
+        self._changed(after.problems_since(before))
+        name = reference.partition("@")[0]
+        return method.answer([info for info in after.infos() if info.name == name], after.problems_of(name))
 
 
 def _reference_decoder(
@@ -147,7 +124,7 @@ def _reference_decoder(
 
     def reference(body: bytes) -> str:
         count_parts(body, kind)
-        return checked_reference(parsed(body, kind).model)
+        return checked_reference(parse(body, kind).model)
 
     return reference
 
@@ -163,7 +140,3 @@ def _change_encoder(
         ).SerializeToString()
 
     return encode
-
-
-def _reject_stream(name: str) -> "Future[bytes]":
-    return failed(name, MalformedRequestError(f"{name} has no response stream; call it as a unary method"))

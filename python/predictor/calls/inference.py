@@ -1,8 +1,6 @@
 """The unary calls of the open inference protocol, on the same service and queue."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from datetime import datetime
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Final, final
 
@@ -10,12 +8,12 @@ import numpy as np
 
 from predictor._pb import inference_pb2 as pb
 from predictor.calls.futures import finished, start_after
-from predictor.calls.request_counter import AT_ONCE, RequestCounter
-from predictor.calls.requests import MessageT, parsed
+from predictor.calls.job_thread import AT_ONCE, JobThread
+from predictor.calls.requests import parse_short
 from predictor.calls.service import CallService
 from predictor.catalog import ModelInfo
 from predictor.errors import MalformedRequestError, ModelNotFoundError, PermissionDeniedError, VersionNotFoundError
-from predictor.instance import Cancellation, Deadline, ReadInstance
+from predictor.instance import Deadline, ReadInstance
 from predictor.wire.kserve import inputs, models
 from predictor.wire.kserve.answers import encode_answer, requested_outputs
 from predictor.wire.kserve.requests import (
@@ -25,7 +23,7 @@ from predictor.wire.kserve.requests import (
     read_request,
     reference_of,
 )
-from predictor.wire.limits import MAX_HEAD, check_count, check_text
+from predictor.wire.limits import check_text
 from predictor.wire.request_counts import TooManyPartsError
 
 if TYPE_CHECKING:
@@ -39,24 +37,6 @@ Begin = Callable[[bytes, Deadline], "Future[bytes]"]
 INFER: Final = "ModelInfer"
 _ONLY: Final = np.zeros(1, np.intp)
 """Position of a window's only symbol."""
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class DeferredRequest:
-    """A request with many parts, parsed on a separate thread."""
-
-    body: bytes
-    rows: int = 0
-
-    @property
-    def size(self) -> int:
-        """Bytes of the request."""
-        return len(self.body)
-
-    def step(self, now: datetime, deadline: Cancellation) -> InferRequest:  # noqa: ARG002 - short
-        """Parse the tensors; raises as `read_request`."""
-        return read_request(self.body)
 
 
 @final
@@ -99,12 +79,12 @@ class InferenceCalls:
 
     Args:
         service: Computes the results.
-        counter: Counts requests.
+        jobs: Parses large requests.
     """
 
-    def __init__(self, service: CallService, counter: RequestCounter) -> None:
+    def __init__(self, service: CallService, jobs: JobThread) -> None:
         self._service = service
-        self._counter = counter
+        self._jobs = jobs
         immediate: Mapping[str, Callable[[bytes], bytes]] = {
             "ServerLive": live,
             "ServerReady": ready,
@@ -127,7 +107,7 @@ class InferenceCalls:
         try:
             request = read_request(body, AT_ONCE)
         except TooManyPartsError:
-            reading = self._counter.later(INFER, DeferredRequest(body), deadline)
+            reading = self._jobs.run(INFER, lambda: read_request(body), deadline, size=size)
             return start_after(INFER, reading, lambda read: self._forecast(read, size, deadline))
         return self._forecast(request, size, deadline)
 
@@ -149,7 +129,7 @@ class InferenceCalls:
         )
 
     def _model_ready(self, body: bytes) -> bytes:
-        request = small(body, pb.ModelReadyRequest)
+        request = parse_short(body, pb.ModelReadyRequest)
         try:
             self._service.model(reference_of(request.name, request.version))
         except (ModelNotFoundError, VersionNotFoundError):
@@ -157,32 +137,32 @@ class InferenceCalls:
         return pb.ModelReadyResponse(ready=True).SerializeToString()
 
     def _model_metadata(self, body: bytes) -> bytes:
-        request = small(body, pb.ModelMetadataRequest)
+        request = parse_short(body, pb.ModelMetadataRequest)
         info = self._service.model(reference_of(request.name, request.version))
         versions = [other.version for other in self._service.models() if other.name == info.name]
         return models.metadata(info, versions).SerializeToString()
 
     def _model_config(self, body: bytes) -> bytes:
-        request = small(body, pb.ModelConfigRequest)
+        request = parse_short(body, pb.ModelConfigRequest)
         info = self._service.model(reference_of(request.name, request.version))
         return pb.ModelConfigResponse(config=models.config(info)).SerializeToString()
 
 
 def live(body: bytes) -> bytes:
     """Respond to ServerLive."""
-    small(body, pb.ServerLiveRequest)
+    parse_short(body, pb.ServerLiveRequest)
     return pb.ServerLiveResponse(live=True).SerializeToString()
 
 
 def ready(body: bytes) -> bytes:
     """Respond to ServerReady, once models are loaded."""
-    small(body, pb.ServerReadyRequest)
+    parse_short(body, pb.ServerReadyRequest)
     return pb.ServerReadyResponse(ready=True).SerializeToString()
 
 
 def server_metadata(body: bytes) -> bytes:
     """Respond to ServerMetadata."""
-    small(body, pb.ServerMetadataRequest)
+    parse_short(body, pb.ServerMetadataRequest)
     return pb.ServerMetadataResponse(
         name=models.PLATFORM, version=version("quantra"), extensions=models.EXTENSIONS
     ).SerializeToString()
@@ -190,7 +170,7 @@ def server_metadata(body: bytes) -> bytes:
 
 def repository_index(body: bytes, infos: tuple[ModelInfo, ...]) -> bytes:
     """Respond to RepositoryIndex."""
-    small(body, pb.RepositoryIndexRequest)
+    parse_short(body, pb.RepositoryIndexRequest)
     return models.index(infos).SerializeToString()
 
 
@@ -200,14 +180,14 @@ def loaded(body: bytes) -> str:
     Raises:
         MalformedRequestError: It has parameters, such as model files.
     """
-    request = small(body, pb.RepositoryModelLoadRequest)
+    request = parse_short(body, pb.RepositoryModelLoadRequest)
     _check_parameters(request.parameters, frozenset())
     return reference_of(request.model_name, "")
 
 
 def unloaded(body: bytes) -> str:
     """Decode the reference in a RepositoryModelUnloadRequest; raises as `loaded`."""
-    request = small(body, pb.RepositoryModelUnloadRequest)
+    request = parse_short(body, pb.RepositoryModelUnloadRequest)
     _check_parameters(request.parameters, frozenset({"unload_dependents"}))
     return reference_of(request.model_name, "")
 
@@ -235,9 +215,3 @@ def _at_once(answer_of: Callable[[bytes], bytes]) -> Begin:
         return finished(answer_of(body))
 
     return begin
-
-
-def small(body: bytes, kind: type[MessageT]) -> MessageT:
-    """Parse a request that has only a few short strings."""
-    check_count("the request: bytes", len(body), MAX_HEAD)
-    return parsed(body, kind)

@@ -3,32 +3,30 @@
 import math
 import threading
 from collections.abc import Callable, Collection, Sequence
-from concurrent.futures import Future
-from dataclasses import dataclass
-from datetime import datetime
 from itertools import groupby
-from typing import Final, Protocol, final
+from typing import TYPE_CHECKING, Final, Protocol, final
 
 from predictor._pb import ledger_pb2 as pb
 from predictor.calls.futures import convert, fail, failed, settle
-from predictor.calls.requests import MessageT, parsed
-from predictor.calls.streams import OpenCall, OpenStreams, ResponseCallback
+from predictor.calls.job_thread import JobThread
+from predictor.calls.requests import parse_short
+from predictor.calls.streams import OneRequestCall, OpenCall, OpenStreams, ResponseCallback
 from predictor.errors import (
     LedgerError,
     MalformedRequestError,
     NoLedgerError,
     QuantraError,
-    RequestTooLargeError,
     UnavailableError,
 )
-from predictor.instance import Cancellation, Deadline
+from predictor.instance import Deadline
 from predictor.ledger import ForecastFilter, ForecastListing, ForecastRecord, Ledger, read_outcomes
 from predictor.limits import QueueLimits
 from predictor.model_health import ModelVersion, list_newest_evidence
-from predictor.service import ExplanationWorker, QueuedRequest, RequestQueue
 from predictor.service.request_queue import LazyThread
 from predictor.wire import ledger as wire
-from predictor.wire.limits import MAX_HEAD
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 POLL_S: Final = 1.0
 """Seconds between two searches for events of other processes."""
@@ -37,25 +35,8 @@ _EVENTS: Final = 100
 """Most events that are read at once for one call."""
 
 
-@final
-@dataclass(frozen=True, slots=True, eq=False)
-class LedgerQuery:
-    """One query on the ledger's thread, which returns encoded messages."""
-
-    read: Callable[[], Sequence[bytes]]
-    rows: int = 0
-    size: int = 0
-
-    def step(self, now: datetime, deadline: Cancellation) -> Sequence[bytes]:  # noqa: ARG002 - a query is short
-        """Run the query."""
-        try:
-            return self.read()
-        except LedgerError as error:
-            raise error.without_address() from error
-
-
 QueryRunner = Callable[[str, Callable[[], Sequence[bytes]], Deadline], "Future[Sequence[bytes]]"]
-"""Runs a query of the named call on the ledger's thread; raises QuantraError if too many wait."""
+"""Runs a query of the named call on the ledger's thread."""
 
 
 class MessageSource(Protocol):
@@ -83,7 +64,7 @@ class ForecastMessages:
     last_event = 0
 
     def __init__(self, ledger: Ledger, body: bytes) -> None:
-        self._listing = ForecastListing(ledger, wire.decode_filter(_request_of(body, pb.ListForecastsRequest)))
+        self._listing = ForecastListing(ledger, wire.decode_filter(parse_short(body, pb.ListForecastsRequest)))
 
     def read(self) -> Sequence[bytes]:
         """See `MessageSource`."""
@@ -103,7 +84,7 @@ class EventMessages:
     is_done = False
 
     def __init__(self, ledger: Ledger, body: bytes) -> None:
-        request = _request_of(body, pb.WatchEventsRequest)
+        request = parse_short(body, pb.WatchEventsRequest)
         if request.after < 0:
             raise MalformedRequestError(
                 f"after: {request.after} is negative; send the number of the last event that you have, or 0",
@@ -131,23 +112,21 @@ def find_last_event(ledger: Ledger) -> int:
     return int(ledger.query("select max(id) as last from event")[0]["last"] or 0)
 
 
-def _request_of(body: bytes, kind: type[MessageT]) -> MessageT:
-    """Parse a request, which has only a few short fields."""
-    if len(body) > MAX_HEAD:
-        raise RequestTooLargeError(
-            f"the request has {len(body)} bytes, at most {MAX_HEAD}; send fewer or shorter fields",
-            metadata={"have": str(len(body)), "most": str(MAX_HEAD)},
-        )
-    return parsed(body, kind)
+def _without_address(read: Callable[[], Sequence[bytes]]) -> Sequence[bytes]:
+    """Run a query; its error does not name the ledger's address."""
+    try:
+        return read()
+    except LedgerError as error:
+        raise error.without_address() from error
 
 
 @final
-class LedgerStream:
+class LedgerStream(OneRequestCall):
     """An open ListForecasts or WatchEvents; see `OpenCall`. Further messages are read when the caller has taken all.
 
     Args:
         name: Name of the call.
-        begin: Creates the source of the messages from the request, on the ledger's thread.
+        create: Creates the source of the messages from the request, on the ledger's thread.
         run: Runs a query on the ledger's thread.
         deadline: Deadline of the call.
         emit: Receives each message.
@@ -157,30 +136,24 @@ class LedgerStream:
     def __init__(
         self,
         name: str,
-        begin: Callable[[bytes], MessageSource],
+        create: Callable[[bytes], MessageSource],
         run: QueryRunner,
         deadline: Deadline,
         emit: ResponseCallback,
         poller: "EventPoller | None" = None,
     ) -> None:
-        self._name, self._begin, self._run = name, begin, run
-        self._deadline, self._emit, self._poller = deadline, emit, poller
-        self._request: bytes | None = None
+        super().__init__(name, deadline, emit)
+        self._create, self._run, self._poller = create, run, poller
+        self._request = b""
         self._source: MessageSource | None = None
         self._lock = threading.Lock()
         self._untaken = 0
         self._reading: Future[Sequence[bytes]] | None = None
-        self.ended: Future[None] = Future()
         self.ended.add_done_callback(lambda _: self._stop_reading())
 
-    def send(self, request: bytes) -> bool:
-        """See `OpenCall`. A second request fails the call."""
-        if self._request is not None:
-            fail(self._name, self.ended, MalformedRequestError(f"{self._name} takes one request; send only one"))
-        else:
-            self._request = request
-            self.read_next()
-        return True
+    def _begin(self, request: bytes) -> None:
+        self._request = request
+        self.read_next()
 
     def taken(self, size: int) -> bool:  # noqa: ARG002 - messages are counted
         """See `OpenCall`."""
@@ -191,35 +164,21 @@ class LedgerStream:
             self.read_next()
         return True
 
-    def end(self) -> None:
-        """See `OpenCall`."""
-        if self._request is None:
-            fail(self._name, self.ended, MalformedRequestError("the call ended without a request; send one message"))
-
     def stop(self, error: QuantraError) -> None:
         """End a call that has no end, or no request; others continue."""
-        if self._request is None or self._poller is not None:
+        if not self._has_begun or self._poller is not None:
             fail(self._name, self.ended, error)
-
-    def cancel(self) -> None:
-        """See `OpenCall`."""
-        self._deadline.cancel()
-        self.ended.cancel()
 
     def read_next(self) -> None:
         """Read further messages on the ledger's thread, unless the call has ended."""
         if self.ended.done():
             return
-        try:
-            self._reading = self._run(self._name, self._read, self._deadline)
-        except QuantraError as error:
-            fail(self._name, self.ended, error)
-        else:
-            self._reading.add_done_callback(self._continue)
+        self._reading = self._run(self._name, self._read, self._deadline)
+        self._reading.add_done_callback(self._continue)
 
     def _read(self) -> Sequence[bytes]:
         if self._source is None:
-            self._source = self._begin(self._request or b"")
+            self._source = self._create(self._request)
         return self._source.read()
 
     def _stop_reading(self) -> None:
@@ -323,8 +282,7 @@ class LedgerCalls:
     ) -> None:
         self._ledger = ledger
         self._champions = champions
-        self._queue = RequestQueue(_WAITING)
-        self._worker = ExplanationWorker("ledger", self._queue)
+        self._jobs = JobThread("ledger", _WAITING)
         self._poller = None if ledger is None else EventPoller(ledger, poll_s)
         self._open = OpenStreams()
 
@@ -358,8 +316,7 @@ class LedgerCalls:
         self.drain()
         if self._poller is not None:
             self._poller.close()
-        self._queue.close()
-        self._queue.join()
+        self._jobs.close()
 
     @property
     def _opened(self) -> Ledger:
@@ -370,12 +327,10 @@ class LedgerCalls:
         return self._ledger
 
     def _run(self, name: str, read: Callable[[], Sequence[bytes]], deadline: Deadline) -> "Future[Sequence[bytes]]":
-        item: QueuedRequest[LedgerQuery, Sequence[bytes]] = QueuedRequest(LedgerQuery(read), deadline)
-        self._worker.put(name, item)
-        return item
+        return self._jobs.run(name, lambda: _without_address(read), deadline)
 
     def _get_forecast(self, ledger: Ledger, body: bytes) -> bytes:
-        request = _request_of(body, pb.GetForecastRequest)
+        request = parse_short(body, pb.GetForecastRequest)
         if not request.forecast_id:
             raise MalformedRequestError(
                 "forecast_id is empty; send the id of a forecast", metadata={"field": "forecast_id"}
@@ -385,7 +340,7 @@ class LedgerCalls:
         return pb.GetForecastResponse(forecasts=map(wire.encode_forecast, found)).SerializeToString()
 
     def _get_health(self, ledger: Ledger, body: bytes) -> bytes:
-        request = _request_of(body, pb.GetHealthRequest)
+        request = parse_short(body, pb.GetHealthRequest)
         evidence = list_newest_evidence(ledger, *wire.decode_reference(request.model))
         versions = groupby(
             sorted(evidence, key=lambda record: (record.model, record.version)),

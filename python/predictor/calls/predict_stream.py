@@ -1,9 +1,8 @@
 """PredictStream: many requests on one call, each answered by id as soon as its result is ready."""
 
 import math
-import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError, Future
 from functools import partial
 from operator import itemgetter
@@ -11,18 +10,17 @@ from typing import Any, Final, TypeVar, final
 
 from predictor._pb import prediction_pb2 as pb
 from predictor.calls.flow_control import StreamWindow
-from predictor.calls.futures import fail, quantra_error, settle
-from predictor.calls.request_counter import AT_ONCE, RequestCounter, UncountedRequest
-from predictor.calls.requests import EncodedInstances, checked_reference, parsed
+from predictor.calls.futures import quantra_error
+from predictor.calls.job_thread import AT_ONCE, JobThread
+from predictor.calls.requests import EncodedInstances, checked_reference
 from predictor.calls.service import CallService
 from predictor.calls.sessions import SessionReply, SessionRequest, Sessions, SessionStep
-from predictor.calls.streams import ResponseCallback
+from predictor.calls.streams import ManyRequestCall, ResponseCallback
 from predictor.errors import (
     CallCancelledError,
     DuplicateIdError,
     MalformedRequestError,
     QuantraError,
-    RequestTooLargeError,
 )
 from predictor.forecast import Forecast, Outcome
 from predictor.instance import Deadline
@@ -37,6 +35,7 @@ from predictor.wire.request_counts import (
     TooManyPartsError,
     count_parts,
     malformed_message,
+    parse,
     read_request,
 )
 
@@ -69,47 +68,34 @@ class PendingRequest:
 
 
 @final
-class PredictStream:
-    """An open PredictStream; see `OpenCall`. Send requests one at a time, on any thread.
+class PredictStream(ManyRequestCall):
+    """An open PredictStream.
 
     Args:
         service: Forecasts.
         sessions: Sessions of this stream only.
-        counter: Counts large requests.
-        deadline: Deadline of the call.
-        emit: Receives each response.
-        flow: Flow control of this stream only.
-        most_bytes: Largest response; None: any.
+        jobs: Works on large requests.
+        deadline, emit, flow, most_bytes: See `ManyRequestCall`.
     """
 
     def __init__(
         self,
         service: CallService,
         sessions: Sessions,
-        counter: RequestCounter,
+        jobs: JobThread,
         deadline: Deadline,
         emit: ResponseCallback,
         flow: StreamWindow,
         most_bytes: int | None = None,
     ) -> None:
-        self._service, self._sessions, self._counter = service, sessions, counter
-        self._deadline = deadline
-        self._emit = emit
-        self._flow = flow
-        self._most_bytes = most_bytes
-        self._lock = threading.Lock()
+        super().__init__(CALL, deadline, emit, flow, most_bytes)
+        self._service, self._sessions, self._jobs = service, sessions, jobs
         self._requests: dict[str, PendingRequest] = {}
         self._under_way = 0
         """Requests whose responses were not emitted yet, including those being rejected."""
         self._steps = 0
         """Session requests that are queued or running."""
-        self._takes_more = True
-        self._error: QuantraError | None = None
-        """The error that the call ends with."""
-        self._is_cancelled = self._has_ended = False
-        self.ended: Future[None] = Future()
-
-    # --- called by the transport
+        self._has_ended = False
 
     def send(self, request: bytes) -> bool:
         """See `OpenCall`. A malformed request or the call's deadline ends the stream."""
@@ -125,33 +111,13 @@ class PredictStream:
                 self._begin(pending, read, request)
         except Exception as error:  # noqa: BLE001 - layer boundary
             self._answer(pending, quantra_error(CALL, error))
-        with self._lock:
-            return self._takes_more and self._flow.has_room
+        return self._may_continue()
 
-    def taken(self, size: int) -> bool:
-        """See `OpenCall`."""
-        with self._lock:
-            self._flow.leave(size)
-            return self._takes_more and self._flow.has_room
+    def _cancellations(self) -> "Sequence[Callable[[], object]]":
+        return [request.cancel for request in self._requests.values()]
 
-    def end(self) -> None:
-        """See `OpenCall`."""
-        self._take_no_more(None)
-
-    def stop(self, error: QuantraError) -> None:
-        """See `OpenCall`."""
-        self._take_no_more(error)
-
-    def cancel(self) -> None:
-        """See `OpenCall`."""
-        self._deadline.cancel()
-        with self._lock:
-            self._takes_more, self._is_cancelled = False, True
-            requests = [*self._requests.values()]
-        self.ended.cancel()
-        for request in requests:
-            request.cancel()
-        self._end_sessions()
+    def _is_busy(self) -> bool:
+        return bool(self._under_way or self._steps)
 
     # --- requests
 
@@ -198,7 +164,7 @@ class PredictStream:
             count_parts(body, pb.CancelRequest, AT_ONCE, within=within)
         except TooManyPartsError:
             raise malformed_message(pb.CancelRequest, within.stop - within.start) from None
-        wanted = parsed(body[within], pb.CancelRequest).request_id
+        wanted = parse(body[within], pb.CancelRequest).request_id
         with self._lock:
             requests = [self._requests.get(wanted)] if wanted else [*self._requests.values()]
         for other in requests:
@@ -207,14 +173,14 @@ class PredictStream:
         self._answer(request, pb.Ack())
 
     def _predict(self, request: PendingRequest, body: bytes, within: slice) -> None:
-        counted = self._counter.count(CALL, UncountedRequest(body, pb.StreamPredict, within), request.deadline)
+        counted = self._jobs.count(CALL, body, pb.StreamPredict, request.deadline, within)
         if isinstance(counted, RequestCounts):
             self._predict_counted(request, body, counted)
         else:
             self._when_done(request, counted, partial(self._predict_counted, request, body))
 
     def _predict_counted(self, request: PendingRequest, body: bytes, counted: RequestCounts) -> None:
-        model = checked_reference(parsed(counted.head, pb.StreamPredict).model)
+        model = checked_reference(parse(counted.head, pb.StreamPredict).model)
         if len(counted.instances) != 1:
             raise MalformedRequestError(
                 f"instance: have {len(counted.instances)}, need 1; send one request per instance",
@@ -250,7 +216,7 @@ class PredictStream:
             is_next = not self._steps
             self._steps += 1
         reply = _take_at_once(work) if is_next and len(body) <= SMALL else None
-        reply = self._counter.later(CALL, work, request.deadline) if reply is None else reply
+        reply = self._jobs.run(CALL, work.take, request.deadline, size=len(body)) if reply is None else reply
         self._when_done(request, reply, partial(self._handle, request))
         reply.add_done_callback(lambda _: self._leave_step())  # must come after the callback above
 
@@ -267,11 +233,12 @@ class PredictStream:
         with self._lock:
             self._steps -= 1
         if self._is_cancelled:
-            self._end_sessions()
+            self._release()
         else:
             self._finish_if_over()
 
-    def _end_sessions(self) -> None:
+    def _release(self) -> None:
+        """End the sessions, unless they are in use."""
         with self._lock:
             if self._steps or self._has_ended:
                 return
@@ -323,29 +290,8 @@ class PredictStream:
 
     def _encoded(self, request: PendingRequest, outcome: Outcome | pb.Ack) -> bytes:
         message = encode_response(request.request_id, request.session_id, outcome)
-        if self._most_bytes is None or len(message) <= self._most_bytes:
-            return message
-        error = RequestTooLargeError(
-            f"the response has {len(message)} bytes, at most {self._most_bytes}; request fewer symbols",
-            metadata={"have": str(len(message)), "most": str(self._most_bytes)},
-        )
-        return encode_response(request.request_id, request.session_id, error)
-
-    def _take_no_more(self, error: QuantraError | None) -> None:
-        with self._lock:
-            if self._takes_more:
-                self._takes_more, self._error = False, error
-        self._finish_if_over()
-
-    def _finish_if_over(self) -> None:
-        with self._lock:
-            if self._takes_more or self._under_way or self._steps or self._is_cancelled:
-                return
-        self._end_sessions()
-        if self._error is None:
-            settle(self.ended, None)
-        else:
-            fail(CALL, self.ended, self._error)
+        error = self._find_excess(message, "request fewer symbols")
+        return message if error is None else encode_response(request.request_id, request.session_id, error)
 
 
 def encode_response(request_id: str, session_id: str, outcome: Outcome | pb.Ack) -> bytes:

@@ -1,30 +1,20 @@
 """Requests that are decoded only when work on them begins, because bytes take less memory than arrays."""
 
 from collections.abc import Sequence
-from typing import TypeVar, final
-
-from google.protobuf.message import DecodeError, Message
+from typing import final
 
 from predictor._pb import prediction_pb2 as pb
 from predictor.errors import MalformedRequestError, QuantraError
 from predictor.instance import ReadInstance
 from predictor.wire import instances
-from predictor.wire.limits import check_text
-from predictor.wire.request_counts import RequestCounts, malformed_message
-
-MessageT = TypeVar("MessageT", bound=Message)
+from predictor.wire.limits import MAX_HEAD, check_count, check_text
+from predictor.wire.request_counts import MessageT, RequestCounts, parse
 
 
-def parsed(body: bytes, kind: type[MessageT]) -> MessageT:
-    """Parse a message.
-
-    Raises:
-        MalformedRequestError: The bytes are not such a message.
-    """
-    try:
-        return kind.FromString(body)
-    except DecodeError:
-        raise malformed_message(kind, len(body)) from None
+def parse_short(body: bytes, kind: type[MessageT]) -> MessageT:
+    """Parse a request that has only a few short fields."""
+    check_count("the request: bytes", len(body), MAX_HEAD)
+    return parse(body, kind)
 
 
 @final
@@ -64,7 +54,7 @@ class EncodedInstances:
 
 def _message(body: bytes) -> pb.Instance | QuantraError:
     try:
-        return parsed(body, pb.Instance)
+        return parse(body, pb.Instance)
     except MalformedRequestError as error:
         return error
 

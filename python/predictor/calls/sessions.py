@@ -3,16 +3,13 @@
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Protocol, TypeVar, final
 
 from predictor._pb import prediction_pb2 as pb
-from predictor.calls.requests import parsed
 from predictor.forecast import Outcome
-from predictor.instance import Cancellation
 from predictor.service import PredictionRequest
 from predictor.wire.limits import MAX_PARTS, check_text
-from predictor.wire.request_counts import count_parts
+from predictor.wire.request_counts import count_parts, parse
 
 RequestT = TypeVar("RequestT", pb.OpenSession, pb.PushBars, pb.CloseSession)
 
@@ -62,7 +59,7 @@ class Sessions(Protocol):
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class SessionStep:
-    """A queued request to the sessions of a stream."""
+    """A request to the sessions of a stream."""
 
     sessions: Sessions
     action: str
@@ -72,16 +69,6 @@ class SessionStep:
     """Position of the action's message in the body."""
     set_session_id: Callable[[str], None]
     """Receives the session's id once it is decoded."""
-    rows: int = 0
-
-    @property
-    def size(self) -> int:
-        """Bytes of the request."""
-        return len(self.body)
-
-    def step(self, now: datetime, deadline: Cancellation) -> SessionReply:  # noqa: ARG002 - never interrupted
-        """See `take`."""
-        return self.take()
 
     def take(self, most_parts: int = MAX_PARTS) -> SessionReply:
         """Pass the request to the sessions.
@@ -100,7 +87,7 @@ class SessionStep:
 
     def _decode(self, kind: type[RequestT], most_parts: int) -> RequestT:
         count_parts(self.body, kind, most_parts, within=self.within)
-        request = parsed(self.body[self.within], kind)
+        request = parse(self.body[self.within], kind)
         check_text("session_id", request.session_id)
         self.set_session_id(request.session_id)
         return request

@@ -1,12 +1,14 @@
 """Calls with a stream of response messages."""
 
 import threading
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Protocol, final
 
+from predictor.calls.flow_control import StreamWindow
 from predictor.calls.futures import fail, follow, settle
-from predictor.errors import MalformedRequestError, QuantraError
+from predictor.errors import MalformedRequestError, QuantraError, RequestTooLargeError
 from predictor.instance import Deadline
 
 ResponseCallback = Callable[[bytes], object]
@@ -45,26 +47,23 @@ class OpenCall(Protocol):
         ...
 
 
-@final
-class OneRequestCall:
-    """A call with exactly one request.
+class OneRequestCall(ABC):
+    """A call with exactly one request; see `OpenCall`.
 
     Args:
         name: Name of the call.
-        start: Starts the request; its future holds the last message.
         deadline: Deadline of the call.
         emit: Receives each message.
     """
 
-    def __init__(
-        self, name: str, start: "Callable[[bytes], Future[bytes]]", deadline: Deadline, emit: ResponseCallback
-    ) -> None:
-        self._name = name
-        self._start = start
-        self._deadline = deadline
-        self._emit = emit
+    def __init__(self, name: str, deadline: Deadline, emit: ResponseCallback) -> None:
+        self._name, self._deadline, self._emit = name, deadline, emit
         self._has_begun = False
         self.ended: Future[None] = Future()
+
+    @abstractmethod
+    def _begin(self, request: bytes) -> None:
+        """Start the work on the request."""
 
     def send(self, request: bytes) -> bool:
         """Send the request; a second one fails the call."""
@@ -73,7 +72,7 @@ class OneRequestCall:
             fail(self._name, self.ended, MalformedRequestError(f"{self._name} takes one request; send only one"))
         else:
             self._has_begun = True
-            follow(self._name, self._start(request), self.ended, self._finish)
+            self._begin(request)
         return True
 
     def taken(self, size: int) -> bool:  # noqa: ARG002 - one request has few messages
@@ -95,9 +94,121 @@ class OneRequestCall:
         self._deadline.cancel()
         self.ended.cancel()
 
+
+@final
+class ProgressCall(OneRequestCall):
+    """A call whose response ends with the result of one future.
+
+    Args:
+        name: Name of the call.
+        start: Starts the request; its future holds the last message.
+        deadline: Deadline of the call.
+        emit: Receives each message.
+    """
+
+    def __init__(
+        self, name: str, start: "Callable[[bytes], Future[bytes]]", deadline: Deadline, emit: ResponseCallback
+    ) -> None:
+        super().__init__(name, deadline, emit)
+        self._start = start
+
+    def _begin(self, request: bytes) -> None:
+        follow(self._name, self._start(request), self.ended, self._finish)
+
     def _finish(self, message: bytes) -> None:
         self._emit(message)
         settle(self.ended, None)
+
+
+class ManyRequestCall(ABC):
+    """A call with many requests in flight; see `OpenCall`. Send requests one at a time, on any thread.
+
+    Args:
+        name: Name of the call.
+        deadline: Deadline of the call.
+        emit: Receives each response.
+        flow: Flow control of this call only.
+        most_bytes: Largest response; None: any.
+    """
+
+    def __init__(
+        self, name: str, deadline: Deadline, emit: ResponseCallback, flow: StreamWindow, most_bytes: int | None
+    ) -> None:
+        self._name, self._deadline, self._emit = name, deadline, emit
+        self._flow = flow
+        self._most_bytes = most_bytes
+        self._lock = threading.RLock()  # `emit` may call `taken`
+        self._takes_more = True
+        self._is_cancelled = False
+        self._error: QuantraError | None = None
+        """The error that the call ends with."""
+        self.ended: Future[None] = Future()
+
+    @abstractmethod
+    def _cancellations(self) -> Sequence[Callable[[], object]]:
+        """List a function for each request without a response that cancels it; called with the lock."""
+
+    @abstractmethod
+    def _is_busy(self) -> bool:
+        """Whether work or a response is outstanding; called with the lock."""
+
+    def _release(self) -> None:  # noqa: B027 - most calls hold nothing
+        """Release what the call holds, at its end or cancellation."""
+
+    def taken(self, size: int) -> bool:
+        """See `OpenCall`."""
+        with self._lock:
+            self._flow.leave(size)
+        return self._may_continue()
+
+    def end(self) -> None:
+        """See `OpenCall`."""
+        self._take_no_more(None)
+
+    def stop(self, error: QuantraError) -> None:
+        """See `OpenCall`."""
+        self._take_no_more(error)
+
+    def cancel(self) -> None:
+        """See `OpenCall`."""
+        self._deadline.cancel()
+        with self._lock:
+            self._takes_more, self._is_cancelled = False, True
+            cancellations = self._cancellations()
+        self.ended.cancel()
+        for cancel in cancellations:
+            cancel()
+        self._release()
+
+    def _may_continue(self) -> bool:
+        """Whether another request may follow now."""
+        with self._lock:
+            return self._takes_more and self._flow.has_room
+
+    def _find_excess(self, message: bytes, advice: str) -> RequestTooLargeError | None:
+        """Return the error of a response that is too large."""
+        size, most = len(message), self._most_bytes
+        if most is None or size <= most:
+            return None
+        return RequestTooLargeError(
+            f"the response has {size} bytes, at most {most}; {advice}", metadata={"have": str(size), "most": str(most)}
+        )
+
+    def _take_no_more(self, error: QuantraError | None) -> None:
+        with self._lock:
+            if self._takes_more:
+                self._takes_more, self._error = False, error
+        self._finish_if_over()
+
+    def _finish_if_over(self) -> None:
+        with self._lock:
+            if self._takes_more or self._is_cancelled or self._is_busy():
+                return
+        self._release()
+        if self._error is None:
+            settle(self.ended, None)
+        else:
+            fail(self._name, self.ended, self._error)
 
 
 @final

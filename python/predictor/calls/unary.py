@@ -13,19 +13,18 @@ from predictor.calls.futures import convert, failed, finished, start_after
 from predictor.calls.inference import INFER, Begin, InferenceCalls
 from predictor.calls.inference_stream import CALL as INFER_STREAM
 from predictor.calls.inference_stream import InferStream
+from predictor.calls.job_thread import JobThread
 from predictor.calls.live_sessions import LiveSessions
 from predictor.calls.predict_stream import CALL as PREDICT_STREAM
 from predictor.calls.predict_stream import PredictStream
-from predictor.calls.request_counter import RequestCounter, UncountedRequest
 from predictor.calls.requests import (
     EncodedInstances,
     checked_reference,
-    parsed,
 )
 from predictor.calls.service import CallService
 from predictor.calls.session_room import SessionRoom
 from predictor.calls.sessions import Sessions
-from predictor.calls.streams import OneRequestCall, OpenCall, OpenStreams, ResponseCallback
+from predictor.calls.streams import OpenCall, OpenStreams, ProgressCall, ResponseCallback
 from predictor.errors import MalformedRequestError, UnavailableError
 from predictor.forecast import Explanation, Forecast, Outcome
 from predictor.global_importance import GlobalImportance, GlobalQuery
@@ -36,7 +35,7 @@ from predictor.wire import attributions, errors, forecasts, global_importance, m
 from predictor.wire.fields import encode_field
 from predictor.wire.instances import decode_or_error
 from predictor.wire.limits import MAX_ROWS, RequestLimits
-from predictor.wire.request_counts import RequestCounts, is_plain, parse_small
+from predictor.wire.request_counts import RequestCounts, is_plain, parse, parse_small
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -71,10 +70,10 @@ class Calls:
         self._sessions = sessions or self._live_sessions
         self._limits = limits or ServiceLimits()
         self._room = SessionRoom.of_process(self._limits)
-        self._counter = RequestCounter(self._limits.uncounted)
+        self._jobs = JobThread("count", self._limits.uncounted)
         self._encoded_limits = models.encode_limits(_request_limits(self._limits, most_bytes))
         self._open = OpenStreams()
-        self._inference = InferenceCalls(service, self._counter)
+        self._inference = InferenceCalls(service, self._jobs)
         self._unary: dict[str, Begin] = {
             "ListModels": partial(self._begin, "ListModels", pb.ListModelsRequest, self._list_models),
             "GetModel": partial(self._begin, "GetModel", pb.GetModelRequest, self._get_model),
@@ -116,13 +115,13 @@ class Calls:
         if name == INFER_STREAM:
             return InferStream(partial(self.call, INFER), deadline, emit, flow, most_bytes)
         if name == PREDICT_STREAM:
-            return PredictStream(self._service, self._sessions(), self._counter, deadline, emit, flow, most_bytes)
+            return PredictStream(self._service, self._sessions(), self._jobs, deadline, emit, flow, most_bytes)
         methods: dict[str, tuple[type[Message], BeginCounted]] = {
             "ExplainGlobal": (pb.ExplainGlobalRequest, partial(self._explain_global, emit)),
             "SimulatePaths": (pb.SimulatePathsRequest, partial(self._simulate, emit)),
         }
         begin = partial(self._begin, name, *methods[name]) if name in methods else None
-        return OneRequestCall(name, lambda request: _begin_or_fail(name, begin, request, deadline), deadline, emit)
+        return ProgressCall(name, lambda request: _begin_or_fail(name, begin, request, deadline), deadline, emit)
 
     @property
     def sessions_held(self) -> tuple[int, int]:
@@ -138,7 +137,7 @@ class Calls:
     def close(self) -> None:
         """Drain, and finish the queue of requests to count. The service finishes the counted ones."""
         self.drain()
-        self._counter.close()
+        self._jobs.close()
 
     def _live_sessions(self) -> LiveSessions:
         """Create the sessions of one new stream."""
@@ -147,7 +146,7 @@ class Calls:
     def _begin(
         self, name: str, kind: type[Message], begin: BeginCounted, request: bytes, deadline: Deadline
     ) -> "Future[bytes]":
-        counted = self._counter.count(name, UncountedRequest(request, kind), deadline)
+        counted = self._jobs.count(name, request, kind, deadline)
         if isinstance(counted, RequestCounts):
             return begin(request, counted, deadline)
         return start_after(name, counted, lambda counted: begin(request, counted, deadline))
@@ -162,25 +161,25 @@ class Calls:
         return self._service.answer(model, instances, deadline, partial(encode_results, ids), here=here)
 
     def _list_models(self, body: bytes, _counted: RequestCounts, _deadline: Deadline) -> "Future[bytes]":
-        parsed(body, pb.ListModelsRequest)
+        parse(body, pb.ListModelsRequest)
         infos = self._service.models()
         return finished(pb.ListModelsResponse(models=map(models.encode, infos)).SerializeToString())
 
     def _get_model(self, body: bytes, _counted: RequestCounts, _deadline: Deadline) -> "Future[bytes]":
-        request = parsed(body, pb.GetModelRequest)
+        request = parse(body, pb.GetModelRequest)
         info = self._service.model(checked_reference(request.model))
         response = pb.GetModelResponse(model=models.encode(info), limits=self._encoded_limits)
         return finished(response.SerializeToString())
 
     def _predict(self, body: bytes, counted: RequestCounts, deadline: Deadline) -> "Future[bytes]":
-        model = parsed(counted.head, pb.PredictRequest).model
+        model = parse(counted.head, pb.PredictRequest).model
         instances = EncodedInstances(body, counted)
         return self._service.answer(
             checked_reference(model), instances, deadline, lambda done: encode_results(instances.request_ids, done)
         )
 
     def _explain(self, body: bytes, counted: RequestCounts, deadline: Deadline) -> "Future[bytes]":
-        message = parsed(body, pb.ExplainRequest)
+        message = parse(body, pb.ExplainRequest)
         query = QueryRequest(partial(attributions.decode_query, message), counted.rows, len(body))
         explanation = self._service.explain(checked_reference(message.model), query, deadline)
         return convert("Explain", explanation, lambda done: encode_explanation(message.instance.request_id, done))
@@ -188,7 +187,7 @@ class Calls:
     def _explain_global(
         self, emit: ResponseCallback, body: bytes, counted: RequestCounts, deadline: Deadline
     ) -> "Future[bytes]":
-        head, instances = parsed(counted.head, pb.ExplainGlobalRequest), EncodedInstances(body, counted)
+        head, instances = parse(counted.head, pb.ExplainGlobalRequest), EncodedInstances(body, counted)
 
         def decode() -> GlobalQuery:
             return replace(global_importance.decode_query(head), instances=instances.instances())
@@ -204,7 +203,7 @@ class Calls:
     def _simulate(
         self, emit: ResponseCallback, body: bytes, counted: RequestCounts, deadline: Deadline
     ) -> "Future[bytes]":
-        message = parsed(body, pb.SimulatePathsRequest)
+        message = parse(body, pb.SimulatePathsRequest)
         query = QueryRequest(partial(price_paths.decode_query, message), counted.rows, len(body))
 
         def encode(done: Simulation) -> bytes:

@@ -5,7 +5,7 @@ import threading
 import time
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Final, Self, final
+from typing import Final, Generic, Self, TypeVar, final
 
 from predictor._pb import prediction_pb2 as pb
 from predictor.errors import ConfigurationError, DeadlineExceededError, InternalError
@@ -111,8 +111,28 @@ class RequestStream:
             )
 
 
+SemaphoreT = TypeVar("SemaphoreT", threading.Semaphore, asyncio.Semaphore)
+
+
+class SentRequests(Generic[SemaphoreT]):
+    """The requests that a stream has sent, and room for more."""
+
+    def __init__(self, stream: RequestStream, room: SemaphoreT) -> None:
+        self._stream, self._room = stream, room
+        self._failure: Exception | None = None
+
+    def release(self) -> None:
+        """Release the capacity of an answered question."""
+        self._room.release()
+
+    def check(self) -> None:
+        """Raise the exception of the questions, if any."""
+        if self._failure is not None:
+            raise self._failure
+
+
 @final
-class RequestSender:
+class RequestSender(SentRequests[threading.Semaphore]):
     """Sends the requests of a stream. gRPC iterates over them in its own thread.
 
     Args:
@@ -121,11 +141,9 @@ class RequestSender:
     """
 
     def __init__(self, stream: RequestStream, questions: Iterable[Question]) -> None:
-        self._stream = stream
+        super().__init__(stream, threading.Semaphore(stream.in_flight))
         self._questions = questions
-        self._room = threading.Semaphore(stream.in_flight)
         self._is_over = False
-        self._failure: Exception | None = None
 
     def requests(self) -> Iterator[pb.PredictStreamRequest]:
         """Yield each request when there is capacity. An exception from `questions` ends them; `check` raises it."""
@@ -136,15 +154,6 @@ class RequestSender:
         except Exception as error:  # noqa: BLE001 - end of a thread: `check` raises it in the caller
             self._failure = error
 
-    def release(self) -> None:
-        """Release the capacity of an answered question."""
-        self._room.release()
-
-    def check(self) -> None:
-        """Raise the exception of the questions, if any."""
-        if self._failure is not None:
-            raise self._failure
-
     def stop(self) -> None:
         """Stop sending; the caller no longer reads responses."""
         self._is_over = True
@@ -152,7 +161,7 @@ class RequestSender:
 
 
 @final
-class AsyncRequestSender:
+class AsyncRequestSender(SentRequests[asyncio.Semaphore]):
     """`RequestSender` for asyncio, where gRPC iterates over the requests in a task.
 
     Args:
@@ -161,10 +170,8 @@ class AsyncRequestSender:
     """
 
     def __init__(self, stream: RequestStream, questions: Iterable[Question] | AsyncIterable[Question]) -> None:
-        self._stream = stream
+        super().__init__(stream, asyncio.Semaphore(stream.in_flight))
         self._questions = questions
-        self._room = asyncio.Semaphore(stream.in_flight)
-        self._failure: Exception | None = None
 
     async def requests(self) -> AsyncIterator[pb.PredictStreamRequest]:
         """See `RequestSender.requests`."""
@@ -174,15 +181,6 @@ class AsyncRequestSender:
                 yield self._stream.request(question)
         except Exception as error:  # noqa: BLE001 - end of a task: `check` raises it in the caller
             self._failure = error
-
-    def release(self) -> None:
-        """Release the capacity of an answered question."""
-        self._room.release()
-
-    def check(self) -> None:
-        """Raise the exception of the questions, if any."""
-        if self._failure is not None:
-            raise self._failure
 
 
 async def _each(questions: Iterable[Question] | AsyncIterable[Question]) -> AsyncIterator[Question]:

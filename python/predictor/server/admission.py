@@ -1,9 +1,9 @@
 """Admission of calls: limits in total and per connection, and time limits for requests to arrive."""
 
 import asyncio
-from collections import Counter, deque
+from collections import Counter
 from dataclasses import dataclass
-from typing import Final, final
+from typing import Final, Literal, final
 
 from predictor.errors import DeadlineExceededError, MalformedRequestError, QueueFullError, UnavailableError
 from predictor.server.settings import ServerLimits
@@ -14,42 +14,18 @@ _GRACE_S: Final = 1.0
 
 
 @final
-class CallSlots:
-    """A fair semaphore with a fixed number of slots."""
+class CallSlots(asyncio.Semaphore):
+    """A fair semaphore that counts its waiting callers."""
 
-    def __init__(self, count: int) -> None:
-        self._free = count
-        self._waiting: deque[asyncio.Future[None]] = deque()
+    waiting = 0
 
-    @property
-    def waiting(self) -> int:
-        """Number of waiting callers."""
-        return sum(not turn.done() for turn in self._waiting)
-
-    async def take(self) -> None:
-        """Wait for a slot; return it with `give`."""
-        if self._free:
-            self._free -= 1
-            return
-        while self._waiting and self._waiting[-1].done():
-            self._waiting.pop()  # cancelled while waiting
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append(turn)
+    async def acquire(self) -> Literal[True]:
+        """See asyncio.Semaphore."""
+        self.waiting += 1
         try:
-            await turn
-        except asyncio.CancelledError:
-            if not turn.cancelled():  # it had just got the slot
-                self.give()
-            raise
-
-    def give(self) -> None:
-        """Return a slot to the first waiting caller."""
-        while self._waiting:
-            turn = self._waiting.popleft()
-            if not turn.done():
-                turn.set_result(None)
-                return
-        self._free += 1
+            return await super().acquire()
+        finally:
+            self.waiting -= 1
 
 
 @final
@@ -174,15 +150,8 @@ class IncomingRequests:
             QueueFullError: It is slow and others wait for its slot.
             MalformedRequestError: The call ended without a message.
         """
-        await peer.slots.take()
-        try:
-            await self._slots.take()
-            try:
-                return require_request(await self._read(call, peer))
-            finally:
-                self._slots.give()
-        finally:
-            peer.slots.give()
+        async with peer.slots, self._slots:
+            return require_request(await self._read(call, peer))
 
     async def end_slow_requests(self) -> None:
         """End slow requests while others wait for a slot; runs until cancelled."""

@@ -4,21 +4,21 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeVar, final
+from typing import TYPE_CHECKING, Any, Final, final
 
 from google.protobuf.descriptor_pool import DescriptorPool
-from google.protobuf.message import DecodeError, Message
 from grpc import StatusCode
 from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection, reflection_pb2
 
 from predictor._pb import inference_pb2, ledger_pb2, prediction_pb2
-from predictor.errors import MalformedRequestError, QuantraError
+from predictor.errors import QuantraError
 from predictor.memory import error_of
 from predictor.server.admission import Admission, incomplete_request, require_request
 from predictor.server.servicer import refuse
 from predictor.server.settings import ServerLimits
 from predictor.server.transport import IncomingCall, MethodHandler
+from predictor.wire.request_counts import parse
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import FileDescriptor
@@ -30,8 +30,6 @@ _SERVING, _NOT_SERVING = health_pb2.HealthCheckResponse.SERVING, health_pb2.Heal
 _UNKNOWN: Final = health_pb2.HealthCheckResponse.SERVICE_UNKNOWN
 _MOST_BYTES: Final = 1 << 15
 """Of a request; names of services and symbols are shorter."""
-
-MessageT = TypeVar("MessageT", bound=Message)
 
 _log = logging.getLogger(__name__)
 
@@ -108,7 +106,7 @@ class GrpcServices:
         self._answer_check(call, require_request(await self._read(call)))
 
     def _answer_check(self, call: IncomingCall, request: bytes) -> None:
-        name = _parse(health_pb2.HealthCheckRequest, request).service
+        name = parse(request, health_pb2.HealthCheckRequest).service
         if name in self._serving:
             call.reply(self._encode_status(name))
         else:
@@ -116,7 +114,7 @@ class GrpcServices:
 
     async def _watch(self, call: IncomingCall) -> None:
         request = require_request(await self._read(call))
-        name, last = _parse(health_pb2.HealthCheckRequest, request).service, b""
+        name, last = parse(request, health_pb2.HealthCheckRequest).service, b""
         while True:
             changed, report = self._changed, self._encode_status(name)
             if report != last:
@@ -138,7 +136,7 @@ class GrpcServices:
     async def _reflect(self, servicer: Any, call: IncomingCall) -> None:
         async def requests() -> AsyncIterator[reflection_pb2.ServerReflectionRequest]:
             while (body := await self._read(call)) is not None:
-                yield _parse(reflection_pb2.ServerReflectionRequest, body)
+                yield parse(body, reflection_pb2.ServerReflectionRequest)
 
         async for reply in servicer.ServerReflectionInfo(requests(), None):
             await call.write(reply.SerializeToString())
@@ -153,15 +151,6 @@ async def _end_after(call: IncomingCall, work: Coroutine[Any, Any, None]) -> Non
         refuse(call, error)
     except Exception as error:  # noqa: BLE001 - process boundary: callers get no internal errors
         refuse(call, error_of(call.head.method, error, _log))
-
-
-def _parse(kind: type[MessageT], body: bytes) -> MessageT:
-    try:
-        return kind.FromString(body)
-    except DecodeError:
-        raise MalformedRequestError(
-            f"the {len(body)} bytes of the request are not a message of this method; encode it from its .proto file"
-        ) from None
 
 
 def descriptor_pool() -> DescriptorPool:

@@ -3,13 +3,9 @@
 import logging
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future
-from functools import partial
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from queue import SimpleQueue
-from typing import TYPE_CHECKING, Final, TypeVar, final
-
-from google.protobuf.message import DecodeError, Message
+from typing import TYPE_CHECKING, Final, final
 
 from predictor._pb import ledger_pb2 as pb
 from predictor.errors import (
@@ -28,10 +24,11 @@ from predictor.server.settings import ServerSettings
 from predictor.wire import ledger as wire
 from predictor.wire import lifecycle
 from predictor.wire.limits import check_text
-from predictor.wire.request_counts import malformed_message
+from predictor.wire.request_counts import parse
 
 if TYPE_CHECKING:
-    from predictor.calls import OpenCall
+    from google.protobuf.message import Message
+
     from predictor.instance import Deadline
     from predictor.lifecycle import Check, ModelLifecycle
 
@@ -39,8 +36,6 @@ LoadLifecycle = Callable[[Path], "ModelLifecycle"]
 """Creates the lifecycle of a folder of models; called on a thread when the first call needs it."""
 
 _MOST_WAITING: Final = 16
-
-MessageT = TypeVar("MessageT", bound=Message)
 
 _log = logging.getLogger(__name__)
 
@@ -66,8 +61,7 @@ class LifecycleCalls:
             "RollBackChampion": self._roll_back,
         }
         self._lock = threading.Lock()
-        self._queue: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
-        self._thread: threading.Thread | None = None
+        self._thread = ThreadPoolExecutor(1, "lifecycle")
         self._waiting = 0
         self._is_closed = False
 
@@ -78,29 +72,26 @@ class LifecycleCalls:
 
     def call(self, name: str, request: bytes, deadline: "Deadline") -> "Future[bytes]":
         """Answer one call; the future fails only with a QuantraError. A late comparison ends at its next step."""
-        answer: Future[bytes] = Future()
         try:
             self._check_offered()
-            self._put(partial(self._run, name, request, deadline, answer))
+            with self._lock:
+                self._check_open()
+                if self._waiting >= _MOST_WAITING:
+                    raise QueueFullError.of("comparisons and promotions wait", self._waiting, _MOST_WAITING)
+                self._waiting += 1
+                answer = self._thread.submit(self._run, name, request, deadline)
         except QuantraError as error:
+            answer = Future[bytes]()
             answer.set_exception(error)
+        else:
+            answer.add_done_callback(lambda _: self._leave())
         return answer
-
-    def open(
-        self,
-        name: str,
-        deadline: "Deadline",  # noqa: ARG002
-        emit: Callable[[bytes], object],  # noqa: ARG002
-        most_bytes: int | None = None,  # noqa: ARG002
-    ) -> "OpenCall":
-        """Raise MalformedRequestError: no call is a stream."""
-        raise MalformedRequestError(f"{name} has no response stream; call it as a unary method")
 
     def drain(self) -> None:
         """Reject new and waiting calls, and end the thread after the step that runs."""
         with self._lock:
             self._is_closed = True
-            self._queue.put(None)
+            self._thread.shutdown(wait=False)
 
     def _check_offered(self) -> None:
         if self._load is None:
@@ -110,45 +101,27 @@ class LifecycleCalls:
         if not self._settings.ledger:
             raise NoLedgerError("this server has no ledger to compare versions by; start it with --ledger LEDGER")
 
-    def _put(self, work: Callable[[], None]) -> None:
-        with self._lock:
-            self._check_open()
-            if self._waiting >= _MOST_WAITING:
-                raise QueueFullError.of("comparisons and promotions wait", self._waiting, _MOST_WAITING)
-            self._waiting += 1
-            self._queue.put(work)
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._work, name="lifecycle", daemon=True)
-                self._thread.start()
-
     def _check_open(self) -> None:
         if self._is_closed:
             raise UnavailableError("the server is stopping; retry in a moment, or on another server")
 
-    def _work(self) -> None:
-        while (work := self._queue.get()) is not None:
-            work()
-            with self._lock:
-                self._waiting -= 1
+    def _leave(self) -> None:
+        with self._lock:
+            self._waiting -= 1
 
-    def _run(self, name: str, request: bytes, deadline: "Deadline", answer: "Future[bytes]") -> None:
-        if not answer.set_running_or_notify_cancel():
-            return
-
+    def _run(self, name: str, request: bytes, deadline: "Deadline") -> bytes:
         def check() -> None:
             self._check_open()
             deadline.check()
 
         try:
             check()
-            response = self._methods[name](request, check).SerializeToString()
+            return self._methods[name](request, check).SerializeToString()
         except Exception as error:  # noqa: BLE001 - thread boundary: the caller gets the error
-            answer.set_exception(error_of(name, error, _log).without_frames())
-        else:
-            answer.set_result(response)
+            raise error_of(name, error, _log).without_frames() from None
 
     def _compare(self, body: bytes, check: "Check") -> pb.CompareVersionsResponse:
-        request = _parse(body, pb.CompareVersionsRequest)
+        request = parse(body, pb.CompareVersionsRequest)
         for field, reference in (("champion", request.champion), ("challenger", request.challenger)):
             _check_present(field, reference)
         start = wire.decode_session("first_session", request.first_session) or None
@@ -158,7 +131,7 @@ class LifecycleCalls:
             )
 
     def _promote(self, body: bytes, check: "Check") -> pb.PromoteVersionResponse:
-        request = _parse(body, pb.PromoteVersionRequest)
+        request = parse(body, pb.PromoteVersionRequest)
         for field, text in (("version", request.version), ("reason", request.reason)):
             _check_present(field, text)
         name, version = wire.decode_reference(request.version)
@@ -176,7 +149,7 @@ class LifecycleCalls:
         return lifecycle.encode_promotion(result)
 
     def _roll_back(self, body: bytes, _check: "Check") -> pb.RollBackChampionResponse:
-        request = _parse(body, pb.RollBackChampionRequest)
+        request = parse(body, pb.RollBackChampionRequest)
         for field, text in (("model", request.model), ("reason", request.reason)):
             _check_present(field, text)
         with self._open_ledger() as ledger:
@@ -215,10 +188,3 @@ def _check_present(field: str, text: str) -> None:
     if not text.strip():
         why = "say why, for the history" if field == "reason" else "name a model"
         raise MalformedRequestError(f"{field} is empty; {why}", metadata={"field": field})
-
-
-def _parse(body: bytes, kind: type[MessageT]) -> MessageT:
-    try:
-        return kind.FromString(body)
-    except DecodeError:
-        raise malformed_message(kind, len(body)) from None

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol, Self, final
+from typing import TYPE_CHECKING, Final, Protocol, Self, cast, final
 
 import grpc
 
@@ -93,14 +93,18 @@ class CallHandler(Protocol):
         """Answer one call; the future fails only with a QuantraError."""
         ...
 
+    def drain(self) -> None:
+        """Answer the pending requests of all streams, then end them."""
+        ...
+
+
+class StreamHandler(CallHandler, Protocol):
+    """The calls behind a service that has streams."""
+
     def open(
         self, name: str, deadline: Deadline, emit: Callable[[bytes], object], most_bytes: int | None = None
     ) -> "OpenCall":
         """Open a call with a stream of response messages of at most `most_bytes` each."""
-        ...
-
-    def drain(self) -> None:
-        """Answer the pending requests of all streams, then end them."""
         ...
 
 
@@ -296,4 +300,5 @@ class Servicer:
 
     def _open(self, admitted: AdmittedCall, calls: CallHandler, messages: CallMessages) -> "OpenCall":
         admitted.cancel_work = messages.cancel
-        return calls.open(admitted.name, admitted.deadline, messages.emit, self._limits.send_bytes)
+        streams = cast("StreamHandler", calls)  # the service of a streaming method has one
+        return streams.open(admitted.name, admitted.deadline, messages.emit, self._limits.send_bytes)

@@ -7,7 +7,7 @@ steps while predictions arrive, because threads of one interpreter slow each oth
 """
 
 from predictor.observation import Observation, Observer
-from predictor.service.explanations import QueryRequest
+from predictor.service.explanations import OneStepJob, QueryRequest
 from predictor.service.forecast_recorder import ForecastRecorder
 from predictor.service.light_future import LightFuture
 from predictor.service.request_queue import QueuedRequest, RequestQueue
@@ -25,6 +25,7 @@ __all__ = [
     "ModelWorkers",
     "Observation",
     "Observer",
+    "OneStepJob",
     "PredictionRequest",
     "PredictionService",
     "QueryRequest",

@@ -37,15 +37,14 @@ class QueryRequest(Generic[QueryT]):
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
-class QueryJob(Generic[ResultT]):
-    """Work on one query, done in one step."""
+class OneStepJob(Generic[ResultT]):
+    """Work that is done in one step."""
 
-    rows: int
-    """Number of symbols."""
-    size: int
-    """Bytes of the query."""
     step: Callable[[datetime, Cancellation], ResultT]
-    """Does it."""
+    rows: int = 0
+    """Number of symbols."""
+    size: int = 0
+    """Number of bytes."""
 
 
 def explain_query(

@@ -27,7 +27,7 @@ from predictor.registry import FolderWatcher, ModelsFolder, Registry, Runtime, V
 from predictor.service.adaptive_model import AdaptiveModel
 from predictor.service.explanations import (
     GlobalExplanation,
-    QueryJob,
+    OneStepJob,
     QueryRequest,
     Report,
     explain_query,
@@ -244,8 +244,8 @@ class PredictionService:
         if isinstance(query, Query):
             decoded = query
             query = QueryRequest(lambda: decoded, len(decoded.instance.input.symbols))
-        job = QueryJob(query.rows, query.size, partial(explain_query, model, query.query, time.perf_counter()))
-        item: QueuedRequest[QueryJob[Explanation], Explanation] = QueuedRequest(
+        job = OneStepJob(partial(explain_query, model, query.query, time.perf_counter()), query.rows, query.size)
+        item: QueuedRequest[OneStepJob[Explanation], Explanation] = QueuedRequest(
             job, deadline, "Explain", self._observers_of(deadline)
         )
         self._put_explanation(model, item)
@@ -278,8 +278,8 @@ class PredictionService:
     def simulate(self, reference: str, request: QueryRequest[PathQuery], deadline: Deadline) -> Future[Simulation]:
         """Simulate price paths; like an explanation, it never delays a prediction. Raises as `predict`."""
         model = self.served.now.registry.find(reference)
-        job = QueryJob(request.rows, request.size, partial(simulate_query, model, request.query))
-        item: QueuedRequest[QueryJob[Simulation], Simulation] = QueuedRequest(
+        job = OneStepJob(partial(simulate_query, model, request.query), request.rows, request.size)
+        item: QueuedRequest[OneStepJob[Simulation], Simulation] = QueuedRequest(
             job, deadline, "SimulatePaths", self._observers_of(deadline)
         )
         self._put_explanation(model, item)

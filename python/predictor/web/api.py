@@ -29,7 +29,6 @@ from predictor.errors import (
 from predictor.instance import Deadline
 from predictor.memory import error_of
 from predictor.server import ServerLimits
-from predictor.server.admission import CallSlots
 from predictor.server.loop_bridge import LoopBridge
 from predictor.server.token_guard import TokenGuard
 from predictor.web.json_messages import parse_message
@@ -64,7 +63,7 @@ class BodyReader:
 
     def __init__(self, limits: ServerLimits, most_bytes: int) -> None:
         self._most_bytes, self._request_s = most_bytes, limits.request_s
-        self._slots, self._parsing = CallSlots(limits.arriving), asyncio.Semaphore(1)
+        self._slots, self._parsing = asyncio.Semaphore(limits.arriving), asyncio.Semaphore(1)
 
     async def read(self, request: Request, parse: Callable[[bytes], ResultT]) -> ResultT:
         """Read the body of a request and return `parse(body)`, which runs on another thread if the body is large.
@@ -85,7 +84,7 @@ class BodyReader:
                     if size > self._most_bytes:
                         raise UnreadBodyError(self._too_large(f"more than {self._most_bytes}"))
                     if size > SMALL and not has_slot:
-                        await self._slots.take()
+                        await self._slots.acquire()
                         has_slot = True
                     parts.append(part)
             if not has_slot:
@@ -102,7 +101,7 @@ class BodyReader:
             raise UnreadBodyError(CallCancelledError("the caller disconnected")) from None
         finally:
             if has_slot:
-                self._slots.give()
+                self._slots.release()
 
     def _too_large(self, have: str) -> RequestTooLargeError:
         return RequestTooLargeError(

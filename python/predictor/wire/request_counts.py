@@ -304,6 +304,14 @@ class _CountingPass:
         return len(self._body[at:end].translate(None, _CONTINUED))
 
 
+def parse(body: bytes, kind: type[MessageT]) -> MessageT:
+    """Parse a message; raises MalformedRequestError if the bytes are another one."""
+    try:
+        return kind.FromString(body)
+    except DecodeError:
+        raise malformed_message(kind, len(body)) from None
+
+
 def malformed_message(kind: type[Message], size: int) -> MalformedRequestError:
     """Return the error of bytes that cannot be parsed."""
     name, file = kind.DESCRIPTOR.full_name, kind.DESCRIPTOR.file.name.rpartition("/")[2]

@@ -2,17 +2,15 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Final, final
 
 from predictor._pb import inference_pb2 as inference_pb
-from predictor.errors import MalformedRequestError, QuantraError, QueueFullError
+from predictor.errors import QuantraError, QueueFullError
 from predictor.memory import error_of
 from predictor.server.workers.pool import WorkerPool
 
 if TYPE_CHECKING:
-    from predictor.calls import OpenCall
     from predictor.instance import Deadline
 
 _MOST_WAITING: Final = 16
@@ -48,16 +46,6 @@ class AdminBroadcast:
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         return answer
-
-    def open(
-        self,
-        name: str,
-        deadline: "Deadline",  # noqa: ARG002
-        emit: Callable[[bytes], object],  # noqa: ARG002
-        most_bytes: int | None = None,  # noqa: ARG002
-    ) -> "OpenCall":
-        """Raise MalformedRequestError: no admin call is a stream."""
-        raise MalformedRequestError(f"{name} has no response stream; call it as a unary method")
 
     def drain(self) -> None:
         """Do nothing: this service has no streams."""

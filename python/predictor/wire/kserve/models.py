@@ -11,11 +11,12 @@ from predictor.catalog import CovariateGroup, CovariateInfo, ModelInfo
 from predictor.errors import QuantraError, answer_of
 from predictor.forecast import LOG_RETURN
 from predictor.wire.errors import MAX_INSTANCE_MESSAGE, shortened
+from predictor.wire.fields import encode_field
 from predictor.wire.kserve import inputs
 from predictor.wire.kserve.answers import outputs_of
 from predictor.wire.kserve.requests import WINDOWS
 from predictor.wire.limits import MAX_TEXT
-from predictor.wire.request_counts import BYTES, LONG, FieldReader, TooManyPartsError
+from predictor.wire.request_counts import BYTES, FieldReader, TooManyPartsError
 
 PLATFORM: Final = "quantra"
 
@@ -189,9 +190,6 @@ def index(infos: Iterable[ModelInfo]) -> pb.RepositoryIndexResponse:
 
 _ID: Final = pb.ModelInferRequest.ID_FIELD_NUMBER
 
-_RESPONSE_TAG: Final = bytes([pb.ModelStreamInferResponse.INFER_RESPONSE_FIELD_NUMBER << 3 | BYTES])
-"""Tag of the field with the ModelInferResponse."""
-
 _SEARCHED_FIELDS: Final = 64
 """Number of fields to search for the id of a request; encoders write it early."""
 
@@ -211,12 +209,7 @@ def request_id_of(request: bytes) -> str:
 
 def encode_response(answer: bytes) -> bytes:
     """Wrap an encoded ModelInferResponse in a ModelStreamInferResponse."""
-    length, size = bytearray(), len(answer)
-    while size >= LONG:
-        length.append(size & (LONG - 1) | LONG)
-        size >>= 7
-    length.append(size)
-    return b"".join((_RESPONSE_TAG, length, answer))
+    return encode_field(pb.ModelStreamInferResponse.INFER_RESPONSE_FIELD_NUMBER, answer)
 
 
 def encode_error(request_id: str, error: QuantraError) -> bytes:

@@ -9,9 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
-from typing import Final, Self, TypeVar, final
-
-from google.protobuf.message import DecodeError, Message
+from typing import Final, Self, final
 
 from predictor._pb import inference_pb2 as pb
 from predictor.errors import MalformedRequestError
@@ -29,10 +27,7 @@ from predictor.wire.limits import (
     check_count,
     check_text,
 )
-from predictor.wire.request_counts import BYTES, FieldReader, malformed_message, parse_small
-
-MessageT = TypeVar("MessageT", bound=Message)
-
+from predictor.wire.request_counts import BYTES, FieldReader, malformed_message, parse, parse_small
 
 WINDOWS, BARS = "observed", "close"
 """The input that only windows have, and the input that only bars have."""
@@ -135,7 +130,7 @@ def read_request(body: bytes, most_parts: int = MAX_PARTS) -> InferRequest:
         inputs = [_locate_input(body, reader, position) for position in positions]
     except IndexError:
         raise malformed_message(pb.ModelInferRequest, len(body)) from None
-    return _request(_parse(head, pb.ModelInferRequest), inputs, [TensorValues(body, position) for position in raw])
+    return _request(parse(head, pb.ModelInferRequest), inputs, [TensorValues(body, position) for position in raw])
 
 
 def _request(head: pb.ModelInferRequest, inputs: Sequence[SentInput], raw: Sequence[TensorValues]) -> InferRequest:
@@ -178,7 +173,7 @@ def _locate_input(body: bytes, reader: FieldReader, position: slice) -> SentInpu
             deque(reader.between(at, end), maxlen=0)  # count unpacked values
         else:
             raise IndexError  # protobuf would merge them, but no client sends two
-    return _parse(_join_small("an input without its values", rest), pb.ModelInferRequest.InferInputTensor), contents
+    return parse(_join_small("an input without its values", rest), pb.ModelInferRequest.InferInputTensor), contents
 
 
 def _tensors(inputs: Sequence[SentInput], raw: Sequence[TensorValues]) -> dict[str, InputTensor]:
@@ -269,13 +264,6 @@ def _join_small(what: str, pieces: Sequence[bytes]) -> bytes:
     joined = b"".join(pieces)
     check_count(f"{what}: bytes", len(joined), MAX_HEAD)
     return joined
-
-
-def _parse(data: bytes, kind: type[MessageT]) -> MessageT:
-    try:
-        return kind.FromString(data)
-    except DecodeError:
-        raise malformed_message(kind, len(data)) from None
 
 
 _BAR_PARAMETERS: Final[Mapping[str, str]] = {
