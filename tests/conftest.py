@@ -9,6 +9,7 @@ import importlib.util
 import os
 import signal
 from collections.abc import Generator, Iterator
+from typing import Final
 
 import pytest
 from ledger_databases import ledger_database, postgresql_database, postgresql_server, unreliable_database
@@ -46,6 +47,17 @@ def pytest_xdist_auto_num_workers() -> int | None:
         return None
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return cores + cores // 2
+
+
+LONGEST_ID: Final = 60
+"""Characters of a value in the id of its test."""
+
+
+def pytest_make_parametrize_id(val: object) -> str | None:
+    """Shorten long values in ids, which pytest-xdist sends and child processes get in their environment."""
+    if isinstance(val, str | bytes) and len(val) > LONGEST_ID:
+        return f"{val[:LONGEST_ID]!a} of {len(val)}"
+    return None
 
 
 @pytest.hookimpl(wrapper=True)

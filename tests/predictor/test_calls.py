@@ -103,7 +103,6 @@ def test_the_callers_thread_never_waits(canned: CannedService, calls: Calls) -> 
         ("ExplainGlobal", b"", MalformedRequestError),
         ("Nothing", b"", MalformedRequestError),
     ],
-    ids=str,
 )
 def test_what_fails_fails_through_the_future(calls: Calls, name: str, body: bytes, kind: type[Exception]) -> None:
     assert isinstance(calls.call(name, body, Deadline()).exception(SOON_S), kind)
