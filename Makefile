@@ -8,17 +8,22 @@ export OMP_NUM_THREADS ?= 1
 # Compiled files let the tests and their many processes start sooner.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-slow test-lowest check check-python check-dotnet protos docs dist bench clean
+.PHONY: demo test test-all test-minutes test-lowest check check-python check-dotnet protos docs dist bench clean
 
 demo: $(VENV)/demo.stamp
 	$(BIN)/quantra demo
 
+# The tests of a few seconds.
 test: $(VENV)/dev.stamp
+	$(BIN)/python -m pytest -m "not slow and not minutes" -n auto
+
+# Also trainings, processes, browsers, packages and C#.
+test-all: $(VENV)/dev.stamp
 	@command -v dotnet > /dev/null || echo "There is no dotnet on the PATH: the C# tests are left out."
 	$(BIN)/python -m pytest -m "not minutes" -n auto
 
 # Tests that train for minutes.
-test-slow: $(VENV)/dev.stamp
+test-minutes: $(VENV)/dev.stamp
 	$(BIN)/python -m pytest -m minutes
 
 # Tests of calls into libraries with their lowest supported versions, including protobuf 6, which tritonclient needs.

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
     from ray.cluster_utils import Cluster
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def cluster() -> "Iterator[Cluster]":

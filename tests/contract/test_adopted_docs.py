@@ -18,6 +18,7 @@ PAGE = (ROOT / "docs" / "adopted-models.md").read_text(encoding="utf-8")
 CHRONOS, KRONOS = (block.splitlines() for block in re.findall(r"```bash\n(.*?)```", PAGE, flags=re.DOTALL))
 
 
+@pytest.mark.slow
 def test_the_shown_commands_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

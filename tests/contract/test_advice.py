@@ -157,6 +157,7 @@ def test_commands_are_collected_from_messages_pages_and_examples() -> None:
     assert len([text for text in all_literals() if text.text.startswith("Example: quantra ")]) >= 13
 
 
+@pytest.mark.slow
 def test_every_command_that_is_named_can_be_given() -> None:
     for text in all_texts():
         for before, line in commands_in(text.text):

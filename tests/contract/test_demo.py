@@ -26,6 +26,8 @@ from trainers.demo.steps import DemoPrograms, run_csharp_client
 if TYPE_CHECKING:
     from contract.conftest import Demo
 
+pytestmark = pytest.mark.slow
+
 
 def test_the_demo_leaves_models_bars_and_a_report(demo: "Demo") -> None:
     out = demo.folder / "demo"

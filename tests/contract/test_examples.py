@@ -16,6 +16,7 @@ def shown_by(example: str, *arguments: Path) -> str:
     return subprocess.run(program, env=ENVIRONMENT, capture_output=True, text=True, check=True).stdout
 
 
+@pytest.mark.slow
 def test_the_example_of_a_module_of_ones_own_learns_its_sine() -> None:
     shown = shown_by("train_your_own_module.py")
     best = re.search(r"best ([\d.]+)", shown)
@@ -23,6 +24,7 @@ def test_the_example_of_a_module_of_ones_own_learns_its_sine() -> None:
     assert 0.009 < float(best[1]) < 0.012
 
 
+@pytest.mark.slow
 def test_the_example_of_fine_tuning_says_what_it_reuses_and_gains_by_it() -> None:
     shown = shown_by("fine_tune.py")
     assert (
@@ -35,6 +37,7 @@ def test_the_example_of_fine_tuning_says_what_it_reuses_and_gains_by_it() -> Non
     assert all_of_it < head_alone < 0.1
 
 
+@pytest.mark.slow
 def test_the_example_of_two_adversaries_learns_to_draw() -> None:
     shown = shown_by("train_a_gan.py")
     found = re.search(r"distance ([\d.]+); of zeros ([\d.]+)", shown)
@@ -77,6 +80,7 @@ def run_tracked(example: str, folder: Path, **environment: str) -> None:
     subprocess.run(program, cwd=folder, env={**ENVIRONMENT, **environment}, capture_output=True, check=True)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(find_spec("mlflow") is None, reason="needs mlflow-skinny, of the extra tracking")
 def test_the_example_of_mlflow_logs_the_losses_of_every_epoch(tmp_path: Path) -> None:
     run_tracked(
@@ -92,6 +96,7 @@ def test_the_example_of_mlflow_logs_the_losses_of_every_epoch(tmp_path: Path) ->
     assert epochs.read_text() == "3"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(find_spec("wandb") is None, reason="needs wandb, of the extra tracking")
 def test_the_example_of_weights_and_biases_logs_the_losses_of_every_epoch(tmp_path: Path) -> None:
     run_tracked("track_with_wandb.py", tmp_path, WANDB_MODE="offline", WANDB_DIR=str(tmp_path))

@@ -410,6 +410,7 @@ def test_a_new_error_has_its_type_its_reason_and_its_facts_on_both_sides_of_the_
         assert errors.answer_of(raised.value) == TOO_HIGH
 
 
+@pytest.mark.slow
 def test_an_exported_file_with_new_kinds_gives_the_models_numbers(
     training_result: TrainingResult, tmp_path: Path
 ) -> None:

@@ -283,6 +283,7 @@ CASES: Mapping[str, RecipeCase] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("title", list(recipes()))
 def test_a_recipe_runs_unchanged(title: str, tmp_path: Path) -> None:
     case = CASES[title]

@@ -26,7 +26,7 @@ SCHEMAS = {
     "vendor.compose-spec": [ROOT / "deploy" / "docker" / "compose.yaml"],
 }
 
-pytestmark = pytest.mark.xdist_group("release files")
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("release files")]
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +39,6 @@ def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.slow
 def test_a_release_has_the_version_of_the_project_and_checksums(dist: Path) -> None:
     lines = (dist / "SHA256SUMS").read_text().splitlines()
     named = {name: digest for digest, name in (line.split("  ") for line in lines)}
@@ -47,7 +46,6 @@ def test_a_release_has_the_version_of_the_project_and_checksums(dist: Path) -> N
     assert {name: hashlib.sha256((dist / name).read_bytes()).hexdigest() for name in named} == named
 
 
-@pytest.mark.slow
 def test_the_sbom_names_what_users_install_and_no_tool_of_the_developers(dist: Path) -> None:
     sbom: dict[str, Any] = json.loads((dist / f"quantra-{VERSION}.cdx.json").read_text("utf-8"))
     assert sbom["metadata"]["component"]["version"] == VERSION

@@ -15,6 +15,8 @@ import pytest
 from browser import Browser
 from page_samples import write_pages
 
+pytestmark = pytest.mark.slow
+
 HEAVIEST: Final = 2_000_000
 """Largest size of a page in bytes."""
 PHONE, DESK = 390, 1400

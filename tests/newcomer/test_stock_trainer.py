@@ -574,12 +574,14 @@ except KeyboardInterrupt as kept:
 """
 
 
+@pytest.mark.slow
 def test_the_package_is_light_and_the_trainer_needs_no_package_of_the_command_line() -> None:
     asked = [sys.executable, "-c", LIGHT]
     ran = subprocess.run(asked, env=ENVIRONMENT, capture_output=True, text=True, check=False)
     assert (ran.stdout, ran.stderr) == ("training …\nStockTrainer(model='gru', not fitted)\n", "")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="there a signal goes to a whole console")
 def test_ctrl_c_in_the_midst_of_a_training_leaves_no_file_no_process_and_no_thread(
     bars_file: Path, tmp_path: Path

@@ -89,6 +89,7 @@ def test_the_other_symbols_are_answered_as_without_the_suspect_one(forecaster: F
     assert same(forecast.select(others), forecaster.predict(good).select(others))
 
 
+@pytest.mark.slow
 def test_the_server_refuses_and_accepts_alike(tmp_path: Path) -> None:
     bad = scaled(ibm(), LAST, 100, TICK)
     with (

@@ -286,6 +286,7 @@ def test_a_plain_name_without_its_champion_is_refused_with_the_remedy(models: Pa
     assert remedy in refused.value.message
 
 
+@pytest.mark.slow
 def test_servers_on_one_folder_answer_with_the_same_version_and_follow_the_same_release(
     models: Path, saved_artifacts: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -306,6 +307,7 @@ def test_servers_on_one_folder_answer_with_the_same_version_and_follow_the_same_
         assert [client.predict(bars).version for client in clients] == [3, 3]
 
 
+@pytest.mark.slow
 def test_a_champion_that_is_deleted_or_damaged_while_it_is_served_still_answers(
     server: HostedServer, models: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

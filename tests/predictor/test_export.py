@@ -25,6 +25,8 @@ from predictor.golden import AFTER_ALL_SESSIONS
 from predictor.instance import Instance
 from predictor.networks import KINDS, Inputs, Target, TargetKind
 
+pytestmark = pytest.mark.slow
+
 VOLATILITY = Target(kind=TargetKind.LOG_VOLATILITY, lag=1)
 EXPORTED = [kind for kind in KINDS if kind not in {"garch", "trees"}]
 """HAR and GARCH share one network with an external scale; trees are not exported."""

@@ -266,6 +266,7 @@ def bars() -> BarPanel:
     return recent_bars("AAPL")
 
 
+@pytest.mark.slow
 def test_a_killed_strict_server_has_recorded_and_counted_all_its_answers(
     models: Path, tmp_path: Path, bars: BarPanel
 ) -> None:
@@ -287,6 +288,7 @@ def test_a_killed_strict_server_has_recorded_and_counted_all_its_answers(
     assert 'quantra_ledger_forecasts_total{result="lost"} 0.0' in metrics
 
 
+@pytest.mark.slow
 def test_a_stopped_server_has_recorded_all_its_answers(
     models: Path, tmp_path: Path, bars: BarPanel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -306,6 +308,7 @@ def test_a_strict_server_refuses_to_start_with_a_damaged_ledger(models: Path, tm
     assert f"{path}: it is not a ledger, or it is damaged" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_server_serves_without_a_damaged_ledger_and_says_so(
     models: Path, tmp_path: Path, bars: BarPanel, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -316,6 +319,7 @@ def test_a_server_serves_without_a_damaged_ledger_and_says_so(
     assert "forecasts are not recorded" in caplog.text
 
 
+@pytest.mark.slow
 def test_a_server_that_starts_before_its_database_records_once_it_is_there(
     models: Path, unreliable_database: UnreliableDatabase, bars: BarPanel, caplog: pytest.LogCaptureFixture
 ) -> None:

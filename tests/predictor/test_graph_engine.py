@@ -26,6 +26,8 @@ from predictor.graph_engine import GraphEngine, open_graph
 from predictor.model import Ensemble, Model
 from predictor.registry import Runtime, load_model, load_single, model_loader
 
+pytestmark = pytest.mark.slow
+
 CPU = torch.device("cpu")
 GRAPHS = Runtime(CPU, 256, "onnxruntime")
 SAME = 1e-6

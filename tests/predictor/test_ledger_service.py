@@ -296,6 +296,7 @@ def test_a_closed_asynchronous_client_reads_no_forecasts(served: Served) -> None
         asyncio.run(ask())
 
 
+@pytest.mark.slow
 def test_a_server_lists_the_forecasts_that_it_made(tmp_path: Path) -> None:
     save_small_artifact(tmp_path / "models" / "mine" / "1")
     bars = recent_bars("AAPL", "IBM")

@@ -510,6 +510,7 @@ def test_a_waiting_caller_gets_the_error_and_leaves_nothing_behind(watched_model
 # --- shutdown
 
 
+@pytest.mark.slow
 def test_a_process_that_forgets_to_close_exits_during_its_calls() -> None:
     program = """
 import sys; sys.path[:0] = sys.argv[1:]

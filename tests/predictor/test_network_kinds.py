@@ -146,6 +146,7 @@ def test_a_forward_leaves_nothing_on_the_network(kind: NetworkKind) -> None:
     assert {name: set(vars(module)) for name, module in network.named_modules()} == before
 
 
+@pytest.mark.slow
 @each_kind
 def test_a_network_learns_a_planted_dependence(kind: NetworkKind) -> None:
     torch.manual_seed(0)

@@ -355,6 +355,7 @@ def test_a_page_of_many_symbols_names_the_first_ones(files: tuple[str, ...], tmp
     assert "Price paths of S0, S1, S2, S3, S4 and 3 more" in page_of(report.read_text("utf-8")).words
 
 
+@pytest.mark.slow
 def test_a_page_of_200_symbols_stays_below_2_mb_and_has_the_numbers_of_each(tmp_path: Path) -> None:
     columns = ("open", "high", "low", "close", "volume", "adj_close")
     repeated = {name: np.tile(getattr(bars(), name)[:1], (200, 1)) for name in columns}

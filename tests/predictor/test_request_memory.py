@@ -445,6 +445,7 @@ KINDS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_call_is_freed_without_the_garbage_collector(kind: str, tmp_path: Path) -> None:
     with PredictionService.open(small_models(tmp_path / "models")) as service, closing(Calls(service)) as calls:

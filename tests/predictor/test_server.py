@@ -419,6 +419,7 @@ def test_a_stream_whose_message_is_too_large_to_be_sent_ends_the_work(service: C
         assert service.deadlines[0].is_cancelled
 
 
+@pytest.mark.slow
 def test_a_client_that_pings_each_second_without_a_call_is_not_cut_off(served: Served) -> None:
     host, port = served.target.split(":")
     with socket.create_connection((host, int(port)), timeout=10) as client:
@@ -622,6 +623,7 @@ def test_a_call_that_ends_without_a_request_is_malformed(service: CannedService)
         assert connection.finish(stream).status == "3"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limits", [{"arriving": 2}, {"arriving_per_peer": 2}], ids=str)
 def test_while_others_wait_for_a_place_the_oldest_request_on_its_way_ends(
     service: CannedService, limits: dict[str, Any]

@@ -143,6 +143,7 @@ def test_a_reference_is_a_name_and_never_a_path(running: RunningServer) -> None:
             assert str(running.models) not in error.message
 
 
+@pytest.mark.slow
 def test_what_comes_into_the_folder_goes_live_by_alias_and_what_leaves_it_is_served_no_more(
     running: RunningServer,
 ) -> None:
@@ -158,6 +159,7 @@ def test_what_comes_into_the_folder_goes_live_by_alias_and_what_leaves_it_is_ser
         running.client.model("other")
 
 
+@pytest.mark.slow
 def test_callers_of_a_model_that_is_replaced_over_and_over_while_someone_explains_lose_nothing(
     running: RunningServer, tmp_path: Path
 ) -> None:
@@ -242,6 +244,7 @@ def release(folder: Path, source: Path) -> None:
     shutil.copytree(source, folder / "1")
 
 
+@pytest.mark.slow
 def test_versions_are_served_by_number_while_the_champion_is_damaged(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -261,6 +264,7 @@ def test_versions_are_served_by_number_while_the_champion_is_damaged(
     assert "small/aliases.json: alias 'champion' names version 2" in line
 
 
+@pytest.mark.slow
 def test_a_lock_lets_only_those_versions_be_served_that_it_lists(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

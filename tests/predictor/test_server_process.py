@@ -139,6 +139,7 @@ def test_an_address_that_may_not_be_is_bad_usage(tmp_path: Path, option: str, me
     assert message in done.stderr
 
 
+@pytest.mark.slow
 def test_callers_that_go_while_their_answers_are_sent_are_no_errors_in_the_log(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -151,6 +152,7 @@ def test_callers_that_go_while_their_answers_are_sent_are_no_errors_in_the_log(
     assert "ERROR" not in caplog.text
 
 
+@pytest.mark.slow
 def test_a_log_that_nobody_reads_blocks_no_call_and_no_shutdown(tmp_path: Path) -> None:
     models = small_models(tmp_path / "models")
     command = [sys.executable, "-m", "predictor.server", "--models", str(models), "--listen", "127.0.0.1:0"]

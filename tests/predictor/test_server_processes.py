@@ -265,6 +265,7 @@ def test_a_change_that_all_workers_refuse_fails_as_in_one_process(two_workers: T
     assert "worker" not in told
 
 
+@pytest.mark.slow
 def test_a_worker_that_is_stuck_is_replaced_and_the_change_that_it_held_up_is_taken_back(
     two_workers: TwoWorkerServer, models: Path
 ) -> None:
@@ -302,6 +303,7 @@ def test_a_worker_that_is_killed_is_replaced_and_calls_of_others_are_answered(tw
     assert len(after) == 2
 
 
+@pytest.mark.slow
 def test_what_a_worker_serves_that_begins_later_is_what_the_others_do(
     two_workers: TwoWorkerServer, models: Path
 ) -> None:
@@ -325,6 +327,7 @@ def wait_until_all_serve(team: TwoWorkerServer, names: set[str]) -> None:
         assert team.popen.poll() is None
 
 
+@pytest.mark.slow
 def test_workers_end_with_a_supervisor_that_is_killed(models: Path) -> None:
     with start_server(models) as popen:
         assert popen.stdout is not None

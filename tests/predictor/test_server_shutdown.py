@@ -77,6 +77,7 @@ def test_a_server_whose_standard_input_ends_while_models_load_ends_without_a_wor
     assert not told
 
 
+@pytest.mark.slow
 def test_a_server_does_not_outlive_a_parent_that_is_killed(models: Path) -> None:
     program = f"""
 import subprocess
@@ -92,6 +93,7 @@ with subprocess.Popen({command(models)!r}, stdin=subprocess.PIPE) as server:
     assert ready["pid"] != parent.pid
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="has a terminal of POSIX")
 def test_ctrl_c_ends_a_server_that_watches_a_terminal(models: Path) -> None:
     keyboard, terminal = os.openpty()
@@ -105,6 +107,7 @@ def test_ctrl_c_ends_a_server_that_watches_a_terminal(models: Path) -> None:
     assert popen.returncode == 0
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="SIGHUP is a signal of POSIX")
 @pytest.mark.parametrize("wrapper", [[], ["nohup"]])
 def test_a_closed_terminal_stops_a_server_in_order_unless_it_was_started_with_nohup(

@@ -144,6 +144,7 @@ def test_an_explanation_that_cannot_be_is_refused_through_the_future(service: Pr
         service.explain("small", query, Deadline()).result(SOON_S)
 
 
+@pytest.mark.slow
 def test_predictions_while_explanations_run_are_the_same_bits(service: PredictionService) -> None:
     instance = Instance(input=recent_bars("AAPL", "IBM", "MSFT"))
     alone = _values(service, instance)

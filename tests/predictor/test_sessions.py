@@ -97,6 +97,7 @@ def test_sessions_are_those_of_exchange_calendars_over_twenty_years() -> None:
     assert sessions.tolist() == [int(day.strftime("%Y%m%d")) for day in expected]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["XNYS", "XHKG", "XKRX", "XSGO"])
 def test_close_instants_are_those_of_exchange_calendars(name: str) -> None:
     calendar = SessionCalendar.from_exchange(name, 20140101, 20191231)

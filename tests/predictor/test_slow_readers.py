@@ -54,6 +54,7 @@ def test_responses_that_are_not_read_leave_room_for_the_calls_of_others() -> Non
             assert len(channel.unary_unary(LIST)(b"", timeout=10)) == MIB
 
 
+@pytest.mark.slow
 def test_a_connection_that_leaves_too_much_unread_gets_errors() -> None:
     with (
         large_answers(ServerLimits(unread_bytes_per_peer=5 * MIB // 2)) as served,

@@ -42,6 +42,7 @@ def parts() -> tuple[CallKind, ...]:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="memory is read from /proc")
 def test_under_a_mixed_load_no_call_fails_and_memory_does_not_grow(tmp_path: Path) -> None:
     with (tmp_path / "server.log").open("w") as log, server_process(small_models(tmp_path / "models"), log) as process:

@@ -95,6 +95,7 @@ def test_a_malformed_binary_header_is_refused(running: Served) -> None:
     assert ended(running, message(b""), some_bin="!").status == "13"
 
 
+@pytest.mark.slow
 def test_a_call_that_is_late_on_arrival_exceeds_its_deadline_and_harms_no_other(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -37,8 +37,6 @@ from predictor.web.settings import WebSettings
 from predictor.web.workspace import WorkspaceWidgets
 from predictor.wire import attributions, forecasts, instances
 
-pytestmark = pytest.mark.slow
-
 TOKENS = {role: token(role) for role in ("predict", "explain")}
 JSON = {"content-type": "application/json"}
 

@@ -228,6 +228,7 @@ class CrashError(Exception):
     """The simulated end of the process."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_stored", [False, True])
 def test_a_run_that_ends_at_any_write_is_completed_by_the_next(
     models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_stored: bool
@@ -272,6 +273,7 @@ run_evenings(Path(sys.argv[1]), Path(sys.argv[2]), daily_bars(int(sys.argv[3])),
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="no SIGKILL")
 def test_a_killed_run_is_completed_and_the_chain_verifies(models: Path, tmp_path: Path) -> None:
     ledger, model_folder = tmp_path / "killed.db", models / "mine"

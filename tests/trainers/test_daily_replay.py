@@ -169,6 +169,7 @@ def test_a_due_training_writes_the_next_version_once_and_moves_no_alias(folder: 
         assert {one.as_of for one in opened.records(ForecastRecord, "version = 2")} == set(DAYS[6:8])
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("calendar_ends_soon")
 def test_an_ensemble_is_trained_again_too(folder: Path) -> None:
     models = folder / "models"
@@ -218,6 +219,7 @@ def test_a_training_that_fails_is_recorded_and_the_champion_stays(
     assert sorted(path.name for path in (folder / "models" / "mine").glob("[0-9]*")) == ["1"]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("calendar_ends_soon")
 @pytest.mark.parametrize("promotes", [True, False])
 def test_a_version_that_passes_its_gates_is_promoted_if_the_rule_allows_it(folder: Path, *, promotes: bool) -> None:

@@ -136,6 +136,7 @@ def roll_back(server: Running, champion: int = 0, reason: str = "too narrow") ->
 # --- a server of `quantra serve`
 
 
+@pytest.mark.slow
 def test_a_version_is_compared_promoted_and_rolled_back_while_it_is_served(folder: Path) -> None:
     with running(folder) as server:
         found = compare(server)
@@ -173,12 +174,14 @@ def test_a_version_is_compared_promoted_and_rolled_back_while_it_is_served(folde
     assert [event.version for event in events] == [1, 2, 1]
 
 
+@pytest.mark.slow
 def test_all_workers_serve_a_promoted_version(folder: Path) -> None:
     with running_processes(folder, "--processes", "2") as server:
         assert promote(server, "mine@2", *EVIDENCE).promoted
         assert {server.champion for _ in range(8)} == {2}  # each on a new connection
 
 
+@pytest.mark.slow
 def test_invalid_calls_are_refused_with_their_reasons(folder: Path) -> None:
     cases: dict[str, Callable[[Running], object]] = {
         "UNKNOWN GATE": lambda server: promote(server, "mine@2", "luck"),
@@ -207,6 +210,7 @@ def test_invalid_calls_are_refused_with_their_reasons(folder: Path) -> None:
     }
 
 
+@pytest.mark.slow
 def test_the_server_alone_names_the_command_that_can(folder: Path) -> None:
     with running(folder, can_compare=False) as server:
         status, reason, message = refusal(lambda: compare(server))
@@ -214,6 +218,7 @@ def test_the_server_alone_names_the_command_that_can(folder: Path) -> None:
     assert "`quantra serve --ledger LEDGER`" in message
 
 
+@pytest.mark.slow
 def test_without_a_ledger_versions_cannot_be_compared(folder: Path) -> None:
     (folder / "ledger.db").unlink()
     with running(folder) as server:
@@ -222,6 +227,7 @@ def test_without_a_ledger_versions_cannot_be_compared(folder: Path) -> None:
     assert "--ledger LEDGER" in message
 
 
+@pytest.mark.slow
 def test_changes_of_the_champion_are_for_administrators(folder: Path) -> None:
     (folder / "tokens").write_text(f"page reader,predict {token('r')}\nops admin {token('a')}\n")
     with running(folder, "--token-file", str(folder / "tokens")) as server:

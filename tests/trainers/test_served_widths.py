@@ -252,6 +252,7 @@ def test_adaptive_widths_need_a_ledger() -> None:
         ServerSettings(models=Path("models"), adaptive=True)
 
 
+@pytest.mark.slow
 def test_a_running_server_uses_the_widths_of_the_next_evening(models: Path, tmp_path: Path) -> None:
     ledger = tmp_path / "ledger.db"
     run_evenings(ledger, models, DAYS[1], first=DAYS[1])

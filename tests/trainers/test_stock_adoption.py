@@ -225,6 +225,7 @@ def test_a_late_end_of_the_training_moves_the_calibration_behind_it(bars: BarPan
     assert splits.require_test().last == 20130301
 
 
+@pytest.mark.slow
 def test_an_evaluation_refuses_days_that_the_training_may_have_seen(
     models: Path, bars_file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -304,6 +305,7 @@ def test_without_the_package_a_model_is_refused_with_the_name_of_the_extra(
         Forecaster.load(models / "chronos-2" / "1")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["evaluate", "inspect", "report", "backtest"])
 def test_an_audit_of_an_adopted_model_is_not_suggested(
     models: Path, bars_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str
@@ -459,6 +461,7 @@ def test_an_adopted_model_is_neither_trained_again_nor_started_from(
     assert "unknown network kind 'chronos-bolt'" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_an_ensemble_with_an_adopted_member_is_not_trained_again_and_the_member_is_named(
     models: Path, bars_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -227,6 +227,7 @@ def listed_late(panel: BarPanel) -> BarPanel:
     return replaced(panel, unlist)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", TargetKind)
 def test_no_bar_of_the_test_part_moves_a_fitted_number(kind: TargetKind) -> None:
     """Checked on earlier windows, whose forecasts depend on nothing else."""
@@ -334,6 +335,7 @@ def uneven() -> BarPanel:
     return replaced(panel, spoil)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("kind", TargetKind)
 def test_every_row_is_scored_on_the_same_windows_of_short_halted_and_flat_symbols(kind: TargetKind) -> None:

@@ -278,6 +278,7 @@ def test_the_same_seed_again_with_the_given_edges_is_the_artifact_again(given_ed
     assert np.abs(other - ours).max() > 1e-5
 
 
+@pytest.mark.slow
 def test_the_other_seeds_of_an_evaluation_have_the_given_edges(given_edges_model: ModelSource) -> None:
     model = model_of(given_edges_model)
     found = evaluate(
@@ -304,6 +305,7 @@ def test_the_other_seeds_of_an_evaluation_have_the_given_edges(given_edges_model
     assert other != pytest.approx(loss(None), abs=1e-9)
 
 
+@pytest.mark.slow
 def test_an_audit_trains_on_shuffled_labels_with_the_given_edges(
     given_edges_model: ModelSource, tmp_path: Path
 ) -> None:

@@ -269,6 +269,7 @@ def test_volatility_has_qlike_and_its_own_baselines(tmp_path: Path) -> None:
     assert all(h.qlike is not None and h.qlike.value > 0 for row in found.rows for h in row.horizons)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("with_few_baselines")
 def test_other_seeds_are_the_same_recipe_on_the_same_splits(trained_model: TrainingResult, tmp_path: Path) -> None:
     found = evaluated(trained_model, wanted=EvaluationSettings(seeds=2), runner=PickledJobs())

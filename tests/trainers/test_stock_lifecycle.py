@@ -210,6 +210,7 @@ def test_a_training_that_fails_leaves_the_alias_and_says_why(
     assert not (models / "mine" / "5").exists()
 
 
+@pytest.mark.slow
 def test_a_retraining_that_was_stopped_is_resumed_to_the_same_bytes(models: Path, files: dict[str, Path]) -> None:
     save_version(models / "slow", 1, FIRST, replace(LSTM, optimisation=Optimisation(max_epochs=4, device="cpu")))
     words = ("retrain", "slow", "--models", models, "--bars", files["second"], "--json")
@@ -362,6 +363,7 @@ def test_a_fine_tuned_member_is_named_and_nothing_is_trained(ensembles: Path, fi
     assert sorted(path.name for path in (ensembles / "mixed").iterdir() if path.is_dir()) == ["1"]
 
 
+@pytest.mark.slow
 def test_a_retraining_of_an_ensemble_that_was_stopped_leaves_no_version_and_is_resumed_by_processes_to_the_same_bytes(
     ensembles: Path, files: dict[str, Path], capsys: Capture
 ) -> None:

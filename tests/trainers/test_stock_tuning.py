@@ -219,6 +219,7 @@ class TwoJobs(JobRunner):
         raise AssertionError(number)
 
 
+@pytest.mark.slow
 def test_the_trials_of_two_processes_do_not_depend_on_which_ends_first(history: History, tmp_path: Path) -> None:
     def run(name: str, runner: JobRunner) -> tuple[SearchResult, list[Any]]:
         storage = StudyStorage(uri=f"sqlite:///{tmp_path / name}", name="quantra")
@@ -232,6 +233,7 @@ def test_the_trials_of_two_processes_do_not_depend_on_which_ends_first(history: 
     assert older != run("one.db", InThisProcess())  # whose seventh trial knows one result more
 
 
+@pytest.mark.slow
 def test_a_trial_is_pruned_by_the_losses_of_those_that_were_finished(history: History) -> None:
     recipe = replace(RECIPE, optimisation=Optimisation(max_epochs=4))
     training = TrialTraining(history=history, splits=recipe.splits(history.bars.sessions), consume=iter)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 import h2.events
+import pytest
 from h2.config import H2Configuration
 from h2.connection import H2Connection
 from h2.exceptions import ProtocolError
@@ -175,6 +176,7 @@ def _error(output: bytes) -> ErrorCode | None:
     return ErrorCode(int.from_bytes(codes[0])) if codes else None
 
 
+@pytest.mark.slow
 @settings(
     max_examples=400, deadline=None, derandomize=True, database=None, suppress_health_check=[HealthCheck.too_slow]
 )

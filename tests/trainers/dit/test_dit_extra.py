@@ -23,6 +23,7 @@ ROOT = Path(__file__).parents[3]
 UNWANTED = ("torchvision", "torchaudio", "lpips")
 
 
+@pytest.mark.slow
 def test_without_the_extra_every_file_of_tests_is_skipped_with_the_reason() -> None:
     assert_left_out(FOLDER, ("diffusers",), "images need diffusers: pip install 'quantra[dit]'")
 

@@ -157,6 +157,7 @@ def ranks_gradient(folder: Path) -> Any:
     return optimizer.seen.numpy()
 
 
+@pytest.mark.slow
 def test_two_ranks_give_the_gradient_of_one_batch(folder: Path) -> None:
     whole = gradient(folder, [torch.arange(12)])
     for found in results_on_ranks(ranks_gradient, folder):

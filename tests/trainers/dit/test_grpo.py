@@ -298,6 +298,7 @@ def create_sgd(parameters: Iterable[nn.Parameter], *, lr: float, weight_decay: f
     return torch.optim.SGD(parameters, lr=lr, weight_decay=weight_decay)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stage", ["forward", "backward"])
 def test_steps_that_do_not_fit_into_memory_are_cut_and_tune_the_same_weights(
     stage: Stage, folder: Path, monkeypatch: pytest.MonkeyPatch
@@ -415,6 +416,7 @@ def test_a_tuning_without_gain_is_reported(folder: Path) -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("windows", [1, 4, 5])
 def test_a_tuning_resumes_at_the_window_to_the_same_bits(folder: Path, tmp_path: Path, windows: int) -> None:
     def stopped(reports: Iterable[Report]) -> Iterator[Report]:
@@ -472,6 +474,7 @@ def looks_and_weights(folder: Path) -> Any:
     return [look.rewards for look in done.looks], [one.reward for one in done.rounds], weights(model).numpy()
 
 
+@pytest.mark.slow
 def test_two_ranks_draw_for_themselves_and_see_the_same(folder: Path) -> None:
     first, second = results_on_ranks(looks_and_weights, folder)
     assert first[0] == second[0]

@@ -11,6 +11,7 @@ from trainers.dit.images import read_pictures
 from trainers.dit.models import ImageModel
 
 
+@pytest.mark.slow
 def test_images_and_model_fit_one_another(tmp_path: Path) -> None:
     make(tmp_path / "digits", steps=2)
     model = ImageModel.load(tmp_path / "digits" / "base")

@@ -194,6 +194,7 @@ def scored(shortage: Shortage, **chosen: object) -> tuple[float, int]:
     return report.mean, report.count
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fits", [1, 2, 4])
 def test_validation_is_cut_too_and_scores_the_same(fits: int) -> None:
     whole, count = scored(Shortage("forward", 99))
@@ -207,6 +208,7 @@ def test_a_validation_that_must_not_split_fails_at_the_first_shortage() -> None:
         scored(Shortage("forward", 2), oom="fail")
 
 
+@pytest.mark.slow
 def test_a_validation_sample_that_does_not_fit_is_an_error_that_names_it() -> None:
     with pytest.raises(OutOfMemoryError, match=r"ran out in the validation .*samples 0 to 0 of 6") as caught:
         scored(Shortage("forward", 0))

@@ -864,6 +864,7 @@ def test_a_folder_is_held_until_its_process_dies_and_not_by_its_children(tmp_pat
 # --- kill -9
 
 
+@pytest.mark.slow
 @posix
 def test_a_save_killed_at_any_step_leaves_the_old_checkpoint_or_the_new_one(tmp_path: Path) -> None:
     command = [sys.executable, HERE / "dying_saver.py", tmp_path]

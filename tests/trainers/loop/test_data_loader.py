@@ -167,6 +167,7 @@ LOADERS: dict[str, Callable[[Path], DataLoader[Tensor]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", LOADERS.values(), ids=LOADERS.keys())
 def test_a_training_left_after_any_window_sees_what_one_that_was_not_left_sees(
     tmp_path: Path, make: Callable[[Path], DataLoader[Tensor]]

@@ -113,6 +113,7 @@ def share_unevenly(dtype: torch.dtype, windows: int) -> RankTotals:
     return results[-1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 5e-7), (torch.float64, 1e-14)])
 @pytest.mark.parametrize("windows", [1, 3])
 def test_uneven_shares_give_the_gradient_of_one_process(dtype: torch.dtype, tolerance: float, windows: int) -> None:
@@ -461,6 +462,7 @@ def lose_a_rank_that_hangs() -> None:
                 combined(group, local_totals([Piece(1.0, 1)]), [parameter])
 
 
+@pytest.mark.slow
 def test_a_rank_that_hangs_ends_the_others_after_the_timeout() -> None:
     lost, hung = on_ranks(lose_a_rank_that_hangs)
     assert lost.error.startswith(PeerLostError.__name__)
@@ -553,6 +555,7 @@ def miss_a_rank_that_was_there() -> None:
             pass
 
 
+@pytest.mark.slow
 def test_a_rank_that_has_not_come_again_is_waited_for_under_a_new_name() -> None:
     missing_it, _ = on_ranks(miss_a_rank_that_was_there)
     assert missing_it.error.startswith(PeerLostError.__name__)

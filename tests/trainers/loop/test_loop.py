@@ -77,6 +77,7 @@ def assert_same_weights(one: nn.Module, other: nn.Module, *, tolerance: float) -
         assert (left - right).abs().max() <= tolerance * right.abs().max()
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(data=st.data(), sizes=st.lists(st.integers(1, 5), min_size=1, max_size=6), clip=st.sampled_from([None, 0.1]))
 def test_any_partition_of_a_window_gives_the_same_update(

@@ -186,6 +186,7 @@ def test_after_a_shortage_the_update_is_that_of_the_unsplit_window_in_single_pre
     assert_close(train(single, short=True).weights, train(single, short=False).weights, tolerance=1e-6)
 
 
+@pytest.mark.slow
 @settings(max_examples=120, deadline=None, derandomize=True)
 @given(training=trainings(dropout=0.5))
 def test_with_dropout_a_shortage_gives_the_bits_of_a_run_started_at_the_found_size(training: Training) -> None:
@@ -404,6 +405,7 @@ def test_the_loop_s_own_errors_are_not_taken_for_memory() -> None:
     assert not is_out_of_memory(LoopError("out of memory"))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="needs a limit of address space that the allocator feels")
 def test_a_process_whose_memory_is_limited_finds_the_gradient_of_one_that_is_not() -> None:
     program = Path(__file__).with_name("limited_process.py")

@@ -109,6 +109,7 @@ with Loop([phase], modules={"net": net}, device="cpu").running():
 PAGES = 8 * 2**21 // 4096
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other C libraries have limits of their own")
 def test_memory_that_a_step_freed_is_not_asked_of_the_system_again() -> None:
     # MALLOC_ settings of the caller would switch off what glibc learns

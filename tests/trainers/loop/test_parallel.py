@@ -604,6 +604,7 @@ def assert_continued(whole: Sequence[ProcessRun], last: Sequence[ProcessRun]) ->
         assert one.left == other.left
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("source", [in_order, shuffled])
 def test_a_group_of_which_one_was_killed_resumes_to_the_same_bits(
     tmp_path: Path, source: Callable[[Tensor], Source[Tensor]]
@@ -987,6 +988,7 @@ def test_frozen_parts_are_those_of_the_first_rank() -> None:
 # --- torchrun ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_torchrun_trains_the_example_without_a_warning() -> None:
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", str(EXAMPLE)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}

@@ -97,6 +97,7 @@ class StreamedBatches:
 # --- interrupted and resumed
 
 
+@pytest.mark.slow
 @settings(max_examples=12, deadline=None)
 @given(
     training=st.builds(
@@ -354,6 +355,7 @@ def test_a_stop_signal_without_a_writable_checkpoint_is_reported(tmp_path: Path)
         Training().live(folder, moment=send)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no fork")
 def test_a_training_killed_at_any_moment_twenty_times_ends_with_the_same_bits(tmp_path: Path) -> None:
     """Kills happen in forwards, at reports, and in the steps of writing a checkpoint."""
@@ -404,6 +406,7 @@ def test_a_validation_that_draws_random_numbers_is_the_same_every_time_and_leave
         assert run.validate(MemoryLimitedScore(9), IterableSource([samples(8)])).mean == first.mean
 
 
+@pytest.mark.slow
 def test_a_validation_that_ran_out_of_memory_gives_the_bits_of_one_begun_in_small_pieces() -> None:
     seed_everything(4)
     score, source = MemoryLimitedScore(2), IterableSource([samples(2), samples(8), samples(3)])
@@ -415,6 +418,7 @@ def test_a_validation_that_ran_out_of_memory_gives_the_bits_of_one_begun_in_smal
     assert searching.count == 13
 
 
+@pytest.mark.slow
 def test_a_validation_that_ran_out_of_memory_is_reported_once_after_its_epoch() -> None:
     net = nn.Linear(4, 1)
     phase = Phase("main", partial(squared, net), net.parameters(), torch.optim.SGD(net.parameters(), lr=0.1))

@@ -585,6 +585,7 @@ def test_several_users_are_given_what_one_forward_made() -> None:
         assert sum(isinstance(report, WindowReport) and report.stepped for report in reports) == 6
 
 
+@pytest.mark.slow
 def test_kept_graphs_are_told_at_the_start_and_gone_after_the_window() -> None:
     alive: list[weakref.ref[Tensor]] = []
 

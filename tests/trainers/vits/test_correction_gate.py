@@ -140,6 +140,7 @@ def test_lines_tell_figures_change_interval_and_verdict() -> None:
     assert lines[1] == "base, distance: 1 → 1, +0.0%: holds, at most 5% more"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [FEWEST, 8, 20])
 @pytest.mark.parametrize("spread", ["even", "heavy"])
 def test_where_nothing_changed_the_stated_share_is_accepted_at_most(count: int, spread: str) -> None:

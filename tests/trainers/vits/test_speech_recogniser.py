@@ -87,6 +87,7 @@ def test_letters_of_equal_length_take_their_share_of_a_clips_own_frames() -> Non
     assert loss.count == 2
 
 
+@pytest.mark.slow
 def test_a_short_training_hears_sentences_that_it_has_not_learnt(corpus: SpeechCorpus) -> None:
     assert train_judge(corpus, steps=60).error_rate < 0.4
 

@@ -101,6 +101,7 @@ def test_recordings_become_a_voice_that_speaks_and_is_judged(corpus: Path, tmp_p
     assert Path(told["page"]).read_text(encoding="utf-8").count("<audio") == 2 * len(told["clips"])
 
 
+@pytest.mark.slow
 def test_a_training_stopped_before_the_discriminators_judge_goes_on_to_the_same_weights(
     corpus: Path, tmp_path: Path
 ) -> None:

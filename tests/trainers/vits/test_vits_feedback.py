@@ -119,6 +119,7 @@ def test_a_correction_begins_from_the_version_that_was_chosen(
     assert sorted(index.consumed.values()) == [2] * 12 + [3] * 10
 
 
+@pytest.mark.slow
 def test_a_version_that_finds_no_room_leaves_nothing_and_can_be_resumed(
     corpus: Path, fresh: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -171,6 +172,7 @@ def test_earlier_corrections_and_ratings_are_learnt_again(corpus: Path, correcte
     assert {names[digest]: rating for digest, rating in kept.base.items()} == {"ku0000": 1, "ku0001": 2}
 
 
+@pytest.mark.slow
 def test_a_correction_stopped_by_a_signal_resumes_to_the_same_bits(corpus: Path, fresh: Path, tmp_path: Path) -> None:
     path, often = manifest(tmp_path, TEN), ("--checkpoint-seconds", "0.01")
     stopped, whole = (copy_voice(fresh, tmp_path / name) for name in ("stopped", "whole"))

@@ -217,6 +217,7 @@ def weights_of_a_rank() -> dict[str, Any]:
     return {name: weights.numpy() for name, weights in all_weights(training).items()}
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("descending")
 def test_two_processes_train_the_weights_of_one_with_batches_twice_as_large() -> None:
     one = Training()
