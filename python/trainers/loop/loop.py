@@ -1,20 +1,24 @@
 """The training loop and its settings."""
 
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import Final, Generic, TypeVar, final
+from typing import Any, Final, Generic, TypeVar, final
 
 import torch
 from torch import nn
 from torch.nn import Parameter
 
 from trainers.loop.checkpoint.caller_state import Stateful
-from trainers.loop.checkpoint.compatibility import InitialSettings, LearningRates, ResumeRates, read_initial_settings
+from trainers.loop.checkpoint.compatibility import (
+    InitialSettings,
+    LearningRates,
+    ResumeRates,
+    describe_layout,
+    read_initial_settings,
+)
 from trainers.loop.checkpoint.recorder import Recorder
 from trainers.loop.checkpoint.store import Checkpoints, StopSignals
-from trainers.loop.data.batch_splitter import BatchCutter, BatchSplitter, SampleSplitter
-from trainers.loop.data.transfer import create_feeder
+from trainers.loop.data.batch_splitter import BatchSplitter, SampleSplitter
 from trainers.loop.device import (
     Hardware,
     Precision,
@@ -30,22 +34,14 @@ from trainers.loop.device import (
     use_device,
 )
 from trainers.loop.errors import SettingsError, join_names
-from trainers.loop.group.group import Group
-from trainers.loop.group.processes import check_modules, check_phases, join_group, local_rank
-from trainers.loop.phase import FrozenModule, FrozenParameters, Phase
+from trainers.loop.group.group import Group, check_modules
+from trainers.loop.group.processes import join_group, local_rank
+from trainers.loop.phase import FrozenModule, Phase
 from trainers.loop.reports import find_kept_graphs
 from trainers.loop.run_parts import CoupledChoice, LoopSettings, OomChoice, RunParts
 from trainers.loop.training_run import TrainingRun
-from trainers.loop.training_state import TrainingState
-from trainers.loop.validation import ScoreGuard, Scorer
 from trainers.loop.weights.initial_weights import check_coverage, list_named_tensors, name_parameters
-from trainers.loop.weights.weight_copies import AveragedWeights, BestWeights
-from trainers.loop.window.accumulation import Accumulator
-from trainers.loop.window.forward_state import Rewind
-from trainers.loop.window.guards import GradientGuard, Nonfinite, check_uncoupled, find_coupled_layers
-from trainers.loop.window.phase_run import PhaseRun
-from trainers.loop.window.shared_forward import SharedForward
-from trainers.loop.window.update import GradientUpdate, skips_on_device
+from trainers.loop.window.guards import Nonfinite, check_uncoupled
 
 Batch = TypeVar("Batch")
 
@@ -201,7 +197,12 @@ class Loop(Generic[Batch]):
             # Training changes the optimizers' settings, so they are read only before the first run.
             self._started = self._started or read_initial_settings(self._settings.phases)
             rates = LearningRates(self._settings.phases, self._started, self._resume_rates)
-            yield Assembly(self._settings, group, names).run(signals, checkpoints, rates)
+            parts = RunParts(self._settings, group, names)
+            _check_same_phases(parts)
+            recorder = None if checkpoints is None else Recorder(checkpoints, parts, rates)
+            resumed = [] if recorder is None else recorder.resume()
+            notices = [*resumed, *find_kept_graphs(self._settings.phases, self._settings.accumulate)]
+            yield TrainingRun(parts, recorder, signals, notices)
 
     def _resolve_precision(self, requested: str | Precision | None, hardware: Hardware) -> Precision:
         """Return the requested precision; None means the loop's."""
@@ -285,150 +286,20 @@ def _read_decays(ema: float | Mapping[str, float] | None, trained: Mapping[str, 
     return {name: decay for name, decay in ema.items()}  # noqa: C416  a dict of wider keys
 
 
+def _check_same_phases(parts: RunParts[Any]) -> None:
+    """Check that all processes have the same phases; otherwise weights diverge or processes hang."""
+    group = parts.group
+    if group.size == 1:
+        return
+    group.check_same("the phases", str(describe_layout(parts.settings.trained, parts.phases)))
+    for phase in parts.settings.phases:
+        settings = [
+            {name: value for name, value in content.items() if name != "params"}
+            for content in phase.optimizer.param_groups
+        ]
+        group.check_same(f"the optimizer's settings in phase {phase.name!r}", str(settings))
+
+
 def _drop_gradients(parameters: Iterable[Parameter]) -> None:
     for parameter in parameters:
         parameter.grad = None
-
-
-@final
-class Assembly(Generic[Batch]):
-    """Builds the parts of one run.
-
-    Args:
-        settings: The settings of the loop.
-        group: The processes that train together.
-        names: Every trained parameter with its name.
-    """
-
-    def __init__(self, settings: LoopSettings[Batch], group: Group, names: Mapping[Parameter, str]) -> None:
-        self._settings = settings
-        self._group = group
-        self._names = names
-        self._feeder = create_feeder(settings.device, phases=len(settings.phases))
-        owners = [phase for phase in settings.phases if phase.forward is not None]
-        self._shared = {phase.name: self._build_shared_forward(phase) for phase in owners}
-        self._cutters = {name: self._build_cutter(evaluated=settings.frozen.values()) for name in self._shared}
-
-    def run(self, signals: StopSignals, checkpoints: Checkpoints | None, rates: LearningRates) -> TrainingRun[Batch]:
-        """Build the run, and resume it if there is a checkpoint.
-
-        Raises:
-            ParallelismError: The phases differ between the processes.
-            CheckpointError: All checkpoints are damaged, or the state holds more than tensors and plain values.
-            ResumeMismatchError: The checkpoint belongs to another training.
-        """
-        settings, group = self._settings, self._group
-        phases = [self._build_phase_run(phase) for phase in settings.phases]
-        check_phases(group, settings.trained, phases)
-        order_seed = group.gather(torch.initial_seed())[0]
-        parts = RunParts(
-            settings=settings,
-            phases=phases,
-            group=group,
-            shared=tuple(self._shared.values()),
-            coupled=find_coupled_layers(settings.modules, settings.frozen.values()),
-            feeder=self._feeder,
-            scorer=Scorer(settings.device, settings.precision, self._build_cutter(evaluated=settings.modules.values())),
-            score_guard=ScoreGuard(settings.nonfinite, settings.skip_limit),
-            best=BestWeights(settings.trained, settings.nonfinite),
-            training=TrainingState([phase.name for phase in settings.phases], order_seed=order_seed),
-            signals=signals,
-            rates=rates,
-        )
-        recorder = None if checkpoints is None else Recorder(checkpoints, parts)
-        resumed = [] if recorder is None else recorder.resume()
-        return TrainingRun(parts, recorder, [*resumed, *find_kept_graphs(settings.phases, settings.accumulate)])
-
-    def _build_phase_run(self, phase: Phase[Batch]) -> PhaseRun[Batch]:
-        settings, precision = self._settings, self._settings.precisions[phase.name]
-        scaler = None if precision.scaler is None else precision.scaler()
-        owner = phase.uses or phase.name
-        # Phases that share a forward use the same pieces.
-        cutter = self._cutters.get(owner) or self._build_cutter(evaluated=settings.frozen.values())
-        guard = GradientGuard(
-            {parameter: self._names[parameter] for parameter in phase.parameters},
-            audit_windows=settings.audit_windows,
-            nonfinite=settings.nonfinite,
-            skip_limit=settings.skip_limit,
-            allow_zero=phase.allow_zero_gradients,
-        )
-        accumulator = Accumulator(
-            phase,
-            self._list_foreign(phase),
-            settings.device,
-            precision,
-            scaler=scaler,
-            cutter=cutter,
-            rewind=Rewind(settings.trained.values(), settings.device),
-            shared=self._shared.get(owner),
-            move=self._feeder.move,
-        )
-        return PhaseRun(
-            phase=phase,
-            parameters=tuple(phase.parameters),
-            accumulator=accumulator,
-            cutter=cutter,
-            group=self._group,
-            update=GradientUpdate(phase, scaler, guard, on_device=skips_on_device(phase.optimizer, settings.device)),
-            guard=guard,
-            averages=self._build_averages(phase),
-            groups=settings.groups[phase.name],
-            names=self._names,
-        )
-
-    def _build_shared_forward(self, phase: Phase[Batch]) -> SharedForward[Batch]:
-        settings = self._settings
-        own, foreign = set(phase.parameters), set(self._list_foreign(phase))
-        return SharedForward(
-            phase,
-            users=[other.name for other in settings.phases if other.uses == phase.name],
-            frozen=FrozenParameters(self._list_foreign(phase)),
-            modules=[part for module in settings.trained.values() for part in find_phase_modules(module, own, foreign)],
-            device=settings.device,
-            precision=settings.precisions[phase.name],
-        )
-
-    def _list_foreign(self, phase: Phase[Batch]) -> list[Parameter]:
-        """Return the parameters of all other phases."""
-        return [parameter for other in self._settings.phases if other is not phase for parameter in other.parameters]
-
-    def _build_averages(self, phase: Phase[Batch]) -> list[AveragedWeights]:
-        """Return the averages of a phase's parameters: one for all of them, or one per module with a decay."""
-        averages: list[AveragedWeights] = []
-        for module, decay in self._settings.decays.items():
-            held = None if module is None else set(self._settings.trained[module].parameters())
-            parameters = [parameter for parameter in phase.parameters if held is None or parameter in held]
-            if parameters:
-                averages.append(AveragedWeights(parameters, decay, module=module))
-        return averages
-
-    def _build_cutter(self, *, evaluated: Iterable[nn.Module]) -> BatchCutter[Batch]:
-        coupled = find_coupled_layers(self._settings.modules, evaluated)
-        refusal: str | None = None
-        if self._settings.oom == "fail":
-            refusal = 'oom="fail" is set; "split" would continue with smaller pieces and the same gradient'
-        elif coupled and self._settings.batch_coupled == "refuse":
-            refusal = (
-                f"the batch is not cut, because {join_names(coupled)} mix its samples and the gradient would differ; "
-                'use GroupNorm or LayerNorm, or accept it: Loop(batch_coupled="accept")'
-            )
-        return BatchCutter(self._settings.cutting, refusal=refusal, free_memory=self._feeder.release_copies)
-
-
-def find_phase_modules(
-    module: nn.Module, own: AbstractSet[Parameter], foreign: AbstractSet[Parameter]
-) -> Iterator[nn.Module]:
-    """Yield the parts of a module that belong to one phase: they hold its parameters and no others.
-
-    Args:
-        module: The module to search.
-        own: The phase's parameters, of any shapes [...].
-        foreign: The parameters of the other phases.
-    """
-    held = set(module.parameters())
-    if held.isdisjoint(foreign):
-        if not held.isdisjoint(own):
-            yield from module.modules()
-        return
-    for child in module.children():
-        yield from find_phase_modules(child, own, foreign)

@@ -1,26 +1,30 @@
-"""The checked settings and the parts of a training run."""
+"""The checked settings of a training, and the parts of a run."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from typing import Generic, Literal, TypeVar
+from typing import Generic, Literal, TypeVar, final
 
 import torch
 from torch import nn
+from torch.nn import Parameter
 
 from trainers.loop.checkpoint.caller_state import Stateful
-from trainers.loop.checkpoint.compatibility import LearningRates
-from trainers.loop.checkpoint.store import StopSignals
-from trainers.loop.data.batch_splitter import BatchSplitter
-from trainers.loop.data.transfer import Feeder
+from trainers.loop.data.batch_splitter import BatchCutter, BatchSplitter
+from trainers.loop.data.transfer import create_feeder
 from trainers.loop.device import Precision
+from trainers.loop.errors import join_names
 from trainers.loop.group.group import Group
-from trainers.loop.phase import Phase
+from trainers.loop.phase import FrozenParameters, Phase
 from trainers.loop.training_state import TrainingState
 from trainers.loop.validation import ScoreGuard, Scorer
-from trainers.loop.weights.weight_copies import BestWeights
-from trainers.loop.window.guards import Nonfinite
+from trainers.loop.weights.weight_copies import AveragedWeights, BestWeights
+from trainers.loop.window.accumulation import Accumulator
+from trainers.loop.window.forward_state import Rewind
+from trainers.loop.window.guards import GradientGuard, Nonfinite, find_coupled_layers
 from trainers.loop.window.phase_run import PhaseRun
 from trainers.loop.window.shared_forward import SharedForward
+from trainers.loop.window.update import GradientUpdate, skips_on_device
 
 Batch = TypeVar("Batch")
 
@@ -65,34 +69,133 @@ class LoopSettings(Generic[Batch]):
         return {**self.trained, **self.frozen}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@final
 class RunParts(Generic[Batch]):
     """The parts of a run.
 
-    Attributes:
+    Args:
         settings: The settings of the loop.
-        phases: The phases, in the order in which they run.
         group: The processes that train together.
-        shared: The forwards that phases own and others may use.
-        coupled: The layers that mix the samples of a batch.
+        names: Every trained parameter with its name.
+
+    Attributes:
         feeder: Moves batches to the device.
+        shared: The forwards that phases own and others may use, by owner.
+        phases: The phases, in the order in which they run.
+        coupled: The layers that mix the samples of a batch.
         scorer: Scores batches.
         score_guard: Checks the means of validations.
         best: The best value so far with its weights.
         training: The progress of the training.
-        signals: The signals that stop the training.
-        rates: The initial settings of the optimizers.
     """
 
-    settings: LoopSettings[Batch]
-    phases: Sequence[PhaseRun[Batch]]
-    group: Group
-    shared: Sequence[SharedForward[Batch]]
-    coupled: Sequence[str]
-    feeder: Feeder
-    scorer: Scorer
-    score_guard: ScoreGuard
-    best: BestWeights
-    training: TrainingState
-    signals: StopSignals
-    rates: LearningRates
+    def __init__(self, settings: LoopSettings[Batch], group: Group, names: Mapping[Parameter, str]) -> None:
+        self.settings = settings
+        self.group = group
+        self._names = names
+        self.feeder = create_feeder(settings.device, phases=len(settings.phases))
+        owners = [phase for phase in settings.phases if phase.forward is not None]
+        self.shared = {phase.name: self._build_shared_forward(phase) for phase in owners}
+        self._cutters = {name: self._build_cutter(evaluated=settings.frozen.values()) for name in self.shared}
+        self.phases = [self._build_phase_run(phase) for phase in settings.phases]
+        self.coupled = find_coupled_layers(settings.modules, settings.frozen.values())
+        scored_by = self._build_cutter(evaluated=settings.modules.values())
+        self.scorer = Scorer(settings.device, settings.precision, scored_by)
+        self.score_guard = ScoreGuard(settings.nonfinite, settings.skip_limit)
+        self.best = BestWeights(settings.trained, settings.nonfinite)
+        order_seed = group.gather(torch.initial_seed())[0]
+        self.training = TrainingState([phase.name for phase in settings.phases], order_seed=order_seed)
+
+    def _build_phase_run(self, phase: Phase[Batch]) -> PhaseRun[Batch]:
+        settings, precision = self.settings, self.settings.precisions[phase.name]
+        scaler = None if precision.scaler is None else precision.scaler()
+        owner = phase.uses or phase.name
+        # Phases that share a forward use the same pieces.
+        cutter = self._cutters.get(owner) or self._build_cutter(evaluated=settings.frozen.values())
+        guard = GradientGuard(
+            {parameter: self._names[parameter] for parameter in phase.parameters},
+            audit_windows=settings.audit_windows,
+            nonfinite=settings.nonfinite,
+            skip_limit=settings.skip_limit,
+            allow_zero=phase.allow_zero_gradients,
+        )
+        accumulator = Accumulator(
+            phase,
+            self._list_foreign(phase),
+            settings.device,
+            precision,
+            scaler=scaler,
+            cutter=cutter,
+            rewind=Rewind(settings.trained.values(), settings.device),
+            shared=self.shared.get(owner),
+            move=self.feeder.move,
+        )
+        return PhaseRun(
+            phase=phase,
+            parameters=tuple(phase.parameters),
+            accumulator=accumulator,
+            cutter=cutter,
+            group=self.group,
+            update=GradientUpdate(phase, scaler, guard, on_device=skips_on_device(phase.optimizer, settings.device)),
+            guard=guard,
+            averages=self._build_averages(phase),
+            groups=settings.groups[phase.name],
+            names=self._names,
+        )
+
+    def _build_shared_forward(self, phase: Phase[Batch]) -> SharedForward[Batch]:
+        settings = self.settings
+        own, foreign = set(phase.parameters), set(self._list_foreign(phase))
+        return SharedForward(
+            phase,
+            users=[other.name for other in settings.phases if other.uses == phase.name],
+            frozen=FrozenParameters(self._list_foreign(phase)),
+            modules=[part for module in settings.trained.values() for part in find_phase_modules(module, own, foreign)],
+            device=settings.device,
+            precision=settings.precisions[phase.name],
+        )
+
+    def _list_foreign(self, phase: Phase[Batch]) -> list[Parameter]:
+        """Return the parameters of all other phases."""
+        return [parameter for other in self.settings.phases if other is not phase for parameter in other.parameters]
+
+    def _build_averages(self, phase: Phase[Batch]) -> list[AveragedWeights]:
+        """Return the averages of a phase's parameters: one for all of them, or one per module with a decay."""
+        averages: list[AveragedWeights] = []
+        for module, decay in self.settings.decays.items():
+            held = None if module is None else set(self.settings.trained[module].parameters())
+            parameters = [parameter for parameter in phase.parameters if held is None or parameter in held]
+            if parameters:
+                averages.append(AveragedWeights(parameters, decay, module=module))
+        return averages
+
+    def _build_cutter(self, *, evaluated: Iterable[nn.Module]) -> BatchCutter[Batch]:
+        coupled = find_coupled_layers(self.settings.modules, evaluated)
+        refusal: str | None = None
+        if self.settings.oom == "fail":
+            refusal = 'oom="fail" is set; "split" would continue with smaller pieces and the same gradient'
+        elif coupled and self.settings.batch_coupled == "refuse":
+            refusal = (
+                f"the batch is not cut, because {join_names(coupled)} mix its samples and the gradient would differ; "
+                'use GroupNorm or LayerNorm, or accept it: Loop(batch_coupled="accept")'
+            )
+        return BatchCutter(self.settings.cutting, refusal=refusal, free_memory=self.feeder.release_copies)
+
+
+def find_phase_modules(
+    module: nn.Module, own: AbstractSet[Parameter], foreign: AbstractSet[Parameter]
+) -> Iterator[nn.Module]:
+    """Yield the parts of a module that belong to one phase: they hold its parameters and no others.
+
+    Args:
+        module: The module to search.
+        own: The phase's parameters, of any shapes [...].
+        foreign: The parameters of the other phases.
+    """
+    held = set(module.parameters())
+    if held.isdisjoint(foreign):
+        if not held.isdisjoint(own):
+            yield from module.modules()
+        return
+    for child in module.children():
+        yield from find_phase_modules(child, own, foreign)

@@ -9,6 +9,7 @@ from typing import Any, Generic, TypeVar, final
 from torch.utils.data import DataLoader
 
 from trainers.loop.checkpoint.recorder import Recorder
+from trainers.loop.checkpoint.store import StopSignals
 from trainers.loop.data.sources import (
     IterableSource,
     Source,
@@ -20,7 +21,7 @@ from trainers.loop.data.sources import (
 from trainers.loop.data.transfer import can_read_ahead
 from trainers.loop.device import derive_seed, measure_peak_bytes
 from trainers.loop.errors import EmptyTargetError, ResumeMismatchError, StoppedError
-from trainers.loop.group.group import WindowRequests
+from trainers.loop.group.totals import WindowRequests
 from trainers.loop.loss import Loss
 from trainers.loop.reports import (
     CheckpointReport,
@@ -55,8 +56,15 @@ class TrainingRun(Generic[Batch]):
         group: The processes that train together.
     """
 
-    def __init__(self, parts: RunParts[Batch], recorder: Recorder | None, notices: Sequence[TrainingNotice]) -> None:
+    def __init__(
+        self,
+        parts: RunParts[Batch],
+        recorder: Recorder | None,
+        signals: StopSignals,
+        notices: Sequence[TrainingNotice],
+    ) -> None:
         self._parts = parts
+        self._signals = signals
         self._recorder = recorder
         self._phases = parts.phases
         self._training = parts.training
@@ -258,7 +266,7 @@ class TrainingRun(Generic[Batch]):
         self, window: tuple[Batch, ...], total: int | None, max_epochs: int, waited: float
     ) -> tuple[list[PhaseResult], WindowRequests]:
         """Run all phases that are due."""
-        training, shared_forwards = self._training, self._parts.shared
+        training, shared_forwards = self._training, self._parts.shared.values()
         number, done = training.windows + 1, training.epoch_totals.windows
         ask = partial(self._find_requests, number, last=done + 1 == total)
         due = [phase for phase in self._phases if phase.phase.is_due(number)]
@@ -316,7 +324,7 @@ class TrainingRun(Generic[Batch]):
         It is called at the end of each phase's backward, so that the requests travel to the other processes with the
         gradients. Without a request, the next window is read while the GPU computes.
         """
-        recorder, stop = self._recorder, self._parts.signals.requested
+        recorder, stop = self._recorder, self._signals.requested
         save = recorder is not None and not last and recorder.is_due(number)
         if save or stop:
             return WindowRequests(stop=stop, save=save)
@@ -345,7 +353,7 @@ class TrainingRun(Generic[Batch]):
         if recorder is None:
             return
         due = recorder.is_due(self._training.windows, epoch_end=True)
-        requests = self._gather_requests(WindowRequests(stop=self._parts.signals.requested, save=due))
+        requests = self._gather_requests(WindowRequests(stop=self._signals.requested, save=due))
         if requests.any:
             yield from self._handle_requests(requests, epoch_end=True)
 

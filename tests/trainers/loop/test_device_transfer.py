@@ -27,7 +27,7 @@ from trainers.loop import (
     TrainingNotice,
     WindowReport,
 )
-from trainers.loop.data.transfer import DirectFeeder, DirectTransfer, Prefetcher, can_read_ahead, create_feeder
+from trainers.loop.data.transfer import DeviceTransfer, DirectFeeder, Prefetcher, can_read_ahead, create_feeder
 from trainers.loop.data.tree import iterate_tensors, map_tensors
 
 Tree = TypeVar("Tree")
@@ -156,10 +156,10 @@ def feed_all(monkeypatch: pytest.MonkeyPatch) -> Feed:
         carrier, made = FakeDevice(**chosen), list[Prefetcher]()
 
         def feeder(_device: torch.device, *, phases: int) -> Prefetcher:
-            made.append(Prefetcher(cast("DirectTransfer", carrier), most=most, shared=phases > 1))
+            made.append(Prefetcher(cast("DeviceTransfer", carrier), most=most, shared=phases > 1))
             return made[-1]
 
-        monkeypatch.setattr("trainers.loop.loop.create_feeder", feeder)
+        monkeypatch.setattr("trainers.loop.run_parts.create_feeder", feeder)
         return carrier, made
 
     return feed

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from trainers.loop import BestWeights, IterableSource, Loop, Loss, Phase, ResidentSource, Source, WindowReport
-from trainers.loop.data.transfer import MOST_UNPINNED_BYTES, DirectFeeder, StreamTransfer
+from trainers.loop.data.transfer import MOST_UNPINNED_BYTES, DeviceTransfer, DirectFeeder
 from trainers.loop.weights.weight_copies import LARGE, AveragedWeights, copy_tensors
 
 pytestmark = [
@@ -86,13 +86,13 @@ def test_batches_that_are_fetched_ahead_have_the_same_bits(
     def direct(device: torch.device, *, phases: int) -> DirectFeeder:  # noqa: ARG001
         return DirectFeeder(device)
 
-    monkeypatch.setattr("trainers.loop.loop.create_feeder", direct)
+    monkeypatch.setattr("trainers.loop.run_parts.create_feeder", direct)
     assert equal(found, train(source()))
 
 
 def test_a_copy_that_was_sent_is_there_once_it_was_received() -> None:
     device = torch.device("cuda", 0)
-    carrier = StreamTransfer(device)
+    carrier = DeviceTransfer(device)
     for seed in range(20):
         host = torch.full((1 << 22,), float(seed))
         ready = carrier.prepare(host)

@@ -15,17 +15,17 @@ from torch import Tensor, nn
 from torch.nn import Parameter
 
 from trainers.loop.errors import ContractError, EmptyTargetError, ParallelismError, PeerLostError
-from trainers.loop.group.bundle import check_one_vector
-from trainers.loop.group.group import Group, LocalTotals, SingleProcess, Totals, WindowRequests, WindowTotals
+from trainers.loop.group.group import Group, check_modules
 from trainers.loop.group.processes import (
     Processes,
-    check_modules,
+    check_one_vector,
     chunks,
     convert_peer_errors,
     join_group,
     local_rank,
     round_up_to_power_of_two,
 )
+from trainers.loop.group.totals import LocalTotals, Totals, WindowRequests, WindowTotals
 from trainers.loop.loss import Loss, WeightedMean, read
 
 
@@ -483,12 +483,12 @@ def test_a_process_that_torchrun_did_not_start_is_alone(size: str | None, monkey
     if size is not None:
         monkeypatch.setenv("WORLD_SIZE", size)
     with join_group("mps") as group:
-        assert isinstance(group, SingleProcess)
+        assert type(group) is Group
         assert (group.rank, group.size) == (0, 1)
 
 
 def test_alone_everything_stays_as_it_is() -> None:
-    group, local, parameter, tally = SingleProcess(), local_totals([Piece(2.0, 3)]), weight(), WeightedMean()
+    group, local, parameter, tally = Group(), local_totals([Piece(2.0, 3)]), weight(), WeightedMean()
     assert group.combine(local, [parameter]) is local
     assert parameter.grad is not None
     assert parameter.grad.tolist() == [1.0] * 3

@@ -13,7 +13,7 @@ from torch.nn.functional import embedding
 from torch.optim import SGD, Optimizer, SparseAdam
 
 from trainers.loop import Checkpoints, IterableSource, Loop, Loss, NonFiniteError, ParallelismError, Phase, Precision
-from trainers.loop.group.bundle import check_one_vector
+from trainers.loop.group.processes import check_one_vector
 
 GPU = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]
 DEVICES = pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=GPU)])

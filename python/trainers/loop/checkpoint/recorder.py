@@ -16,7 +16,7 @@ from trainers.loop.checkpoint.caller_state import (
     find_structure_changes,
     load_states,
 )
-from trainers.loop.checkpoint.compatibility import BATCHES_PER_STEP, check_layout, describe_layout
+from trainers.loop.checkpoint.compatibility import BATCHES_PER_STEP, LearningRates, check_layout, describe_layout
 from trainers.loop.checkpoint.snapshot import Snapshot
 from trainers.loop.checkpoint.store import Checkpoints
 from trainers.loop.device import (
@@ -43,11 +43,13 @@ class Recorder:
         checkpoints: The checkpoints, opened by rank 0.
         parts: The parts of the run. Every process contributes its generators, piece sizes and caller's state, and rank
             0 writes the checkpoint.
+        rates: The initial settings of the optimizers.
     """
 
-    def __init__(self, checkpoints: Checkpoints, parts: RunParts[Any]) -> None:
+    def __init__(self, checkpoints: Checkpoints, parts: RunParts[Any], rates: LearningRates) -> None:
         self._checkpoints = checkpoints
         self._parts = parts
+        self._rates = rates
         self._settings = parts.settings
         self._group = parts.group
         self._layout = {
@@ -101,7 +103,7 @@ class Recorder:
             return []
         notices = [TrainingNotice(message=f"skipped a damaged checkpoint: {damage}") for damage in restored.damaged]
         check_layout(restored.state["layout"], self._layout)
-        self._parts.rates.check(restored.state["started"])
+        self._rates.check(restored.state["started"])
         processes = restored.state["processes"]
         if self._settings.state and len(processes) != self._group.size:
             raise ResumeMismatchError(
@@ -112,7 +114,7 @@ class Recorder:
         check_states_fit(kept, self._settings.state)
         load_states(kept, self._settings.state)  # before anything else is changed, because it may still fail
         self._restore(restored.tensors, restored.state)
-        notices += [TrainingNotice(message=message) for message in self._parts.rates.load(restored.state["started"])]
+        notices += [TrainingNotice(message=message) for message in self._rates.load(restored.state["started"])]
         window = f"window {restored.window} of epoch {restored.epoch + 1}"
         position = window if restored.window else f"epoch {restored.epoch}"
         return [*notices, TrainingNotice(message=f"resuming after {position}, from {restored.folder}")]
@@ -163,7 +165,7 @@ class Recorder:
                 "phases": {phase.phase.name: phase.state() for phase in parts.phases},
                 "best": parts.best.state(),
                 "validation": parts.score_guard.state(),
-                "started": parts.rates.state(),
+                "started": self._rates.state(),
                 "processes": self._group.gather(self._own()),
             },
             epoch=training.epoch,

@@ -47,9 +47,8 @@ def create_feeder(device: torch.device, *, phases: int) -> "Feeder":
     """
     if device.type == "cpu":
         return DirectFeeder(device)
-    transfer = StreamTransfer(device) if device.type == "cuda" else DirectTransfer(device)
     memory = measure_total_bytes(device)
-    return Prefetcher(transfer, most=0 if memory is None else memory // WINDOW_DIVISOR, shared=phases > 1)
+    return Prefetcher(DeviceTransfer(device), most=0 if memory is None else memory // WINDOW_DIVISOR, shared=phases > 1)
 
 
 @final
@@ -98,7 +97,7 @@ class Prefetcher:
         shared: Whether several phases use the same batches.
     """
 
-    def __init__(self, transfer: "StreamTransfer | DirectTransfer", *, most: int, shared: bool) -> None:
+    def __init__(self, transfer: "DeviceTransfer", *, most: int, shared: bool) -> None:
         self._transfer = transfer
         self._most = most
         self._shared = shared
@@ -195,60 +194,30 @@ Feeder = DirectFeeder | Prefetcher
 
 
 @final
-class DirectTransfer:
-    """Copies to a device whose copies do not overlap with computation; the methods are those of `StreamTransfer`."""
-
-    overlaps = False
-
-    def __init__(self, device: torch.device) -> None:
-        self._move: Callable[[Any], Any] = make_mover(device)
-
-    def prepare(self, batch: Tree) -> Tree:
-        """Return the batch unchanged."""
-        return batch
-
-    def copy(self, batch: Tree) -> Tree:
-        """Return a copy on the device."""
-        return self._move(batch)
-
-    def start_copy(self, batch: Tree) -> Tree:
-        """Return a copy on the device."""
-        return self._move(batch)
-
-    def finish_copy(self, batch: Any) -> None:
-        """Do nothing: the copy is complete."""
-
-
-@final
-class StreamTransfer:
-    """Copies to a CUDA device on a separate stream.
+class DeviceTransfer:
+    """Copies batches to a device; on CUDA, copies may overlap with computation on a separate stream.
 
     Args:
-        device: The device, including its index.
+        device: The device; for CUDA including its index.
 
     Attributes:
-        overlaps: Whether copies overlap with computation.
+        overlaps: Whether copies may overlap with computation, so that `start_copy` may be called.
     """
-
-    overlaps = True
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
-        self._move: Callable[[Any], Any] = make_mover(device)
-        self._stream = torch.cuda.Stream(device)
+        self._stream: Any = torch.cuda.Stream(device) if device.type == "cuda" else None
+        self.copy: Callable[[Any], Any] = make_mover(device)
+        self.overlaps = self._stream is not None
 
     def prepare(self, batch: Tree) -> Tree:
-        """Return the batch in pinned memory, which torch does not reuse before the copy is complete."""
-        return map_tensors(batch, _pin)
-
-    def copy(self, batch: Tree) -> Tree:
-        """Copy on the computing stream."""
-        return self._move(batch)
+        """Return the batch in pinned memory, which torch does not reuse before an asynchronous copy is complete."""
+        return map_tensors(batch, _pin) if self.overlaps else batch
 
     def start_copy(self, batch: Tree) -> Tree:
         """Start a copy on the copy stream, in memory that belongs to it; use it only after `finish_copy`."""
         with torch.cuda.stream(self._stream):
-            return self._move(batch)
+            return self.copy(batch)
 
     def finish_copy(self, batch: Any) -> None:
         """Make the computing stream wait for the copies, and prevent reuse of their memory until it is done."""

@@ -1,159 +1,37 @@
-"""The interface of a process group, and the values exchanged at the end of a window."""
+"""A group of one process, and the checks of the modules that a group trains."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple, Protocol, TypeVar, final
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeVar
 
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import Parameter
+from torch.nn.parallel import DistributedDataParallel
 
-from trainers.loop.errors import EmptyTargetError
-from trainers.loop.loss import Loss, WeightedMean, combine_losses, list_scalars
+from trainers.loop.errors import ParallelismError
+from trainers.loop.group.totals import LocalTotals, Totals
+from trainers.loop.loss import WeightedMean
 
 Value = TypeVar("Value")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WindowRequests:
-    """The requests of a process at the end of a window; in a group, the request of one process applies to all.
+class Group:
+    """The processes that train the same modules, each on its share of the batches; here, this process only.
+
+    In `Processes`, every process must make the same calls in the same order, because each call waits for all
+    processes. It raises `PeerLostError` if another process has ended or hangs. Processes are independent between two
+    calls: forward and backward exchange nothing, so a process may repeat pieces of a window.
 
     Attributes:
-        stop: The number of the signal that ends the training; 0 to continue.
-        save: Whether a checkpoint is due.
+        rank: Number of this process, from 0.
+        size: Number of processes.
     """
 
-    stop: int = 0
-    save: bool = False
+    def __init__(self, rank: int = 0, size: int = 1) -> None:
+        self.rank = rank
+        self.size = size
 
-    @property
-    def any(self) -> bool:
-        """Whether anything is requested."""
-        return self.save or self.stop != 0
-
-    def merge(self, others: "WindowRequests") -> "WindowRequests":
-        """Combine two requests; of two stop signals, the first one counts."""
-        return WindowRequests(stop=self.stop or others.stop, save=self.save or others.save) if others.any else self
-
-
-class WindowTotals(NamedTuple):
-    """The totals of a window as plain numbers.
-
-    Attributes:
-        loss: Weighted mean, count and parts.
-        correction: Factor that the gradients must still be multiplied by.
-        requests: The requests of all processes.
-    """
-
-    loss: WeightedMean
-    correction: float
-    requests: WindowRequests
-
-
-class Totals(Protocol):
-    """The totals of a window on the device, so that one synchronisation reads them with the gradient's norm."""
-
-    @property
-    def correction(self) -> float | Tensor:
-        """Factor that the gradients must still be multiplied by, without synchronisation."""
-        ...
-
-    def means(self) -> Sequence[Tensor]:
-        """Return scalars that are all finite if the window's loss is."""
-        ...
-
-    def scalars(self) -> Sequence[Tensor]:
-        """Return the scalars to read."""
-        ...
-
-    def read(self, values: Iterator[float]) -> WindowTotals:
-        """Convert the values of `scalars` to totals.
-
-        Raises:
-            EmptyTargetError: There is no target.
-        """
-        ...
-
-
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LocalTotals:
-    """The totals of this process.
-
-    Attributes:
-        losses: The detached loss of every piece with targets; empty if there is no target.
-        expected: The count that backward assumed: a piece with n targets started from n / expected. It is 1 if the
-            true counts were known before.
-        requests: The requests of this process.
-        targets: The targets of every term over all processes, if they were known before the first backward.
-    """
-
-    losses: Sequence[Loss]
-    expected: float
-    requests: WindowRequests
-    targets: Mapping[str, int] | None = None
-
-    @property
-    def count(self) -> int:
-        """Number of targets in the window."""
-        return sum(loss.count for loss in self.losses)
-
-    @property
-    def correction(self) -> float:
-        """Expected count divided by true count; 1 if the counts were known before."""
-        return 1.0 if self.targets is not None else self.expected / (self.count or 1)
-
-    def means(self) -> Sequence[Tensor]:
-        """Return the means of the pieces, scalars."""
-        return [loss.mean for loss in self.losses]
-
-    def scalars(self) -> Sequence[Tensor]:
-        """Return means and parts, scalars."""
-        return list_scalars(self.losses)
-
-    def read(self, values: Iterator[float]) -> WindowTotals:
-        """Compute the weighted mean.
-
-        Raises:
-            EmptyTargetError: There is no target.
-        """
-        loss = combine_losses(self.losses, values)
-        check_targets(loss.count)
-        known = self.targets is not None
-        return WindowTotals(loss=loss, correction=1.0 if known else self.expected / loss.count, requests=self.requests)
-
-
-def check_targets(count: int) -> None:
-    """Check that a window has targets.
-
-    Raises:
-        EmptyTargetError: The count is 0.
-    """
-    if not count:
-        raise EmptyTargetError(
-            "no batch of the window has a target (every Loss.count is 0, not counting terms of weight 0); check the "
-            "mask that determines the count, or remove such samples from the source"
-        )
-
-
-class Group(Protocol):
-    """Processes that train the same modules, each on its share of the batches.
-
-    Every process must make the same calls in the same order, because each call waits for all processes. It raises
-    `PeerLostError` if another process has ended or hangs. Processes are independent between two calls: forward and
-    backward exchange nothing, so a process may repeat pieces of a window.
-    """
-
-    @property
-    def rank(self) -> int:
-        """Number of this process, from 0."""
-        ...
-
-    @property
-    def size(self) -> int:
-        """Number of processes."""
-        ...
-
-    def combine(self, local: LocalTotals, parameters: Sequence[Parameter]) -> Totals:
+    def combine(self, local: LocalTotals, parameters: Sequence[Parameter]) -> Totals:  # noqa: ARG002  this process has nothing to add
         """Sum a window over all processes: totals, requests and gradients.
 
         Args:
@@ -169,9 +47,9 @@ class Group(Protocol):
             ContractError: The loss has a part that no process had in the phase's first window.
             ParallelismError: The parameters cannot be summed in one vector.
         """
-        ...
+        return local
 
-    def add_counts(self, counts: Mapping[str, int], parameters: Sequence[Parameter]) -> Mapping[str, int]:
+    def add_counts(self, counts: Mapping[str, int], parameters: Sequence[Parameter]) -> Mapping[str, int]:  # noqa: ARG002  as above
         """Sum the targets of every term of a phase's loss over all processes, before its first forward.
 
         Args:
@@ -181,19 +59,18 @@ class Group(Protocol):
         Raises:
             ContractError: The counts have a term that no process had in the phase's first window.
         """
-        ...
+        return counts
 
-    def parts(self, parameters: Sequence[Parameter]) -> Sequence[str]:
+    def parts(self, parameters: Sequence[Parameter]) -> Sequence[str]:  # noqa: ARG002  as above
         """Return the names of the parts that the processes have agreed on for a phase's parameters [...], if any."""
-        ...
+        return ()
 
     def expect(self, parameters: Sequence[Parameter], parts: Sequence[str]) -> None:
         """Add parts to agree on in the first window of a phase's parameters [...], as those known before a resume."""
-        ...
 
     def total(self, mean: WeightedMean) -> WeightedMean:
         """Merge the weighted means of all processes; a process may have a count of 0."""
-        ...
+        return mean
 
     def agree_on_length(self, length: int | None) -> int | None:
         """Return the number of batches in an epoch; with several processes, all must know it and agree.
@@ -201,11 +78,11 @@ class Group(Protocol):
         Raises:
             ParallelismError: It is unknown or differs between processes.
         """
-        ...
+        return length
 
     def gather(self, value: Value) -> list[Value]:
         """Return the values of all processes in the order of ranks; the values are pickled."""
-        ...
+        return [value]
 
     def broadcast(self, tensors: Iterable[Tensor]) -> None:
         """Copy the contents of rank 0's tensors to all processes, in place.
@@ -213,7 +90,6 @@ class Group(Protocol):
         Args:
             tensors: Tensors of the same shapes, dtypes and order in every process.
         """
-        ...
 
     def check_same(self, what: str, value: str) -> None:
         """Check that a value is the same in all processes.
@@ -225,52 +101,65 @@ class Group(Protocol):
         Raises:
             ParallelismError: It differs.
         """
-        ...
 
 
-@final
-class SingleProcess:
-    """A group of one process; `Group` documents the methods."""
+def check_modules(modules: Mapping[str, nn.Module], *, size: int, splitting: bool) -> None:
+    """Check that a group can train the modules.
 
-    @property
-    def rank(self) -> int:
-        """Always 0."""
-        return 0
+    A process that runs out of memory repeats a piece of a window. If a module communicated in its forward or backward,
+    that process would communicate once more than the others, which hangs or mixes up values.
 
-    @property
-    def size(self) -> int:
-        """Always 1."""
-        return 1
+    Args:
+        modules: The modules by name.
+        size: Number of processes.
+        splitting: Whether a piece is repeated when memory runs out.
 
-    def combine(self, local: LocalTotals, parameters: Sequence[Parameter]) -> Totals:  # noqa: ARG002  nothing to add
-        """Return the local totals; the gradients [...] are unchanged."""
-        return local
+    Raises:
+        ParallelismError: With several processes, a module is sharded, wrapped in DistributedDataParallel, computes
+            statistics over all processes or has sparse gradients. Or, with one process: it is sharded and pieces may
+            be repeated.
+    """
+    for name, module in modules.items():
+        for path, part in module.named_modules(prefix=name):
+            if (size > 1 or splitting) and _is_sharded(part):
+                raise ParallelismError(
+                    f"{path} is sharded (FSDP or DTensor): its forward and backward gather weights from all processes, "
+                    "which a process that runs out of memory cannot repeat, and its gradients are shards. Give the "
+                    "loop the unsharded module: it sums the gradients once per window. If the module is too large for "
+                    "one device, use a trainer that supports sharding"
+                )
+            if size > 1:
+                _check_one_exchange(path, part)
 
-    def add_counts(self, counts: Mapping[str, int], parameters: Sequence[Parameter]) -> Mapping[str, int]:  # noqa: ARG002  as above
-        """Return the counts unchanged, for any parameters [...]."""
-        return counts
 
-    def parts(self, parameters: Sequence[Parameter]) -> Sequence[str]:  # noqa: ARG002  no other process
-        """Return no parts, for any parameters [...]: one process needs no agreement."""
-        return ()
+def _check_one_exchange(path: str, part: nn.Module) -> None:
+    """Check that a module neither communicates nor has gradients that the group's exchange cannot sum."""
+    if isinstance(part, nn.Embedding | nn.EmbeddingBag) and part.sparse:
+        raise ParallelismError(
+            f"{path} has sparse gradients, which several processes cannot sum in one vector; create it with "
+            "sparse=False, or train in one process"
+        )
+    if isinstance(part, DistributedDataParallel):
+        raise ParallelismError(
+            f"{path} is wrapped in DistributedDataParallel, which sums gradients in every backward, but the loop "
+            "already does so once per window: give it the wrapped module (.module)"
+        )
+    if isinstance(part, nn.SyncBatchNorm):
+        raise ParallelismError(
+            f"{path} is a SyncBatchNorm: its forward waits for the other processes, but each may cut its batches "
+            "differently; use GroupNorm or LayerNorm"
+        )
 
-    def expect(self, parameters: Sequence[Parameter], parts: Sequence[str]) -> None:
-        """Do nothing, for any parameters [...]."""
 
-    def total(self, mean: WeightedMean) -> WeightedMean:
-        """Return the mean unchanged."""
-        return mean
+def _is_sharded(part: nn.Module) -> bool:
+    # A module that was never imported is not in use, and importing it is slow.
+    if "torch.distributed.fsdp" in sys.modules:
+        from torch.distributed.fsdp import FSDPModule, FullyShardedDataParallel
 
-    def agree_on_length(self, length: int | None) -> int | None:
-        """Return the length, known or not."""
-        return length
+        if isinstance(part, FSDPModule | FullyShardedDataParallel):
+            return True
+    if "torch.distributed.tensor" in sys.modules:
+        from torch.distributed.tensor import DTensor
 
-    def gather(self, value: Value) -> list[Value]:
-        """Return a list of this one value."""
-        return [value]
-
-    def broadcast(self, tensors: Iterable[Tensor]) -> None:
-        """Do nothing, for tensors of any shape."""
-
-    def check_same(self, what: str, value: str) -> None:
-        """Do nothing."""
+        return any(isinstance(parameter, DTensor) for parameter in part.parameters(recurse=False))
+    return False

@@ -2,27 +2,23 @@
 
 import math
 import os
-import sys
 from collections import defaultdict
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Any, TypeVar, cast, final
+from typing import TypeVar, cast, final
 
 import torch
 import torch.distributed as dist
-from torch import Tensor, nn
+from torch import Tensor
 from torch.distributed.distributed_c10d import PrefixStore
 from torch.distributed.rendezvous import rendezvous
 from torch.nn import Parameter
-from torch.nn.parallel import DistributedDataParallel
 
-from trainers.loop.checkpoint.compatibility import describe_layout
 from trainers.loop.errors import ContractError, ParallelismError, PeerLostError, join_names
-from trainers.loop.group.bundle import Bundle, RowFormat
-from trainers.loop.group.group import Group, LocalTotals, SingleProcess, Totals
+from trainers.loop.group.group import Group
+from trainers.loop.group.totals import GroupTotals, LocalTotals, RowFormat, Totals
 from trainers.loop.loss import Loss, WeightedMean
-from trainers.loop.window.phase_run import PhaseRun
 
 BROADCAST_BYTES = 2**26  # tensors are copied into vectors of at most this size or one tensor, which saves memory
 
@@ -58,19 +54,129 @@ def convert_peer_errors(operation: str) -> Generator[None]:
 
 
 @final
-class Processes:
+class Bundle:
+    """The vector of one phase, reused from window to window.
+
+    It consists of: the number of processes that have a gradient, per parameter | the row of every process | the
+    gradients, multiplied by the count that backward assumed and divided by the unit. The vector is float64 if a
+    parameter is, otherwise float32: gradients of fewer bits are summed in float32 and rounded once, in `unpack`.
+
+    Args:
+        parameters: The phase's parameters.
+        rows: The format of the rows.
+        rank: Number of this process.
+        size: Number of processes.
+        unit: A power of two near a typical count. Dividing by it prevents the gradients from overflowing and is exact.
+
+    Attributes:
+        vector: The values to sum, shape [N].
+
+    Raises:
+        ParallelismError: The parameters are on several devices, complex, or have sparse gradients.
+    """
+
+    def __init__(self, parameters: Sequence[Parameter], *, rows: RowFormat, rank: int, size: int, unit: float) -> None:
+        check_one_vector(parameters)
+        self._parameters = tuple(parameters)
+        self._rows = rows
+        self._unit = unit
+        double = any(parameter.dtype == torch.float64 for parameter in parameters)
+        lengths = [parameter.numel() for parameter in parameters]
+        parts = [len(lengths), size * rows.width, sum(lengths)]
+        self.vector = torch.zeros(
+            sum(parts), dtype=torch.float64 if double else torch.float32, device=parameters[0].device
+        )
+        self._owners, head, self._gradients = self.vector.split(parts)
+        self._head = head.view(size, rows.width)
+        self._row = self._head[rank]
+        views = self._gradients.split(lengths)
+        self._views = [view.view(parameter.shape) for parameter, view in zip(parameters, views, strict=True)]
+
+    @property
+    def parts(self) -> Sequence[str]:
+        """The names of the parts in a row."""
+        return self._rows.parts
+
+    def pack(self, local: LocalTotals) -> None:
+        """Write this process's totals and gradients into the vector.
+
+        Raises:
+            ContractError: The loss has a part that the processes have not agreed on.
+        """
+        self._head.zero_()
+        self._rows.write(local, self._row)
+        self._rows.write_requests(local.requests, self._row)
+        missing = self._find_missing()
+        self._owners.fill_(1.0)
+        for index in missing:
+            self._owners[index] = 0.0
+            self._views[index].zero_()
+        self._copy_present(set(missing), inward=True)
+        self._gradients.mul_(local.expected / self._unit)
+
+    def unpack(self) -> None:
+        """Write the sums of all processes from the vector into the parameters' gradients.
+
+        It synchronises only if a gradient is missing here, to read whether another process has it.
+        """
+        missing = self._find_missing()
+        self._copy_present(set(missing), inward=False)
+        if not missing:
+            return
+        owners = self._owners.tolist()
+        for index in missing:
+            if owners[index]:
+                parameter = self._parameters[index]
+                parameter.grad = torch.empty_like(parameter).copy_(self._views[index])
+
+    def totals(self) -> GroupTotals:
+        """Return the totals in the vector."""
+        return GroupTotals(head=self._head, rows=self._rows, unit=self._unit)
+
+    def _find_missing(self) -> list[int]:
+        return [index for index, parameter in enumerate(self._parameters) if parameter.grad is None]
+
+    def _copy_present(self, missing: set[int], *, inward: bool) -> None:
+        views = [view for index, view in enumerate(self._views) if index not in missing]
+        gradients = [parameter.grad for parameter in self._parameters if parameter.grad is not None]
+        if gradients:
+            target, source = (views, gradients) if inward else (gradients, views)
+            torch._foreach_copy_(target, source)  # pyright: ignore[reportPrivateImportUsage]  no public name
+
+
+def check_one_vector(parameters: Sequence[Parameter]) -> None:
+    """Check that one real vector [N] can hold all gradients.
+
+    Raises:
+        ParallelismError: The parameters are on several devices, complex, or have sparse gradients.
+    """
+    if any(parameter.grad is not None and parameter.grad.is_sparse for parameter in parameters):
+        raise ParallelismError(
+            "a phase has sparse gradients (sparse=True), which several processes cannot sum in one vector; use dense "
+            "ones, or train in one process"
+        )
+    devices = sorted({str(parameter.device) for parameter in parameters})
+    if len(devices) > 1:
+        raise ParallelismError(
+            f"a phase's parameters are on several devices ({', '.join(devices)}), but a process of a group trains on "
+            "one: move all modules of the phase to it"
+        )
+    if any(parameter.is_complex() for parameter in parameters):
+        raise ParallelismError(
+            "a phase has complex parameters, which a group cannot sum; use two real parameters for real and imaginary "
+            "parts (torch.view_as_complex in the forward)"
+        )
+
+
+@final
+class Processes(Group):
     """The processes of torch's default group; `Group` documents the methods.
 
     It does not use DistributedDataParallel: the gradients of a window are summed once, at its end.
-
-    Attributes:
-        rank: Number of this process, from 0.
-        size: Number of processes.
     """
 
     def __init__(self) -> None:
-        self.rank = dist.get_rank()
-        self.size = dist.get_world_size()
+        super().__init__(dist.get_rank(), dist.get_world_size())
         self._bundles: dict[Parameter, Bundle] = {}
         self._expected: dict[Parameter, Sequence[str]] = {}
         self._terms: dict[Parameter, Sequence[str]] = {}
@@ -241,9 +347,9 @@ def join_group(device_type: str, *, timeout: timedelta = PEER_TIMEOUT) -> Genera
         PeerLostError: The processes did not all join in time.
     """
     if dist.is_available() and dist.is_initialized():
-        yield SingleProcess() if dist.get_world_size() == 1 else Processes()
+        yield Group() if dist.get_world_size() == 1 else Processes()
     elif int(os.environ.get("WORLD_SIZE", "1")) == 1:
-        yield SingleProcess()
+        yield Group()
     else:
         backend = _choose_backend(device_type)
         with convert_peer_errors("joining the group"):
@@ -297,83 +403,3 @@ def _init_process_group(backend: str, timeout: timedelta) -> None:
     dist.init_process_group(
         backend, store=PrefixStore(f"visit {visit}", store), rank=rank, world_size=size, timeout=timeout
     )
-
-
-def check_phases(group: Group, trained: Mapping[str, nn.Module], phases: Sequence[PhaseRun[Any]]) -> None:
-    """Check that all processes have the same phases; otherwise weights diverge or processes hang.
-
-    Raises:
-        ParallelismError: A phase, its optimizer or an optimizer setting differs.
-        PeerLostError: Another process ended or hangs.
-    """
-    if group.size == 1:
-        return
-    group.check_same("the phases", str(describe_layout(trained, phases)))
-    for phase in phases:
-        settings = [
-            {name: value for name, value in content.items() if name != "params"}
-            for content in phase.phase.optimizer.param_groups
-        ]
-        group.check_same(f"the optimizer's settings in phase {phase.phase.name!r}", str(settings))
-
-
-def check_modules(modules: Mapping[str, nn.Module], *, size: int, splitting: bool) -> None:
-    """Check that a group can train the modules.
-
-    A process that runs out of memory repeats a piece of a window. If a module communicated in its forward or backward,
-    that process would communicate once more than the others, which hangs or mixes up values.
-
-    Args:
-        modules: The modules by name.
-        size: Number of processes.
-        splitting: Whether a piece is repeated when memory runs out.
-
-    Raises:
-        ParallelismError: With several processes, a module is sharded, wrapped in DistributedDataParallel, computes
-            statistics over all processes or has sparse gradients. Or, with one process: it is sharded and pieces may
-            be repeated.
-    """
-    for name, module in modules.items():
-        for path, part in module.named_modules(prefix=name):
-            if (size > 1 or splitting) and _is_sharded(part):
-                raise ParallelismError(
-                    f"{path} is sharded (FSDP or DTensor): its forward and backward gather weights from all processes, "
-                    "which a process that runs out of memory cannot repeat, and its gradients are shards. Give the "
-                    "loop the unsharded module: it sums the gradients once per window. If the module is too large for "
-                    "one device, use a trainer that supports sharding"
-                )
-            if size > 1:
-                _check_one_exchange(path, part)
-
-
-def _check_one_exchange(path: str, part: nn.Module) -> None:
-    """Check that a module neither communicates nor has gradients that the group's exchange cannot sum."""
-    if isinstance(part, nn.Embedding | nn.EmbeddingBag) and part.sparse:
-        raise ParallelismError(
-            f"{path} has sparse gradients, which several processes cannot sum in one vector; create it with "
-            "sparse=False, or train in one process"
-        )
-    if isinstance(part, DistributedDataParallel):
-        raise ParallelismError(
-            f"{path} is wrapped in DistributedDataParallel, which sums gradients in every backward, but the loop "
-            "already does so once per window: give it the wrapped module (.module)"
-        )
-    if isinstance(part, nn.SyncBatchNorm):
-        raise ParallelismError(
-            f"{path} is a SyncBatchNorm: its forward waits for the other processes, but each may cut its batches "
-            "differently; use GroupNorm or LayerNorm"
-        )
-
-
-def _is_sharded(part: nn.Module) -> bool:
-    # A module that was never imported is not in use, and importing it is slow.
-    if "torch.distributed.fsdp" in sys.modules:
-        from torch.distributed.fsdp import FSDPModule, FullyShardedDataParallel
-
-        if isinstance(part, FSDPModule | FullyShardedDataParallel):
-            return True
-    if "torch.distributed.tensor" in sys.modules:
-        from torch.distributed.tensor import DTensor
-
-        return any(isinstance(parameter, DTensor) for parameter in part.parameters(recurse=False))
-    return False

@@ -25,7 +25,7 @@ from torch.nn import Parameter
 from trainers.loop.data.batch_splitter import BatchCutter, MicroBatch
 from trainers.loop.data.tree import make_mover
 from trainers.loop.device import Precision, describe_cause, describe_usage, is_out_of_memory, release
-from trainers.loop.group.group import LocalTotals, WindowRequests
+from trainers.loop.group.totals import LocalTotals, WindowRequests
 from trainers.loop.loss import Loss, check_loss, check_width
 from trainers.loop.phase import FrozenParameters, Phase
 from trainers.loop.window.forward_state import ForwardState, Rewind

@@ -8,7 +8,8 @@ from torch.nn import Parameter
 
 from trainers.loop.data.batch_splitter import BatchCutter
 from trainers.loop.errors import UncoveredParameterError, join_names
-from trainers.loop.group.group import Group, WindowRequests
+from trainers.loop.group.group import Group
+from trainers.loop.group.totals import WindowRequests
 from trainers.loop.phase import Phase
 from trainers.loop.reports import WindowReport
 from trainers.loop.weights.weight_copies import AveragedWeights

@@ -18,7 +18,7 @@ from torch.optim.optimizer import (
 
 from trainers.loop.device import is_out_of_memory, release
 from trainers.loop.errors import ContractError, EmptyTargetError, OutOfMemoryError
-from trainers.loop.group.group import Totals, WindowRequests
+from trainers.loop.group.totals import Totals, WindowRequests
 from trainers.loop.loss import WeightedMean, read
 from trainers.loop.phase import Phase
 from trainers.loop.window.guards import GradientGuard

@@ -1,24 +1,119 @@
-"""The values that processes sum for a phase's window, in one flat vector for a single collective.
+"""The totals of a window, and the row of numbers in which processes exchange them.
 
 The totals of a process are a row of numbers: the mean loss and the mean of every part | the count of each, as two
 numbers | the requests. For a loss of several terms, the terms replace the parts, and their weights follow the counts.
 Every process fills one row and leaves zeros in the others, so that the sum preserves every row exactly.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import final
+from typing import NamedTuple, final
 
 import torch
 from torch import Tensor
-from torch.nn import Parameter
 
-from trainers.loop.errors import ContractError, ParallelismError
-from trainers.loop.group.group import LocalTotals, WindowRequests, WindowTotals, check_targets
-from trainers.loop.loss import Loss, WeightedMean
+from trainers.loop.errors import ContractError, EmptyTargetError
+from trainers.loop.loss import Loss, WeightedMean, combine_losses, list_scalars
 
 LIMB = 2**20  # float32 holds integers up to 2**24, so two of these hold counts up to 2**44
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WindowRequests:
+    """The requests of a process at the end of a window; in a group, the request of one process applies to all.
+
+    Attributes:
+        stop: The number of the signal that ends the training; 0 to continue.
+        save: Whether a checkpoint is due.
+    """
+
+    stop: int = 0
+    save: bool = False
+
+    @property
+    def any(self) -> bool:
+        """Whether anything is requested."""
+        return self.save or self.stop != 0
+
+    def merge(self, others: "WindowRequests") -> "WindowRequests":
+        """Combine two requests; of two stop signals, the first one counts."""
+        return WindowRequests(stop=self.stop or others.stop, save=self.save or others.save) if others.any else self
+
+
+class WindowTotals(NamedTuple):
+    """The totals of a window as plain numbers.
+
+    Attributes:
+        loss: Weighted mean, count and parts.
+        correction: Factor that the gradients must still be multiplied by.
+        requests: The requests of all processes.
+    """
+
+    loss: WeightedMean
+    correction: float
+    requests: WindowRequests
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalTotals:
+    """The totals of this process.
+
+    Attributes:
+        losses: The detached loss of every piece with targets; empty if there is no target.
+        expected: The count that backward assumed: a piece with n targets started from n / expected. It is 1 if the
+            true counts were known before.
+        requests: The requests of this process.
+        targets: The targets of every term over all processes, if they were known before the first backward.
+    """
+
+    losses: Sequence[Loss]
+    expected: float
+    requests: WindowRequests
+    targets: Mapping[str, int] | None = None
+
+    @property
+    def count(self) -> int:
+        """Number of targets in the window."""
+        return sum(loss.count for loss in self.losses)
+
+    @property
+    def correction(self) -> float:
+        """Expected count divided by true count; 1 if the counts were known before."""
+        return 1.0 if self.targets is not None else self.expected / (self.count or 1)
+
+    def means(self) -> Sequence[Tensor]:
+        """Return the means of the pieces, scalars."""
+        return [loss.mean for loss in self.losses]
+
+    def scalars(self) -> Sequence[Tensor]:
+        """Return means and parts, scalars."""
+        return list_scalars(self.losses)
+
+    def read(self, values: Iterator[float]) -> WindowTotals:
+        """Compute the weighted mean.
+
+        Raises:
+            EmptyTargetError: There is no target.
+        """
+        loss = combine_losses(self.losses, values)
+        check_targets(loss.count)
+        known = self.targets is not None
+        return WindowTotals(loss=loss, correction=1.0 if known else self.expected / loss.count, requests=self.requests)
+
+
+def check_targets(count: int) -> None:
+    """Check that a window has targets.
+
+    Raises:
+        EmptyTargetError: The count is 0.
+    """
+    if not count:
+        raise EmptyTargetError(
+            "no batch of the window has a target (every Loss.count is 0, not counting terms of weight 0); check the "
+            "mask that determines the count, or remove such samples from the source"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,116 +300,5 @@ class GroupTotals:
             loss.add_part(name, mean, count)
 
 
-@final
-class Bundle:
-    """The vector of one phase, reused from window to window.
-
-    It consists of: the number of processes that have a gradient, per parameter | the row of every process | the
-    gradients, multiplied by the count that backward assumed and divided by the unit. The vector is float64 if a
-    parameter is, otherwise float32: gradients of fewer bits are summed in float32 and rounded once, in `unpack`.
-
-    Args:
-        parameters: The phase's parameters.
-        rows: The format of the rows.
-        rank: Number of this process.
-        size: Number of processes.
-        unit: A power of two near a typical count. Dividing by it prevents the gradients from overflowing and is exact.
-
-    Attributes:
-        vector: The values to sum, shape [N].
-
-    Raises:
-        ParallelismError: The parameters are on several devices, complex, or have sparse gradients.
-    """
-
-    def __init__(self, parameters: Sequence[Parameter], *, rows: RowFormat, rank: int, size: int, unit: float) -> None:
-        check_one_vector(parameters)
-        self._parameters = tuple(parameters)
-        self._rows = rows
-        self._unit = unit
-        double = any(parameter.dtype == torch.float64 for parameter in parameters)
-        lengths = [parameter.numel() for parameter in parameters]
-        parts = [len(lengths), size * rows.width, sum(lengths)]
-        self.vector = torch.zeros(
-            sum(parts), dtype=torch.float64 if double else torch.float32, device=parameters[0].device
-        )
-        self._owners, head, self._gradients = self.vector.split(parts)
-        self._head = head.view(size, rows.width)
-        self._row = self._head[rank]
-        views = self._gradients.split(lengths)
-        self._views = [view.view(parameter.shape) for parameter, view in zip(parameters, views, strict=True)]
-
-    @property
-    def parts(self) -> Sequence[str]:
-        """The names of the parts in a row."""
-        return self._rows.parts
-
-    def pack(self, local: LocalTotals) -> None:
-        """Write this process's totals and gradients into the vector.
-
-        Raises:
-            ContractError: The loss has a part that the processes have not agreed on.
-        """
-        self._head.zero_()
-        self._rows.write(local, self._row)
-        self._rows.write_requests(local.requests, self._row)
-        missing = self._find_missing()
-        self._owners.fill_(1.0)
-        for index in missing:
-            self._owners[index] = 0.0
-            self._views[index].zero_()
-        self._copy_present(set(missing), inward=True)
-        self._gradients.mul_(local.expected / self._unit)
-
-    def unpack(self) -> None:
-        """Write the sums of all processes from the vector into the parameters' gradients.
-
-        It synchronises only if a gradient is missing here, to read whether another process has it.
-        """
-        missing = self._find_missing()
-        self._copy_present(set(missing), inward=False)
-        if not missing:
-            return
-        owners = self._owners.tolist()
-        for index in missing:
-            if owners[index]:
-                parameter = self._parameters[index]
-                parameter.grad = torch.empty_like(parameter).copy_(self._views[index])
-
-    def totals(self) -> GroupTotals:
-        """Return the totals in the vector."""
-        return GroupTotals(head=self._head, rows=self._rows, unit=self._unit)
-
-    def _find_missing(self) -> list[int]:
-        return [index for index, parameter in enumerate(self._parameters) if parameter.grad is None]
-
-    def _copy_present(self, missing: set[int], *, inward: bool) -> None:
-        views = [view for index, view in enumerate(self._views) if index not in missing]
-        gradients = [parameter.grad for parameter in self._parameters if parameter.grad is not None]
-        if gradients:
-            target, source = (views, gradients) if inward else (gradients, views)
-            torch._foreach_copy_(target, source)  # pyright: ignore[reportPrivateImportUsage]  no public name
-
-
-def check_one_vector(parameters: Sequence[Parameter]) -> None:
-    """Check that one real vector [N] can hold all gradients.
-
-    Raises:
-        ParallelismError: The parameters are on several devices, complex, or have sparse gradients.
-    """
-    if any(parameter.grad is not None and parameter.grad.is_sparse for parameter in parameters):
-        raise ParallelismError(
-            "a phase has sparse gradients (sparse=True), which several processes cannot sum in one vector; use dense "
-            "ones, or train in one process"
-        )
-    devices = sorted({str(parameter.device) for parameter in parameters})
-    if len(devices) > 1:
-        raise ParallelismError(
-            f"a phase's parameters are on several devices ({', '.join(devices)}), but a process of a group trains on "
-            "one: move all modules of the phase to it"
-        )
-    if any(parameter.is_complex() for parameter in parameters):
-        raise ParallelismError(
-            "a phase has complex parameters, which a group cannot sum; use two real parameters for real and imaginary "
-            "parts (torch.view_as_complex in the forward)"
-        )
+Totals = LocalTotals | GroupTotals
+"""The totals on the device, so that one synchronisation reads them with the gradient's norm."""
