@@ -12,8 +12,10 @@ from trainers.dit.evaluation import ClassifierPredictions, RewardScore
 from trainers.dit.evaluation import ImageEvaluation as Drawing
 from trainers.dit.page import build_evaluation_page, render_sheet, sample_sheet
 from trainers.media.page import TrainingCurve, write_page
-from trainers.vits.page import FailedClip, TranscribedClip, VoiceEvaluation, render_page
+from trainers.vits.corpus import RecordedClip
+from trainers.vits.page import VoicePage, render_page
 from trainers.vits.spectrum import FrameSettings
+from trainers.vits.speech_evaluation import ClipScore, SpeechEvaluation
 
 _CLIPS: Final = 30
 _PROMPTS: Final = 30
@@ -27,38 +29,33 @@ def _wave(place: int, seconds: float) -> Tensor:
     return 0.3 * torch.sin(2 * math.pi * (200 + 20 * place) * times) + 0.05 * noise
 
 
-def _clip(place: int) -> TranscribedClip:
-    return TranscribedClip(
-        name=f"clip-{place:04d}-with-a-rather-long-name-of-a-file",
-        text="Ev hevokeke dirêj e ku divê li ser ekrana telefonê jî were xwendin, bêyî ku rûpel mezintir bibe.",
-        audible_text="ev hevokeke dirêj e ku divê li ser ekrana telefonê jî were xwendin",
-        real_transcript="ev hevokeke dirêj e ku divê li ser ekrana telefonê jî were xwendin",
-        spoken_transcript="ev hevokek dirêj e ku dive li ser ekrana telefone jî were xwendinn",
-        real=_wave(place, 3.5),
-        spoken=_wave(place + 100, 3.2),
-        distance=1.234567,
+def _clip(name: str, text: str, fault: str = "") -> ClipScore:
+    return ClipScore(
+        clip=RecordedClip(name, text, "held_out", 200, "0" * 64),
+        heard="" if fault else "ev hevokek dirêj e ku dive li ser ekrana telefone jî were xwendinn",
+        errors=4,
+        heard_real="ev hevokeke dirêj e ku divê li ser ekrana telefonê jî were xwendin",
+        real_errors=0,
         reconstruction=0.654321,
-        log_length_ratio=-0.1,
+        distance=None if fault else 1.234567,
+        log_length_ratio=None if fault else -0.1,
+        fault=fault,
     )
 
 
 def _voice(path: Path) -> None:
-    found = VoiceEvaluation(
+    text = "Ev hevokeke dirêj e ku divê li ser ekrana telefonê jî were xwendin, bêyî ku rûpel mezintir bibe."
+    clips = [_clip(f"clip-{place:04d}-with-a-rather-long-name-of-a-file", text) for place in range(_CLIPS)]
+    found = VoicePage(
         title="demo/3",
         voice="the voice in voices/demo/3, trained for 3,000 steps",
         corpus="held-out clips of corpora/one, SHA-256 of its contents 0123456789abcdef0123456789abcdef",
         language="ku",
         framing=_FRAMING,
         speaking_rate=0.7916,
-        error_rate=0.4123,
-        real_error_rate=0.0115,
         judge_error_rate=0.0121,
-        distance=1.31,
-        reconstruction=0.81,
-        length_error=0.09,
-        spoken=_CLIPS,
-        clips=tuple(map(_clip, range(_CLIPS))),
-        unspoken=(FailedClip(name="b9", text="日本", reason="nothing of it is in the vocabulary"),),
+        scores=SpeechEvaluation((*clips, _clip("b9", "日本", "nothing of it is in the vocabulary"))),
+        waves=[(_wave(place, 3.5), _wave(place + 100, 3.2)) for place in range(24)],
     )
     write_page(path, render_page(found))
 

@@ -4,7 +4,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple, Protocol, final
+from typing import Any, Final, NamedTuple, final
 
 import torch
 from diffusers.models.autoencoders.autoencoder_kl import AutoencoderKL
@@ -14,6 +14,7 @@ from transformers import CLIPTextConfig
 from trainers.dit.errors import DataError, ModelError
 from trainers.dit.images import ImageFormat
 from trainers.dit.networks import PromptCondition
+from trainers.loop.weights.initial_weights import hash_weights
 from trainers.media.metadata import normal_text
 
 SAVING_FIELDS: Final = frozenset(("architectures", "dtype", "torch_dtype", "transformers_version"))
@@ -24,6 +25,11 @@ MOST_TOKENS: Final = 120
 
 SURROUNDING: Final = re.compile(r"^\W+|\W+$")
 """Punctuation at both ends of a word."""
+
+
+QUOTES: Final = tuple(re.compile(quoted) for quoted in (r"'([^']*)'", r"“([^“”]*)”", r'"([^"]*)"', r"「([^「」]*)」"))
+MOST_GLYPHS: Final = 2048
+"""Maximum tokens of a written text in its pipeline."""
 
 
 class Posterior(NamedTuple):
@@ -82,6 +88,18 @@ def scaled(vae: AutoencoderKL) -> LatentUnits:
     return LatentUnits(torch.zeros(1), torch.tensor([1 / float(config.scaling_factor)]))
 
 
+def read_standardised_units(vae: AutoencoderKL) -> LatentUnits:
+    """Units of a VAE with per-channel statistics, as in GLM-Image's pipeline.
+
+    Raises:
+        ModelError: The VAE has no statistics.
+    """
+    config: Any = vae.config
+    if config.latents_mean is None or config.latents_std is None:
+        raise ModelError("the VAE has no latents_mean and latents_std, which GLM-Image's pipeline needs")
+    return LatentUnits(torch.tensor(config.latents_mean), torch.tensor(config.latents_std))
+
+
 @final
 class LatentCoder:
     """Encodes pixels to latents and back.
@@ -125,50 +143,6 @@ class LatentCoder:
         return hash_module(self.module)
 
 
-class PromptEncoder(Protocol):
-    """Encodes prompts for a transformer.
-
-    Attributes:
-        tokenizer: Tokenizer.
-        length: Tokens per prompt.
-        width: Width of the embeddings.
-    """
-
-    tokenizer: Any
-    length: int
-    width: int
-
-    @property
-    def module(self) -> nn.Module:
-        """The text encoder, frozen."""
-        ...
-
-    @property
-    def digest(self) -> str:
-        """Digest of everything that determines the embeddings."""
-        ...
-
-    def check(self, prompt: str) -> None:
-        """Raise a `DataError` unless the whole prompt can be read."""
-        ...
-
-    def words(self, prompt: str) -> tuple[str, ...]:
-        """Words of a prompt; empty if it is not read word by word."""
-        ...
-
-    def unknown(self, prompt: str) -> tuple[str, ...]:
-        """Words with parts that the tokenizer has no token for."""
-        ...
-
-    def tokens(self, prompts: Sequence[str]) -> PromptTokens:
-        """Check and tokenize prompts."""
-        ...
-
-    def embed(self, tokens: PromptTokens) -> PromptCondition:
-        """Embed tokens, int64 [N, tokens]."""
-        ...
-
-
 @final
 class PixArtPromptEncoder:
     """Embeds prompts as in PixArt's pipeline: lower case, padded to one length.
@@ -178,6 +152,7 @@ class PixArtPromptEncoder:
         tokenizer: Its tokenizer.
 
     Attributes:
+        module: The text encoder, frozen.
         tokenizer: As given.
         length: Tokens per prompt, including start and end.
         width: Width of the embeddings.
@@ -259,6 +234,89 @@ class PixArtPromptEncoder:
         return hashlib.sha256(f"{hash_module(self.module)}\n{self.length}\n{spelled}".encode()).hexdigest()
 
 
+@final
+class GlyphCoder:
+    """Embeds the quoted text of a prompt as in GLM-Image's pipeline; the rest is in the prior tokens.
+
+    Args:
+        module: T5 text encoder.
+        tokenizer: Byte tokenizer.
+        length: Maximum tokens of a text.
+
+    Attributes:
+        tokenizer: As given.
+        length: As given.
+        width: Width of the embeddings.
+    """
+
+    def __init__(self, module: Any, tokenizer: Any, length: int = 256) -> None:
+        self.module = module.requires_grad_(False).eval()
+        self.tokenizer = tokenizer
+        self.length = min(length, MOST_GLYPHS)
+        self.width: int = module.config.d_model
+
+    def check(self, prompt: str) -> None:
+        """Check that the text to write can be read.
+
+        Raises:
+            DataError: The text is too long, or there are several.
+        """
+        tokens = len(self.tokenizer(find_quoted_text(prompt)).input_ids)
+        if tokens > self.length:
+            raise DataError(
+                f"the text to write in {prompt!r} has {tokens} tokens, but at most {self.length} are read; shorten it"
+            )
+
+    def words(self, prompt: str) -> tuple[str, ...]:  # noqa: ARG002 - the prior tokens represent the prompt
+        """Empty: the text to write is read by bytes."""
+        return ()
+
+    def unknown(self, prompt: str) -> tuple[str, ...]:  # noqa: ARG002 - there is a token for each byte
+        """Empty."""
+        return ()
+
+    def tokens(self, prompts: Sequence[str]) -> PromptTokens:
+        """Tokenize the texts to write.
+
+        Raises:
+            DataError: A text is too long, or a prompt has several.
+        """
+        for prompt in prompts:
+            self.check(prompt)
+        return pad_and_tokenize(self.tokenizer, [find_quoted_text(prompt) for prompt in prompts], self.length)
+
+    @torch.no_grad()
+    def embed(self, tokens: PromptTokens) -> PromptCondition:
+        """Embed tokens, int64 [N, tokens], padded at the front, as the transformer expects."""
+        device = next(self.module.parameters()).device
+        ids, mask = tokens.ids.to(device), tokens.mask.to(device)
+        found = self.module(ids, attention_mask=mask).last_hidden_state * mask[..., None]
+        missing = (mask == 0).sum(1).tolist()
+        rows = [torch.roll(row, empty, dims=0) for row, empty in zip(found, missing, strict=True)]
+        return PromptCondition.of(torch.stack(rows), mask.flip(1))
+
+    @property
+    def digest(self) -> str:
+        """Digest of configuration and weights; the tokenizer has no state."""
+        return hash_module(self.module)
+
+
+PromptEncoder = PixArtPromptEncoder | GlyphCoder
+"""Encodes prompts for a transformer."""
+
+
+def find_quoted_text(prompt: str) -> str:
+    """The quoted text of a prompt, or an empty string.
+
+    Raises:
+        DataError: The prompt has several.
+    """
+    found = [text for quoted in QUOTES for text in quoted.findall(prompt)]
+    if len(found) > 1:
+        raise DataError(f"the prompt {prompt!r} has {len(found)} texts in quotation marks; use only one")
+    return found[0] if found else ""
+
+
 def pad_and_tokenize(tokenizer: Any, texts: Sequence[str], length: int) -> PromptTokens:
     """Tokenize checked texts, padded to a length: int64 [N, length]."""
     found = tokenizer(list(texts), padding="max_length", max_length=length, return_tensors="pt")
@@ -281,8 +339,5 @@ def hash_module(module: nn.Module) -> str:
     config: Any = module.config
     values = dict(config) if isinstance(config, Mapping) else config.to_dict()
     plain = {name: value for name, value in values.items() if not name.startswith("_") and name not in SAVING_FIELDS}
-    found = hashlib.sha256(json.dumps(plain, sort_keys=True, default=str).encode())
-    for name, tensor in sorted(module.state_dict().items()):
-        found.update(f"{name} {list(tensor.shape)} {tensor.dtype}\n".encode())
-        found.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
-    return found.hexdigest()
+    weights = hash_weights(sorted(module.state_dict().items()))
+    return hashlib.sha256(f"{json.dumps(plain, sort_keys=True, default=str)}\n{weights}".encode()).hexdigest()

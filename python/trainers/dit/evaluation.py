@@ -7,7 +7,6 @@ from typing import Any, final
 import torch
 from torch import Tensor
 
-from trainers.dit.errors import RewardError
 from trainers.dit.models import ImageModel
 from trainers.dit.prompts import gather_priors
 from trainers.dit.recipe import SamplingSettings
@@ -137,12 +136,7 @@ def evaluate(
         DataError: A prompt is too long.
         SchedulerError: The model is untrained, or its scheduler cannot take that many steps exactly.
     """
-    held = inputs.held_out.some(inputs.count)
-    if len(held.pictures) < inputs.count:
-        raise RewardError(
-            f"{inputs.count} images were requested, but {inputs.held_out.folder} has prompts for only "
-            f"{len(held.pictures)}; draw fewer, or hold out more"
-        )
+    held = inputs.choose_held_out()
     prompts, targets = [picture.prompt for picture in held.pictures], read_pixels(held)
     gathered = gather_priors(priors, [picture.file for picture in held.pictures], model.network)
     images = draw_images(model, prompts, sampling, gathered if model.network.priors else None, on_progress)

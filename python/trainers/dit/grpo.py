@@ -18,7 +18,6 @@ from trainers.dit.rollouts import (
     PolicySteps,
     RolloutRound,
     Rollouts,
-    RolloutSettings,
     compute_clipped_gain,
     divergence,
     log_probability,
@@ -122,7 +121,7 @@ def tune(
         StoppedError: A signal ended the tuning, after a checkpoint.
         LoopError: The tuning failed.
     """
-    rollouts = Rollouts(model, pictures, reward, read_rollout_settings(recipe))
+    rollouts = Rollouts(model, pictures, reward, recipe)
     loop = build_loop(model, rollouts, gate, recipe)
     with loop.running(checkpoints) as run:
         source = LiveSource(rollouts, length=recipe.trained_steps * launched_size())
@@ -130,18 +129,6 @@ def tune(
             pass
         run.restore_best()
     return TuningResult(tuple(rollouts.rounds), tuple(gate.looks), gate.kept, gate.refused, gate.verdict)
-
-
-def read_rollout_settings(recipe: GrpoRecipe) -> RolloutSettings:
-    """Settings of the training rollouts."""
-    return RolloutSettings(
-        groups=recipe.groups,
-        members=recipe.members,
-        steps=recipe.draw_steps,
-        trained=recipe.trained_steps,
-        noise=recipe.chance,
-        guidance=recipe.guidance,
-    )
 
 
 def build_loop(model: ImageModel, rollouts: Rollouts, gate: RewardGate, recipe: GrpoRecipe) -> Loop[PolicySteps]:
@@ -155,7 +142,7 @@ def build_loop(model: ImageModel, rollouts: Rollouts, gate: RewardGate, recipe: 
             f"precision is {recipe.precision}; 16 bits cannot resolve the probabilities of steps, use fp32"
         )
     transformer, start = model.network.module, deepcopy(model.network)
-    sampler = PolicySampler(model.unconditional().on("cpu"), read_rollout_settings(recipe))
+    sampler = PolicySampler(model.unconditional().on("cpu"), recipe)
     policy_loss = PolicyLoss(model.network, start, sampler, recipe)
     optimizer = adamw(transformer.parameters(), lr=recipe.learning_rate, weight_decay=0.0)
     phase = Phase[PolicySteps](

@@ -31,21 +31,8 @@ CONDITIONS: Final = ("source_images", "source_image", "source")
 """Column names of conditioning images in other formats."""
 
 
-@dataclass(frozen=True, slots=True)
-class CaptionLine:
-    """One line of metadata.csv.
-
-    Attributes:
-        file: Path of the image within the folder.
-        prompt: Prompt in composed characters, with single spaces.
-    """
-
-    file: str
-    prompt: str
-
-
-def read_metadata(source: Path) -> tuple[tuple[CaptionLine, ...], tuple[RejectedFile, ...]]:
-    """Read `source/metadata.csv`: its usable lines, and the rejected ones.
+def read_metadata(source: Path) -> tuple[tuple[tuple[str, str], ...], tuple[RejectedFile, ...]]:
+    """Read `source/metadata.csv`: file and normalised prompt of its usable lines, and the rejected lines.
 
     Raises:
         DataError: The file is missing, empty or not UTF-8, or has other columns than file and prompt.
@@ -64,7 +51,7 @@ def read_metadata(source: Path) -> tuple[tuple[CaptionLine, ...], tuple[Rejected
         rows = rows[1:]
     if not rows:
         raise DataError(f"{path} lists no images; write a line per image: file|prompt")
-    return partition_rows(rows, _file, _problem, lambda row: CaptionLine(_file(row), normal_text(row.cells[1])))
+    return partition_rows(rows, _file, _problem, lambda row: (_file(row), normal_text(row.cells[1])))
 
 
 def _hash_content(source: Path) -> bytes:
@@ -234,13 +221,12 @@ def read_pictures(
     """
     lines, refused = read_metadata(source)
     bad, pictures = list(refused), list[PromptedImage]()
-    for done, line in enumerate(lines, start=1):
+    for done, (file, prompt) in enumerate(lines, start=1):
         try:
-            check_prompt(line.prompt)
-            digest = hash_pixels(line.prompt, decode(source / line.file, form))
-            pictures.append(PromptedImage(line.file, line.prompt, digest))
+            check_prompt(prompt)
+            pictures.append(PromptedImage(file, prompt, hash_pixels(prompt, decode(source / file, form))))
         except ImageError as error:
-            bad.append(RejectedFile(line.file, error.message))
+            bad.append(RejectedFile(file, error.message))
         on_progress(done, len(lines))
     if bad and not (pictures and skip_bad):
         raise DataError(rejection_message(bad, len(pictures), "images"))

@@ -24,12 +24,19 @@ from safetensors import SafetensorError
 from torch import nn
 from transformers import AutoTokenizer, CLIPTextModel, T5EncoderModel
 
-from trainers.dit.encoders import LatentCoder, PixArtPromptEncoder, PromptEncoder, find_scale, scaled
+from trainers.dit.encoders import (
+    GlyphCoder,
+    LatentCoder,
+    PixArtPromptEncoder,
+    PromptEncoder,
+    find_scale,
+    read_standardised_units,
+    scaled,
+)
 from trainers.dit.errors import ModelError
-from trainers.dit.glm import GlmNetwork, GlyphCoder, build_glm_objective, read_standardised_units
 from trainers.dit.images import ImageFormat
-from trainers.dit.networks import ImageNetwork, PixArtNetwork, PromptCondition
-from trainers.dit.objective import DiffusionObjective, create_objective, find_objective
+from trainers.dit.networks import GlmNetwork, ImageNetwork, PixArtNetwork, PromptCondition
+from trainers.dit.objective import DiffusionObjective, build_glm_objective, create_objective, find_objective
 from trainers.dit.recipe import ObjectiveName
 from trainers.media.run_directory import atomic_folder, check_free, next_draft
 
@@ -209,12 +216,9 @@ class ImageModel:
                 for name, note in notes.items():
                     (draft / name).write_text(json.dumps(note, indent=1) + "\n", "utf-8")
                 type(self).load(draft)
-        except OSError as error:
-            raise ModelError(
-                f"{folder} cannot be written ({error.strerror}); choose another folder, or free space"
-            ) from error
-        except SafetensorError as error:  # raised when the disk is full
-            raise ModelError(f"{folder} cannot be written ({error}); choose another folder, or free space") from error
+        except (OSError, SafetensorError) as error:  # the latter if the disk is full
+            reason = error.strerror if isinstance(error, OSError) else error
+            raise ModelError(f"{folder} cannot be written ({reason}); choose another folder, or free space") from error
 
     def _write(self, folder: Path) -> None:
         folder.mkdir(parents=True)

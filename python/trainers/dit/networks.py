@@ -1,10 +1,11 @@
 """Transformers with a common interface, called as their diffusers pipelines call them."""
 
-from typing import Any, NamedTuple, Protocol, Self, final
+from typing import Any, NamedTuple, Self, final
 
 import torch
 from diffusers.models.transformers.pixart_transformer_2d import PixArtTransformer2DModel
-from torch import Tensor, nn
+from diffusers.models.transformers.transformer_glm_image import GlmImageTransformer2DModel
+from torch import Tensor
 
 from trainers.dit.errors import ModelError
 from trainers.dit.images import ImageFormat
@@ -55,35 +56,6 @@ class PromptCondition(NamedTuple):
         )
 
 
-class ImageNetwork(Protocol):
-    """Interface of a transformer.
-
-    Attributes:
-        channels: Latent channels.
-        side: Latents along an edge of an image.
-        caption_width: Width of the prompt embeddings.
-        priors: Prior tokens per image; 0 for none.
-        codebook: Number of possible prior tokens; 0 for none.
-        pipeline: Name of its pipeline class in diffusers.
-    """
-
-    channels: int
-    side: int
-    caption_width: int
-    priors: int
-    codebook: int
-    pipeline: str
-
-    @property
-    def module(self) -> nn.Module:
-        """The transformer."""
-        ...
-
-    def predict(self, latents: Tensor, timesteps: Tensor, condition: PromptCondition) -> Tensor:
-        """Predict for latents, float [N, channels, side, side], at timesteps [N]; same shape as the latents."""
-        ...
-
-
 @final
 class PixArtNetwork:
     """Calls a PixArt transformer as its pipeline does.
@@ -91,6 +63,15 @@ class PixArtNetwork:
     Args:
         module: Transformer.
         form: Format of the images.
+
+    Attributes:
+        module: As given.
+        channels: Latent channels.
+        side: Latents along an edge of an image.
+        caption_width: Width of the prompt embeddings.
+        priors: Prior tokens per image; 0, because it reads none.
+        codebook: Number of possible prior tokens.
+        pipeline: Name of its pipeline class in diffusers.
 
     Raises:
         ModelError: The transformer needs conditions that its pipeline does not pass, or predicts other channels.
@@ -137,3 +118,52 @@ class PixArtNetwork:
             "resolution": size.expand(len(latents), -1),
             "aspect_ratio": (size[:, :1] / size[:, 1:]).expand(len(latents), -1),
         }
+
+
+@final
+class GlmNetwork:
+    """Calls a GLM-Image transformer as its pipeline does; the attributes are those of `PixArtNetwork`.
+
+    It reads the text to write into an image, and prior tokens that plan the image.
+
+    Args:
+        module: Transformer.
+        form: Format of the images.
+        side: Latents along an edge of an image.
+
+    Raises:
+        ModelError: The side is not a multiple of the patch size.
+    """
+
+    def __init__(self, module: GlmImageTransformer2DModel, form: ImageFormat, side: int) -> None:
+        config: Any = module.config
+        if side % config.patch_size:
+            raise ModelError(f"latents of {side}x{side} cannot be divided into patches of {config.patch_size}")
+        self.module = module
+        self.channels: int = config.in_channels
+        self.side = side
+        self.caption_width: int = config.text_embed_dim
+        self.priors: int = (side // config.patch_size) ** 2
+        self.codebook: int = config.prior_vq_quantizer_codebook_size
+        self.pipeline = "GlmImagePipeline"
+        self._form = form
+
+    def predict(self, latents: Tensor, timesteps: Tensor, condition: PromptCondition) -> Tensor:
+        """Predict for latents, float [N, channels, side, side], at timesteps [N]; same shape as the latents."""
+        count = len(latents)
+        longest = int(condition.mask.sum(1).max())  # without a mask, trim the padding that all rows share
+        size = latents.new_tensor([[self._form.height, self._form.width]]).expand(count, -1)
+        return self.module(
+            hidden_states=latents,
+            encoder_hidden_states=condition.embeddings[:, condition.mask.shape[1] - longest :],
+            prior_token_id=condition.priors,
+            prior_token_drop=condition.blank[:, None].expand(-1, self.priors),
+            timestep=timesteps,
+            target_size=size,
+            crop_coords=torch.zeros_like(size),
+            return_dict=False,
+        )[0]
+
+
+ImageNetwork = PixArtNetwork | GlmNetwork
+"""A transformer, called as its pipeline does."""

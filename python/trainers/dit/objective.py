@@ -4,11 +4,14 @@ A network is therefore only sampled at noise levels that it was trained on. A sc
 settings is an error; there is no fallback.
 """
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Final, Literal, NamedTuple, final
 
+import numpy as np
 import torch
 from diffusers.schedulers.scheduling_ddim import DDIMScheduler
 from diffusers.schedulers.scheduling_dpmsolver_multistep import DPMSolverMultistepScheduler
@@ -166,6 +169,17 @@ MOST_STEPS: Final = 200
 _DIFFUSION: Final[Mapping[str, Any]] = MappingProxyType(
     {"num_train_timesteps": 1000, "clip_sample": False, "timestep_spacing": "trailing"}
 )
+
+
+UNSUPPORTED: Final = (
+    "shift_terminal",
+    "invert_sigmas",
+    "use_karras_sigmas",
+    "use_exponential_sigmas",
+    "use_beta_sigmas",
+    "stochastic_sampling",
+)
+"""Scheduler settings that would change the noise levels."""
 
 
 @final
@@ -339,6 +353,41 @@ def create_objectives() -> Iterator[DiffusionObjective]:
     """All named objectives."""
     names: tuple[ObjectiveName, ...] = ("flow", "epsilon", "velocity")
     return (create_objective(name) for name in names)
+
+
+def build_glm_objective(scheduler: Any, patches: int) -> DiffusionObjective:
+    """Flow matching as sampled by GLM-Image's scheduler.
+
+    Its pipeline passes unshifted timesteps, less one; the noise is shifted, more for larger images.
+
+    Args:
+        scheduler: A `FlowMatchEulerDiscreteScheduler`.
+        patches: Patches of an image.
+
+    Raises:
+        SchedulerError: The scheduler is another, or has a setting that changes the noise levels.
+    """
+    settings = read_settings(scheduler)
+    unsupported = [name for name in UNSUPPORTED if settings.get(name)]
+    if type(scheduler).__name__ != "FlowMatchEulerDiscreteScheduler" or unsupported:
+        raise SchedulerError(
+            f"{type(scheduler).__name__}{f' with {unsupported}' if unsupported else ''} is not the sampler of "
+            "GLM-Image, which is FlowMatchEulerDiscreteScheduler with a plain shift"
+        )
+    units = int(settings["num_train_timesteps"])
+    mu = math.sqrt(patches / settings["base_image_seq_len"]) * settings["max_shift"] + settings["base_shift"]
+    if not settings["use_dynamic_shifting"]:
+        shift = float(settings["shift"])
+    else:
+        shift = math.exp(mu) if settings["time_shift_type"] == "exponential" else mu
+    process = FlowMatching(units, shift=shift, offset=-1)
+    return DiffusionObjective("glm-flow", process, scheduler, partial(_set_timesteps, units=units, mu=mu))
+
+
+def _set_timesteps(scheduler: Any, steps: int, *, units: int, mu: float) -> None:
+    """Set evenly spaced whole timesteps; each, relative to `units`, is also the noise level before shifting."""
+    times = np.linspace(units, 1.0, steps + 1)[:-1].astype(np.int64).astype(np.float32)
+    scheduler.set_timesteps(steps, timesteps=times, sigmas=times / units, mu=mu)
 
 
 def find_objective(scheduler: Any) -> DiffusionObjective:

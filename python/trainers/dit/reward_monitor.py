@@ -85,12 +85,7 @@ class SampleWatch:
     def __init__(
         self, model: ImageModel, inputs: RewardInputs, rewards: Sequence[ValidatedReward], sampling: SamplingSettings
     ) -> None:
-        held = inputs.held_out.some(inputs.count)
-        if len(held.pictures) < inputs.count:
-            raise RewardError(
-                f"{inputs.count} images were requested, but {inputs.held_out.folder} has prompts for only "
-                f"{len(held.pictures)}; draw fewer, or hold out more"
-            )
+        held = inputs.choose_held_out()
         check_prompts_suffice(model)
         self._model = model
         self._rewards = tuple(rewards)

@@ -206,6 +206,20 @@ class RewardInputs:
     weights: Path | None = None
     count: int = 256
 
+    def choose_held_out(self) -> ImageFolder:
+        """Choose the held-out images to draw.
+
+        Raises:
+            RewardError: There are too few.
+        """
+        held = self.held_out.some(self.count)
+        if len(held.pictures) < self.count:
+            raise RewardError(
+                f"{self.count} images were requested, but {self.held_out.folder} has prompts for only "
+                f"{len(held.pictures)}; draw fewer, or hold out more"
+            )
+        return held
+
 
 @dataclass(frozen=True, slots=True)
 class RewardKind:

@@ -14,6 +14,7 @@ from trainers.dit.errors import RewardError, SchedulerError
 from trainers.dit.images import ImageFolder
 from trainers.dit.models import ImageModel
 from trainers.dit.networks import ImageNetwork, PromptCondition
+from trainers.dit.recipe import GrpoRecipe
 from trainers.dit.reward_monitor import check_prompts_suffice
 from trainers.dit.rewards import ValidatedReward
 from trainers.dit.sampling import GuidedNetwork
@@ -135,27 +136,6 @@ class PolicySteps(NamedTuple):
     condition: PromptCondition
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RolloutSettings:
-    """Settings of rollouts.
-
-    Attributes:
-        groups: Groups per round, each of one prompt.
-        members: Images per group.
-        steps: Steps from noise to image.
-        trained: Number of these steps to train on.
-        noise: Scale of the noise in each step.
-        guidance: As in `SamplingSettings`.
-    """
-
-    groups: int
-    members: int
-    steps: int
-    trained: int
-    noise: float
-    guidance: float
-
-
 @dataclass(frozen=True, slots=True)
 class RolloutRound:
     """Result of a round of rollouts.
@@ -177,12 +157,12 @@ class PolicySampler:
 
     Args:
         unconditional: Condition of the empty prompt, with one row.
-        settings: Settings of rollouts.
+        recipe: Tuning settings.
     """
 
-    def __init__(self, unconditional: PromptCondition, settings: RolloutSettings) -> None:
+    def __init__(self, unconditional: PromptCondition, recipe: GrpoRecipe) -> None:
         self._unconditional = unconditional
-        self._settings = settings
+        self._recipe = recipe
 
     def of(
         self,
@@ -194,8 +174,8 @@ class PolicySampler:
         lengths: Tensor,
     ) -> PolicyStep:
         """Step from latents, float32 [N, channels, side, side], at times [N], with lengths [N]."""
-        guided = GuidedNetwork(network, condition, self._unconditional.on(latents.device), self._settings.guidance)
-        return step_of(latents, guided(latents, timesteps).float(), times, lengths, self._settings.noise)
+        guided = GuidedNetwork(network, condition, self._unconditional.on(latents.device), self._recipe.guidance)
+        return step_of(latents, guided(latents, timesteps).float(), times, lengths, self._recipe.chance)
 
 
 @final
@@ -206,7 +186,7 @@ class Rollouts:
         model: Model that draws; may be trained meanwhile.
         pictures: Prompts to draw, with real images.
         reward: Reward of each image.
-        settings: Settings of rollouts.
+        recipe: Tuning settings.
 
     Attributes:
         rounds: Results of the rounds so far.
@@ -217,9 +197,7 @@ class Rollouts:
         SettingsError: There are fewer steps than steps to train on.
     """
 
-    def __init__(
-        self, model: ImageModel, pictures: ImageFolder, reward: ValidatedReward, settings: RolloutSettings
-    ) -> None:
+    def __init__(self, model: ImageModel, pictures: ImageFolder, reward: ValidatedReward, recipe: GrpoRecipe) -> None:
         if model.objective is None or model.objective.name != "flow":
             named = "none" if model.objective is None else str(model.objective)
             raise SchedulerError(f"tuning needs flow matching, but the model's objective is {named}")
@@ -227,17 +205,18 @@ class Rollouts:
             raise RewardError(
                 f"reward {reward.name} has one number for all images and cannot compare them; choose another"
             )
-        if settings.trained > settings.steps:
+        if recipe.trained_steps > recipe.draw_steps:
             raise SettingsError(
-                f"{settings.trained} trained steps are more than the {settings.steps} steps of an image; train on fewer"
+                f"{recipe.trained_steps} trained steps are more than the {recipe.draw_steps} steps of an image; train on "
+                "fewer"
             )
         check_prompts_suffice(model)
         self._model = model
         self._pictures = pictures
         self._reward = reward
-        self._settings = settings
-        self._sampler = PolicySampler(model.unconditional().on("cpu"), settings)
-        scheduler = model.objective.steps(settings.steps)
+        self._recipe = recipe
+        self._sampler = PolicySampler(model.unconditional().on("cpu"), recipe)
+        scheduler = model.objective.steps(recipe.draw_steps)
         self._timesteps: Tensor = scheduler.timesteps
         self._times: Tensor = scheduler.sigmas.float()
         self._remaining: list[PolicySteps] = []
@@ -274,13 +253,12 @@ class Rollouts:
                 raise
             raise OutOfMemoryError(
                 f"not enough memory to draw {len(prompts)} images at once ({describe_cause(error)}); lower --groups, "
-                "now "
-                f"{self._settings.groups}, or --members, now {self._settings.members}"
+                f"now {self._recipe.groups}, or --members, now {self._recipe.members}"
             ) from error
         rewards = self._reward(images, prompts, targets)
-        found = compute_advantages(rewards.view(self._settings.groups, self._settings.members))
-        self.rounds.append(RolloutRound(float(rewards.mean()), found.equal, self._settings.groups))
-        kept = torch.randperm(len(steps))[: self._settings.trained].tolist()
+        found = compute_advantages(rewards.view(self._recipe.groups, self._recipe.members))
+        self.rounds.append(RolloutRound(float(rewards.mean()), found.equal, self._recipe.groups))
+        kept = torch.randperm(len(steps))[: self._recipe.trained_steps].tolist()
         advantages = found.values.flatten().to(steps[0].before.device)
         return [steps[index]._replace(advantages=advantages) for index in kept]
 
@@ -304,9 +282,9 @@ class Rollouts:
     def _choose_prompts(self) -> tuple[list[str], Tensor]:
         """Random prompts, and a real image of each, both repeated for the members of a group."""
         indices = group_by_prompt([picture.prompt for picture in self._pictures.pictures])
-        order = torch.randperm(len(indices)).repeat(-(-self._settings.groups // len(indices)))[: self._settings.groups]
+        order = torch.randperm(len(indices)).repeat(-(-self._recipe.groups // len(indices)))[: self._recipe.groups]
         drawn = [indices[number] for number in order.tolist()]
-        members = self._settings.members
+        members = self._recipe.members
         chosen = [same[int(torch.randint(len(same), ()))] for same in drawn]
         prompts = [self._pictures.pictures[index].prompt for index in chosen for _ in range(members)]
         return prompts, (self._pictures.pixels(chosen) / 2 + 0.5).repeat_interleave(members, 0)

@@ -12,10 +12,10 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from shlex import quote
-from typing import Final, Literal, Self, final
+from typing import Final, Literal, Self, TypeVar, final, get_args
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -25,7 +25,7 @@ from torch import Tensor
 from trainers.media.metadata import RejectedFile
 from trainers.vits.errors import CorpusError, VoiceError
 from trainers.vits.spectrum import FrameSettings, spectrogram
-from trainers.vits.vocabulary import VOCABULARY, list_characters, lower_letters, read_vocabulary
+from trainers.vits.vocabulary import VOCABULARY, list_characters, lower_letters, read_vocabulary, write_vocabulary
 
 Part = Literal["train", "selection", "held_out"]
 """Training; selection of the speaking rate and of the stopping point; evaluation."""
@@ -33,6 +33,8 @@ Part = Literal["train", "selection", "held_out"]
 FILE: Final = "corpus.json"
 VERSION: Final = 1
 _SHOWN: Final = 100
+
+Entry = TypeVar("Entry")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,64 +54,6 @@ class RecordedClip:
     part: Part
     frames: int
     digest: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CorpusContents:
-    """Contents of corpus.json.
-
-    Attributes:
-        framing: Framing of waves and spectrograms.
-        clips: Clips in the order of metadata.csv.
-        refused: Rejected clips with reasons.
-        unknown: Counts of characters that are missing from the vocabulary.
-        unlisted: Recordings of the source folder that metadata.csv does not list.
-    """
-
-    framing: FrameSettings
-    clips: tuple[RecordedClip, ...]
-    refused: tuple[RejectedFile, ...]
-    unknown: Mapping[str, int]
-    unlisted: tuple[str, ...]
-
-
-def write_contents(folder: Path, contents: CorpusContents) -> None:
-    """Write corpus.json; the same contents give the same bytes.
-
-    Raises:
-        OSError: The file cannot be written.
-    """
-    value = {"version": VERSION, **asdict(contents), "unknown": dict(sorted(contents.unknown.items()))}
-    (folder / FILE).write_bytes(json.dumps(value, ensure_ascii=False, indent=1).encode() + b"\n")
-
-
-def read_contents(folder: Path) -> CorpusContents:
-    """Read corpus.json.
-
-    Raises:
-        CorpusError: The file is missing, damaged, or of another version.
-    """
-    match _read_json(folder):
-        case {"version": int(version)} if version != VERSION:
-            raise CorpusError(f"{folder} has format version {version}, expected {VERSION}; prepare it again")
-        case {
-            "version": int(),
-            "framing": framing,
-            "clips": [_, *_] as clips,
-            "refused": list(refused),
-            "unknown": unknown,
-            "unlisted": list(unlisted),
-            **rest,
-        } if not rest:
-            return CorpusContents(
-                framing=_parse_framing(folder, framing),
-                clips=_parse_clips(folder, clips),
-                refused=tuple(_parse_refused(folder, entry) for entry in refused),
-                unknown=_parse_counts(folder, unknown),
-                unlisted=tuple(_parse_text(folder, name) for name in unlisted),
-            )
-        case _:
-            raise damaged_error(folder, f"{FILE} has missing or unknown fields")
 
 
 def damaged_error(folder: Path, problem: str) -> CorpusError:
@@ -137,64 +81,23 @@ def _describe_unprepared(folder: Path) -> str:
     )
 
 
+def _parse_entry(folder: Path, kind: type[Entry], value: object, expected: str) -> Entry:
+    """Build a dataclass of texts and positive numbers from an object with exactly its fields."""
+    match value:
+        case dict() if value.keys() == {field.name for field in fields(kind)}:  # pyright: ignore[reportArgumentType]
+            entry = kind(**value)
+        case _:
+            raise _wrong_value_error(folder, value, expected)
+    for field in fields(kind):  # pyright: ignore[reportArgumentType]
+        content, choices = getattr(entry, field.name), get_args(field.type)
+        fits = content in choices if choices else type(content) is field.type
+        if not fits or (isinstance(content, int) and content < 1):
+            raise _wrong_value_error(folder, value, expected)
+    return entry
+
+
 def _wrong_value_error(folder: Path, value: object, expected: str) -> CorpusError:
     return damaged_error(folder, f"{FILE} has {str(value)[:_SHOWN]}, expected {expected}")
-
-
-def _parse_framing(folder: Path, value: object) -> FrameSettings:
-    match value:
-        case {"rate": int(rate), "hop": int(hop), "fft": int(fft), **rest} if not rest and min(rate, hop, fft) > 0:
-            return FrameSettings(rate, hop, fft)
-        case _:
-            raise _wrong_value_error(folder, value, "the framing")
-
-
-def _parse_clips(folder: Path, values: Sequence[object]) -> tuple[RecordedClip, ...]:
-    """Parse clips with unique names and contents."""
-    clips = tuple(_parse_clip(folder, value) for value in values)
-    if min(len({clip.name for clip in clips}), len({clip.digest for clip in clips})) < len(clips):
-        raise damaged_error(folder, f"{FILE} names a clip twice")
-    return clips
-
-
-def _parse_clip(folder: Path, value: object) -> RecordedClip:
-    match value:
-        case {
-            "name": str(name),
-            "text": str(text),
-            "part": ("train" | "selection" | "held_out") as part,
-            "frames": int(frames),
-            "digest": str(digest),
-            **rest,
-        } if not rest and frames > 0:
-            return RecordedClip(name, text, part, frames, digest)
-        case _:
-            raise _wrong_value_error(folder, value, "a clip")
-
-
-def _parse_refused(folder: Path, value: object) -> RejectedFile:
-    match value:
-        case {"name": str(name), "reason": str(reason), **rest} if not rest:
-            return RejectedFile(name, reason)
-        case _:
-            raise _wrong_value_error(folder, value, "a clip that was left out")
-
-
-def _parse_counts(folder: Path, value: object) -> Mapping[str, int]:
-    if not isinstance(value, dict):
-        raise _wrong_value_error(folder, value, "counts of characters")
-    counts: dict[str, int] = {}
-    for char, count in value.items():
-        if not isinstance(count, int):
-            raise _wrong_value_error(folder, count, f"the count of {char!r}")
-        counts[str(char)] = count
-    return counts
-
-
-def _parse_text(folder: Path, value: object) -> str:
-    if not isinstance(value, str):
-        raise _wrong_value_error(folder, value, "a text")
-    return value
 
 
 CLIPS: Final = "clips"
@@ -232,20 +135,57 @@ class SpeechCorpus:
         Raises:
             CorpusError: The folder is not prepared, is damaged, or was prepared by another version.
         """
-        contents = read_contents(folder)
+        match _read_json(folder):
+            case {"version": int(version)} if version != VERSION:
+                raise CorpusError(f"{folder} has format version {version}, expected {VERSION}; prepare it again")
+            case {
+                "version": int(),
+                "framing": framing,
+                "clips": [_, *_] as entries,
+                "refused": list(refused),
+                "unknown": dict(unknown),
+                "unlisted": list(unlisted),
+                **rest,
+            } if not rest:
+                pass
+            case _:
+                raise damaged_error(folder, f"{FILE} has missing or unknown fields")
+        clips = tuple(_parse_entry(folder, RecordedClip, entry, "a clip") for entry in entries)
+        if min(len({clip.name for clip in clips}), len({clip.digest for clip in clips})) < len(clips):
+            raise damaged_error(folder, f"{FILE} names a clip twice")
+        for content, kind, expected in ((unknown.values(), int, "counts of characters"), (unlisted, str, "texts")):
+            if not all(type(value) is kind for value in content):
+                raise _wrong_value_error(folder, content, expected)
         kept = {path.stem for path in (folder / CLIPS).glob("*.safetensors")}
-        missing = [clip.name for clip in contents.clips if clip.digest not in kept]
+        missing = [clip.name for clip in clips if clip.digest not in kept]
         if missing:
             raise damaged_error(folder, f"files of {len(missing)} clips are missing, first: {missing[0]}")
         return cls(
             folder=folder,
-            framing=contents.framing,
-            clips=contents.clips,
+            framing=_parse_entry(folder, FrameSettings, framing, "the framing"),
+            clips=clips,
             vocabulary=_read_vocabulary(folder),
-            refused=contents.refused,
-            unknown=contents.unknown,
-            unlisted=contents.unlisted,
+            refused=tuple(_parse_entry(folder, RejectedFile, entry, "a clip that was left out") for entry in refused),
+            unknown=unknown,
+            unlisted=tuple(unlisted),
         )
+
+    def write(self) -> None:
+        """Write corpus.json and the vocabulary; the same contents give the same bytes.
+
+        Raises:
+            OSError: A file cannot be written.
+        """
+        contents = {
+            "version": VERSION,
+            "framing": asdict(self.framing),
+            "clips": [asdict(clip) for clip in self.clips],
+            "refused": [asdict(rejected) for rejected in self.refused],
+            "unknown": dict(sorted(self.unknown.items())),
+            "unlisted": self.unlisted,
+        }
+        (self.folder / FILE).write_bytes(json.dumps(contents, ensure_ascii=False, indent=1).encode() + b"\n")
+        write_vocabulary(self.folder, self.vocabulary)
 
     def part(self, part: Part) -> tuple[RecordedClip, ...]:
         """The clips of one part."""

@@ -22,7 +22,7 @@ from trainers.vits.batches import CorpusDataset
 from trainers.vits.corpus import Part, RecordedClip, SpeechCorpus
 from trainers.vits.errors import FeedbackError, VoiceError
 from trainers.vits.gate import FEWEST
-from trainers.vits.manifest import SHARES, SHOWN, ClipCorrection, ClipRating, FeedbackManifest
+from trainers.vits.manifest import SHARES, SHOWN, ClipCorrection, ClipRating, FeedbackManifest, hash_parts
 from trainers.vits.metadata import normalise_words
 from trainers.vits.preparation import CorpusSettings, RecordingEntry, prepare_clips
 from trainers.vits.training import CORRECTIONS, TrainingSetup
@@ -215,7 +215,7 @@ def prepare_corrections(
         vocabulary=corpus.vocabulary,
         numbers=_choose_part_sizes,
     )
-    path = folder / _hash(*sorted(new_items.corrections), resample, skip_bad)[:16]
+    path = folder / hash_parts(*sorted(new_items.corrections), resample, skip_bad)[:16]
     made = SpeechCorpus.open(path) if path.exists() else prepare_clips(entries, path, settings, on_progress)
     _reject_base_recordings(made.clips, corpus)
     by_name = {_name_correction(correction): correction for correction in corrections}
@@ -278,10 +278,6 @@ def _join_problems(problems: Sequence[str]) -> str:
 
 def _name_correction(correction: ClipCorrection) -> str:
     return f"line {correction.line}"
-
-
-def _hash(*parts: object) -> str:
-    return sha256(json.dumps(parts).encode()).hexdigest()
 
 
 DEFAULT_RATING = 5

@@ -104,12 +104,7 @@ def edit_distance(transcript: str, text: str) -> int:
 
     Levenshtein, "Binary codes capable of correcting deletions, insertions, and reversals" (1966).
     """
-    row = list(range(len(text) + 1))
-    for i, letter in enumerate(transcript, 1):
-        diagonal, row[0] = row[0], i
-        for j, wanted in enumerate(text, 1):
-            diagonal, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, diagonal + (letter != wanted))
-    return row[-1]
+    return _remaining(transcript, text)[0][0]
 
 
 Kind: TypeAlias = Literal["right", "wrong", "missing"]

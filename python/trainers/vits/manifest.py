@@ -44,16 +44,16 @@ class ClipCorrection:
     @property
     def digest(self) -> str:
         """Digest of text, sound and rating; independent of the file name."""
-        return _hash("correction", self.content, self.rating)
+        return hash_parts("correction", self.content, self.rating)
 
     @property
     def content(self) -> str:
         """Digest of the normalised text and the sound, or of the file name if the file cannot be read."""
         text = normal_text(self.text)
         try:
-            return _hash("content", text, sha256(self.audio.read_bytes()).hexdigest())
+            return hash_parts("content", text, sha256(self.audio.read_bytes()).hexdigest())
         except OSError:  # reported with its line when the recording is prepared
-            return _hash("unreadable", text, str(self.audio))
+            return hash_parts("unreadable", text, str(self.audio))
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class ClipRating:
 
     def digest(self, content: str) -> str:
         """Digest of the clip's content and its rating."""
-        return _hash("rating", content, self.rating)
+        return hash_parts("rating", content, self.rating)
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,5 +188,6 @@ def _find_conflicts(items: list[ClipCorrection | ClipRating]) -> Iterator[str]:
                 yield f"line {item.line}: {item.clip} is rated {item.rating}, and {before.rating} on line {before.line}"
 
 
-def _hash(*parts: object) -> str:
+def hash_parts(*parts: object) -> str:
+    """sha256 of values as JSON, in hexadecimal."""
     return sha256(json.dumps(parts).encode()).hexdigest()

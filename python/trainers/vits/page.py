@@ -2,7 +2,7 @@
 
 import io
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -108,60 +108,16 @@ def _build_palette() -> bytes:
     return np.rint(np.stack(channels, axis=1)).astype(np.uint8).tobytes()
 
 
-MOST_DRAWN: Final = 24
-"""Default maximum number of clips with sound and pictures."""
+SHOWN: Final = 24
+"""Maximum number of clips with sound and pictures."""
 
 MOST_CHARACTERS: Final = 1_800_000
 """Maximum characters of sounds and pictures, so that phones can load the page."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class TranscribedClip:
-    """A synthesised clip with its recording and both transcripts.
-
-    Attributes:
-        name: Id in metadata.csv.
-        text: Text given to the voice.
-        audible_text: Text in the recogniser's spelling, the reference of the transcripts.
-        real_transcript: Transcript of the recording.
-        spoken_transcript: Transcript of the synthesised speech.
-        real: Recording, float32 [T], in -1 to 1.
-        spoken: Synthesised speech, float32 [T].
-        distance: Distance of the log mels along the best warping.
-        reconstruction: Mean absolute difference of log mels after encoder and decoder.
-        log_length_ratio: log(spoken / recorded length): above 0 the voice speaks more slowly.
-    """
-
-    name: str
-    text: str
-    audible_text: str
-    real_transcript: str
-    spoken_transcript: str
-    real: Tensor
-    spoken: Tensor
-    distance: float
-    reconstruction: float
-    log_length_ratio: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FailedClip:
-    """A clip that the voice could not synthesise.
-
-    Attributes:
-        name: Id in metadata.csv.
-        text: Its text.
-        reason: The problem and the remedy.
-    """
-
-    name: str
-    text: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class VoiceEvaluation:
-    """Evaluation of a voice on clips of a corpus; NaN figures are shown as unknown.
+class VoicePage:
+    """Scores of a voice, with the sounds of some clips.
 
     Attributes:
         title: Name of the version, such as `demo/3`.
@@ -170,18 +126,9 @@ class VoiceEvaluation:
         language: BCP 47 language of the texts (`ku`), or empty.
         framing: Framing of all waves.
         speaking_rate: Speaking rate; lower is slower.
-        error_rate: Character error rate of the recogniser on the synthesised speech.
-        real_error_rate: Error rate on the recordings of the same clips.
-        judge_error_rate: Error rate on all held-out recordings.
-        distance: Mean over the clips.
-        reconstruction: Mean over the clips.
-        length_error: Mean of |log length ratio|.
-        spoken: Number of synthesised clips; `clips` may hold fewer.
-        clips: Clips with sound, in order.
-        unspoken: Clips that could not be synthesised.
-
-    Raises:
-        ValueError: `clips` has more clips than `spoken`.
+        judge_error_rate: Error rate of the recogniser on all held-out recordings.
+        scores: Scores of all clips.
+        waves: Recording and synthesised speech, float32 [T], of the first clips that were spoken.
     """
 
     title: str
@@ -190,35 +137,27 @@ class VoiceEvaluation:
     language: str = ""
     framing: FrameSettings
     speaking_rate: float
-    error_rate: float
-    real_error_rate: float
     judge_error_rate: float
-    distance: float
-    reconstruction: float
-    length_error: float
-    spoken: int
-    clips: tuple[TranscribedClip, ...]
-    unspoken: tuple[FailedClip, ...] = ()
+    scores: SpeechEvaluation
+    waves: Sequence[tuple[Tensor, Tensor]]
 
-    def __post_init__(self) -> None:
-        if len(self.clips) > self.spoken:
-            raise ValueError(
-                f"there are {len(self.clips)} clips, but only {self.spoken} are spoken; count all spoken clips"
-            )
+    @property
+    def spoken(self) -> tuple[ClipScore, ...]:
+        """Scores of the clips that were spoken."""
+        return tuple(score for score in self.scores.clips if not score.fault)
 
 
-def render_page(evaluation: VoiceEvaluation, *, most: int = MOST_DRAWN) -> str:
-    """Render the page as HTML; deterministic.
-
-    Raises:
-        ValueError: A wave is empty, not finite, or not of shape [T].
-    """
-    views = (_build_clip_view(clip, evaluation.framing) for clip in evaluation.clips[:most])
+def render_page(page: VoicePage) -> str:
+    """Render the page as HTML; deterministic."""
+    views = (
+        _build_clip_view(score, real, spoken, page.framing)
+        for score, (real, spoken) in zip(page.spoken, page.waves, strict=False)
+    )
     clips = take_within_limit(
         views, lambda view: sum(len(wave.sound) + len(wave.picture) for wave in view.waves), MOST_CHARACTERS
     )
     scale = {"quietest": SILENCE, "loudest": LOUDEST, "colours": ", ".join(f"rgb{colour}" for colour in COLOURS)}
-    parts = {"evaluation": evaluation, "figures": tuple(_list_figures(evaluation)), "clips": clips, "scale": scale}
+    parts = {"page": page, "figures": tuple(_list_figures(page)), "clips": clips, "scale": scale}
     return render("trainers.vits", "evaluation.html", parts)
 
 
@@ -230,40 +169,42 @@ def format_length_difference(log_ratio: float) -> str:
     return f"{100 * math.expm1(log_ratio):+.0f}\N{NO-BREAK SPACE}%".replace("-", MINUS)
 
 
-def _list_figures(evaluation: VoiceEvaluation) -> Iterator[LabelledFigure]:
+def _list_figures(page: VoicePage) -> Iterator[LabelledFigure]:
     """Figures at the top of the page."""
-    found = evaluation
-    wrong, left, kept = (_describe_unspoken(found, what) for what in ("count as wrong", "are left out", "are included"))
-    yield figure("Character error rate, spoken", found.error_rate, percent, f"of the recogniser on the voice{wrong}")
+    scores, spoken, unspoken = page.scores, len(page.spoken), len(page.scores.unspoken)
+
+    def describe_unspoken(what: str) -> str:
+        count = spoken + unspoken
+        return f"; {unspoken:,} of {count:,} clips could not be spoken and {what}" if unspoken else ""
+
+    wrong, left, kept = map(describe_unspoken, ("count as wrong", "are left out", "are included"))
+    yield figure("Character error rate, spoken", scores.error_rate, percent, f"of the recogniser on the voice{wrong}")
     yield figure(
         "Character error rate, recorded",
-        found.real_error_rate,
+        scores.real_error_rate,
         percent,
         f"of the recogniser on recordings of the same clips{kept}",
     )
     yield figure(
-        "Recogniser error rate", found.judge_error_rate, percent, "on held-out recordings, measured after its training"
+        "Recogniser error rate", page.judge_error_rate, percent, "on held-out recordings, measured after its training"
     )
     yield figure(
-        "Mel distance", found.distance, plain, f"log mels along the best time warping; 0 is the recording{left}"
+        "Mel distance",
+        _or_nan(scores.distance),
+        plain,
+        f"log mels along the best time warping; 0 is the recording{left}",
     )
     yield figure(
-        "Reconstruction", found.reconstruction, plain, f"log mels after encoder and decoder; 0 is perfect{kept}"
+        "Reconstruction", scores.reconstruction, plain, f"log mels after encoder and decoder; 0 is perfect{kept}"
     )
     yield figure(
         "Length error",
-        found.length_error,
+        _or_nan(scores.length_error),
         plain,
         f"mean |log length ratio|; 0.1 is about 10\N{NO-BREAK SPACE}% off{left}",
     )
-    yield figure("Speaking rate", found.speaking_rate, "{:.2f}".format, "of the voice; lower is slower")
-    yield figure("Clips", found.spoken, "{:,.0f} spoken".format, f"{len(found.unspoken):,} could not be spoken")
-
-
-def _describe_unspoken(evaluation: VoiceEvaluation, what: str) -> str:
-    """Addition to a figure's note about clips that could not be synthesised; empty if there are none."""
-    count = len(evaluation.unspoken)
-    return f"; {count:,} of {evaluation.spoken + count:,} clips could not be spoken and {what}" if count else ""
+    yield figure("Speaking rate", page.speaking_rate, "{:.2f}".format, "of the voice; lower is slower")
+    yield figure("Clips", spoken, "{:,.0f} spoken".format, f"{unspoken:,} could not be spoken")
 
 
 # --- clips
@@ -304,66 +245,42 @@ class ClipView:
     name: str
     text: str
     letters: int
-    waves: tuple[ClipWave, ClipWave]
+    waves: tuple[ClipWave, ...]
     marks: tuple[AxisTick, ...]
     figures: tuple[LabelledFigure, ...]
 
 
-def _build_clip_view(clip: TranscribedClip, framing: FrameSettings) -> ClipView:
-    for wave in (clip.real, clip.spoken):
-        if wave.dim() != 1 or not len(wave) or not wave.isfinite().all():
-            raise ValueError(
-                f"a wave of clip {clip.name} has shape {list(wave.shape)} or non-finite samples; expected finite "
-                "samples [T], 1 or more: list the clip as unspoken"
-            )
-    real, spoken = clip.real.detach().float().cpu(), clip.spoken.detach().float().cpu()
+def _build_clip_view(score: ClipScore, real: Tensor, spoken: Tensor, framing: FrameSettings) -> ClipView:
+    text, ratio = audible_text(score.clip.text), _or_nan(score.log_length_ratio)
     frames = max(count_frames(real, framing), count_frames(spoken, framing))
     seconds = framing.seconds(frames)
+    takes = (("Recorded", real, score.heard_real), ("Spoken", spoken, score.heard))
     return ClipView(
-        name=clip.name,
-        text=clip.text,
-        letters=len(clip.audible_text),
-        waves=(
-            _build_clip_wave(
-                "Recorded", real, find_difference(clip.real_transcript, clip.audible_text), framing, frames
-            ),
-            _build_clip_wave(
-                "Spoken", spoken, find_difference(clip.spoken_transcript, clip.audible_text), framing, frames
-            ),
+        name=score.clip.name,
+        text=score.clip.text,
+        letters=len(text),
+        waves=tuple(
+            ClipWave(
+                heading=heading,
+                seconds=len(wave) / framing.rate,
+                picture=draw_spectrogram(wave, framing, frames),
+                sound=encode_sound(wave, framing.rate),
+                transcript=find_difference(heard, text),
+            )
+            for heading, wave, heard in takes
         ),
         marks=tuple(AxisTick(text=f"{at:g}", place=round(100 * at / seconds, 2)) for at in place_ticks(seconds)),
         figures=(
-            figure("Mel distance", clip.distance, plain),
-            figure("Reconstruction", clip.reconstruction, plain),
-            figure(
-                "Length",
-                clip.log_length_ratio,
-                format_length_difference,
-                f"log ratio {clip.log_length_ratio:+.3f}".replace("-", MINUS),
-            ),
+            figure("Mel distance", _or_nan(score.distance), plain),
+            figure("Reconstruction", score.reconstruction, plain),
+            figure("Length", ratio, format_length_difference, f"log ratio {ratio:+.3f}".replace("-", MINUS)),
         ),
     )
-
-
-def _build_clip_wave(
-    heading: str, wave: Tensor, transcript: TextDifference, framing: FrameSettings, frames: int
-) -> ClipWave:
-    return ClipWave(
-        heading=heading,
-        seconds=len(wave) / framing.rate,
-        picture=draw_spectrogram(wave, framing, frames),
-        sound=encode_sound(wave, framing.rate),
-        transcript=transcript,
-    )
-
-
-SHOWN = 24
-"""Maximum number of clips with sound."""
 
 
 def build_page(
     title: str, voice: Voice, corpus: SpeechCorpus, scores: SpeechEvaluation, judge: SpeechRecogniser, *, seed: int = 0
-) -> VoiceEvaluation:
+) -> VoicePage:
     """Build the page data; the first clips are synthesised again with the same seeds.
 
     Args:
@@ -374,42 +291,18 @@ def build_page(
         judge: Recogniser that made the scores.
         seed: Seed of the scores.
     """
-    spoken = [score for score in scores.clips if not score.fault]
-    return VoiceEvaluation(
+    spoken = [score.clip for score in scores.clips if not score.fault]
+    return VoicePage(
         title=title,
         voice=f"{title}: {sum(weight.numel() for weight in voice.model.parameters()):,} weights",
         corpus=f"{Path(corpus.folder).name}, {len(scores.clips)} clips, digest {corpus.digest[:12]}",
         framing=corpus.framing,
         speaking_rate=voice.model.speaking_rate,
-        error_rate=scores.error_rate,
-        real_error_rate=scores.real_error_rate,
         judge_error_rate=judge.error_rate,
-        distance=_or_nan(scores.distance),
-        reconstruction=scores.reconstruction,
-        length_error=_or_nan(scores.length_error),
-        spoken=len(spoken),
-        clips=tuple(_build_transcribed_clip(score, voice, corpus, seed) for score in spoken[:SHOWN]),
-        unspoken=tuple(
-            FailedClip(name=score.clip.name, text=score.clip.text, reason=score.fault)
-            for score in scores.clips
-            if score.fault
-        ),
-    )
-
-
-def _build_transcribed_clip(score: ClipScore, voice: Voice, corpus: SpeechCorpus, seed: int) -> TranscribedClip:
-    clip = score.clip
-    return TranscribedClip(
-        name=clip.name,
-        text=clip.text,
-        audible_text=audible_text(clip.text),
-        real_transcript=score.heard_real,
-        spoken_transcript=score.heard,
-        real=corpus.wave(clip),
-        spoken=voice.speak(clip.text, seed=derive_wave_seed(clip, seed)),
-        distance=_or_nan(score.distance),
-        reconstruction=score.reconstruction,
-        log_length_ratio=_or_nan(score.log_length_ratio),
+        scores=scores,
+        waves=[
+            (corpus.wave(clip), voice.speak(clip.text, seed=derive_wave_seed(clip, seed))) for clip in spoken[:SHOWN]
+        ],
     )
 
 

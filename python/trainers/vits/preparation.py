@@ -23,13 +23,11 @@ from trainers.media.run_directory import check_free, create_draft, writing
 from trainers.vits.corpus import (
     CLIPS,
     FULL_SCALE,
-    CorpusContents,
     Part,
     RecordedClip,
     SpeechCorpus,
     hash_content,
     write_clip,
-    write_contents,
 )
 from trainers.vits.errors import CorpusError, SpeechError
 from trainers.vits.metadata import TranscriptLine, assign_parts, find_text_problem, normalise_words, read_metadata
@@ -39,7 +37,6 @@ from trainers.vits.vocabulary import (
     count_unknown_characters,
     list_characters,
     tokenize,
-    write_vocabulary,
 )
 
 if TYPE_CHECKING:
@@ -364,16 +361,17 @@ class _PreparationRun:
         if self._refused and not (clips and self._settings.skip_bad):
             raise CorpusError(rejection_message(self._refused, len(clips), "clips"))
         parts = self._settings.parts(_list_texts(clips))
-        contents = CorpusContents(
+        corpus = SpeechCorpus(
+            folder=draft,
             framing=self._settings.framing,
             clips=tuple(replace(clip, part=parts[clip.text]) for clip in clips),
+            vocabulary=_build_vocabulary(self._settings, clips),
             refused=tuple(self._refused),
             unknown=self._unknown,
             unlisted=unlisted,
         )
         with writing(self._out, CorpusError):
-            write_contents(draft, contents)
-            write_vocabulary(draft, _build_vocabulary(self._settings, clips))
+            corpus.write()
             draft.rename(self._out)
 
     def _check(self, entry: RecordingEntry, tokenizer: "VitsTokenizer") -> tuple[RecordedClip, "Tensor"]:

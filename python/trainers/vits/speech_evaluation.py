@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -12,29 +11,9 @@ from torch.nn import functional
 from trainers.vits.corpus import RecordedClip, SpeechCorpus
 from trainers.vits.distances import dtw_distance, edit_distance
 from trainers.vits.errors import CorpusError, JudgeError, VoiceError
-from trainers.vits.spectrum import FrameSettings, log_mel_of
+from trainers.vits.spectrum import log_mel_of
 from trainers.vits.speech_recogniser import SpeechRecogniser, audible_text, compute_recorded_mel
-
-
-class ScoredVoice(Protocol):
-    """A voice that can be scored."""
-
-    @property
-    def framing(self) -> FrameSettings:
-        """Framing of its waves and spectrograms."""
-        ...
-
-    def speak(self, text: str, *, seed: int) -> Tensor:
-        """Synthesise a text, float32 [T] on the CPU; deterministic for a seed.
-
-        Raises:
-            VoiceError: The voice cannot say the text.
-        """
-        ...
-
-    def reconstruct(self, spectrum: Tensor, /) -> Tensor:
-        """Encode and decode linear magnitudes, float32 [bins, frames]; returns float32 [frames · hop] on the CPU."""
-        ...
+from trainers.vits.voice import Voice
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,7 +110,7 @@ class SpeechEvaluation:
 
 
 def score(
-    speaker: ScoredVoice,
+    speaker: Voice,
     corpus: SpeechCorpus,
     clips: Iterable[RecordedClip],
     judge: SpeechRecogniser,
@@ -166,7 +145,7 @@ def score(
     return SpeechEvaluation(tuple(scores))
 
 
-def _check(speaker: ScoredVoice, corpus: SpeechCorpus, clips: Sequence[RecordedClip], judge: SpeechRecogniser) -> None:
+def _check(speaker: Voice, corpus: SpeechCorpus, clips: Sequence[RecordedClip], judge: SpeechRecogniser) -> None:
     if not clips:
         raise CorpusError(f"no clips of {corpus.folder} were given to score; give at least one")
     if speaker.framing != corpus.framing:
@@ -181,7 +160,7 @@ def _check(speaker: ScoredVoice, corpus: SpeechCorpus, clips: Sequence[RecordedC
 
 
 def _score_clip(
-    speaker: ScoredVoice, corpus: SpeechCorpus, clip: RecordedClip, judge: SpeechRecogniser, seed: int
+    speaker: Voice, corpus: SpeechCorpus, clip: RecordedClip, judge: SpeechRecogniser, seed: int
 ) -> ClipScore:
     """Score one clip."""
     text, real = audible_text(clip.text), compute_recorded_mel(corpus, clip)
@@ -211,7 +190,7 @@ def derive_wave_seed(clip: RecordedClip, seed: int) -> int:
     return (seed + int(clip.digest[:8], 16)) % 2**32
 
 
-def _synthesise(speaker: ScoredVoice, clip: RecordedClip, seed: int) -> tuple[Tensor | None, str]:
+def _synthesise(speaker: Voice, clip: RecordedClip, seed: int) -> tuple[Tensor | None, str]:
     """Synthesise a clip's text: the wave, or the reason of failure."""
     try:
         wave = speaker.speak(clip.text, seed=derive_wave_seed(clip, seed))
@@ -224,7 +203,7 @@ def _synthesise(speaker: ScoredVoice, clip: RecordedClip, seed: int) -> tuple[Te
     return wave, ""
 
 
-def _score_reconstruction(speaker: ScoredVoice, corpus: SpeechCorpus, clip: RecordedClip, real: Tensor) -> float:
+def _score_reconstruction(speaker: Voice, corpus: SpeechCorpus, clip: RecordedClip, real: Tensor) -> float:
     """Reconstruction error of a recording."""
     wave = speaker.reconstruct(corpus.spectrogram(clip))
     if not torch.isfinite(wave).all():

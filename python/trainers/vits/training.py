@@ -1,6 +1,5 @@
 """Training and fine-tuning of voices: phases, rounds and schedules."""
 
-import hashlib
 import json
 import shutil
 from collections.abc import Mapping, Sequence
@@ -8,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.optim import AdamW, Optimizer
 from torch.optim.lr_scheduler import ExponentialLR
 
 from trainers.loop import Checkpoints, EpochReport, Loop, Phase, Validation, launched_rank, launched_size
 from trainers.loop.checkpoint.compatibility import as_json, find_differences
+from trainers.loop.weights.initial_weights import hash_weights
 from trainers.media.run_directory import CHECKPOINTS, checkpoints_in, rounds_for, run_folder
 from trainers.options import RunOptions
 from trainers.progress import ReportConsumer
@@ -305,17 +304,8 @@ def check_fits(voice: Voice, corpus: SpeechCorpus, path: Path) -> None:
 
 
 def hash_voice(voice: Voice) -> str:
-    """Digest of the weights of a voice as saved."""
-    return hash_weights(remove_weight_norm(voice.model))
-
-
-def hash_weights(weights: Mapping[str, Tensor]) -> str:
-    """sha256 of names, types, shapes and bytes of weights, ordered by name."""
-    digest = hashlib.sha256()
-    for name, tensor in sorted(weights.items()):
-        digest.update(f"{name} {tensor.dtype} {list(tensor.shape)}\n".encode())
-        digest.update(tensor.detach().cpu().reshape(-1).view(torch.uint8).numpy().tobytes())
-    return digest.hexdigest()
+    """Digest of the weights of a voice as saved, ordered by name."""
+    return hash_weights(sorted(remove_weight_norm(voice.model).items()))
 
 
 def _record(version: Path) -> Mapping[str, Any]:

@@ -19,11 +19,11 @@ from typer.testing import CliRunner
 from trainers.cli.commands import app
 from trainers.dit.batches import RawImageFiles
 from trainers.dit.cache import write_cache
+from trainers.dit.encoders import find_quoted_text
 from trainers.dit.errors import DataError, ModelError, PriorError, SchedulerError
-from trainers.dit.glm import build_glm_objective, find_quoted_text
 from trainers.dit.images import ImageFolder, read_pictures
 from trainers.dit.models import ImageModel
-from trainers.dit.objective import create_objective
+from trainers.dit.objective import build_glm_objective, create_objective
 from trainers.dit.recipe import ImageRecipe, SamplingSettings
 from trainers.dit.sampling import draw_images
 from trainers.dit.training import DenoisingLoss, NoiseSource, fit

@@ -14,7 +14,7 @@ import trainers.dit
 from trainers.dit.batches import EncodedImages
 from trainers.dit.cache import write_cache
 from trainers.dit.encoders import PixArtPromptEncoder
-from trainers.dit.grpo import PolicyLoss, read_rollout_settings
+from trainers.dit.grpo import PolicyLoss
 from trainers.dit.images import ImageFolder, read_pictures
 from trainers.dit.models import ImageModel
 from trainers.dit.recipe import GrpoRecipe, SamplingSettings
@@ -93,9 +93,9 @@ def test_what_is_drawn_has_no_gradient_and_asking_again_about_its_steps_reaches_
     recipe = GrpoRecipe(groups=3, members=4, draw_steps=4, trained_steps=1)
     reward = ValidatedReward("brightness", Brightness(), of_all=False)
     torch.manual_seed(3)
-    moves = next(iter(Rollouts(model, some_pictures(tmp_path), reward, read_rollout_settings(recipe))))
+    moves = next(iter(Rollouts(model, some_pictures(tmp_path), reward, recipe)))
     assert [part.requires_grad for part in (*moves[:-1], *moves.condition)] == [False] * 11
-    steps = PolicySampler(model.unconditional(), read_rollout_settings(recipe))
+    steps = PolicySampler(model.unconditional(), recipe)
     PolicyLoss(model.network, start.network, steps, recipe).loss(moves).mean.backward()
     named = model.network.module.named_parameters()
     assert [name for name, weight in named if weight.grad is None or not weight.grad.any()] == []

@@ -14,7 +14,7 @@ from tiny_images import tiny_model, write_images
 from torch import Tensor, nn
 
 from trainers.dit.errors import GateError, RewardError, SchedulerError
-from trainers.dit.grpo import PolicyLoss, TuningResult, read_rollout_settings, tune
+from trainers.dit.grpo import PolicyLoss, TuningResult, tune
 from trainers.dit.images import ImageFolder, read_pictures
 from trainers.dit.models import ImageModel
 from trainers.dit.recipe import GrpoRecipe, ObjectiveName, SamplingSettings
@@ -82,7 +82,7 @@ def checked(name: str, formula: Callable[[Tensor], Tensor], folder: Path) -> Val
 def rollouts_of(folder: Path, recipe: GrpoRecipe = SMALL) -> tuple[ImageModel, Rollouts]:
     model = tiny_model().learning("flow")
     reward = checked("brightness", brightness, folder)
-    return model, Rollouts(model, pictures_of(folder / "own"), reward, read_rollout_settings(recipe))
+    return model, Rollouts(model, pictures_of(folder / "own"), reward, recipe)
 
 
 def tuned(
@@ -122,7 +122,7 @@ def test_what_is_drawn_are_groups_of_a_prompt_with_steps_as_probable_as_they_wer
     assert all(bool((group == group[:1]).all()) for group in prompts)
     assert len({tuple(group[0].tolist()) for group in prompts}) == 3
     assert moves[0].advantages.view(3, 4).sum(1).tolist() == pytest.approx([0, 0, 0], abs=1e-4)
-    steps = PolicySampler(model.unconditional(), read_rollout_settings(SMALL))
+    steps = PolicySampler(model.unconditional(), SMALL)
     for one in moves:
         with torch.no_grad():
             step = steps.of(model.network, one.condition, one.before, one.timesteps, one.times, one.lengths)
@@ -161,7 +161,7 @@ def test_prompts_and_their_real_images_are_chosen_by_chance_and_belong_together(
     pictures, kept = pictures_of(folder / "own"), RecordingReward()
     model, recipe = tiny_model().learning("flow"), replace(SMALL, members=2, draw_steps=2, trained_steps=1)
     torch.manual_seed(1)
-    handed = iter(Rollouts(model, pictures, ValidatedReward("kept", kept), read_rollout_settings(recipe)))
+    handed = iter(Rollouts(model, pictures, ValidatedReward("kept", kept), recipe))
     for _ in range(6):
         next(handed)
     real = pictures.pixels(range(32)) / 2 + 0.5
@@ -200,7 +200,7 @@ def test_the_loss_is_the_clipped_gain_and_the_price_of_going_away(folder: Path) 
     torch.manual_seed(3)
     moves = next(iter(rollouts))
     start = tiny_model().learning("flow")
-    steps = PolicySampler(model.unconditional(), read_rollout_settings(SMALL))
+    steps = PolicySampler(model.unconditional(), SMALL)
     unmoved = PolicyLoss(model.network, start.network, steps, SMALL).loss(moves)
     assert unmoved.mean.item() == pytest.approx(-float(moves.advantages.mean()), abs=1e-4)
     assert float(unmoved.parts["divergence"]) == 0
@@ -451,17 +451,17 @@ def test_what_cannot_be_tuned_is_refused(folder: Path) -> None:
     names: tuple[ObjectiveName, ...] = ("epsilon", "velocity")
     for name in names:
         with pytest.raises(SchedulerError, match=f"the model's objective is {name} "):
-            Rollouts(tiny_model().learning(name), own, bright, read_rollout_settings(SMALL))
+            Rollouts(tiny_model().learning(name), own, bright, SMALL)
     flow = tiny_model().learning("flow")
     with pytest.raises(RewardError, match="brightness has one number for all images"):
         Rollouts(
             flow,
             own,
             ValidatedReward("brightness", FormulaReward(brightness), of_all=True),
-            read_rollout_settings(SMALL),
+            SMALL,
         )
     with pytest.raises(SettingsError, match="5 trained steps are more than the 4 steps of an image"):
-        Rollouts(flow, own, bright, read_rollout_settings(replace(SMALL, trained_steps=5)))
+        Rollouts(flow, own, bright, replace(SMALL, trained_steps=5))
     watch = SampleWatch(flow, RewardInputs(own, own, count=8), [], SamplingSettings(steps=4))
     with pytest.raises(GateError, match="ssim cannot be both the reward and the gate"):
         RewardGate(watch, reward="ssim", quality="ssim", bound=1.3, every=5)

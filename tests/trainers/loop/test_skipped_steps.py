@@ -29,7 +29,7 @@ EVERY_OPTIMIZER = pytest.mark.parametrize("make", OPTIMIZERS.values(), ids=OPTIM
 
 @pytest.fixture
 def on_device(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trainers.loop.loop.skips_on_device", _always)
+    monkeypatch.setattr("trainers.loop.run_parts.skips_on_device", _always)
 
 
 def _always(optimizer: Optimizer, device: torch.device) -> bool:
@@ -111,7 +111,7 @@ def test_all_steps_are_those_taken_after_reading(
     kinds = ("nan", "well", "well", "well", "well", "well", "slope", "well", "well", "inf", "well", "well", "offset")
     data = batches(*kinds, "well", "well", "well", "well")
     expected = train(make, data, clip=clip, accumulate=accumulate)
-    monkeypatch.setattr("trainers.loop.loop.skips_on_device", _always)
+    monkeypatch.setattr("trainers.loop.run_parts.skips_on_device", _always)
     found = train(make, data, clip=clip, accumulate=accumulate)
     assert [seen.report.stepped for seen in found] == [seen.report.stepped for seen in expected]
     assert not all(seen.report.stepped for seen in found)

@@ -112,7 +112,7 @@ def always(optimizer: torch.optim.Optimizer, device: torch.device) -> bool:  # n
 @pytest.fixture(params=["read", "queued"])
 def _both_ways(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if request.param == "queued":
-        monkeypatch.setattr("trainers.loop.loop.skips_on_device", always)
+        monkeypatch.setattr("trainers.loop.run_parts.skips_on_device", always)
 
 
 @pytest.mark.usefixtures("_both_ways")
