@@ -14,7 +14,6 @@ from predictor.networks import Target
 from trainers.stock.data import History, TrainingWindows
 from trainers.stock.evaluation.calibration import (
     ForecastWindows,
-    OutcomeDelay,
     QuantileResiduals,
     adapt_offsets,
     forecast_adaptively,
@@ -29,7 +28,7 @@ FloatArray = NDArray[np.float64]
 
 LEVELS = (0.1, 0.5, 0.9)
 BAND = np.array([NormalDist().inv_cdf(level) for level in LEVELS])
-DAILY = OutcomeDelay(lag=0, horizons=(1,))
+DAILY = Target(lag=0, horizons=(1,))
 
 
 def residuals(outcomes: FloatArray, days: int | None = None, first: int = 0) -> QuantileResiduals:
@@ -78,7 +77,7 @@ def test_the_median_stays_where_it_is() -> None:
 @pytest.mark.parametrize("horizon", [1, 5])
 def test_a_days_offset_depends_on_outcomes_that_are_known_by_that_day_alone(lag: int, horizon: int) -> None:
     seen, test = residuals(normal(200, 1.0, seed=8)), normal(100, 1.0, seed=9)
-    delay = OutcomeDelay(lag=lag, horizons=(horizon,))
+    delay = Target(lag=lag, horizons=(horizon,))
     before = adapt_offsets(seen, residuals(test, first=200), LEVELS, delay)
     changed = test.copy()
     changed[40] = 50.0
@@ -97,7 +96,7 @@ def test_symbols_of_a_day_share_its_offset_and_move_it_by_their_share_of_misses(
     assert offsets[2, 0, 0] == pytest.approx(-9.0 - BAND[0])
 
 
-def walked_by_hand(missed: list[float], delay: OutcomeDelay, gamma: float = 0.1) -> list[float]:
+def walked_by_hand(missed: list[float], delay: Target, gamma: float = 0.1) -> list[float]:
     """Offsets of the quantile 0.9 after residuals 0 to 100 and then these, one per day."""
     seen = QuantileResiduals(positions=np.arange(101), values=np.arange(101.0)[:, None, None])
     test = QuantileResiduals(positions=np.arange(200, 200 + len(missed)), values=np.array(missed)[:, None, None])
@@ -113,7 +112,7 @@ def test_a_miss_moves_the_level_by_its_share_of_the_step_and_the_residual_joins_
 
 def test_an_outcome_of_five_days_moves_the_level_by_a_fifth_of_the_step_five_days_later() -> None:
     # To 0.9 + 0.02 x 0.9 = 0.918, and the place round(0.918 x 101) of 102 residuals holds 93.
-    assert walked_by_hand([200, 0, 0, 0, 0, 0], OutcomeDelay(lag=0, horizons=(5,))) == [90, 90, 90, 90, 90, 93]
+    assert walked_by_hand([200, 0, 0, 0, 0, 0], Target(lag=0, horizons=(5,))) == [90, 90, 90, 90, 90, 93]
 
 
 def test_an_outcome_that_falls_on_its_quantile_counts_as_below_it() -> None:
@@ -124,7 +123,7 @@ def test_an_outcome_that_falls_on_its_quantile_counts_as_below_it() -> None:
 def test_a_day_is_judged_by_the_offset_that_it_was_forecast_with() -> None:
     # The first two days are forecast with 90. Once the first is known, which missed by far, the offset is 100; the
     # second, of 95, missed its own 90 all the same: to 0.9 + 2 x 0.1 x 0.9 > 1, where the largest residual stands.
-    assert walked_by_hand([200, 95, 0, 0], OutcomeDelay(lag=1, horizons=(1,))) == [90, 90, 100, 200]
+    assert walked_by_hand([200, 95, 0, 0], Target(lag=1, horizons=(1,))) == [90, 90, 100, 200]
 
 
 def test_unknown_outcomes_teach_nothing() -> None:

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from scipy.stats import pearsonr, spearmanr
 
 from predictor.networks import Target, TargetKind
-from trainers.stock.evaluation import evaluation_set
 from trainers.stock.evaluation.comparison import (
     absolute_error,
     compare,
@@ -25,8 +24,8 @@ from trainers.stock.evaluation.comparison import (
 from trainers.stock.evaluation.evaluation_set import (
     EvaluationSet,
     interval,
-    newey_west,
     resampled_mean,
+    standard_error,
     widening_factor,
 )
 from trainers.stock.evaluation.scores import (
@@ -249,15 +248,6 @@ def test_scores_of_a_ranking_model_are_correlated_in_place_of_its_medians() -> N
 # --- comparisons
 
 
-def newey_west_by_hand(daily: FloatArray, lag: int) -> float:
-    """Newey & West 1987, eq. 5, of a mean."""
-    e = daily - daily.mean()
-    variance = e @ e / len(e)
-    for k in range(1, lag + 1):
-        variance += 2 * (1 - k / (lag + 1)) * (e[k:] @ e[:-k]) / len(e)
-    return float(np.sqrt(variance / len(e)))
-
-
 SHORT = np.array([2.0, 4.0, 3.0, 7.0])
 """Its mean is 4; the deviations -2, 0, -1 and 3 have the autocovariances 3.5, -0.75, 0.5 and -1.5."""
 
@@ -273,7 +263,7 @@ SHORT = np.array([2.0, 4.0, 3.0, 7.0])
     ],
 )
 def test_newey_west_errors_of_four_days_are_the_hand_calculation(lag: int, variance: float) -> None:
-    assert newey_west(SHORT, lag) == pytest.approx((4.0, (variance / 4) ** 0.5))
+    assert standard_error(SHORT, lag) == pytest.approx((variance / 4) ** 0.5)
 
 
 def test_means_of_an_autoregressive_series_are_held_as_often_as_bartletts_weights_allow() -> None:
@@ -284,9 +274,7 @@ def test_means_of_an_autoregressive_series_are_held_as_often_as_bartletts_weight
     for seed in range(1000):
         steps = np.random.default_rng(seed).standard_normal(430)
         series = np.convolve(steps, 0.5 ** np.arange(31), mode="valid")
-        found = newey_west(series, 2)
-        assert found is not None
-        held.append(abs(found[0]) < 1.96 * found[1])
+        held.append(abs(series.mean()) < 1.96 * standard_error(series, 2))
     expected = 2 * NormalDist().cdf(1.96 * told**0.5) - 1
     assert np.mean(held) == pytest.approx(expected, abs=0.025)
 
@@ -307,7 +295,7 @@ def test_a_comparison_is_paired_and_carries_diebold_and_mariano_s_statistic() ->
     assert 0 < result.improvement.lower < result.improvement.value < result.improvement.upper
     assert result.by_horizon == (result.improvement,)
     daily = (theirs - ours)[:, 0]
-    assert result.t == pytest.approx(daily.mean() / (newey_west_by_hand(daily, found.block) * found.widening_factor))
+    assert result.t == pytest.approx(daily.mean() / (standard_error(daily, found.block) * found.widening_factor))
 
 
 def test_windows_that_only_one_of_two_can_judge_compare_nothing() -> None:
@@ -318,15 +306,6 @@ def test_windows_that_only_one_of_two_can_judge_compare_nothing() -> None:
     found = compare(judged(ours), ours, gaps, "x").improvement
     kept = ~np.isnan(gaps[:, 0])
     assert found.value == pytest.approx(1 - ours[kept].mean() / theirs[kept].mean())
-
-
-def test_without_statsmodels_a_comparison_has_no_t_statistic(monkeypatch: pytest.MonkeyPatch) -> None:
-    def nothing(_name: str) -> None:
-        return None
-
-    monkeypatch.setattr(evaluation_set, "find_spec", nothing)
-    losses = np.random.default_rng(7).exponential(size=(200, 1))
-    assert compare(judged(losses), losses, 1.1 * losses, "x").t is None
 
 
 def test_several_seeds_are_compared_by_the_mean_of_their_losses() -> None:

@@ -207,8 +207,8 @@ class Rollouts:
             )
         if recipe.trained_steps > recipe.draw_steps:
             raise SettingsError(
-                f"{recipe.trained_steps} trained steps are more than the {recipe.draw_steps} steps of an image; train on "
-                "fewer"
+                f"{recipe.trained_steps} trained steps are more than the {recipe.draw_steps} steps of an image; "
+                "train on fewer"
             )
         check_prompts_suffice(model)
         self._model = model

@@ -29,6 +29,7 @@ from trainers.loop.reports import (
     Report,
     TrainingNotice,
     ValidationReport,
+    WindowReport,
     shortage_notice,
     stop_message,
     validation_shortage_notice,
@@ -279,14 +280,25 @@ class TrainingRun(Generic[Batch]):
                 position = Position(phase.phase.name, training.epoch, done, window)
                 outcome = phase.step(window, position, ask)
                 requests = requests.merge(outcome.requests)
-                report = phase.report(
-                    outcome,
-                    position,
+                report = WindowReport(
+                    phase=phase.phase.name,
+                    epoch=training.epoch,
                     epochs=max_epochs,
+                    window=done,
                     windows=total,
+                    step=phase.steps,
+                    loss=outcome.loss.mean(),
+                    parts=outcome.loss.parts(),
+                    count=outcome.loss.count,
+                    grad_norm=outcome.norm,
+                    learning_rate=outcome.learning_rate,
+                    stepped=outcome.stepped,
+                    loss_scale=outcome.loss_scale,
+                    micro=phase.cutter.limit,
                     shortages=phase.accumulator.shortages - shortages,
                     seconds=perf_counter() - started,
                     data_seconds=waited,
+                    zero_gradient=outcome.zero_gradient,
                 )
                 if report.shortages:
                     self._notices.append(shortage_notice(report, self._parts.coupled))
@@ -341,9 +353,8 @@ class TrainingRun(Generic[Batch]):
         recorder = self._recorder
         self._broadcast_buffers()
         report = None if recorder is None else recorder.save(epoch_end=epoch_end)
-        if report is not None and recorder is not None:
+        if report is not None:
             yield report
-            yield from recorder.size_changes()
         if requests.stop:
             raise StoppedError(stop_message(requests.stop, report), signal=requests.stop)
 

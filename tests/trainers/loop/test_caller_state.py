@@ -1,6 +1,5 @@
 """Caller state in checkpoints: saved, restored, or refused by name."""
 
-from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,6 @@ from trainers.loop import (
     ResumeMismatchError,
     SettingsError,
     Stateful,
-    TrainingNotice,
     Validation,
     WindowReport,
 )
@@ -133,49 +131,6 @@ def test_a_state_that_has_only_moved_on_comes_back(tmp_path: Path, name: str) ->
 
 # --- mismatches are refused
 
-MISFITS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
-    "shape": (
-        {"mean": torch.zeros(2)},
-        {"mean": torch.zeros(3)},
-        "box['mean'] is float32[2] in the checkpoint and float32[3] here",
-    ),
-    "dtype": (
-        {"a": [torch.zeros(2)]},
-        {"a": [torch.zeros(2, dtype=torch.int64)]},
-        "box['a'][0] is float32[2] in the checkpoint and int64[2] here",
-    ),
-    "dtype of an empty one": (
-        {"a": torch.zeros(2)},
-        {"a": torch.zeros(0, dtype=torch.int64)},
-        "box['a'] is float32[2] in the checkpoint and int64[0] here",
-    ),
-    "kind": ({"best": 0.5}, {"best": "0.5"}, "box['best'] is of type float in the checkpoint and of type str here"),
-    "flag": ({"on": True}, {"on": 1}, "box['on'] is of type bool in the checkpoint and of type int here"),
-    "tensor for a value": (
-        {"best": torch.ones(())},
-        {"best": 1.0},
-        "box['best'] is float32[] in the checkpoint and of type float here",
-    ),
-    "missing": ({"a": 1, "b": {"c": 1}}, {"a": 1}, "box['b'] is in the checkpoint and not here"),
-    "too many": ({"b": {"c": 1}}, {"b": {"c": 1, "d": 2}}, "box['b']['d'] is here and not in the checkpoint"),
-    "counted": ({"a": [1]}, {"a": Counter("a")}, "box['a'] is of type list in the checkpoint and of type Counter here"),
-}
-
-
-@pytest.mark.parametrize("name", list(MISFITS))
-def test_a_state_of_another_structure_is_refused_before_anything_has_changed(tmp_path: Path, name: str) -> None:
-    saved, here, message = MISFITS[name]
-    train_windows(tmp_path, {"box": StoredState(**saved)})
-    box = StoredState(**here)
-    loop, net = loop_of({"box": box}, weight=7.0)
-    generator = torch.get_rng_state()
-    with pytest.raises(ResumeMismatchError) as refused, loop.running(Checkpoints(tmp_path)):
-        pass
-    assert message in str(refused.value)
-    assert box.loads == 0
-    assert (net.weight == 7.0).all()
-    assert torch.equal(torch.get_rng_state(), generator)
-
 
 @pytest.mark.parametrize(
     ("saved", "given", "message"),
@@ -272,22 +227,3 @@ def train_ranks(folder: Path) -> list[float]:
 
 def test_every_rank_keeps_its_own_state(tmp_path: Path) -> None:
     assert results_on_ranks(train_ranks, tmp_path) == [[0.0, 10.0, 20.0], [1.0, 11.0, 21.0]]
-
-
-def test_a_state_that_outgrows_what_it_began_as_is_told_while_it_can_be_mended(tmp_path: Path) -> None:
-    box = StoredState(buffer=torch.zeros(1, 2), scale=0.0, recent=[])
-    loop, _ = loop_of({"box": box})
-    told: list[str] = []
-    with loop.running(Checkpoints(tmp_path, every_windows=1)) as run:
-        for report in run.epochs(IterableSource([samples(3)] * 4), max_epochs=1):
-            if isinstance(report, WindowReport) and report.window == 1:
-                box.content = {"buffer": torch.zeros(3, 2), "scale": torch.zeros(()), "recent": [1.0]}
-            if isinstance(report, TrainingNotice):
-                told.append(report.message)
-    (message,) = told
-    assert message.startswith(
-        "no training can resume from these checkpoints, because the structure of the state has changed"
-    )
-    assert "box['buffer'] is float32[3, 2] in the checkpoint and float32[1, 2] here" in message
-    assert "box['scale'] is float32[] in the checkpoint and of type float here" in message
-    assert "recent" not in message

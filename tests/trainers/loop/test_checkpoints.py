@@ -27,7 +27,7 @@ from torch.optim import SGD, AdamW, Optimizer, lr_scheduler
 from torch.optim.lr_scheduler import LRScheduler
 
 from trainers.loop.checkpoint.folder import move
-from trainers.loop.checkpoint.snapshot import CheckpointMetadata, LoadedCheckpoint, SavedCheckpoint, Snapshot
+from trainers.loop.checkpoint.snapshot import CheckpointMetadata, LoadedCheckpoint, Snapshot
 from trainers.loop.checkpoint.store import Checkpoints
 from trainers.loop.checkpoint.tensors import FileDigest, check_state, state_bytes
 from trainers.loop.errors import CheckpointError, ResumeMismatchError, SettingsError
@@ -50,11 +50,11 @@ def snapshot(windows: int = 1, *, best: bool = False, numbers: int = 10, **state
     )
 
 
-def save(folder: Path, *snapshots: Snapshot, **settings: Any) -> list[SavedCheckpoint]:
-    """Save several checkpoints."""
+def save(folder: Path, *snapshots: Snapshot, **settings: Any) -> list[Path]:
+    """Save several checkpoints; return their folders."""
     checkpoints = Checkpoints(folder, **settings)
     with checkpoints.open():
-        return [checkpoints.save(each) for each in snapshots]
+        return [checkpoints.save(each)[0] for each in snapshots]
 
 
 def loaded(folder: Path, **settings: Any) -> LoadedCheckpoint:
@@ -101,14 +101,16 @@ def assert_same(found: object, expected: object) -> None:
 
 def test_everything_comes_back(tmp_path: Path) -> None:
     made = snapshot(7, best=True, text="ä", nested={"list": [1, 2.5, None, (True, b"x")]})
-    (saved,) = save(tmp_path, made)
+    checkpoints = Checkpoints(tmp_path)
+    with checkpoints.open():
+        saved, size = checkpoints.save(made)
     found = loaded(tmp_path)
     assert_same(found.tensors, {"modules": made.tensors["modules"]})
     assert_same(found.state, made.state)
     assert (found.epoch, found.window, found.windows, found.damaged) == (1, 6, 7, ())
-    assert found.folder == saved.folder == tmp_path / "window-000000007"
-    assert saved.bytes == sum(path.stat().st_size for path in saved.folder.iterdir())
-    assert sorted(path.name for path in saved.folder.iterdir()) == FILES
+    assert found.folder == saved == tmp_path / "window-000000007"
+    assert size == sum(path.stat().st_size for path in saved.iterdir())
+    assert sorted(path.name for path in saved.iterdir()) == FILES
 
 
 def test_a_folder_may_be_a_text(tmp_path: Path) -> None:
@@ -152,14 +154,14 @@ def test_tensors_that_share_memory_come_back_each_with_its_content(tmp_path: Pat
 def test_tensor_files_are_plain_safetensors(tmp_path: Path) -> None:
     made = snapshot()
     (saved,) = save(tmp_path, made)
-    found = safetensors.torch.load_file(saved.folder / "modules.safetensors")
+    found = safetensors.torch.load_file(saved / "modules.safetensors")
     assert_same(found, made.tensors["modules"])
 
 
 def test_loaded_tensors_survive_the_removal_of_their_checkpoint(tmp_path: Path) -> None:
     (saved,) = save(tmp_path, snapshot(numbers=100_000))
     found = loaded(tmp_path)
-    with (saved.folder / "modules.safetensors").open("r+b") as file:
+    with (saved / "modules.safetensors").open("r+b") as file:
         file.write(b"\xff" * 400_000)
     assert torch.equal(
         found.tensors["modules"]["net.weight"], snapshot(numbers=100_000).tensors["modules"]["net.weight"]
@@ -357,7 +359,7 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_it_taken(
     tmp_path: Path, damage: Callable[[Path], None], file: str
 ) -> None:
     *_, newest = save(tmp_path, snapshot(1), snapshot(2, numbers=1000))  # so that the byte in the middle is a weight's
-    damage(newest.folder / file)
+    damage(newest / file)
     found = loaded(tmp_path)
     assert found.windows == 1
     (named,) = found.damaged
@@ -366,7 +368,7 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_it_taken(
 
 def test_every_byte_of_meta_is_watched(tmp_path: Path) -> None:
     (saved,) = save(tmp_path, snapshot(1, best=True), settings={"lr": 0.1})
-    path = saved.folder / "meta.json"
+    path = saved / "meta.json"
     good = path.read_bytes()
     for place in range(0, len(good), 7):
         path.write_bytes(good[:place] + bytes([good[place] ^ 1]) + good[place + 1 :])
@@ -377,14 +379,14 @@ def test_every_byte_of_meta_is_watched(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["[]", '{"content": 1, "sha256": ""}', '"x"', '{"content": {"a": NaN}}', "\x00"])
 def test_a_meta_file_of_something_else_is_damage(tmp_path: Path, text: str) -> None:
     (saved,) = save(tmp_path, snapshot(1))
-    (saved.folder / "meta.json").write_text(text)
+    (saved / "meta.json").write_text(text)
     with pytest.raises(CheckpointError, match=r"window-000000001: meta.json"):
         Checkpoints(tmp_path).load()
 
 
 def test_a_file_that_does_not_belong_is_damage(tmp_path: Path) -> None:
     *_, newest = save(tmp_path, snapshot(1), snapshot(2))
-    (newest.folder / "extra.safetensors").write_bytes(b"")
+    (newest / "extra.safetensors").write_bytes(b"")
     assert loaded(tmp_path).damaged == ("window-000000002: extra.safetensors does not belong to it",)
 
 
@@ -403,7 +405,7 @@ def test_a_file_in_place_of_a_checkpoint_is_damage(tmp_path: Path) -> None:
 
 def test_checkpoints_that_are_all_damaged_are_all_named(tmp_path: Path) -> None:
     for saved in save(tmp_path, snapshot(1), snapshot(2)):
-        (saved.folder / "state.pt").unlink()
+        (saved / "state.pt").unlink()
     with pytest.raises(CheckpointError, match=r"window-000000002: state.pt is missing; window-000000001: state.pt"):
         Checkpoints(tmp_path).load()
 
@@ -450,13 +452,13 @@ def test_a_pickle_that_would_run_code_is_damage_and_does_not_run(
     tmp_path: Path, write: Callable[[object, Path], object], read: Callable[[Path], object]
 ) -> None:
     *_, newest = save(tmp_path, snapshot(1), snapshot(2))
-    write({"moments": Exploit(tmp_path / "owned")}, newest.folder / "state.pt")
-    _sealed(newest.folder)
+    write({"moments": Exploit(tmp_path / "owned")}, newest / "state.pt")
+    _sealed(newest)
     found = loaded(tmp_path)
     assert found.windows == 1
     assert found.damaged[0].startswith("window-000000002: state.pt holds more than tensors and plain values")
     assert not (tmp_path / "owned").exists()
-    read(newest.folder / "state.pt")
+    read(newest / "state.pt")
     assert (tmp_path / "owned").exists(), "the exploit works where it is allowed to"
 
 
@@ -488,7 +490,7 @@ def test_the_present_one_stands_until_the_one_that_replaces_it_does(tmp_path: Pa
 
 def test_damaged_newer_ones_never_push_out_the_good_one(tmp_path: Path) -> None:
     *_, newest = save(tmp_path, snapshot(10), snapshot(20))
-    (newest.folder / "state.pt").unlink()
+    (newest / "state.pt").unlink()
     assert loaded(tmp_path).windows == 10
     save(tmp_path, snapshot(15), keep=1)
     assert names(tmp_path) == ["window-000000015"]
@@ -636,8 +638,8 @@ def test_another_user_can_read_a_checkpoint(tmp_path: Path) -> None:
         (saved,) = save(tmp_path, snapshot(1))
     finally:
         os.umask(mask)
-    assert saved.folder.stat().st_mode & 0o777 == 0o755
-    assert {path.stat().st_mode & 0o777 for path in saved.folder.iterdir()} == {0o644}
+    assert saved.stat().st_mode & 0o777 == 0o755
+    assert {path.stat().st_mode & 0o777 for path in saved.iterdir()} == {0o644}
 
 
 def test_a_rename_that_a_scanner_blocks_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

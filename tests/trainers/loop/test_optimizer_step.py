@@ -1,15 +1,13 @@
-"""Optimizer step: step hooks, and repetition after memory shortage."""
+"""Optimizer step: step hooks, and memory shortage."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterator, Sequence
 from typing import Any, final
 
 import pytest
 import torch
 from shortages import cuda_shortage
 from torch import Tensor, nn
-from torch.nn import Parameter
-from torch.optim import SGD, AdamW, Optimizer
+from torch.optim import AdamW, Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 from torch.optim.optimizer import (
     _use_grad_for_differentiable,  # pyright: ignore[reportPrivateUsage]
@@ -20,7 +18,7 @@ from torch.profiler import ProfilerActivity, profile
 
 from trainers.loop import IterableSource, Loop, Loss, OutOfMemoryError, Phase, Precision, WindowReport
 from trainers.loop.window.accumulation import backward
-from trainers.loop.window.update import DirectStep, Stepper
+from trainers.loop.window.update import DirectStep
 
 
 @pytest.fixture
@@ -176,10 +174,6 @@ def test_a_loss_of_a_class_of_its_own_goes_through_its_own_backward() -> None:
     assert called == [torch.tensor(0.5)]
 
 
-KINDS = [{"fused": True}, {"foreach": True}, {"foreach": False}]
-IDS = ["fused", "foreach", "one by one"]
-
-
 @final
 class FailingAllocator:
     """Replaces `torch.zeros_like`, with which AdamW creates its states."""
@@ -213,46 +207,10 @@ def train(net: nn.Linear, optimizer: Optimizer, *, precision: Precision | str = 
         return [report for report in run.epochs(source, max_epochs=1) if isinstance(report, WindowReport)]
 
 
-def assert_same(one: nn.Linear, other: nn.Linear) -> None:
-    assert torch.equal(one.weight, other.weight)
-    assert torch.equal(one.bias, other.bias)
-
-
-@pytest.mark.parametrize("kind", KINDS, ids=IDS)
-@pytest.mark.parametrize("call", [1, 2, 3, 4])
-def test_a_shortage_while_states_are_made_is_taken_again(
-    monkeypatch: pytest.MonkeyPatch, kind: dict[str, Any], call: int
-) -> None:
-    reference = linear()
-    train(reference, AdamW(reference.parameters(), lr=0.1, **kind))
-    net = linear()
-    optimizer = AdamW(net.parameters(), lr=0.1, **kind)
-    allocator = FailingAllocator(fails_in=[call])
-    monkeypatch.setattr(torch, "zeros_like", allocator)
-    reports = train(net, optimizer)
-    assert allocator.calls == call + 4
-    assert [report.step for report in reports] == [1, 2, 3]
-    assert_same(net, reference)
-    assert all(set(optimizer.state[parameter]) == {"step", "exp_avg", "exp_avg_sq"} for parameter in net.parameters())
-
-
-@pytest.mark.parametrize("kind", KINDS, ids=IDS)
-def test_a_shortage_after_some_weights_have_changed_is_an_error(
-    monkeypatch: pytest.MonkeyPatch, kind: dict[str, Any]
-) -> None:
-    net = linear()
-    optimizer = AdamW([{"params": [net.weight]}, {"params": [net.bias], "weight_decay": 0.0}], lr=0.1, **kind)
-    monkeypatch.setattr(torch, "zeros_like", FailingAllocator(fails_in=[3]))
-    with pytest.raises(
-        OutOfMemoryError, match=r"in the middle .*Tried to allocate 2.00 GiB.*some weights have changed"
-    ):
-        train(net, optimizer)
-
-
-def test_a_second_shortage_while_states_are_made_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_shortage_in_the_step_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     net = linear()
     before = net.weight.detach().clone()
-    monkeypatch.setattr(torch, "zeros_like", FailingAllocator(fails_in=[2, 4]))
+    monkeypatch.setattr(torch, "zeros_like", FailingAllocator(fails_in=[2]))
     with pytest.raises(OutOfMemoryError, match=r"ran out in the optimizer's step .*with smaller states") as caught:
         train(net, AdamW(net.parameters(), lr=0.1))
     assert caught.value.place is not None
@@ -268,64 +226,3 @@ def test_any_other_error_in_the_step_passes(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(torch, "zeros_like", broken)
     with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
         train(net, AdamW(net.parameters(), lr=0.1))
-
-
-def failing_step(calls: Iterable[bool], take: Callable[[], object]) -> Callable[[], None]:
-    """`take` that first runs out of memory at the given calls."""
-    waiting = iter(calls)
-
-    def step() -> None:
-        if next(waiting):
-            raise cuda_shortage()
-        take()
-
-    return step
-
-
-def test_a_shortage_in_a_later_step_is_an_error() -> None:
-    net = linear()
-    optimizer = SGD(net.parameters(), lr=0.1)
-    net(torch.ones(1, 3)).sum().backward()
-    stepper = Stepper(optimizer, tuple(net.parameters()))
-    step = failing_step([True, False, True], optimizer.step)
-    stepper.step(step)
-    with pytest.raises(OutOfMemoryError, match="resume from the last checkpoint"):
-        stepper.step(step)
-
-
-def test_states_that_were_there_before_a_failed_first_step_stay() -> None:
-    net = linear()
-    optimizer = AdamW(net.parameters(), lr=0.1)
-    net(torch.ones(1, 3)).sum().backward()
-    optimizer.step()
-    moments = {parameter: optimizer.state[parameter]["exp_avg"] for parameter in net.parameters()}
-    Stepper(optimizer, tuple(net.parameters())).step(failing_step([True, False], optimizer.step))
-    assert all(optimizer.state[parameter]["exp_avg"] is moment for parameter, moment in moments.items())
-    assert all(optimizer.state[parameter]["step"] == 2 for parameter in net.parameters())
-
-
-@pytest.mark.parametrize(
-    "dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex64], ids=str
-)
-def test_a_weight_that_moved_by_a_hidden_change_is_noticed_in_every_type(dtype: torch.dtype) -> None:
-    weight = Parameter(torch.ones(4, 2, dtype=dtype))
-
-    def half() -> None:
-        weight.data[0, 0] += 0.01
-        raise cuda_shortage()
-
-    with pytest.raises(OutOfMemoryError, match="some weights have changed"):
-        Stepper(SGD([weight], lr=0.1), (weight,)).step(half)
-
-
-@pytest.mark.parametrize("kind", KINDS, ids=IDS)
-def test_a_failed_step_with_a_scaler_is_taken_again(monkeypatch: pytest.MonkeyPatch, kind: dict[str, Any]) -> None:
-    scaled = Precision(name="fp16", dtype=None, scaler=partial(torch.amp.GradScaler, "cpu"), reason="a test")
-    reference = linear()
-    train(reference, AdamW(reference.parameters(), lr=0.1, **kind), precision=scaled)
-    net = linear()
-    allocator = FailingAllocator(fails_in=[3])
-    monkeypatch.setattr(torch, "zeros_like", allocator)
-    train(net, AdamW(net.parameters(), lr=0.1, **kind), precision=scaled)
-    assert allocator.calls == 3 + 4
-    assert_same(net, reference)

@@ -1,7 +1,6 @@
 """Saving a training to checkpoints, and resuming it."""
 
 from collections.abc import Mapping
-from copy import deepcopy
 from itertools import count
 from time import perf_counter
 from typing import Any, final
@@ -10,10 +9,8 @@ import torch
 from torch import Tensor
 
 from trainers.loop.checkpoint.caller_state import (
-    check_states_fit,
     check_states_writable,
     collect_states,
-    find_structure_changes,
     load_states,
 )
 from trainers.loop.checkpoint.compatibility import BATCHES_PER_STEP, LearningRates, check_layout, describe_layout
@@ -59,7 +56,6 @@ class Recorder:
         }
         self._saved = perf_counter()
         self._took = 0.0
-        self._initial_states: dict[str, Any] | None = None
 
     def is_due(self, windows: int, *, epoch_end: bool = False) -> bool:
         """Return whether this process requests a checkpoint after that many windows.
@@ -96,7 +92,6 @@ class Recorder:
             ResumeMismatchError: The checkpoints belong to another training.
         """
         check_states_writable(self._settings.state)  # fail at the start rather than at every checkpoint
-        self._initial_states = deepcopy(collect_states(self._settings.state))
         restored = self._checkpoints.load()
         self._group.check_same("the newest checkpoint", "none" if restored is None else restored.folder.name)
         if restored is None:
@@ -111,7 +106,6 @@ class Recorder:
                 f"processes, and {self._group.size} are here; resume with as many"
             )
         kept = processes[self._group.rank]["kept"] if self._group.rank < len(processes) else {}
-        check_states_fit(kept, self._settings.state)
         load_states(kept, self._settings.state)  # before anything else is changed, because it may still fail
         self._restore(restored.tensors, restored.state)
         notices += [TrainingNotice(message=message) for message in self._rates.load(restored.state["started"])]
@@ -119,32 +113,16 @@ class Recorder:
         position = window if restored.window else f"epoch {restored.epoch}"
         return [*notices, TrainingNotice(message=f"resuming after {position}, from {restored.folder}")]
 
-    def size_changes(self) -> list[TrainingNotice]:
-        """Return a notice, once, if the caller's state has changed so that a resume would fail."""
-        if self._initial_states is None:
-            return []
-        differences = find_structure_changes(collect_states(self._settings.state), self._initial_states)
-        if not differences:
-            return []
-        self._initial_states = None
-        return [
-            TrainingNotice(
-                message="no training can resume from these checkpoints, because the structure of the state "
-                f"has changed since the start: {join_names(differences)}; start with an empty state or None, or keep "
-                "its structure"
-            )
-        ]
-
     def _write(self, snapshot: Snapshot) -> tuple[str, int, str | None]:
         """Write the checkpoint on rank 0 and return its folder, size and problem."""
         folder = str(self._checkpoints.folder)
         if self._group.rank:
             return folder, 0, None
         try:
-            saved = self._checkpoints.save(snapshot)
+            path, size = self._checkpoints.save(snapshot)
         except CheckpointError as error:
             return folder, 0, error.message
-        return str(saved.folder), saved.bytes, None
+        return str(path), size, None
 
     def _snapshot(self, *, best: bool) -> Snapshot:
         parts, training = self._parts, self._parts.training

@@ -52,41 +52,16 @@ class Snapshot:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SavedCheckpoint:
-    """A checkpoint that was written.
-
-    Attributes:
-        folder: The folder of the checkpoint.
-        bytes: Its size.
-        seconds: Time taken, including the removal of old checkpoints.
-    """
-
-    folder: Path
-    bytes: int
-    seconds: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoadedCheckpoint:
+class LoadedCheckpoint(Snapshot):
     """A checkpoint that was read; all tensors are on the CPU and share no memory with its files.
 
     Attributes:
-        tensors: Tensors by name, in groups; empty groups are absent.
-        state: The remaining state, as in `Snapshot`.
         settings: The settings that identify the training.
-        epoch: The epoch, counted from 0.
-        window: Number of complete windows of that epoch.
-        windows: Number of windows since the start of the training.
         folder: The folder of the checkpoint.
         damaged: Newer checkpoints that are damaged, with the reasons.
     """
 
-    tensors: Mapping[str, Mapping[str, Tensor]]
-    state: Mapping[str, Any]
     settings: Mapping[str, Json]
-    epoch: int
-    window: int
-    windows: int
     folder: Path
     damaged: tuple[str, ...] = ()
 
@@ -128,16 +103,9 @@ class CheckpointMetadata:
         if content.get("format") != FORMAT:
             raise DamagedError(f"meta.json has format {content.get('format')}; this version reads {FORMAT}")
         try:
-            return cls(
-                epoch=int(content["epoch"]),
-                window=int(content["window"]),
-                windows=int(content["windows"]),
-                best=bool(content["best"]),
-                settings=dict(content["settings"]),
-                torch=str(content["torch"]),
-                files={name: FileDigest(**digest) for name, digest in content["files"].items()},
-            )
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            files = {name: FileDigest(**digest) for name, digest in content.pop("files").items()}
+            return cls(**{name: value for name, value in content.items() if name != "format"}, files=files)
+        except (KeyError, TypeError, AttributeError) as error:
             raise DamagedError(f"meta.json has a missing or invalid value: {error}") from error
 
 
@@ -203,6 +171,7 @@ def read_checkpoint(folder: Path) -> LoadedCheckpoint:
             epoch=meta.epoch,
             window=meta.window,
             windows=meta.windows,
+            best=meta.best,
             folder=folder,
         )
     except OSError as error:

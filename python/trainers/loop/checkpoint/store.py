@@ -8,7 +8,7 @@ from dataclasses import replace
 from errno import ENOSPC
 from os import PathLike
 from pathlib import Path
-from time import monotonic, perf_counter
+from time import monotonic
 from types import FrameType
 from typing import Literal, Self, TypeAlias, final
 
@@ -32,7 +32,6 @@ from trainers.loop.checkpoint.folder import (
 )
 from trainers.loop.checkpoint.snapshot import (
     LoadedCheckpoint,
-    SavedCheckpoint,
     Snapshot,
     check_snapshot,
     read_checkpoint,
@@ -212,20 +211,19 @@ class Checkpoints:
             return True
         return self._every_seconds is not None and self._clock() - self._since >= self._every_seconds
 
-    def save(self, snapshot: Snapshot) -> SavedCheckpoint:
-        """Write a checkpoint to the disk, then remove those that are not kept.
+    def save(self, snapshot: Snapshot) -> tuple[Path, int]:
+        """Write a checkpoint to the disk, then remove those that are not kept; return its folder and size in bytes.
 
         Raises:
             CheckpointError: It cannot be written, and earlier ones are unchanged; or it was written, but old ones
                 cannot be removed. Training can continue.
         """
-        started = perf_counter()
         self._check_open()
         self._since = self._clock()  # set before writing, so that a failed save is not retried in every window
         check_snapshot(snapshot)
         entry, size = _write(self.folder, snapshot, self._settings)
         _prune(self.folder, entry, self._keep)
-        return SavedCheckpoint(folder=entry.path, bytes=size, seconds=perf_counter() - started)
+        return entry.path, size
 
     def clear(self) -> None:
         """Remove all checkpoints, oldest first, after the training has succeeded.

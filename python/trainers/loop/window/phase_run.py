@@ -11,7 +11,6 @@ from trainers.loop.errors import UncoveredParameterError, join_names
 from trainers.loop.group.group import Group
 from trainers.loop.group.totals import WindowRequests
 from trainers.loop.phase import Phase
-from trainers.loop.reports import WindowReport
 from trainers.loop.weights.weight_copies import AveragedWeights
 from trainers.loop.window.accumulation import Accumulator
 from trainers.loop.window.guards import GradientGuard
@@ -69,39 +68,6 @@ class PhaseRun(Generic[Batch]):
         else:
             self.accumulator.restore_buffers()  # a skipped window must leave no trace
         return outcome
-
-    def report(
-        self,
-        outcome: StepOutcome,
-        position: Position,
-        *,
-        epochs: int,
-        windows: int | None,
-        shortages: int,
-        seconds: float,
-        data_seconds: float,
-    ) -> WindowReport:
-        """Return the report of a step; `WindowReport` documents the numbers."""
-        return WindowReport(
-            phase=position.phase,
-            epoch=position.epoch,
-            epochs=epochs,
-            window=position.window,
-            windows=windows,
-            step=self.steps,
-            loss=outcome.loss.mean(),
-            parts=outcome.loss.parts(),
-            count=outcome.loss.count,
-            grad_norm=outcome.norm,
-            learning_rate=outcome.learning_rate,
-            stepped=outcome.stepped,
-            loss_scale=outcome.loss_scale,
-            micro=self.cutter.limit,
-            shortages=shortages,
-            seconds=seconds,
-            data_seconds=data_seconds,
-            zero_gradient=outcome.zero_gradient,
-        )
 
     def _count_window_targets(self, window: Sequence[Batch]) -> Targets[Batch] | None:
         """Count the targets of a loss of several terms over all processes; None for a loss of one term."""

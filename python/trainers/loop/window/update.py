@@ -8,7 +8,6 @@ from typing import Any, NamedTuple, final
 import torch
 from torch import Tensor
 from torch.amp.grad_scaler import GradScaler
-from torch.nn import Parameter
 from torch.optim import Optimizer
 from torch.optim.optimizer import (
     _global_optimizer_post_hooks,
@@ -16,7 +15,7 @@ from torch.optim.optimizer import (
     _use_grad_for_differentiable,  # pyright: ignore[reportPrivateUsage]  to recognise it
 )
 
-from trainers.loop.device import is_out_of_memory, release
+from trainers.loop.device import is_out_of_memory
 from trainers.loop.errors import ContractError, EmptyTargetError, OutOfMemoryError
 from trainers.loop.group.totals import Totals, WindowRequests
 from trainers.loop.loss import WeightedMean, read
@@ -24,8 +23,6 @@ from trainers.loop.phase import Phase
 from trainers.loop.window.guards import GradientGuard
 
 CLIP_EPSILON = 1e-6  # torch.nn.utils.clip_grad_norm_ adds the same to the norm
-MAX_CONVERTED = 2**20
-"""Maximum number of elements that are converted to int64 at a time."""
 
 Step = Callable[[Optimizer], object]
 
@@ -82,7 +79,6 @@ class GradientUpdate:
         self._scale = None if scaler is None else scaler.get_scale()  # reading it synchronises with the device
         self._guard = guard
         self._on_device = on_device and scaler is None
-        self._stepper = Stepper(phase.optimizer, tuple(phase.parameters))
         self._take = DirectStep(phase.optimizer) if scaler is None else partial(scaler.step, phase.optimizer)
 
     def apply(self, totals: Totals, window: Sequence[object]) -> StepOutcome:
@@ -173,14 +169,27 @@ class GradientUpdate:
             good = good & (norm > 0)
         self._optimizer.found_inf = 1.0 - good.float()  # pyright: ignore[reportAttributeAccessIssue]  as torch's own GradScaler does
         try:
-            self._stepper.step(self._take)
+            self._take_step()
         finally:
             del self._optimizer.found_inf  # pyright: ignore[reportAttributeAccessIssue]
+
+    def _take_step(self) -> None:
+        try:
+            self._take()
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error):
+                raise
+            first_line = str(error).partition("\n")[0]
+            raise OutOfMemoryError(
+                f"memory ran out in the optimizer's step ({first_line}); its states need once or twice the memory of "
+                "the weights. Use a fused optimizer (trainers.loop.adamw), one with smaller states, or a smaller "
+                "network, and resume from the last checkpoint"
+            ) from error
 
     def _step(self, *, finite: bool, zero: bool) -> bool:
         if self._scaler is None or self._scale is None:
             if finite and not zero:
-                self._stepper.step(self._take)
+                self._take_step()
             return finite and not zero
         if zero:
             state = self._scaler.state_dict()
@@ -189,7 +198,7 @@ class GradientUpdate:
             return False
         before = self._scale
         if finite:
-            self._stepper.step(self._take)
+            self._take_step()
         self._scaler.update()
         self._scale = self._scaler.get_scale()
         # A fused optimizer is called even if it skips the step, so only a lower scale shows a skipped step.
@@ -227,80 +236,6 @@ def compute_clip_factor_on_device(norm: Tensor, correction: float | Tensor, limi
     if limit is None:
         return correction
     return correction * (limit / (norm * correction + CLIP_EPSILON)).clamp(max=1.0)
-
-
-@final
-class Stepper:
-    """Steps an optimizer, and retries the first step if memory runs out.
-
-    The first step creates the optimizer's states. If memory runs out before a weight has changed, incomplete states are
-    removed and the step is retried; by then the window's activations are freed. A step that fails after some weights
-    have changed raises an error.
-
-    Args:
-        optimizer: The optimizer.
-        parameters: The parameters of the optimizer.
-    """
-
-    def __init__(self, optimizer: Optimizer, parameters: Sequence[Parameter]) -> None:
-        self._optimizer = optimizer
-        self._parameters = parameters
-        self._first = True
-
-    def step(self, take: Callable[[], object]) -> None:
-        """Take the step by calling `take`.
-
-        Raises:
-            OutOfMemoryError: Memory ran out, and a retry is not possible or failed too.
-        """
-        known = set(self._optimizer.state) if self._first else None
-        sums = self._compute_checksums() if self._first else []
-        cause = _catch_shortage(take)
-        if cause is not None and known is not None:
-            self._undo(known, sums, cause)
-            cause = _catch_shortage(take)
-        if cause is not None:
-            raise OutOfMemoryError(
-                f"memory ran out in the optimizer's step ({cause}); its states need once or twice the memory of the "
-                "weights. Use a fused optimizer (trainers.loop.adamw), one with smaller states, or a smaller network, "
-                "and resume from the last checkpoint"
-            )
-        self._first = False
-
-    def _undo(self, known: set[Tensor], sums: Sequence[int], cause: str) -> None:
-        """Remove the states that a failed first step has created."""
-        if self._compute_checksums() != sums:
-            raise OutOfMemoryError(
-                f"memory ran out in the middle of the optimizer's first step ({cause}): some weights have changed and "
-                "others have not. Start again with a fused optimizer (trainers.loop.adamw) or a smaller network"
-            )
-        for parameter in set(self._optimizer.state) - known:
-            del self._optimizer.state[parameter]
-        release(self._parameters[0].device)
-
-    def _compute_checksums(self) -> list[int]:
-        """Return a checksum of every parameter's bits, because torch does not count changes by fused optimizers."""
-        return [_compute_checksum(parameter) for parameter in self._parameters]
-
-
-def _compute_checksum(parameter: Parameter) -> int:
-    """Return the sum of the elements' bits, computed in slices: CUDA converts to int64, and memory may be short."""
-    integers = {1: torch.int8, 2: torch.int16, 4: torch.int32}
-    bits = parameter.detach().view(integers.get(parameter.itemsize, torch.int64))
-    rows = bits if bits.ndim else bits[None]
-    size = max(1, MAX_CONVERTED * len(rows) // max(1, rows.numel()))
-    return int(torch.stack([piece.sum() for piece in rows.split(size)]).sum())
-
-
-def _catch_shortage(take: Callable[[], object]) -> str | None:
-    """Call `take`; return the allocator's message if memory ran out."""
-    try:
-        take()
-    except (RuntimeError, MemoryError) as error:
-        if not is_out_of_memory(error):
-            raise
-        return str(error).partition("\n")[0]
-    return None
 
 
 @final

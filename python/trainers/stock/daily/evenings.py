@@ -36,7 +36,7 @@ from trainers.stock.daily.served_forecasts import ServedForecast, choose_forecas
 from trainers.stock.data import NO_SOURCE
 from trainers.stock.data_warnings import drop_before_calendar
 from trainers.stock.evaluation.bound_model import BoundModel, bind_model, find_calendar
-from trainers.stock.evaluation.calibration import OutcomeDelay, QuantileResiduals, adapt_offsets
+from trainers.stock.evaluation.calibration import QuantileResiduals, adapt_offsets
 from trainers.stock.evaluation.evaluated_days import read_splits
 from trainers.stock.splits import SplitPart
 
@@ -77,7 +77,7 @@ def adapt_widths(recorded: RecordedModel, bars: BarPanel, covariates: CovariateS
         replace(seen, values=seen.values[..., outer]),
         replace(test, values=test.values[..., outer]),
         tuple(levels[q] for q in outer),
-        OutcomeDelay(lag=target.lag, horizons=target.horizons),
+        target,
     )[-1]
     side = np.where(np.array(levels)[outer] > levels[anchor_index(levels)], 1.0, -1.0)
     factors[:, outer] = np.maximum(1 + side * offsets, 0.0)

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from predictor.arrays import FloatArray, PositionArray
-from predictor.networks import anchor_index, without_crossings
+from predictor.networks import Target, anchor_index, without_crossings
 from trainers.stock.data import History, TrainingWindows
 from trainers.stock.evaluation.comparison import measure_improvement, winkler
 from trainers.stock.evaluation.evaluation_set import EvaluationSet, Interval, ModelForecasts, units_of
@@ -35,19 +35,11 @@ class QuantileResiduals:
     """[N, H, Q], NaN where the outcome is unknown."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OutcomeDelay:
-    """Delay of outcomes: they are known `lag` + horizon sessions after the decision."""
-
-    lag: int
-    horizons: tuple[int, ...]
-
-
 def adapt_offsets(
     seen: QuantileResiduals,
     test: QuantileResiduals,
     levels: tuple[float, ...],
-    delay: OutcomeDelay,
+    target: Target,
     *,
     gamma: float = GAMMA,
 ) -> FloatArray:
@@ -57,15 +49,15 @@ def adapt_offsets(
         seen: Residuals of the calibration split; all its outcomes are known before the first test day.
         test: Residuals of the test days.
         levels: [Q]
-        delay: When outcomes are known.
+        target: Outcomes are known `lag` + horizon sessions after the decision.
         gamma: Step size for outcomes that do not overlap.
     """
     offsets = np.zeros_like(test.values)
-    for h, horizon in enumerate(delay.horizons):
+    for h, horizon in enumerate(target.horizons):
         for q, level in enumerate(levels):
             if level != MEDIAN:
                 walk = _AdaptiveLevel(seen.values[:, h, q], level, gamma / horizon)
-                daily = _adapt_daily(walk, test.positions, test.values[:, h, q], delay.lag + horizon)
+                daily = _adapt_daily(walk, test.positions, test.values[:, h, q], target.lag + horizon)
                 offsets[:, h, q] = np.concatenate(list(daily))
     return offsets
 
@@ -172,7 +164,7 @@ def forecast_adaptively(
         _measure_residuals(history, seen),
         _measure_residuals(history, test),
         levels,
-        OutcomeDelay(lag=target.lag, horizons=target.horizons),
+        target,
     )
     return shift_quantiles(test.forecasts.raw, offsets * scale, levels)
 

@@ -21,9 +21,9 @@ from trainers.stock.evaluation.evaluation_set import (
     Interval,
     by_day,
     interval,
-    newey_west,
     quotient,
     resampled_mean,
+    standard_error,
 )
 
 
@@ -131,7 +131,7 @@ class LossComparison:
     """[H]"""
     t: float | None
     """Diebold-Mariano statistic (1995) of the daily differences, positive if the other's loss is larger. Errors are
-    Newey-West's, widened as intervals are. None without the package statsmodels, or if nothing differs."""
+    Newey-West's, widened as intervals are. None if nothing differs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -255,8 +255,5 @@ def _compute_gain(means: FloatArray) -> FloatArray:
 def _test_diebold_mariano(test: EvaluationSet, differences: FloatArray) -> float | None:
     total, count = by_day(test, differences)
     daily = total[count > 0] / count[count > 0]
-    estimate = newey_west(daily, test.block)
-    if estimate is None or estimate[1] <= 0:
-        return None
-    mean, error = estimate
-    return mean / (error * test.widening_factor)
+    error = standard_error(daily, test.block)
+    return float(daily.mean()) / (error * test.widening_factor) if error > 0 else None

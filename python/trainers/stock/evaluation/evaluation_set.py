@@ -8,7 +8,6 @@ Windows overlap and symbols move together, so blocks of decision days are resamp
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib.util import find_spec
 from math import nan
 
 import numpy as np
@@ -23,34 +22,18 @@ from trainers.stock.data import ROWS, History, TrainingWindows
 from trainers.stock.network_forecasts import forecast_with_network, join_parts
 
 
-def newey_west(daily: FloatArray, lag: int) -> tuple[float, float] | None:
-    """Mean and standard error of a daily series [D]; None without the package statsmodels.
-
-    Args:
-        daily: One value per day, NaN where unknown.
-        lag: Days after which values are independent; at most the length of the series.
-    """
-    if find_spec("statsmodels") is None:
-        return None
-    from statsmodels.regression.linear_model import OLS
-
-    known = daily[np.isfinite(daily)]
-    fit = OLS(known, np.ones(len(known))).fit(cov_type="HAC", cov_kwds={"maxlags": min(lag, len(known) - 1)})
-    return float(fit.params[0]), float(fit.bse[0])
-
-
 def standard_error(series: FloatArray, lag: int | None = None) -> float:
     """Standard error of the mean of an autocorrelated series [T] (Newey & West 1987).
 
     Args:
         series: Without NaN.
-        lag: Number of autocovariances; None for floor(4 (T / 100)^(2/9)) (Newey & West 1994).
+        lag: Number of autocovariances, at most T - 1; None for floor(4 (T / 100)^(2/9)) (Newey & West 1994).
     """
     count = len(series)
-    reach = int(4 * (count / 100) ** (2 / 9)) if lag is None else lag
+    reach = min(int(4 * (count / 100) ** (2 / 9)) if lag is None else lag, count - 1)
     left = series - series.mean()
     variance = float(left @ left) / count
-    for k in range(1, min(reach, count - 1) + 1):
+    for k in range(1, reach + 1):
         variance += 2 * (1 - k / (reach + 1)) * float(left[k:] @ left[:-k]) / count
     return (max(variance, 0.0) / count) ** 0.5
 
