@@ -151,7 +151,7 @@ VITS: Final = (
     ),
     Command(
         "feedback",
-        "trainers.vits.feedback_command:feedback",
+        "trainers.vits.command:feedback",
         "Train a voice on corrected recordings, and keep the result if it is better on held-out ones.",
         "Example: quantra train vits feedback voices/mine --corpus corpus --manifest feedback.jsonl",
     ),
@@ -177,13 +177,13 @@ DIT: Final = (
     ),
     Command(
         "sample",
-        "trainers.dit.sample_command:sample",
+        "trainers.dit.command:sample",
         "Draw images of a prompt, and save them.",
         'Example: quantra train dit sample drawings/mine --prompt "a handwritten digit seven" --out seven.png',
     ),
     Command(
         "evaluate",
-        "trainers.dit.sample_command:evaluate",
+        "trainers.dit.command:evaluate",
         "Judge a model's drawings of held-out prompts against real images, and show them on a page.",
         "Example: quantra train dit evaluate drawings/mine --images images --held-out held",
     ),

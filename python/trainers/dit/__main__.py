@@ -8,8 +8,7 @@ with loading():
     # isort: split
     import typer
 
-    from trainers.dit.command import cache, grpo, train
-    from trainers.dit.sample_command import evaluate, sample
+    from trainers.dit.command import cache, evaluate, grpo, sample, train
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="Train a model on images, and draw with it.")
 app.command(epilog="Example: python -m trainers.dit cache images --model base --out cached")(cache)

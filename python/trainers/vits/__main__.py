@@ -8,8 +8,7 @@ with loading():
     # isort: split
     import typer
 
-    from trainers.vits.command import evaluate, prepare, synth, train
-    from trainers.vits.feedback_command import feedback
+    from trainers.vits.command import evaluate, feedback, prepare, synth, train
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="Train a voice and synthesise speech.")
 app.command(epilog="Example: python -m trainers.vits prepare recordings --out corpus")(prepare)

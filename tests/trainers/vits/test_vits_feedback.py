@@ -177,7 +177,7 @@ def test_a_correction_stopped_by_a_signal_resumes_to_the_same_bits(corpus: Path,
     path, often = manifest(tmp_path, TEN), ("--checkpoint-seconds", "0.01")
     stopped, whole = (copy_voice(fresh, tmp_path / name) for name in ("stopped", "whole"))
     before = (stopped / "voice.json").read_bytes()
-    with interrupted_at(5, "trainers.vits.feedback_command"):
+    with interrupted_at(5, "trainers.vits.command"):
         done = feedback(stopped, corpus, path, *EAGER, *often)
     assert done.exit_code == 128 + signal.SIGINT
     assert "to continue, run the same command with --resume" in done.stderr
