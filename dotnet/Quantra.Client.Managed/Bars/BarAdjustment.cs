@@ -1,3 +1,5 @@
+using System.Runtime.CompilerServices;
+
 namespace Quantra.Client.Managed;
 
 /// <summary>Adjusts prices and volumes for splits and dividends, relative to each symbol's last bar.</summary>
@@ -6,6 +8,7 @@ internal static class BarAdjustment
 {
     /// <summary>Adjusts bars. A symbol that cannot be adjusted gets no bars.</summary>
     /// <returns>The bars, and the error of each row that cannot be adjusted; null if all can.</returns>
+    [MethodImpl(MethodImplOptions.AggressiveOptimization)]
     public static (AdjustedBars Bars, Dictionary<int, QuantraError>? Faults) Adjust(RawBars bars)
     {
         var adjusted = Compute(bars);
@@ -108,6 +111,7 @@ internal static class BarAdjustment
     }
 
     /// <summary>Divides each row by its value at the symbol's last bar; NaN without a bar.</summary>
+    [MethodImpl(MethodImplOptions.AggressiveOptimization)]
     private static double[] Rebased(RawBars bars, double[] values)
     {
         var rebased = bars.Arrays.Take<double>(values.Length);
@@ -153,6 +157,7 @@ internal static class BarAdjustment
             "it must be within the range of a double; check prices, volume, and later splits and dividends");
     }
 
+    [MethodImpl(MethodImplOptions.AggressiveOptimization)]
     private static double[] Product(RawBars bars, double[] left, double[] right)
     {
         var result = bars.Arrays.Take<double>(left.Length);
@@ -161,6 +166,7 @@ internal static class BarAdjustment
         return result;
     }
 
+    [MethodImpl(MethodImplOptions.AggressiveOptimization)]
     private static double[] Quotient(RawBars bars, double[] left, double[] right)
     {
         var result = bars.Arrays.Take<double>(left.Length);

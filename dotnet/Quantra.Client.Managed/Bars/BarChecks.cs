@@ -1,4 +1,5 @@
 using System.Globalization;
+using System.Runtime.CompilerServices;
 using System.Text;
 
 namespace Quantra.Client.Managed;
@@ -195,6 +196,7 @@ internal static class BarChecks
         return PredictionError.Bars($"{names}: session {day} {problem}", ("symbol", names), ("date", day), ("field", "session"), ("value", day)).ToException();
     }
 
+    [MethodImpl(MethodImplOptions.AggressiveOptimization)]
     private static void CheckBars(RawBars bars)
     {
         var sound = bars.Arrays.Take<bool>(bars.Close.Length);
@@ -208,6 +210,7 @@ internal static class BarChecks
         throw PredictionError.BarsAt(bars.Symbols[row], bars.Sessions[column], field, value, rule + MixedAdjustment(bars, row) + AndMore(bars, sound)).ToException();
     }
 
+    [MethodImpl(MethodImplOptions.AggressiveInlining)]
     private static bool IsSound(RawBars bars, int cell)
     {
         var (open, high, low, close, volume) = (bars.Open[cell], bars.High[cell], bars.Low[cell], bars.Close[cell], bars.Volume[cell]);

@@ -1,3 +1,5 @@
+using System.Runtime.CompilerServices;
+
 namespace Quantra.Client.Managed;
 
 /// <summary>Finds bars that cannot be true, judged by the history of their own symbol.</summary>
@@ -82,6 +84,7 @@ internal sealed class SuspectFinder
         return false;
     }
 
+    [MethodImpl(MethodImplOptions.AggressiveOptimization)]
     private static bool MayBeSuspect(RawBars bars, AdjustedBars adjusted, int row)
     {
         var (range, level, before) = (0.0, 1.0, double.NaN);
@@ -114,10 +117,13 @@ internal sealed class SuspectFinder
         return cells;
     }
 
+    [MethodImpl(MethodImplOptions.AggressiveInlining)]
     private static double MaxKnown(double left, double right) => double.IsNaN(left) ? right : double.IsNaN(right) ? left : Math.Max(left, right);
 
+    [MethodImpl(MethodImplOptions.AggressiveInlining)]
     private static double MinKnown(double left, double right) => double.IsNaN(left) ? right : double.IsNaN(right) ? left : Math.Min(left, right);
 
+    [MethodImpl(MethodImplOptions.AggressiveOptimization)]
     private static bool MayHaveWrongVolume(RawBars bars, int row)
     {
         var volume = bars.Row(bars.Volume, row);

@@ -1,5 +1,6 @@
 using System.Collections.Concurrent;
 using System.Globalization;
+using System.Runtime.CompilerServices;
 
 namespace Quantra.Client.Managed;
 
@@ -40,6 +41,7 @@ internal sealed class EvaluationPlan
     /// <param name="column">Gets the values of a column by name, all of the same length, NaN = unknown.</param>
     /// <param name="rows">Number of rows.</param>
     /// <param name="result">[rows, F]; NaN where a window is incomplete or contains NaN.</param>
+    [MethodImpl(MethodImplOptions.AggressiveOptimization)]
     public void Evaluate(ColumnReader column, int rows, Span<double> result)
     {
         if (!_workspaces.TryTake(out var work) || work.Rows < rows)
@@ -67,6 +69,7 @@ internal sealed class EvaluationPlan
         column[^(target.Length - lacking)..].CopyTo(target[lacking..]);
     }
 
+    [MethodImpl(MethodImplOptions.AggressiveOptimization)]
     private void Run(Step step, Workspace work, int rows)
     {
         var length = rows + _rowsBefore[step.Slot];
@@ -77,7 +80,7 @@ internal sealed class EvaluationPlan
         {
             case Arithmetic.Ref:
                 for (var t = 0; t < length; t++)
-                    work.Slots[step.Slot][t] = System.Runtime.CompilerServices.Unsafe.Add(ref x, t);
+                    work.Slots[step.Slot][t] = Unsafe.Add(ref x, t);
                 break;
             case Arithmetic.Delta:
                 OperatorKernels.Delta(ref x, n, length, ref result);
@@ -125,6 +128,7 @@ internal sealed class EvaluationPlan
     }
 
     /// <summary>The first row that a step reads of one of its inputs. All series end on the last session.</summary>
+    [MethodImpl(MethodImplOptions.AggressiveInlining)]
     private ref double Source(int slot, Step step, Workspace work) =>
         ref work.Slots[slot][_series[slot].Constant is null ? _rowsBefore[slot] - _rowsBefore[step.Slot] - step.Reach : 0];
 

@@ -40,6 +40,6 @@ internal sealed record FeatureScaling(double[] Center, double[] Scale, double Cl
         if (!isKnown)
             return 0f;
         var scaled = (value - Center[feature]) / Scale[feature];
-        return (float)Math.Min(Math.Max(scaled, -Clip), Clip);
+        return (float)Math.Clamp(scaled, -Clip, Clip);
     }
 }

@@ -1,3 +1,5 @@
+using System.Runtime.CompilerServices;
+
 namespace Quantra.Client.Managed;
 
 /// <summary>Computes location and scale of windows from the daily series up to the last session.</summary>
@@ -66,6 +68,7 @@ internal static class Normaliser
     /// <summary>The mean size of the known values, added from the oldest; NaN if none is known.</summary>
     /// <param name="values">The values.</param>
     /// <param name="above">Sizes that are not above this number do not count.</param>
+    [MethodImpl(MethodImplOptions.AggressiveOptimization)]
     public static double MeanSize(ReadOnlySpan<double> values, double above = -1)
     {
         double sum = 0, count = 0;

@@ -1,3 +1,5 @@
+using System.Runtime.CompilerServices;
+
 namespace Quantra.Client.Managed;
 
 /// <summary>The quantity that a model forecasts.</summary>
@@ -66,6 +68,7 @@ internal sealed record Target(TargetKind Kind, int Lag, int[] Horizons)
     /// <param name="bars">The bars.</param>
     /// <param name="symbol">Index of the symbol.</param>
     /// <param name="series">The values of the last sessions; NaN where unknown, also before the first session.</param>
+    [MethodImpl(MethodImplOptions.AggressiveOptimization)]
     public void Daily(AdjustedBars bars, int symbol, Span<double> series)
     {
         var start = bars.Sessions - series.Length;
@@ -80,6 +83,7 @@ internal sealed record Target(TargetKind Kind, int Lag, int[] Horizons)
     }
 
     /// <summary>Daily volatility by Parkinson's estimator; the minimum for bars without a range, NaN without a bar.</summary>
+    [MethodImpl(MethodImplOptions.AggressiveOptimization)]
     public static void RangeVolatility(AdjustedBars bars, int symbol, Span<double> series)
     {
         var start = bars.Sessions - series.Length;
@@ -90,11 +94,13 @@ internal sealed record Target(TargetKind Kind, int Lag, int[] Horizons)
         }
     }
 
+    [MethodImpl(MethodImplOptions.AggressiveInlining)]
     private static double ParkinsonVariance(AdjustedBars bars, int place)
     {
         var log = Math.Log(bars.High[place] / bars.Low[place]);
         return log * log / (4 * 0.6931471805599453);
     }
 
+    [MethodImpl(MethodImplOptions.AggressiveInlining)]
     private static double Larger(double value, double least) => double.IsNaN(value) ? value : Math.Max(value, least);
 }

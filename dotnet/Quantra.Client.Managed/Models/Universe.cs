@@ -37,24 +37,34 @@ internal sealed class Universe
     /// <summary>Warnings about symbols with missing neighbours and about unknown symbols, among those of a panel that have a forecast.</summary>
     public IEnumerable<string> Warnings(IReadOnlyList<string> symbols)
     {
-        var (absent, without, strangers, present) = (new SortedSet<int>(), new List<string>(), new List<string>(), NodesOf(symbols).ToHashSet());
-        foreach (var symbol in symbols)
+        var (nodes, isPresent, isAbsent) = (NodesOf(symbols), new bool[_symbols.Length], new bool[_symbols.Length]);
+        foreach (var node in nodes)
         {
-            if (!_nodes.TryGetValue(symbol, out var node))
+            if (node >= 0)
+                isPresent[node] = true;
+        }
+
+        List<string> without = [], strangers = [];
+        for (var row = 0; row < nodes.Length; row++)
+        {
+            var isComplete = true;
+            foreach (var neighbour in nodes[row] < 0 ? [] : _neighbours[nodes[row]])
             {
-                strangers.Add(symbol);
-                continue;
+                if (neighbour < 0 || isPresent[neighbour])
+                    continue;
+                isAbsent[neighbour] = true;
+                isComplete = false;
             }
 
-            int[] lacking = Array.FindAll(_neighbours[node], neighbour => neighbour >= 0 && !present.Contains(neighbour));
-            absent.UnionWith(lacking);
-            if (lacking.Length > 0)
-                without.Add(symbol);
+            if (nodes[row] < 0)
+                strangers.Add(symbols[row]);
+            else if (!isComplete)
+                without.Add(symbols[row]);
         }
 
         if (without.Count > 0)
         {
-            yield return $"{PredictionError.Listed(without)}: forecast without the neighbours {PredictionError.Listed([.. absent.Select(node => _symbols[node])])}, which are missing in the panel "
+            yield return $"{PredictionError.Listed(without)}: forecast without the neighbours {PredictionError.Listed([.. _symbols.Where((_, node) => isAbsent[node])])}, which are missing in the panel "
                 + "or have no forecast themselves; send their bars too";
         }
 

@@ -87,6 +87,7 @@ internal sealed class FrequencyAdaptiveNorm<TVector>
     }
 
     /// <summary>[features, windows, sessions] the observed features, with the mean of the known cells where unknown.</summary>
+    [MethodImpl(MethodImplOptions.AggressiveOptimization)]
     private TapeMatrix Fill(TapeTrace<TVector> trace)
     {
         var (tape, rows, windows) = (trace.Tape, trace.Rows, trace.Windows);
@@ -142,6 +143,7 @@ internal sealed class FrequencyAdaptiveNorm<TVector>
     }
 
     /// <summary>The waves times the share of each frequency that is removed from the window.</summary>
+    [MethodImpl(MethodImplOptions.AggressiveOptimization)]
     private TapeMatrix KeepStrongest(Tape<TVector> tape, TapeMatrix waves)
     {
         var kept = tape.Add(waves.Rows, waves.Width);
@@ -220,6 +222,7 @@ internal sealed class FrequencyAdaptiveNorm<TVector>
     }
 
     /// <summary>Indices of the strongest frequency, and of the strongest one that is not removed.</summary>
+    [MethodImpl(MethodImplOptions.AggressiveOptimization)]
     private (int Strongest, int Remaining) FindStrongest(ReadOnlySpan<float> power)
     {
         Span<int> best = stackalloc int[_strongest + 1];

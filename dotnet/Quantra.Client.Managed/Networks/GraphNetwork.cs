@@ -134,6 +134,7 @@ internal sealed class GraphNetwork<TVector> : IPanelNetwork
     }
 
     /// <summary>Joins rows of sessions to patches, oldest first, without what the normalisation takes out; zeros come before the window's first.</summary>
+    [MethodImpl(MethodImplOptions.AggressiveOptimization)]
     private TapeMatrix JoinPatches(TapeTrace<TVector> trace, TapeMatrix? dominant)
     {
         var (tape, rows, windows, length, features, width) = (trace.Tape, trace.Rows, trace.Windows, _sizes.EncoderLength, _sizes.Observed, _sizes.RowWidth);

@@ -1,3 +1,5 @@
+using System.Runtime.CompilerServices;
+
 namespace Quantra.Client.Managed;
 
 /// <summary>The rows of sessions that networks read: observed features, known features, share of known cells.</summary>
@@ -16,22 +18,27 @@ internal static class SessionRows
     /// <param name="rows">Number of windows.</param>
     /// <param name="result">[sessions, rows, stride]</param>
     /// <param name="stride">Distance of rows.</param>
+    [MethodImpl(MethodImplOptions.AggressiveOptimization)]
     public static void Write(NetworkInputs inputs, InputSizes sizes, int first, int rows, Span<float> result, int stride)
     {
         int observed = sizes.Observed, known = sizes.Known;
         var knownLength = (sizes.EncoderLength + sizes.FutureLength) * known;
         for (var row = 0; row < rows; row++)
         {
-            var cells = inputs.ObservedOf(first + row);
+            var own = result[(row * stride)..];
             var mask = inputs.MaskOf(first + row);
-            var calendar = inputs.KnownOf(first + row, knownLength);
+            Spread(inputs.ObservedOf(first + row), observed, own, rows * stride);
+            Spread(inputs.KnownOf(first + row, knownLength)[..(sizes.EncoderLength * known)], known, own[observed..], rows * stride);
             for (var session = 0; session < sizes.EncoderLength; session++)
-            {
-                var target = result.Slice(((session * rows) + row) * stride, stride);
-                cells.Slice(session * observed, observed).CopyTo(target);
-                calendar.Slice(session * known, known).CopyTo(target[observed..]);
-                target[observed + known] = (float)mask.Slice(session * observed, observed).Count(true) / observed;
-            }
+                own[(session * rows * stride) + observed + known] = (float)mask.Slice(session * observed, observed).Count(true) / observed;
         }
+    }
+
+    /// <summary>Copies rows that follow each other to rows that are some distance apart.</summary>
+    [MethodImpl(MethodImplOptions.AggressiveOptimization)]
+    public static void Spread(ReadOnlySpan<float> rows, int width, Span<float> result, int stride)
+    {
+        for (var row = 0; row * width < rows.Length; row++)
+            rows.Slice(row * width, width).CopyTo(result[(row * stride)..]);
     }
 }

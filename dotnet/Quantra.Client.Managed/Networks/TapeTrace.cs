@@ -35,11 +35,7 @@ internal sealed class TapeTrace<TVector> : INetworkTrace
         for (var window = 0; window < Windows; window++)
         {
             inputs.StaticOf(first + window).CopyTo(Tape.Values(Static)[(window * Static.Width)..]);
-            for (var session = 0; session < Sessions; session++)
-            {
-                inputs.KnownOf(first + window, Sessions * sizes.Known).Slice(session * sizes.Known, sizes.Known)
-                    .CopyTo(Tape.Values(Known)[(((session * Windows) + window) * Known.Width)..]);
-            }
+            SessionRows.Spread(inputs.KnownOf(first + window, Sessions * sizes.Known), sizes.Known, Tape.Values(Known)[(window * Known.Width)..], Windows * Known.Width);
         }
     }
 
