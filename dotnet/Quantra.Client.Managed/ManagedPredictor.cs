@@ -59,13 +59,9 @@ public sealed class ManagedPredictor : IStockPredictor, IPathSimulator
     /// <param name="cancellationToken">Cancels the loading.</param>
     /// <returns>A task that completes when new calls use the new models.</returns>
     /// <exception cref="QuantraException">As <see cref="OpenAsync(string, CancellationToken)"/>; the present models stay.</exception>
-    public Task ReloadAsync(CancellationToken cancellationToken = default) => _calls.RunAsync(
+    public Task ReloadAsync(CancellationToken cancellationToken = default) => _calls.StartAsync(
         this,
-        token =>
-        {
-            _served.Now = Models.Reload(_folder, token);
-            return Task.FromResult(true);
-        },
+        token => Task.Run(() => _served.Now = Models.Reload(_folder, token)),
         cancellationToken);
 
     /// <summary>Returns a predictor whose calls have another timeout than 30 seconds. A call checks it between requests and steps.</summary>
@@ -218,14 +214,14 @@ public sealed class ManagedPredictor : IStockPredictor, IPathSimulator
         return GlobalExplanation.Run(model, request, _clock.GetUtcNow(), limit).All(reports.TryWrite);
     }
 
-    private Task<T> RunAsync<T>(Func<CallLimit, T> call, CancellationToken cancellationToken) => _calls.RunAsync(
+    private Task<T> RunAsync<T>(Func<CallLimit, T> call, CancellationToken cancellationToken) => _calls.StartAsync(
         this,
-        token =>
+        token => Task.Run(() =>
         {
             var limit = new CallLimit(_timeout, token);
             limit.Check();
-            return Task.FromResult(call(limit));
-        },
+            return call(limit);
+        }),
         cancellationToken);
 
     /// <summary>The models of this predictor and of those with another timeout.</summary>

@@ -29,13 +29,17 @@ internal sealed class ActiveCalls
     /// <exception cref="ObjectDisposedException">The predictor is disposed.</exception>
     /// <exception cref="QuantraException">CANCELLED: the predictor was disposed and the grace time has passed.</exception>
     /// <exception cref="OperationCanceledException">The caller's token was cancelled.</exception>
-    public async Task<T> RunAsync<T>(object owner, Func<CancellationToken, Task<T>> call, CancellationToken cancellationToken)
+    public Task<T> RunAsync<T>(object owner, Func<CancellationToken, Task<T>> call, CancellationToken cancellationToken) =>
+        StartAsync(owner, token => Task.Run(() => call(token), token), cancellationToken);
+
+    /// <summary>As <see cref="RunAsync"/>, but starts the call on the caller's thread.</summary>
+    public async Task<T> StartAsync<T>(object owner, Func<CancellationToken, Task<T>> call, CancellationToken cancellationToken)
     {
         Enter(owner);
         try
         {
-            using var linked = CancellationTokenSource.CreateLinkedTokenSource(cancellationToken, _ending.Token);
-            return await Task.Run(() => call(linked.Token), linked.Token).ConfigureAwait(false);
+            using var linked = cancellationToken.CanBeCanceled ? CancellationTokenSource.CreateLinkedTokenSource(cancellationToken, _ending.Token) : null;
+            return await call(linked?.Token ?? _ending.Token).ConfigureAwait(false);
         }
         catch (OperationCanceledException error) when (cancellationToken.IsCancellationRequested)
         {

@@ -97,10 +97,8 @@ internal static class BarChecks
     /// <summary>Checks that no bar is dated in the future.</summary>
     public static void CheckPast(RawBars bars, DateTimeOffset now)
     {
-        if (bars.Sessions[^1] <= LatestDay(now))
-            return;
-        var traded = bars.Symbols.Where((_, symbol) => bars.IsPresent(symbol, bars.Count - 1)).ToArray();
-        CheckPast(traded.Length > 0 ? traded : bars.Symbols, bars.Sessions[^1], now);
+        if (bars.Sessions[^1] > LatestDay(now))
+            CheckPast(bars.LastTraded() is { Length: > 0 } traded ? traded : bars.Symbols, bars.Sessions[^1], now);
     }
 
     /// <summary>Checks that the last session of symbols is not in the future.</summary>

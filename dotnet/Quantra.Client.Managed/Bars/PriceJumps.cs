@@ -12,8 +12,8 @@ internal static class PriceJumps
     /// <summary>New and old shares of common splits.</summary>
     public static readonly (int New, int Old)[] CommonSplits = [(3, 2), (2, 1), (3, 1), (4, 1), (5, 1), (7, 1), (10, 1), (15, 1), (20, 1)];
 
-    /// <summary>Adds a warning for each of the first jumps, and the number of the others; none if the bars record splits.</summary>
-    public static void AddWarnings(RawBars bars, List<string> warnings)
+    /// <summary>Adds a warning for each of the first jumps of symbols with a forecast, and the number of the others; none if the bars record splits.</summary>
+    public static void AddWarnings(RawBars bars, Dictionary<string, QuantraError> refusals, List<string> warnings)
     {
         if (bars.AdjustedClose is not null || bars.SplitRatio is not null)
             return;
@@ -23,7 +23,7 @@ internal static class PriceJumps
         {
             var (opening, closing) = (bars.Open[cell] / before[cell], bars.Close[cell] / before[cell]);
             var ratio = IsJump(opening) ? opening : closing;
-            if (IsJump(ratio) && ++count <= MostShown)
+            if (IsJump(ratio) && !refusals.ContainsKey(bars.Symbols[cell / bars.Count]) && ++count <= MostShown)
                 warnings.Add(Describe(bars.Symbols[cell / bars.Count], bars.Sessions[cell % bars.Count], ratio));
         }
 

@@ -53,6 +53,9 @@ internal sealed record RawBars
     /// <summary>Whether a symbol has a bar.</summary>
     public bool IsPresent(int symbol, int session) => !double.IsNaN(Close[(symbol * Count) + session]);
 
+    /// <summary>Symbols with a bar on the last session.</summary>
+    public string[] LastTraded() => [.. Symbols.Where((_, symbol) => IsPresent(symbol, Count - 1))];
+
     /// <summary>Number of bars of a symbol.</summary>
     public int CountPresent(int symbol)
     {

@@ -4,7 +4,7 @@ namespace Quantra.Client.Managed;
 /// <param name="Bars">The bars.</param>
 /// <param name="Warnings">Notes on what was left out.</param>
 /// <param name="Idle">Symbols that did not trade on the last session, though others did.</param>
-internal sealed record TradedBars(RawBars Bars, IReadOnlyList<string> Warnings, IReadOnlyList<string> Idle)
+internal readonly record struct TradedBars(RawBars Bars, IReadOnlyList<string> Warnings, IReadOnlyList<string> Idle)
 {
     /// <summary>Share of days without a trade above which a note says so.</summary>
     private const double OftenUntraded = 0.05;
@@ -14,8 +14,11 @@ internal sealed record TradedBars(RawBars Bars, IReadOnlyList<string> Warnings, 
         if (!bars.Volume.AsSpan().Contains(0))
             return new(bars, [], []);
         var cells = UntradedCells(bars);
-        if (Array.IndexOf(cells, true) < 0)
-            return new(bars, [], []);
+        return Array.IndexOf(cells, true) < 0 ? new(bars, [], []) : Of(bars, cells);
+    }
+
+    private static TradedBars Of(RawBars bars, bool[] cells)
+    {
         var (traded, notes) = (bars.WithoutCells(cells), new List<string>());
         var end = bars.Count - 1;
         while (!Enumerable.Range(0, bars.Symbols.Count).Any(row => traded.IsPresent(row, end)))

@@ -51,12 +51,12 @@ internal sealed class SessionCalendar
     }
 
     /// <summary>The sessions after a date, which may be any day.</summary>
-    public int[] Following(int day, int count)
+    public ReadOnlyMemory<int> Following(int day, int count)
     {
         CheckCovered(day, day);
         var start = IndexAfter(day);
         if (_sessions.Length - start >= count)
-            return _sessions[start..(start + count)];
+            return _sessions.AsMemory(start, count);
         throw PredictionError.CalendarEnded(
             $"only {_sessions.Length - start} of the {count} sessions after {Day.Show(day)} are known: the calendar {Name} ends on {Day.Show(Last)}; {Renewal}",
             ("calendar", Name),

@@ -27,7 +27,8 @@ internal sealed class TreeExplainer(TreesNetwork network, OutputMap output, Base
         var (columns, units) = (new double[network.Summaries.Width], new double[network.Forests]);
         network.Summaries.Compute(window, 0, columns);
         network.Run(window, units);
-        var values = output.Values(units, window);
+        double[] values = [.. units];
+        output.Calibrate(values, window);
         return Array.ConvertAll(points, point =>
         {
             limit.Check();

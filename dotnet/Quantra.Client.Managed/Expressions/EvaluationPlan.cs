@@ -1,4 +1,3 @@
-using System.Collections.Concurrent;
 using System.Globalization;
 using System.Runtime.CompilerServices;
 
@@ -14,7 +13,7 @@ internal sealed class EvaluationPlan
     private readonly int[] _outputs;
     private readonly int[] _rowsBefore;
     private readonly int _mostBefore;
-    private readonly ConcurrentBag<Workspace> _workspaces = [];
+    private readonly UnusedObjects<Workspace> _workspaces = new();
 
     public EvaluationPlan(IReadOnlyList<Expression> expressions)
     {

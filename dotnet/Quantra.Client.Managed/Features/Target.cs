@@ -59,10 +59,16 @@ internal sealed record Target(TargetKind Kind, int Lag, int[] Horizons)
 
     /// <summary>The session that each horizon ends on.</summary>
     /// <param name="following">The sessions after the last bar.</param>
-    public DateOnly[] Sessions(int[] following) => Array.ConvertAll(Horizons, horizon => Day.ToDate(following[Lag + horizon - 1]));
+    public DateOnly[] Sessions(ReadOnlySpan<int> following)
+    {
+        var sessions = new DateOnly[Horizons.Length];
+        for (var horizon = 0; horizon < sessions.Length; horizon++)
+            sessions[horizon] = Day.ToDate(following[Lag + Horizons[horizon] - 1]);
+        return sessions;
+    }
 
     /// <summary>The session that horizons count from.</summary>
-    public DateOnly BaseSession(int asOf, int[] following) => Day.ToDate(Lag > 0 ? following[Lag - 1] : asOf);
+    public DateOnly BaseSession(int asOf, ReadOnlySpan<int> following) => Day.ToDate(Lag > 0 ? following[Lag - 1] : asOf);
 
     /// <summary>The daily series whose recent level and volatility normalise the target, at some sessions of a symbol.</summary>
     /// <param name="bars">The bars.</param>

@@ -30,14 +30,14 @@ internal static class DataWarnings
             AddOfBars(bars.Last(last), symbols, readsVolume, isAdjusted, warnings);
         }
 
-        var unseen = new List<string>();
+        List<string>? unseen = null;
         for (var row = 0; row < symbols.Count; row++)
         {
             if (IsUnseen(networks, symbols[row]))
-                unseen.Add(symbols[row]);
+                (unseen ??= []).Add(symbols[row]);
         }
 
-        if (unseen.Count > 0)
+        if (unseen is not null)
         {
             warnings.Add($"{PredictionError.Listed(unseen)}: not among the symbols that {(networks.Length == 1 ? "the model was" : "all members were")} trained on, "
                 + "so its scores do not apply to them; evaluate it on their bars (quantra evaluate), or train with them");
@@ -47,11 +47,13 @@ internal static class DataWarnings
     }
 
     /// <summary>Shortens the first warnings and counts the rest in a last one.</summary>
-    public static string[] Limit(IEnumerable<string> warnings)
+    public static string[] Limit(List<string> warnings)
     {
-        string[] every = [.. warnings.Select(line => line.Length <= LongestWarning ? line : $"{line[..LongestWarning]} …")];
-        var left = every.Length - MostWarnings;
-        return left <= 0 ? every : [.. every[..MostWarnings], FormattableString.Invariant($"{left} more warnings were left out")];
+        var left = warnings.Count - MostWarnings;
+        string[] limited = [.. left <= 0 ? warnings : [.. warnings[..MostWarnings], FormattableString.Invariant($"{left} more warnings were left out")]];
+        foreach (ref var line in limited.AsSpan())
+            line = line.Length <= LongestWarning ? line : $"{line[..LongestWarning]} …";
+        return limited;
     }
 
     /// <summary>Whether a network was trained without a symbol, of which no other network warns itself.</summary>

@@ -216,7 +216,7 @@ internal sealed class EnsembleModel : IForecastModel
     {
         var (members, first) = (prepared.Members, prepared.Members[0]);
         string[] symbols = [.. first.Symbols.Where((_, row) => prepared.Usable[row])];
-        var warnings = DataWarnings.Of(_training, prepared.Bars, symbols).Concat(members.SelectMany(one => one.Warnings)).Distinct(StringComparer.Ordinal);
+        List<string> warnings = [.. DataWarnings.Of(_training, prepared.Bars, symbols).Concat(members.SelectMany(one => one.Warnings)).Distinct(StringComparer.Ordinal)];
         Forecast[] forecasts = [.. _members.Select((member, k) => member.Forecast(members[k]))];
         var values = _manifest.Combine(Array.ConvertAll(forecasts, one => one.Values.ToArray()), prepared.Scale);
         var ranking = Ranking.Joint(forecasts, prepared.Usable);

@@ -10,7 +10,7 @@ internal sealed class ForecastDates
     public required int[] Sessions { get; init; }
 
     /// <summary>Sessions that the target reaches.</summary>
-    public required int[] Following { get; init; }
+    public required ReadOnlyMemory<int> Following { get; init; }
 
     /// <summary>Session that each horizon ends on.</summary>
     public required DateOnly[] TargetSessions { get; init; }
@@ -36,8 +36,8 @@ internal sealed class ForecastDates
         {
             Sessions = sessions,
             Following = following,
-            TargetSessions = pipeline.Target.Sessions(following),
-            BaseSession = pipeline.Target.BaseSession(sessions[^1], following),
+            TargetSessions = pipeline.Target.Sessions(following.Span),
+            BaseSession = pipeline.Target.BaseSession(sessions[^1], following.Span),
             Warnings = FindWarnings(pipeline, bars.Sessions),
         };
     }

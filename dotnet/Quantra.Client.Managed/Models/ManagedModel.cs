@@ -1,5 +1,3 @@
-using System.Collections.Concurrent;
-using System.Globalization;
 using System.Runtime.InteropServices;
 using System.Security.Cryptography;
 using System.Text;
@@ -19,7 +17,7 @@ internal sealed class ManagedModel : IForecastModel
     private readonly byte[] _fingerprint;
     private readonly Universe? _universe;
     private readonly ModelExplainer _explainer;
-    private readonly ConcurrentBag<CallArrays> _arrays = [];
+    private readonly UnusedObjects<CallArrays> _arrays = new();
     private Lazy<ModelExplainer> _checkedExplainer;
 
     private ManagedModel(string name, int version, ArtifactFiles files)
@@ -258,7 +256,8 @@ internal sealed class ManagedModel : IForecastModel
     {
         var (target, (units, scores)) = (Pipeline.Target, Run(prepared));
         var isReturn = target.Kind == TargetKind.LogReturn;
-        var all = Scatter(_output.Values(units, prepared.Inputs), prepared.Usable);
+        _output.Calibrate(units, prepared.Inputs);
+        var all = Scatter(units, prepared.Usable);
         var ranking = scores is null ? null : Ranking.Of(Scatter(scores, prepared.Usable), prepared.Symbols, prepared.Usable);
         return new Forecast
         {
@@ -356,27 +355,33 @@ internal sealed class ManagedModel : IForecastModel
     {
         using var hash = IncrementalHash.CreateHash(HashAlgorithmName.SHA256);
         hash.AppendData(_fingerprint);
-        hash.AppendData(Encoding.UTF8.GetBytes(string.Create(CultureInfo.InvariantCulture, $"|{prepared.AsOf}|")));
-        foreach (var symbol in prepared.Symbols)
-            hash.AppendData(Encoding.UTF8.GetBytes(symbol + "\0"));
+        Append(hash, [prepared.AsOf]);
+        for (var row = 0; row < prepared.Symbols.Count; row++)
+        {
+            Append(hash, prepared.Symbols[row].AsSpan());
+            Append(hash, "\0".AsSpan());
+        }
+
         var inputs = prepared.Inputs;
-        hash.AppendData(MemoryMarshal.AsBytes<bool>(prepared.Usable));
-        Append(hash, inputs.Observed);
-        Append(hash, inputs.Known);
-        Append(hash, inputs.Static);
-        hash.AppendData(MemoryMarshal.AsBytes<bool>(inputs.Mask));
-        Append(hash, inputs.Location);
-        Append(hash, inputs.Scale);
-        Append(hash, prepared.Anchor ?? []);
-        return Convert.ToHexString(hash.GetHashAndReset(), 0, 8).ToLowerInvariant();
+        Append<bool>(hash, prepared.Usable);
+        Append<float>(hash, inputs.Observed);
+        Append<float>(hash, inputs.Known);
+        Append<float>(hash, inputs.Static);
+        Append<bool>(hash, inputs.Mask);
+        Append<double>(hash, inputs.Location);
+        Append<double>(hash, inputs.Scale);
+        Append<double>(hash, prepared.Anchor);
+        Span<byte> digest = stackalloc byte[SHA256.HashSizeInBytes];
+        hash.GetHashAndReset(digest);
+        return Convert.ToHexString(digest[..8]).ToLowerInvariant();
     }
 
-    private static void Append<T>(IncrementalHash hash, T[] values)
+    private static void Append<T>(IncrementalHash hash, ReadOnlySpan<T> values)
         where T : unmanaged
     {
         if (!BitConverter.IsLittleEndian)
             throw new PlatformNotSupportedException("Quantra.Client.Managed needs a little-endian processor");
-        hash.AppendData(MemoryMarshal.AsBytes<T>(values));
+        hash.AppendData(MemoryMarshal.AsBytes(values));
     }
 
     private static string Hash(byte[] data) => Convert.ToHexString(SHA256.HashData(data)).ToLowerInvariant();

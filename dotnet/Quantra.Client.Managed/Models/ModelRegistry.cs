@@ -10,7 +10,7 @@ internal sealed record ModelVersions(IReadOnlyDictionary<int, IForecastModel> Ve
     private const string ChampionAlias = "champion";
 
     /// <summary>The version that a plain name refers to: the alias champion, or without one the newest.</summary>
-    public int? Champion => Aliases.TryGetValue(ChampionAlias, out var version) ? version : Versions.Count > 0 ? Versions.Keys.Max() : null;
+    public int? Champion { get; } = Aliases.TryGetValue(ChampionAlias, out var version) ? version : Versions.Count > 0 ? Versions.Keys.Max() : null;
 
     /// <summary>Aliases of a version, sorted.</summary>
     public string[] AliasesOf(int version) => [.. Aliases.Where(one => one.Value == version).Select(one => one.Key).Order(StringComparer.Ordinal)];
@@ -60,10 +60,15 @@ internal sealed class ModelRegistry
         var version = selector is null ? versions.Champion : versions.Aliases.TryGetValue(selector, out var named) ? named : Number(selector);
         if (version is { } number && versions.Versions.TryGetValue(number, out var model))
             return model;
-        if (selector is null)
-            throw NotFound(QuantraReason.ModelNotFound, $"model {PythonText.Quote(name)} is not served: alias 'champion' names version {version}, which could not be loaded");
+        throw selector is null
+            ? NotFound(QuantraReason.ModelNotFound, $"model {PythonText.Quote(name)} is not served: alias 'champion' names version {version}, which could not be loaded")
+            : NoVersion(name, selector, versions);
+    }
+
+    private static QuantraException NoVersion(string name, string selector, ModelVersions versions)
+    {
         var aliases = versions.Aliases.Where(one => versions.Versions.ContainsKey(one.Value)).Select(one => one.Key).Order(StringComparer.Ordinal);
-        throw NotFound(
+        return NotFound(
             QuantraReason.VersionNotFound,
             $"model {PythonText.Quote(name)} has no version or alias {PythonText.Quote(selector)}; it has versions {PythonText.List(versions.Versions.Keys.Order())} and aliases {PythonText.List(aliases)}");
     }

@@ -59,23 +59,20 @@ internal sealed record OutputMap(double[] Spread, double[][] Offsets, double[] L
             : throw manifest.Refusal("conformal", $"offsets must be {horizons} rows of {levels.Length} numbers");
     }
 
-    /// <summary>Converts units [N, H, Q] to values in the target's unit.</summary>
-    public double[] Values(ReadOnlySpan<double> units, NetworkInputs inputs)
+    /// <summary>Converts units [N, H, Q] to values in the target's unit, in place.</summary>
+    public void Calibrate(Span<double> units, NetworkInputs inputs)
     {
         var (horizons, quantiles, anchor) = (Spread.Length, Levels.Length, Anchor);
-        var values = new double[units.Length];
         for (var cell = 0; cell < inputs.Rows * horizons; cell++)
         {
-            var row = values.AsSpan(cell * quantiles, quantiles);
+            var row = units.Slice(cell * quantiles, quantiles);
             for (var q = 0; q < quantiles; q++)
-                row[q] = units[(cell * quantiles) + q] + Offsets[cell % horizons][q];
+                row[q] += Offsets[cell % horizons][q];
             Uncross(row, anchor);
             var (location, scale) = (inputs.Location[cell], inputs.Scale[cell] * Spread[cell % horizons]);
             for (var q = 0; q < quantiles; q++)
                 row[q] = location + (scale * row[q]);
         }
-
-        return values;
     }
 
     /// <summary>Adds the offsets to values [S, H, Q] in the target's unit, and uncrosses them.</summary>

@@ -1,3 +1,5 @@
+using System.Collections.ObjectModel;
+
 namespace Quantra.Client.Managed;
 
 /// <summary>A checked and encoded request, with one row of inputs per symbol that can be forecast.</summary>
@@ -29,5 +31,5 @@ internal sealed record PreparedRequest
     public IReadOnlyList<string> Warnings { get; init; } = [];
 
     /// <summary>The error of each symbol that cannot be forecast.</summary>
-    public IReadOnlyDictionary<string, QuantraError> Refusals { get; init; } = new Dictionary<string, QuantraError>();
+    public IReadOnlyDictionary<string, QuantraError> Refusals { get; init; } = ReadOnlyDictionary<string, QuantraError>.Empty;
 }

@@ -17,7 +17,7 @@ internal sealed class RequestPreparation(Pipeline pipeline)
             SentCovariates.Check(pipeline.Covariates, request.Covariates, bars);
         var traded = request.AcceptSuspectBars ? new TradedBars(bars, [], []) : TradedBars.Of(bars);
         var dates = ForecastDates.Read(pipeline, traded.Bars, request, now);
-        var covariates = SentCovariates.Move(request.Covariates, bars.SentSessions, dates, bars.Symbols.Count);
+        var covariates = request.Covariates.IsEmpty ? SentCovariates.None : SentCovariates.Move(request.Covariates, bars.SentSessions, dates, bars.Symbols.Count);
         var refusals = new Dictionary<string, QuantraError>(bars.Impossible, StringComparer.Ordinal);
         foreach (var symbol in traded.Idle)
         {
@@ -120,7 +120,7 @@ internal sealed class RequestPreparation(Pipeline pipeline)
         pipeline.Normaliser.Levels(adjusted, location, scale, known);
         var axis = arrays.Take<int>(sizes.EncoderLength + dates.Following.Length);
         dates.Sessions.AsSpan()[^sizes.EncoderLength..].CopyTo(axis);
-        dates.Following.CopyTo(axis, sizes.EncoderLength);
+        dates.Following.CopyTo(axis.AsMemory(sizes.EncoderLength));
         return new NetworkInputs
         {
             Rows = symbols,
@@ -136,17 +136,16 @@ internal sealed class RequestPreparation(Pipeline pipeline)
     private float[] KnownOf(int[] axis, Dictionary<string, double[]> covariates, int symbols)
     {
         if (covariates.Count > 0)
-        {
-            var last = covariates.ToDictionary(one => one.Key, one => LastColumns(one.Value, symbols, axis.Length));
-            return pipeline.Features.Known(pipeline.Calendar.FieldsOf(axis), last, out _);
-        }
-
+            return pipeline.Features.Known(pipeline.Calendar.FieldsOf(axis), LastColumns(covariates, symbols, axis.Length), out _);
         if (_latest is { } latest && latest.Axis.AsSpan().SequenceEqual(axis))
             return latest.Values;
         var known = pipeline.Features.Known(pipeline.Calendar.FieldsOf(axis), covariates, out _);
         _latest = new([.. axis], known);
         return known;
     }
+
+    private static Dictionary<string, double[]> LastColumns(Dictionary<string, double[]> covariates, int symbols, int count) =>
+        covariates.ToDictionary(one => one.Key, one => LastColumns(one.Value, symbols, count));
 
     private static double[] LastColumns(double[] values, int symbols, int count)
     {

@@ -75,12 +75,10 @@ internal sealed class SentCovariates
     /// <exception cref="QuantraException">COVARIATE_MISSING: a known covariate does not cover a following session.</exception>
     public static SentCovariates Move(Covariates sent, int[] have, ForecastDates dates, int symbols)
     {
-        if (sent.IsEmpty)
-            return None;
         int[] axis = [.. have, .. sent.FutureSessions.ToArray().Select(Day.Of)];
-        int[] wanted = [.. dates.Sessions, .. dates.Following];
+        int[] wanted = [.. dates.Sessions, .. dates.Following.Span];
         foreach (var name in sent.Known.Keys.Take(1))
-            CheckFuture(name, axis, dates.Following);
+            CheckFuture(name, axis, dates.Following.ToArray());
         return new SentCovariates
         {
             Observed = Moved(sent.Observed, have, dates.Sessions),

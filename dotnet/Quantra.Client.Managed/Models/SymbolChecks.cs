@@ -54,12 +54,8 @@ internal static class SymbolChecks
     /// <exception cref="QuantraException">TOO_FEW_BARS or NO_USABLE_SYMBOL.</exception>
     public static void CheckLength(Pipeline pipeline, RawBars bars)
     {
-        if (bars.Count >= pipeline.LeastBars)
-            return;
-        var refusals = bars.Symbols.Select((symbol, row) => bars.IsPresent(row, bars.Count - 1)
-            ? TooFewBars(pipeline, symbol, bars.CountPresent(row))
-            : NoLastBar(symbol, bars));
-        throw NoUsableSymbol([.. refusals]).ToException();
+        if (bars.Count < pipeline.LeastBars)
+            throw NoUsableSymbol([.. TooFewBars(pipeline, bars)]).ToException();
     }
 
     /// <summary>The error of a request without a usable symbol: the symbols' own error if all share it.</summary>
@@ -88,28 +84,26 @@ internal static class SymbolChecks
             warnings.AddRange(refusals.Values.Take(MostListed).Select(error => $"no forecast of {error.Message}"));
         if (refusals.Count > MostListed)
             warnings.Add(FormattableString.Invariant($"no forecast of {refusals.Count - MostListed} more symbols either; the response has the reason for each"));
-        List<int> answered = [], thin = [], flat = [];
+        PriceJumps.AddWarnings(bars, refusals, warnings);
+        List<int>? thin = null, flat = null;
         for (var row = 0; row < bars.Symbols.Count; row++)
         {
             if (refusals.ContainsKey(bars.Symbols[row]))
                 continue;
-            answered.Add(row);
             if (bars.CountPresent(row) < pipeline.BarsNeeded)
-                thin.Add(row);
+                (thin ??= []).Add(row);
             if (states[row].IsFlat)
-                flat.Add(row);
+                (flat ??= []).Add(row);
         }
 
-        if (answered.Count > 0)
-            PriceJumps.AddWarnings(bars.Rows(answered), warnings);
-        if (thin.Count > 0)
+        if (thin is not null)
         {
             var fewest = thin.MinBy(bars.CountPresent);
             warnings.Add(FormattableString.Invariant(
                 $"{Listed(bars, thin)}: forecast from fewer than the {pipeline.BarsNeeded} bars that the model reads, {bars.Symbols[fewest]} from {bars.CountPresent(fewest)}; missing feature values count as unknown"));
         }
 
-        if (flat.Count > 0)
+        if (flat is not null)
             warnings.Add($"{Listed(bars, flat)}: its price is nearly constant, so the width of the forecast comes from the model's minimum volatility, {NumberText.General(pipeline.Normaliser.Floor)} per day");
         return warnings;
     }
@@ -118,6 +112,9 @@ internal static class SymbolChecks
 
     private static QuantraError NoLastBar(string symbol, RawBars bars) =>
         PredictionError.NoUsableSymbol($"{symbol}: has no bar on the panel's last session, {Day.Show(bars.Sessions[^1])}");
+
+    private static IEnumerable<QuantraError> TooFewBars(Pipeline pipeline, RawBars bars) => bars.Symbols.Select((symbol, row) =>
+        bars.IsPresent(row, bars.Count - 1) ? TooFewBars(pipeline, symbol, bars.CountPresent(row)) : NoLastBar(symbol, bars));
 
     private static QuantraError TooFewBars(Pipeline pipeline, string symbol, int have) => PredictionError.TooFewBars(
         symbol,

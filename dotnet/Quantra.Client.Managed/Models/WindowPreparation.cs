@@ -30,7 +30,7 @@ internal sealed class WindowPreparation(Pipeline pipeline)
             throw Invalid(FormattableString.Invariant($"as_of_session {asOf} is not a session of {pipeline.Calendar.Name}; send the session of the last row, yyyymmdd, or 0 if it is unknown"));
         var inputs = Inputs(window);
         CheckNumbers(window, inputs);
-        var following = asOf == 0 ? [] : pipeline.Calendar.Following(asOf, pipeline.Target.Reach);
+        var following = asOf == 0 ? default : pipeline.Calendar.Following(asOf, pipeline.Target.Reach).Span;
         return new PreparedRequest
         {
             Symbols = window.Symbols,

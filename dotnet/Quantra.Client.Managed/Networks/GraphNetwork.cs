@@ -1,4 +1,3 @@
-using System.Collections.Concurrent;
 using System.Runtime.CompilerServices;
 
 namespace Quantra.Client.Managed;
@@ -25,7 +24,7 @@ internal sealed class GraphNetwork<TVector> : IPanelNetwork
     private readonly Linear<TVector> _levelAround;
     private readonly Linear<TVector> _score;
     private readonly Linear<TVector> _scoreLevel;
-    private readonly ConcurrentBag<Tape<TVector>> _tapes = [];
+    private readonly UnusedObjects<Tape<TVector>> _tapes = new();
 
     public GraphNetwork(NetworkWeights weights, NetworkSettings settings, InputSizes sizes, Target target, double[] levels)
     {

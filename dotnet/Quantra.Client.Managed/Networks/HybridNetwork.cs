@@ -1,5 +1,3 @@
-using System.Collections.Concurrent;
-
 namespace Quantra.Client.Managed;
 
 /// <summary>The kind "hybrid": an LSTM, then Transformer layers over its states, then a context and a head for each horizon.</summary>
@@ -16,8 +14,8 @@ internal sealed class HybridNetwork<TVector> : IDifferentiableNetwork
     private readonly TransformerBlock<TVector>[] _blocks;
     private readonly HorizonContext<TVector> _context;
     private readonly QuantileHead<TVector> _head;
-    private readonly ConcurrentBag<Workspace> _workspaces = [];
-    private readonly ConcurrentBag<Tape<TVector>> _tapes = [];
+    private readonly UnusedObjects<Workspace> _workspaces = new();
+    private readonly UnusedObjects<Tape<TVector>> _tapes = new();
 
     public HybridNetwork(NetworkWeights weights, NetworkSettings settings, InputSizes sizes, Target target, double[] levels)
     {

@@ -1,5 +1,3 @@
-using System.Collections.Concurrent;
-
 namespace Quantra.Client.Managed;
 
 /// <summary>The kinds "lstm" and "gru": recurrent layers over the sessions, then a context and a head for each horizon.</summary>
@@ -12,8 +10,8 @@ internal sealed class RecurrentNetwork<TVector> : IDifferentiableNetwork
     private readonly RecurrentLayer<TVector>[] _layers;
     private readonly HorizonContext<TVector> _context;
     private readonly QuantileHead<TVector> _head;
-    private readonly ConcurrentBag<Workspace> _workspaces = [];
-    private readonly ConcurrentBag<Tape<TVector>> _tapes = [];
+    private readonly UnusedObjects<Workspace> _workspaces = new();
+    private readonly UnusedObjects<Tape<TVector>> _tapes = new();
 
     public RecurrentNetwork(
         NetworkWeights weights, NetworkSettings settings, InputSizes sizes, Target target, double[] levels)

@@ -1,4 +1,3 @@
-using System.Collections.Concurrent;
 using System.Runtime.CompilerServices;
 
 namespace Quantra.Client.Managed;
@@ -33,7 +32,7 @@ internal sealed class Tape<TVector>
     public int Length { get; private set; }
 
     /// <summary>Takes an unused tape, or makes one, without matrices.</summary>
-    public static Tape<TVector> Take(ConcurrentBag<Tape<TVector>> unused)
+    public static Tape<TVector> Take(UnusedObjects<Tape<TVector>> unused)
     {
         if (!unused.TryTake(out var tape))
             return new Tape<TVector>();

@@ -1,12 +1,10 @@
-using System.Collections.Concurrent;
-
 namespace Quantra.Client.Managed;
 
 /// <summary>The computation of some windows on a tape: their inputs, and the heads of all horizons.</summary>
 internal sealed class TapeTrace<TVector> : INetworkTrace
     where TVector : struct, IVector<TVector>
 {
-    private readonly ConcurrentBag<Tape<TVector>>? _tapes;
+    private readonly UnusedObjects<Tape<TVector>>? _tapes;
     private readonly InputSizes _sizes;
     private readonly NetworkInputs _inputs;
     private readonly int _first;
@@ -20,7 +18,7 @@ internal sealed class TapeTrace<TVector> : INetworkTrace
     /// <param name="tapes">Unused tapes; gets this one at the end.</param>
     /// <param name="inputs">The windows, with known features for each.</param>
     /// <param name="sizes">Sizes of the inputs.</param>
-    public TapeTrace(ConcurrentBag<Tape<TVector>> tapes, NetworkInputs inputs, InputSizes sizes)
+    public TapeTrace(UnusedObjects<Tape<TVector>> tapes, NetworkInputs inputs, InputSizes sizes)
         : this(Tape<TVector>.Take(tapes), inputs, 0, inputs.Rows, sizes) => _tapes = tapes;
 
     /// <summary>Adds some of the windows to a tape, until the end of the trace.</summary>

@@ -1,4 +1,3 @@
-using System.Collections.Concurrent;
 using System.Runtime.CompilerServices;
 
 namespace Quantra.Client.Managed;
@@ -28,8 +27,8 @@ internal sealed class TftNetwork<TVector> : IDifferentiableNetwork
     private readonly GatedAddNorm<TVector> _last;
     private readonly QuantileHead<TVector> _head;
     private readonly Highway<TVector>? _highway;
-    private readonly ConcurrentBag<Workspace> _workspaces = [];
-    private readonly ConcurrentBag<Tape<TVector>> _tapes = [];
+    private readonly UnusedObjects<Workspace> _workspaces = new();
+    private readonly UnusedObjects<Tape<TVector>> _tapes = new();
 
     public TftNetwork(NetworkWeights weights, NetworkSettings settings, InputSizes sizes, Target target, double[] levels)
     {
