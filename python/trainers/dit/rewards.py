@@ -6,7 +6,6 @@ an error; nothing is downloaded.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, Self, final
@@ -227,7 +226,6 @@ class RewardKind:
 
     Attributes:
         make: Creates the reward.
-        packages: Packages that it needs, by import name.
         of_all: Whether it has one number for all images, so that it cannot compare images.
         weighs: Whether it reads the folder of weights.
         title: Title of the number; empty for the name.
@@ -235,7 +233,6 @@ class RewardKind:
     """
 
     make: Callable[[RewardInputs], Reward]
-    packages: tuple[str, ...] = ()
     of_all: bool = False
     weighs: bool = False
     title: str = ""
@@ -348,7 +345,7 @@ KINDS: Final[Mapping[str, RewardKind]] = MappingProxyType(
         "ssim": RewardKind(lambda _: PairwiseSimilarity(ssim), title="SSIM"),
         "psnr": RewardKind(lambda _: PairwiseSimilarity(psnr), title="PSNR, dB"),
         "frechet": RewardKind(create_frechet_distance, of_all=True, title="Fréchet distance", is_distance=True),
-        "clip": RewardKind(load_clip_similarity, ("transformers",), weighs=True, title="CLIP similarity"),
+        "clip": RewardKind(load_clip_similarity, weighs=True, title="CLIP similarity"),
     }
 )
 """Rewards by name. Add others with `{**KINDS, "mine": RewardKind(…)}`."""
@@ -358,15 +355,12 @@ def create_reward(name: str, inputs: RewardInputs, kinds: Mapping[str, RewardKin
     """Create a reward by name, and test it on real images.
 
     Raises:
-        RewardError: The name or a held-out prompt is unknown, a package or weights are missing, or a reward of a real
+        RewardError: The name or a held-out prompt is unknown, weights are missing, or a reward of a real
             image is not finite.
     """
     if name not in kinds:
         raise RewardError(f"{name!r} is not a reward; choose from {', '.join(kinds)}")
     kind = kinds[name]
-    missing = [package for package in kind.packages if find_spec(package) is None]
-    if missing:
-        raise RewardError(f"reward {name} needs {', '.join(missing)}, not installed in this Python; install it")
     validated = ValidatedReward(name, kind.make(inputs), of_all=kind.of_all, title=kind.title)
     held = inputs.held_out.some(inputs.count)
     real = read_pixels(held)

@@ -1,7 +1,7 @@
 """Progress of a training run, and the totals of its current epoch."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from typing import Any, final
 
 from trainers.loop.loss import WeightedMean
@@ -9,6 +9,16 @@ from trainers.loop.reports import EpochReport, PhaseTotals, ValidationReport, Wi
 
 PhaseResult = tuple[WindowReport, WeightedMean]
 """A phase's report of a window, and the loss that the report's numbers come from."""
+
+
+@dataclass(slots=True)
+class _PhaseTally:
+    """Totals of one phase, as in `PhaseTotals`."""
+
+    mean: WeightedMean = field(default_factory=WeightedMean)
+    skipped: int = 0
+    zero_gradients: int = 0
+    shortages: int = 0
 
 
 @final
@@ -25,10 +35,7 @@ class EpochTotals:
     """
 
     def __init__(self, names: Sequence[str]) -> None:
-        self._means = {name: WeightedMean() for name in names}
-        self._skipped = dict.fromkeys(names, 0)
-        self._zeros = dict.fromkeys(names, 0)
-        self._shortages = dict.fromkeys(names, 0)
+        self._tallies = {name: _PhaseTally() for name in names}
         self.windows = 0
         self.seconds = 0.0
         self.data_seconds = 0.0
@@ -39,41 +46,43 @@ class EpochTotals:
         self.seconds += seconds
         self.data_seconds += data_seconds
         for report, loss in results:
-            self._shortages[report.phase] += report.shortages
+            tally = self._tallies[report.phase]
+            tally.shortages += report.shortages
             if report.zero_gradient:
-                self._zeros[report.phase] += 1
+                tally.zero_gradients += 1
             elif not report.stepped:
-                self._skipped[report.phase] += 1
+                tally.skipped += 1
             elif loss.has_terms:
-                self._means[report.phase].merge(loss)
+                tally.mean.merge(loss)
             else:
-                self._means[report.phase].add(report.loss, report.count, report.parts)
+                tally.mean.add(report.loss, report.count, report.parts)
 
     def totals(self, steps: Mapping[str, int]) -> dict[str, PhaseTotals]:
         """Return the totals of every phase, given its number of steps."""
         return {
             name: PhaseTotals(
-                loss=total.mean(),
-                parts=total.parts(),
-                count=total.count,
+                loss=tally.mean.mean(),
+                parts=tally.mean.parts(),
+                count=tally.mean.count,
                 step=steps[name],
-                skipped=self._skipped[name],
-                zero_gradients=self._zeros[name],
-                shortages=self._shortages[name],
+                skipped=tally.skipped,
+                zero_gradients=tally.zero_gradients,
+                shortages=tally.shortages,
             )
-            for name, total in self._means.items()
+            for name, tally in self._tallies.items()
         }
 
     def state(self) -> dict[str, Any]:
         """Return the sums for a checkpoint."""
+        tallies = {
+            name: [tally.mean.state(), tally.skipped, tally.zero_gradients, tally.shortages]
+            for name, tally in self._tallies.items()
+        }
         return {
             "windows": self.windows,
             "seconds": self.seconds,
             "data_seconds": self.data_seconds,
-            "tallies": {name: total.state() for name, total in self._means.items()},
-            "skipped": dict(self._skipped),
-            "zero_gradients": dict(self._zeros),
-            "shortages": dict(self._shortages),
+            "tallies": tallies,
         }
 
     def load(self, state: Mapping[str, Any]) -> None:
@@ -81,11 +90,9 @@ class EpochTotals:
         self.windows = state["windows"]
         self.seconds = state["seconds"]
         self.data_seconds = state["data_seconds"]
-        for name, total in state["tallies"].items():
-            self._means[name].load(total)
-        self._skipped.update(state["skipped"])
-        self._zeros.update(state["zero_gradients"])
-        self._shortages.update(state["shortages"])
+        for name, (mean, *counts) in state["tallies"].items():
+            self._tallies[name] = _PhaseTally(WeightedMean(), *counts)
+            self._tallies[name].mean.load(mean)
 
 
 @final

@@ -31,7 +31,7 @@ from trainers.loop import (
     seed_everything,
 )
 from trainers.loop.group.processes import launched_rank
-from trainers.loop.window.phase_run import PhaseRun
+from trainers.loop.run_parts import PhaseRun
 
 Order = Literal["owner last", "owner first"]
 CLIP = None

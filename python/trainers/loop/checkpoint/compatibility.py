@@ -13,8 +13,8 @@ from torch.optim.lr_scheduler import ChainedScheduler, LRScheduler, SequentialLR
 
 from trainers.loop.errors import ResumeMismatchError, SettingsError, join_names
 from trainers.loop.phase import Phase
+from trainers.loop.run_parts import PhaseRun
 from trainers.loop.weights.initial_weights import list_named_tensors, name_parameters
-from trainers.loop.window.phase_run import PhaseRun
 
 Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
 

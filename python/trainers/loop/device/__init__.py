@@ -1,7 +1,17 @@
 """The device of a training: hardware, precision, memory, compilation and random state."""
 
 from trainers.loop.device.compilation import compact_parameters, compile_modules
-from trainers.loop.device.hardware import DeviceChoice, Hardware, check_device, choose_device, use_device
+from trainers.loop.device.hardware import (
+    DeviceChoice,
+    Hardware,
+    Precision,
+    PrecisionName,
+    check_device,
+    choose_device,
+    choose_precision,
+    full_precision,
+    use_device,
+)
 from trainers.loop.device.memory import (
     describe_cause,
     describe_usage,
@@ -12,7 +22,6 @@ from trainers.loop.device.memory import (
     measure_total_bytes,
     release,
 )
-from trainers.loop.device.precision import Precision, PrecisionName, choose_precision, full_precision
 from trainers.loop.device.random_state import (
     HostGenerators,
     PythonGenerators,

@@ -113,39 +113,24 @@ def score_seeds(
         baseline_name: Its name.
     """
     seeds: list[int] = []
-    rows: list[_SeedRun] = []
+    means: list[float] = []
+    rows: list[list[FloatArray]] = []
     total = np.zeros_like(test.outcomes)
     for seed, forecasts in runs:
         losses = pinball(test, forecasts)
         seeds.append(seed)
-        rows.append(_run(test, forecasts, losses))
+        means.append(float(np.nanmean(average_horizons(test, losses))))
+        scores = losses, mark_inside(test, forecasts), winkler(test, forecasts)
+        rows.append([np.nanmean(values, axis=0) for values in scores])
         total += losses
+    by_horizon = [_measure_spreads(values) for values in zip(*rows, strict=True)]
     return SeedScores(
         seeds=tuple(seeds),
-        mean=_measure_spread([row.mean for row in rows]),
-        pinball=_measure_spreads([row.pinball for row in rows]),
-        band=_measure_spreads([row.band for row in rows]),
-        winkler=_measure_spreads([row.winkler for row in rows]),
+        mean=_measure_spread(means),
+        pinball=by_horizon[0],
+        band=by_horizon[1],
+        winkler=by_horizon[2],
         comparison=compare(test, total / len(seeds), baseline, baseline_name),
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _SeedRun:
-    """The scores of one training; arrays are [H]."""
-
-    mean: float
-    pinball: FloatArray
-    band: FloatArray
-    winkler: FloatArray
-
-
-def _run(test: EvaluationSet, forecasts: FloatArray, losses: FloatArray) -> _SeedRun:
-    return _SeedRun(
-        mean=float(np.nanmean(average_horizons(test, losses))),
-        pinball=np.nanmean(losses, axis=0),
-        band=np.nanmean(mark_inside(test, forecasts), axis=0),
-        winkler=np.nanmean(winkler(test, forecasts), axis=0),
     )
 
 
