@@ -123,7 +123,7 @@ def find_jumps(
         open_: Raw opening prices [S, T], NaN = no bar.
         close: Raw closing prices [S, T], NaN = no bar.
     """
-    return _jumps(symbols, sessions, _ratios(open_, close, close_before(close)))
+    return _list_jumps(symbols, sessions, _compute_ratios(open_, close, close_before(close)))
 
 
 def find_last_jumps(
@@ -131,16 +131,18 @@ def find_last_jumps(
 ) -> PriceJumps:
     """As `find_jumps`, for the last session of the prices [S, T] only."""
     last = slice(-1, None)
-    return _jumps(symbols, sessions[last], _ratios(open_[:, last], close[:, last], close_before(close)[:, last]))
+    return _list_jumps(
+        symbols, sessions[last], _compute_ratios(open_[:, last], close[:, last], close_before(close)[:, last])
+    )
 
 
-def _ratios(open_: FloatArray, close: FloatArray, before: FloatArray) -> FloatArray:
+def _compute_ratios(open_: FloatArray, close: FloatArray, before: FloatArray) -> FloatArray:
     with np.errstate(all="ignore"):
         opening, closing = open_ / before, close / before
     return np.where(_is_jump(opening), opening, closing)
 
 
-def _jumps(symbols: tuple[str, ...], sessions: NDArray[np.int32], ratios: FloatArray) -> PriceJumps:
+def _list_jumps(symbols: tuple[str, ...], sessions: NDArray[np.int32], ratios: FloatArray) -> PriceJumps:
     places = np.argwhere(_is_jump(ratios))
     shown = tuple(
         PriceJump(symbol=symbols[s], session=int(sessions[t]), ratio=float(ratios[s, t]))
@@ -151,7 +153,7 @@ def _jumps(symbols: tuple[str, ...], sessions: NDArray[np.int32], ratios: FloatA
 
 def close_before(close: FloatArray) -> FloatArray:
     """The last close before each session, [S, T]; NaN before the first one."""
-    before = _bar_before(close)
+    before = _find_bar_before(close)
     return np.where(before < 0, np.nan, close[np.arange(len(close))[:, None], before])
 
 
@@ -267,11 +269,11 @@ def adjust_each(bars: RawBars) -> tuple[AdjustedBars, Mapping[int, BarsError]]:
         return adjusted, {}
     sound |= np.isnan(bars.close)
     rows = np.flatnonzero(~sound.all(axis=1))
-    faults = {int(row): _fault(bars, adjusted, int(row), int(np.argmin(sound[row]))) for row in rows}
-    return (_without(adjusted, rows) if faults else adjusted), faults
+    faults = {int(row): _describe_fault(bars, adjusted, int(row), int(np.argmin(sound[row]))) for row in rows}
+    return (_empty_rows(adjusted, rows) if faults else adjusted), faults
 
 
-def _without(adjusted: AdjustedBars, rows: IndexArray) -> AdjustedBars:
+def _empty_rows(adjusted: AdjustedBars, rows: IndexArray) -> AdjustedBars:
     def emptied(values: FloatArray) -> FloatArray:
         copy = values.copy()
         copy[rows] = np.nan
@@ -280,7 +282,7 @@ def _without(adjusted: AdjustedBars, rows: IndexArray) -> AdjustedBars:
     return AdjustedBars(**{field.name: emptied(getattr(adjusted, field.name)) for field in fields(adjusted)})
 
 
-def _fault(bars: RawBars, adjusted: AdjustedBars, row: int, column: int) -> BarsError:
+def _describe_fault(bars: RawBars, adjusted: AdjustedBars, row: int, column: int) -> BarsError:
     field = "adjusted close" if adjusted.money[row, column] != np.inf else "close times volume"
     value = float((adjusted.close if field == "adjusted close" else adjusted.money)[row, column])
     rule = "it must be within the range of a double; check prices, volume, and later splits and dividends"
@@ -295,7 +297,7 @@ def _adjust(bars: RawBars) -> AdjustedBars:
         factor = np.where(np.isnan(bars.close), np.nan, 1.0)
         return _unscale(bars, factor)
     later = later_shares(bars)
-    factor = _rebase(_product_of_later(kept_shares(bars, later)) / later, bars.close)
+    factor = _rebase(_multiply_later(kept_shares(bars, later)) / later, bars.close)
     return _scale(bars, factor, bars.volume * _rebase(later, bars.close))
 
 
@@ -336,10 +338,10 @@ def later_shares(bars: RawBars) -> FloatArray:
     """The number of shares [S, T] that one share of each day becomes by the last day: the product of later splits."""
     if bars.split_ratio is None:
         return np.ones_like(bars.close)
-    return _product_of_later(np.where(np.isnan(bars.split_ratio), 1.0, bars.split_ratio))
+    return _multiply_later(np.where(np.isnan(bars.split_ratio), 1.0, bars.split_ratio))
 
 
-def _product_of_later(values: FloatArray) -> FloatArray:
+def _multiply_later(values: FloatArray) -> FloatArray:
     """The product of the values of all later days, multiplied from the last day backwards."""
     product = np.ones_like(values)
     product[:, :-1] = np.multiply.accumulate(values[:, :0:-1], axis=1)[:, ::-1]
@@ -354,13 +356,13 @@ def kept_shares(bars: RawBars, later: FloatArray) -> FloatArray:
     if bars.cash_dividend is None:
         return np.ones_like(bars.close)
     rows = np.arange(bars.close.shape[0])[:, None]
-    before = _bar_before(bars.close)
+    before = _find_bar_before(bars.close)
     price = bars.close[rows, before] * (later / later[rows, before])
     paid = np.where((bars.cash_dividend > 0) & (before >= 0), bars.cash_dividend, 0.0)
     return 1.0 - np.divide(paid, price, out=np.zeros_like(paid), where=paid > 0)
 
 
-def _bar_before(close: FloatArray) -> IndexArray:
+def _find_bar_before(close: FloatArray) -> IndexArray:
     """The column of the last bar before each day; -1 before the first bar."""
     columns = np.arange(close.shape[1])
     last = np.maximum.accumulate(np.where(np.isnan(close), -1, columns), axis=1)

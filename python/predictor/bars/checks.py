@@ -86,18 +86,20 @@ def _find_real_dates(sessions: NDArray[np.integer]) -> BoolArray:
 
 def _check_dates(sessions: NDArray[np.integer], symbols: tuple[str, ...], real: BoolArray) -> None:
     if not real.all():
-        raise _wrong_session(symbols, int(sessions[np.argmin(real)]), "is not a date; write yyyymmdd, such as 20131231")
+        raise _describe_wrong_session(
+            symbols, int(sessions[np.argmin(real)]), "is not a date; write yyyymmdd, such as 20131231"
+        )
     rising = sessions[1:] > sessions[:-1]
     if rising.all():
         return
     at = int(np.argmin(rising)) + 1
     session, before = int(sessions[at]), int(sessions[at - 1])
     if session == before:
-        raise _wrong_session(symbols, session, "appears twice; give each session one bar")
-    raise _wrong_session(symbols, session, f"comes after {before}; sort the sessions, oldest first")
+        raise _describe_wrong_session(symbols, session, "appears twice; give each session one bar")
+    raise _describe_wrong_session(symbols, session, f"comes after {before}; sort the sessions, oldest first")
 
 
-def _wrong_session(symbols: tuple[str, ...], session: int, problem: str) -> BarsError:
+def _describe_wrong_session(symbols: tuple[str, ...], session: int, problem: str) -> BarsError:
     names = listed(symbols)
     return BarsError(
         f"{names}: session {session} {problem}",
@@ -139,7 +141,7 @@ def check_bars(symbols: tuple[str, ...], sessions: NDArray[np.int32], fields: Ma
     Raises:
         BarsError: A bar is impossible; names the first one's symbol, date, field and value, and counts the others.
     """
-    sound = _sound_bars(fields)
+    sound = _find_sound_bars(fields)
     if sound.all():
         return
     sound |= np.logical_and.reduce([np.isnan(values) for values in fields.values()])
@@ -147,12 +149,12 @@ def check_bars(symbols: tuple[str, ...], sessions: NDArray[np.int32], fields: Ma
         return
     row, column = divmod(int(np.argmin(sound)), sessions.size)
     bar = {name: float(values[row, column]) for name, values in fields.items()}
-    field, rule = _broken_rule(bar)
-    rule += _mixed_adjustment(fields, row) + _and_more(symbols, sessions, sound)
+    field, rule = _find_broken_rule(bar)
+    rule += _explain_mixed_adjustment(fields, row) + _list_further_bars(symbols, sessions, sound)
     raise BarsError.at(symbols[row], int(sessions[column]), field, bar[field], rule)
 
 
-def _mixed_adjustment(fields: Mapping[str, FloatArray], row: int) -> str:
+def _explain_mixed_adjustment(fields: Mapping[str, FloatArray], row: int) -> str:
     """The part of a message that explains closes outside low and high on most days of a symbol; empty otherwise."""
     high, low, close = (fields[name][row] for name in ("high", "low", "close"))
     with np.errstate(invalid="ignore"):
@@ -185,14 +187,14 @@ def check_past(symbols: tuple[str, ...], sessions: NDArray[np.int32], close: Flo
     last = int(sessions[-1])
     if last > latest_day(today):
         traded = tuple(name for name, price in zip(symbols, close[:, -1], strict=True) if not math.isnan(price))
-        raise _wrong_session(
+        raise _describe_wrong_session(
             traded or symbols,
             last,
             f"is in the future: today is {today.isoformat()}; check its year, and whether day and month are swapped",
         )
 
 
-def _and_more(symbols: tuple[str, ...], sessions: NDArray[np.int32], sound: BoolArray) -> str:
+def _list_further_bars(symbols: tuple[str, ...], sessions: NDArray[np.int32], sound: BoolArray) -> str:
     """The part of a message that lists the other bars that break a rule; empty if there are none."""
     places = np.flatnonzero(~sound)[1:]
     if not places.size:
@@ -202,7 +204,7 @@ def _and_more(symbols: tuple[str, ...], sessions: NDArray[np.int32], sound: Bool
     return f"; {places.size} more bar{'s' if places.size > 1 else ''} must be corrected: {listed(named, places.size)}"
 
 
-def _sound_bars(fields: Mapping[str, FloatArray]) -> BoolArray:
+def _find_sound_bars(fields: Mapping[str, FloatArray]) -> BoolArray:
     """Where a bar obeys every rule."""
     low, high, volume = fields["low"], fields["high"], fields["volume"]
     sound = low > 0
@@ -218,7 +220,7 @@ def _sound_bars(fields: Mapping[str, FloatArray]) -> BoolArray:
     return sound
 
 
-def _broken_rule(bar: Mapping[str, float]) -> tuple[str, str]:
+def _find_broken_rule(bar: Mapping[str, float]) -> tuple[str, str]:
     """The first field of a bar that breaks a rule, and the rule."""
     for field, value in bar.items():
         if math.isnan(value) and field != "volume":
@@ -261,5 +263,5 @@ def check_events(
     sound = sound | np.isnan(values)
     if not sound.all():
         row, column = divmod(int(np.argmin(sound)), sessions.size)
-        rule += _and_more(symbols, sessions, sound)
+        rule += _list_further_bars(symbols, sessions, sound)
         raise BarsError.at(symbols[row], int(sessions[column]), field, float(values[row, column]), rule)

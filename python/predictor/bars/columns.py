@@ -28,7 +28,7 @@ def normalise_columns(frame: "pl.DataFrame", source: str) -> "pl.DataFrame":
     twice = find_duplicates(names)
     if twice:
         raise BarsError(f"{source} has more than one column {', '.join(twice)}")
-    return _with_symbol(frame.rename(dict(zip(frame.columns, names, strict=True))), source)
+    return _name_symbol_column(frame.rename(dict(zip(frame.columns, names, strict=True))), source)
 
 
 def normalise_name(name: str) -> str:
@@ -41,7 +41,7 @@ def find_duplicates(names: Sequence[str]) -> list[str]:
     return sorted(name for name, count in Counter(names).items() if count > 1)
 
 
-def _with_symbol(frame: "pl.DataFrame", source: str) -> "pl.DataFrame":
+def _name_symbol_column(frame: "pl.DataFrame", source: str) -> "pl.DataFrame":
     """Rename the symbol's column to `symbol`, and drop a second one with equal values."""
     names = [name for name in (SYMBOL, *SYNONYMS) if name in frame.columns]
     for other in names[1:]:

@@ -92,7 +92,7 @@ def parse_dates(column: "pl.Series", source: str, form: DateForm) -> SessionColu
                 "date, or remove the row"
             )
     if isinstance(column.dtype, pl.Date):
-        return _to_sessions(column)
+        return _convert_to_sessions(column)
     if isinstance(column.dtype, pl.Datetime):
         return _parse_timestamps(column, source, form)
     text = column.cast(pl.String) if column.dtype.is_integer() else column
@@ -114,7 +114,7 @@ def find_unread_rows(cells: "pl.Series", read: "pl.Series") -> list[int]:
     return np.flatnonzero((cells.is_not_null() & read.is_null()).to_numpy()).tolist()
 
 
-def _to_sessions(dates: "pl.Series", remark: str = "") -> SessionColumn:
+def _convert_to_sessions(dates: "pl.Series", remark: str = "") -> SessionColumn:
     import polars as pl
 
     days = dates.dt.year() * 10_000 + dates.dt.month().cast(pl.Int32) * 100 + dates.dt.day()
@@ -129,11 +129,11 @@ def _parse_texts(text: "pl.Series", source: str, form: DateForm) -> SessionColum
         return _parse_epochs(text, source, form)
     if re.match(NUMBERED, first):
         order = form.order or _infer_order(text, source, form)
-        return _to_sessions(_require_all_parsed(text, _build_dates(text, NUMBERED, PARTS[order]), source))
+        return _convert_to_sessions(_require_all_parsed(text, _build_dates(text, NUMBERED, PARTS[order]), source))
     if re.match(NAMED, first):
-        return _to_sessions(_require_all_parsed(text, _parse_month_names(text), source))
+        return _convert_to_sessions(_require_all_parsed(text, _parse_month_names(text), source))
     if re.match(YEAR_FIRST, first):
-        return _to_sessions(_require_all_parsed(text, _build_dates(text, YEAR_FIRST, (1, 2, 3)), source))
+        return _convert_to_sessions(_require_all_parsed(text, _build_dates(text, YEAR_FIRST, (1, 2, 3)), source))
     return _parse_iso_dates(text, source, form)
 
 
@@ -228,7 +228,7 @@ def _parse_timestamps(moments: "pl.Series", source: str, form: DateForm) -> Sess
         return _choose_days_of_utc(moments.dt.replace_time_zone(None), source, form)
     if zone is not None and form.zone:
         return _choose_days_of_utc(moments.dt.convert_time_zone("UTC").dt.replace_time_zone(None), source, form)
-    return _to_sessions(moments.dt.date())  # the date as written; a cast would convert to UTC
+    return _convert_to_sessions(moments.dt.date())  # the date as written; a cast would convert to UTC
 
 
 def _parse_iso_dates(text: "pl.Series", source: str, form: DateForm) -> SessionColumn:
@@ -236,10 +236,10 @@ def _parse_iso_dates(text: "pl.Series", source: str, form: DateForm) -> SessionC
     dates = _parse_day_parts(text)
     check_parsed(text.fill_null(""), dates, source, "is not a date; write 2013-12-31 or 20131231, or remove the row")
     if not bool((text.str.len_bytes() > DATE_CHARACTERS).any()):
-        return _to_sessions(dates)
+        return _convert_to_sessions(dates)
     offset = text.str.extract(OFFSET, 1)
     if offset.null_count() or not (form.zone or offset.is_in(UTC_NAMES).all()):
-        return _to_sessions(dates)
+        return _convert_to_sessions(dates)
     return _choose_days_of_utc(_parse_utc(text, offset, source), source, form)
 
 
@@ -268,20 +268,22 @@ def _choose_days_of_utc(moments: "pl.Series", source: str, form: DateForm) -> Se
     import polars as pl
 
     if form.zone:
-        return _to_sessions(moments.dt.replace_time_zone("UTC").dt.convert_time_zone(_check_zone(form.zone)).dt.date())
+        return _convert_to_sessions(
+            moments.dt.replace_time_zone("UTC").dt.convert_time_zone(_check_zone(form.zone)).dt.date()
+        )
     written = moments.dt.date()
     if bool((moments.cast(pl.Int64) % 86_400_000_000 == 0).all()):
-        return _to_sessions(written)
+        return _convert_to_sessions(written)
     early = bool((moments.dt.hour() < FORENOON_HOURS).all())
     adjacent = written.dt.offset_by("-1d" if early else "1d")
     fit = [not bool((days.dt.weekday() >= SATURDAY).any()) for days in (written, adjacent)]
     where = "before" if early else "after"
     if fit == [False, True]:
-        return _to_sessions(
+        return _convert_to_sessions(
             adjacent, f"UTC timestamps count for the day {where}, since their own dates include weekends"
         )
     if fit == [True, False]:
-        return _to_sessions(written)
+        return _convert_to_sessions(written)
     advice = "write the exchange's local dates"
     if form.has_options:
         zones = "such as --time-zone America/New_York, or UTC to keep the dates as written"

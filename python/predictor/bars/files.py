@@ -72,12 +72,12 @@ def read_cells(path: Path) -> TableCells:
     require_package("polars", "data", path)
     if not path.is_file():
         raise BarsError(f"{path} is a folder, not a file" if path.is_dir() else f"there is no file {path}")
-    kind = _kind(path)
+    kind = _find_kind(path)
     if kind == PARQUET:
-        return TableCells(frame=normalise_columns(_parquet(path), path.name))
+        return TableCells(frame=normalise_columns(_read_parquet(path), path.name))
     if kind in EXCEL_ENDINGS:
-        return TableCells(frame=normalise_columns(_excel(path), path.name))
-    return _text_cells(path, _text(path))
+        return TableCells(frame=normalise_columns(_read_excel(path), path.name))
+    return _read_text_cells(path, _read_text(path))
 
 
 def require_package(package: str, extra: str, path: Path) -> None:
@@ -99,7 +99,7 @@ def has_known_ending(path: Path) -> bool:
     return path.suffix.lower() in (*PACKED, *TEXT_ENDINGS, *EXCEL_ENDINGS, PARQUET)
 
 
-def _kind(path: Path) -> str:
+def _find_kind(path: Path) -> str:
     ending = path.suffix.lower()
     inner = path.with_suffix("").suffix.lower() if ending in PACKED else ending
     if ending == ".xls" or _begins(path, OLD_EXCEL):
@@ -117,7 +117,7 @@ def _begins(path: Path, with_bytes: bytes) -> bool:
         return file.read(len(with_bytes)) == with_bytes
 
 
-def _parquet(path: Path) -> "pl.DataFrame":
+def _read_parquet(path: Path) -> "pl.DataFrame":
     import polars as pl
 
     try:
@@ -134,7 +134,7 @@ def describe_problem(error: Exception) -> str:
     return problem.strip().removesuffix(".")
 
 
-def _excel(path: Path) -> "pl.DataFrame":
+def _read_excel(path: Path) -> "pl.DataFrame":
     """Read the only sheet of a workbook."""
     require_package("fastexcel", "excel", path)
     import fastexcel
@@ -153,16 +153,16 @@ def _excel(path: Path) -> "pl.DataFrame":
         ) from error
 
 
-def _text(path: Path) -> _Text:
+def _read_text(path: Path) -> _Text:
     """Decompress a text file and convert it to UTF-8; the path of a plain UTF-8 file is kept instead."""
     packed = next((ending for ending, mark in PACKED.items() if _begins(path, mark)), "")
     if packed:
-        return _in_utf8(_unpack(path, packed), path)
+        return _split_utf8(_unpack(path, packed), path)
     with path.open("rb") as file:
         head = file.read(HEAD_BYTES)
-    if _encoding(head) != UTF_8:
-        return _in_utf8(path.read_bytes(), path)
-    return _Text(content=path, head=_lines(head, path))
+    if _guess_encoding(head) != UTF_8:
+        return _split_utf8(path.read_bytes(), path)
+    return _Text(content=path, head=_split_lines(head, path))
 
 
 def _unpack(path: Path, ending: str) -> bytes:
@@ -180,7 +180,7 @@ def _unpack(path: Path, ending: str) -> bytes:
         raise BarsError(f"{path.name} is damaged or truncated ({error}); download it again") from error
 
 
-def _encoding(head: bytes) -> str:
+def _guess_encoding(head: bytes) -> str:
     if head.startswith((b"\xff\xfe", b"\xfe\xff")):
         return "utf-16"
     if head.startswith(b"\xef\xbb\xbf"):
@@ -191,52 +191,52 @@ def _encoding(head: bytes) -> str:
     return "utf-16-be" if evens and not any(evens) else UTF_8
 
 
-def _in_utf8(content: bytes, path: Path) -> _Text:
-    encoding = _encoding(content)
+def _split_utf8(content: bytes, path: Path) -> _Text:
+    encoding = _guess_encoding(content)
     if encoding != UTF_8:
         try:
             content = content.decode(encoding).encode()
         except UnicodeDecodeError as error:
-            raise _not_utf8(path, error) from error
-    return _Text(content=content, head=_lines(content[:HEAD_BYTES], path))
+            raise _describe_undecodable(path, error) from error
+    return _Text(content=content, head=_split_lines(content[:HEAD_BYTES], path))
 
 
-def _lines(head: bytes, path: Path) -> Sequence[str]:
+def _split_lines(head: bytes, path: Path) -> Sequence[str]:
     """The complete lines in the first bytes of a file."""
     complete = head if len(head) < HEAD_BYTES else head[: head.rfind(b"\n") + 1]
     try:
         return complete.decode().splitlines()
     except UnicodeDecodeError as error:
-        raise _not_utf8(path, error) from error
+        raise _describe_undecodable(path, error) from error
 
 
-def _not_utf8(path: Path, error: UnicodeDecodeError) -> BarsError:
+def _describe_undecodable(path: Path, error: UnicodeDecodeError) -> BarsError:
     return BarsError(
         f"{path.name} is not UTF-8 (byte {error.object[error.start]:#04x} at {error.start}); save it as CSV UTF-8, or "
         f"convert it: iconv -f WINDOWS-1252 -t UTF-8 {path.name} > utf8.csv"
     )
 
 
-def _text_cells(path: Path, text: _Text) -> TableCells:
+def _read_text_cells(path: Path, text: _Text) -> TableCells:
     if text.head and text.head[0].lstrip().lower().startswith(("<!doctype", "<html", "{", "[{")):
         raise BarsError(
             f"{path.name} has no table but {text.head[0].strip()[:20]!r}; check whether its download failed"
         )
-    first = _header_place(text.head)
+    first = _find_header(text.head)
     if not text.head or not text.head[first].strip():
         raise BarsError(f"{path.name} has no rows")
-    delimiter = _delimiter(text.head[first])
-    rows = [_cells(line, delimiter) for line in text.head[first : first + 3]]
+    delimiter = _find_delimiter(text.head[first])
+    rows = [_split_cells(line, delimiter) for line in text.head[first : first + 3]]
     wide = WideHeader.of(rows)
     if wide is not None:
-        body = _csv(path, text, delimiter, first + wide.lines, tuple(str(at) for at in range(len(rows[0]))))
+        body = _read_csv(path, text, delimiter, first + wide.lines, tuple(str(at) for at in range(len(rows[0]))))
         return TableCells(frame=wide.stacked(body, path.name), delimiter=delimiter, layout=wide.layout)
     headerless = identify_headerless_layout(rows[0])
     if headerless is not None:
-        frame = _csv(path, text, delimiter, first, headerless.header)
+        frame = _read_csv(path, text, delimiter, first, headerless.header)
         return TableCells(frame=frame, delimiter=delimiter, layout=headerless)
     _check_header(path, rows[0])
-    frame = normalise_columns(_csv(path, text, delimiter, first, ()), path.name)
+    frame = normalise_columns(_read_csv(path, text, delimiter, first, ()), path.name)
     return TableCells(frame=frame, delimiter=delimiter)
 
 
@@ -252,7 +252,7 @@ def _check_header(path: Path, header: Sequence[str]) -> None:
         )
 
 
-def _header_place(head: Sequence[str]) -> int:
+def _find_header(head: Sequence[str]) -> int:
     """The index of the header line: the first that is not empty, not Excel's `sep=;` and not a title."""
     for at, line in enumerate(head[:MOST_TITLES]):
         if line.strip() and not line.lower().startswith("sep=") and not _is_title(line, head[at + 1 : at + 4]):
@@ -262,20 +262,20 @@ def _header_place(head: Sequence[str]) -> int:
 
 def _is_title(line: str, following: Sequence[str]) -> bool:
     """Whether a line has too few cells for a table while one of the following has enough."""
-    counts = [len(_cells(row, _delimiter(row))) for row in (line, *following)]
+    counts = [len(_split_cells(row, _find_delimiter(row))) for row in (line, *following)]
     return counts[0] < LEAST_COLUMNS <= max(counts)
 
 
-def _delimiter(line: str) -> str:
+def _find_delimiter(line: str) -> str:
     """The most frequent delimiter of a line; the comma if no line has one."""
-    return max(DELIMITERS, key=lambda sign: len(_cells(line, sign)))
+    return max(DELIMITERS, key=lambda sign: len(_split_cells(line, sign)))
 
 
-def _cells(line: str, delimiter: str) -> list[str]:
+def _split_cells(line: str, delimiter: str) -> list[str]:
     return [cell.strip() for cell in next(csv.reader([line], delimiter=delimiter), [])]
 
 
-def _csv(path: Path, text: _Text, delimiter: str, skipped: int, names: Sequence[str]) -> "pl.DataFrame":
+def _read_csv(path: Path, text: _Text, delimiter: str, skipped: int, names: Sequence[str]) -> "pl.DataFrame":
     """Read a text file as strings; with `names` the file has no header after the skipped rows."""
     import polars as pl
 
@@ -297,10 +297,10 @@ def _csv(path: Path, text: _Text, delimiter: str, skipped: int, names: Sequence[
             f"{path.name} cannot be read: {describe_problem(error)}; its columns must be separated by one sign, here "
             f"{shown}, and its encoding must be UTF-8"
         ) from error
-    return _without_last_blanks(frame)
+    return _drop_last_blanks(frame)
 
 
-def _without_last_blanks(frame: "pl.DataFrame") -> "pl.DataFrame":
+def _drop_last_blanks(frame: "pl.DataFrame") -> "pl.DataFrame":
     """Drop empty rows at the end, which Excel writes for cells that were only visited."""
     import polars as pl
 

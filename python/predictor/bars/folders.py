@@ -58,7 +58,7 @@ def read_paths(paths: Sequence[Path], options: ReadingOptions | None = None) -> 
     missing = [str(path) for path in paths if not path.exists()]
     if missing:
         raise BarsError(f"there is no file {listed(missing)}")
-    files = {str(file): file for path in paths for file in (_files_of(path) if path.is_dir() else [path])}
+    files = {str(file): file for path in paths for file in (_list_files(path) if path.is_dir() else [path])}
     return _read_files(files, options, "the files")
 
 
@@ -73,10 +73,10 @@ def read_folder(folder: Path, options: ReadingOptions | None = None) -> BarTable
     Raises:
         BarsError: No file can be read, files have different columns, or two files have bars of the same symbol.
     """
-    return _read_files({path.name: path for path in _files_of(folder)}, options, f"the folder {folder}")
+    return _read_files({path.name: path for path in _list_files(folder)}, options, f"the folder {folder}")
 
 
-def _files_of(folder: Path) -> list[Path]:
+def _list_files(folder: Path) -> list[Path]:
     files = (path for path in sorted(folder.iterdir()) if path.is_file() and not path.name.startswith("."))
     return list(filter(has_known_ending, files))
 

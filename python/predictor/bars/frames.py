@@ -52,7 +52,7 @@ def read_frame(frame: object, *, symbol: str = "", options: ReadingOptions | Non
         MissingPackageError: the extra `data` is not installed.
     """
     options = options or ReadingOptions()
-    cells = _cells(_narwhal(frame))
+    cells = _convert_cells(_wrap_frame(frame))
     layout = (
         get_layout(options.layout) if options.layout else cells.layout or identify_layout(cells.frame.columns, NAME)
     )
@@ -61,7 +61,7 @@ def read_frame(frame: object, *, symbol: str = "", options: ReadingOptions | Non
     return build_table(cells, TableSource(name=NAME, symbol=symbol, options=options), layout)
 
 
-def _narwhal(frame: object) -> "nw.DataFrame[Any]":
+def _wrap_frame(frame: object) -> "nw.DataFrame[Any]":
     try:
         import narwhals as nw
         import polars as pl
@@ -89,30 +89,30 @@ def _exchange(frame: Interchange) -> "pl.DataFrame":
     return pl.DataFrame(from_dataframe(frame))
 
 
-def _cells(frame: "nw.DataFrame[Any]") -> TableCells:
+def _convert_cells(frame: "nw.DataFrame[Any]") -> TableCells:
     """Convert a table to polars, with an index of dates as the first column and wide columns stacked."""
     import narwhals as nw
 
     native = nw.to_native(frame)
     if not nw.dependencies.is_pandas_dataframe(native):
         return TableCells(frame=normalise_columns(frame.to_polars(), NAME))
-    native = _with_index(native)
+    native = _move_index_to_columns(native)
     if native.columns.nlevels == 1:
         native = native.set_axis([str(name) for name in native.columns], axis=1)
-        return TableCells(frame=normalise_columns(_of_pandas(native), NAME))
-    return _wide(native)
+        return TableCells(frame=normalise_columns(_convert_pandas(native), NAME))
+    return _stack_wide(native)
 
 
-def _of_pandas(native: Any) -> "pl.DataFrame":
+def _convert_pandas(native: Any) -> "pl.DataFrame":
     """Convert a pandas frame to polars without pyarrow, which polars' own conversion of strings requires."""
     import narwhals as nw
     import polars as pl
 
     frame = nw.from_native(native, eager_only=True)
-    return pl.DataFrame([_of_series(frame[name]) for name in frame.columns])
+    return pl.DataFrame([_convert_series(frame[name]) for name in frame.columns])
 
 
-def _of_series(column: "nw.Series[Any]") -> "pl.Series":
+def _convert_series(column: "nw.Series[Any]") -> "pl.Series":
     import narwhals as nw
     import polars as pl
 
@@ -130,7 +130,7 @@ FIRST_DATE: Final = 1000_01_01
 """Smallest yyyymmdd with eight digits; row numbers are smaller."""
 
 
-def _with_index(native: Any) -> Any:
+def _move_index_to_columns(native: Any) -> Any:
     """Move a pandas index into the columns, as `date` if unnamed; unnamed row numbers are dropped."""
     import pandas as pd
 
@@ -143,7 +143,7 @@ def _with_index(native: Any) -> Any:
     return native.rename_axis(index=names).reset_index()
 
 
-def _wide(native: Any) -> TableCells:
+def _stack_wide(native: Any) -> TableCells:
     """Stack columns by field and symbol, in either order, as yfinance returns them."""
     levels = [[str(column[level]) for column in native.columns] for level in range(native.columns.nlevels)]
     header = WideHeader.of(levels[:2])
@@ -153,4 +153,4 @@ def _wide(native: Any) -> TableCells:
             "bar, or two levels of fields and symbols"
         )
     flat = native.set_axis([str(at) for at in range(native.shape[1])], axis=1)
-    return TableCells(frame=header.stacked(_of_pandas(flat), NAME), layout=header.layout)
+    return TableCells(frame=header.stacked(_convert_pandas(flat), NAME), layout=header.layout)

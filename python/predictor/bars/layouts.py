@@ -86,7 +86,7 @@ class Layout:
     periods: tuple[str, str] | None = None
 
 
-def _investing(
+def _make_investing_layout(
     language: str, date: str, prices: tuple[str, str, str, str], stem_end: str, stem_begin: str = ""
 ) -> Layout:
     """The layout of investing.com in a language other than English; prices are open, high, low and close."""
@@ -127,11 +127,11 @@ LAYOUTS: Final = (
         columns={"price": "close"},
         stem_end=" Historical Data",
     ),
-    _investing("german", "datum", ("eröffn.", "hoch", "tief", "zuletzt"), " Historische Daten"),
-    _investing("french", "date", ("ouv.", "plus_haut", "plus_bas", "dernier"), " Données Historiques"),
-    _investing("italian", "data", ("apertura", "massimo", "minimo", "ultimo"), " Dati Storici"),
-    _investing("portuguese", "data", ("abertura", "máxima", "mínima", "último"), " Dados Históricos"),
-    _investing(
+    _make_investing_layout("german", "datum", ("eröffn.", "hoch", "tief", "zuletzt"), " Historische Daten"),
+    _make_investing_layout("french", "date", ("ouv.", "plus_haut", "plus_bas", "dernier"), " Données Historiques"),
+    _make_investing_layout("italian", "data", ("apertura", "massimo", "minimo", "ultimo"), " Dati Storici"),
+    _make_investing_layout("portuguese", "data", ("abertura", "máxima", "mínima", "último"), " Dados Históricos"),
+    _make_investing_layout(
         "spanish",
         "fecha",
         ("apertura", "máximo", "mínimo", "último"),
@@ -301,10 +301,10 @@ def map_fields(columns: Sequence[str], layout: Layout, source: str) -> dict[str,
         beginning = next((name for name in columns if name.startswith(prefix)), None)
         if beginning is not None:
             by_field[held] = beginning
-    return _synonyms(columns, by_field, source) | by_field
+    return _map_synonyms(columns, by_field, source) | by_field
 
 
-def _synonyms(columns: Sequence[str], known: Mapping[str, str], source: str) -> dict[str, str]:
+def _map_synonyms(columns: Sequence[str], known: Mapping[str, str], source: str) -> dict[str, str]:
     """Map the fields that are not known yet to columns with alternative names."""
     by_field: dict[str, str] = {}
     for name, held in SYNONYMS.items():

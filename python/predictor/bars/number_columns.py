@@ -70,36 +70,38 @@ def parse_number_columns(columns: "Sequence[pl.Series]", source: str, *, decimal
     Raises:
         BarsError: A cell is not a number, or the decimal sign is ambiguous; the message names the option that decides.
     """
-    cleaned = _clean_columns(columns, source)
+    cleaned = _clean_all(columns, source)
     if is_plain and decimal in ("", "."):
         read = [_cast(column) for column in cleaned]
         if all(number.null_count() == column.null_count() for number, column in zip(read, cleaned, strict=True)):
             return NumberColumns(columns={number.name: _fill(number) for number in read})
-    cleaned = _without_empty_rows(cleaned)
+    cleaned = _replace_in_empty_rows(cleaned)
     scaled = [_scale(column) for column in cleaned]
-    sign = decimal or _decimal_of(scaled, source)
-    read = {cells.name: _strict_as(cells, column, sign, source) for cells, column in zip(cleaned, scaled, strict=True)}
+    sign = decimal or _find_decimal_sign(scaled, source)
+    read = {
+        cells.name: _parse_strictly(cells, column, sign, source) for cells, column in zip(cleaned, scaled, strict=True)
+    }
     return NumberColumns(columns=read, is_rounded=any(_is_scaled(column) for column in cleaned))
 
 
 def find_unread_cells(columns: "Sequence[pl.Series]", source: str, *, decimal: str) -> list[UnreadCell]:
     """The cells of a table, by row, that are not numbers with the decimal sign that reads most cells."""
-    cleaned = _without_empty_rows(_clean_columns(columns, source))
+    cleaned = _replace_in_empty_rows(_clean_all(columns, source))
     scaled = [_scale(column) for column in cleaned]
     unread = (
         [
             UnreadCell(row=row, column=cells.name, text=str(cells[row]))
             for cells, column in zip(cleaned, scaled, strict=True)
-            for row in find_unread_rows(cells, _cast(_with_decimal_points(column, sign)))
+            for row in find_unread_rows(cells, _cast(_rewrite_with_points(column, sign)))
         ]
         for sign in ([decimal] if decimal else [".", ","])
     )
     return sorted(min(unread, key=len), key=attrgetter("row"))
 
 
-def _clean_columns(columns: "Sequence[pl.Series]", source: str) -> "list[pl.Series]":
+def _clean_all(columns: "Sequence[pl.Series]", source: str) -> "list[pl.Series]":
     cleaned = [_clean(column, source) for column in columns]
-    return [_without_placeholders(column) if column.name == "volume" else column for column in cleaned]
+    return [_replace_placeholders(column) if column.name == "volume" else column for column in cleaned]
 
 
 def _clean(column: "pl.Series", source: str) -> "pl.Series":
@@ -113,7 +115,7 @@ def _clean(column: "pl.Series", source: str) -> "pl.Series":
     return column
 
 
-def _without_placeholders(column: "pl.Series") -> "pl.Series":
+def _replace_placeholders(column: "pl.Series") -> "pl.Series":
     """Replace placeholders by null."""
     import polars as pl
 
@@ -136,14 +138,14 @@ def _fill(numbers: "pl.Series") -> FloatArray:
     return numbers.fill_null(float("nan")).to_numpy()
 
 
-def _strict_as(cells: "pl.Series", column: "pl.Series", sign: str, source: str) -> FloatArray:
+def _parse_strictly(cells: "pl.Series", column: "pl.Series", sign: str, source: str) -> FloatArray:
     """Parse a column; errors show the original cell."""
-    numbers = _cast(_with_decimal_points(column, sign))
+    numbers = _cast(_rewrite_with_points(column, sign))
     check_parsed(cells, numbers, source, NO_NUMBER)
     return _fill(numbers)
 
 
-def _without_empty_rows(columns: "Sequence[pl.Series]") -> "list[pl.Series]":
+def _replace_in_empty_rows(columns: "Sequence[pl.Series]") -> "list[pl.Series]":
     """Replace placeholders by null in rows that hold nothing else."""
     import polars as pl
 
@@ -172,25 +174,25 @@ def _scale(column: "pl.Series") -> "pl.Series":
     return frame.select(pl.coalesce("scaled", "plain")).to_series().rename(column.name)
 
 
-def _with_decimal_points(column: "pl.Series", sign: str) -> "pl.Series":
+def _rewrite_with_points(column: "pl.Series", sign: str) -> "pl.Series":
     """Rewrite numbers with decimal points and without thousands separators."""
     import polars as pl
 
     if column.dtype != pl.String:
         return column
     other = "." if sign == "," else ","
-    grouped = column.str.contains(_grouping(other, sign)).fill_null(value=False)
+    grouped = column.str.contains(_make_grouping_pattern(other, sign)).fill_null(value=False)
     without = column.set(~grouped & column.str.contains(other, literal=True).fill_null(value=False), None)
     return without.str.replace_all(other, "", literal=True).str.replace(sign, ".", literal=True)
 
 
-def _grouping(between: str, sign: str) -> str:
+def _make_grouping_pattern(between: str, sign: str) -> str:
     """The pattern of a number with the thousands separator `between` and the decimal sign `sign`."""
     a, b = f"\\{between}", f"\\{sign}"
     return rf"^[+-]?[0-9]{{1,3}}(?:{a}[0-9]{{3}})+(?:{b}[0-9]+)?(?:[eE][0-9]+)?$"
 
 
-def _decimal_of(columns: "Sequence[pl.Series]", source: str) -> str:
+def _find_decimal_sign(columns: "Sequence[pl.Series]", source: str) -> str:
     """The only decimal sign with which all cells are numbers.
 
     Raises:
@@ -199,7 +201,7 @@ def _decimal_of(columns: "Sequence[pl.Series]", source: str) -> str:
     import polars as pl
 
     texts = [column for column in columns if column.dtype == pl.String]
-    unread = {sign: [_cast(_with_decimal_points(text, sign)) for text in texts] for sign in (".", ",")}
+    unread = {sign: [_cast(_rewrite_with_points(text, sign)) for text in texts] for sign in (".", ",")}
     fits = {
         sign: all(number.null_count() == text.null_count() for number, text in zip(numbers, texts, strict=True))
         for sign, numbers in unread.items()

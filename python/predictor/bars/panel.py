@@ -494,17 +494,17 @@ def _find_errors(make: Callable[[tables.BarTable], object], table: tables.BarTab
     errors: dict[str, BarsError] = {}
     for first in range(0, len(table.symbols), SYMBOLS_AT_ONCE):
         block = range(first, min(first + SYMBOLS_AT_ONCE, len(table.symbols)))
-        if _error_of(make, table.select(block)) is None:
+        if _catch_error(make, table.select(block)) is None:
             continue
         for row in block:
-            if (error := _error_of(make, table.select([row]))) is not None:
+            if (error := _catch_error(make, table.select([row]))) is not None:
                 errors[table.symbols[row]] = error
         if 2 * len(errors) > len(table.symbols):
             break
     return errors
 
 
-def _error_of(make: Callable[[tables.BarTable], object], table: tables.BarTable) -> BarsError | None:
+def _catch_error(make: Callable[[tables.BarTable], object], table: tables.BarTable) -> BarsError | None:
     try:
         make(table)
     except BarsError as error:

@@ -154,7 +154,7 @@ class DatabaseAddress:
                 f"the URI of {origin} cannot be read: write {scheme}://user:password@host:port/database, and in user "
                 "and password percent-encode all but letters, digits and -._~ (@ is %40, / is %2F, % is %25)"
             )
-        passwords = frozenset(_passwords(parts["password"] or "", parts["settings"] or ""))
+        passwords = frozenset(_list_spellings(parts["password"] or "", parts["settings"] or ""))
         return cls(uri=uri, scheme=scheme, database=unquote(parts["database"] or ""), passwords=passwords)
 
     def redact(self, message: str) -> str:
@@ -185,7 +185,7 @@ def is_address(source: str) -> bool:
     return _URI_PATTERN.match(source) is not None
 
 
-def _passwords(password: str, settings: str) -> Iterator[str]:
+def _list_spellings(password: str, settings: str) -> Iterator[str]:
     written = [part.partition("=") for part in settings.split("&")]
     encoded = [value for name, _, value in written if _SECRET.search(name)]
     decoded = [value for name, value in parse_qsl(settings) if _SECRET.search(name)]
@@ -200,16 +200,16 @@ def query_table(address: DatabaseAddress, query: str, options: ReadingOptions | 
         MissingPackageError: The database's extra is not installed.
     """
     _require(("polars",), "data", "reading bars from a database")
-    frame = _from_file(address, query) if address.scheme == "sqlite" else _from_server(address, query)
+    frame = _query_file(address, query) if address.scheme == "sqlite" else _query_server(address, query)
     symbol = address.database.upper()
     source = TableSource(name=SOURCE_NAME, symbol=symbol, ordered=False, options=options or ReadingOptions())
-    frame = normalise_columns(frame.select(_plain(column) for column in frame), source.name)
+    frame = normalise_columns(frame.select(_unwrap_numeric(column) for column in frame), source.name)
     if "date" in frame.columns:
         _check_own_day(frame["date"])
     return build_table(TableCells(frame=frame), source)
 
 
-def _from_file(address: DatabaseAddress, query: str) -> "pl.DataFrame":
+def _query_file(address: DatabaseAddress, query: str) -> "pl.DataFrame":
     """Query a SQLite file in read-only mode, inferring each column's type from all of its values."""
     import polars as pl
 
@@ -221,24 +221,24 @@ def _from_file(address: DatabaseAddress, query: str) -> "pl.DataFrame":
         raise BarsError(f"the database {file.name} returned no bars: {error}") from error
 
 
-def _from_server(address: DatabaseAddress, query: str) -> "pl.DataFrame":
+def _query_server(address: DatabaseAddress, query: str) -> "pl.DataFrame":
     """Query a server. SQL Server requires connectorx; ADBC does not support it, but is smaller and fails fast."""
     if address.scheme == "mssql":
         _require(("connectorx", "pyarrow"), "sqlserver", "reading bars from SQL Server")
-        return _run_query(address, query, _from_sql_server, RuntimeError)
+        return _run_query(address, query, _query_sql_server, RuntimeError)
     _require(("adbc_driver_manager", "adbc_driver_postgresql"), "data", "reading bars from PostgreSQL")
     from adbc_driver_manager import Error
 
-    return _run_query(address, query, _from_postgresql, Error)
+    return _run_query(address, query, _query_postgresql, Error)
 
 
-def _from_sql_server(uri: str, query: str) -> "pl.DataFrame":
+def _query_sql_server(uri: str, query: str) -> "pl.DataFrame":
     import polars as pl
 
     return pl.read_database_uri(query, uri, engine="connectorx")
 
 
-def _from_postgresql(uri: str, query: str) -> "pl.DataFrame":
+def _query_postgresql(uri: str, query: str) -> "pl.DataFrame":
     """As polars' `read_database_uri`, but in a read-only transaction that is rolled back."""
     import polars as pl
     from adbc_driver_postgresql import dbapi
@@ -268,7 +268,7 @@ def _require(packages: tuple[str, ...], extra: str, purpose: str) -> None:
             raise MissingPackageError.of(package.replace("_", "-"), extra, purpose)
 
 
-def _plain(column: "pl.Series") -> "pl.Series":
+def _unwrap_numeric(column: "pl.Series") -> "pl.Series":
     """Unwrap PostgreSQL's NUMERIC, which arrives as an extension type over strings."""
     import polars as pl
 
@@ -358,14 +358,14 @@ def read_source(
         return read_files(sources, options, calendar=calendar, currency=currency)
     if len(sources) > 1:
         raise ConfigurationError("--bars holds a database's URI and another source; pass the URI only")
-    address = _from_environment(variable, environment) if variable else _from_command_line(str(sources[0]))
+    address = _parse_from_environment(variable, environment) if variable else _parse_from_command_line(str(sources[0]))
     if not query.strip():
         raise ConfigurationError("bars from a database need --query, such as --query 'SELECT * FROM bars'")
     reading = BarReading.of(query_table(address, query, options), SOURCE_NAME, calendar=calendar, currency=currency)
     return replace(reading, panel=reading.panel.select(sorted(reading.panel.symbols)))
 
 
-def _from_command_line(uri: str) -> DatabaseAddress:
+def _parse_from_command_line(uri: str) -> DatabaseAddress:
     address = DatabaseAddress.parse(uri, "--bars")
     if address.passwords:
         raise ConfigurationError(
@@ -375,7 +375,7 @@ def _from_command_line(uri: str) -> DatabaseAddress:
     return address
 
 
-def _from_environment(variable: str, environment: Mapping[str, str]) -> DatabaseAddress:
+def _parse_from_environment(variable: str, environment: Mapping[str, str]) -> DatabaseAddress:
     uri = environment.get(variable, "")
     if not uri:
         raise ConfigurationError(f"--bars-env names the environment variable {variable}, which is not set")

@@ -245,10 +245,10 @@ def untraded_cells(bars: BarPanel) -> BoolArray:
 
     Vendors repeat the last close before the open and on days without a trade.
     """
-    return np.concatenate([_untraded_cells(few) for _, few in bars.blocks(JUDGED_AT_ONCE)])
+    return np.concatenate([_find_untraded_cells(few) for _, few in bars.blocks(JUDGED_AT_ONCE)])
 
 
-def _untraded_cells(bars: BarPanel) -> BoolArray:
+def _find_untraded_cells(bars: BarPanel) -> BoolArray:
     if (bars.volume[bars.present] > 0).all():
         return np.zeros(bars.close.shape, np.bool_)
     before = close_before(bars.close)
@@ -353,7 +353,7 @@ class _Judge:
         self._raw = raw
         self._levels = np.log(prices["close"])
         self._returns = np.diff(self._levels)
-        self._center, self._deviation = _robust(self._returns)
+        self._center, self._deviation = _estimate_robustly(self._returns)
 
     def suspects(self) -> list[SuspectBars]:
         """All suspect bars, by date."""
@@ -419,7 +419,7 @@ class _Judge:
         """Suspects by a high and a low that are too far apart."""
         with np.errstate(over="ignore"):  # infinity, far above any other range
             ranges = np.log(self._prices["high"] / self._prices["low"])
-        center, deviation = _robust(ranges)
+        center, deviation = _estimate_robustly(ranges)
         for bar in np.flatnonzero(ranges - center > max(LARGEST_MOVE, DEVIATIONS * deviation)):
             # raw prices: an adjustment that lacks the error would move the correct ones
             near = math.log(self._raw["close"][bar - 1 if bar else 1])
@@ -432,7 +432,7 @@ class _Judge:
         volume = self._raw["volume"]
         traded = np.flatnonzero(volume > 0)
         levels = np.log(volume[traded])
-        center, deviation = _robust(levels)
+        center, deviation = _estimate_robustly(levels)
         limit = max(LARGEST_VOLUME_MOVE, DEVIATIONS * deviation)
         is_last_and_low = np.logical_and.accumulate(levels[::-1] < center - limit)[::-1]
         wrong = np.flatnonzero((levels > center + limit) | is_last_and_low)
@@ -445,9 +445,9 @@ class _Judge:
                 sessions=tuple(self._sessions[traded[wrong]].tolist()),
                 field="volume",
                 value=value,
-                low=_bounded_exp(math.log(value) - size - limit),
-                high=_bounded_exp(math.log(value) - size + limit),
-                factor=_bounded_exp(size),
+                low=_compute_bounded_exp(math.log(value) - size - limit),
+                high=_compute_bounded_exp(math.log(value) - size + limit),
+                factor=_compute_bounded_exp(size),
             )
 
     def _is_adjustment(self, bar: int) -> bool:
@@ -468,16 +468,16 @@ class _Judge:
             sessions=sessions,
             field=field,
             value=value,
-            low=_bounded_exp(expected - width),
-            high=_bounded_exp(expected + width),
-            factor=_bounded_exp(size),
+            low=_compute_bounded_exp(expected - width),
+            high=_compute_bounded_exp(expected + width),
+            factor=_compute_bounded_exp(size),
             gap=int(self._gaps[bar - 1]) if bar else 0,
             is_last=bar == len(self._sessions) - 1,
             is_adjustment=field == "close" and self._is_adjustment(bar),
         )
 
 
-def _robust(values: FloatArray) -> tuple[float, float]:
+def _estimate_robustly(values: FloatArray) -> tuple[float, float]:
     """Median of values [N], and the standard deviation that their MAD gives."""
     if not values.size:
         return 0.0, DEVIATION_OF_FEW
@@ -486,7 +486,7 @@ def _robust(values: FloatArray) -> tuple[float, float]:
     return center, max(deviation, LEAST_DEVIATION if values.size >= FEW_RETURNS else DEVIATION_OF_FEW)
 
 
-def _bounded_exp(value: float) -> float:
+def _compute_bounded_exp(value: float) -> float:
     """exp(value) within what a double can hold."""
     return math.exp(min(max(value, -LARGEST_LOG), LARGEST_LOG))
 

@@ -183,15 +183,15 @@ def build_table(cells: TableCells, source: TableSource, layout: Layout = PLAIN_L
     """
     if cells.frame.height == 0:
         raise BarsError(f"{source.name} has no rows")
-    frame = _with_fields(cells.frame, source, layout)
+    frame = _rename_to_fields(cells.frame, source, layout)
     options = source.options
     form = DateForm(order=options.date_order or layout.date_order, zone=options.time_zone or layout.zone)
     days = parse_dates(frame["date"], source.name, form)
-    symbols, owner = _symbols(frame, source)
+    symbols, owner = _index_symbols(frame, source)
     places = np.arange(frame.height)
     garbled: dict[str, UnreadCell] = {}
     try:
-        numbers = _numbers(frame, source, layout, cells)
+        numbers = _parse_numbers(frame, source, layout, cells)
     except BarsError:
         garbled = _find_garbled(frame, source, layout, [symbols[index] for index in owner])
         if not garbled or 2 * len(garbled) > len(symbols):
@@ -199,7 +199,7 @@ def build_table(cells: TableCells, source: TableSource, layout: Layout = PLAIN_L
         names = np.array(symbols, dtype=object)
         kept = ~np.isin(names, [*garbled])
         places = np.flatnonzero(kept[owner])
-        numbers = _numbers(frame[places], source, layout, cells)
+        numbers = _parse_numbers(frame[places], source, layout, cells)
         symbols, owner = tuple(names[kept]), (np.cumsum(kept) - 1)[owner]
     columns = {**numbers.columns, "volume": numbers.columns["volume"] * max(options.volume_unit, 1)}
     rows = BarRows(symbols=symbols, owner=owner[places], days=days.sessions[places], columns=columns, places=places)
@@ -215,16 +215,16 @@ def build_table(cells: TableCells, source: TableSource, layout: Layout = PLAIN_L
         sessions=sessions,
         columns={name: _spread(column, rows.owner, positions, shape) for name, column in rows.columns.items()},
         layout=layout.name,
-        prices=_prices(rows.columns, layout),
-        remarks=tuple(_remarks(is_sorted=is_sorted, days=days, columns=columns)),
+        prices=_judge_prices(rows.columns, layout),
+        remarks=tuple(_list_remarks(is_sorted=is_sorted, days=days, columns=columns)),
         warnings=(
             *(f"{cell}; {symbol} is left out" for symbol, cell in garbled.items()),
-            *_warnings(numbers, ordered, repeated),
+            *_list_warnings(numbers, ordered, repeated),
         ),
     )
 
 
-def _with_fields(frame: "pl.DataFrame", source: TableSource, layout: Layout) -> "pl.DataFrame":
+def _rename_to_fields(frame: "pl.DataFrame", source: TableSource, layout: Layout) -> "pl.DataFrame":
     """Rename the columns with a known meaning to their fields' names, and keep the unknown ones."""
     import polars as pl
 
@@ -276,22 +276,22 @@ def _find_garbled(
     """The first cell of each symbol that should be a number and is not."""
     decimal = DECIMAL_SIGNS[source.options.decimal] or layout.decimal
     found: dict[str, UnreadCell] = {}
-    for cell in find_unread_cells(_number_cells(frame), source.name, decimal=decimal):
+    for cell in find_unread_cells(_list_number_columns(frame), source.name, decimal=decimal):
         found.setdefault(owners[cell.row], cell)
     return found
 
 
-def _number_cells(frame: "pl.DataFrame") -> "list[pl.Series]":
+def _list_number_columns(frame: "pl.DataFrame") -> "list[pl.Series]":
     return [frame[name] for name in (*REQUIRED, *OPTIONAL) if name in frame.columns]
 
 
-def _numbers(frame: "pl.DataFrame", source: TableSource, layout: Layout, cells: TableCells) -> NumberColumns:
+def _parse_numbers(frame: "pl.DataFrame", source: TableSource, layout: Layout, cells: TableCells) -> NumberColumns:
     decimal = DECIMAL_SIGNS[source.options.decimal] or layout.decimal
     is_plain = cells.delimiter in ("", ",")
-    return parse_number_columns(_number_cells(frame), source.name, decimal=decimal, is_plain=is_plain)
+    return parse_number_columns(_list_number_columns(frame), source.name, decimal=decimal, is_plain=is_plain)
 
 
-def _symbols(frame: "pl.DataFrame", source: TableSource) -> tuple[tuple[str, ...], IndexArray]:
+def _index_symbols(frame: "pl.DataFrame", source: TableSource) -> tuple[tuple[str, ...], IndexArray]:
     """The symbols in the order of their first rows, and the index of each row's symbol."""
     import polars as pl
 
@@ -321,7 +321,7 @@ def _spread(values: FloatArray, rows: IndexArray, places: IndexArray, shape: tup
     return panel
 
 
-def _prices(columns: Mapping[str, FloatArray], layout: Layout) -> PriceKind:
+def _judge_prices(columns: Mapping[str, FloatArray], layout: Layout) -> PriceKind:
     if "adj_close" in columns:
         return PriceKind.BESIDE_CLOSES
     if "split_ratio" in columns or "cash_dividend" in columns:
@@ -329,7 +329,7 @@ def _prices(columns: Mapping[str, FloatArray], layout: Layout) -> PriceKind:
     return PriceKind.ADJUSTED if layout.is_adjusted else PriceKind.AS_THEY_ARE
 
 
-def _remarks(*, is_sorted: bool, days: SessionColumn, columns: Mapping[str, FloatArray]) -> list[str]:
+def _list_remarks(*, is_sorted: bool, days: SessionColumn, columns: Mapping[str, FloatArray]) -> list[str]:
     unknown = {name: np.isnan(values) for name, values in columns.items()}
     empty = int(np.logical_and.reduce([*unknown.values()]).sum())
     without_volume = int((unknown["volume"] & ~unknown["close"]).sum())
@@ -343,7 +343,7 @@ def _remarks(*, is_sorted: bool, days: SessionColumn, columns: Mapping[str, Floa
     return remarks
 
 
-def _warnings(numbers: NumberColumns, rows: BarRows, repeated: BoolArray) -> list[str]:
+def _list_warnings(numbers: NumberColumns, rows: BarRows, repeated: BoolArray) -> list[str]:
     messages = ["volumes such as 1.2M are rounded in the file"] if numbers.is_rounded else []
     if repeated.any():
         at, count = int(np.argmax(repeated)), int(repeated.sum())
@@ -358,11 +358,11 @@ def write_table(table: BarTable, path: Path) -> None:
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(("symbol", "date", *table.columns))
     for row, symbol in enumerate(table.symbols):
-        writer.writerows(_rows_of(table, row, symbol))
+        writer.writerows(_list_rows(table, row, symbol))
     replace_file(path, text.getvalue().encode())
 
 
-def _rows_of(table: BarTable, row: int, symbol: str) -> list[Sequence[str]]:
+def _list_rows(table: BarTable, row: int, symbol: str) -> list[Sequence[str]]:
     """The rows of one symbol, for the days with any value."""
     values = np.stack([column[row] for column in table.columns.values()], axis=1)
     return [
@@ -374,7 +374,7 @@ def _rows_of(table: BarTable, row: int, symbol: str) -> list[Sequence[str]]:
 
 def sort_rows(frame: "pl.DataFrame", rows: BarRows, source: TableSource) -> tuple[BarRows, bool]:
     """Sort rows by symbol and day; the second value says whether each symbol's rows were sorted already."""
-    unordered = _first_unordered(rows.owner, rows.days, ordered=source.ordered)
+    unordered = _find_first_unordered(rows.owner, rows.days, ordered=source.ordered)
     if unordered is not None and SYMBOL not in frame.columns:
         _refuse_several(frame, rows, source)
     if unordered is None and source.ordered:
@@ -382,7 +382,7 @@ def sort_rows(frame: "pl.DataFrame", rows: BarRows, source: TableSource) -> tupl
     return rows.of(np.lexsort((rows.days, rows.owner))), unordered is None
 
 
-def _first_unordered(owner: IndexArray, days: NDArray[np.int32], *, ordered: bool) -> tuple[int, int] | None:
+def _find_first_unordered(owner: IndexArray, days: NDArray[np.int32], *, ordered: bool) -> tuple[int, int] | None:
     """The first row whose date is not after its symbol's previous row, and that row; None if all rows are in order."""
     order = np.argsort(owner, kind="stable") if ordered else np.lexsort((days, owner))
     owned, day = owner[order], days[order]
@@ -433,7 +433,7 @@ def _refuse_different(frame: "pl.DataFrame", rows: BarRows, at: int, field: str,
 def _refuse_several(frame: "pl.DataFrame", rows: BarRows, source: TableSource) -> None:
     """Raise BarsError if a table without a symbol column seems to hold several symbols."""
     days, first, count = np.unique(rows.days, return_index=True, return_counts=True)
-    likely = _likely_symbols(frame, rows.days)
+    likely = _find_likely_symbols(frame, rows.days)
     if (count > 1).any():
         if not likely:
             return
@@ -445,14 +445,14 @@ def _refuse_several(frame: "pl.DataFrame", rows: BarRows, source: TableSource) -
         )
 
 
-def _likely_symbols(frame: "pl.DataFrame", days: NDArray[np.int32]) -> list[str]:
+def _find_likely_symbols(frame: "pl.DataFrame", days: NDArray[np.int32]) -> list[str]:
     """The text columns that could hold the symbol: each value has several days, no day twice."""
     likely: list[str] = []
     for name, texts in text_columns(frame, KNOWN).items():
         symbols, owner = np.unique(texts.to_numpy(), return_inverse=True)
         blocks = 1 + int(np.count_nonzero(owner[1:] != owner[:-1]))
         is_block = blocks == len(symbols) > 1
-        is_each_day_once = _first_unordered(owner, days, ordered=False) is None
+        is_each_day_once = _find_first_unordered(owner, days, ordered=False) is None
         is_mixed = np.unique(days).size < days.size
         if len(symbols) <= frame.height // 2 and is_each_day_once and (is_block or is_mixed):
             likely.append(name)

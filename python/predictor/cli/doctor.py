@@ -81,40 +81,40 @@ def doctor(
     as_json: AsJson = False,
 ) -> None:
     """Check Python, packages, device, network and disk, and with --artifact a whole prediction."""
-    checks = list(_checks(artifact, device))
+    checks = list(_run_checks(artifact, device))
     healthy = all(check.ok for check in checks if check.needed)
     if as_json:
         write_json({"ok": healthy, "checks": [asdict(check) for check in checks]})
     else:
-        Console(highlight=False).print(_table(checks))
+        Console(highlight=False).print(_make_table(checks))
         if healthy and artifact is None:
             print_next_commands(quantra("demo"))
     raise typer.Exit(0 if healthy else 1)
 
 
-def _checks(artifact: Path | None, device: str) -> Iterator[HealthCheck]:
-    yield _python()
+def _run_checks(artifact: Path | None, device: str) -> Iterator[HealthCheck]:
+    yield _check_python()
     for name, module in REQUIRED.items():
-        yield _package(name, module)
+        yield _check_package(name, module)
     yield HealthCheck(name="SQLite", ok=True, detail=sqlite3.sqlite_version)
-    yield _device(device)
+    yield _check_device(device)
     for name, extra in OPTIONAL.items():
-        yield _optional(name, extra)
-    yield _dotnet()
-    yield _writable(Path.cwd())
-    yield _port()
+        yield _check_optional(name, extra)
+    yield _check_dotnet()
+    yield _check_writable(Path.cwd())
+    yield _check_port()
     if artifact is not None:
-        yield _prediction(artifact, device)
+        yield _check_prediction(artifact, device)
 
 
-def _python() -> HealthCheck:
+def _check_python() -> HealthCheck:
     running = ".".join(map(str, sys.version_info[:3]))
     oldest = ".".join(map(str, OLDEST_PYTHON))
     ok = sys.version_info >= OLDEST_PYTHON
     return HealthCheck(name="Python", ok=ok, detail=running, remedy=f"install Python {oldest} or newer")
 
 
-def _package(name: str, module: str) -> HealthCheck:
+def _check_package(name: str, module: str) -> HealthCheck:
     """Import the package: only an import reveals a broken library."""
     remedy = f"pip install --force-reinstall {name}"
     try:
@@ -124,7 +124,7 @@ def _package(name: str, module: str) -> HealthCheck:
     return HealthCheck(name=name, ok=True, detail=version(name))
 
 
-def _device(name: str) -> HealthCheck:
+def _check_device(name: str) -> HealthCheck:
     try:
         from predictor.inference import choose_device
 
@@ -133,10 +133,10 @@ def _device(name: str) -> HealthCheck:
         return HealthCheck(name="device", ok=False, detail=str(error), remedy="install torch")
     except QuantraError as error:
         return HealthCheck(name="device", ok=False, detail=error.message, remedy="choose --device cpu")
-    return HealthCheck(name="device", ok=True, detail=_device_detail(device.type))
+    return HealthCheck(name="device", ok=True, detail=_describe_device(device.type))
 
 
-def _device_detail(kind: str) -> str:
+def _describe_device(kind: str) -> str:
     import torch
 
     if kind != "cuda":
@@ -144,7 +144,7 @@ def _device_detail(kind: str) -> str:
     return f"{torch.cuda.get_device_name()}, CUDA {torch.version.cuda}, cuDNN {torch.backends.cudnn.version()}"
 
 
-def _optional(name: str, extra: str) -> HealthCheck:
+def _check_optional(name: str, extra: str) -> HealthCheck:
     try:
         return HealthCheck(name=name, ok=True, detail=version(name), needed=False)
     except PackageNotFoundError:
@@ -152,7 +152,7 @@ def _optional(name: str, extra: str) -> HealthCheck:
         return HealthCheck(name=name, ok=False, detail="not installed", remedy=remedy, needed=False)
 
 
-def _dotnet() -> HealthCheck:
+def _check_dotnet() -> HealthCheck:
     path = shutil.which("dotnet")
     if path is None:
         remedy = "install the .NET SDK 10 or newer to use the C# client"
@@ -160,7 +160,7 @@ def _dotnet() -> HealthCheck:
     return HealthCheck(name="dotnet", ok=True, detail=path, needed=False)
 
 
-def _writable(folder: Path) -> HealthCheck:
+def _check_writable(folder: Path) -> HealthCheck:
     try:
         with tempfile.TemporaryFile(dir=folder):
             pass
@@ -169,7 +169,7 @@ def _writable(folder: Path) -> HealthCheck:
     return HealthCheck(name="write access", ok=True, detail=str(folder))
 
 
-def _port() -> HealthCheck:
+def _check_port() -> HealthCheck:
     try:
         with socket.create_server(("127.0.0.1", 0)) as listener:
             port: int = listener.getsockname()[1]
@@ -178,7 +178,7 @@ def _port() -> HealthCheck:
     return HealthCheck(name="port", ok=True, detail=f"127.0.0.1:{port} was free")
 
 
-def _prediction(artifact: Path, device: str) -> HealthCheck:
+def _check_prediction(artifact: Path, device: str) -> HealthCheck:
     """Load the artifact, which compares a forecast and an explanation with the recorded numbers."""
     try:
         from predictor.forecaster import Forecaster
@@ -192,7 +192,7 @@ def _prediction(artifact: Path, device: str) -> HealthCheck:
     return HealthCheck(name="prediction", ok=True, detail=f"{info.name}@{info.version} gives the recorded numbers")
 
 
-def _table(checks: Iterable[HealthCheck]) -> Table:
+def _make_table(checks: Iterable[HealthCheck]) -> Table:
     table = Table(box=None, pad_edge=False, show_header=False)
     for check in checks:
         mark = (

@@ -41,7 +41,10 @@ class _Setting:
         if default is Parameter.empty and not required:
             default = None
         return Parameter(
-            self.name, Parameter.KEYWORD_ONLY, default=default, annotation=_annotation(self.name, self.kind, default)
+            self.name,
+            Parameter.KEYWORD_ONLY,
+            default=default,
+            annotation=_make_annotation(self.name, self.kind, default),
         )
 
     def _default(self) -> Any:
@@ -49,7 +52,11 @@ class _Setting:
             return None
         if self.field.default is MISSING:
             return Parameter.empty
-        return self.field.default if self.flag is None or self.flag.read is None else _text(self.flag, self.field)
+        return (
+            self.field.default
+            if self.flag is None or self.flag.read is None
+            else _format_default(self.flag, self.field)
+        )
 
     def left_out(self, given: Any) -> bool:
         """Whether the field keeps its default, because the flag was not given and another setting sets its value."""
@@ -100,7 +107,7 @@ def with_flags(function: Callable[..., None]) -> Callable[..., None]:
     for name, parameter in signature(function).parameters.items():
         group = _group(hints[name])
         if group is None:
-            parameters.append(parameter.replace(annotation=_annotation(name, hints[name], parameter.default)))
+            parameters.append(parameter.replace(annotation=_make_annotation(name, hints[name], parameter.default)))
         else:
             groups[name] = group
             parameters += group.parameters()
@@ -118,49 +125,49 @@ def with_flags(function: Callable[..., None]) -> Callable[..., None]:
 
 def _group(hint: Any) -> _Group | None:
     """The settings of a parameter of this type; None if it is a single flag."""
-    kind, notes = _parts(hint)
+    kind, notes = _split_hint(hint)
     partly = get_origin(kind) is ParsedFlags
     if partly:
         (kind,) = get_args(kind)
     kinds = next((note.kinds for note in notes if isinstance(note, FlagsOf)), (kind,))
     if not all(map(is_dataclass, kinds)):
         return None
-    settings = {one.field.name: one for each in kinds for one in _settings(each)}
+    settings = {one.field.name: one for each in kinds for one in _list_settings(each)}
     for note in notes:
         if isinstance(note, FlagSubset):
             settings = {name: settings[name] for name in note.names}
     return _Group(make=kind, settings=tuple(settings.values()), partly=partly)
 
 
-def _settings(kind: Any) -> Iterator[_Setting]:
+def _list_settings(kind: Any) -> Iterator[_Setting]:
     """The settings of a class, then those that it inherits."""
     hints, own = get_type_hints(kind, include_extras=True), kind.__annotations__
     for field in sorted(fields(kind), key=lambda field: field.name not in own):
         hint = hints[field.name]
         if get_origin(hint) is Annotated:
-            yield _Setting(field=field, kind=hint, flag=_flag(hint))
+            yield _Setting(field=field, kind=hint, flag=_find_flag(hint))
 
 
-def _parts(hint: Any) -> tuple[Any, tuple[Any, ...]]:
+def _split_hint(hint: Any) -> tuple[Any, tuple[Any, ...]]:
     """The type itself and its annotations."""
     return (hint.__origin__, hint.__metadata__) if get_origin(hint) is Annotated else (hint, ())
 
 
-def _flag(hint: Any) -> Flag | None:
-    _, notes = _parts(hint)
+def _find_flag(hint: Any) -> Flag | None:
+    _, notes = _split_hint(hint)
     return next((note for note in notes if isinstance(note, Flag)), None)
 
 
-def _annotation(name: str, hint: Any, default: Any) -> Any:
+def _make_annotation(name: str, hint: Any, default: Any) -> Any:
     """The annotation for typer: a `Flag` becomes an option."""
-    flag = _flag(hint)
+    flag = _find_flag(hint)
     if flag is None:
         return hint
-    kind = _parts(hint)[0] if flag.read is None else str
-    return Annotated[kind | None if default is None else kind, _option(flag, name)]
+    kind = _split_hint(hint)[0] if flag.read is None else str
+    return Annotated[kind | None if default is None else kind, _make_option(flag, name)]
 
 
-def _option(flag: Flag, name: str) -> Any:
+def _make_option(flag: Flag, name: str) -> Any:
     return typer.Option(
         flag.spelling or f"--{(flag.name or name).replace('_', '-')}",
         help=flag.help,
@@ -168,11 +175,11 @@ def _option(flag: Flag, name: str) -> Any:
         max=flag.maximum,
         metavar=flag.metavar,
         show_default=flag.own or True,
-        callback=None if flag.check is None else _checking(flag.check),
+        callback=None if flag.check is None else _make_callback(flag.check),
     )
 
 
-def _checking(check: Callable[[Any], None]) -> Callable[[Any], Any]:
+def _make_callback(check: Callable[[Any], None]) -> Callable[[Any], Any]:
     """A typer callback that turns the check's ValueError into bad usage, and returns the value."""
 
     def checked(value: Any) -> Any:
@@ -186,7 +193,7 @@ def _checking(check: Callable[[Any], None]) -> Callable[[Any], Any]:
     return checked
 
 
-def _text(flag: Flag, field: Field[Any]) -> str:
+def _format_default(flag: Flag, field: Field[Any]) -> str:
     """A default as written on the command line."""
     if field.default is None:
         return flag.none or ""

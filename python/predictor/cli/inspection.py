@@ -63,12 +63,19 @@ def summary(info: ModelInfo, card: Card, audit: AuditRecord | None, manifest_has
         manifest_hash: SHA-256 of the manifest, in hexadecimal.
     """
     yield skill_panel(card.skill)
-    yield one_line_table([*_of_model(info), *_of_card(card), *_identities(info, manifest_hash), *_of_audit(audit)])
+    yield one_line_table(
+        [
+            *_list_model_facts(info),
+            *_list_card_facts(card),
+            *_list_identities(info, manifest_hash),
+            *_describe_audit(audit),
+        ]
+    )
     if card.scores is not None:
-        yield scores_table(card.scores, _best(card.scores))
+        yield scores_table(card.scores, _select_best(card.scores))
     else:
         yield from shown_notes(card.notes)
-    yield Text(_left_out(card), style="dim")
+    yield Text(_describe_left_out(card), style="dim")
 
 
 def one_line_table(facts: list[Fact]) -> Table:
@@ -94,7 +101,7 @@ def best_epoch(card: Card, training: TrainingFacts) -> tuple[Fact, ...]:
     return (("best epoch", f"{training.best_epoch or 'none'} of {len(training.epochs)}{note}"),)
 
 
-def _of_model(info: ModelInfo) -> Iterator[Fact]:
+def _list_model_facts(info: ModelInfo) -> Iterator[Fact]:
     horizons = ", ".join(map(str, info.horizons))
     levels = ", ".join(f"{level:g}" for level in info.quantiles)
     features = len(info.observed_features) + len(info.known_features) + len(info.static_features)
@@ -106,11 +113,11 @@ def _of_model(info: ModelInfo) -> Iterator[Fact]:
     yield "calendar", calendar_line(info)
 
 
-def _of_card(card: Card) -> Iterator[Fact]:
+def _list_card_facts(card: Card) -> Iterator[Fact]:
     if card.members:
         yield "members", listed([f"{member.name} ({member.kind})" for member in card.members])
     if card.data is not None:
-        yield "data", _data(card.data)
+        yield "data", _describe_data(card.data)
     for split in card.splits:
         yield split.name, f"{iso(split.first)} to {iso(split.last)}, {split.windows} windows"
     if card.training is not None:
@@ -123,20 +130,20 @@ def _of_card(card: Card) -> Iterator[Fact]:
         yield "adopted", f"{card.adopted.architecture}, trained by others until {iso(card.adopted.trained_until)}"
 
 
-def _data(data: DataFacts) -> str:
+def _describe_data(data: DataFacts) -> str:
     span = f"{data.sessions} sessions, {iso(data.first_session)} to {iso(data.last_session)}"
     is_unadjusted = data.adjustment == UNADJUSTED
     adjustment = "no splits or dividends recorded" if is_unadjusted else f"adjusted by {data.adjustment}"
     return f"{listed(list(data.symbols))}; {span}; {adjustment}"
 
 
-def _identities(info: ModelInfo, manifest_hash: str) -> Iterator[Fact]:
+def _list_identities(info: ModelInfo, manifest_hash: str) -> Iterator[Fact]:
     """The hashes of the weights and of the manifest."""
     yield "weights", f"{info.weights_hash[:ID_DIGITS]}, as forecasts name it"
     yield "manifest", f"{manifest_hash[:ID_DIGITS]}, as backtests, audits and lock files name it"
 
 
-def _of_audit(audit: AuditRecord | None) -> Iterator[Fact]:
+def _describe_audit(audit: AuditRecord | None) -> Iterator[Fact]:
     if audit is None:
         yield "audit", "none yet"
         return
@@ -145,14 +152,14 @@ def _of_audit(audit: AuditRecord | None) -> Iterator[Fact]:
     yield "audit", f"{audit.verdict.value}, {span}" + (f"; not passed: {listed(open_checks)}" if open_checks else "")
 
 
-def _best(scores: ScoreTable) -> tuple[ScoreRow, ...]:
+def _select_best(scores: ScoreTable) -> tuple[ScoreRow, ...]:
     """The rows of the model and the best baselines, in the card's order."""
     by_loss = sorted(scores.rows, key=lambda row: (not row.is_model, row.mean))
     kept = by_loss[:_SHOWN_ROWS]
     return tuple(row for row in scores.rows if row in kept)
 
 
-def _left_out(card: Card) -> str:
+def _describe_left_out(card: Card) -> str:
     """The line on what `--all` adds."""
     rows = 0 if card.scores is None else max(0, len(card.scores.rows) - _SHOWN_ROWS)
     notes = len(card.notes) + (0 if card.data is None else len(card.data.notes))
@@ -191,28 +198,28 @@ def inspect(
     console = Console(highlight=False)
     console.print(Text("✓ every file is intact, and the golden instance gives the recorded numbers", style="green"))
     manifest_hash = hashlib.sha256((artifact / MANIFEST).read_bytes()).hexdigest()
-    parts = _whole(info, card, audit, artifact) if show_all else summary(info, card, audit, manifest_hash)
+    parts = _show_whole(info, card, audit, artifact) if show_all else summary(info, card, audit, manifest_hash)
     for part in parts:
         console.print(part)
-    print_next_commands(*_after_inspecting(artifact, audit, card))
+    print_next_commands(*_suggest_next(artifact, audit, card))
 
 
-def _after_inspecting(artifact: Path, audit: AuditRecord | None, card: Card) -> Iterator[str]:
+def _suggest_next(artifact: Path, audit: AuditRecord | None, card: Card) -> Iterator[str]:
     yield quantra("predict", "--artifact", artifact, "--bars", "BARS")
     if audit is None and card.adopted is None:  # an audit trains the model again
         yield quantra("audit", artifact, "--bars", "BARS")
 
 
-def _whole(info: ModelInfo, card: Card, audit: AuditRecord | None, artifact: Path) -> Iterator[RenderableType]:
+def _show_whole(info: ModelInfo, card: Card, audit: AuditRecord | None, artifact: Path) -> Iterator[RenderableType]:
     """The whole card, the features and the audit."""
     yield skill_panel(card.skill)
-    yield _facts("model", _model_facts(info))
-    yield from _card_parts(card, info)
-    yield _features(info)
-    yield _audited(audit, artifact)
+    yield _make_fact_table("model", _list_model_details(info))
+    yield from _list_card_sections(card, info)
+    yield _make_feature_table(info)
+    yield _show_audit(audit, artifact)
 
 
-def _model_facts(info: ModelInfo) -> tuple[Fact, ...]:
+def _list_model_details(info: ModelInfo) -> tuple[Fact, ...]:
     return (
         ("name", f"{info.name}@{info.version}"),
         ("kind", info.kind),
@@ -228,25 +235,27 @@ def _model_facts(info: ModelInfo) -> tuple[Fact, ...]:
     )
 
 
-def _card_parts(card: Card, info: ModelInfo) -> Iterable[RenderableType]:
+def _list_card_sections(card: Card, info: ModelInfo) -> Iterable[RenderableType]:
     """The sections that the card has."""
     if card.members:
-        yield _facts(f"members ({len(card.members)})", ((member.name, _member(member)) for member in card.members))
-        yield _facts("how they are combined", card.combination)
+        yield _make_fact_table(
+            f"members ({len(card.members)})", ((member.name, _describe_member(member)) for member in card.members)
+        )
+        yield _make_fact_table("how they are combined", card.combination)
     if card.weighting is not None:
-        yield _facts("how they were chosen", _weighting_facts(card.weighting))
+        yield _make_fact_table("how they were chosen", _list_weighting_facts(card.weighting))
     if card.ancestors:
-        yield _facts("weights that it started from", map(_ancestor, count(1), card.ancestors))
+        yield _make_fact_table("weights that it started from", map(_describe_ancestor, count(1), card.ancestors))
     if card.adopted is not None:
-        yield _facts("where its weights come from", _adoption_facts(card.adopted))
+        yield _make_fact_table("where its weights come from", _list_adoption_facts(card.adopted))
     if card.data is not None:
         data = card.data
         sessions = f"{data.sessions}, {iso(data.first_session)} to {iso(data.last_session)}"
         facts = (("symbols", _list(data.symbols)), ("sessions", sessions), ("adjusted by", data.adjustment))
         notes = (("note", note) for note in data.notes)
-        yield _facts("data", (*facts, ("SHA-256", data.sha256), *notes))
+        yield _make_fact_table("data", (*facts, ("SHA-256", data.sha256), *notes))
     if card.splits:
-        yield _facts(
+        yield _make_fact_table(
             "splits",
             (
                 (split.name, f"{iso(split.first)} to {iso(split.last)}, {split.windows} windows")
@@ -256,22 +265,24 @@ def _card_parts(card: Card, info: ModelInfo) -> Iterable[RenderableType]:
     if card.training is not None:
         training = card.training
         where = (("device", training.device), ("precision", training.precision))
-        yield _facts("training", (*where, *best_epoch(card, training)))
+        yield _make_fact_table("training", (*where, *best_epoch(card, training)))
     if card.tuning is not None:
-        yield _facts("tuning", _tuning_facts(card.tuning))
+        yield _make_fact_table("tuning", _list_tuning_facts(card.tuning))
     if card.scores is not None:
         yield scores_table(card.scores)
     yield from shown_notes(card.notes)
     if card.conformal is not None:
-        yield _facts("conformal offsets, before and after", _conformal_facts(card.conformal, info.horizons))
+        yield _make_fact_table(
+            "conformal offsets, before and after", _list_conformal_facts(card.conformal, info.horizons)
+        )
 
 
-def _ancestor(generation: int, ancestor: ParentModel) -> Fact:
+def _describe_ancestor(generation: int, ancestor: ParentModel) -> Fact:
     seen = f"had seen labels {iso(ancestor.seen_from)} to {iso(ancestor.seen_until)} of {_list(ancestor.symbols)}"
     return "parent" if generation == 1 else f"{generation} back", f"{ancestor.weights_hash}, which {seen}"
 
 
-def _adoption_facts(adopted: AdoptionFacts) -> tuple[Fact, ...]:
+def _list_adoption_facts(adopted: AdoptionFacts) -> tuple[Fact, ...]:
     license_file = f"{adopted.license_file}, SHA-256 {adopted.license_sha256}" if adopted.license_file else "none"
     return (
         ("trained until", f"{iso(adopted.trained_until)}, as stated at the adoption; these days count as seen"),
@@ -286,7 +297,7 @@ def _adoption_facts(adopted: AdoptionFacts) -> tuple[Fact, ...]:
     )
 
 
-def _tuning_facts(tuning: TuningFacts) -> tuple[Fact, ...]:
+def _list_tuning_facts(tuning: TuningFacts) -> tuple[Fact, ...]:
     seeds = f"{tuning.mean:.5f} ± {tuning.standard_deviation:.5f} from {len(tuning.seed_losses)} fresh seeds"
     return (
         ("trials", f"{tuning.trials}, of which {tuning.pruned} were pruned and {tuning.failed} failed"),
@@ -294,7 +305,7 @@ def _tuning_facts(tuning: TuningFacts) -> tuple[Fact, ...]:
     )
 
 
-def _conformal_facts(conformal: ConformalFacts, horizons: tuple[int, ...]) -> Iterable[Fact]:
+def _list_conformal_facts(conformal: ConformalFacts, horizons: tuple[int, ...]) -> Iterable[Fact]:
     for h, horizon in enumerate(horizons):
         winkler = (_SCALE * scores[h] for scores in (conformal.winkler_before, conformal.winkler_after))
         inside = (100 * shares[h] for shares in (conformal.band_coverage_before, conformal.band_coverage_after))
@@ -306,13 +317,13 @@ def _conformal_facts(conformal: ConformalFacts, horizons: tuple[int, ...]) -> It
         yield sessions(horizon), "; ".join(parts)
 
 
-def _audited(audit: AuditRecord | None, artifact: Path) -> RenderableType:
+def _show_audit(audit: AuditRecord | None, artifact: Path) -> RenderableType:
     if audit is None:
         return Text(f"\nnot audited: quantra audit {artifact} --bars BARS", style="yellow")
     return audit_table(audit)
 
 
-def _weighting_facts(weighting: WeightingFacts) -> Iterable[Fact]:
+def _list_weighting_facts(weighting: WeightingFacts) -> Iterable[Fact]:
     span = f"{iso(weighting.first)} to {iso(weighting.last)}"
     yield "rule", weighting.rule
     yield "calibration days", f"{weighting.days} days, {span}, in {weighting.blocks} independent blocks"
@@ -320,15 +331,15 @@ def _weighting_facts(weighting: WeightingFacts) -> Iterable[Fact]:
         yield "", sentence
 
 
-def _member(member: MemberFacts) -> str:
+def _describe_member(member: MemberFacts) -> str:
     reads = f"reads {member.encoder_length} sessions of {member.features} features, needs {member.bars_needed} bars"
     shares = f", share of each quantile {_list(f'{weight:.2f}' for weight in member.weights)}" if member.weights else ""
     return f"{member.kind}, {reads}, weights {member.weights_hash[:16]}{shares}"
 
 
-def _features(info: ModelInfo) -> Table:
+def _make_feature_table(info: ModelInfo) -> Table:
     features: tuple[FeatureInfo, ...] = (*info.observed_features, *info.known_features, *info.static_features)
-    table = _titled_table(f"features ({len(features)})")
+    table = _make_titled_table(f"features ({len(features)})")
     table.add_column()
     table.add_column(overflow="fold")
     for feature in features:
@@ -337,8 +348,8 @@ def _features(info: ModelInfo) -> Table:
     return table
 
 
-def _facts(title: str, facts: Iterable[Fact]) -> Table:
-    table = _titled_table(title)
+def _make_fact_table(title: str, facts: Iterable[Fact]) -> Table:
+    table = _make_titled_table(title)
     table.add_column(style="dim")
     table.add_column(overflow="fold")
     for name, value in facts:
@@ -346,7 +357,7 @@ def _facts(title: str, facts: Iterable[Fact]) -> Table:
     return table
 
 
-def _titled_table(title: str) -> Table:
+def _make_titled_table(title: str) -> Table:
     heading = Text(f"\n{title}")
     return Table(title=heading, title_justify="left", title_style="bold", box=None, pad_edge=False, show_header=False)
 
@@ -417,7 +428,7 @@ def export(
     console.print(Text(difference, style="green"))
     for title, ports in (("inputs", made.inputs), ("outputs", made.outputs)):
         shapes = ((port.name, f"{port.dtype} {list(port.shape)}".replace("'", "")) for port in ports)
-        console.print(_facts(title, shapes))
+        console.print(_make_fact_table(title, shapes))
     if made.absent:
         console.print(f"The model has no {' and no '.join(made.absent)} features: the graph has no such inputs.")
-    console.print(_facts("metadata", ((key, made.metadata[key]) for key in _KEPT)))
+    console.print(_make_fact_table("metadata", ((key, made.metadata[key]) for key in _KEPT)))

@@ -82,12 +82,12 @@ def show(
     """Show the forecasts and scores of each model in a ledger, its lamps, and the last events."""
     with Ledger.open(ledger) as opened:
         span = opened.query("select count(distinct symbol) as symbols, min(first_session) as first from bar")[0]
-        models = _plain(opened.query(_MODELS))
+        models = _convert_rows(opened.query(_MODELS))
         evidence = sorted(
             ({name: getattr(one, name) for name in _EVIDENCE} for one in list_newest_evidence(opened)),
             key=lambda row: (row["model"], row["version"], row["monitor"], row["horizon"]),
         )
-        happened = _plain(opened.query(_EVENTS, (events,)))
+        happened = _convert_rows(opened.query(_EVENTS, (events,)))
         summary = {
             "ledger": opened.id,
             "receipt": str(opened.receipt),
@@ -103,16 +103,16 @@ def show(
     console.print(Text(f"{ledger}: bars of {span['symbols']} symbols{days}", style="bold"), soft_wrap=True)
     for title, rows in (("forecasts", models), ("evidence", evidence), ("events", happened)):
         if rows:
-            console.print(_table(title, rows))
+            console.print(_make_table(title, rows))
         elif title == "forecasts":
             console.print("no forecast is recorded")
 
 
-def _plain(rows: Sequence[LedgerRow]) -> list[dict[str, Any]]:
+def _convert_rows(rows: Sequence[LedgerRow]) -> list[dict[str, Any]]:
     return [dict(row) for row in rows]
 
 
-def _table(title: str, rows: Sequence[Mapping[str, Any]]) -> Table:
+def _make_table(title: str, rows: Sequence[Mapping[str, Any]]) -> Table:
     table = Table(title=Text(f"\n{title}"), title_justify="left", title_style="bold", box=None, pad_edge=False)
     names = [name for name in rows[0] if name not in _ONLY_IN_JSON]
     for name in names:
@@ -120,15 +120,15 @@ def _table(title: str, rows: Sequence[Mapping[str, Any]]) -> Table:
         heading, is_long = _HEADINGS.get(name, name), name in {"model", "monitor", "reason"}
         table.add_column(heading, justify="left" if is_text else "right", no_wrap=not is_long, overflow="fold")
     for row in rows:
-        table.add_row(*(Text(_cell(name, row), style=_style(name, row[name])) for name in names))
+        table.add_row(*(Text(_format_cell(name, row), style=_choose_style(name, row[name])) for name in names))
     return table
 
 
-def _style(name: str, value: object) -> str:
+def _choose_style(name: str, value: object) -> str:
     return _COLOURS[Lamp(str(value))] if name == "lamp" else ""
 
 
-def _cell(name: str, row: Mapping[str, Any]) -> str:
+def _format_cell(name: str, row: Mapping[str, Any]) -> str:
     value = row[name]
     if value is None:
         return "-"
@@ -155,10 +155,10 @@ def export(
     with Ledger.open(ledger) as opened:
         tables = {str(table): opened.columns(table) for table in LedgerTable}
         if opened.last_session:
-            tables["bars"] = _bar_columns(opened.panel())
+            tables["bars"] = _list_bar_columns(opened.panel())
     rows: dict[str, int] = {}
     for name, columns in tables.items():
-        frame = _frame(columns)
+        frame = _make_frame(columns)
         content = BytesIO()
         frame.write_parquet(content)
         out.mkdir(parents=True, exist_ok=True)
@@ -170,7 +170,7 @@ def export(
         typer.echo(f"Wrote {out}: " + ", ".join(f"{count} {name}" for name, count in rows.items()))
 
 
-def _bar_columns(panel: BarPanel) -> dict[str, list[object]]:
+def _list_bar_columns(panel: BarPanel) -> dict[str, list[object]]:
     """One row per bar."""
     rows, places = np.nonzero(panel.present)
     columns: dict[str, list[object]] = {
@@ -180,7 +180,7 @@ def _bar_columns(panel: BarPanel) -> dict[str, list[object]]:
     return columns | {name: getattr(panel, name)[rows, places].tolist() for name in panel.columns}
 
 
-def _frame(columns: Mapping[str, Sequence[object]]) -> "pl.DataFrame":
+def _make_frame(columns: Mapping[str, Sequence[object]]) -> "pl.DataFrame":
     """A DataFrame of polars, in which sessions are days and times are in UTC."""
     try:
         import polars as pl

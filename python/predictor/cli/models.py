@@ -63,7 +63,7 @@ def models(
         _print_history(models, as_json=as_json)
         return
     if models is None:
-        found = _of_server(server, ClientCredentials(ca=tls_ca, cert=tls_cert, key=tls_key))
+        found = _list_server_models(server, ClientCredentials(ca=tls_ca, cert=tls_cert, key=tls_key))
     elif tls_ca or tls_cert or tls_key:
         raise typer.BadParameter("--tls-ca, --tls-cert and --tls-key go with --server")
     else:
@@ -72,12 +72,14 @@ def models(
 
         found = contents(models)
     if as_json:
-        write_json({"models": [_json(one) for one in found]})
+        write_json({"models": [_encode_listing(one) for one in found]})
         return
     console = Console(highlight=False)
-    for line in _models_table(found):
+    for line in _show_models(found):
         console.print(line)
-    print_next_commands(*(_after_folder(models, found) if models is not None else _after_server(server, found)))
+    print_next_commands(
+        *(_suggest_for_folder(models, found) if models is not None else _suggest_for_server(server, found))
+    )
 
 
 def _print_history(models: Path, *, as_json: bool) -> None:
@@ -90,12 +92,12 @@ def _print_history(models: Path, *, as_json: bool) -> None:
         write_json({"history": [{"model": name, **asdict(move)} for name, moves in found.items() for move in moves]})
         return
     console = Console(highlight=False)
-    for line in _history_lines(found):
+    for line in _list_history(found):
         console.print(line)
     print_next_commands(quantra("models", "--models", models))
 
 
-def _history_lines(found: "Mapping[str, Sequence[AliasMove]]") -> Iterator[RenderableType]:
+def _list_history(found: "Mapping[str, Sequence[AliasMove]]") -> Iterator[RenderableType]:
     """One line per move, and one below it for each gate that was overridden."""
     for name, moves in found.items():
         for move in moves:
@@ -109,12 +111,12 @@ def _history_lines(found: "Mapping[str, Sequence[AliasMove]]") -> Iterator[Rende
             yield Text(f"{name}: no recorded moves of its aliases", style="dim")
 
 
-def _of_server(server: str, credentials: ClientCredentials) -> tuple[ModelListing, ...]:
+def _list_server_models(server: str, credentials: ClientCredentials) -> tuple[ModelListing, ...]:
     with QuantraClient(server, credentials=credentials) as client:
-        return tuple(map(_listing, client.models()))
+        return tuple(map(_summarise_model, client.models()))
 
 
-def _listing(info: ModelInfo) -> ModelListing:
+def _summarise_model(info: ModelInfo) -> ModelListing:
     card = Card.from_json(info.card_json)
     return ModelListing(
         name=info.name,
@@ -127,9 +129,9 @@ def _listing(info: ModelInfo) -> ModelListing:
     )
 
 
-def _models_table(found: Sequence[ModelListing]) -> Iterator[RenderableType]:
+def _show_models(found: Sequence[ModelListing]) -> Iterator[RenderableType]:
     """A heading, and two lines per version: its columns, then its skill or why it cannot be read."""
-    rows = [_cells(one) for one in found]
+    rows = [_format_cells(one) for one in found]
     widths = [max(map(len, column)) for column in zip(_HEADINGS, *rows, strict=True)]
     yield Text(_align(_HEADINGS, widths), style="dim")
     for one, row in zip(found, rows, strict=True):
@@ -138,16 +140,16 @@ def _models_table(found: Sequence[ModelListing]) -> Iterator[RenderableType]:
         yield Padding(status, (0, 0, 0, 2))
 
 
-def _cells(one: ModelListing) -> tuple[str, ...]:
+def _format_cells(one: ModelListing) -> tuple[str, ...]:
     dates = (iso(day) or "unknown" for day in (one.trained_to, one.calendar_ends))
-    return (f"{one.name}@{one.version}", one.kind, ", ".join(one.aliases), *dates, _size(one.size))
+    return (f"{one.name}@{one.version}", one.kind, ", ".join(one.aliases), *dates, _format_size(one.size))
 
 
 def _align(cells: Sequence[str], widths: Sequence[int]) -> str:
     return "  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip()
 
 
-def _size(count: int | None) -> str:
+def _format_size(count: int | None) -> str:
     """In the largest unit that keeps it at 1 or more; empty if unknown."""
     if count is None:
         return ""
@@ -155,7 +157,7 @@ def _size(count: int | None) -> str:
     return f"{count / unit:.1f} {name}"
 
 
-def _json(one: ModelListing) -> Json:
+def _encode_listing(one: ModelListing) -> Json:
     skill = None if one.skill is None else {"verdict": one.skill.verdict.value, "line": one.skill.line}
     return {
         "name": one.name,
@@ -170,7 +172,7 @@ def _json(one: ModelListing) -> Json:
     }
 
 
-def _after_folder(folder: Path, found: Sequence[ModelListing]) -> Iterator[str]:
+def _suggest_for_folder(folder: Path, found: Sequence[ModelListing]) -> Iterator[str]:
     readable = [one for one in found if not one.problem]
     if not readable:
         return
@@ -181,5 +183,5 @@ def _after_folder(folder: Path, found: Sequence[ModelListing]) -> Iterator[str]:
     yield quantra("serve", "--models", folder)
 
 
-def _after_server(server: str, found: Sequence[ModelListing]) -> Iterator[str]:
+def _suggest_for_server(server: str, found: Sequence[ModelListing]) -> Iterator[str]:
     yield from (quantra("predict", "--server", server, "--model", one.name, "--bars", "BARS") for one in found[:1])

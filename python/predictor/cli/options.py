@@ -106,10 +106,10 @@ class ReadingFlags:
     @property
     def options(self) -> ReadingOptions:
         """The flags as reading options."""
-        return _options(self)
+        return _make_options(self)
 
 
-def _options(given: "ReadingFlags | BarsFlags") -> ReadingOptions:
+def _make_options(given: "ReadingFlags | BarsFlags") -> ReadingOptions:
     return ReadingOptions(
         layout=given.layout,
         date_order=given.date_order,
@@ -166,7 +166,7 @@ class BarsFlags:
     @property
     def options(self) -> ReadingOptions:
         """The flags that resolve ambiguities, as reading options."""
-        return _options(self)
+        return _make_options(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -66,16 +66,16 @@ def forecast_table(forecast: Forecast, symbol: str, currency: str) -> Renderable
     low, high = float(np.min(shown)), float(np.max(shown))
     for h, horizon in enumerate(forecast.horizons):
         session = iso(forecast.target_sessions[h] if forecast.target_sessions else None)
-        cells = [_cell(forecast, s, h, q) for q in range(len(forecast.quantiles))]
-        ranking = _ranking_cells(forecast, s, h)
-        band = (_band(shown[h].tolist(), low, high),) if len(cells) > 1 else ()
+        cells = [_format_cell(forecast, s, h, q) for q in range(len(forecast.quantiles))]
+        ranking = _format_ranking(forecast, s, h)
+        band = (_draw_band(shown[h].tolist(), low, high),) if len(cells) > 1 else ()
         table.add_row(str(horizon), session, *cells, *ranking, *band)
     return Group(_forecast_title(forecast, s, currency), table)
 
 
 def contributions_table(attribution: Attribution, symbol: str) -> RenderableType:
     """Signed bars of the largest contributions and of neighbours; the rest is one line."""
-    unit, shown = _display(attribution.unit)
+    unit, shown = _choose_display(attribution.unit)
     s = attribution.symbols.index(symbol)
     rows = attribution.table(symbol)
     places = [k for k, row in enumerate(rows) if row.kind is RowKind.NEIGHBOURS or (k < _TOP and row.value != 0)]
@@ -94,14 +94,14 @@ def contributions_table(attribution: Attribution, symbol: str) -> RenderableType
     table.add_column("raises", min_width=least, max_width=most)
     table.add_column(unit, justify="right")
     for row in top:
-        lowers, raises = _bars(row, reach)
+        lowers, raises = _draw_bars(row, reach)
         table.add_row(Text(row.name), lowers, raises, shown(row.value))
     if rest:
         table.add_row(f"others ({len(rest)})", "", "", shown(sum(row.value for row in rest)))
     return Group(Text(title, style="bold"), table)
 
 
-def _display(unit: str) -> tuple[str, Callable[[float], str]]:
+def _choose_display(unit: str) -> tuple[str, Callable[[float], str]]:
     """The unit of shown contributions and its format; log returns are shown in basis points."""
     if unit == "log return":
         return "bp of log return", lambda value: f"{BASIS_POINTS * value:+.2f}"
@@ -128,7 +128,7 @@ def _forecast_title(forecast: Forecast, s: int, currency: str) -> Text:
     return Text(", ".join(parts) + f" ({forecast.model}@{forecast.version})", style="bold")
 
 
-def _cell(forecast: Forecast, s: int, h: int, q: int) -> Text:
+def _format_cell(forecast: Forecast, s: int, h: int, q: int) -> Text:
     """The price and the simple return, or those available, or only the value; a dash without a forecast."""
     value = float(forecast.values[s, h, q])
     if not isfinite(value):
@@ -139,7 +139,7 @@ def _cell(forecast: Forecast, s: int, h: int, q: int) -> Text:
     return Text.assemble(f"{shown_price(float(forecast.prices[s, h, q]))}\n", (text, "dim"))
 
 
-def _ranking_cells(forecast: Forecast, s: int, h: int) -> list[str]:
+def _format_ranking(forecast: Forecast, s: int, h: int) -> list[str]:
     """Score and rank; dashes for a symbol without a rank, empty if the model does not rank."""
     if forecast.scores is None or forecast.ranks is None:
         return []
@@ -147,14 +147,14 @@ def _ranking_cells(forecast: Forecast, s: int, h: int) -> list[str]:
     return [f"{float(forecast.scores[s, h]):+.4f}", str(rank)] if rank else ["-", "-"]
 
 
-def _band(values: list[float], low: float, high: float) -> RenderableType:
+def _draw_band(values: list[float], low: float, high: float) -> RenderableType:
     """A bar from the lowest to the highest quantile, on the scale of the whole table."""
     if not all(map(isfinite, (low, high, *values))) or high <= low:
         return ""
     return Bar(high - low, values[0] - low, values[-1] - low, color="blue")
 
 
-def _bars(row: Contribution, reach: float) -> tuple[RenderableType, RenderableType]:
+def _draw_bars(row: Contribution, reach: float) -> tuple[RenderableType, RenderableType]:
     """The bars of the columns "lowers" and "raises", one of them empty."""
     if not isfinite(row.value) or reach == 0:
         return "", ""
@@ -210,11 +210,13 @@ def scores_table(scores: ScoreTable, rows: Sequence[ScoreRow] | None = None) -> 
     for row in scores.rows if rows is None else rows:
         values = (*row.pinball, row.mean)
         cells = [Text(f"{v:,.2f}", style="bold" if v == b else "") for v, b in zip(values, best, strict=True)]
-        table.add_row(Text(row.name), *cells, _mean_share(row.band_coverage), style="blue" if row.is_model else "")
+        table.add_row(
+            Text(row.name), *cells, _format_mean_share(row.band_coverage), style="blue" if row.is_model else ""
+        )
     return table
 
 
-def _mean_share(shares: tuple[float, ...]) -> str:
+def _format_mean_share(shares: tuple[float, ...]) -> str:
     return f"{100 * sum(shares) / len(shares):.0f} %" if shares else ""
 
 
@@ -257,26 +259,26 @@ def forecast_json(forecast: Forecast) -> Json:
         "horizons": forecast.horizons,
         "quantiles": forecast.quantiles,
         "target_kind": forecast.target_kind,
-        "values": _nest(forecast.values),
-        "log_returns": _nest(forecast.returns),
-        "prices": _nest(forecast.prices),
-        "anchor_price": _nest(forecast.anchor_price),
+        "values": _nest_values(forecast.values),
+        "log_returns": _nest_values(forecast.returns),
+        "prices": _nest_values(forecast.prices),
+        "anchor_price": _nest_values(forecast.anchor_price),
         "model": forecast.model,
         "version": forecast.version,
         "weights_hash": forecast.weights_hash,
         "warnings": forecast.warnings,
         "forecast_id": forecast.forecast_id,
-        "scores": _nest(forecast.scores),
-        "ranks": _nest(forecast.ranks),
+        "scores": _nest_values(forecast.scores),
+        "ranks": _nest_values(forecast.ranks),
         "universe_hash": forecast.universe_hash,
-        "refusals": {symbol: _error_facts(error) for symbol, error in forecast.refusals.items()},
-        "skill": _skill_json(forecast.skill),
+        "refusals": {symbol: _encode_error(error) for symbol, error in forecast.refusals.items()},
+        "skill": _encode_skill(forecast.skill),
     }
 
 
 def explanation_json(explanation: Explanation) -> Json:
     """One object per target."""
-    return {"attributions": [_attribution_json(attribution) for attribution in explanation.attributions]}
+    return {"attributions": [_encode_attribution(attribution) for attribution in explanation.attributions]}
 
 
 def model_json(info: ModelInfo) -> dict[str, Json]:
@@ -288,10 +290,10 @@ def model_json(info: ModelInfo) -> dict[str, Json]:
 
 def error_json(error: QuantraError) -> Json:
     """The same facts that a server sends."""
-    return {"error": _error_facts(error)}
+    return {"error": _encode_error(error)}
 
 
-def _error_facts(error: QuantraError) -> Json:
+def _encode_error(error: QuantraError) -> Json:
     answer = answer_of(error)
     return {
         "status": answer.status.value,
@@ -301,11 +303,11 @@ def _error_facts(error: QuantraError) -> Json:
     }
 
 
-def _skill_json(skill: Skill | None) -> Json:
+def _encode_skill(skill: Skill | None) -> Json:
     return None if skill is None else {**asdict(skill), "verdict": skill.verdict.value, "line": skill.line}
 
 
-def _attribution_json(attribution: Attribution) -> Json:
+def _encode_attribution(attribution: Attribution) -> Json:
     return {
         "symbols": attribution.symbols,
         "as_of_session": optional_number(attribution.as_of_session),
@@ -316,38 +318,38 @@ def _attribution_json(attribution: Attribution) -> Json:
         "unit": attribution.unit,
         "row_names": attribution.row_names,
         "row_kinds": [kind.value for kind in attribution.row_kinds],
-        "per_row": _nest(attribution.per_row),
+        "per_row": _nest_values(attribution.per_row),
         "sessions": [as_number(day) for day in attribution.sessions],
-        "prediction": _nest(attribution.prediction),
-        "baseline_prediction": _nest(attribution.baseline_prediction),
-        "relative_gap": _nest(attribution.relative_gap),
-        "converged": _nest(attribution.converged),
-        "nodes": _nest(attribution.nodes),
+        "prediction": _nest_values(attribution.prediction),
+        "baseline_prediction": _nest_values(attribution.baseline_prediction),
+        "relative_gap": _nest_values(attribution.relative_gap),
+        "converged": _nest_values(attribution.converged),
+        "nodes": _nest_values(attribution.nodes),
         "model": attribution.model,
         "version": attribution.version,
         "weights_hash": attribution.weights_hash,
         "warnings": attribution.warnings,
-        "internals": [_internal_json(one) for one in attribution.internals],
-        "skill": _skill_json(attribution.skill),
+        "internals": [_encode_internal(one) for one in attribution.internals],
+        "skill": _encode_skill(attribution.skill),
     }
 
 
-def _internal_json(one: Internal) -> Json:
-    return {"name": one.name, "axis": one.axis.value, "labels": one.labels, "values": _nest(one.values)}
+def _encode_internal(one: Internal) -> Json:
+    return {"name": one.name, "axis": one.axis.value, "labels": one.labels, "values": _nest_values(one.values)}
 
 
-def _nest(array: NDArray[np.generic] | None) -> Json:
-    return None if array is None else _finite(array.tolist())
+def _nest_values(array: NDArray[np.generic] | None) -> Json:
+    return None if array is None else _replace_infinite(array.tolist())
 
 
-def _finite(value: Json) -> Json:
+def _replace_infinite(value: Json) -> Json:
     """Replace numbers that are not finite, which JSON lacks, with None."""
     if isinstance(value, float):
         return value if isfinite(value) else None
     if isinstance(value, Sequence) and not isinstance(value, str):
-        return [_finite(item) for item in value]
+        return [_replace_infinite(item) for item in value]
     if isinstance(value, Mapping):
-        return {key: _finite(item) for key, item in value.items()}
+        return {key: _replace_infinite(item) for key, item in value.items()}
     return value
 
 
@@ -364,11 +366,11 @@ def given(*groups: "DataclassInstance") -> tuple[str, ...]:
         groups: such as `BarsFlags`; each field is the flag of its name.
     """
     return tuple(
-        word for group in groups for field in fields(group) for word in _words(field, asdict(group)[field.name])
+        word for group in groups for field in fields(group) for word in _format_flag(field, asdict(group)[field.name])
     )
 
 
-def _words(field: Field[Any], value: Any) -> tuple[str, ...]:
+def _format_flag(field: Field[Any], value: Any) -> tuple[str, ...]:
     """One flag with its value; empty if it has its default."""
     flag = f"--{field.name.replace('_', '-')}"
     if value is None or value == field.default:

@@ -93,14 +93,14 @@ def paths(
             warnings=doubts,
         )
     if as_json:
-        write_json(_to_json(simulated, answers))
+        write_json(_encode_paths(simulated, answers))
         return
     console = Console(highlight=False)
-    console.print(_price_table(simulated, answers.day, panel.currency))
+    console.print(_make_price_table(simulated, answers.day, panel.currency))
     if answers.value_at_risk is not None:
-        console.print(_risk_table(answers, wanted.level))
+        console.print(_make_risk_table(answers, wanted.level))
     if answers.prices:
-        console.print(_probability_table(answers))
+        console.print(_make_probability_table(answers))
     for line in doubts:
         console.print(f"warning: {line}", style="yellow", markup=False)
     console.print(describe_origin(simulated), markup=False)
@@ -127,7 +127,7 @@ def _parse_pairs(flag: str, given: Sequence[str] | None) -> dict[str, float]:
     return found
 
 
-def _price_table(simulated: PricePaths, day: int, currency: str) -> Table:
+def _make_price_table(simulated: PricePaths, day: int, currency: str) -> Table:
     table = Table(
         title=Text(f"closes {counted(day, 'session')} ahead{f', in {currency}' if currency else ''}"), box=None
     )
@@ -142,7 +142,7 @@ def _price_table(simulated: PricePaths, day: int, currency: str) -> Table:
     return table
 
 
-def _risk_table(answers: PathAnswers, level: float) -> Table:
+def _make_risk_table(answers: PathAnswers, level: float) -> Table:
     table = Table(title=Text(f"holdings, up to {counted(answers.day, 'session')} ahead"), box=None)
     table.add_column("")
     for name in ("", "90 % range"):
@@ -153,26 +153,26 @@ def _risk_table(answers: PathAnswers, level: float) -> Table:
                 f"{name}, {100 * level:g} %", f"{found.value:,.2f}", f"{found.lower:,.2f} to {found.upper:,.2f}"
             )
     if answers.drawdown is not None:
-        table.add_row("largest drawdown, 1 in 20", *_percent(answers.drawdown))
+        table.add_row("largest drawdown, 1 in 20", *_format_percent(answers.drawdown))
     return table
 
 
-def _percent(found: Estimate) -> tuple[str, str]:
+def _format_percent(found: Estimate) -> tuple[str, str]:
     """A share and its range."""
     return f"{100 * found.value:.1f} %", f"{100 * found.lower:.1f} to {100 * found.upper:.1f} %"
 
 
-def _probability_table(answers: PathAnswers) -> Table:
+def _make_probability_table(answers: PathAnswers) -> Table:
     table = Table(title=Text(f"probability within {counted(answers.day, 'session')}"), box=None)
     for name in ("", "price", "close above it on the last day", "a close at or beyond it on any day"):
         table.add_column(name, justify="right")
     for one in answers.prices:
-        cells = ("{} ({})".format(*_percent(estimate)) for estimate in (one.above, one.touched))
+        cells = ("{} ({})".format(*_format_percent(estimate)) for estimate in (one.above, one.touched))
         table.add_row(one.symbol, shown_price(one.price), *cells)
     return table
 
 
-def _to_json(simulated: PricePaths, answers: PathAnswers) -> dict[str, Json]:
+def _encode_paths(simulated: PricePaths, answers: PathAnswers) -> dict[str, Json]:
     closes = np.quantile(simulated.prices[:, :, answers.day - 1], _SHOWN, axis=0)
     risk = {
         "value_at_risk": answers.value_at_risk,

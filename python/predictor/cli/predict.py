@@ -181,7 +181,7 @@ def predict(
         card = None if plot is None and inputs.as_of is None else Card.from_json(model.model().card_json)
         past = NO_PAST
         if plot is not None and not isinstance(model, QuantraClient) and forecast.prices is not None:
-            past = _past_forecasts(model, forecast, (horizon, quantile), panel, files, inputs)
+            past = _repeat_forecasts(model, forecast, (horizon, quantile), panel, files, inputs)
     panel = request.panel
     doubts = request.doubts
     as_of = forecast.as_of_session if inputs.as_of is not None else None
@@ -199,7 +199,7 @@ def predict(
         else:
             write_forecast_chart(plot, panel, forecast, shown, card, past)
     if shown and not as_json:
-        flags = (*given(source, bars, files, inputs), "--symbol", shown[0], *_point_of(forecast))
+        flags = (*given(source, bars, files, inputs), "--symbol", shown[0], *_suggest_point(forecast))
         print_next_commands(quantra("explain", *flags))
 
 
@@ -254,7 +254,7 @@ def _describe_seen_day(as_of: date, card: Card) -> str:
     )
 
 
-def _past_forecasts(
+def _repeat_forecasts(
     model: "Forecaster",
     forecast: Forecast,
     point: tuple[int | None, float | None],
@@ -283,7 +283,7 @@ def _past_forecasts(
     return past_forecasts(shown, forecast.as_of_session, Card.from_json(model.model().card_json))
 
 
-def _point_of(forecast: Forecast) -> tuple[str, ...]:
+def _suggest_point(forecast: Forecast) -> tuple[str, ...]:
     """Flags to explain the forecast's last horizon, at the median if it has one."""
     middle = forecast.quantiles[len(forecast.quantiles) // 2]
     quantile = () if MEDIAN in forecast.quantiles else ("--quantile", f"{middle:g}")

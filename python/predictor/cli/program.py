@@ -31,10 +31,10 @@ class CommandOfFiles(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the arguments, with `--bars` before each file."""
-        return super().parse_args(ctx, list(_with_repeated_bars(args)))
+        return super().parse_args(ctx, list(_repeat_bars_flag(args)))
 
 
-def _with_repeated_bars(args: Sequence[str]) -> Iterator[str]:
+def _repeat_bars_flag(args: Sequence[str]) -> Iterator[str]:
     """Repeat `--bars` before each further file, because an option of click takes one value.
 
     Other words, such as the folder of an artifact, remain arguments of the command.
@@ -103,7 +103,7 @@ def program(commands: Sequence[Command], *, text: str, instead: str = "") -> typ
 
         def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
             if instead and args and args[0].startswith("--") and args[0] not in _OWN:
-                raise _MissingCommandError(_meant(ctx.command_path, args, instead), ctx)
+                raise _MissingCommandError(_suggest_command(ctx.command_path, args, instead), ctx)
             return super().parse_args(ctx, args)
 
         def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
@@ -120,7 +120,7 @@ def program(commands: Sequence[Command], *, text: str, instead: str = "") -> typ
         cls=Commands, help=text, no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False
     )
     for command in commands:
-        app.command(command.name, help=command.help)(_placeholder)
+        app.command(command.name, help=command.help)(_do_nothing)
     return app
 
 
@@ -144,7 +144,7 @@ def _print_version(is_given: bool) -> None:  # noqa: FBT001 - as typer calls it
         raise typer.Exit
 
 
-def _meant(path: str, args: Sequence[str], instead: str) -> str:
+def _suggest_command(path: str, args: Sequence[str], instead: str) -> str:
     """The suggested command, with its missing required flags."""
     name, *required = instead.split()
     given = {arg.partition("=")[0] for arg in args}
@@ -157,7 +157,7 @@ def _meant(path: str, args: Sequence[str], instead: str) -> str:
     return f"{path} {name} {shlex.join([*args, *missing])}"
 
 
-def _placeholder() -> None:
+def _do_nothing() -> None:
     """Placeholder for a command that is not loaded."""
 
 
@@ -181,12 +181,12 @@ def run(app: typer.Typer, arguments: Sequence[str] | None = None, *, name: str =
         if isinstance(ended.__context__, _MissingCommandError):
             say(ended.__context__.command)  # again on a separate line, to be copied
         if ended.code == BAD_USAGE and as_json:
-            _write(_usage_error(ended.__context__))
+            _write(_convert_usage_error(ended.__context__))
         raise
     except QuantraError as error:
         _fail(error, as_json=as_json)
     except OSError as error:  # the user can repair a file that cannot be read or written
-        _fail(InvalidInputError(_file_message(error)), as_json=as_json)
+        _fail(InvalidInputError(_describe_file_error(error)), as_json=as_json)
     sys.exit(1)
 
 
@@ -196,14 +196,14 @@ def say(message: str, style: str = "red") -> None:
     Console(stderr=True, highlight=False).print(Text(line, style=style), soft_wrap=True)
 
 
-def _usage_error(problem: BaseException | None) -> QuantraError:
+def _convert_usage_error(problem: BaseException | None) -> QuantraError:
     """Bad usage, which typer has printed, as a QuantraError."""
     if problem is not None and isinstance(problem.__cause__, QuantraError):
         return problem.__cause__
     return InvalidInputError(problem.format_message() if isinstance(problem, typer.BadParameter) else str(problem))
 
 
-def _file_message(error: OSError) -> str:
+def _describe_file_error(error: OSError) -> str:
     return str(error) if error.filename is None else f"{error.filename}: {error.strerror}"
 
 

@@ -60,7 +60,7 @@ def report(
     check_report(page)
     audit = read_audit(folder)
     source = SourceFlags(artifact=artifact, device=device)
-    content = _content(source, bars, symbols or (), files, inputs, audit)
+    content = _make_content(source, bars, symbols or (), files, inputs, audit)
     write_report(page, content)
     shown = content.symbols
     if as_json:
@@ -72,7 +72,7 @@ def report(
             print_next_commands(quantra("audit", artifact, *given(bars, files)))
 
 
-def _content(
+def _make_content(
     source: SourceFlags,
     bars: BarsFlags,
     symbols: Sequence[str],

@@ -28,11 +28,11 @@ _MONEY_PAST: Final = "(Mean($money, 60) + 1e-12)"
 _MONEY: Final = f"Log(($money + 0.01 * Mean($money, 60) + 1e-12) / {_MONEY_PAST})"
 
 
-def _volatility(variance: str, bars: int) -> str:
+def _write_volatility(variance: str, bars: int) -> str:
     return f"Log(Mean({variance}, {bars}) + 1e-8) / 2"
 
 
-def _volatility_ratio(variance: str, bars: int) -> str:
+def _write_volatility_ratio(variance: str, bars: int) -> str:
     recent = variance if bars == 1 else f"Mean({variance}, {bars})"
     return f"Log(({recent} + 1e-8) / (Mean({variance}, 60) + 1e-8)) / 2"
 
@@ -52,25 +52,33 @@ _OBSERVED: Final = (
         "where the day closed in its range: -1 at the low, 1 at the high",
         "1",
     ),
-    FeatureDefinition("parkinson_60", _volatility(_PARKINSON, 60), "high-low volatility of 60 days", _LOG_VOLATILITY),
     FeatureDefinition(
-        "parkinson_1_60", _volatility_ratio(_PARKINSON, 1), "high-low volatility of today against 60 days", _LOG_RATIO
+        "parkinson_60", _write_volatility(_PARKINSON, 60), "high-low volatility of 60 days", _LOG_VOLATILITY
     ),
     FeatureDefinition(
-        "parkinson_5_60", _volatility_ratio(_PARKINSON, 5), "high-low volatility of 5 days against 60", _LOG_RATIO
+        "parkinson_1_60",
+        _write_volatility_ratio(_PARKINSON, 1),
+        "high-low volatility of today against 60 days",
+        _LOG_RATIO,
     ),
     FeatureDefinition(
-        "parkinson_20_60", _volatility_ratio(_PARKINSON, 20), "high-low volatility of 20 days against 60", _LOG_RATIO
+        "parkinson_5_60", _write_volatility_ratio(_PARKINSON, 5), "high-low volatility of 5 days against 60", _LOG_RATIO
+    ),
+    FeatureDefinition(
+        "parkinson_20_60",
+        _write_volatility_ratio(_PARKINSON, 20),
+        "high-low volatility of 20 days against 60",
+        _LOG_RATIO,
     ),
     FeatureDefinition(
         "garman_klass_20",
-        _volatility(_GARMAN_KLASS, 20),
+        _write_volatility(_GARMAN_KLASS, 20),
         "volatility of 20 days from open, high, low and close",
         _LOG_VOLATILITY,
     ),
     FeatureDefinition(
         "garman_klass_5_60",
-        _volatility_ratio(_GARMAN_KLASS, 5),
+        _write_volatility_ratio(_GARMAN_KLASS, 5),
         "volatility of 5 days against 60, from open, high, low and close",
         _LOG_RATIO,
     ),

@@ -66,9 +66,9 @@ class EvaluationPlan:
         self._field_slots = tuple(builder.fields.values())
         self._outputs = tuple(series.slot for series in outputs)
         self._slots: list[FloatArray] = list(builder.constants)
-        self._steps = _with_releases(builder.steps, (*self._outputs, *builder.number_slots))
-        self._rows_before = _rows_before(self._steps, self._outputs, builder.constant_slots)
-        self._steps_of_last = tuple(_of_last(step, self._rows_before) for step in self._steps)
+        self._steps = _mark_releases(builder.steps, (*self._outputs, *builder.number_slots))
+        self._rows_before = _count_rows_before(self._steps, self._outputs, builder.constant_slots)
+        self._steps_of_last = tuple(_shorten_step(step, self._rows_before) for step in self._steps)
 
     @property
     def lookback(self) -> int:
@@ -128,7 +128,7 @@ def _run(steps: Sequence[_Step], slots: list[FloatArray]) -> None:
                 slots[unneeded] = NOTHING
 
 
-def _with_releases(steps: Sequence[_Step], kept: Sequence[int]) -> tuple[_Step, ...]:
+def _mark_releases(steps: Sequence[_Step], kept: Sequence[int]) -> tuple[_Step, ...]:
     """Mark the slots that no later step reads for release, so that memory is reused while it is in cache."""
     needed = set(kept)
     result: list[_Step] = []
@@ -139,7 +139,7 @@ def _with_releases(steps: Sequence[_Step], kept: Sequence[int]) -> tuple[_Step, 
     return tuple(reversed(result))
 
 
-def _rows_before(steps: Sequence[_Step], outputs: Sequence[int], constants: Collection[int]) -> Mapping[int, int]:
+def _count_rows_before(steps: Sequence[_Step], outputs: Sequence[int], constants: Collection[int]) -> Mapping[int, int]:
     """The number of earlier rows of each slot that the outputs' last row depends on; 0 for a constant."""
     before = dict.fromkeys((*outputs, *constants), 0)
     for step in reversed(steps):
@@ -149,7 +149,7 @@ def _rows_before(steps: Sequence[_Step], outputs: Sequence[int], constants: Coll
     return before
 
 
-def _of_last(step: _Step, before: Mapping[int, int]) -> _Step:
+def _shorten_step(step: _Step, before: Mapping[int, int]) -> _Step:
     """Adapt a step to series that begin at their first needed row; all end on the last session."""
     rows = before[step.slot] + step.reach
     sources = tuple(_Source(source.slot, max(0, before[source.slot] - rows)) for source in step.sources)

@@ -38,7 +38,7 @@ class Number:
             raise ValueError(f"a number in an expression must be finite and not negative, but is {self.value}")
 
     def __str__(self) -> str:
-        return _text_of_number(self.value)
+        return _format_number(self.value)
 
 
 @final
@@ -60,7 +60,7 @@ class Negative:
     operand: "Expression"
 
     def __str__(self) -> str:
-        return f"-{_within(self.operand, _NEGATIVE)}"
+        return f"-{_format_within(self.operand, _NEGATIVE)}"
 
 
 @final
@@ -78,8 +78,8 @@ class Binary:
         A comparison is not associative, so the same applies to its left operand.
         """
         binding = _BINDING[self.operator]
-        left = _within(self.left, binding + (binding == _COMPARISON))
-        return f"{left} {self.operator} {_within(self.right, binding + 1)}"
+        left = _format_within(self.left, binding + (binding == _COMPARISON))
+        return f"{left} {self.operator} {_format_within(self.right, binding + 1)}"
 
 
 @final
@@ -93,7 +93,7 @@ class Call:
     numbers: tuple[float, ...] = ()
 
     def __str__(self) -> str:
-        texts = (*map(str, self.arguments), *map(str, self.windows), *map(_text_of_number, self.numbers))
+        texts = (*map(str, self.arguments), *map(str, self.windows), *map(_format_number, self.numbers))
         return f"{self.operator}({', '.join(texts)})"
 
 
@@ -115,18 +115,18 @@ def fields_of(expression: Expression) -> frozenset[str]:
             return frozenset[str]().union(*map(fields_of, expression.arguments))
 
 
-def _within(expression: Expression, binding: int) -> str:
+def _format_within(expression: Expression, binding: int) -> str:
     """Format an expression, in parentheses if it binds less tightly than `binding`."""
-    return f"({expression})" if _binding_of(expression) < binding else str(expression)
+    return f"({expression})" if _find_binding(expression) < binding else str(expression)
 
 
-def _binding_of(expression: Expression) -> int:
+def _find_binding(expression: Expression) -> int:
     if isinstance(expression, Binary):
         return _BINDING[expression.operator]
     return _NEGATIVE if isinstance(expression, Negative) else _ATOM
 
 
-def _text_of_number(value: float) -> str:
+def _format_number(value: float) -> str:
     """Format a number, such as `5`, `0.25`, `1e-9`: `repr` without a fraction of zero and leading exponent zeros."""
     if value.is_integer() and value <= _LARGEST_PLAIN_WHOLE_NUMBER:
         return str(int(value))

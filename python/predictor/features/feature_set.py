@@ -97,8 +97,8 @@ class FeatureSet:
         self._check_names()
         observed = [_parse(definition, self.covariates.observed_set) for definition in self.observed]
         known = [_parse(definition, self.covariates.known_set) for definition in self.known]
-        object.__setattr__(self, "observed", _canonical(self.observed, observed))
-        object.__setattr__(self, "known", _canonical(self.known, known))
+        object.__setattr__(self, "observed", _rewrite_canonically(self.observed, observed))
+        object.__setattr__(self, "known", _rewrite_canonically(self.known, known))
         object.__setattr__(self, "_observed_plan", EvaluationPlan(observed))
         object.__setattr__(self, "_known_plan", EvaluationPlan(known))
         for definition, lookback in zip(self.known, self._known_plan.lookbacks, strict=True):
@@ -155,8 +155,11 @@ class FeatureSet:
         read = {*self._observed_plan.fields, *self._known_plan.fields}
         return replace(
             self,
-            observed=(*self.observed, *(_covariate_feature(name) for name in covariates.observed if name not in read)),
-            known=(*self.known, *(_covariate_feature(name) for name in covariates.known if name not in read)),
+            observed=(
+                *self.observed,
+                *(_define_covariate_feature(name) for name in covariates.observed if name not in read),
+            ),
+            known=(*self.known, *(_define_covariate_feature(name) for name in covariates.known if name not in read)),
             covariates=covariates,
         )
 
@@ -245,7 +248,7 @@ class FeatureSet:
         for first in range(0, bars.close.shape[0], SYMBOLS_AT_ONCE):
             rows = slice(first, first + SYMBOLS_AT_ONCE)
             part = {name: columns[name][rows] for name in self._observed_plan.fields if name in columns}
-            part |= {name: _covariate_column(covariates[name], rows, columns["close"][rows]) for name in read}
+            part |= {name: _select_covariate_rows(covariates[name], rows, columns["close"][rows]) for name in read}
             plan = self._observed_plan
             values = plan.evaluate(part) if last is None else plan.evaluate_last(part, last)
             yield rows, values.transpose(2, 1, 0)
@@ -295,22 +298,22 @@ def read_features(root: Record) -> tuple[int, Definitions, Definitions]:
         ArtifactError: A key is missing, unknown or invalid; the message names it.
     """
     operator_set, observed, known = root.integer("operator_set"), root.records("observed"), root.records("known")
-    return operator_set, tuple(map(_definition, observed)), tuple(map(_definition, known))
+    return operator_set, tuple(map(_read_definition, observed)), tuple(map(_read_definition, known))
 
 
-def _definition(entry: Record) -> FeatureDefinition:
+def _read_definition(entry: Record) -> FeatureDefinition:
     try:
         return read_as(entry, FeatureDefinition, strict=True)
     except ConfigurationError as error:
         raise entry.refusal("name", f"is invalid: {error.message}") from error
 
 
-def _covariate_feature(name: str) -> FeatureDefinition:
+def _define_covariate_feature(name: str) -> FeatureDefinition:
     """A feature with a covariate's value."""
     return FeatureDefinition(name, f"${name}", "covariate of the user", "as given")
 
 
-def _covariate_column(column: FloatArray, rows: slice, close: FloatArray) -> FloatArray:
+def _select_covariate_rows(column: FloatArray, rows: slice, close: FloatArray) -> FloatArray:
     """Select rows of a covariate; like every column it is NaN without a bar."""
     return np.where(np.isnan(close), np.nan, column[rows] if len(column) > 1 else column)
 
@@ -323,7 +326,7 @@ def _parse(definition: FeatureDefinition, fields: FieldSet) -> Expression:
         raise ExpressionError(f"feature {definition.name}: {error.message}", metadata=metadata) from error
 
 
-def _canonical(
+def _rewrite_canonically(
     definitions: tuple[FeatureDefinition, ...], expressions: list[Expression]
 ) -> tuple[FeatureDefinition, ...]:
     pairs = zip(definitions, expressions, strict=True)

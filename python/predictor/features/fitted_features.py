@@ -204,7 +204,7 @@ class FittedFeatures:
         return cls(
             features=features,
             scaling=scaling,
-            known_scaling=NO_SCALING if known is None else _known_scaling(features, known),
+            known_scaling=NO_SCALING if known is None else _fit_known_scaling(features, known),
             statics=statics or StaticFeatures(),
         )
 
@@ -276,8 +276,8 @@ class FittedFeatures:
                     "known": list(self.features.covariates.known),
                 },
                 "lookback": self.features.lookback,
-                "scaling": _scaling_entry(self.scaling),
-                "known_scaling": _scaling_entry(self.known_scaling),
+                "scaling": _encode_scaling(self.scaling),
+                "known_scaling": _encode_scaling(self.known_scaling),
                 "static": self.statics.to_json(),
             }
         )
@@ -300,11 +300,11 @@ class FittedFeatures:
                 features=FeatureSet(
                     observed=observed,
                     known=known,
-                    covariates=_covariates(series),
+                    covariates=_read_covariates(series),
                     operator_set=operator_set,
                 ),
-                scaling=_scaling(scaling),
-                known_scaling=_scaling(known_scaling),
+                scaling=_read_scaling(scaling),
+                known_scaling=_read_scaling(known_scaling),
                 statics=StaticFeatures.from_json(static),
             )
         except (ConfigurationError, ExpressionError) as error:
@@ -325,24 +325,24 @@ def _check_once(names: tuple[str, ...], kind: str) -> None:
         raise ConfigurationError(f"names of {kind} appear twice: {', '.join(twice[:_SHOWN])}")
 
 
-def _known_scaling(features: FeatureSet, known: FloatArray) -> Scaling:
+def _fit_known_scaling(features: FeatureSet, known: FloatArray) -> Scaling:
     """Fit the scaling of the known features that read a covariate."""
     chosen = np.array(features.of_covariates, np.bool_)
     names = [name for name, of_covariate in zip(features.known_names, chosen, strict=True) if of_covariate]
     return Scaling.fit(np.moveaxis(known[..., chosen], -1, 0), names=names, sparse=names)
 
 
-def _scaling_entry(scaling: Scaling) -> dict[str, Json]:
+def _encode_scaling(scaling: Scaling) -> dict[str, Json]:
     return {"center": scaling.center.tolist(), "scale": scaling.scale.tolist(), "clip": float(scaling.clip)}
 
 
-def _scaling(record: Record) -> Scaling:
+def _read_scaling(record: Record) -> Scaling:
     center, scale, clip = record.numbers("center"), record.numbers("scale"), record.number("clip")
     record.end()
     return Scaling(center=np.array(center), scale=np.array(scale), clip=clip)
 
 
-def _covariates(record: Record) -> CovariateFields:
+def _read_covariates(record: Record) -> CovariateFields:
     fields = CovariateFields(observed=record.texts("observed"), known=record.texts("known"))
     record.end()
     return fields

@@ -101,15 +101,15 @@ def deviation(n: int) -> SeriesKernel:
 
 def largest(n: int) -> SeriesKernel:
     """The largest of the last n values."""
-    return _extreme(np.maximum, n)
+    return _make_extreme(np.maximum, n)
 
 
 def smallest(n: int) -> SeriesKernel:
     """The smallest of the last n values."""
-    return _extreme(np.minimum, n)
+    return _make_extreme(np.minimum, n)
 
 
-def _extreme(pick: PairKernel, n: int) -> SeriesKernel:
+def _make_extreme(pick: PairKernel, n: int) -> SeriesKernel:
     """The extreme of the last n values; computed by doubling the window, which is exact since nothing is rounded."""
 
     def kernel(x: FloatArray) -> FloatArray:
@@ -157,7 +157,7 @@ def slope(n: int) -> SeriesKernel:
 
     It is computed from differences to the window's oldest value, so the slope of a constant series is exactly 0.
     """
-    places = _places(n)
+    places = _list_places(n)
 
     def value(windows: FloatArray) -> FloatArray:
         return add_oldest_first((windows - windows[0]) * places) / _spread_of_places(n)
@@ -165,7 +165,7 @@ def slope(n: int) -> SeriesKernel:
     return over_windows(n, value)
 
 
-def _places(n: int) -> FloatArray:
+def _list_places(n: int) -> FloatArray:
     """The positions of n values relative to their middle, [n, 1, 1]."""
     return (np.arange(n, dtype=np.float64) - (n - 1) / 2)[:, None, None]
 
@@ -183,15 +183,15 @@ def correlation(n: int) -> PairKernel:
     """
 
     def value(x: FloatArray, y: FloatArray) -> FloatArray:
-        x_off, x_root = _deviations(x, n)
-        y_off, y_root = _deviations(y, n)
+        x_off, x_root = _compute_deviations(x, n)
+        y_off, y_root = _compute_deviations(y, n)
         below = x_root * y_root
         return add_oldest_first(np.multiply(x_off, y_off, x_off)) / (below + (below == 0))
 
     return over_windows(n, value)
 
 
-def _deviations(windows: FloatArray, n: int) -> tuple[FloatArray, FloatArray]:
+def _compute_deviations(windows: FloatArray, n: int) -> tuple[FloatArray, FloatArray]:
     """The deviations from the mean, and the root of their sum of squares plus an allowance for rounding."""
     average = add_oldest_first(windows) / n
     off = windows - average
@@ -204,11 +204,11 @@ def determination(n: int) -> SeriesKernel:
 
     It is the squared correlation with the positions, so a constant series gives 0; see `correlation`.
     """
-    places = _places(n)
+    places = _list_places(n)
     spread = math.sqrt(_spread_of_places(n))
 
     def value(windows: FloatArray) -> FloatArray:
-        off, root = _deviations(windows, n)
+        off, root = _compute_deviations(windows, n)
         below = root * spread
         correlated = add_oldest_first(np.multiply(off, places, off)) / (below + (below == 0))
         return correlated * correlated
@@ -221,7 +221,7 @@ def residual(n: int) -> SeriesKernel:
 
     It is computed from differences to the window's oldest value, so the residual of a constant series is exactly 0.
     """
-    places = _places(n)
+    places = _list_places(n)
 
     def value(windows: FloatArray) -> FloatArray:
         steps = windows - windows[0]
@@ -263,7 +263,7 @@ def quantile(n: int, level: float) -> SeriesKernel:
     def value(windows: FloatArray) -> FloatArray:
         ordered = np.partition(windows, (lower, upper), axis=0)
         low, high = ordered[lower], ordered[upper]
-        return np.where(high == low, low, low + (high - low) * fraction) * _one_or_nan(windows)
+        return np.where(high == low, low, low + (high - low) * fraction) * _compute_one_or_nan(windows)
 
     return over_windows(n, value)
 
@@ -290,11 +290,11 @@ def rank(n: int) -> SeriesKernel:
         youngest = windows[-1]
         below = add_oldest_first((windows < youngest).astype(np.float64))
         equal = add_oldest_first((windows == youngest).astype(np.float64))
-        return (below + (equal + 1.0) / 2.0) / n * _one_or_nan(windows)
+        return (below + (equal + 1.0) / 2.0) / n * _compute_one_or_nan(windows)
 
     return over_windows(n, value)
 
 
-def _one_or_nan(windows: FloatArray) -> FloatArray:
+def _compute_one_or_nan(windows: FloatArray) -> FloatArray:
     """1, or NaN where a window contains NaN."""
     return np.where(np.isnan(add_oldest_first(np.abs(windows))), math.nan, 1.0)

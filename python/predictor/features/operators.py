@@ -86,19 +86,19 @@ class Constant:
     largest: float
 
 
-def _no_bars(_windows: tuple[int, ...]) -> int:
+def _count_no_bars(_windows: tuple[int, ...]) -> int:
     return 0
 
 
-def _n_bars(windows: tuple[int, ...]) -> int:
+def _count_window(windows: tuple[int, ...]) -> int:
     return windows[0]
 
 
-def _returns_window(windows: tuple[int, ...]) -> int:
+def _count_returns_window(windows: tuple[int, ...]) -> int:
     return windows[-1] - 1
 
 
-def _level(*_arguments: Flatness) -> Flatness:
+def _give_level(*_arguments: Flatness) -> Flatness:
     return Flatness.LEVEL
 
 
@@ -106,11 +106,11 @@ def _spread(*_arguments: Flatness) -> Flatness:
     return Flatness.SPREAD
 
 
-def _same(argument: Flatness) -> Flatness:
+def _keep_flatness(argument: Flatness) -> Flatness:
     return argument
 
 
-def _any_spread(*arguments: Flatness) -> Flatness:
+def _find_spread(*arguments: Flatness) -> Flatness:
     return Flatness.SPREAD if Flatness.SPREAD in arguments else Flatness.LEVEL
 
 
@@ -135,8 +135,8 @@ class Operator:
     windows: tuple[Window, ...]
     kernel: Callable[..., Kernel]
     meaning: str
-    flatness: Callable[..., Flatness] = field(default=_level)
-    reach: Callable[[tuple[int, ...]], int] = field(default=_returns_window)
+    flatness: Callable[..., Flatness] = field(default=_give_level)
+    reach: Callable[[tuple[int, ...]], int] = field(default=_count_returns_window)
     numbers: tuple[Constant, ...] = ()
 
     @property
@@ -146,10 +146,10 @@ class Operator:
         return f"{self.name}({', '.join((*self.series, *settings))})"
 
 
-def _elementwise(
+def _make_elementwise(
     name: str, function: Kernel, meaning: str, flatness: Callable[..., Flatness], series: tuple[str, ...] = ("x",)
 ) -> Operator:
-    return Operator(name, series, (), lambda: function, meaning, flatness, _no_bars)
+    return Operator(name, series, (), lambda: function, meaning, flatness, _count_no_bars)
 
 
 _X, _XY = ("x",), ("x", "y")
@@ -158,8 +158,8 @@ _N2 = (Window("n", 2),)
 _TAPS = (Window("n", 1), Window("taps", 1))
 
 _TABLE: Final = (
-    Operator("Ref", _X, (Window("n", 0),), kernels.ref, "x, n bars ago", _same, _n_bars),
-    Operator("Delta", _X, _N, kernels.delta, "x minus x, n bars ago", _spread, _n_bars),
+    Operator("Ref", _X, (Window("n", 0),), kernels.ref, "x, n bars ago", _keep_flatness, _count_window),
+    Operator("Delta", _X, _N, kernels.delta, "x minus x, n bars ago", _spread, _count_window),
     Operator("Mean", _X, _N, kernels.mean, "mean of the last n values"),
     Operator("Sum", _X, _N, kernels.rolling_sum, "sum of the last n values"),
     Operator(
@@ -237,15 +237,15 @@ _TABLE: Final = (
         (),
         kernels.plus,
         "x + c, for formulas that divide by a range plus a constant c; at flat prices they divide by c",
-        reach=_no_bars,
+        reach=_count_no_bars,
         numbers=(Constant("c", SMALLEST_PLUS, 1.0),),
     ),
-    _elementwise("Abs", np.absolute, "absolute value", _same),
-    _elementwise("Sign", np.sign, "-1, 0 or 1", _spread),
-    _elementwise("Log", np.log, "natural logarithm", _level),
-    _elementwise("Sqrt", np.sqrt, "square root", _same),
-    _elementwise("Greater", np.maximum, "the larger of x and y", flatness_of_sum, _XY),
-    _elementwise("Less", np.minimum, "the smaller of x and y", _any_spread, _XY),
+    _make_elementwise("Abs", np.absolute, "absolute value", _keep_flatness),
+    _make_elementwise("Sign", np.sign, "-1, 0 or 1", _spread),
+    _make_elementwise("Log", np.log, "natural logarithm", _give_level),
+    _make_elementwise("Sqrt", np.sqrt, "square root", _keep_flatness),
+    _make_elementwise("Greater", np.maximum, "the larger of x and y", flatness_of_sum, _XY),
+    _make_elementwise("Less", np.minimum, "the smaller of x and y", _find_spread, _XY),
 )
 
 OPERATORS: Final[Mapping[str, Operator]] = {operator.name: operator for operator in _TABLE}

@@ -67,7 +67,7 @@ class _ParsedTerm:
     constant: bool
 
 
-def _tokens(text: str) -> list[_Token]:
+def _split_tokens(text: str) -> list[_Token]:
     if len(text) > LONGEST_TEXT:
         raise ExpressionError.at(text, LONGEST_TEXT, f"an expression has at most {LONGEST_TEXT} characters")
     tokens: list[_Token] = []
@@ -93,7 +93,7 @@ class _Parser:
     def __init__(self, text: str, fields: FieldSet) -> None:
         self._text = text
         self._fields = fields
-        self._tokens = _tokens(text)
+        self._tokens = _split_tokens(text)
         self._place = 0
         self._nodes = 0
 

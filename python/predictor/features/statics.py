@@ -206,8 +206,10 @@ class StaticFeatures:
             CovariateMissingError: A variable is missing or of the other kind.
         """
         columns = [np.zeros((symbols, 0), np.float32)]
-        columns += [number.encode(_values(number.name, numbers, "numbers", texts)) for number in self.numbers]
-        columns += [category.encode(_values(category.name, texts, "texts", numbers)) for category in self.categories]
+        columns += [number.encode(_find_values(number.name, numbers, "numbers", texts)) for number in self.numbers]
+        columns += [
+            category.encode(_find_values(category.name, texts, "texts", numbers)) for category in self.categories
+        ]
         return np.concatenate(columns, axis=1)
 
     def warnings(
@@ -257,7 +259,7 @@ class StaticFeatures:
         )
 
 
-def _values(name: str, group: Mapping[str, ValueT], kind: str, other: Mapping[str, object]) -> ValueT:
+def _find_values(name: str, group: Mapping[str, ValueT], kind: str, other: Mapping[str, object]) -> ValueT:
     if name in group:
         return group[name]
     problem = f"must be {kind}" if name in other else f"is missing, but the model reads it, as {kind}, one per symbol"

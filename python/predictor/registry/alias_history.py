@@ -141,11 +141,11 @@ def _read(model_folder: Path) -> tuple[AliasMove, ...]:
     if content is None:
         return ()
     try:
-        return tuple(_moves(Record.from_bytes(content, source)))
+        return tuple(_read_moves(Record.from_bytes(content, source)))
     except ArtifactError as error:
         advice = "correct the file, or move it away and begin a new history"
         raise ArtifactError(f"{error.message}; {advice}", metadata=error.metadata) from error
 
 
-def _moves(record: Record) -> Iterator[AliasMove]:
+def _read_moves(record: Record) -> Iterator[AliasMove]:
     yield from (read_as(move, AliasMove) for move in record.records("moves"))

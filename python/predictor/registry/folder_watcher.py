@@ -28,12 +28,14 @@ class ModelFolderState:
     def of(cls, model_folder: Path) -> Self | None:
         """Take a snapshot of a model's folder; None if the folder does not exist."""
         try:
-            versions = {version: _signature(model_folder / str(version)) for version in versions_in(model_folder)}
+            versions = {
+                version: _compute_signature(model_folder / str(version)) for version in versions_in(model_folder)
+            }
         except FileNotFoundError:
             return None
         except OSError as error:
             return cls(versions={}, aliases=None, trouble=str(error.strerror))
-        return cls(versions=versions, aliases=_content(model_folder / ALIASES))
+        return cls(versions=versions, aliases=_read_content(model_folder / ALIASES))
 
     def changed_since(self, before: "ModelFolderState | None") -> frozenset[int]:
         """Return versions that are new or changed."""
@@ -122,7 +124,7 @@ class FolderWatcher:
         return self._folder.follow(registry, name, there=frozenset(now.versions), changed=now.changed_since(before))
 
 
-def _signature(version: Path) -> Signature:
+def _compute_signature(version: Path) -> Signature:
     """Compute the signature of all files in a folder, including unexpected ones."""
     found: set[tuple[str, int, int, int]] = set()
     for folder, _, names in os.walk(version):
@@ -135,7 +137,7 @@ def _signature(version: Path) -> Signature:
     return frozenset(found)
 
 
-def _content(path: Path) -> bytes | None:
+def _read_content(path: Path) -> bytes | None:
     try:
         return path.read_bytes() if path.is_file() else None
     except OSError:

@@ -100,13 +100,13 @@ def read_aliases(model_folder: Path) -> dict[str, int]:
     if content is None:
         return {}
     try:
-        return _aliases(Record.from_bytes(content, source), source)
+        return _read_aliases(Record.from_bytes(content, source), source)
     except ArtifactError as error:
         advice = "correct the file, or remove it and set the aliases again"
         raise ArtifactError(f"{error.message}; {advice}", metadata=error.metadata) from error
 
 
-def _aliases(record: Record, source: str) -> dict[str, int]:
+def _read_aliases(record: Record, source: str) -> dict[str, int]:
     aliases = {alias: record.integer(alias) for alias in record.keys()}  # noqa: SIM118 - a Record is not a dict
     wrong = [alias for alias in aliases if not _is_alias(alias)]
     if wrong:
@@ -334,10 +334,10 @@ def _list_model(model_folder: Path) -> Iterator[ModelListing]:
     aliases = read_aliases(model_folder) if versions else {}
     for version in versions:
         own = tuple(sorted(alias for alias, number in aliases.items() if number == version))
-        yield _listing(model_folder / str(version), model_folder.name, version, own)
+        yield _make_listing(model_folder / str(version), model_folder.name, version, own)
 
 
-def _listing(folder: Path, name: str, version: int, aliases: tuple[str, ...]) -> ModelListing:
+def _make_listing(folder: Path, name: str, version: int, aliases: tuple[str, ...]) -> ModelListing:
     try:
         return _read(folder, name, version, aliases)
     except OSError as error:
@@ -350,7 +350,7 @@ def _read(folder: Path, name: str, version: int, aliases: tuple[str, ...]) -> Mo
     try:
         record = Record.from_bytes(artifact.read_verified_manifest(folder), artifact.MANIFEST)
         card = Card.from_json(canonical.to_bytes(record.json("card")).decode())
-        kind, ends = _kind(record), _calendar_ends(folder, record)
+        kind, ends = _read_kind(record), _find_calendar_end(folder, record)
     except ArtifactError as error:
         return ModelListing(name=name, version=version, aliases=aliases, size=size, problem=error.message)
     return ModelListing(
@@ -365,17 +365,17 @@ def _read(folder: Path, name: str, version: int, aliases: tuple[str, ...]) -> Mo
     )
 
 
-def _kind(record: Record) -> str:
+def _read_kind(record: Record) -> str:
     return record.record("network").text("kind") if record.has("network") else "ensemble"
 
 
-def _calendar_ends(folder: Path, record: Record) -> int:
+def _find_calendar_end(folder: Path, record: Record) -> int:
     """Return the last session of the calendar; an ensemble's ends with the first of its members' calendars."""
     if record.has("network"):
         return record.record("calendar").integer("last")
-    return min(_member_ends(folder / artifact.MEMBERS / one.text("name")) for one in record.records("members"))
+    return min(_find_member_end(folder / artifact.MEMBERS / one.text("name")) for one in record.records("members"))
 
 
-def _member_ends(folder: Path) -> int:
+def _find_member_end(folder: Path) -> int:
     member = Record.from_bytes(artifact.read_verified_manifest(folder), artifact.MANIFEST)
     return member.record("calendar").integer("last")

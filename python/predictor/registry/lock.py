@@ -43,8 +43,8 @@ class VersionLock:
             ConfigurationError: the file cannot be read, a line is not `sha256sum` output for a manifest, a version is
                 listed twice, or the file lists no version.
         """
-        lines = enumerate(_text(path).splitlines(), start=1)
-        entries = [(number, _entry(path, number, line)) for number, line in lines if line.strip()]
+        lines = enumerate(_read_text(path).splitlines(), start=1)
+        entries = [(number, _parse_entry(path, number, line)) for number, line in lines if line.strip()]
         digests: dict[str, dict[int, str]] = {}
         for number, (name, folder, digest) in entries:
             version = version_number(folder)
@@ -82,7 +82,7 @@ class VersionLock:
         return [(version, problem + RECIPE) for version in sorted(self.versions(name) - there)]
 
 
-def _text(path: Path) -> str:
+def _read_text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8-sig")
     except OSError as error:
@@ -91,7 +91,7 @@ def _text(path: Path) -> str:
         raise ConfigurationError(f"{path}: the lock file is not text in UTF-8; {RECIPE}") from error
 
 
-def _entry(path: Path, number: int, line: str) -> _Entry:
+def _parse_entry(path: Path, number: int, line: str) -> _Entry:
     match = _LINE.fullmatch(line)
     if match is None:
         raise ConfigurationError(

@@ -64,21 +64,21 @@ def load_graph(folder: Path, stored: StoredArtifact) -> bytes:
     home = os.environ.get("LOCALAPPDATA") if sys.platform == "win32" else os.environ.get("XDG_CACHE_HOME")
     cache = Path(home or Path.home() / ".cache") / "quantra" / "graphs"
     parts = (stored.weights_hash, stored.manifest_hash, *map(version, GRAPH_PACKAGES))
-    key = _digest("|".join(parts).encode())
+    key = _compute_digest("|".join(parts).encode())
     try:
         for file in cache.glob(f"{key}.*.onnx"):
             graph = file.read_bytes()
-            if file.name == f"{key}.{_digest(graph)}.onnx":
+            if file.name == f"{key}.{_compute_digest(graph)}.onnx":
                 return graph
         graph = _write_graph(folder)
         cache.mkdir(parents=True, exist_ok=True)
-        replace_file(cache / f"{key}.{_digest(graph)}.onnx", graph)
+        replace_file(cache / f"{key}.{_compute_digest(graph)}.onnx", graph)
     except OSError as error:
-        raise _graph_error(f"{error.filename or cache}: {error.strerror}") from error
+        raise _describe_graph_error(f"{error.filename or cache}: {error.strerror}") from error
     return graph
 
 
-def _digest(content: bytes) -> str:
+def _compute_digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()[:GRAPH_KEY_DIGITS]
 
 
@@ -89,16 +89,16 @@ def _write_graph(folder: Path) -> bytes:
     try:
         ran = subprocess.run(command, stdin=watched, capture_output=True, check=False, timeout=LONGEST_EXPORT_S)  # noqa: S603
     except subprocess.TimeoutExpired as error:
-        raise _graph_error(f"not finished after {LONGEST_EXPORT_S:g} seconds") from error
+        raise _describe_graph_error(f"not finished after {LONGEST_EXPORT_S:g} seconds") from error
     finally:
         os.close(watched)
         os.close(held)
     if ran.returncode:
-        raise _graph_error(" ".join(ran.stderr.decode(errors="replace").split())[-300:])
+        raise _describe_graph_error(" ".join(ran.stderr.decode(errors="replace").split())[-300:])
     return ran.stdout
 
 
-def _graph_error(reason: str) -> ArtifactError:
+def _describe_graph_error(reason: str) -> ArtifactError:
     return ArtifactError(f"its ONNX graph cannot be written ({reason}); serve it with --engine eager")
 
 
@@ -173,7 +173,7 @@ def build(stored: Stored, identity: tuple[str, int], runtime: Runtime) -> Model 
     ArtifactError: the parts do not fit together, or the results differ from the recorded ones.
     """
     if isinstance(stored, StoredEnsemble):
-        return _built_ensemble(stored, identity, runtime)
+        return _build_ensemble(stored, identity, runtime)
     return build_single(stored, identity, runtime)
 
 
@@ -219,7 +219,7 @@ def _add_graph(model: Model, folder: Path) -> Model:
     return model.with_engine(engine)
 
 
-def _built_ensemble(stored: StoredEnsemble, identity: tuple[str, int], runtime: Runtime) -> Ensemble:
+def _build_ensemble(stored: StoredEnsemble, identity: tuple[str, int], runtime: Runtime) -> Ensemble:
     name, version = identity
     try:
         ensemble = Ensemble.assemble(
@@ -249,8 +249,8 @@ class LazyModel:
         self.manifest_hash = stored.manifest_hash
         self._folder = folder
         self._runtime = runtime
-        self._info = _info(self.identity, stored)
-        self._targets = _targets(stored)
+        self._info = _describe_version(self.identity, stored)
+        self._targets = _list_targets(stored)
         self._building = threading.Lock()
         self._model: Predictor | None = None
         self._failure: ArtifactError | None = None
@@ -345,7 +345,7 @@ def _read(folder: Path) -> Stored:
     return read_version(folder)
 
 
-def _info(identity: ModelIdentity, stored: Stored) -> ModelInfo:
+def _describe_version(identity: ModelIdentity, stored: Stored) -> ModelInfo:
     """Describe a version that is not built, without aliases."""
     if not isinstance(stored, StoredEnsemble):
         return describe_model(identity, stored.artifact.manifest, stored.artifact.pipeline, (), is_default=False)
@@ -354,6 +354,6 @@ def _info(identity: ModelIdentity, stored: Stored) -> ModelInfo:
     return describe_ensemble(identity, stored.manifest, members, (), is_default=False)
 
 
-def _targets(stored: Stored) -> tuple[TargetPoint, ...]:
+def _list_targets(stored: Stored) -> tuple[TargetPoint, ...]:
     manifest = stored.manifest if isinstance(stored, StoredEnsemble) else stored.artifact.manifest
     return default_targets(manifest.target, manifest.quantiles)

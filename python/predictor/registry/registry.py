@@ -79,7 +79,7 @@ class Registry:
         version = served.champion if not at else served.aliases.get(selector, version_number(selector))
         model = None if version is None else served.versions.get(version)
         if model is None:
-            raise _not_found(name, served, selector) if at else self._no_model(name)
+            raise _describe_not_found(name, served, selector) if at else self._no_model(name)
         return model
 
     def info(self, model: Predictor) -> ModelInfo:
@@ -105,8 +105,8 @@ class Registry:
 
     def problems_since(self, before: "Registry") -> tuple[ArtifactError, ...]:
         """Return the problems that an earlier registry does not have."""
-        known = {_identity_of(problem) for problem in before.problems}
-        return tuple(problem for problem in self.problems if _identity_of(problem) not in known)
+        known = {_identify_problem(problem) for problem in before.problems}
+        return tuple(problem for problem in self.problems if _identify_problem(problem) not in known)
 
     def problems_of(self, name: str) -> list[ArtifactError]:
         """Return the errors of a model and its versions."""
@@ -146,7 +146,7 @@ class Registry:
         return next(iter(self.models))
 
 
-def _not_found(name: str, served: ModelVersions, selector: str) -> VersionNotFoundError:
+def _describe_not_found(name: str, served: ModelVersions, selector: str) -> VersionNotFoundError:
     lost = served.lost()
     aliases = sorted(served.aliases.keys() - lost.keys())
     what = f"alias {selector!r} {lost[selector]}" if selector in lost else f"no version or alias {selector[:SHOWN]!r}"
@@ -185,7 +185,7 @@ class ModelsFolder:
         """
         name, version = self._known(reference)
         there = self._there(name)
-        wanted = there if version is None else _one_of(name, version, there)
+        wanted = there if version is None else _check_one(name, version, there)
         return self._read(registry, name, there, wanted - registry.models.get(name, NOTHING).versions.keys())
 
     def reload(self, registry: Registry, reference: str) -> Registry:
@@ -199,7 +199,7 @@ class ModelsFolder:
         """
         name, version = self._known(reference)
         there = self._there(name)
-        return self._read(registry, name, there, there if version is None else _one_of(name, version, there))
+        return self._read(registry, name, there, there if version is None else _check_one(name, version, there))
 
     def unload(self, registry: Registry, reference: str) -> Registry:
         """Unload one version or a whole model; reads nothing.
@@ -208,13 +208,13 @@ class ModelsFolder:
             ModelNotFoundError, VersionNotFoundError: the model or version does not exist.
             ConfigurationError: the version is the champion, and other versions are served.
         """
-        name, version = _parts(reference)
+        name, version = _split_reference(reference)
         served = registry.models.get(name)
         if served is None:
             raise ModelNotFoundError(f"there is no model {name[:SHOWN]!r}; there are {sorted(registry.models)}")
         if version is None:
             return registry.renewed(name, ModelReload(served=None))
-        left = served.unloading(*_one_of(name, version, frozenset(served.versions)))
+        left = served.unloading(*_check_one(name, version, frozenset(served.versions)))
         if not left.versions:
             return registry.renewed(name, ModelReload(served=None))
         if served.live and not left.live:
@@ -244,7 +244,7 @@ class ModelsFolder:
         Raises:
             ArtifactError: the version cannot be built.
         """
-        name, version = _parts(reference)
+        name, version = _split_reference(reference)
         served = registry.models.get(name, NOTHING)
         if version is None or served.is_recorded or version not in served.versions:
             return registry
@@ -268,14 +268,14 @@ class ModelsFolder:
         keeps_aliases = present.live is not None and None in failed
         changes_nothing = renewal.served is None or (bool(wanted) and failed.issuperset(map(str, wanted)))
         if renewal.failures and (keeps_aliases or changes_nothing):
-            raise _refused(name, renewal.failures)
+            raise _combine_errors(name, renewal.failures)
         if renewal.served is None:
             raise VersionNotFoundError(f"model {name!r} has no version in the folder of models; put NAME/1 there first")
         return registry.renewed(name, renewal)
 
     def _known(self, reference: str) -> tuple[str, int | None]:
         """Parse a reference to a model that has a folder."""
-        name, version = _parts(reference)
+        name, version = _split_reference(reference)
         try:
             names = names_in(self.path)
         except OSError as error:
@@ -294,7 +294,7 @@ class ModelsFolder:
             raise unreadable(name, str(error.strerror)) from error
 
 
-def _identity_of(problem: ArtifactError) -> tuple[str | None, str | None, str]:
+def _identify_problem(problem: ArtifactError) -> tuple[str | None, str | None, str]:
     """Return the identity of a problem.
 
     Numbers in the message of a version do not count, because they change while a file is being copied.
@@ -304,7 +304,7 @@ def _identity_of(problem: ArtifactError) -> tuple[str | None, str | None, str]:
     return problem.metadata.get("model"), version, message
 
 
-def _parts(reference: str) -> tuple[str, int | None]:
+def _split_reference(reference: str) -> tuple[str, int | None]:
     """Split a reference into name and optional version.
 
     Raises:
@@ -319,13 +319,13 @@ def _parts(reference: str) -> tuple[str, int | None]:
     return name, version
 
 
-def _one_of(name: str, version: int, there: frozenset[int]) -> frozenset[int]:
+def _check_one(name: str, version: int, there: frozenset[int]) -> frozenset[int]:
     if version not in there:
         raise VersionNotFoundError(f"model {name!r} has no version {version}; it has {sorted(there)}")
     return frozenset({version})
 
 
-def _refused(name: str, failures: Sequence[ArtifactError]) -> ArtifactError:
+def _combine_errors(name: str, failures: Sequence[ArtifactError]) -> ArtifactError:
     """Combine several failures into one error."""
     causes = "; ".join(failure.message for failure in failures)
     return ArtifactError(f"nothing of {name} was changed: {causes}", metadata=failures[0].metadata)

@@ -76,11 +76,11 @@ class ModelVersions:
 
     def refusing(self, version: int) -> "ModelVersions":
         """Return a copy with this version refused."""
-        return replace(self, versions=_without(self.versions, version), refused=self.refused | {version})
+        return replace(self, versions=_drop_version(self.versions, version), refused=self.refused | {version})
 
     def unloading(self, version: int) -> "ModelVersions":
         """Return a copy with this version unloaded."""
-        return replace(self, versions=_without(self.versions, version), unloaded=self.unloaded | {version})
+        return replace(self, versions=_drop_version(self.versions, version), unloaded=self.unloaded | {version})
 
     def _state_of(self, version: int) -> str:
         if version in self.refused:
@@ -92,7 +92,7 @@ NOTHING: Final = ModelVersions(versions={}, aliases={})
 """The versions of a model that is not served."""
 
 
-def _without(versions: Mapping[int, Predictor], version: int) -> Mapping[int, Predictor]:
+def _drop_version(versions: Mapping[int, Predictor], version: int) -> Mapping[int, Predictor]:
     return {v: model for v, model in versions.items() if v != version}
 
 
@@ -134,7 +134,7 @@ class ModelReader:
         known = frozenset(served.versions) | served.refused | (self._lock.versions(name) if self._lock else frozenset())
         return ModelReload(
             served=served if served.versions else None,
-            remarks=tuple(_lost(name, served, alias) for alias in served.lost()),
+            remarks=tuple(_describe_lost_alias(name, served, alias) for alias in served.lost()),
             untried=known - served.unloaded,
         )
 
@@ -169,13 +169,13 @@ class ModelReader:
             gone: versions to drop.
         """
         read = {version: self._version(name, version, present.versions.get(version)) for version in sorted(wanted)}
-        drawn = _drawn(present, read, there=there, gone=gone)
+        drawn = _merge_versions(present, read, there=there, gone=gone)
         served, failures = self._with_aliases(name, drawn, present)
         return ModelReload(
             served=served if served.versions else None,
             failures=(*(error for error in read.values() if isinstance(error, ArtifactError)), *failures),
             remarks=(
-                *(_lost(name, served, alias) for alias in served.lost() if alias != CHAMPION),
+                *(_describe_lost_alias(name, served, alias) for alias in served.lost() if alias != CHAMPION),
                 *self._missing(name, there),
             ),
             untried=there - frozenset(wanted),
@@ -196,7 +196,7 @@ class ModelReader:
                 return present
             read.build()
         except ArtifactError as error:
-            return error if present is None else _with_old_served(error)
+            return error if present is None else _add_old_served(error)
         return read
 
     def _with_aliases(
@@ -208,7 +208,7 @@ class ModelReader:
         except ArtifactError as error:
             if present.live is None:
                 return NOTHING, (of_model(name, error),)
-            return _kept(drawn, present, (of_model(name, _with_old_served(error)),))
+            return _keep_aliases(drawn, present, (of_model(name, _add_old_served(error)),))
         drawn = replace(drawn, aliases=aliases, is_recorded=True)
         if CHAMPION not in aliases and present.champion is None:
             return self._with_first_champion(name, drawn)
@@ -216,17 +216,17 @@ class ModelReader:
             drawn = replace(drawn.naming(present.aliases[CHAMPION]), is_recorded=False)
             if present.is_recorded and drawn.live:  # the alias was removed, which releases no version
                 return self._recorded(name, drawn, present)
-        served, failures = _with_champion_built(drawn)
+        served, failures = _build_champion(drawn)
         if CHAMPION not in served.lost():
             return served, failures
-        failures = (*failures, _lost(name, served, CHAMPION, has_old=present.live is not None))
-        return _kept(served, present, failures) if present.live else (served, failures)
+        failures = (*failures, _describe_lost_alias(name, served, CHAMPION, has_old=present.live is not None))
+        return _keep_aliases(served, present, failures) if present.live else (served, failures)
 
     def _with_first_champion(self, name: str, drawn: ModelVersions) -> tuple[ModelVersions, tuple[ArtifactError, ...]]:
         """Make the newest version that can be built the champion of a model without one."""
         failures: tuple[ArtifactError, ...] = ()
         for version in sorted(drawn.versions, reverse=True):
-            served, errors = _with_champion_built(drawn.naming(version))
+            served, errors = _build_champion(drawn.naming(version))
             failures += errors
             if served.live:
                 served, errors = self._recorded(name, served, NOTHING)
@@ -259,7 +259,7 @@ class ModelReader:
         return replace(served, is_recorded=True), ()
 
 
-def _drawn(
+def _merge_versions(
     present: ModelVersions,
     read: Mapping[int, Predictor | ArtifactError],
     *,
@@ -274,7 +274,7 @@ def _drawn(
     return replace(present, versions=versions, refused=refused, unloaded=there - served - refused)
 
 
-def _with_champion_built(served: ModelVersions) -> tuple[ModelVersions, tuple[ArtifactError, ...]]:
+def _build_champion(served: ModelVersions) -> tuple[ModelVersions, tuple[ArtifactError, ...]]:
     """Build the champion, so that no caller waits for it; refuses it if that fails, and returns the error."""
     live = served.live
     if isinstance(live, LazyModel):
@@ -291,13 +291,13 @@ def with_champion(served: ModelVersions, version: int) -> ModelVersions:
     Raises:
     ArtifactError: see `LazyModel.build`.
     """
-    named, failures = _with_champion_built(served.naming(version))
+    named, failures = _build_champion(served.naming(version))
     for failure in failures:
         raise failure
     return named
 
 
-def _kept(
+def _keep_aliases(
     served: ModelVersions, present: ModelVersions, failures: tuple[ArtifactError, ...]
 ) -> tuple[ModelVersions, tuple[ArtifactError, ...]]:
     """Keep the previous aliases and the champion that is served."""
@@ -305,15 +305,15 @@ def _kept(
     kept = replace(
         served, versions={**live, **served.versions}, aliases=present.aliases, is_recorded=present.is_recorded
     )
-    kept, more = _with_champion_built(kept)
+    kept, more = _build_champion(kept)
     return kept, (*failures, *more)
 
 
-def _with_old_served(error: ArtifactError) -> ArtifactError:
+def _add_old_served(error: ArtifactError) -> ArtifactError:
     return ArtifactError(f"{error.message}; {_OLD_SERVED}", metadata=error.metadata)
 
 
-def _lost(name: str, served: ModelVersions, alias: str, *, has_old: bool = False) -> ArtifactError:
+def _describe_lost_alias(name: str, served: ModelVersions, alias: str, *, has_old: bool = False) -> ArtifactError:
     """Return the error of an alias whose version is not served; `has_old`: a previous champion is still served.
 
     Serving another version instead of the champion would be a silent fallback.
@@ -346,12 +346,12 @@ def alias_problems(folder: Path, runtime: Runtime) -> list[ArtifactError]:
     except ArtifactError as error:
         return [error]
     there = frozenset(aliases.values()) & versions_in(folder)
-    models = {version: _loaded(folder / str(version), (folder.name, version), runtime) for version in there}
-    served = _drawn(replace(NOTHING, aliases=aliases), models, there=there, gone=())
-    return [_lost(folder.name, served, alias) for alias in served.lost()]
+    models = {version: _load_or_error(folder / str(version), (folder.name, version), runtime) for version in there}
+    served = _merge_versions(replace(NOTHING, aliases=aliases), models, there=there, gone=())
+    return [_describe_lost_alias(folder.name, served, alias) for alias in served.lost()]
 
 
-def _loaded(folder: Path, identity: tuple[str, int], runtime: Runtime) -> Predictor | ArtifactError:
+def _load_or_error(folder: Path, identity: tuple[str, int], runtime: Runtime) -> Predictor | ArtifactError:
     try:
         return load_model(folder, identity, runtime)
     except ArtifactError as error:
