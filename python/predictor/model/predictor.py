@@ -223,8 +223,12 @@ def build_forecasts(
     forecasts: list[Forecast] = []
     for one in prepared:
         first, end = end, end + one.rows.stop - one.rows.start
-        values = _scatter_symbols(output.values[first:end], one.usable)
+        values = output.values[first:end]
+        own_prices = None if prices is None or one.anchor is None else prices[first:end]
         scores = None if output.scores is None else output.scores[first:end]
+        if one.refusals:
+            values = _scatter_symbols(values, one.usable)
+            own_prices = None if own_prices is None else _scatter_symbols(own_prices, one.usable)
         forecasts.append(
             Forecast(
                 symbols=one.symbols,
@@ -237,9 +241,7 @@ def build_forecasts(
                 target_kind=kind,
                 values=values,
                 returns=values if is_return else None,
-                prices=None
-                if prices is None or one.anchor is None
-                else _scatter_symbols(prices[first:end], one.usable),
+                prices=own_prices,
                 anchor_price=one.anchor,
                 model=source.identity.name,
                 version=source.identity.version,

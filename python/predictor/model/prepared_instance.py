@@ -326,6 +326,10 @@ class TrainingSummary:
             bars_needed=pipeline.bars_needed,
         )
 
+    def includes(self, symbols: Sequence[str]) -> bool:
+        """Whether the network, which has no node per symbol, was trained on these symbols, as far as is known."""
+        return not self.knows_by_name and (self.symbols is None or self.symbols.issuperset(symbols))
+
 
 def find_data_warnings(
     networks: Sequence[TrainingSummary], instance: Instance, forecast: Sequence[str]

@@ -80,13 +80,19 @@ class Admission:
             raise UnavailableError("the server is stopping; retry in a moment, or on another server")
         limits, name = self._limits, call.peer
         peer = self._peers.get(name) or PeerConnection(limits.arriving_per_peer)
-        _check("calls are in flight", self._in_flight, limits.calls_in_flight)
-        most = self._share_of(name, limits.calls_per_peer, limits.calls_in_flight - self._in_flight)
-        _check("calls of this connection are in flight", peer.calls, most)
+        if self._in_flight >= limits.calls_in_flight:
+            raise QueueFullError.of("calls are in flight", self._in_flight, limits.calls_in_flight)
+        is_only = not self._peers or (len(self._peers) == 1 and name in self._peers)
+        free = limits.calls_in_flight - self._in_flight
+        most = limits.calls_per_peer if is_only else min(limits.calls_per_peer, free)
+        if peer.calls >= most:
+            raise QueueFullError.of("calls of this connection are in flight", peer.calls, most)
         if is_stream:
-            _check("streams are open", self._streams, limits.streams)
-            most = self._share_of(name, limits.streams_per_peer, limits.streams - self._streams)
-            _check("streams of this connection are open", peer.streams, most)
+            if self._streams >= limits.streams:
+                raise QueueFullError.of("streams are open", self._streams, limits.streams)
+            most = limits.streams_per_peer if is_only else min(limits.streams_per_peer, limits.streams - self._streams)
+            if peer.streams >= most:
+                raise QueueFullError.of("streams of this connection are open", peer.streams, most)
         self._peers[name] = peer
         self._in_flight += 1
         peer.calls += 1
@@ -106,11 +112,6 @@ class Admission:
             self._idle.clear()
             await self._idle.wait()
 
-    def _share_of(self, name: str, most: int, free: int) -> int:
-        """Return how many calls or streams a connection may have."""
-        is_only = not self._peers or (len(self._peers) == 1 and name in self._peers)
-        return most if is_only else min(most, free)
-
     def _leave(self, name: str, peer: PeerConnection, *, is_stream: bool) -> None:
         self._in_flight -= 1
         peer.calls -= 1
@@ -121,11 +122,6 @@ class Admission:
             del self._peers[name]
         if self._in_flight == 0:
             self._idle.set()
-
-
-def _check(what: str, have: int, most: int) -> None:
-    if have >= most:
-        raise QueueFullError.of(what, have, most)
 
 
 @final

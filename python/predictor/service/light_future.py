@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 ResultT = TypeVar("ResultT")
 
 _log = logging.getLogger(__name__)
-_PENDING, _RUNNING, _CANCELLED, _FINISHED = range(4)
+PENDING, RUNNING, CANCELLED, FINISHED = range(4)
 
 
 class LightFuture(Future[ResultT]):
@@ -21,7 +21,7 @@ class LightFuture(Future[ResultT]):
 
     def __init__(self) -> None:  # pyright: ignore[reportMissingSuperCall] - it replaces every method
         self._lock = threading.Lock()
-        self._phase = _PENDING
+        self._phase = PENDING
         self._value: Any = None
         self._error: BaseException | None = None
         self._callbacks: list[Callable[[Future[ResultT]], object]] = []
@@ -34,26 +34,28 @@ class LightFuture(Future[ResultT]):
 
     def cancelled(self) -> bool:
         """See `Future.cancelled`."""
-        return self._phase == _CANCELLED
+        return self._phase == CANCELLED
 
     def running(self) -> bool:
         """See `Future.running`."""
-        return self._phase == _RUNNING
+        return self._phase == RUNNING
 
     def done(self) -> bool:
         """See `Future.done`."""
-        return self._phase >= _CANCELLED
+        return self._phase >= CANCELLED
 
     def add_done_callback(self, fn: Callable[[Future[ResultT]], object]) -> None:
         """See `Future.add_done_callback`."""
         with self._lock:
-            if self._phase < _CANCELLED:
+            if self._phase < CANCELLED:
                 self._callbacks.append(fn)
                 return
         self._call(fn)
 
     def result(self, timeout: float | None = None) -> ResultT:
         """See `Future.result`."""
+        if self._phase == FINISHED and self._error is None:
+            return self._value
         if (error := self.exception(timeout)) is not None:
             try:
                 raise error
@@ -63,22 +65,22 @@ class LightFuture(Future[ResultT]):
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
         """See `Future.exception`."""
-        if self._phase < _CANCELLED:
+        if self._phase < CANCELLED:
             done = threading.Event()
             self.add_done_callback(lambda _: done.set())
             if not done.wait(timeout):
                 raise TimeoutError
-        if self._phase == _CANCELLED:
+        if self._phase == CANCELLED:
             raise CancelledError
         return self._error
 
     def set_running_or_notify_cancel(self) -> bool:
         """See `Future.set_running_or_notify_cancel`."""
         with self._lock:
-            if self._phase == _PENDING:
-                self._phase = _RUNNING
+            if self._phase == PENDING:
+                self._phase = RUNNING
                 return True
-        if self._phase == _CANCELLED:
+        if self._phase == CANCELLED:
             return False
         raise InvalidStateError("the work has begun before")
 
@@ -92,18 +94,18 @@ class LightFuture(Future[ResultT]):
 
     def _cancel(self, *, even_running: bool) -> bool:
         with self._lock:
-            if self._phase >= (_CANCELLED if even_running else _RUNNING):
-                return self._phase == _CANCELLED
-            self._phase = _CANCELLED
+            if self._phase >= (CANCELLED if even_running else RUNNING):
+                return self._phase == CANCELLED
+            self._phase = CANCELLED
         self._call_back()
         return True
 
     def _finish(self, value: object, error: BaseException | None) -> None:
         with self._lock:
-            if self._phase >= _CANCELLED:
+            if self._phase >= CANCELLED:
                 raise InvalidStateError("the future has ended before")
             self._value, self._error = value, error
-            self._phase = _FINISHED
+            self._phase = FINISHED
         self._call_back()
 
     def _call_back(self) -> None:

@@ -27,7 +27,7 @@ from predictor.instance import Deadline
 from predictor.limits import QueueLimits
 from predictor.memory import error_of
 from predictor.observation import OK, Observation, Observer
-from predictor.service.light_future import LightFuture
+from predictor.service.light_future import CANCELLED, RUNNING, LightFuture
 
 if TYPE_CHECKING:
     from predictor.forecast import Outcome
@@ -121,11 +121,11 @@ class QueuedRequest(LightFuture[AnswerT], Generic[RequestT, AnswerT]):
 
     def begin(self) -> bool:
         """Whether work may begin or continue."""
-        return (self.running() or self.set_running_or_notify_cancel()) and self.is_wanted()
+        return (self._phase == RUNNING or self.set_running_or_notify_cancel()) and self.is_wanted()
 
     def is_wanted(self) -> bool:
         """Whether the request is neither cancelled nor expired; if it is, the response becomes that error."""
-        if self.done():
+        if self._phase >= CANCELLED:
             return False
         try:
             self.deadline.check()
@@ -142,12 +142,15 @@ class QueuedRequest(LightFuture[AnswerT], Generic[RequestT, AnswerT]):
 
     def _call_back(self) -> None:
         if self._observers and self._model:
-            self._call(lambda _: self._notify())  # logs its errors
+            try:
+                self._notify()
+            except Exception:  # noqa: BLE001 - the caller still gets the response
+                _log.exception("an observer failed")
         super()._call_back()
 
     def _notify(self) -> None:
         """Notify the observers that it was answered, rejected or cancelled."""
-        times, error = self.times, self._find_error()
+        times, error, now_s = self.times, self._find_error(), time.perf_counter()
         observation = Observation(
             method=self._method,
             model=self._model,
@@ -156,7 +159,7 @@ class QueuedRequest(LightFuture[AnswerT], Generic[RequestT, AnswerT]):
             code=OK if error is None else error.status.value,
             reason="" if error is None else error.reason,
             refused=() if error is not None else self._failed_reasons,
-            took_s=time.perf_counter() - self.asked_s,
+            took_s=now_s - self.asked_s,
             queue_s=None if times is None else times.begun_s - self.asked_s,
             prepare_s=None if times is None else times.prepare_s,
             forward_s=None if times is None else times.forward_s,
@@ -167,9 +170,9 @@ class QueuedRequest(LightFuture[AnswerT], Generic[RequestT, AnswerT]):
 
     def _find_error(self) -> ErrorStatus | None:
         """Return the error that the caller gets, if any."""
-        if self.cancelled():
+        if self._phase == CANCELLED:
             return answer_of(CallCancelledError(""))
-        error = self.exception()
+        error = self._error
         if error is None:
             return None
         return answer_of(error if isinstance(error, QuantraError) else InternalError(""))
@@ -191,7 +194,7 @@ class ModelQueue:
     def __init__(self) -> None:
         self.wakeups: SimpleQueue[None] = SimpleQueue()
         """Wakes the thread."""
-        self.is_woken = self.is_closed = False
+        self.is_known = self.is_woken = self.is_closed = False
 
 
 @final
@@ -225,7 +228,9 @@ class QueuedRequests:
             if excess := self._excess(item):
                 raise excess
         self._queues.setdefault(key, {})[item] = None
-        self._count(key, item)
+        self._held[item] = key
+        self._rows += item.request.rows
+        self._size += item.request.size
         return dropped
 
     def take(self, key: Hashable, most_rows: int) -> list[AnyItem]:
@@ -238,8 +243,11 @@ class QueuedRequests:
             if taken and rows > most_rows:
                 break
             taken.append(item)
-        for item in taken:
-            self._leave(key, item)
+        if len(taken) == len(waiting):
+            self._queues.pop(key, None)
+        else:
+            for item in taken:
+                del waiting[item]
         return taken
 
     def take_in_turn(self) -> AnyItem | None:
@@ -257,11 +265,14 @@ class QueuedRequests:
         """Queue a taken request again."""
         self._queues.setdefault(self._held[item], {})[item] = None
 
-    def release(self, item: AnyItem) -> None:
-        """Stop counting a request that was answered or dropped."""
-        key = self._held.pop(item, None)
-        if key is not None:
-            self._leave(key, item)
+    def release(self, items: Iterable[AnyItem]) -> None:
+        """Stop counting requests that were answered or dropped."""
+        for item in items:
+            key = self._held.pop(item, None)
+            if key is None:
+                continue
+            if key in self._queues:
+                self._leave(key, item)
             self._rows -= item.request.rows
             self._size -= item.request.size
 
@@ -273,19 +284,10 @@ class QueuedRequests:
         """Whether any other request is queued or in progress."""
         return len(self._held) > len(self._queues.get(key, {}))
 
-    def size_of(self, key: Hashable) -> int:
-        """Bytes of the waiting requests of this key."""
-        return sum(item.request.size for item in self._queues.get(key, {}))
-
     @property
     def held(self) -> tuple[int, int, int]:
         """Calls, rows and bytes that are queued or in progress."""
         return len(self._held), self._rows, self._size
-
-    def _count(self, key: Hashable, item: AnyItem) -> None:
-        self._held[item] = key
-        self._rows += item.request.rows
-        self._size += item.request.size
 
     def _leave(self, key: Hashable, item: AnyItem) -> None:
         waiting = self._queues.get(key, {})
@@ -296,8 +298,7 @@ class QueuedRequests:
     def _drop_late(self) -> list[AnyItem]:
         now = self._clock()
         late = [item for items in self._queues.values() for item in items if item.deadline.is_over(now)]
-        for item in late:
-            self.release(item)
+        self.release(late)
         return late
 
     def _excess(self, item: AnyItem) -> QueueFullError | None:
@@ -387,7 +388,9 @@ class RequestQueue:
             if isinstance(key, ModelQueue):
                 if key.is_closed:
                     raise ModelQueueClosedError
-                self._queues.add(key)
+                if not key.is_known:
+                    key.is_known = True
+                    self._queues.add(key)
             item.queue = self
             dropped = self._waiting.put(key, item)
             if isinstance(key, str):
@@ -416,7 +419,7 @@ class RequestQueue:
             The requests that are still wanted; empty if other requests are in progress, or if they are not quick.
         """
         with self._lock:
-            if self._waiting.has_others(key) or not is_quick(self._waiting.size_of(key)):
+            if self._waiting.has_others(key) or not is_quick(self._waiting.held[2]):
                 return []
             items = self._waiting.take(key, most_rows)
         return self._begun(items)
@@ -456,8 +459,7 @@ class RequestQueue:
     def release(self, items: Iterable[AnyItem]) -> None:
         """Stop counting requests that were answered."""
         with self._lock:
-            for item in items:
-                self._waiting.release(item)
+            self._waiting.release(items)
             self.released_s = self._clock()
             if not self._waiting.held[0]:
                 self._idle.notify_all()

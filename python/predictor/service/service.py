@@ -300,7 +300,10 @@ class PredictionService:
         self.close()
 
     def _observers_of(self, deadline: Deadline) -> Sequence[Observer]:
-        return [observer for observer in (self._observer, deadline.observer) if observer is not None]
+        own, other = self._observer, deadline.observer
+        if own is None or other is None:
+            return () if (only := own or other) is None else (only,)
+        return own, other
 
     def _predict(
         self,

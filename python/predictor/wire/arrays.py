@@ -25,7 +25,9 @@ def encode(values: NDArray[np.generic], kind: np.dtype[np.generic]) -> bytes:
 
 def encode_float64(values: NDArray[np.float64] | None) -> bytes:
     """Encode an array of any shape as float64; None becomes no bytes."""
-    return b"" if values is None else encode(values, FLOAT64)
+    if values is None:
+        return b""
+    return values.tobytes() if values.dtype is FLOAT64 else encode(values, FLOAT64)
 
 
 def decode_float64(data: bytes, shape: Shape, field: str) -> NDArray[np.float64]:

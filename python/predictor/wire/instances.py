@@ -27,13 +27,21 @@ from predictor.wire.limits import (
     MAX_FEATURES,
     MAX_SESSIONS,
     MAX_SYMBOLS,
+    MAX_TEXT,
     check_count,
     check_text,
 )
 
 _TYPES: Final = {pb.DATA_TYPE_FLOAT32: FLOAT32, pb.DATA_TYPE_FLOAT64: FLOAT64}
-_LEVEL_RANKS: Final = (1, 2)
-"""Levels have one number per symbol, or one per symbol and horizon."""
+_TENSORS: Final[tuple[tuple[str, pb.DataType, tuple[int, ...]], ...]] = (
+    ("observed", pb.DATA_TYPE_FLOAT32, (3,)),
+    ("known", pb.DATA_TYPE_FLOAT32, (3,)),
+    ("static", pb.DATA_TYPE_FLOAT32, (2,)),
+    ("location", pb.DATA_TYPE_FLOAT64, (1, 2)),
+    ("scale", pb.DATA_TYPE_FLOAT64, (1, 2)),
+)
+"""Name, type and possible ranks of each tensor but the mask. Levels have one number per symbol, or one per symbol and
+horizon."""
 _KNOWN: Final = np.frombuffer(b"\1" * 65536, np.bool_)
 """The masks of small windows that are sent without one."""
 _DAILY = frozenset({pb.BAR_INTERVAL_UNSPECIFIED, pb.BAR_INTERVAL_DAY})
@@ -144,8 +152,9 @@ def decode_any_symbols(names: Sequence[str]) -> tuple[str, ...]:
     """
     check_count("symbols", len(names), MAX_SYMBOLS)
     symbols = tuple(names)
-    for name in symbols:
-        check_text("symbols", name)
+    if max(map(len, symbols), default=0) > MAX_TEXT:
+        for name in symbols:
+            check_text("symbols", name)
     return symbols
 
 
@@ -321,15 +330,23 @@ def decode_window(message: pb.FeatureWindow) -> FeatureWindow:
     names = decode_symbols(message.symbols)
     rows = len(names)
     check_text("window.schema_hash", message.schema_hash)
-    observed = _tensor_values(message, "observed", pb.DATA_TYPE_FLOAT32, (3,), rows)
+    values: list[Any] = []
+    for name, need, ranks in _TENSORS:
+        tensor: pb.Tensor = getattr(message, name)
+        kind, data = tensor.type, tensor.data  # each access copies the bytes
+        if not kind and not message.HasField(name):  # pyright: ignore[reportArgumentType] - a field of the message
+            raise MalformedRequestError(f"window.{name}: is missing", metadata={"field": f"window.{name}"})
+        shape = _check_shape(name, kind, tuple(tensor.shape[: MAX_AXES + 1]), len(data), need, ranks, rows)
+        values.append(np.ndarray(shape, _TYPES[need], data))
+    observed, known, static, location, scale = values
     return FeatureWindow(
         symbols=names,
         observed=observed,
-        known=_tensor_values(message, "known", pb.DATA_TYPE_FLOAT32, (3,), rows),
-        static=_tensor_values(message, "static", pb.DATA_TYPE_FLOAT32, (2,), rows),
+        known=known,
+        static=static,
         mask=_mask(message, observed.shape),
-        location=_tensor_values(message, "location", pb.DATA_TYPE_FLOAT64, _LEVEL_RANKS, rows),
-        scale=_tensor_values(message, "scale", pb.DATA_TYPE_FLOAT64, _LEVEL_RANKS, rows),
+        location=location,
+        scale=scale,
         schema_hash=message.schema_hash,
         anchor_price=_anchor_price(message, rows),
         as_of_session=_as_of_session(message.as_of_session),
@@ -347,21 +364,13 @@ def _as_of_session(day: int) -> date | None:
 
 
 def _features(message: pb.FeatureWindow) -> tuple[str, ...]:
+    if not message.features:
+        return ()
     names = tuple(message.features)
     check_count("window.features", len(names), MAX_FEATURES)
     for name in names:
         check_text("window.features", name)
     return names
-
-
-def _tensor_values(message: pb.FeatureWindow, name: str, need: pb.DataType, ranks: tuple[int, ...], rows: int) -> Any:
-    """Decode float32 or float64 values of one of these ranks, one row per symbol."""
-    tensor: pb.Tensor = getattr(message, name)
-    kind, data = tensor.type, tensor.data  # each access copies the bytes
-    if not kind and not message.HasField(name):  # pyright: ignore[reportArgumentType] - a field of the message
-        raise MalformedRequestError(f"window.{name}: is missing", metadata={"field": f"window.{name}"})
-    shape = _check_shape(name, kind, tuple(tensor.shape[: MAX_AXES + 1]), len(data), need, ranks, rows)
-    return np.frombuffer(data, _TYPES[need]).reshape(shape)
 
 
 def _mask(message: pb.FeatureWindow, shape: Shape) -> NDArray[np.bool_]:

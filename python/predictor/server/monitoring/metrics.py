@@ -69,15 +69,11 @@ class _Distribution:
     """Counts and sum of the values of one series."""
 
     def __init__(self, bounds: tuple[float, ...]) -> None:
-        self._bounds, self._counts, self._sum = bounds, [0] * (len(bounds) + 1), 0.0
-
-    def add(self, value: float) -> None:
-        self._counts[bisect_left(self._bounds, value)] += 1
-        self._sum += value
+        self.bounds, self.counts, self.sum = bounds, [0] * (len(bounds) + 1), 0.0
 
     def add_to(self, family: HistogramMetricFamily, labels: _Labels) -> None:
-        names = [floatToGoString(bound) for bound in (*self._bounds, math.inf)]
-        family.add_metric(labels, list(zip(names, accumulate(self._counts), strict=True)), self._sum)
+        names = [floatToGoString(bound) for bound in (*self.bounds, math.inf)]
+        family.add_metric(labels, list(zip(names, accumulate(self.counts), strict=True)), self.sum)
 
 
 @final
@@ -90,8 +86,8 @@ class Metrics:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._versions: set[tuple[str, int]] = set()
-        """Model versions with series."""
+        self._labels: dict[tuple[str, str, int], _Labels] = {}
+        """By method, model and version of the calls that have series."""
         self._gauges: ServerGauges | None = None
         self._requests, self._refused = Counter[_Labels](), Counter[_Labels]()
         """By call, code and reason; by model and reason."""
@@ -105,8 +101,7 @@ class Metrics:
 
     def ended(self, call: ObservedCall) -> None:
         """See `CallObserver.ended`."""
-        self._track(call.model, call.version)
-        labels = (call.method, call.model, _version_label(call.version))
+        labels = self._find_labels(call.method, call.model, call.version)
         with self._lock:
             self._requests[*labels, call.code, call.reason] += 1
             self._add(_REQUEST_S, labels, call.took_s)
@@ -116,8 +111,7 @@ class Metrics:
 
     def observed(self, observation: Observation) -> None:
         """See `Observer.observed`."""
-        self._track(observation.model, observation.version)
-        labels = (observation.method, observation.model, _version_label(observation.version))
+        labels = self._find_labels(observation.method, observation.model, observation.version)
         with self._lock:
             if observation.queue_s is not None:
                 self._add(_QUEUE_S, labels, observation.queue_s)
@@ -175,24 +169,28 @@ class Metrics:
         distribution = self._distributions.get((place, labels))
         if distribution is None:
             distribution = self._distributions[place, labels] = _Distribution(_HISTOGRAMS[place][2])
-        distribution.add(value)
+        distribution.counts[bisect_left(distribution.bounds, value)] += 1
+        distribution.sum += value
 
-    def _track(self, model: str, version: int) -> None:
-        """Remember a version that gets series; remove the series of unloaded versions."""
-        if model and (model, version) not in self._versions:
+    def _find_labels(self, method: str, model: str, version: int) -> _Labels:
+        """Return the labels of a call; removes the series of unloaded versions when a new one gets some."""
+        labels = self._labels.get((method, model, version))
+        if labels is None:
             self._remove_unloaded()
+            labels = (method, model, str(version) if version else "")
             with self._lock:
-                self._versions.add((model, version))
+                self._labels[method, model, version] = labels
+        return labels
 
     def _remove_unloaded(self) -> None:
         """Remove the series of unloaded versions."""
         if self._gauges is None:
             return
-        served = set(self._gauges.versions())
+        served = {("", 0), *self._gauges.versions()}
         with self._lock:
-            unloaded = {(model, _version_label(number)) for model, number in self._versions - served}
-            self._versions &= served
+            unloaded = {labels[1:] for (_, *version), labels in self._labels.items() if tuple(version) not in served}
             if unloaded:
+                self._labels = {key: labels for key, labels in self._labels.items() if labels[1:] not in unloaded}
                 self._requests = Counter({key: n for key, n in self._requests.items() if key[1:3] not in unloaded})
                 self._refused = Counter({key: n for key, n in self._refused.items() if key[:2] not in unloaded})
                 self._distributions = {
@@ -218,8 +216,3 @@ def _count_recorded(recorded: Mapping[str, Callable[[], int]]) -> Iterable[Metri
         for result, count in recorded.items():
             family.add_metric((result,), count())
         yield family
-
-
-def _version_label(version: int) -> str:
-    """Format the label of a version; empty if the call reached no model."""
-    return str(version) if version else ""

@@ -73,7 +73,7 @@ class HttpConnection(asyncio.Protocol):
         self._heads: dict[int, tuple[Headers, RequestHead]] = {}
         self._transport: asyncio.Transport | None = None
         self._is_paused = self._is_starting = self._is_flushing = False
-        self._is_leaving = self._has_left = self._is_ending = False
+        self._is_leaving = self._has_left = self._is_ending = self._is_used = False
         self._begun_s = self._heard_s = self._used_s = self.loop.time()
         self._renewed_s = self._begun_s
         self._pinged_s: float | None = None
@@ -126,7 +126,9 @@ class HttpConnection(asyncio.Protocol):
             match event:
                 case RequestReceived():
                     self._used_s = self._heard_s
-                    self._connections.note_use(self)
+                    if not self._is_used:
+                        self._is_used = True
+                        self._connections.note_use(self)
                     self._begin(event)
                 case DataReceived():
                     call = self._calls.get(event.stream)
