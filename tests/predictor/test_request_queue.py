@@ -117,7 +117,7 @@ def test_beyond_each_limit_an_item_is_refused_with_a_retry_delay(limits: dict[st
     with pytest.raises(QueueFullError, match=message) as refused:
         queue.put("m", item(rows=2))
     assert refused.value.retry_after_s > 0
-    queue.release(first)
+    queue.release([first])
     queue.put("m", item(rows=2))
 
 
@@ -135,7 +135,7 @@ def test_what_is_being_worked_on_counts_until_it_is_released() -> None:
     (taken,) = queue.take("m", 9)
     with pytest.raises(QueueFullError):
         queue.put("m", item("b"))
-    queue.release(taken)
+    queue.release([taken])
     assert queue.held == (0, 0, 0)
     queue.put("m", item("b"))
 
@@ -151,8 +151,8 @@ def test_releasing_twice_is_once() -> None:
     one = item()
     queue.put("m", one)
     queue.put("m", item())
-    queue.release(one)
-    queue.release(one)
+    queue.release([one])
+    queue.release([one])
     assert queue.held == (1, 1, 10)
 
 

@@ -14,7 +14,7 @@ from predictor.calls.futures import quantra_error
 from predictor.calls.job_thread import AT_ONCE, JobThread
 from predictor.calls.requests import EncodedInstances, checked_reference
 from predictor.calls.service import CallService
-from predictor.calls.sessions import SessionReply, SessionRequest, Sessions, SessionStep
+from predictor.calls.sessions import SessionReply, SessionRequest, Sessions
 from predictor.calls.streams import ManyRequestCall, ResponseCallback
 from predictor.errors import (
     CallCancelledError,
@@ -28,7 +28,7 @@ from predictor.service import DecodedInstances, LightFuture, PredictionRequest
 from predictor.wire import errors, forecasts
 from predictor.wire.fields import encode_field
 from predictor.wire.instances import decode_or_error
-from predictor.wire.limits import MAX_TEXT, check_text
+from predictor.wire.limits import MAX_PARTS, MAX_TEXT, check_text
 from predictor.wire.request_counts import (
     RequestCounts,
     StreamRequest,
@@ -45,6 +45,7 @@ SMALL: Final = 64 * 1024
 """Largest session request, in bytes, that is decoded on the calling thread."""
 
 DoneT = TypeVar("DoneT")
+SessionT = TypeVar("SessionT", pb.OpenSession, pb.PushBars, pb.CloseSession)
 
 
 @final
@@ -211,14 +212,39 @@ class PredictStream(ManyRequestCall):
 
     def _step(self, request: PendingRequest, action: str, body: bytes, within: slice) -> None:
         """Pass a request to the sessions: at once if it is small and the first, else queued."""
-        work = SessionStep(self._sessions, action, body, within, partial(_set_session_id, request))
+        work = partial(self._pass_to_sessions, request, action, body, within)
         with self._lock:
             is_next = not self._steps
             self._steps += 1
-        reply = _take_at_once(work) if is_next and len(body) <= SMALL else None
-        reply = self._jobs.run(CALL, work.take, request.deadline, size=len(body)) if reply is None else reply
+        reply = _reply_at_once(work) if is_next and len(body) <= SMALL else None
+        reply = self._jobs.run(CALL, work, request.deadline, size=len(body)) if reply is None else reply
         self._when_done(request, reply, partial(self._handle, request))
         reply.add_done_callback(lambda _: self._leave_step())  # must come after the callback above
+
+    def _pass_to_sessions(
+        self, request: PendingRequest, action: str, body: bytes, within: slice, most_parts: int = MAX_PARTS
+    ) -> SessionReply:
+        """Pass a request to the sessions.
+
+        Raises:
+            QuantraError: The response is this error.
+            TooManyPartsError: The request has more than `most_parts`, if that is less than the protocol allows.
+        """
+
+        def decode(kind: type[SessionT]) -> SessionT:
+            count_parts(body, kind, most_parts, within=within)
+            message = parse(body[within], kind)
+            check_text("session_id", message.session_id)
+            request.session_id = message.session_id
+            return message
+
+        match action:
+            case "open":
+                return self._sessions.open(decode(pb.OpenSession))
+            case "push":
+                return self._sessions.push(decode(pb.PushBars))
+            case _:
+                return self._sessions.close(decode(pb.CloseSession))
 
     def _handle(self, request: PendingRequest, reply: SessionReply) -> None:
         """Handle a session's reply: run its prediction, wait for the reply, or answer."""
@@ -329,20 +355,16 @@ def _pass_on(work: "Future[DoneT]", then: Callable[[DoneT], None], failed: Calla
         then(result)
 
 
-def _take_at_once(work: SessionStep) -> "Future[SessionReply] | None":
+def _reply_at_once(work: Callable[..., SessionReply]) -> "Future[SessionReply] | None":
     """Return the sessions' reply to a request; None if it has too many parts for the calling thread."""
     reply: Future[SessionReply] = LightFuture()
     try:
-        reply.set_result(work.take(AT_ONCE))
+        reply.set_result(work(most_parts=AT_ONCE))
     except TooManyPartsError:
         return None
     except Exception as error:  # noqa: BLE001 - layer boundary
         reply.set_exception(error)
     return reply
-
-
-def _set_session_id(request: PendingRequest, session_id: str) -> None:
-    request.session_id = session_id
 
 
 def _as_response(outcome: Outcome) -> SessionReply:

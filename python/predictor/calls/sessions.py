@@ -1,17 +1,15 @@
 """The interface between PredictStream and the sessions of a stream."""
 
-from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Protocol, TypeVar, final
+from typing import TYPE_CHECKING, Protocol, final
 
 from predictor._pb import prediction_pb2 as pb
 from predictor.forecast import Outcome
 from predictor.service import PredictionRequest
-from predictor.wire.limits import MAX_PARTS, check_text
-from predictor.wire.request_counts import count_parts, parse
 
-RequestT = TypeVar("RequestT", pb.OpenSession, pb.PushBars, pb.CloseSession)
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 @final
@@ -54,40 +52,3 @@ class Sessions(Protocol):
     def end(self) -> None:
         """End all sessions with the stream; called once, last."""
         ...
-
-
-@final
-@dataclass(frozen=True, slots=True, eq=False)
-class SessionStep:
-    """A request to the sessions of a stream."""
-
-    sessions: Sessions
-    action: str
-    """`open`, `push` or `close`."""
-    body: bytes
-    within: slice
-    """Position of the action's message in the body."""
-    set_session_id: Callable[[str], None]
-    """Receives the session's id once it is decoded."""
-
-    def take(self, most_parts: int = MAX_PARTS) -> SessionReply:
-        """Pass the request to the sessions.
-
-        Raises:
-            QuantraError: The response is this error.
-            TooManyPartsError: The request has more than `most_parts`, if that is less than the protocol allows.
-        """
-        match self.action:
-            case "open":
-                return self.sessions.open(self._decode(pb.OpenSession, most_parts))
-            case "push":
-                return self.sessions.push(self._decode(pb.PushBars, most_parts))
-            case _:
-                return self.sessions.close(self._decode(pb.CloseSession, most_parts))
-
-    def _decode(self, kind: type[RequestT], most_parts: int) -> RequestT:
-        count_parts(self.body, kind, most_parts, within=self.within)
-        request = parse(self.body[self.within], kind)
-        check_text("session_id", request.session_id)
-        self.set_session_id(request.session_id)
-        return request

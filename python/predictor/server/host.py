@@ -19,7 +19,15 @@ from predictor.server.lifecycle_calls import LifecycleCalls, LoadLifecycle
 from predictor.server.listen_addresses import ListenAddresses, ports_of
 from predictor.server.listener import Listener
 from predictor.server.loop_bridge import InlineBatcher
-from predictor.server.monitoring import Instruments, LedgerGauges, ServerGauges
+from predictor.server.monitoring import (
+    AccessLog,
+    CallObserver,
+    CallObservers,
+    LedgerGauges,
+    Metrics,
+    MetricsPort,
+    ServerGauges,
+)
 from predictor.server.servicer import CALLS, CHANGES, LEDGER, LIFECYCLE, ServiceEndpoint
 from predictor.server.settings import ServerSettings
 
@@ -100,7 +108,17 @@ class Host:
         self._settings = settings
         self._lifecycle = LifecycleCalls(settings, load_lifecycle, self._serve_champion)
         self._is_worker = is_worker
-        self._instruments = Instruments(settings.metrics_port, traces=settings.otel, has_port=not is_worker)
+        self._metrics = None if settings.metrics_port is None else Metrics()
+        self._metrics_port: MetricsPort | None = None
+        if self._metrics is not None and settings.metrics_port is not None and not is_worker:
+            self._metrics_port = MetricsPort(self._metrics, settings.metrics_port)
+        self._tracer = None
+        if settings.otel:
+            from predictor.server.monitoring.tracer import CallTracer  # needs optional packages
+
+            self._tracer = CallTracer()
+        observers: tuple[CallObserver | None, ...] = (AccessLog(), self._metrics, self._tracer)
+        self._observers = CallObservers([observer for observer in observers if observer is not None])
         self._rotation = CredentialRotation(settings)
         self._listener = self._create_listener(settings.listen, CALLS)
         self._admin = None if settings.admin_listen is None else self._create_listener(settings.admin_listen, CHANGES)
@@ -111,7 +129,6 @@ class Host:
 
     def _create_listener(self, address: Listening, offers: Sequence[ServiceEndpoint]) -> Listener:
         certificates = self._rotation.certificates if isinstance(address, Address) else None
-        observers = self._instruments.observers
         limits, guard = self._settings.limits, self._rotation.guard
         return Listener(
             address,
@@ -119,7 +136,7 @@ class Host:
             offers,
             guard,
             certificates,
-            observers=observers,
+            observers=self._observers,
             is_shared=self._is_worker,
         )
 
@@ -138,14 +155,16 @@ class Host:
         return [self._listener] if self._admin is None else [self._listener, self._admin]
 
     def bind(self) -> ListenAddresses:
-        """Bind the addresses before loading; raises as `HttpServer.bind` and `Instruments.bind`."""
+        """Bind the addresses before loading; raises as `HttpServer.bind` and `MetricsPort.bind`."""
         calls = self._listener.bind()
         admin = None if self._admin is None else self._admin.bind()
-        return ports_of(self._settings, calls, admin, self._instruments.bind())
+        metrics = None if self._metrics_port is None else self._metrics_port.bind()
+        return ports_of(self._settings, calls, admin, metrics)
 
     async def start(self) -> None:
         """Start responding that models are loading."""
-        await self._instruments.start()
+        if self._metrics_port is not None:
+            await self._metrics_port.start()
         for listener in self._listeners:
             await listener.start()
         if self._settings.is_open:
@@ -160,7 +179,7 @@ class Host:
         """
         loaded: Future[LoadedService] = Future()
         loaded.set_running_or_notify_cancel()  # a shutdown does not cancel it, so the thread can always set its result
-        wake, observer = self._batches.wake, self._instruments.observer
+        wake, observer = self._batches.wake, self._metrics
 
         def load() -> None:
             try:
@@ -174,7 +193,8 @@ class Host:
     async def serve(self) -> None:
         """Answer calls with the loaded models."""
         loaded = self._ready_service
-        self._instruments.read(loaded.gauges)
+        if self._metrics is not None:
+            self._metrics.read(loaded.gauges)
         _warn(loaded.service.problems)
         await self._listener.serve(loaded.calls, loaded.names, {LEDGER.full_name: loaded.ledger_calls})
         if self._admin is not None:
@@ -190,8 +210,8 @@ class Host:
         return self._lifecycle.is_busy
 
     def metrics(self) -> bytes:
-        """Return the Prometheus metrics as text."""
-        return self._instruments.metrics()
+        """Return the Prometheus metrics as text; empty if they are disabled."""
+        return b"" if self._metrics is None else self._metrics.page("")[0]
 
     def change(self, name: str, request: bytes) -> "Future[bytes]":
         """Answer a call of the admin service, after loading; as `AdminCalls.call`."""
@@ -220,7 +240,10 @@ class Host:
         """Release everything immediately, in any state."""
         for listener in self._listeners:
             await listener.close()
-        await self._instruments.close()
+        if self._metrics_port is not None:
+            await self._metrics_port.close()
+        if self._tracer is not None:
+            await asyncio.to_thread(self._tracer.close)
         self._lifecycle.drain()
         if self._loaded is not None:
             self._batches.finish()

@@ -84,7 +84,7 @@ class QueuedRequest(LightFuture[AnswerT], Generic[RequestT, AnswerT]):
         self.times: StageTimes | None = None
         """Times of its batch or of its first step; None while it is queued."""
         self.queue: RequestQueue | None = None
-        """The queue that it has entered."""
+        """The queue that counts it; None before and after."""
         self._method, self._observers, self._encode = method, observers, encode
         self._model, self._version = "", 0
         self._failed_reasons: tuple[str, ...] = ()
@@ -98,9 +98,9 @@ class QueuedRequest(LightFuture[AnswerT], Generic[RequestT, AnswerT]):
     def cancel(self) -> bool:
         """See the class."""
         has_begun = self.running()
-        is_cancelled = self._cancel(even_running=self._encode is not None)
-        if is_cancelled and self.queue is not None and not has_begun:
-            self.queue.release([self])
+        is_cancelled, queue = self._cancel(even_running=self._encode is not None), self.queue
+        if is_cancelled and queue is not None and not has_begun:
+            queue.release([self])
         return is_cancelled
 
     def respond(self, result: Any) -> None:
@@ -271,6 +271,7 @@ class QueuedRequests:
             key = self._held.pop(item, None)
             if key is None:
                 continue
+            item.queue = None
             if key in self._queues:
                 self._leave(key, item)
             self._rows -= item.request.rows

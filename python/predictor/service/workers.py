@@ -137,7 +137,8 @@ class ModelWorker:
             if decoded:
                 self._answer_decoded(decoded, begun_s)
         finally:
-            self._queue.release(items)
+            if left := [item for item in items if item.queue is not None]:
+                self._queue.release(left)
         self._took_s[size.bit_length()] = time.perf_counter() - begun_s
 
     def _answer_decoded(self, decoded: Sequence[DecodedRequest], begun_s: float) -> None:

@@ -5,9 +5,8 @@ of the protocol's calls.
 """
 
 from predictor.server.monitoring.access_log import AccessLog
-from predictor.server.monitoring.instruments import Instruments
 from predictor.server.monitoring.ledger_gauges import LedgerGauges
-from predictor.server.monitoring.metrics import ServerGauges
+from predictor.server.monitoring.metrics import Metrics, ServerGauges
 from predictor.server.monitoring.metrics_port import MetricsPort
 from predictor.server.monitoring.observed_calls import CallObserver, CallObservers, ObservedCall
 
@@ -15,8 +14,8 @@ __all__ = [
     "AccessLog",
     "CallObserver",
     "CallObservers",
-    "Instruments",
     "LedgerGauges",
+    "Metrics",
     "MetricsPort",
     "ObservedCall",
     "ServerGauges",
