@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextvars import Context
 from datetime import UTC, datetime
 from itertools import islice
-from typing import Any, Protocol, TypeVar, final
+from typing import Any, Protocol, final
 
 from predictor.errors import QuantraError
 from predictor.inference import is_plain_thread
@@ -16,8 +16,6 @@ from predictor.model import Predictor
 from predictor.service.forecast_recorder import ForecastRecorder
 from predictor.service.request_queue import ModelQueue, QueuedRequest, RequestQueue, SizedRequest
 from predictor.service.stage_times import StageTimes
-
-ResultT_co = TypeVar("ResultT_co", covariant=True)
 
 _log = logging.getLogger(__name__)
 
@@ -216,17 +214,11 @@ class SharedDeadline:
             deadline.check()
 
 
-class SteppedJob(SizedRequest, Protocol[ResultT_co]):
-    """A job done in steps, between the steps of other jobs."""
-
-    def step(self, now: datetime, deadline: Cancellation) -> ResultT_co | None:
-        """Do one step; the result, or None if there is more to do."""
-        ...
-
-
 @final
 class ExplanationWorker:
     """One thread that serves the keys of a queue round-robin, one step at a time. It starts with the first request.
+
+    A request has a method `step`, as `OneStepJob` and `GlobalExplanation`; it returns None if there is more to do.
 
     Args:
         name: Name of the thread.
