@@ -99,23 +99,21 @@ class BatchRounds(Generic[Batch_co]):
         size: Images per batch.
         batches: Batches per round, over all processes.
         seed: Seed of the shuffling.
+
+    Attributes:
+        length: Batches per round.
     """
 
     def __init__(self, images: ImageSource[Batch_co], *, size: int, batches: int, seed: int) -> None:
         self._images = images
         self._size = size
-        self._batches = batches
+        self.length = batches
         self._seed = seed
-
-    @property
-    def length(self) -> int:
-        """Batches per round."""
-        return self._batches
 
     def batches(self, epoch: int, *, start: int = 0, step: int = 1) -> Iterator[Batch_co]:
         """Gather the batches of a round, counted from 0."""
-        for number in range(start, self._batches, step):
-            yield self._images.gather(self._indices((epoch * self._batches + number) * self._size))
+        for number in range(start, self.length, step):
+            yield self._images.gather(self._indices((epoch * self.length + number) * self._size))
 
     def _indices(self, first: int) -> Tensor:
         """Image indices of a batch: int64 [size]."""

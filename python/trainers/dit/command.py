@@ -139,7 +139,7 @@ def train(
         folder = run_folder(out)
         settings = {"recipe": as_settings(asdict(chosen)), "objective": str(loaded.objective), "images": source.digest}
         if monitor is not None:
-            settings |= {"monitor": _as_texts(monitor_settings), "held_out": monitor.held_out}
+            settings |= {"monitor": _as_texts(monitor_settings), "held_out": monitor.watch.digest}
         checkpoints = checkpoints_in(folder, run, settings, ModelError)
         consume = consumer(run, folder, sys.stdout, rank=launched_rank())
         result = fit(loaded, source, chosen, checkpoints, consume, monitor)
@@ -147,7 +147,7 @@ def train(
             return
         loaded.network.module.cpu()
         words = add_words(before, source.prompts, loaded.prompts, fresh=initial.objective is None)
-        facts = monitor.facts if monitor else {}
+        facts = monitor.watch.facts if monitor else {}
         loaded.save(out, {TRAINING: {**settings, "curves": asdict(result), "facts": facts, WORDS: words}})
         prompt = source.prompts[0]
         priors = loaded.network.priors > 0
@@ -203,7 +203,9 @@ def grpo(
             return
         loaded.network.module.cpu()
         words = None if known is None else sorted(known)
-        loaded.save(out, {**notes, TUNING: {**settings, "tuned": asdict(result), "facts": gate.facts, WORDS: words}})
+        loaded.save(
+            out, {**notes, TUNING: {**settings, "tuned": asdict(result), "facts": gate.watch.facts, WORDS: words}}
+        )
     if run.as_json:
         print_json({"kind": "tuned", "model": str(out), "accepted": result.refused is None, **asdict(result)})
     else:

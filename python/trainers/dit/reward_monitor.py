@@ -176,6 +176,7 @@ class RewardMonitor:
         patience: Consecutive collapsed evaluations that end the training; 0 for never.
 
     Attributes:
+        watch: As given.
         looks: Evaluations so far.
         collapsed: Whether the reward has collapsed.
     """
@@ -183,23 +184,13 @@ class RewardMonitor:
     def __init__(self, watch: SampleWatch, name: str, *, every: int, patience: int) -> None:
         if every < 1:
             raise RewardError(f"evaluations are {every} steps apart; the distance must be 1 or more")
-        self._watch = watch
+        self.watch = watch
         self._name = name
         self._every = every
         self._patience = patience
         self._stepped = 0
         self.looks: list[EvaluationSnapshot] = []
         self.collapsed = False
-
-    @property
-    def facts(self) -> Mapping[str, Mapping[str, float]]:
-        """Image counts and floor of each reward that is a distance, by name."""
-        return self._watch.facts
-
-    @property
-    def held_out(self) -> str:
-        """Digest of the held-out images."""
-        return self._watch.digest
 
     def watched(self, run: TrainingRun[Any], reports: Iterable[Report]) -> Iterator[Report]:
         """Pass on the reports of a training, and a notice after each evaluation, until the reward collapses.
@@ -214,7 +205,7 @@ class RewardMonitor:
             self._stepped += 1
             if self._stepped % self._every:
                 continue
-            look = self._watch.look(run)
+            look = self.watch.look(run)
             self.looks.append(look)
             run.stalled(-look.rewards[self._name], patience=1)  # saves the weights if they are the best
             yield TrainingNotice(message=f"after {self._stepped} steps: {look.figures}")
@@ -260,6 +251,7 @@ class RewardGate:
         every: Iterations between evaluations.
 
     Attributes:
+        watch: As given.
         looks: Evaluations so far; the first is from before the training.
 
     Raises:
@@ -271,17 +263,12 @@ class RewardGate:
             raise GateError(f"{reward} cannot be both the reward and the gate; choose another gate")
         if bound < 1 or every < 1:
             raise GateError(f"bound {bound:g} and every {every} must both be 1 or more")
-        self._watch = watch
+        self.watch = watch
         self._reward = reward
         self._quality = quality
         self._bound = bound
         self._every = every
         self.looks: list[EvaluationSnapshot] = []
-
-    @property
-    def facts(self) -> Mapping[str, Mapping[str, float]]:
-        """Image counts and floor of each reward that is a distance, by name."""
-        return self._watch.facts
 
     def accepts(self, look: EvaluationSnapshot) -> bool:
         """Whether the quality is within the bound."""
@@ -310,7 +297,10 @@ class RewardGate:
             return
         for report in reports:
             yield report
-            if isinstance(report, EpochReport) and self._is_due(report):
+            if not isinstance(report, EpochReport):
+                continue
+            done = report.epoch + 1
+            if done % self._every == 0 or done == report.epochs:
                 yield self._evaluate(run)
                 if self.refused is not None:
                     return
@@ -319,7 +309,9 @@ class RewardGate:
     def verdict(self) -> str:
         """The outcome in words, with figures."""
         start, kept = self.looks[0].summary, self.kept.summary
-        known = [f"; real images have {format_reward(name, -facts['floor'])}" for name, facts in self.facts.items()]
+        known = [
+            f"; real images have {format_reward(name, -facts['floor'])}" for name, facts in self.watch.facts.items()
+        ]
         if self.refused is not None:
             beyond = f"{self.refused.summary} is more than {self._bound:g} times worse than {start}"
             return f"{beyond}; kept the best accepted weights, {kept}{''.join(known)}"
@@ -336,12 +328,8 @@ class RewardGate:
         """Restore a state."""
         self.looks = [EvaluationSnapshot(**look) for look in state_dict["looks"]]
 
-    def _is_due(self, report: EpochReport) -> bool:
-        done = report.epoch + 1
-        return done % self._every == 0 or done == report.epochs
-
     def _evaluate(self, run: TrainingRun[Any]) -> TrainingNotice:
-        look = self._watch.look(run)
+        look = self.watch.look(run)
         self.looks.append(look)
         if self.accepts(look):
             run.stalled(-look.rewards[self._reward], patience=1)  # saves the weights if they are the best

@@ -236,7 +236,8 @@ class Rollouts:
 
     def load_state_dict(self, state_dict: dict[str, Any], /) -> None:
         """Restore a state."""
-        self._remaining = [_split_steps(parts) for parts in state_dict["left"]]
+        # Seven tensors of every step, then those of its condition.
+        self._remaining = [PolicySteps(*left[:7], condition=PromptCondition(*left[7:])) for left in state_dict["left"]]
         self.rounds = [RolloutRound(**result) for result in state_dict["rounds"]]
 
     @torch.no_grad()
@@ -288,12 +289,6 @@ class Rollouts:
         chosen = [same[int(torch.randint(len(same), ()))] for same in drawn]
         prompts = [self._pictures.pictures[index].prompt for index in chosen for _ in range(members)]
         return prompts, (self._pictures.pixels(chosen) / 2 + 0.5).repeat_interleave(members, 0)
-
-
-def _split_steps(parts: Sequence[Any]) -> PolicySteps:
-    """Steps from their stored parts: seven tensors, then those of the condition."""
-    before, after, timesteps, times, lengths, probability, advantages, *condition = parts
-    return PolicySteps(before, after, timesteps, times, lengths, probability, advantages, PromptCondition(*condition))
 
 
 def group_by_prompt(prompts: Sequence[str]) -> list[list[int]]:

@@ -120,8 +120,13 @@ class Loop(Generic[Batch]):
     ) -> None:
         _check_phases(phases)
         _check_names(modules, state or {})
-        _check_counts({"accumulate": accumulate, "skip_limit": skip_limit, "audit_windows": audit_windows})
-        _check_choices((oom, batch_coupled, nonfinite, resume_rates))
+        for name, count in (("accumulate", accumulate), ("skip_limit", skip_limit), ("audit_windows", audit_windows)):
+            if count is not None and count < 1:
+                raise SettingsError(f"{name} is {count}; it must be 1 or more")
+        chosen: Sequence[str] = (oom, batch_coupled, nonfinite, resume_rates)
+        for choice, (name, choices) in zip(chosen, CHOICES.items(), strict=True):
+            if choice not in choices:
+                raise SettingsError(f"{name} is {choice!r}; it must be {' or '.join(map(repr, choices))}")
         trained = {name: module for name, module in modules.items() if isinstance(module, nn.Module)}
         hardware = Hardware.detect()
         self.device = choose_device(device, hardware, local_rank())
@@ -259,19 +264,6 @@ def _check_names(modules: Iterable[str], state: Mapping[str, object]) -> None:
                 f"state {name!r} is a {type(value).__name__}, which has no state_dict() and load_state_dict(); wrap it "
                 "in a small class that has both"
             )
-
-
-def _check_counts(counts: Mapping[str, int | None]) -> None:
-    for name, count in counts.items():
-        if count is not None and count < 1:
-            raise SettingsError(f"{name} is {count}; it must be 1 or more")
-
-
-def _check_choices(values: Sequence[str]) -> None:
-    """Check the values, which are in the order of `CHOICES`."""
-    for value, (name, choices) in zip(values, CHOICES.items(), strict=True):
-        if value not in choices:
-            raise SettingsError(f"{name} is {value!r}; it must be {' or '.join(map(repr, choices))}")
 
 
 def _read_decays(ema: float | Mapping[str, float] | None, trained: Mapping[str, nn.Module]) -> dict[str | None, float]:

@@ -271,14 +271,11 @@ def _check_term(name: str, term: object) -> None:
         raise ContractError(f"the term {name!r} is {describe_value(term)}; expected Term(mean, count, weight=…)")
     _check_scalar(f"of({name}).mean", term.mean)
     _check_count(f"the count of the term {name!r}", term.count)
-    if not _is_finite_number(term.weight):
+    weight: Any = term.weight
+    if not isinstance(weight, int | float) or isinstance(weight, bool) or not math.isfinite(weight):
         raise ContractError(
             f"the weight of the term {name!r} is {term.weight!r}; expected a finite number, such as 45.0"
         )
-
-
-def _is_finite_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def _check_count(name: str, count: object) -> None:

@@ -160,11 +160,15 @@ class SpeechCorpus:
         missing = [clip.name for clip in clips if clip.digest not in kept]
         if missing:
             raise damaged_error(folder, f"files of {len(missing)} clips are missing, first: {missing[0]}")
+        try:
+            vocabulary = read_vocabulary(folder / VOCABULARY)
+        except VoiceError as error:
+            raise damaged_error(folder, error.message) from error
         return cls(
             folder=folder,
             framing=_parse_entry(folder, FrameSettings, framing, "the framing"),
             clips=clips,
-            vocabulary=_read_vocabulary(folder),
+            vocabulary=vocabulary,
             refused=tuple(_parse_entry(folder, RejectedFile, entry, "a clip that was left out") for entry in refused),
             unknown=unknown,
             unlisted=tuple(unlisted),
@@ -269,13 +273,6 @@ def write_clip(folder: Path, digest: str, samples: Tensor, framing: FrameSetting
         save_file({"wave": samples, "spectrogram": magnitudes}, path)
     except SafetensorError as error:
         raise OSError(None, str(error), str(path)) from error
-
-
-def _read_vocabulary(folder: Path) -> Mapping[str, int]:
-    try:
-        return read_vocabulary(folder / VOCABULARY)
-    except VoiceError as error:
-        raise damaged_error(folder, error.message) from error
 
 
 SHOWN: Final = 20

@@ -61,6 +61,7 @@ class IterableSource(Generic[Batch]):
             `DataLoader`, if known.
 
     Attributes:
+        length: Batches in an epoch; None if unknown.
         sequential_class: The class of an iterable that must be read from the start to reach a batch; None if any
             batch can be read directly.
         sets_every_batch: Whether torch's generator is seeded for every batch when it is read.
@@ -78,7 +79,7 @@ class IterableSource(Generic[Batch]):
                 "only once"
             )
         self._limit = length
-        self._length = _find_length(batches) if length is None else length
+        self.length = _find_length(batches) if length is None else length
         self._batches = batches
         self._loading: IndexedLoader | StreamLoader | None = None
         if isinstance(batches, DataLoader):
@@ -89,11 +90,6 @@ class IterableSource(Generic[Batch]):
             dataset = type(batches.dataset).__name__
             self.sequential_class = None if indexed else f"{type(batches).__name__} of {dataset}"
         self.sets_every_batch = isinstance(self._loading, IndexedLoader)
-
-    @property
-    def length(self) -> int | None:
-        """Batches in an epoch; None if that is not known."""
-        return self._length
 
     @property
     def can_read_ahead(self) -> bool:
@@ -130,20 +126,18 @@ class LiveSource(Generic[Batch]):
         batches: The batches. Every epoch calls `iter` on them, so an iterator continues where it stopped.
         length: Batches in an epoch, in total over all processes of a group; None for all batches, which is possible
             with one process only. With one process, an epoch may end earlier.
+
+    Attributes:
+        length: Batches in an epoch; None if unknown.
     """
 
     def __init__(self, batches: Iterable[Batch], *, length: int | None = None) -> None:
         self._batches = batches
-        self._length = length
-
-    @property
-    def length(self) -> int | None:
-        """Batches in an epoch; None if that is not known."""
-        return self._length
+        self.length = length
 
     def batches(self, epoch: int, *, start: int = 0, step: int = 1) -> Iterator[Batch]:  # noqa: ARG002  no epoch is repeated
         """Return the next batches, as many as `start` and `step` leave of the epoch."""
-        wanted = None if self._length is None else len(range(start, self._length, step))
+        wanted = None if self.length is None else len(range(start, self.length, step))
         return islice(iter(self._batches), wanted)
 
 

@@ -54,12 +54,13 @@ class BestWeights:
     Attributes:
         value: The lowest value; None before the first finite one.
         stale: Number of values since then that were not lower.
+        tensors: The kept weights by name; empty before the first finite value.
     """
 
     def __init__(self, modules: Mapping[str, nn.Module], nonfinite: Nonfinite = "raise") -> None:
         self._modules = modules
         self._nonfinite = nonfinite
-        self._kept: dict[str, Tensor] = {}
+        self.tensors: dict[str, Tensor] = {}
         self.value: float | None = None
         self.stale = 0
 
@@ -76,9 +77,9 @@ class BestWeights:
             self.stale += 1
             return False
         self.value, self.stale = value, 0
-        self._kept.clear()  # frees the old copy first, so that there is never more than one
+        self.tensors.clear()  # frees the old copy first, so that there is never more than one
         here = list_named_tensors(self._modules)
-        self._kept = dict(zip(here, copy_tensors([*here.values()]), strict=True))
+        self.tensors = dict(zip(here, copy_tensors([*here.values()]), strict=True))
         return True
 
     def restore(self) -> None:
@@ -96,17 +97,12 @@ class BestWeights:
             raise NoBestWeightsError("no value was recorded yet; call stalled() or best.record() first")
         with torch.no_grad():
             for name, tensor in list_named_tensors(self._modules).items():
-                tensor.copy_(self._kept[name])
+                tensor.copy_(self.tensors[name])
 
     @property
     def begun(self) -> bool:
         """Whether any value was recorded, including before a resume."""
         return self.value is not None or self.stale > 0
-
-    @property
-    def tensors(self) -> Mapping[str, Tensor]:
-        """The kept weights by name; empty before the first finite value."""
-        return self._kept
 
     def state(self) -> dict[str, Any]:
         """Return value and staleness for a checkpoint, which saves the tensors separately."""
@@ -117,7 +113,7 @@ class BestWeights:
         self.value, self.stale = state["value"], state["stale"]
         here = list_named_tensors(self._modules)
         on_host = is_large([*here.values()])
-        self._kept = {name: tensor.to(HOST if on_host else here[name].device) for name, tensor in tensors.items()}
+        self.tensors = {name: tensor.to(HOST if on_host else here[name].device) for name, tensor in tensors.items()}
 
 
 @final

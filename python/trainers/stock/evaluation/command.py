@@ -23,7 +23,6 @@ from trainers.loop import LoopError
 from trainers.options import Threads
 from trainers.progress import progress_for, progress_on
 from trainers.stock.data import ROWS
-from trainers.stock.evaluation.bound_model import Judgeable
 from trainers.stock.evaluation.evaluation import EvaluationSettings, ModelEvaluation, evaluate
 from trainers.stock.evaluation.page import render_evaluation
 from trainers.stock.evaluation.tables import render_summary, render_tables
@@ -51,7 +50,9 @@ def evaluate_command(
     The recipe is also trained from four other seeds, because one training may be lucky; --seeds 1 turns that off.
     """
     torch.set_num_threads(threads)
-    model = _load_model(artifact, wanted.device)
+    with name_folder_in_errors(artifact):
+        runtime = Runtime(device=choose_device(wanted.device), max_rows=ROWS)
+        model = load_model(artifact, (artifact.name, 0), runtime)
     cache = open_cache(feature_cache, warn_on_stderr)
     try:
         evaluation = evaluate(
@@ -92,9 +93,3 @@ def _suggest_commands(
     yield quantra("backtest", artifact, *given(bars, files), *days)
     if not is_adopted:  # an audit trains the model again
         yield quantra("audit", artifact, *given(bars, files))
-
-
-def _load_model(folder: Path, device: str) -> Judgeable:
-    runtime = Runtime(device=choose_device(device), max_rows=ROWS)
-    with name_folder_in_errors(folder):
-        return load_model(folder, (folder.name, 0), runtime)

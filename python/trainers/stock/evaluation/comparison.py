@@ -57,7 +57,8 @@ def crps(test: EvaluationSet, forecasts: FloatArray) -> FloatArray:
     Twice the integral of the pinball loss over the levels (Laio & Tamea 2007, eq. 6). Each level represents those up to
     halfway to its neighbours; the outermost represent all beyond.
     """
-    return _sum_weighted(test, forecasts, 2 * _measure_level_widths(test.levels))
+    edges = [0.0, *((a + b) / 2 for a, b in pairwise(test.levels)), 1.0]
+    return _sum_weighted(test, forecasts, 2 * np.diff(edges))
 
 
 def mark_below(test: EvaluationSet, forecasts: FloatArray) -> FloatArray:
@@ -112,12 +113,6 @@ def _sum_weighted(test: EvaluationSet, forecasts: FloatArray, weights: FloatArra
     for level, weight in enumerate(weights):
         total += weight * pinball_at(test, forecasts, level)
     return total
-
-
-def _measure_level_widths(levels: tuple[float, ...]) -> FloatArray:
-    """[Q] share of all levels that each level represents; the sum is 1."""
-    edges = [0.0, *((a + b) / 2 for a, b in pairwise(levels)), 1.0]
-    return np.diff(edges)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -321,7 +321,10 @@ def evaluate(
         levels=test.levels,
         days=EvaluationPeriod.of(exam.bound.history, exam.tested.windows, find_last_seen(model)),
         level=LEVEL,
-        method=_describe_method(test),
+        method=(
+            f"circular block bootstrap, {RESAMPLES} resamples, blocks of {test.block} sessions, stretched by "
+            f"{100 * (test.widening_factor - 1):.0f} % because so few blocks scatter too little"
+        ),
         correlated=describe_correlation(test),
         rows=tuple(sorted(result.rows, key=lambda row: row.mean.value)),
         skill=result.skill,
@@ -350,14 +353,6 @@ def _compare_calibration(exam: EvaluationSetup, wanted: EvaluationSettings) -> C
         adaptive = forecast_adaptively(history, exam.calibration, tested, exam.test_set.levels)
     return compare_calibration(
         exam.test_set, tested.forecasts, adaptive, exam.model.manifest.conformal.effective_samples
-    )
-
-
-def _describe_method(test: EvaluationSet) -> str:
-    """The method of the intervals, as text."""
-    return (
-        f"circular block bootstrap, {RESAMPLES} resamples, blocks of {test.block} sessions, stretched by "
-        f"{100 * (test.widening_factor - 1):.0f} % because so few blocks scatter too little"
     )
 
 

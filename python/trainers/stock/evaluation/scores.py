@@ -407,10 +407,6 @@ class BenchmarkResult:
     """Why baselines are left out, and which symbols have substitutes."""
 
 
-def _ignore_losses(_name: str, _losses: FloatArray) -> None:
-    """Ignore the losses."""
-
-
 def benchmark(
     test: EvaluationSet,
     name: str,
@@ -418,7 +414,7 @@ def benchmark(
     case: InformationSet,
     plan: BaselinePlan,
     *,
-    on_losses: Callable[[str, FloatArray], None] = _ignore_losses,
+    on_losses: Callable[[str, FloatArray], None] = lambda _name, _losses: None,
     stepwise: StepProgress = no_progress,
 ) -> BenchmarkResult:
     """Score a model's forecasts and the baselines; only one baseline's forecasts are in memory at a time.

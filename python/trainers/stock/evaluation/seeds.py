@@ -123,7 +123,7 @@ def score_seeds(
         scores = losses, mark_inside(test, forecasts), winkler(test, forecasts)
         rows.append([np.nanmean(values, axis=0) for values in scores])
         total += losses
-    by_horizon = [_measure_spreads(values) for values in zip(*rows, strict=True)]
+    by_horizon = [tuple(map(_measure_spread, np.array(values).T)) for values in zip(*rows, strict=True)]
     return SeedScores(
         seeds=tuple(seeds),
         mean=_measure_spread(means),
@@ -132,10 +132,6 @@ def score_seeds(
         winkler=by_horizon[2],
         comparison=compare(test, total / len(seeds), baseline, baseline_name),
     )
-
-
-def _measure_spreads(rows: Sequence[FloatArray]) -> tuple[SeedSpread, ...]:
-    return tuple(_measure_spread(column) for column in np.array(rows).T)
 
 
 def _measure_spread(values: Sequence[float] | FloatArray) -> SeedSpread:
