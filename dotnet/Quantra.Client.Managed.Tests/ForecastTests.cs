@@ -57,7 +57,7 @@ public sealed class ForecastTests
         model.Predict(request, recorded.Now);
         var before = GC.GetAllocatedBytesForCurrentThread();
         model.Predict(request, recorded.Now);
-        Assert.InRange(GC.GetAllocatedBytesForCurrentThread() - before, 1, 8_000);
+        Assert.InRange(GC.GetAllocatedBytesForCurrentThread() - before, 1, 2_500);
     }
 
     private static Task<ManagedPredictor> OpenAsync(RecordedRequest recorded) =>

@@ -23,7 +23,7 @@ internal enum SuspectKind
 }
 
 /// <summary>One bar, or the edges of a stretch of bars, that contradict the history of their symbol.</summary>
-internal sealed record SuspectBars
+internal sealed class SuspectBars
 {
     private const double FactorTolerance = 0.1;
     private const int MostNamed = 3;

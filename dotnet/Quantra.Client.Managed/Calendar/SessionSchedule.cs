@@ -6,7 +6,7 @@ namespace Quantra.Client.Managed;
 internal readonly record struct CloseTime(int Date, string Time);
 
 /// <summary>An exchange's sessions between two dates: Monday to Friday, or every day, without its holidays.</summary>
-internal sealed record SessionSchedule
+internal sealed class SessionSchedule
 {
     /// <summary>Name of the calendar of an unknown exchange.</summary>
     public const string Weekdays = "weekdays";

@@ -3,8 +3,8 @@ using System.Text.Json;
 namespace Quantra.Client.Managed;
 
 /// <summary>Settings of a network, after its kind, version and arithmetic were checked.</summary>
-/// <param name="Kind">Name of the kind.</param>
-internal sealed record NetworkSettings(string Kind)
+/// <param name="kind">Name of the kind.</param>
+internal sealed class NetworkSettings(string kind)
 {
     /// <summary>Epsilon of all layer norms.</summary>
     public const float NormEpsilon = 1e-5f;
@@ -97,6 +97,9 @@ internal sealed record NetworkSettings(string Kind)
         ["har"] = Unconditional,
         ["garch"] = Unconditional,
     };
+
+    /// <summary>Name of the kind.</summary>
+    public string Kind => kind;
 
     /// <summary>Width of the network.</summary>
     public int Hidden { get; private init; }
