@@ -73,10 +73,10 @@ def _parse(text: str) -> Json:
     _check_depth(text)
     value: Json = json.loads(
         text,
-        object_pairs_hook=_unique,
+        object_pairs_hook=_check_unique,
         parse_constant=_refuse_constant,
-        parse_float=_finite,
-        parse_int=_within_64_bits,
+        parse_float=_parse_finite,
+        parse_int=_parse_integer,
     )
     if _ESCAPED_SURROGATE.search(text):
         json.dumps(value, ensure_ascii=False).encode()  # raises UnicodeEncodeError for a lone surrogate
@@ -92,7 +92,7 @@ def _check_depth(text: str) -> None:
             raise ValueError(f"it is nested deeper than {MAX_DEPTH} levels")
 
 
-def _unique(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
+def _check_unique(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
     record: dict[str, Json] = {}
     for key, value in pairs:
         if key in record:
@@ -105,14 +105,14 @@ def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not a JSON number")
 
 
-def _finite(text: str) -> float:
+def _parse_finite(text: str) -> float:
     number = float(text)
     if not isfinite(number):
         raise ValueError(f"{text} is beyond the range of a double")
     return number
 
 
-def _within_64_bits(text: str) -> int:
+def _parse_integer(text: str) -> int:
     number = int(text)
     if abs(number) > _LARGEST_INTEGER:
         raise ValueError(f"{text} is beyond 64 bits")
@@ -148,31 +148,31 @@ class Record:
 
     def text(self, key: str) -> str:
         """Read a string."""
-        return self._check(self.json(key), key, "a string", _text)
+        return self._check(self.json(key), key, "a string", _take_text)
 
     def integer(self, key: str) -> int:
         """Read an integer, written without a fraction."""
-        return self._check(self.json(key), key, "an integer", _integer)
+        return self._check(self.json(key), key, "an integer", _take_integer)
 
     def number(self, key: str) -> float:
         """Read a finite number."""
-        return self._check(self.json(key), key, "a number", _number)
+        return self._check(self.json(key), key, "a number", _take_number)
 
     def flag(self, key: str) -> bool:
         """Read true or false."""
-        return self._check(self.json(key), key, "true or false", _flag)
+        return self._check(self.json(key), key, "true or false", _take_flag)
 
     def texts(self, key: str) -> tuple[str, ...]:
         """Read a list of strings."""
-        return self._all(self.json(key), key, "a string", _text)
+        return self._all(self.json(key), key, "a string", _take_text)
 
     def integers(self, key: str) -> tuple[int, ...]:
         """Read a list of integers."""
-        return self._all(self.json(key), key, "an integer", _integer)
+        return self._all(self.json(key), key, "an integer", _take_integer)
 
     def numbers(self, key: str) -> tuple[float, ...]:
         """Read a list of finite numbers."""
-        return self._all(self.json(key), key, "a number", _number)
+        return self._all(self.json(key), key, "a number", _take_number)
 
     def record(self, key: str) -> "Record":
         """Read an object."""
@@ -191,7 +191,7 @@ class Record:
     def rows(self, key: str) -> tuple[tuple[float, ...], ...]:
         """Read a list of lists of finite numbers."""
         rows = self._list(self.json(key), key)
-        return tuple(self._all(row, f"{key}[{k}]", "a number", _number) for k, row in enumerate(rows))
+        return tuple(self._all(row, f"{key}[{k}]", "a number", _take_number) for k, row in enumerate(rows))
 
     def json(self, key: str) -> Json:
         """Read a value of any type."""
@@ -272,13 +272,13 @@ def _read(record: Record, key: str, kind: Any, *, strict: bool) -> object:
     if get_origin(kind) is tuple:
         return tuple(read_as(item, arguments[0], strict=strict) for item in record.records(key))
     if get_origin(kind) is Literal:
-        return _choice(record, key, arguments)
+        return _read_choice(record, key, arguments)
     if issubclass(kind, StrEnum):
-        return kind(_choice(record, key, [member.value for member in kind]))
+        return kind(_read_choice(record, key, [member.value for member in kind]))
     return read_as(record.record(key), kind, strict=strict)
 
 
-def _choice(record: Record, key: str, choices: Sequence[str]) -> str:
+def _read_choice(record: Record, key: str, choices: Sequence[str]) -> str:
     text = record.text(key)
     if text not in choices:
         raise record.refusal(key, f"is {text!r}, expected one of {list(choices)}")
@@ -298,19 +298,19 @@ _PLAIN: Final[Mapping[object, Callable[[Record, str], object]]] = {
 }
 
 
-def _text(value: Json) -> str | None:
+def _take_text(value: Json) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _flag(value: Json) -> bool | None:
+def _take_flag(value: Json) -> bool | None:
     return value if isinstance(value, bool) else None
 
 
-def _integer(value: Json) -> int | None:
+def _take_integer(value: Json) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-def _number(value: Json) -> float | None:
+def _take_number(value: Json) -> float | None:
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 

@@ -332,39 +332,39 @@ class Card:
         """
         record = Record.from_bytes(text.encode(), f"{SOURCE}, card")
         return cls(
-            data=_facts(record, "data", DataFacts),
-            splits=_section(record, "splits", _splits) or (),
-            recipe=_section(record, "recipe", _pairs) or (),
-            training=_facts(record, "training", TrainingFacts),
-            libraries=_section(record, "libraries", _pairs) or (),
-            scores=_facts(record, "scores", ScoreTable),
-            calibration=_facts(record, "calibration", CalibrationFacts),
-            skill=_section(record, "skill", _skill),
+            data=_read_facts(record, "data", DataFacts),
+            splits=_read_section(record, "splits", _read_splits) or (),
+            recipe=_read_section(record, "recipe", _read_pairs) or (),
+            training=_read_facts(record, "training", TrainingFacts),
+            libraries=_read_section(record, "libraries", _read_pairs) or (),
+            scores=_read_facts(record, "scores", ScoreTable),
+            calibration=_read_facts(record, "calibration", CalibrationFacts),
+            skill=_read_section(record, "skill", _read_skill),
             members=_list(record, "members", MemberFacts),
-            combination=_section(record, "combination", _pairs) or (),
-            best_member=_section(record, "best_member", _skill),
-            weighting=_facts(record, "weighting", WeightingFacts),
-            conformal=_facts(record, "conformal", ConformalFacts),
-            tuning=_facts(record, "tuning", TuningFacts),
+            combination=_read_section(record, "combination", _read_pairs) or (),
+            best_member=_read_section(record, "best_member", _read_skill),
+            weighting=_read_facts(record, "weighting", WeightingFacts),
+            conformal=_read_facts(record, "conformal", ConformalFacts),
+            tuning=_read_facts(record, "tuning", TuningFacts),
             ancestors=_list(record, "ancestors", ParentModel),
-            adopted=_facts(record, "adopted", AdoptionFacts),
+            adopted=_read_facts(record, "adopted", AdoptionFacts),
             notes=record.texts("notes") if record.has("notes") else (),
         )
 
 
-def _section(record: Record, key: str, read: Callable[[Record], SectionT]) -> SectionT | None:
+def _read_section(record: Record, key: str, read: Callable[[Record], SectionT]) -> SectionT | None:
     return read(record.record(key)) if record.has(key) else None
 
 
-def _facts(record: Record, key: str, kind: type[FactsT]) -> FactsT | None:
-    return _section(record, key, lambda section: read_as(section, kind))
+def _read_facts(record: Record, key: str, kind: type[FactsT]) -> FactsT | None:
+    return _read_section(record, key, lambda section: read_as(section, kind))
 
 
 def _list(record: Record, key: str, kind: type[FactsT]) -> tuple[FactsT, ...]:
     return tuple(read_as(item, kind) for item in record.records(key)) if record.has(key) else ()
 
 
-def _splits(record: Record) -> tuple[Split, ...]:
+def _read_splits(record: Record) -> tuple[Split, ...]:
     """The splits in chronological order."""
     parts = {name: record.record(name) for name in SPLITS if record.has(name)}
     return tuple(
@@ -373,7 +373,7 @@ def _splits(record: Record) -> tuple[Split, ...]:
     )
 
 
-def _pairs(record: Record) -> tuple[tuple[str, str], ...]:
+def _read_pairs(record: Record) -> tuple[tuple[str, str], ...]:
     return tuple((key, _format(record.json(key))) for key in record.keys())  # noqa: SIM118 - a Record is not a dict
 
 
@@ -391,7 +391,7 @@ def data_of(card: Mapping[str, Json]) -> DataFacts | None:
     Raises:
         ArtifactError: the section is malformed.
     """
-    return _facts(Record(card, SOURCE, "card"), "data", DataFacts)
+    return _read_facts(Record(card, SOURCE, "card"), "data", DataFacts)
 
 
 def ancestors_of(card: Mapping[str, Json]) -> tuple[ParentModel, ...]:
@@ -409,7 +409,7 @@ def adoption_of(card: Mapping[str, Json]) -> AdoptionFacts | None:
     Raises:
         ArtifactError: the section is malformed.
     """
-    return _facts(Record(card, SOURCE, "card"), "adopted", AdoptionFacts)
+    return _read_facts(Record(card, SOURCE, "card"), "adopted", AdoptionFacts)
 
 
 def skill_of(card: Mapping[str, Json]) -> Skill | None:
@@ -418,7 +418,7 @@ def skill_of(card: Mapping[str, Json]) -> Skill | None:
     Raises:
         ArtifactError: the section is malformed.
     """
-    return _section(Record(card, SOURCE, "card"), "skill", _skill)
+    return _read_section(Record(card, SOURCE, "card"), "skill", _read_skill)
 
 
 def weighting_of(card: Mapping[str, Json]) -> WeightingFacts | None:
@@ -427,7 +427,7 @@ def weighting_of(card: Mapping[str, Json]) -> WeightingFacts | None:
     Raises:
         ArtifactError: the section is malformed.
     """
-    return _facts(Record(card, SOURCE, "card"), "weighting", WeightingFacts)
+    return _read_facts(Record(card, SOURCE, "card"), "weighting", WeightingFacts)
 
 
 def start_note_of(card: Mapping[str, Json]) -> str:
@@ -437,8 +437,8 @@ def start_note_of(card: Mapping[str, Json]) -> str:
         ArtifactError: a section that it depends on is malformed.
     """
     record = Record(card, SOURCE, "card")
-    recipe = dict(_section(record, "recipe", _pairs) or ())
-    return _start_note(_facts(record, "training", TrainingFacts), recipe, has_parent=bool(ancestors_of(card)))
+    recipe = dict(_read_section(record, "recipe", _read_pairs) or ())
+    return _start_note(_read_facts(record, "training", TrainingFacts), recipe, has_parent=bool(ancestors_of(card)))
 
 
 def _start_note(training: TrainingFacts | None, recipe: Mapping[str, str], *, has_parent: bool) -> str:
@@ -465,7 +465,7 @@ def start_note(scale: str, *, has_map: bool, has_parent: bool) -> str:
     return f"the network added nothing to {start} on these data{same}"
 
 
-def _skill(record: Record) -> Skill:
+def _read_skill(record: Record) -> Skill:
     return Skill(
         rival=record.text("baseline"),
         improvement=record.number("improvement"),

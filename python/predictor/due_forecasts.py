@@ -73,14 +73,14 @@ def score_due_forecasts(ledger: Ledger, *, patience: int = PATIENCE, first_open:
     waiting = _list_waiting(ledger, first_open)
     last = ledger.last_session
     due = [one for one in waiting if one.session <= last]
-    revised = list(_labels_of_revised_bars(ledger))
+    revised = list(_list_revised_labels(ledger))
     dues = [*due, *(_DueLabel(forecast, label.horizon, label.session) for forecast, label in revised)]
     if not dues:
         return DueForecasts(first_open=_find_first_open(ledger, waiting, ()))
     batch = ledger.receipt.batch
     panel = ledger.panel(first=min(one.forecast.base_session for one in dues), batch=batch)
     suspects = _find_impossible_bars(ledger, panel, batch)
-    values = _outcomes(without_suspects(panel, suspects), dues)
+    values = _compute_outcomes(without_suspects(panel, suspects), dues)
     for k, one in enumerate(dues):
         if any(one.crosses(suspect) for suspect in suspects):
             values[k] = np.nan
@@ -90,10 +90,10 @@ def score_due_forecasts(ledger: Ledger, *, patience: int = PATIENCE, first_open:
         if (label := _label(one, value, panel, batch, suspects, patience)) is not None
     ]
     forecasts = {one.forecast.number: one.forecast for one in dues}
-    changed = list(_revisions(revised, values[len(due) :], batch))
-    events = _large_revisions(changed, forecasts, batch)
+    changed = list(_list_revisions(revised, values[len(due) :], batch))
+    events = _report_large_revisions(changed, forecasts, batch)
     everything = [*labels, *(label for _, label in changed)]
-    ledger.append([*everything, *_scores(everything, forecasts), *events])
+    ledger.append([*everything, *_compute_scores(everything, forecasts), *events])
     scored = sum(label.status is LabelStatus.SCORED for label in labels)
     return DueForecasts(
         scored=scored,
@@ -133,7 +133,7 @@ def _find_first_open(ledger: Ledger, waiting: Iterable[_DueLabel], labels: Itera
     return next(still, newest + 1)
 
 
-def _labels_of_revised_bars(ledger: Ledger) -> Iterator[tuple[ForecastRecord, Label]]:
+def _list_revised_labels(ledger: Ledger) -> Iterator[tuple[ForecastRecord, Label]]:
     """The newest label of each horizon whose bars have changed since all labels were made."""
     known = ledger.query(
         "select (select bars_batch from label order by id desc limit 1) as batch, "
@@ -163,7 +163,7 @@ def _find_impossible_bars(ledger: Ledger, panel: BarPanel, batch: int) -> list[S
     return [one for one in recent if one.sessions and (one.refuses or one.kind is SuspectKind.BAR)]
 
 
-def _outcomes(panel: BarPanel, dues: Sequence[_DueLabel]) -> FloatArray:
+def _compute_outcomes(panel: BarPanel, dues: Sequence[_DueLabel]) -> FloatArray:
     """[N] the target's values; NaN if a bar is missing."""
     values, groups = np.full(len(dues), np.nan), dict[tuple[int, int, str], list[int]]()
     for k, one in enumerate(dues):
@@ -190,10 +190,10 @@ def _label(
         return replace(label, value=float(value))
     if int((panel.sessions > one.session).sum()) < patience:
         return None
-    return replace(label, status=LabelStatus.UNSCORABLE, reason=_reason(one, panel, suspects))
+    return replace(label, status=LabelStatus.UNSCORABLE, reason=_explain_missing(one, panel, suspects))
 
 
-def _reason(one: _DueLabel, panel: BarPanel, suspects: Sequence[SuspectBars]) -> str:
+def _explain_missing(one: _DueLabel, panel: BarPanel, suspects: Sequence[SuspectBars]) -> str:
     if one.forecast.symbol not in panel.symbols:
         return "no bars"
     present = panel.sessions[panel.present[panel.symbols.index(one.forecast.symbol)]]
@@ -206,7 +206,7 @@ def _reason(one: _DueLabel, panel: BarPanel, suspects: Sequence[SuspectBars]) ->
     return f"no bar since {shown_date(int(present[-1]))}"
 
 
-def _revisions(
+def _list_revisions(
     revised: Sequence[tuple[ForecastRecord, Label]], values: FloatArray, batch: int
 ) -> Iterator[tuple[float, Label]]:
     """Labels whose value differs from the one before, with the difference; a lost value keeps the old label."""
@@ -219,7 +219,7 @@ def _revisions(
             yield change, new
 
 
-def _large_revisions(
+def _report_large_revisions(
     changed: Iterable[tuple[float, Label]], forecasts: dict[int, ForecastRecord], batch: int
 ) -> Iterator[LedgerEvent]:
     """One event per symbol, with its largest change."""
@@ -233,7 +233,7 @@ def _large_revisions(
             yield LedgerEvent(kind=REVISED_BARS, session=session, reason=reason, key=f"{REVISED_BARS} {batch} {symbol}")
 
 
-def _scores(labels: Iterable[Label], forecasts: dict[int, ForecastRecord]) -> Iterator[Score]:
+def _compute_scores(labels: Iterable[Label], forecasts: dict[int, ForecastRecord]) -> Iterator[Score]:
     for label in labels:
         if label.value is not None:
             forecast = forecasts[label.forecast]

@@ -128,7 +128,7 @@ class _Bets:
             for begin, end in pairwise(sorted({0, *entries, path.shape[1]})):
                 capital = capital * path[:, begin]
                 for number in range(entered[begin], entered[begin + 1]):
-                    capital = capital + _capital_part(number)
+                    capital = capital + _compute_capital_part(number)
                 path[:, begin] = capital
                 np.multiply.accumulate(path[:, begin:end], axis=1, out=path[:, begin:end])
                 capital = path[:, end - 1]
@@ -143,7 +143,7 @@ class _Bets:
         entered = self._count_entered(turns, last)
         left = [1.0]
         for number in range(int(entered.max(initial=0))):
-            left.append(left[-1] - _capital_part(number))
+            left.append(left[-1] - _compute_capital_part(number))
         return np.array(left)[entered].mean(axis=1)
 
     def _count_entered(self, turns: PositionArray, last: int) -> PositionArray:
@@ -152,7 +152,7 @@ class _Bets:
         return np.where(placed < 0, 0, placed // RESTART + 1)
 
 
-def _capital_part(number: int) -> float:
+def _compute_capital_part(number: int) -> float:
     """The part of an account's capital that enters at its first turn after `number` times RESTART dates."""
     return 1 / ((number + 1) * (number + 2))
 
@@ -213,7 +213,7 @@ def assess_coverage(shares: DailyShares, promised: float, side: CoverageSide, *,
     symbols = int(np.median(shares.symbols)) if shares.symbols.size else 1
     wealth = bet_on_shares(daily[None], promised, side, symbols=symbols, horizon=horizon)
     plain, guarded = wealth.plain[0, :due], wealth.guarded[0, :due]
-    amber, red = (_first(shares.dates, path >= 1 / ALPHA) for path in (plain, guarded))
+    amber, red = (_find_first(shares.dates, path >= 1 / ALPHA) for path in (plain, guarded))
     notice = 0
     if side is CoverageSide.TOO_FEW:
         notice = notice_days(daily[:due], promised, symbols=symbols, horizon=horizon)
@@ -233,7 +233,7 @@ def assess_coverage(shares: DailyShares, promised: float, side: CoverageSide, *,
     )
 
 
-def _first(dates: IntArray, is_true: BoolArray) -> int:
+def _find_first(dates: IntArray, is_true: BoolArray) -> int:
     return int(dates[np.argmax(is_true)]) if is_true.any() else 0
 
 

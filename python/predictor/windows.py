@@ -119,7 +119,7 @@ class Pipeline:
             raise ConfigurationError(
                 f"encoder length is {self.encoder_length} sessions, but must be 1 to {LONGEST_ENCODER}"
             )
-        object.__setattr__(self, "covariates", _covariates(self.features))
+        object.__setattr__(self, "covariates", _list_covariates(self.features))
         sizes = InputSizes(
             encoder_length=self.encoder_length,
             future_length=self.target.reach,
@@ -129,7 +129,7 @@ class Pipeline:
             static_widths=self.features.statics.widths,
         )
         object.__setattr__(self, "sizes", sizes)
-        object.__setattr__(self, "_known_table", _known_table(self.features, self.calendar))
+        object.__setattr__(self, "_known_table", _compute_known_table(self.features, self.calendar))
 
     @property
     def recipe(self) -> InputRecipe:
@@ -167,7 +167,7 @@ class Pipeline:
         """Count bars and known values from a mask of bars [S, T] and the series [S, T] that the levels come from."""
         known = np.isfinite(series[0])
         return SymbolHistory(
-            bars=_trailing_count(present, self.encoder_length), values=_trailing_count(known, self.normaliser.window)
+            bars=_count_trailing(present, self.encoder_length), values=_count_trailing(known, self.normaliser.window)
         )
 
     def latest_counts(self, present: NDArray[np.bool_], series: DailySeries) -> SymbolHistory:
@@ -196,12 +196,12 @@ class Pipeline:
 
     def latest_levels(self, series: DailySeries) -> WindowLevels:
         """As `levels`, for the windows that end on the last session, [S, H] each."""
-        return self._levels(tuple(_last_of(values, self.normaliser.window) for values in series))
+        return self._levels(tuple(_take_last(values, self.normaliser.window) for values in series))
 
     def _levels(self, windows: DailySeries) -> WindowLevels:
         levels = self.normaliser.levels(windows)
         shape = (len(windows[0]), len(self.target.horizons))
-        return WindowLevels(*(_for_all(part, shape) for part in levels))
+        return WindowLevels(*(_spread_levels(part, shape) for part in levels))
 
     def recent(self, bars: BarPanel) -> BarPanel:
         """Restrict or extend a panel to the sessions that one forecast depends on; added sessions have no bars.
@@ -260,7 +260,7 @@ class Pipeline:
         return EncodedPanel(
             observed=observed[0],
             mask=observed[1],
-            known=self.known(axis, _last_values(covariates.known, len(axis))),
+            known=self.known(axis, _take_last_values(covariates.known, len(axis))),
             static=self.features.statics.encode(len(bars.symbols), covariates.numbers, covariates.categories),
             series=series,
         )
@@ -302,7 +302,7 @@ class Pipeline:
     ) -> NDArray[np.float32]:
         """Compute the known features [S or 1, T + D, K] of the last encoder's sessions and the future ones."""
         axis = np.concatenate([recent[-self.encoder_length :], future])
-        return self.known(axis, _last_values(covariates.known, len(axis)))
+        return self.known(axis, _take_last_values(covariates.known, len(axis)))
 
     def _encoded(
         self, adjusted: AdjustedBars, covariates: Covariates, known: NDArray[np.float32], sessions: int
@@ -369,7 +369,7 @@ def trailing_windows(series: FloatArray, symbols: PositionArray, positions: Posi
     return rows
 
 
-def _last_of(series: FloatArray, sessions: int) -> FloatArray:
+def _take_last(series: FloatArray, sessions: int) -> FloatArray:
     """The last `sessions` values [S, sessions] of a series [S, T]; NaN before its first session."""
     lacking = sessions - series.shape[1]
     if lacking <= 0:
@@ -377,7 +377,7 @@ def _last_of(series: FloatArray, sessions: int) -> FloatArray:
     return np.pad(series, ((0, 0), (lacking, 0)), constant_values=np.nan)
 
 
-def _for_all(levels: FloatArray, shape: tuple[int, int]) -> FloatArray:
+def _spread_levels(levels: FloatArray, shape: tuple[int, int]) -> FloatArray:
     if levels.shape == shape:
         return levels
     spread = np.empty(shape)
@@ -385,11 +385,11 @@ def _for_all(levels: FloatArray, shape: tuple[int, int]) -> FloatArray:
     return spread
 
 
-def _last_values(covariates: Mapping[str, FloatArray], sessions: int) -> Mapping[str, FloatArray]:
+def _take_last_values(covariates: Mapping[str, FloatArray], sessions: int) -> Mapping[str, FloatArray]:
     return {name: values[:, -sessions:] for name, values in covariates.items()}
 
 
-def _covariates(features: FittedFeatures) -> tuple[CovariateInfo, ...]:
+def _list_covariates(features: FittedFeatures) -> tuple[CovariateInfo, ...]:
     series, statics = features.features.covariates, features.statics
     return (
         *(CovariateInfo(name=name, group=CovariateGroup.OBSERVED) for name in series.observed),
@@ -402,7 +402,7 @@ def _covariates(features: FittedFeatures) -> tuple[CovariateInfo, ...]:
     )
 
 
-def _known_table(features: FittedFeatures, calendar: SessionCalendar) -> NDArray[np.float32] | None:
+def _compute_known_table(features: FittedFeatures, calendar: SessionCalendar) -> NDArray[np.float32] | None:
     """Precompute the known features [1, A, K] of all A sessions of the calendar.
 
     None if they also depend on known covariates, if the table would be too large, or if one value is not finite. In
@@ -417,7 +417,7 @@ def _known_table(features: FittedFeatures, calendar: SessionCalendar) -> NDArray
         return None
 
 
-def _trailing_count(known: NDArray[np.bool_], sessions: int) -> NDArray[np.int32]:
+def _count_trailing(known: NDArray[np.bool_], sessions: int) -> NDArray[np.int32]:
     """Count the known values in the last `sessions` sessions up to each, [S, T]."""
     total = np.cumsum(known, axis=1, dtype=np.int32)
     total[:, sessions:] -= total[:, :-sessions].copy()

@@ -250,7 +250,7 @@ def _trace_nothing(monkeypatch: pytest.MonkeyPatch, written: ExportedModel) -> N
     def traced(*_: object) -> onnx.ModelProto:
         return onnx.load(written.exported.file)
 
-    monkeypatch.setattr(onnx_file, "_graph", traced)
+    monkeypatch.setattr(onnx_file, "_trace_graph", traced)
 
 
 def _rows(made: Artifact, rows: int) -> Inputs:

@@ -132,7 +132,7 @@ class LagCheck:
     @property
     def sentence(self) -> str:
         """The check's numbers in words."""
-        return f"against {self.yardstick}: {'; '.join(_lag_words(row) for row in self.rows)}"
+        return f"against {self.yardstick}: {'; '.join(_describe_lag(row) for row in self.rows)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,7 +159,7 @@ class CostCheck:
         """The check's numbers in words."""
         if self.break_even_bps is None:
             return f"strategy {self.strategy} never trades"
-        after = _pair(self.sharpe, self.sharpe_error)
+        after = _format_with_error(self.sharpe, self.sharpe_error)
         return (
             f"strategy {self.strategy} breaks even at {self.break_even_bps:.1f} bp; Sharpe {after} at "
             f"{self.charged_bps:g} bp"
@@ -201,18 +201,18 @@ class TrialsCheck:
         )
 
 
-def _lag_words(row: LagRow) -> str:
+def _describe_lag(row: LagRow) -> str:
     words = f"lag {row.lag}: skill {100 * row.skill:+.2f} % ± {100 * row.skill_error:.2f} %"
     if row.ic is not None:
-        words += f", IC {_pair(row.ic, row.ic_error, 3)}"
-    return words if row.sharpe is None else f"{words}, Sharpe {_pair(row.sharpe, row.sharpe_error)}"
+        words += f", IC {_format_with_error(row.ic, row.ic_error, 3)}"
+    return words if row.sharpe is None else f"{words}, Sharpe {_format_with_error(row.sharpe, row.sharpe_error)}"
 
 
 def _count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def _pair(value: float | None, error: float | None, digits: int = 2) -> str:
+def _format_with_error(value: float | None, error: float | None, digits: int = 2) -> str:
     if value is None or error is None:
         return "unknown"
     return f"{value:+.{digits}f} ± {error:.{digits}f}"
@@ -308,7 +308,7 @@ class AuditRecord:
             first_session=record.integer("first_session"),
             last_session=record.integer("last_session"),
             future=read_as(record.record("future"), FutureCheck, strict=True),
-            permutation=_permutation(record.record("permutation")),
+            permutation=_read_permutation(record.record("permutation")),
             lags=read_as(record.record("lags"), LagCheck, strict=True),
             costs=read_as(record.record("costs"), CostCheck, strict=True),
             trials=read_as(record.record("trials"), TrialsCheck, strict=True),
@@ -319,7 +319,7 @@ class AuditRecord:
         return read
 
 
-def _permutation(record: Record) -> PermutationCheck:
+def _read_permutation(record: Record) -> PermutationCheck:
     read = read_as(record, PermutationCheck, strict=True)
     if not read.permuted:
         raise record.refusal(

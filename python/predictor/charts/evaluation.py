@@ -65,7 +65,7 @@ def calibration(
     nominal = np.asarray(levels)
     for row, name in enumerate(series):
         positions = np.arange(nominal.size, dtype=np.float64) + (row - (len(series) - 1) / 2) * _SIDE_BY_SIDE
-        figure.add_trace(_coverage(name, row, positions, nominal, (observed[row], lower[row], upper[row])))
+        figure.add_trace(_draw_coverage(name, row, positions, nominal, (observed[row], lower[row], upper[row])))
     labels = [f"{100 * level:g} %" for level in levels]
     figure.update_xaxes(
         range=[-0.5, nominal.size - 0.5], tickvals=list(range(nominal.size)), ticktext=labels, showgrid=False
@@ -75,7 +75,7 @@ def calibration(
     return figure
 
 
-def _coverage(
+def _draw_coverage(
     name: str,
     row: int,
     positions: FloatArray,
@@ -143,7 +143,7 @@ def pit_histogram(
             "(%{customdata[3]:.1%} to %{customdata[4]:.1%})<extra></extra>",
         )
     )
-    figure.add_trace(_chance_band(centres, widths, (upper - lower) / widths, 1 + (lower - shares) / widths))
+    figure.add_trace(_draw_chance_band(centres, widths, (upper - lower) / widths, 1 + (lower - shares) / widths))
     figure.add_hline(y=1, line={"color": GREY, "width": 1.5, "dash": "dash"})
     figure.update_layout(barmode="overlay", height=300)
     labels = [f"{100 * edge:g}" for edge in edges]
@@ -151,7 +151,7 @@ def pit_histogram(
     return figure
 
 
-def _chance_band(centres: FloatArray, widths: FloatArray, heights: FloatArray, bases: FloatArray) -> Any:
+def _draw_chance_band(centres: FloatArray, widths: FloatArray, heights: FloatArray, bases: FloatArray) -> Any:
     """The band of `pit_histogram`: random deviations of a calibrated forecast in each of the B bins."""
     return graph_objects().Bar(
         x=centres,
@@ -203,7 +203,7 @@ def interval_rows(
     step = min(_APART, _MOST_APART / len(series))
     for row, name in enumerate(series):
         shift = (row - (len(series) - 1) / 2) * step
-        figure.add_trace(_points(names, name, series_style(row), shift, values[row], lower[row], upper[row]))
+        figure.add_trace(_draw_points(names, name, series_style(row), shift, values[row], lower[row], upper[row]))
     room = 18 + 12 * min(len(series), 4)
     figure.update_layout(height=130 + room * len(names), showlegend=len(series) > 1)
     figure.update_yaxes(
@@ -212,7 +212,7 @@ def interval_rows(
     return figure
 
 
-def _points(
+def _draw_points(
     names: Sequence[str],
     series: str,
     look: tuple[str, str],
@@ -288,7 +288,7 @@ def book_curves(dates: NDArray[np.int32], curves: Sequence[BookCurve], *, axis: 
                 y=curve.values,
                 name=plain(curve.name),
                 mode="lines",
-                line=_line(curve),
+                line=_style_line(curve),
                 hovertemplate=f"%{{fullData.name}}: %{{y:{number}}}<extra></extra>",
             )
         )
@@ -297,7 +297,7 @@ def book_curves(dates: NDArray[np.int32], curves: Sequence[BookCurve], *, axis: 
     return figure
 
 
-def _line(curve: BookCurve) -> dict[str, str | float]:
+def _style_line(curve: BookCurve) -> dict[str, str | float]:
     colour = SERIES[curve.book % len(SERIES)]
     if curve.is_gross:
         return {"color": colour, "width": 1.2}

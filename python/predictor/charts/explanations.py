@@ -60,7 +60,7 @@ def importance_bars(
     """
     require_shape("values", values, (len(names),))
     labels, heights = largest(names, values, top)
-    figure = new_figure("Feature importance", _on_two_lines(unit) or "contribution", "", notes)
+    figure = new_figure("Feature importance", _break_unit(unit) or "contribution", "", notes)
     figure.add_trace(
         graph_objects().Bar(
             x=heights,
@@ -77,7 +77,7 @@ def importance_bars(
     return figure
 
 
-def _on_two_lines(unit: str) -> str:
+def _break_unit(unit: str) -> str:
     return unit.replace(" of ", "<br>of ")
 
 
@@ -104,7 +104,7 @@ def importance_heatmap(
     days = [day.isoformat() for day in dates]
     figure = new_figure("Feature importance over time", "", "")
     for row, name in enumerate(names):
-        figure.add_trace(_heat_row(row, name, days, values[:, row], unit))
+        figure.add_trace(_draw_heat_row(row, name, days, values[:, row], unit))
     figure.update_layout(
         height=190 + 22 * len(names),
         margin_t=100,
@@ -117,7 +117,7 @@ def importance_heatmap(
             "cmax": reach,
             "colorscale": _DIVERGING,
             "colorbar": _COLORBAR
-            | {"title": {"text": _on_two_lines(unit), "side": "top"}, "tickvals": [-reach, 0.0, reach]},
+            | {"title": {"text": _break_unit(unit), "side": "top"}, "tickvals": [-reach, 0.0, reach]},
         },
     )
     _name_dates(figure, days)
@@ -141,7 +141,7 @@ def _name_dates(figure: "Figure", days: list[str]) -> None:
     )
 
 
-def _heat_row(row: int, name: str, days: list[str], values: FloatArray, unit: str) -> Any:
+def _draw_heat_row(row: int, name: str, days: list[str], values: FloatArray, unit: str) -> Any:
     """One feature of the heat map with days and values [T]: adjacent bars of height 1, coloured by value.
 
     They are bars, because the plotly.js bundle of pages does not support heat maps.

@@ -185,9 +185,9 @@ def fan(chart: FanChart) -> "Figure":
         MissingPackageError: plotly is not installed.
     """
     figure = new_figure(chart.title, "session", with_unit("price", chart.currency), chart.notes)
-    figure.add_trace(_candlestick(chart.candles))
+    figure.add_trace(_draw_candles(chart.candles))
     for place, past in enumerate(chart.past):
-        _add_bands(figure, _past_bands(past, chart.quantiles, is_first=not place))
+        _add_bands(figure, _draw_past_bands(past, chart.quantiles, is_first=not place))
     _add_fan(figure, chart)
     _place_axes(figure, chart)
     figure.update_layout(hovermode="x unified", height=480, margin_r=64)
@@ -204,7 +204,7 @@ def _place_axes(figure: "Figure", chart: FanChart) -> None:
         range=[-0.7, len(days) - 0.5],
         domain=[0, split],
         tickvals=chart.days_named,
-        ticktext=list(map(_on_two_lines, chart.days_named)),
+        ticktext=list(map(_break_day, chart.days_named)),
         rangeslider={"visible": False},
     )
     ends = chart.last_session.isoformat(), chart.target_dates[-1].isoformat()
@@ -217,7 +217,7 @@ def _place_axes(figure: "Figure", chart: FanChart) -> None:
             "anchor": "y",
             "title": {"text": "forecast"},
             "tickvals": targets,
-            "ticktext": list(map(_on_two_lines, targets)),
+            "ticktext": list(map(_break_day, targets)),
         }
     )
     figure.add_shape(
@@ -225,7 +225,7 @@ def _place_axes(figure: "Figure", chart: FanChart) -> None:
     )
 
 
-def _on_two_lines(day: str) -> str:
+def _break_day(day: str) -> str:
     return f"{day[5:]}<br>{day[:4]}"
 
 
@@ -260,7 +260,7 @@ def quantile_lines(
     return figure
 
 
-def _candlestick(candles: Candles) -> Any:
+def _draw_candles(candles: Candles) -> Any:
     """Daily bars; rising ones are hollow, so that they are readable without colours."""
     return graph_objects().Candlestick(
         x=iso_dates(candles.dates),
@@ -301,22 +301,22 @@ class _Bands:
     legend: str | None = None
 
 
-def _price_number(prices: FloatArray) -> str:
+def _choose_price_format(prices: FloatArray) -> str:
     return ",.2f" if prices.min() >= 1 else ",.4~r"
 
 
-def _from_close(close: float, prices: FloatArray) -> FloatArray:
+def _prepend_close(close: float, prices: FloatArray) -> FloatArray:
     """Paths [Q, 1 + H] that all start at a close."""
     return np.vstack([np.full(prices.shape[1], close), prices]).T
 
 
-def _past_bands(past: PastFan, quantiles: Sequence[float], *, is_first: bool) -> _Bands:
+def _draw_past_bands(past: PastFan, quantiles: Sequence[float], *, is_first: bool) -> _Bands:
     """Grey bands on the axis of the bars; only the first is in the legend, for all."""
     return _Bands(
         x=[day.isoformat() for day in (past.start, *past.target_dates)],
         quantiles=quantiles,
-        paths=_from_close(past.close, past.prices),
-        number=_price_number(past.prices),
+        paths=_prepend_close(past.close, past.prices),
+        number=_choose_price_format(past.prices),
         colour=GREY,
         fill=GREY_FILL,
         before=f"as of {past.start}, ",
@@ -332,8 +332,8 @@ def _add_fan(figure: "Figure", chart: FanChart) -> None:
         _Bands(
             x=dates,
             quantiles=chart.quantiles,
-            paths=_from_close(float(chart.candles.close[-1]), chart.prices),
-            number=_price_number(chart.prices),
+            paths=_prepend_close(float(chart.candles.close[-1]), chart.prices),
+            number=_choose_price_format(chart.prices),
             axis="x2",
         ),
     )

@@ -115,13 +115,13 @@ def draw(panels: Sequence[Panel], kind: str, notes: Sequence[str] = ()) -> bytes
     Raises:
         MissingPackageError: matplotlib is not installed.
     """
-    with _settings(), BytesIO() as picture:
+    with _apply_settings(), BytesIO() as picture:
         undated: dict[str, Any] = {"Date": None} if kind == "svg" else {}
         build_figure(panels, notes).savefig(picture, format=kind, dpi=DOTS_PER_INCH, metadata=undated)
         return picture.getvalue()
 
 
-def _settings() -> AbstractContextManager[None]:
+def _apply_settings() -> AbstractContextManager[None]:
     """Texts are drawn literally, and the same figure gives the same bytes."""
     try:
         from matplotlib import rc_context
@@ -136,8 +136,8 @@ def build_figure(panels: Sequence[Panel], notes: Sequence[str] = ()) -> "Figure"
     """The figure that `draw` saves."""
     from matplotlib import figure as figures
 
-    lines = _lines(notes)
-    heights = [*map(_height, panels), *([_LINE * (len(lines) + 1)] if lines else [])]
+    lines = _wrap_notes(notes)
+    heights = [*map(_choose_height, panels), *([_LINE * (len(lines) + 1)] if lines else [])]
     figure = figures.Figure(figsize=(WIDTH, sum(heights)))
     rows = figure.add_gridspec(len(heights), 1, height_ratios=heights, left=0, right=1, bottom=0, top=1, hspace=0)
     for place, panel in enumerate(panels):
@@ -148,21 +148,21 @@ def build_figure(panels: Sequence[Panel], notes: Sequence[str] = ()) -> "Figure"
     return figure
 
 
-def _lines(notes: Sequence[str]) -> list[str]:
+def _wrap_notes(notes: Sequence[str]) -> list[str]:
     return [line for note in notes for line in wrap(note, _NOTE_WIDTH)]
 
 
-def _height(panel: Panel) -> float:
+def _choose_height(panel: Panel) -> float:
     if isinstance(panel, BarsPanel):
-        return 1.6 + _LINE * len(_lines(panel.notes)) + BAR_HEIGHT * len(panel.names)
+        return 1.6 + _LINE * len(_wrap_notes(panel.notes)) + BAR_HEIGHT * len(panel.names)
     return HEIGHT
 
 
 def _draw_panel(part: "SubFigure", panel: Panel) -> None:
     """Draw the title, the notes, the axes and the legend of a panel."""
-    height = _height(panel)
+    height = _choose_height(panel)
     part.text(_LEFT, 1 - 0.12 / height, panel.title, va="top", fontsize=12)
-    notes = _lines(panel.notes)
+    notes = _wrap_notes(panel.notes)
     part.text(_LEFT, 1 - 0.42 / height, "\n".join(notes), va="top", color=GREY, linespacing=1.5)
     top = 1 - (0.5 + _LINE * len(notes)) / height
     bottom = _ROOM_BELOW / height
@@ -200,7 +200,7 @@ def _draw_fan(left: "Axes", right: "Axes", chart: FanChart) -> None:
         paths = np.vstack([np.full(len(chart.quantiles), past.close), past.prices]).T
         _draw_bands(left, x, chart.quantiles, paths, legend="" if number else "past forecasts")
     named = chart.days_named
-    left.set_xticks([place[day] for day in named], [_on_two_lines(day) for day in named])
+    left.set_xticks([place[day] for day in named], [_break_day(day) for day in named])
     left.set_xlim(-0.7, len(days) - 0.5)
     left.set_xlabel("session")
     left.set_ylabel(with_unit("price", chart.currency))
@@ -209,7 +209,7 @@ def _draw_fan(left: "Axes", right: "Axes", chart: FanChart) -> None:
     start = np.full(len(chart.quantiles), chart.candles.close[-1])
     _draw_bands(right, ahead, chart.quantiles, np.vstack([start, chart.prices]).T)
     ticks = chart.targets_named
-    right.set_xticks([(day - last).days for day in ticks], [_on_two_lines(day.isoformat()) for day in ticks])
+    right.set_xticks([(day - last).days for day in ticks], [_break_day(day.isoformat()) for day in ticks])
     right.set_xlim(0, ahead[-1])
     right.set_xlabel("forecast")
     right.tick_params(axis="y", length=0, labelleft=False)
@@ -218,7 +218,7 @@ def _draw_fan(left: "Axes", right: "Axes", chart: FanChart) -> None:
         text, at = shown_price(price), (ahead[-1], price)
         right.annotate(text, at, (5, 0), textcoords="offset points", va="center", color=BLUE, annotation_clip=False)
     for axes, hidden in ((left, ("top", "right")), (right, ("top", "right", "left"))):
-        _style(axes, hidden)
+        _style_axes(axes, hidden)
 
 
 def _draw_candles(axes: "Axes", chart: FanChart, place: dict[str, int]) -> None:
@@ -239,7 +239,7 @@ def _draw_quantiles(axes: "Axes", panel: QuantilePanel) -> None:
     axes.set_xticks(list(panel.horizons))
     axes.set_xlabel("sessions ahead")
     axes.set_ylabel(panel.what)
-    _style(axes, ("top", "right"))
+    _style_axes(axes, ("top", "right"))
 
 
 def _draw_paths(axes: "Axes", panel: PathsPanel) -> None:
@@ -252,7 +252,7 @@ def _draw_paths(axes: "Axes", panel: PathsPanel) -> None:
     axes.locator_params(axis="x", integer=True)
     axes.set_xlabel("sessions after the last bar")
     axes.set_ylabel("close")
-    _style(axes, ("top", "right"))
+    _style_axes(axes, ("top", "right"))
 
 
 def _draw_bands(
@@ -278,14 +278,14 @@ def _draw_bars(axes: "Axes", panel: BarsPanel) -> None:
     axes.set_ylim(len(panel.names) - 0.4, -0.6)
     axes.set_xlabel(panel.unit)
     axes.axvline(0, color=GREY, linewidth=1)
-    _style(axes, ("top", "right", "left"))
+    _style_axes(axes, ("top", "right", "left"))
 
 
-def _style(axes: "Axes", hidden: Sequence[str]) -> None:
+def _style_axes(axes: "Axes", hidden: Sequence[str]) -> None:
     axes.spines[list(hidden)].set_visible(False)
     axes.grid(color="#E5E7EB", linewidth=0.8)
     axes.set_axisbelow(True)
 
 
-def _on_two_lines(day: str) -> str:
+def _break_day(day: str) -> str:
     return f"{day[5:]}\n{day[:4]}"

@@ -43,13 +43,14 @@ def fan_svg(
         return ""
     x = _place(days, _LEFT, WIDTH - _RIGHT)
     y = _place(lines, HEIGHT - _BOTTOM, _TOP)
-    bands = [_band(x, y[:, k], y[:, -1 - k]) for k in range(len(quantiles) // 2)]
+    bands = [_draw_band(x, y[:, k], y[:, -1 - k]) for k in range(len(quantiles) // 2)]
     middle = min(range(len(quantiles)), key=lambda k: abs(quantiles[k] - 0.5))
     label = escape(f"{title}: quantiles {quantiles[0]:g} to {quantiles[-1]:g}")
     return (
         f'<svg role="img" aria-label="{label}" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}" '
         f'style="max-width:100%;height:auto;background:#fff" font-family="system-ui,sans-serif" font-size="11">'
-        f"{_text(_LEFT, 14, label, 'start')}{''.join(bands)}{_line(x, y[:, middle])}{_axes(days, lines)}</svg>"
+        f"{_draw_text(_LEFT, 14, label, 'start')}{''.join(bands)}{_draw_line(x, y[:, middle])}"
+        f"{_draw_axes(days, lines)}</svg>"
     )
 
 
@@ -61,28 +62,30 @@ def _place(values: FloatArray, least: float, most: float) -> FloatArray:
     return least + (values - low) / (high - low) * (most - least)
 
 
-def _band(x: FloatArray, low: FloatArray, high: FloatArray) -> str:
+def _draw_band(x: FloatArray, low: FloatArray, high: FloatArray) -> str:
     outline = [*zip(x, low, strict=True), *reversed([*zip(x, high, strict=True)])]
-    return f'<polygon points="{_points(outline)}" fill="{BLUE}" fill-opacity="{_BAND}"/>'
+    return f'<polygon points="{_format_points(outline)}" fill="{BLUE}" fill-opacity="{_BAND}"/>'
 
 
-def _line(x: FloatArray, y: FloatArray) -> str:
-    return f'<polyline points="{_points([*zip(x, y, strict=True)])}" fill="none" stroke="{BLUE}" stroke-width="2"/>'
+def _draw_line(x: FloatArray, y: FloatArray) -> str:
+    return (
+        f'<polyline points="{_format_points([*zip(x, y, strict=True)])}" fill="none" stroke="{BLUE}" stroke-width="2"/>'
+    )
 
 
-def _points(points: Sequence[tuple[float, float]]) -> str:
+def _format_points(points: Sequence[tuple[float, float]]) -> str:
     return " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
 
 
-def _axes(days: FloatArray, lines: FloatArray) -> str:
+def _draw_axes(days: FloatArray, lines: FloatArray) -> str:
     low, high = float(lines.min()), float(lines.max())
     base = HEIGHT - _BOTTOM
     frame = f'<path d="M{_LEFT} {_TOP}V{base}H{WIDTH - _RIGHT}" fill="none" stroke="{GREY}"/>'
-    values = _text(_LEFT - 6, _TOP + 4, f"{high:.5g}", "end") + _text(_LEFT - 6, base, f"{low:.5g}", "end")
-    first = _text(_LEFT, HEIGHT - 12, f"{days[0]:g}", "middle")
-    last = _text(WIDTH - _RIGHT, HEIGHT - 12, f"{days[-1]:g} sessions", "end")
+    values = _draw_text(_LEFT - 6, _TOP + 4, f"{high:.5g}", "end") + _draw_text(_LEFT - 6, base, f"{low:.5g}", "end")
+    first = _draw_text(_LEFT, HEIGHT - 12, f"{days[0]:g}", "middle")
+    last = _draw_text(WIDTH - _RIGHT, HEIGHT - 12, f"{days[-1]:g} sessions", "end")
     return frame + values + first + last
 
 
-def _text(x: float, y: float, text: str, anchor: str) -> str:
+def _draw_text(x: float, y: float, text: str, anchor: str) -> str:
     return f'<text x="{x:g}" y="{y:g}" text-anchor="{anchor}" fill="{_INK}">{text}</text>'

@@ -90,7 +90,9 @@ class UnaryCall(Generic[ValueT]):
         """Request the forecast or the error of each instance, in order."""
         encoded = (instances.encode(instance_of(question)) for question in questions)
         request = pb.PredictRequest(model=model, instances=encoded)
-        return UnaryCall(lambda stub: stub.Predict, request, lambda response: _outcomes(response, len(questions)))
+        return UnaryCall(
+            lambda stub: stub.Predict, request, lambda response: _decode_outcomes(response, len(questions))
+        )
 
     @classmethod
     def explain(cls, model: str, query: Query) -> "UnaryCall[Explanation]":
@@ -135,7 +137,7 @@ def checked_timeout(timeout_s: float) -> float:
     return timeout_s
 
 
-def _outcomes(response: pb.PredictResponse, count: int) -> tuple[Outcome, ...]:
+def _decode_outcomes(response: pb.PredictResponse, count: int) -> tuple[Outcome, ...]:
     if len(response.results) != count:
         raise MalformedRequestError(f"results: have {len(response.results)}, need {count}, one per instance")
     return tuple(
@@ -177,7 +179,7 @@ def error_of(failure: grpc.RpcError, target: str, timeout_s: float) -> QuantraEr
             error = errors.decode_details(value)
             if error is not None:
                 return error
-    return _network_error(failure, target, timeout_s)
+    return _convert_network_error(failure, target, timeout_s)
 
 
 def timeout_error(target: str, timeout_s: float) -> DeadlineExceededError:
@@ -195,11 +197,11 @@ def cancelled_error(target: str) -> CallCancelledError:
     return CallCancelledError(f"the call to {target} was cancelled before its response arrived")
 
 
-def _network_error(failure: grpc.RpcError, target: str, timeout_s: float) -> QuantraError:
+def _convert_network_error(failure: grpc.RpcError, target: str, timeout_s: float) -> QuantraError:
     code, details = failure.code(), failure.details() or ""
     match code:
         case grpc.StatusCode.UNAVAILABLE:
-            problem = f"no server answers at {target} ({details}); {_advice(target, details)}"
+            problem = f"no server answers at {target} ({details}); {_advise(target, details)}"
         case grpc.StatusCode.INTERNAL if details == _ENDED_WHILE_WRITING:
             problem = f"{target} ended the stream while a request was being sent; open a new one"
         case grpc.StatusCode.DEADLINE_EXCEEDED:
@@ -216,7 +218,7 @@ def _network_error(failure: grpc.RpcError, target: str, timeout_s: float) -> Qua
     return UnavailableError(problem)
 
 
-def _advice(target: str, details: str) -> str:
+def _advise(target: str, details: str) -> str:
     """Return the probable cause of a failed connection, derived from gRPC's message."""
     if "Hostname Verification" in details:
         return "its certificate is for other host names: connect by one of those, or issue a certificate for this one"

@@ -68,13 +68,13 @@ class ChannelOptions:
             ConfigurationError: a file cannot be read; a certificate has no key or a key no certificate; a certificate
                 is set without `ca`; the token would cross a network in plain text, or has invalid characters.
         """
-        token = _token(credentials)
+        token = _read_token(credentials)
         if credentials.ca is None and (credentials.cert is not None or credentials.key is not None):
             raise ConfigurationError("a client certificate needs TLS: pass ca= (--tls-ca) too")
         if (credentials.cert is None) != (credentials.key is None):
             raise ConfigurationError("cert= and key= (--tls-cert, --tls-key) belong together; pass both or neither")
         if not token:
-            return cls(_tls(credentials), ())
+            return cls(_make_tls(credentials), ())
         if credentials.ca is None and not is_local(target):
             raise ConfigurationError(
                 f"the token would go to {target} in plain text; pass ca= (--tls-ca), or send no token: pass token='', "
@@ -82,7 +82,7 @@ class ChannelOptions:
             )
         # gRPC uses proxies from the environment, even for local addresses.
         direct = () if credentials.ca is not None else (("grpc.enable_http_proxy", 0),)
-        return cls(_tls(credentials), (("authorization", f"Bearer {token}"),), (*OPTIONS, *direct))
+        return cls(_make_tls(credentials), (("authorization", f"Bearer {token}"),), (*OPTIONS, *direct))
 
 
 def open_channel(target: str, options: ChannelOptions) -> grpc.Channel:
@@ -126,7 +126,7 @@ def _is_loopback(address: str) -> bool:
         return host == "localhost"
 
 
-def _token(credentials: ClientCredentials) -> str:
+def _read_token(credentials: ClientCredentials) -> str:
     token = os.environ.get(VARIABLE, "") if credentials.token is None else credentials.token
     if not _SENDABLE.fullmatch(token):
         raise ConfigurationError(
@@ -135,7 +135,7 @@ def _token(credentials: ClientCredentials) -> str:
     return token
 
 
-def _tls(credentials: ClientCredentials) -> grpc.ChannelCredentials | None:
+def _make_tls(credentials: ClientCredentials) -> grpc.ChannelCredentials | None:
     if credentials.ca is None:
         return None
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # checks the files; gRPC reads them itself

@@ -64,7 +64,11 @@ class ServedModel:
         unchanged, and the server reports the error.
         """
         bars, most = instance.input, self.bars_needed
-        if not isinstance(bars, BarPanel) or not 0 < most < len(bars.sessions) or not _fits(instance.covariates, bars):
+        if (
+            not isinstance(bars, BarPanel)
+            or not 0 < most < len(bars.sessions)
+            or not _is_aligned(instance.covariates, bars)
+        ):
             return instance
         return replace(instance, input=bars.last(most), covariates=instance.covariates.last(most))
 
@@ -77,7 +81,7 @@ class ServedModel:
         return self.bars_needed <= other.bars_needed and self.is_panel_model == other.is_panel_model
 
 
-def _fits(covariates: Covariates, bars: BarPanel) -> bool:
+def _is_aligned(covariates: Covariates, bars: BarPanel) -> bool:
     try:
         covariates.check(len(bars.symbols), bars.sessions)
     except CovariatesError:
@@ -121,13 +125,13 @@ class InstanceSizes:
     @classmethod
     def of(cls, instance: Instance) -> "InstanceSizes":
         """Compute the sizes of an instance."""
-        head = _INSTANCE_OVERHEAD + _length(instance.request_id)
+        head = _INSTANCE_OVERHEAD + _measure_text(instance.request_id)
         if isinstance(instance.input, BarPanel):
             return cls(
-                head=head + _panel_head(instance.input, instance.covariates),
-                rows=_panel_rows(instance.input, instance.covariates),
+                head=head + _measure_head(instance.input, instance.covariates),
+                rows=_measure_rows(instance.input, instance.covariates),
             )
-        return cls(head=head + _window_bytes(instance.input), rows=np.zeros(len(instance.input.symbols), np.intp))
+        return cls(head=head + _measure_window(instance.input), rows=np.zeros(len(instance.input.symbols), np.intp))
 
     @property
     def total(self) -> int:
@@ -135,30 +139,32 @@ class InstanceSizes:
         return self.head + int(self.rows.sum())
 
 
-def _panel_rows(bars: BarPanel, covariates: Covariates) -> IndexArray:
+def _measure_rows(bars: BarPanel, covariates: Covariates) -> IndexArray:
     """[S] bytes per symbol; see `InstanceSizes.rows`."""
     sessions, future = len(bars.sessions), len(covariates.future_sessions)
     count = sessions * (len(bars.columns) + len(covariates.observed) + len(covariates.known))
     count += future * len(covariates.known) + len(covariates.numbers)
-    rows = np.array([_TEXT_OVERHEAD + _length(symbol) for symbol in bars.symbols], np.intp) + _NUMBER_BYTES * count
+    rows = (
+        np.array([_TEXT_OVERHEAD + _measure_text(symbol) for symbol in bars.symbols], np.intp) + _NUMBER_BYTES * count
+    )
     for texts in covariates.categories.values():
         if len(texts) == len(rows):  # the server rejects other lengths
-            rows += [_TEXT_OVERHEAD + _length(text) for text in texts]
+            rows += [_TEXT_OVERHEAD + _measure_text(text) for text in texts]
     return rows
 
 
-def _panel_head(bars: BarPanel, covariates: Covariates) -> int:
-    names = sum(_NAME_OVERHEAD + _length(name) for name in covariates.names)
+def _measure_head(bars: BarPanel, covariates: Covariates) -> int:
+    names = sum(_NAME_OVERHEAD + _measure_text(name) for name in covariates.names)
     return names + _DATE_BYTES * (len(bars.sessions) + len(covariates.future_sessions))
 
 
-def _window_bytes(window: FeatureWindow) -> int:
+def _measure_window(window: FeatureWindow) -> int:
     arrays = (window.observed, window.known, window.static, window.mask, window.location, window.scale)
-    names = sum(_TEXT_OVERHEAD + _length(name) for name in (*window.symbols, *window.features))
+    names = sum(_TEXT_OVERHEAD + _measure_text(name) for name in (*window.symbols, *window.features))
     return names + sum(values.nbytes for values in arrays) + _NUMBER_BYTES * len(window.symbols)
 
 
-def _length(text: str) -> int:
+def _measure_text(text: str) -> int:
     """Bytes of a text in UTF-8."""
     return len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
 
@@ -208,7 +214,7 @@ class CallPlan:
     @classmethod
     def of(cls, instances: Sequence[Instance], model: ServedModel, reference: str) -> "CallPlan":
         """Plan the calls for instances that were cut for `model`; requests name it by `reference`."""
-        limits = replace(model.limits, size=model.limits.size - _CALL_OVERHEAD - _length(reference))
+        limits = replace(model.limits, size=model.limits.size - _CALL_OVERHEAD - _measure_text(reference))
         parts: list[PanelPart] = []
         refused: dict[int, QuantraError] = {}
         for index, instance in enumerate(instances):
@@ -232,7 +238,7 @@ def check_size(instance: Instance, model: ServedModel, advice: str) -> None:
     """
     sizes = InstanceSizes.of(instance)
     if not _is_within(sizes, instance, model.limits):
-        raise _too_large(instance, sizes.total, model, advice)
+        raise _describe_too_large(instance, sizes.total, model, advice)
 
 
 def _split(index: int, instance: Instance, model: ServedModel, limits: RequestLimits) -> list[PanelPart]:
@@ -241,7 +247,7 @@ def _split(index: int, instance: Instance, model: ServedModel, limits: RequestLi
     if _is_within(sizes, instance, limits) or not isinstance(instance.input, BarPanel):
         return [PanelPart(index=index, first=0, end=count, size=sizes.total)]
     if model.is_panel_model:
-        raise _too_large(
+        raise _describe_too_large(
             instance,
             sizes.total,
             model,
@@ -249,9 +255,11 @@ def _split(index: int, instance: Instance, model: ServedModel, limits: RequestLi
             "send fewer symbols",
         )
     if sizes.head + 2 * int(sizes.rows.max()) > limits.size:
-        raise _too_large(instance, sizes.total, model, "not even two symbols fit into one call; send fewer sessions")
+        raise _describe_too_large(
+            instance, sizes.total, model, "not even two symbols fit into one call; send fewer sessions"
+        )
     most = min(limits.symbols, max(1, limits.cells // len(instance.input.sessions)))
-    ends = _part_ends(sizes, limits.size, most)
+    ends = _find_part_ends(sizes, limits.size, most)
     return [
         PanelPart(index=index, first=first, end=end, size=sizes.head + int(sizes.rows[first:end].sum()))
         for first, end in pairwise([0, *ends])
@@ -269,7 +277,7 @@ def _is_within(sizes: InstanceSizes, instance: Instance, limits: RequestLimits) 
     )
 
 
-def _part_ends(sizes: InstanceSizes, most_bytes: int, most_symbols: int) -> Iterator[int]:
+def _find_part_ends(sizes: InstanceSizes, most_bytes: int, most_symbols: int) -> Iterator[int]:
     """Yield the end row of each part.
 
     Each part leaves room for one more symbol: a part without usable symbols is sent again together with a usable one.
@@ -302,7 +310,7 @@ def _group(parts: Sequence[PanelPart], limits: RequestLimits) -> Iterator[tuple[
         yield tuple(call)
 
 
-def _too_large(instance: Instance, size: int, model: ServedModel, advice: str) -> RequestTooLargeError:
+def _describe_too_large(instance: Instance, size: int, model: ServedModel, advice: str) -> RequestTooLargeError:
     bars, limits = instance.input, model.limits
     sessions = f" of {len(bars.sessions)} sessions" if isinstance(bars, BarPanel) else ""
     return RequestTooLargeError(

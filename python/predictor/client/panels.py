@@ -227,7 +227,7 @@ class _PlannedResponses:
 
     def _retry_unusable(self, parts: list[PartResponse]) -> Steps[None]:
         """Request parts without usable symbols again with a usable one added, so that each symbol gets its error."""
-        usable = _usable_row(parts)
+        usable = _find_usable_row(parts)
         if usable is None:
             return
         for k, response in enumerate(parts):
@@ -239,7 +239,7 @@ class _PlannedResponses:
                 parts[k] = replace(response, outcome=outcome)
 
 
-def _usable_row(parts: Sequence[PartResponse]) -> int | None:
+def _find_usable_row(parts: Sequence[PartResponse]) -> int | None:
     """Return the row, in the whole instance, of the first symbol with a forecast."""
     for response in parts:
         if isinstance(response.outcome, Forecast):

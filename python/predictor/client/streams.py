@@ -175,7 +175,7 @@ class AsyncRequestSender(SentRequests[asyncio.Semaphore]):
 
     async def requests(self) -> AsyncIterator[pb.PredictStreamRequest]:
         """See `RequestSender.requests`."""
-        questions = _each(self._questions)
+        questions = _iterate_questions(self._questions)
         try:
             while await self._room.acquire() and (question := await anext(questions, None)) is not None:
                 yield self._stream.request(question)
@@ -183,7 +183,7 @@ class AsyncRequestSender(SentRequests[asyncio.Semaphore]):
             self._failure = error
 
 
-async def _each(questions: Iterable[Question] | AsyncIterable[Question]) -> AsyncIterator[Question]:
+async def _iterate_questions(questions: Iterable[Question] | AsyncIterable[Question]) -> AsyncIterator[Question]:
     if isinstance(questions, AsyncIterable):
         async for question in questions:
             yield question

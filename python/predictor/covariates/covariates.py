@@ -15,7 +15,7 @@ from predictor.errors import CovariateMissingError, CovariatesError, UnknownCova
 FLOAT64: Final = np.dtype(np.float64)
 
 
-def _no_sessions() -> NDArray[np.int32]:
+def _make_no_sessions() -> NDArray[np.int32]:
     return np.zeros(0, np.int32)
 
 
@@ -37,7 +37,7 @@ class Covariates:
 
     observed: Mapping[str, FloatArray] = field(default_factory=dict[str, FloatArray])
     known: Mapping[str, FloatArray] = field(default_factory=dict[str, FloatArray])
-    future_sessions: NDArray[np.int32] = field(default_factory=_no_sessions)
+    future_sessions: NDArray[np.int32] = field(default_factory=_make_no_sessions)
     numbers: Mapping[str, FloatArray] = field(default_factory=dict[str, FloatArray])
     categories: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
 
@@ -103,7 +103,7 @@ class Covariates:
             self,
             observed={name: take_columns(values, past) for name, values in self.observed.items()},
             known={name: take_columns(values, ahead) for name, values in self.known.items()},
-            future_sessions=future if self.known else _no_sessions(),
+            future_sessions=future if self.known else _make_no_sessions(),
         )
 
     def last(self, count: int) -> "Covariates":

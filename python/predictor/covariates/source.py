@@ -83,7 +83,7 @@ class CovariateSource:
         reports as an error. The future days include all sessions of the model's calendar.
         """
         last = int(bars.sessions[-1])
-        future = _days_after(last, model)
+        future = _list_days_after(last, model)
         return self.values_for(model.covariates, bars, future, known_by=last)
 
     def values_for(
@@ -115,8 +115,8 @@ class CovariateSource:
         observed = self._series_of(CovariateGroup.OBSERVED, needs)
         known = self.known(needs, symbols, np.concatenate([bars.sessions, future]), known_by=known_by)
         return Covariates(
-            observed={series.name: _rows(series.as_of(symbols, bars.sessions), count) for series in observed},
-            known={name: _rows(values, count) for name, values in known.items()},
+            observed={series.name: _broadcast_rows(series.as_of(symbols, bars.sessions), count) for series in observed},
+            known={name: _broadcast_rows(values, count) for name, values in known.items()},
             future_sessions=future if known else future[:0],
             numbers=self._numbers(needs, symbols),
             categories=self._categories(needs, symbols),
@@ -153,22 +153,22 @@ class CovariateSource:
         table = self.statics
         if table is None:
             return {}
-        names = [need.name for need in _statics(needs) if not need.categories and need.name in table.names]
+        names = [need.name for need in _select_statics(needs) if not need.categories and need.name in table.names]
         return {name: table.numbers_of(name, symbols) for name in names}
 
     def _categories(self, needs: Sequence[CovariateInfo], symbols: Sequence[str]) -> dict[str, tuple[str, ...]]:
         table = self.statics
         if table is None:
             return {}
-        names = [need.name for need in _statics(needs) if need.categories and need.name in table.texts]
+        names = [need.name for need in _select_statics(needs) if need.categories and need.name in table.texts]
         return {name: table.texts_of(name, symbols) for name in names}
 
 
-def _statics(needs: Sequence[CovariateInfo]) -> list[CovariateInfo]:
+def _select_statics(needs: Sequence[CovariateInfo]) -> list[CovariateInfo]:
     return [need for need in needs if need.group is CovariateGroup.STATIC]
 
 
-def _days_after(day: int, model: ModelInfo) -> NDArray[np.int32]:
+def _list_days_after(day: int, model: ModelInfo) -> NDArray[np.int32]:
     """Enough days after `day` to include all sessions that a model reaches: all days, or weekdays of an exchange."""
     first, sessions = days_of(np.array([day], np.int32))[0] + np.timedelta64(1, "D"), model.future_length
     if model.calendar == EVERY_DAY:
@@ -177,7 +177,7 @@ def _days_after(day: int, model: ModelInfo) -> NDArray[np.int32]:
     return dates_of(np.busday_offset(first, np.arange(weekdays), roll="forward"))
 
 
-def _rows(values: FloatArray, symbols: int) -> FloatArray:
+def _broadcast_rows(values: FloatArray, symbols: int) -> FloatArray:
     """Broadcast to one row per symbol; read-only, so that `Covariates` does not copy it."""
     rows = np.broadcast_to(values, (symbols, values.shape[1]))
     rows.flags.writeable = False

@@ -138,16 +138,16 @@ class Series:
         latest = np.maximum.accumulate(date)
         valid = np.maximum.accumulate(np.where(date == latest, np.arange(len(date)), 0))
         count = np.searchsorted(self.known_from[rows], sessions, side="right")
-        return _stepped(self.value[rows][valid], count)
+        return _take_last_values(self.value[rows][valid], count)
 
     def _of_days(self, rows: slice, sessions: NDArray[np.int32], known_by: int) -> FloatArray:
         count = int(np.searchsorted(self.known_from[rows], known_by, side="right"))
         date, value = self.date[rows][:count], self.value[rows][:count]
         order = np.argsort(date, kind="stable")  # rows with the same date stay in the order in which they became known
-        return _stepped(value[order], np.searchsorted(date[order], sessions, side="right"))
+        return _take_last_values(value[order], np.searchsorted(date[order], sessions, side="right"))
 
 
-def _stepped(values: FloatArray, count: NDArray[np.intp]) -> FloatArray:
+def _take_last_values(values: FloatArray, count: NDArray[np.intp]) -> FloatArray:
     """The last of the first `count` values; NaN if `count` is 0."""
     return np.concatenate([[np.nan], values])[count]
 
@@ -235,7 +235,7 @@ _MIDNIGHT: Final = r"^[T ]00:00(:00(\.0+)?)?(Z|[+-][0-9:]+)?$"
 def read_series(path: Path) -> tuple[Series, ...]:
     """Read one series per column of a file; see `CovariateSource.read`."""
     try:
-        return _series(path, _frame(path))
+        return _read_series(path, _read_frame(path))
     except BarsError as error:
         raise CovariatesError(error.message, metadata=error.metadata) from error
 
@@ -243,12 +243,12 @@ def read_series(path: Path) -> tuple[Series, ...]:
 def read_statics(path: Path) -> StaticTable:
     """Read a file with one row per symbol; see `CovariateSource.read`."""
     try:
-        return _statics(path, _frame(path))
+        return _read_statics(path, _read_frame(path))
     except BarsError as error:
         raise CovariatesError(error.message, metadata=error.metadata) from error
 
 
-def _frame(path: Path) -> "pl.DataFrame":
+def _read_frame(path: Path) -> "pl.DataFrame":
     """Read a file; text must be comma-separated, since with other delimiters a point may separate thousands."""
     cells = read_cells(path)
     if cells.delimiter not in ("", ","):
@@ -259,17 +259,17 @@ def _frame(path: Path) -> "pl.DataFrame":
     return cells.frame
 
 
-def _series(path: Path, frame: "pl.DataFrame") -> tuple[Series, ...]:
+def _read_series(path: Path, frame: "pl.DataFrame") -> tuple[Series, ...]:
     if KNOWN_FROM not in frame.columns:
         raise CovariatesError(
             f"{path.name} has no column {KNOWN_FROM}, the day on which each row became known; it has "
             f"{', '.join(frame.columns)}. Without {KNOWN_FROM} the model would learn from the future, since most "
             "figures are published after the day that they describe. If both are the same day, repeat the date"
         )
-    names = _value_columns(path, frame, ("date", KNOWN_FROM))
+    names = _list_value_columns(path, frame, ("date", KNOWN_FROM))
     date, known_from = (parse_sessions(frame[key], path.name) for key in ("date", KNOWN_FROM))
     _check_whole_days(path, frame[KNOWN_FROM])
-    symbols, owner = _owners(path, frame)
+    symbols, owner = _index_owners(path, frame)
     if not symbols:
         # A text column may hold the symbol.
         texts = list(text_columns(frame, _KEYS))
@@ -278,7 +278,7 @@ def _series(path: Path, frame: "pl.DataFrame") -> tuple[Series, ...]:
                 f"{path.name}: row 1 after the header, column {texts[0]}: {str(frame[texts[0]][0])!r} is not a number, "
                 f"and the file has no column {SYMBOL}; {symbol_advice(texts)}"
             )
-    columns = [(name, _finite(path, frame[name]), _stated(path, frame[name])) for name in names]
+    columns = [(name, _parse_finite(path, frame[name]), _find_stated(path, frame[name])) for name in names]
     rows = np.arange(1, frame.height + 1)
     return tuple(
         Series(
@@ -294,25 +294,25 @@ def _series(path: Path, frame: "pl.DataFrame") -> tuple[Series, ...]:
     )
 
 
-def _statics(path: Path, frame: "pl.DataFrame") -> StaticTable:
+def _read_statics(path: Path, frame: "pl.DataFrame") -> StaticTable:
     if SYMBOL not in frame.columns:
         raise CovariatesError(
             f"{path.name} has no column {SYMBOL}; it has {', '.join(frame.columns)}; "
             f"{symbol_advice([name for name, texts in text_columns(frame, ()).items() if texts.is_unique().all()])}"
         )
-    names = _value_columns(path, frame, (SYMBOL,))
-    symbols, owner = _owners(path, frame)
+    names = _list_value_columns(path, frame, (SYMBOL,))
+    symbols, owner = _index_owners(path, frame)
     if len(symbols) != frame.height:
         twice = symbols[int(np.argmax(np.bincount(owner)))]
         raise CovariatesError(f"{path.name}: symbol {twice} has several rows, but static values never change; keep one")
     return StaticTable(
         symbols=symbols,
-        texts={name: _texts(path, frame[name]) for name in names},
-        numbers={name: _finite(path, frame[name]) for name in names if _is_numeric(frame[name])},
+        texts={name: _list_texts(path, frame[name]) for name in names},
+        numbers={name: _parse_finite(path, frame[name]) for name in names if _is_numeric(frame[name])},
     )
 
 
-def _value_columns(path: Path, frame: "pl.DataFrame", keys: Sequence[str]) -> list[str]:
+def _list_value_columns(path: Path, frame: "pl.DataFrame", keys: Sequence[str]) -> list[str]:
     missing = [key for key in keys if key not in frame.columns]
     if missing:
         raise CovariatesError(f"{path.name} has no column {', '.join(missing)}; it has {', '.join(frame.columns)}")
@@ -329,11 +329,11 @@ def _value_columns(path: Path, frame: "pl.DataFrame", keys: Sequence[str]) -> li
     return names
 
 
-def _owners(path: Path, frame: "pl.DataFrame") -> tuple[tuple[str, ...], NDArray[np.intp]]:
+def _index_owners(path: Path, frame: "pl.DataFrame") -> tuple[tuple[str, ...], NDArray[np.intp]]:
     """The file's symbols, and the index of each row's symbol; empty and zeros without a symbol column."""
     if SYMBOL not in frame.columns:
         return (), np.zeros(frame.height, np.intp)
-    names = _texts(path, frame[SYMBOL])
+    names = _list_texts(path, frame[SYMBOL])
     if "" in names:
         raise CovariatesError(
             f"{path.name}: row {names.index('') + 1} after the header has no symbol; remove the column symbol if "
@@ -364,7 +364,7 @@ def _check_whole_days(path: Path, column: "pl.Series") -> None:
         )
 
 
-def _finite(path: Path, column: "pl.Series") -> NDArray[np.float64]:
+def _parse_finite(path: Path, column: "pl.Series") -> NDArray[np.float64]:
     """Parse a column of finite numbers; NaN if a cell is empty or `nan`."""
     values = parse_numbers(column, path.name)
     infinite = np.flatnonzero(np.isinf(values))
@@ -377,13 +377,13 @@ def _finite(path: Path, column: "pl.Series") -> NDArray[np.float64]:
     return values
 
 
-def _texts(path: Path, column: "pl.Series") -> tuple[str, ...]:
+def _list_texts(path: Path, column: "pl.Series") -> tuple[str, ...]:
     return tuple(to_strings(column, path.name).fill_null("").to_list())
 
 
-def _stated(path: Path, column: "pl.Series") -> NDArray[np.bool_]:
+def _find_stated(path: Path, column: "pl.Series") -> NDArray[np.bool_]:
     """Where a cell is not empty; `nan` counts as a value."""
-    return np.array([text != "" for text in _texts(path, column)], np.bool_)
+    return np.array([text != "" for text in _list_texts(path, column)], np.bool_)
 
 
 def _is_numeric(column: "pl.Series") -> bool:

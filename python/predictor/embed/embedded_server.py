@@ -32,7 +32,7 @@ class DeadlineMonitor:
 
     def watch(self, call: OpenCall, deadline: Deadline) -> None:
         """Stop a call at its deadline, unless it ends earlier."""
-        if not math.isfinite(_expiry_s(deadline)):
+        if not math.isfinite(_find_expiry_s(deadline)):
             return
         with self._changed:
             self._deadlines[call] = deadline
@@ -71,14 +71,14 @@ class DeadlineMonitor:
         """Wait until a deadline expires; False after close."""
         with self._changed:
             while not self._is_closed:
-                left_s = min(map(_expiry_s, self._deadlines.values()), default=math.inf) - time.monotonic()
+                left_s = min(map(_find_expiry_s, self._deadlines.values()), default=math.inf) - time.monotonic()
                 if left_s <= 0:
                     return True
                 self._changed.wait(min(left_s, threading.TIMEOUT_MAX))
         return False
 
 
-def _expiry_s(deadline: Deadline) -> float:
+def _find_expiry_s(deadline: Deadline) -> float:
     return math.inf if deadline.expires_at_s is None else deadline.expires_at_s
 
 
@@ -186,7 +186,7 @@ class EmbeddedCall:
 
     def answer(self) -> tuple[bytes, bytes]:
         """The response and empty bytes, or empty bytes and the google.rpc.Status of the error."""
-        status = _status(self._answered)
+        status = _encode_status(self._answered)
         return (b"", status) if status else (self._answered.result(), b"")
 
 
@@ -226,10 +226,10 @@ class EmbeddedStream:
 
     def status(self) -> bytes:
         """The google.rpc.Status of the call's error; empty on success."""
-        return _status(self._call.ended)
+        return _encode_status(self._call.ended)
 
 
-def _status(done: "Future[bytes] | Future[None]") -> bytes:
+def _encode_status(done: "Future[bytes] | Future[None]") -> bytes:
     """The google.rpc.Status of the error; empty on success."""
     try:
         done.result()

@@ -201,16 +201,16 @@ class ConvergenceTally:
     def _contributions(self, p: int) -> Contributions:
         parts, neighbours = _split_stocks(self._parts.split_cells(self._cells[p]))
         return Contributions(
-            observed=_to_numpy(parts.observed),
-            known=_to_numpy(parts.known),
-            static=_to_numpy(parts.static),
-            location=_to_numpy(parts.location.sum(1)),
-            scale=_to_numpy(parts.scale.sum(1)),
-            conformal=_to_numpy(parts.offsets.sum((1, 2))),
-            neighbours=_to_numpy(neighbours),
-            prediction=_to_numpy(self._prediction[p]),
-            baseline_prediction=_to_numpy(self._baseline[p]),
-            relative_gap=_to_numpy(self._gap[p]),
+            observed=_convert_to_numpy(parts.observed),
+            known=_convert_to_numpy(parts.known),
+            static=_convert_to_numpy(parts.static),
+            location=_convert_to_numpy(parts.location.sum(1)),
+            scale=_convert_to_numpy(parts.scale.sum(1)),
+            conformal=_convert_to_numpy(parts.offsets.sum((1, 2))),
+            neighbours=_convert_to_numpy(neighbours),
+            prediction=_convert_to_numpy(self._prediction[p]),
+            baseline_prediction=_convert_to_numpy(self._baseline[p]),
+            relative_gap=_convert_to_numpy(self._gap[p]),
             converged=self._converged[p].cpu().numpy(),
             nodes=self._nodes[p].cpu().numpy(),
         )
@@ -231,7 +231,7 @@ def _sum_sizes(cells: Tensor) -> Tensor:
     return cells.abs().sum(2)
 
 
-def _to_numpy(values: Tensor) -> NDArray[np.float64]:
+def _convert_to_numpy(values: Tensor) -> NDArray[np.float64]:
     return values.cpu().numpy()
 
 

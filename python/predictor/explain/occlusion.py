@@ -63,7 +63,7 @@ class BarOcclusionExplainer:
         spread, scale = self._output.spread.numpy(), inputs.scale.cpu().numpy()
         return [
             replace(
-                _without_effects(values[:, h, q], baseline[:, h, q], groups=len(groups)),
+                _make_without_effects(values[:, h, q], baseline[:, h, q], groups=len(groups)),
                 observed=_share_among_bars(effects[:, :, h, q], groups, known)[..., None],
             ).with_gap(GAP_FLOOR * spread[h] * scale[:, h], tolerance)
             for h, q in points
@@ -124,17 +124,19 @@ class FeatureOcclusionExplainer:
         floor = GAP_FLOOR * output.spread * path.scale
         return [
             replace(
-                _without_effects(
-                    _to_numpy(values[:, h, q]), _to_numpy(baseline[:, h, q]), groups=sum(map(len, groups))
+                _make_without_effects(
+                    _convert_to_numpy(values[:, h, q]),
+                    _convert_to_numpy(baseline[:, h, q]),
+                    groups=sum(map(len, groups)),
                 ),
-                observed=_to_numpy(effects.observed[:, None, :, h, q]),
-                known=_to_numpy(effects.known[:, None, :, h, q]),
-                static=_to_numpy(effects.static[..., h, q]),
-                location=_to_numpy(effects.location[:, 0, h, q]),
-                scale=_to_numpy(effects.scale[:, 0, h, q]),
-                conformal=_to_numpy(effects.offsets[:, 0, h, q]),
-                neighbours=_to_numpy(neighbours[..., h, q]),
-            ).with_gap(_to_numpy(floor[:, h]), tolerance)
+                observed=_convert_to_numpy(effects.observed[:, None, :, h, q]),
+                known=_convert_to_numpy(effects.known[:, None, :, h, q]),
+                static=_convert_to_numpy(effects.static[..., h, q]),
+                location=_convert_to_numpy(effects.location[:, 0, h, q]),
+                scale=_convert_to_numpy(effects.scale[:, 0, h, q]),
+                conformal=_convert_to_numpy(effects.offsets[:, 0, h, q]),
+                neighbours=_convert_to_numpy(neighbours[..., h, q]),
+            ).with_gap(_convert_to_numpy(floor[:, h]), tolerance)
             for h, q in points
         ]
 
@@ -163,11 +165,11 @@ class FeatureOcclusionExplainer:
         return self._features.forecast(path, parts, deadline)[:, None]
 
 
-def _to_numpy(values: Tensor) -> FloatArray:
+def _convert_to_numpy(values: Tensor) -> FloatArray:
     return values.cpu().numpy()
 
 
-def _without_effects(values: FloatArray, baseline: FloatArray, *, groups: int) -> Contributions:
+def _make_without_effects(values: FloatArray, baseline: FloatArray, *, groups: int) -> Contributions:
     """The forecasts [N] of windows and baseline, without contributions; `groups` is how many were hidden."""
     count = len(values)
     return Contributions(

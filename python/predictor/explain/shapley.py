@@ -88,15 +88,15 @@ class ShapleyExplainer:
             raise not_finite_error()
         groups = self._list_groups(path.end)
         if self._trees is None:
-            averages = _to_numpy(self._average_changes(path, groups, baseline, values, deadline))
+            averages = _convert_to_numpy(self._average_changes(path, groups, baseline, values, deadline))
             changes, orders = [averages[..., h, q] for h, q in points], ORDERS
         else:
-            ends = np.stack([_to_numpy(baseline), _to_numpy(values)])
+            ends = np.stack([_convert_to_numpy(baseline), _convert_to_numpy(values)])
             changes, orders = self._trees.compute(path, ends, groups, points, deadline), 1
         floor = GAP_FLOOR * self._features.output.spread * path.scale
         return [
             self._join(groups, path.end, own, baseline[:, h, q], values[:, h, q], orders).with_gap(
-                _to_numpy(floor[:, h]), tolerance
+                _convert_to_numpy(floor[:, h]), tolerance
             )
             for (h, q), own in zip(points, changes, strict=True)
         ]
@@ -169,13 +169,13 @@ class ShapleyExplainer:
             scale=scale[:, 0],
             conformal=offsets[:, 0],
             neighbours=neighbours,
-            prediction=_to_numpy(values),
-            baseline_prediction=_to_numpy(baseline),
+            prediction=_convert_to_numpy(values),
+            baseline_prediction=_convert_to_numpy(baseline),
             relative_gap=np.zeros(len(values)),
             converged=np.ones(len(values), np.bool_),
             nodes=np.full(len(values), orders, np.int32),
         )
 
 
-def _to_numpy(values: Tensor) -> FloatArray:
+def _convert_to_numpy(values: Tensor) -> FloatArray:
     return values.cpu().numpy()

@@ -63,7 +63,7 @@ class ForestPaths:
         slots = np.arange(features.shape[-1])
         same = (features[trees][:, :, None] == features[trees][:, None]) & on_path[:, :, None] & on_path[:, None]
         first = np.where(on_path, same.argmax(axis=2), slots)
-        splits = np.where(first == slots, _to_bits(same), np.uint64(0))
+        splits = np.where(first == slots, _pack_bits(same), np.uint64(0))
         shares = np.ones(on_path.shape)
         whole = np.where(on_path, (below_left + below_right)[trees], 1.0)
         for slot in slots:
@@ -75,7 +75,7 @@ class ForestPaths:
             features=features[trees],
             values=values,
             trees=trees,
-            on_left=_to_bits(on_left),
+            on_left=_pack_bits(on_left),
             splits=splits,
             shares=shares,
             expected=float((values * counts[trees, leaves] / counts.sum(axis=1)[trees]).sum()),
@@ -84,7 +84,7 @@ class ForestPaths:
 
     def follow(self, goes_left: BoolArray) -> BoolArray:
         """[P, S] whether one row goes towards the leaf at all splits of a slot, from its sides [R, S]."""
-        wrong = _to_bits(goes_left)[self.trees] ^ self.on_left
+        wrong = _pack_bits(goes_left)[self.trees] ^ self.on_left
         return (wrong[:, None] & self.splits) == 0
 
     def shapley_values(self, goes_left: BoolArray, count: int) -> FloatArray:
@@ -99,7 +99,7 @@ class ForestPaths:
         return np.asarray(np.bincount(self.features.ravel(), parts.ravel(), minlength=count), np.float64)
 
 
-def _to_bits(splits: BoolArray) -> NDArray[np.uint64]:
+def _pack_bits(splits: BoolArray) -> NDArray[np.uint64]:
     """Splits [..., S] as bits."""
     return (splits.astype(np.uint64) << np.arange(splits.shape[-1], dtype=np.uint64)).sum(axis=-1, dtype=np.uint64)
 

@@ -118,17 +118,17 @@ def export_onnx(folder: Path, file: Path) -> ExportedFile:
         model.pipeline.sizes,
         per_horizon=model.pipeline.normaliser.is_per_horizon,
     )
-    proto, inputs = _graph(module.eval(), model), prepare_golden_inputs(model)
-    difference = _difference(proto, module, model, inputs)
+    proto, inputs = _trace_graph(module.eval(), model), prepare_golden_inputs(model)
+    difference = _measure_difference(proto, module, model, inputs)
     content = proto.SerializeToString()
     replace_file(file, content)
     return ExportedFile(
         file=file,
         size=len(content),
         opset=next(opset.version for opset in proto.opset_import if not opset.domain),
-        inputs=tuple(map(_port, proto.graph.input)),
+        inputs=tuple(map(_describe_port, proto.graph.input)),
         absent=module.absent,
-        outputs=tuple(map(_port, proto.graph.output)),
+        outputs=tuple(map(_describe_port, proto.graph.output)),
         metadata={entry.key: entry.value for entry in proto.metadata_props},
         difference=difference,
     )
@@ -137,7 +137,7 @@ def export_onnx(folder: Path, file: Path) -> ExportedFile:
 # --- the graph
 
 
-def _graph(module: ExportModule, model: Model) -> "ModelProto":
+def _trace_graph(module: ExportModule, model: Model) -> "ModelProto":
     proto = _trace(module, prepare_golden_inputs(model))
     _name_rows(proto.graph)
     # Drop the exporter's notes on each node, which contain stack traces with local paths.
@@ -148,7 +148,7 @@ def _graph(module: ExportModule, model: Model) -> "ModelProto":
         part.ClearField("metadata_props")
         part.ClearField("doc_string")
     proto.producer_name, proto.producer_version = "quantra", FORMAT
-    for key, value in _metadata(module, model).items():
+    for key, value in _make_metadata(module, model).items():
         entry = proto.metadata_props.add()
         entry.key, entry.value = key, value
     return proto
@@ -166,7 +166,7 @@ def _trace(module: ExportModule, inputs: Inputs) -> "ModelProto":
     arguments = module.arguments(inputs, torch.zeros(len(inputs.location), dtype=torch.int64))
     rows = torch.export.Dim(ROWS, min=1)
     shapes = (tuple({0: rows} for _ in arguments),)
-    with _silent_exporter(), torch.enable_grad():
+    with _silence_exporter(), torch.enable_grad():
         program = torch.export.export(module, arguments, dynamic_shapes=shapes, strict=False)
         exported = torch.onnx.export(
             program,
@@ -185,7 +185,7 @@ def _trace(module: ExportModule, inputs: Inputs) -> "ModelProto":
 
 
 @contextmanager
-def _silent_exporter() -> Generator[None]:
+def _silence_exporter() -> Generator[None]:
     """Silence warnings of torch's exporter and its optimizer, which concern their internals and unused packages.
 
     The comparison with the model verifies the result.
@@ -214,7 +214,7 @@ def _name_rows(graph: "GraphProto") -> None:
                 size.dim_param = ROWS
 
 
-def _metadata(module: ExportModule, model: Model) -> dict[str, str]:
+def _make_metadata(module: ExportModule, model: Model) -> dict[str, str]:
     manifest, features = model.manifest, model.pipeline.features
     metadata = {
         "format": FORMAT,
@@ -236,7 +236,7 @@ def _metadata(module: ExportModule, model: Model) -> dict[str, str]:
     return metadata | ({"universe": json.dumps(manifest.universe)} if module.across_stocks else {})
 
 
-def _port(value: "ValueInfoProto") -> GraphPort:
+def _describe_port(value: "ValueInfoProto") -> GraphPort:
     from onnx.helper import tensor_dtype_to_np_dtype
 
     tensor = value.type.tensor_type
@@ -247,7 +247,7 @@ def _port(value: "ValueInfoProto") -> GraphPort:
 # --- the check
 
 
-def _difference(proto: "ModelProto", module: ExportModule, model: Model, inputs: Inputs) -> float:
+def _measure_difference(proto: "ModelProto", module: ExportModule, model: Model, inputs: Inputs) -> float:
     """Largest difference between the file's and the model's values.
 
     Raises:
@@ -260,10 +260,10 @@ def _difference(proto: "ModelProto", module: ExportModule, model: Model, inputs:
     session = onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
     differences: dict[str, list[float]] = {name: [] for name in module.output_names}
     for rows in TRIED_ROWS:
-        taken, nodes = _repeat(inputs, rows), _some_nodes(rows, len(model.manifest.universe))
+        taken, nodes = _repeat(inputs, rows), _choose_nodes(rows, len(model.manifest.universe))
         fed = zip(module.input_names, module.arguments(taken, nodes), strict=True)
         outputs = session.run(list(module.output_names), {name: tensor.numpy() for name, tensor in fed})
-        expected = _expected(model, taken, nodes, across_stocks=module.across_stocks)
+        expected = _compute_expected(model, taken, nodes, across_stocks=module.across_stocks)
         for name, actual, wanted in zip(module.output_names, map(np.asarray, outputs), expected, strict=True):
             differences[name].append(_distance(actual, wanted))
     largest = {name: float(np.max(difference)) for name, difference in differences.items()}
@@ -276,7 +276,7 @@ def _difference(proto: "ModelProto", module: ExportModule, model: Model, inputs:
     return largest["values"]
 
 
-def _expected(model: Model, inputs: Inputs, nodes: Tensor, *, across_stocks: bool) -> list[NDArray[np.generic]]:
+def _compute_expected(model: Model, inputs: Inputs, nodes: Tensor, *, across_stocks: bool) -> list[NDArray[np.generic]]:
     """The model's results, in the order of the graph's outputs."""
     if not across_stocks:
         return [model.engine.values(inputs).numpy()]
@@ -290,7 +290,7 @@ def _repeat(inputs: Inputs, rows: int) -> Inputs:
     return Inputs(*(group.index_select(0, indices) for group in inputs))
 
 
-def _some_nodes(rows: int, universe: int) -> Tensor:
+def _choose_nodes(rows: int, universe: int) -> Tensor:
     """int64 [rows] first an unknown stock, then each stock of the universe once, then unknown stocks."""
     indices = torch.arange(rows) - 1
     return torch.where(indices < universe, indices, -1)

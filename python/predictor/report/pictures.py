@@ -53,7 +53,7 @@ def write_reason_picture(path: Path, attribution: Attribution, symbols: Sequence
         OSError: the file cannot be written.
     """
     _check_count(path, symbols)
-    _write(path, [_reasons(attribution, symbol) for symbol in symbols], attribution.warnings)
+    _write(path, [_make_reasons_panel(attribution, symbol) for symbol in symbols], attribution.warnings)
 
 
 def _write(path: Path, panels: Sequence[charts.Panel], notes: Sequence[str]) -> None:
@@ -68,7 +68,7 @@ def _check_count(path: Path, symbols: Sequence[str]) -> None:
         )
 
 
-def _reasons(attribution: Attribution, symbol: str) -> charts.BarsPanel:
+def _make_reasons_panel(attribution: Attribution, symbol: str) -> charts.BarsPanel:
     s = attribution.symbols.index(symbol)
     factor, unit = display_unit(attribution.unit)
     values = factor * attribution.per_row[s]

@@ -60,7 +60,7 @@ class PageFigures:
         for trace in drawn["data"]:
             self._share(trace)
         height = int(drawn["layout"]["height"])
-        return PageFigure(name=f"chart-{self._count}", height=height, drawn=_escape_json(_in_float32(drawn)))
+        return PageFigure(name=f"chart-{self._count}", height=height, drawn=_escape_json(_convert_to_float32(drawn)))
 
     def common(self) -> str:
         """The theme and the texts that figures share, as JSON for `draw.js`."""
@@ -73,16 +73,16 @@ class PageFigures:
             trace["x"] = self._shared.setdefault(tuple(across), len(self._shared))
 
 
-def _in_float32(value: Any) -> Any:
+def _convert_to_float32(value: Any) -> Any:
     """Replace float64 by float32, because a chart shows fewer than seven digits."""
     if isinstance(value, list):
-        return [_in_float32(item) for item in value]
+        return [_convert_to_float32(item) for item in value]
     if not isinstance(value, dict):
         return value
     if value.get("dtype") == "f8":
         numbers = np.frombuffer(base64.b64decode(value["bdata"]), "<f8").astype("<f4")
         return value | {"dtype": "f4", "bdata": base64.b64encode(numbers.tobytes()).decode()}
-    return {key: _in_float32(item) for key, item in value.items()}
+    return {key: _convert_to_float32(item) for key, item in value.items()}
 
 
 def _escape_json(value: Any) -> str:
@@ -197,11 +197,11 @@ class PageBuilder:
 
     def render(self, parts: Mapping[str, object]) -> str:
         """Render the page with the template's variables; it includes plotly.js if it has figures."""
-        script, common = (_plotly_js(), self._figures.common()) if len(self._figures) else ("", "")
+        script, common = (_read_plotly_js(), self._figures.common()) if len(self._figures) else ("", "")
         return self._template.render(parts, frame=self._frame, plotly_js=script, common=common)
 
 
-def _plotly_js() -> str:
+def _read_plotly_js() -> str:
     """The finance bundle of plotly.js, which draws all traces of `predictor.charts`: 1.3 MB instead of 4.8."""
     return files("predictor.report").joinpath(_SCRIPT).read_text("utf-8")
 

@@ -48,10 +48,10 @@ def table_of(schedule: Schedule) -> SessionTable:
     values = np.stack(
         [
             weekday_of(days).astype(np.float64),
-            _later_in_month(days, np.union1d(days, surprises)),
-            _earlier_in_month(days),
-            _days_to(days, np.setdiff1d(closed, surprises)),
-            _days_since(days, closed),
+            _count_later_in_month(days, np.union1d(days, surprises)),
+            _count_earlier_in_month(days),
+            _count_days_to(days, np.setdiff1d(closed, surprises)),
+            _count_days_since(days, closed),
         ],
     )
     sessions = dates_of(days)
@@ -59,26 +59,26 @@ def table_of(schedule: Schedule) -> SessionTable:
     return SessionTable(sessions, values)
 
 
-def _earlier_in_month(days: NDArray[np.datetime64]) -> NDArray[np.float64]:
+def _count_earlier_in_month(days: NDArray[np.datetime64]) -> NDArray[np.float64]:
     """Number of `days` before each one in its month."""
     months = days.astype("datetime64[M]")
     return (np.arange(days.size) - np.searchsorted(months, months)).astype(np.float64)
 
 
-def _later_in_month(days: NDArray[np.datetime64], planned: NDArray[np.datetime64]) -> NDArray[np.float64]:
+def _count_later_in_month(days: NDArray[np.datetime64], planned: NDArray[np.datetime64]) -> NDArray[np.float64]:
     """Number of `planned` sessions after each of `days` in its month."""
     end = np.searchsorted(planned.astype("datetime64[M]"), days.astype("datetime64[M]"), side="right")
     return (end - np.searchsorted(planned, days, side="right")).astype(np.float64)
 
 
-def _days_to(days: NDArray[np.datetime64], holidays: NDArray[np.datetime64]) -> NDArray[np.float64]:
+def _count_days_to(days: NDArray[np.datetime64], holidays: NDArray[np.datetime64]) -> NDArray[np.float64]:
     """Calendar days until the next holiday, at most HOLIDAY_REACH."""
     beyond = days[-1:] + HOLIDAY_REACH * ONE_DAY
     upcoming = np.concatenate([holidays, beyond])[np.searchsorted(holidays, days)]
     return np.minimum((upcoming - days).astype(np.float64), HOLIDAY_REACH)
 
 
-def _days_since(days: NDArray[np.datetime64], holidays: NDArray[np.datetime64]) -> NDArray[np.float64]:
+def _count_days_since(days: NDArray[np.datetime64], holidays: NDArray[np.datetime64]) -> NDArray[np.float64]:
     """Calendar days since the previous holiday, at most HOLIDAY_REACH."""
     beyond = days[:1] - HOLIDAY_REACH * ONE_DAY
     previous = np.concatenate([beyond, holidays])[np.searchsorted(holidays, days)]

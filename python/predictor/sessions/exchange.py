@@ -40,19 +40,19 @@ def schedule_of(name: str, first: int, last: int) -> Schedule:
 def _schedule(name: str, start: int, end: int) -> Schedule:
     """The schedule between two dates; the package needs half a second for it."""
     exchange = _exchange(name, start, end)
-    days = _session_days(exchange)
+    days = _list_session_days(exchange)
     end = min(end, _bound(exchange.bound_max(), end))
     holidays = tuple(dates_of(np.setdiff1d(weekdays_between(start, end), days)).tolist())
-    regular = _regular_closes(exchange, start, end)
+    regular = _list_regular_closes(exchange, start, end)
     return Schedule(
         name=exchange.name,
         time_zone=str(exchange.tz),
         first=start,
         last=end,
         holidays=holidays,
-        unannounced=_announced_late(exchange, holidays),
+        unannounced=_find_announced_late(exchange, holidays),
         regular_closes=regular,
-        special_closes=_special_closes(exchange, days, regular),
+        special_closes=_list_special_closes(exchange, days, regular),
     )
 
 
@@ -65,7 +65,7 @@ def _exchange(name: str, first: int, last: int) -> "ExchangeCalendar":
         with warnings.catch_warnings(
             category=DeprecationWarning, action="ignore"
         ):  # raised by the package's use of pandas
-            bounds = _bounds(name)
+            bounds = _find_bounds(name)
             earliest, latest = _bound(bounds[0], first), _bound(bounds[1], last)
             _require_recorded(name, (first, last), (earliest, latest))
             return exchange_calendars.get_calendar(name, start=shown_date(first), end=shown_date(min(last, latest)))
@@ -77,7 +77,7 @@ def _exchange(name: str, first: int, last: int) -> "ExchangeCalendar":
 
 
 @cache
-def _bounds(name: str) -> "tuple[pd.Timestamp | None, pd.Timestamp | None]":
+def _find_bounds(name: str) -> "tuple[pd.Timestamp | None, pd.Timestamp | None]":
     """The first and last date of an exchange's record; None: unbounded."""
     import exchange_calendars
 
@@ -113,7 +113,7 @@ def _require_recorded(name: str, span: tuple[int, int], recorded: tuple[int, int
     )
 
 
-def _session_days(exchange: "ExchangeCalendar") -> NDArray[np.datetime64]:
+def _list_session_days(exchange: "ExchangeCalendar") -> NDArray[np.datetime64]:
     """The exchange's sessions, datetime64[D]; raise ConfigurationError if some are on weekends."""
     days: NDArray[np.datetime64] = exchange.sessions.to_numpy().astype("datetime64[D]")
     weekend = days[weekday_of(days) >= SATURDAY]
@@ -126,7 +126,7 @@ def _session_days(exchange: "ExchangeCalendar") -> NDArray[np.datetime64]:
     return days
 
 
-def _announced_late(exchange: "ExchangeCalendar", holidays: Sequence[int]) -> tuple[int, ...]:
+def _find_announced_late(exchange: "ExchangeCalendar", holidays: Sequence[int]) -> tuple[int, ...]:
     """The holidays that were not known in advance."""
     if exchange.name not in _ONE_OFF_CLOSURES_ARE_SURPRISES:
         return ()
@@ -134,7 +134,7 @@ def _announced_late(exchange: "ExchangeCalendar", holidays: Sequence[int]) -> tu
     return tuple(day for day in holidays if day in one_off)
 
 
-def _regular_closes(exchange: "ExchangeCalendar", first: int, last: int) -> tuple[CloseTime, ...]:
+def _list_regular_closes(exchange: "ExchangeCalendar", first: int, last: int) -> tuple[CloseTime, ...]:
     closes = [
         CloseTime(date=max(_bound(start, first), first), time=at.strftime("%H:%M"))
         for start, at in exchange.close_times
@@ -144,7 +144,7 @@ def _regular_closes(exchange: "ExchangeCalendar", first: int, last: int) -> tupl
     return tuple({close.date: close for close in closes}.values())
 
 
-def _special_closes(
+def _list_special_closes(
     exchange: "ExchangeCalendar",
     days: NDArray[np.datetime64],
     regular: Sequence[CloseTime],

@@ -67,7 +67,7 @@ def fitting_calendar(sessions: NDArray[np.int32], symbols: Sequence[str]) -> str
         return ""
     missing = SessionCalendar.weekdays(int(sessions[0]), int(sessions[-1])).missing(sessions)
     best, most = "", 0
-    for name in _candidates(symbols):
+    for name in _list_candidates(symbols):
         try:
             calendar = SessionCalendar.named(name, int(sessions[0]), int(sessions[-1]))
         except ConfigurationError:  # not recorded for these years
@@ -84,6 +84,6 @@ def fitting_calendar(sessions: NDArray[np.int32], symbols: Sequence[str]) -> str
     return best
 
 
-def _candidates(symbols: Sequence[str]) -> Iterator[str]:
+def _list_candidates(symbols: Sequence[str]) -> Iterator[str]:
     suffixes = (symbol.rpartition(".")[2] for symbol in symbols if "." in symbol)
     yield from dict.fromkeys((*(SUFFIXES[suffix] for suffix in suffixes if suffix in SUFFIXES), *OTHERS))

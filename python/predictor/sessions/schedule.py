@@ -120,8 +120,8 @@ def from_bytes(content: bytes) -> Schedule:
             or invalid; the message and `metadata["key"]` name the key.
     """
     record = Record.from_bytes(content, FILE_NAME)
-    version = _version(record)
-    first, last = _date(record, "first"), _date(record, "last")
+    version = _read_version(record)
+    first, last = _read_date(record, "first"), _read_date(record, "last")
     if first > last:
         raise record.refusal("last", f"is {last}, before first, {first}")
     schedule = Schedule(
@@ -130,17 +130,17 @@ def from_bytes(content: bytes) -> Schedule:
         first=first,
         last=last,
         is_every_day=version > 1 and record.flag("is_every_day"),
-        holidays=_dates(record, "holidays"),
-        unannounced=_dates(record, "unannounced"),
-        regular_closes=_closes(record, "regular_closes", version),
-        special_closes=_closes(record, "special_closes", version),
+        holidays=_read_dates(record, "holidays"),
+        unannounced=_read_dates(record, "unannounced"),
+        regular_closes=_read_closes(record, "regular_closes", version),
+        special_closes=_read_closes(record, "special_closes", version),
     )
     record.end()
     _check_consistent(record, schedule)
     return schedule
 
 
-def _version(record: Record) -> int:
+def _read_version(record: Record) -> int:
     if not record.has("version"):
         return 1
     version = record.integer("version")
@@ -171,13 +171,13 @@ def _time_zone(record: Record) -> str:
     return name
 
 
-def _date(record: Record, key: str) -> int:
+def _read_date(record: Record, key: str) -> int:
     day = record.integer(key)
     _check_date(record, key, day)
     return day
 
 
-def _dates(record: Record, key: str) -> tuple[int, ...]:
+def _read_dates(record: Record, key: str) -> tuple[int, ...]:
     days = record.integers(key)
     for k, day in enumerate(days):
         _check_date(record, f"{key}[{k}]", day)
@@ -185,14 +185,14 @@ def _dates(record: Record, key: str) -> tuple[int, ...]:
     return days
 
 
-def _closes(record: Record, key: str, version: int) -> tuple[CloseTime, ...]:
+def _read_closes(record: Record, key: str, version: int) -> tuple[CloseTime, ...]:
     closes = tuple(_close(item, version) for item in record.records(key))
     _check_ascending(record, key, [close.date for close in closes])
     return closes
 
 
 def _close(record: Record, version: int) -> CloseTime:
-    close = CloseTime(date=_date(record, "date"), time=record.text("time"))
+    close = CloseTime(date=_read_date(record, "date"), time=record.text("time"))
     if not _CLOCKS[version].fullmatch(close.time):
         raise record.refusal("time", f"is {close.time!r}, which is not a time of day (HH:MM)")
     record.end()

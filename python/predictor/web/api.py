@@ -154,7 +154,7 @@ class ServiceCalls:
 
     def simulate(self, body: bytes, deadline: Deadline) -> "Future[bytes]":
         """Simulate paths, with all messages of the response joined into one."""
-        return _joined_paths(self.calls, body, deadline)
+        return _join_paths(self.calls, body, deadline)
 
     def check_health(self, deadline: Deadline) -> "Future[bytes]":  # noqa: ARG002 - as another server's
         """Answer that models are served, because they are loaded."""
@@ -271,7 +271,7 @@ class Api:
             raise QueueFullError.of("calls are in flight", have, self._limits.calls_in_flight)
         if name == _PATHS and (have := self._in_flight[name]) >= self._limits.streams:  # each may hold 16 MB of paths
             raise QueueFullError.of("simulations of paths are in flight", have, self._limits.streams)
-        return replace(Deadline.after(_timeout_s(request)), caller=caller)
+        return replace(Deadline.after(_read_timeout_s(request)), caller=caller)
 
     async def _call(self, name: str, body: bytes, deadline: Deadline, request: Request) -> bytes:
         """Answer a call; its work ends if the caller leaves.
@@ -341,7 +341,7 @@ def _check_type(request: Request) -> None:
         raise MalformedRequestError(f"the content type is not {JSON}; send the header content-type: {JSON}")
 
 
-def _timeout_s(request: Request) -> float | None:
+def _read_timeout_s(request: Request) -> float | None:
     """Read the deadline of a call; None without one."""
     text = request.headers.get(TIMEOUT_HEADER)
     if text is None:
@@ -364,7 +364,7 @@ def join_paths(messages: Sequence[bytes]) -> bytes:
     return parts[0].SerializeToString()
 
 
-def _joined_paths(calls: "Calls", body: bytes, deadline: Deadline) -> "Future[bytes]":
+def _join_paths(calls: "Calls", body: bytes, deadline: Deadline) -> "Future[bytes]":
     """Simulate paths, and join the messages of the response."""
     messages: list[bytes] = []
     joined: Future[bytes] = Future()

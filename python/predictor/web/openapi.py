@@ -41,12 +41,12 @@ def describe_api() -> bytes:
         _describe(descriptor_of(root), schemas)
     timeout = {"name": "x-timeout-seconds", "in": "header", "schema": {"type": "number"}}
     paths: dict[str, Any] = {
-        path: {"post": {**_operation(text, answered, timeout), "requestBody": _content(asked)}}
+        path: {"post": {**_describe_operation(text, answered, timeout), "requestBody": _describe_content(asked)}}
         for path, text, asked, answered in _POSTS
     }
     named = {"name": "model", "in": "path", "required": True, "schema": {"type": "string"}}
     for path, text, kind in _GETS:
-        paths[path] = {"get": _operation(text, kind, *([named] if "{" in path else []))}
+        paths[path] = {"get": _describe_operation(text, kind, *([named] if "{" in path else []))}
     described = {
         "openapi": "3.1.0",
         "info": {"title": "Quantra", "version": version("quantra"), "description": "quantra.v1 in protobuf's JSON."},
@@ -56,19 +56,19 @@ def describe_api() -> bytes:
     return json.dumps(described, separators=(",", ":")).encode()
 
 
-def _operation(text: str, answered: type[Message], *parameters: dict[str, Any]) -> dict[str, Any]:
+def _describe_operation(text: str, answered: type[Message], *parameters: dict[str, Any]) -> dict[str, Any]:
     responses = {
-        "200": {"description": "The response.", **_content(answered)},
-        "default": {"description": "Why there is none.", **_content(pb.Error)},
+        "200": {"description": "The response.", **_describe_content(answered)},
+        "default": {"description": "Why there is none.", **_describe_content(pb.Error)},
     }
     return {"summary": text, "parameters": list(parameters), "responses": responses, "security": [{}, {"token": []}]}
 
 
-def _content(kind: type[Message]) -> dict[str, Any]:
-    return {"content": {"application/json": {"schema": _reference(descriptor_of(kind))}}}
+def _describe_content(kind: type[Message]) -> dict[str, Any]:
+    return {"content": {"application/json": {"schema": _refer_to(descriptor_of(kind))}}}
 
 
-def _reference(kind: "Descriptor | EnumDescriptor") -> dict[str, str]:
+def _refer_to(kind: "Descriptor | EnumDescriptor") -> dict[str, str]:
     return {"$ref": f"#/components/schemas/{kind.full_name}"}
 
 
@@ -80,9 +80,9 @@ def _describe(kind: Descriptor, schemas: dict[str, Any]) -> None:
     schemas[kind.full_name] = {"type": "object", "properties": properties, "additionalProperties": False}
     for field in kind.fields:
         is_map = field.message_type is not None and field.message_type.GetOptions().map_entry
-        one = {"type": "object", "additionalProperties": {"type": "string"}} if is_map else _value(field)
+        one = {"type": "object", "additionalProperties": {"type": "string"}} if is_map else _describe_value(field)
         properties[field.json_name] = {"type": "array", "items": one} if field.is_repeated and not is_map else one
-        for message in () if is_map else _within(field):
+        for message in () if is_map else _list_messages_within(field):
             _describe(message, schemas)
         if field.enum_type is not None:
             schemas[field.enum_type.full_name] = {
@@ -91,7 +91,7 @@ def _describe(kind: Descriptor, schemas: dict[str, Any]) -> None:
             }
 
 
-def _value(field: FieldDescriptor) -> dict[str, Any]:
+def _describe_value(field: FieldDescriptor) -> dict[str, Any]:
     if field.type == FieldDescriptor.TYPE_BYTES:
         return _LISTED
     if field.type in _INTEGERS:  # protobuf writes 64 bits as a string, and reads both
@@ -100,10 +100,10 @@ def _value(field: FieldDescriptor) -> dict[str, Any]:
         return {"type": ["number", "null"]}
     for kind in (field.message_type, field.enum_type):
         if kind is not None:
-            return _reference(kind)
+            return _refer_to(kind)
     return {"type": "boolean" if field.type == FieldDescriptor.TYPE_BOOL else "string"}
 
 
-def _within(field: FieldDescriptor) -> Iterator[Descriptor]:
+def _list_messages_within(field: FieldDescriptor) -> Iterator[Descriptor]:
     if field.message_type is not None:
         yield field.message_type

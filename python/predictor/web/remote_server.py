@@ -56,7 +56,7 @@ class ForwardedCalls:
 
     def simulate(self, body: bytes, deadline: Deadline) -> Future[bytes]:
         """Simulate paths, with all messages of the response joined into one."""
-        timeout_s, answer = _left_s(deadline), Future[bytes]()
+        timeout_s, answer = _compute_left_s(deadline), Future[bytes]()
         parts = self._channel.unary_stream(f"{_SERVICE}SimulatePaths")(body, timeout_s, metadata=self._headers)
         answer.add_done_callback(lambda _: parts.cancel())  # does nothing if it has ended
         threading.Thread(target=self._collect, args=(parts, answer, timeout_s), name="paths", daemon=True).start()
@@ -67,7 +67,7 @@ class ForwardedCalls:
         self._channel.close()
 
     def _forward(self, method: str, body: bytes, deadline: Deadline) -> Future[bytes]:
-        timeout_s, answer = _left_s(deadline), Future[bytes]()
+        timeout_s, answer = _compute_left_s(deadline), Future[bytes]()
         sent: Any = self._channel.unary_unary(method).future(body, timeout_s, metadata=self._headers)
         answer.add_done_callback(lambda _: sent.cancel())  # as above
 
@@ -137,7 +137,7 @@ class RemoteModels:
             return self._clients[reference]
 
 
-def _left_s(deadline: Deadline) -> float:
+def _compute_left_s(deadline: Deadline) -> float:
     if deadline.expires_at_s is None:
         return LONGEST_TIMEOUT_S
     return max(0.0, deadline.expires_at_s - time.monotonic())

@@ -122,7 +122,7 @@ class WorkspaceWidgets:
         return WIDGETS
 
     async def _models(self, request: Request) -> object:
-        return [_model_row(one) for one in await self._served(request)]
+        return [_describe_model(one) for one in await self._served(request)]
 
     async def _model_names(self, request: Request) -> object:
         names = (f"{one.name}@{one.version}" for one in await self._served(request))
@@ -133,12 +133,12 @@ class WorkspaceWidgets:
         return [{"label": name, "value": name} for name in bars.symbols]
 
     async def _forecasts(self, request: Request) -> object:
-        model = _parameter(request, "model")
+        model = _read_parameter(request, "model")
         forecast = await self._forecast(model, await self._bars_for(model, (), request), request)
         return [*_forecast_rows(forecast)]
 
     async def _fan(self, request: Request) -> object:
-        model, symbol = _parameter(request, "model"), _parameter(request, "symbol")
+        model, symbol = _read_parameter(request, "model"), _read_parameter(request, "symbol")
         bars = await self._bars_for(model, (symbol,), request)
         forecast = await self._forecast(model, bars, request)
         if symbol in forecast.refusals:
@@ -173,7 +173,7 @@ class WorkspaceWidgets:
         return forecast_or_raise(errors.decode(result.error) if is_refused else forecasts.decode(result.forecast))
 
 
-def _parameter(request: Request, name: str) -> str:
+def _read_parameter(request: Request, name: str) -> str:
     given = request.query_params.get(name, "")
     if not given:
         raise MalformedRequestError(f"the query has no {name}; add ?{name}=…")
@@ -188,7 +188,7 @@ def _read_panel(address: str, symbols: Sequence[str], sessions: int) -> "BarPane
         return ledger.panel(symbols or None, first=first)
 
 
-def _model_row(model: pb.ModelInfo) -> dict[str, object]:
+def _describe_model(model: pb.ModelInfo) -> dict[str, object]:
     skill = Card.from_json(model.card_json).skill
     return {
         "model": f"{model.name}@{model.version}",
