@@ -52,7 +52,7 @@ from trainers.loop import (
     seed_everything,
 )
 from trainers.stock.data import WindowBatch
-from trainers.stock.evaluation.calibration import OutcomeDelay, QuantileResiduals, adapt_offsets
+from trainers.stock.evaluation.calibration import QuantileResiduals, adapt_offsets
 from trainers.stock.initialization import initialize
 from trainers.stock.network_forecasts import calibrate
 from trainers.stock.objectives import QuantileTask
@@ -194,9 +194,7 @@ def forecasts(network: nn.Module, parts: dict[str, Split], horizon: int) -> dict
     fitted = calibrate(
         seen.numpy(), held.target.double().numpy(), LEVELS, sessions=len(np.unique(held.decisions)), horizons=steps
     )
-    adapted = adapt_offsets(
-        _residuals(held, seen), _residuals(test, asked), LEVELS, OutcomeDelay(lag=0, horizons=steps)
-    )
+    adapted = adapt_offsets(_residuals(held, seen), _residuals(test, asked), LEVELS, Target(horizons=steps))
     offsets = {
         "plain": None,
         "calibrated": torch.tensor(fitted.offsets, dtype=torch.float64),

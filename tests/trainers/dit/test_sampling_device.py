@@ -45,7 +45,7 @@ def test_drawing_and_encoding_keep_to_the_device(tmp_path: Path) -> None:
 
 def test_a_part_that_stays_behind_is_seen() -> None:
     model = tiny_model().learning("flow")
-    model.network.module.to(META)
+    torch.nn.ModuleList([model.network.module]).to(META)
     with OneDevice(), pytest.raises(TwoDevicesError):
         draw_images(model, PROMPTS, SamplingSettings(steps=4))
 
