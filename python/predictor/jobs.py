@@ -374,14 +374,14 @@ class _ProcessPool:
         context = multiprocessing.get_context("spawn")
         here, there = context.Pipe()
         process = context.Process(target=_serve_jobs, args=(there,))
-        with _blocking_interrupts():
+        with _block_interrupts():
             process.start()
         there.close()
         return _Worker(process, here)
 
 
 @contextmanager
-def _blocking_interrupts() -> Generator[None]:
+def _block_interrupts() -> Generator[None]:
     """Let processes that start in this context ignore Ctrl+C; this process receives it at the end."""
     if sys.platform == "win32":
         yield

@@ -162,7 +162,7 @@ class PricePaths:
             day=day,
             value_at_risk=self.value_at_risk(holdings, day, questions.level),
             expected_shortfall=self.expected_shortfall(holdings, day, questions.level),
-            drawdown=self.estimate(self.drawdowns(holdings, day), _bad_quantile),
+            drawdown=self.estimate(self.drawdowns(holdings, day), _compute_bad_quantile),
             prices=prices,
         )
 
@@ -206,7 +206,7 @@ class PricePaths:
     def probability_above(self, symbol: str, price: float, day: int) -> Estimate:
         """The probability that a symbol closes above a price on a day; raises as `profits`."""
         above = self._closes(symbol, price, day)[:, -1] > price
-        return self.estimate(above.astype(np.float64), _mean)
+        return self.estimate(above.astype(np.float64), _compute_mean)
 
     def probability_touched(self, symbol: str, price: float, day: int) -> Estimate:
         """The probability that a symbol closes at or beyond a price on any day up to a day; raises as `profits`.
@@ -216,7 +216,7 @@ class PricePaths:
         closes = self._closes(symbol, price, day)
         is_above = price >= self.anchor_price[self._row(symbol)]
         touched = closes.max(axis=1) >= price if is_above else closes.min(axis=1) <= price
-        return self.estimate(touched.astype(np.float64), _mean)
+        return self.estimate(touched.astype(np.float64), _compute_mean)
 
     def to_frame(self, day: int) -> "pd.DataFrame":
         """Simple returns up to the close of a day: one row per path, one column per symbol. Needs pandas.
@@ -295,11 +295,11 @@ class PricePaths:
             raise UnknownHorizonError(f"day {day} is not simulated; use 1 to {self.days}")
 
 
-def _mean(values: FloatArray) -> float:
+def _compute_mean(values: FloatArray) -> float:
     return float(values.mean())
 
 
-def _bad_quantile(drawdowns: FloatArray) -> float:
+def _compute_bad_quantile(drawdowns: FloatArray) -> float:
     return float(np.quantile(drawdowns, _DRAWDOWN_LEVEL))
 
 
@@ -342,7 +342,7 @@ def simulate_paths(
     if seed < 0:
         raise InvalidInputError(f"seed is {seed}, but must be 0 or more")
     days = max(forecast.horizons)
-    past = _past_paths(panel, days)
+    past = _collect_past_paths(panel, days)
     check()
     chosen, short = _choose_symbols(panel.symbols, past.is_usable)
     starts = np.flatnonzero(past.is_usable[chosen].all(axis=0))
@@ -424,7 +424,7 @@ class _PastPaths(NamedTuple):
     """[S, T] whether all bars of the path are present."""
 
 
-def _past_paths(panel: BarPanel, days: int) -> _PastPaths:
+def _collect_past_paths(panel: BarPanel, days: int) -> _PastPaths:
     moves = _read_returns(panel)
     variance = _smooth(np.square(moves))
     volatility = np.sqrt(variance)
@@ -433,7 +433,7 @@ def _past_paths(panel: BarPanel, days: int) -> _PastPaths:
         return _PastPaths(np.empty((len(moves), 0, days)), volatility[:, -1], np.empty((len(moves), 0), np.bool_))
     windows = np.lib.stride_tricks.sliding_window_view(moves[:, 1:], days, axis=1)
     start = volatility[:, : windows.shape[1], None]
-    least = _LEAST_VOLATILITY * _typical_moves(moves)[:, None, None]
+    least = _LEAST_VOLATILITY * _measure_typical_moves(moves)[:, None, None]
     scaled = np.cumsum(windows / np.where(start >= least, start, np.nan), axis=2)
     seen = np.cumsum(np.isfinite(moves), axis=1)[:, : windows.shape[1]]
     is_usable = np.isfinite(scaled).all(axis=2) & (seen >= _WARM_UP) & (volatility[:, -1:] > 0)
@@ -452,7 +452,7 @@ def _read_returns(panel: BarPanel) -> FloatArray:
     return np.diff(np.log(close), axis=1)
 
 
-def _typical_moves(moves: FloatArray) -> FloatArray:
+def _measure_typical_moves(moves: FloatArray) -> FloatArray:
     """[S] median size of the returns other than 0; infinite without any."""
     sizes = (row[np.abs(row) > 0] for row in moves)
     return np.array([np.median(np.abs(row)) if len(row) else np.inf for row in sizes])

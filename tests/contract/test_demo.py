@@ -125,9 +125,9 @@ def test_the_way_into_the_environment_is_shown_only_where_quantra_is_not_on_the_
     (tmp_path / "activate").touch()
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     monkeypatch.setenv("PATH", "")
-    assert command._activation() == f"source {tmp_path / 'activate'}"
+    assert command._write_activation() == f"source {tmp_path / 'activate'}"
     _put_on_the_path(tmp_path, "quantra", "", monkeypatch)
-    assert command._activation() == ""
+    assert command._write_activation() == ""
 
 
 def test_without_dotnet_the_demo_reports_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

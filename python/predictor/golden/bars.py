@@ -43,11 +43,11 @@ def synthetic_covariates(needs: Sequence[CovariateInfo], bars: BarPanel, future:
     known = [need.name for need in needs if need.group is CovariateGroup.KNOWN]
     return Covariates(
         observed={
-            need.name: _random_values(random, (symbols, sessions))
+            need.name: _draw_values(random, (symbols, sessions))
             for need in needs
             if need.group is CovariateGroup.OBSERVED
         },
-        known={name: _random_values(random, (symbols, sessions + len(future))) for name in known},
+        known={name: _draw_values(random, (symbols, sessions + len(future))) for name in known},
         future_sessions=future if known else future[:0],
         numbers={need.name: np.r_[np.nan, random.normal(size=symbols)[1:]] for need in statics if not need.categories},
         categories={need.name: ("", *(need.categories[0],) * (symbols - 1)) for need in statics if need.categories},
@@ -86,7 +86,7 @@ def _select_group(group: str, arrays: Arrays) -> dict[str, FloatArray]:
     }
 
 
-def _random_values(random: np.random.Generator, shape: tuple[int, int]) -> FloatArray:
+def _draw_values(random: np.random.Generator, shape: tuple[int, int]) -> FloatArray:
     """[S, length] positive values with a gap in the first symbol."""
     values, length = np.exp(random.normal(0, 0.5, shape)), shape[1]
     values[0, length // 2 : length // 2 + 3] = np.nan

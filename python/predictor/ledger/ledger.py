@@ -223,7 +223,8 @@ class Ledger:
             revised = int((changed & ~np.isnan(before[..., panel.columns.index("close")])).sum())
             columns = ("source", "symbol", "first_session", "last_session", "sessions", "bars")
             rows = (
-                (source, *_bar_row(panel, given, changed, row)) for row in np.flatnonzero(changed.any(axis=1)).tolist()
+                (source, *_make_bar_row(panel, given, changed, row))
+                for row in np.flatnonzero(changed.any(axis=1)).tolist()
             )
             batch.add("bar", columns, rows)
         return BarsAdded(batch=self.receipt.batch, new=int(changed.sum()) - revised, revised=revised)
@@ -267,7 +268,7 @@ class Ledger:
         universe = self._universe()
         rows = self._store.rows("select id, symbol, sessions, bars from bar where id > ? order by id", (known.row,))
         for symbol, parts in _read_blocks(rows, universe).items():
-            known.bars[symbol] = _newest_bars([known.bars[symbol], *parts] if symbol in known.bars else parts)
+            known.bars[symbol] = _select_newest_bars([known.bars[symbol], *parts] if symbol in known.bars else parts)
         known.row = rows[-1]["id"] if rows else known.row
         ends = {symbol: int(np.searchsorted(days, last, "right")) for symbol, (days, _) in known.bars.items()}
         until = {symbol: (days[: ends[symbol]], bars[: ends[symbol]]) for symbol, (days, bars) in known.bars.items()}
@@ -352,7 +353,7 @@ class Ledger:
         )
         values = (first, last, batch) if symbols is None else (first, last, batch, list(symbols))
         blocks = _read_blocks(self._store.rows(query, values), universe)
-        joined = {symbol: _newest_bars(parts, first, last) for symbol, parts in blocks.items()}
+        joined = {symbol: _select_newest_bars(parts, first, last) for symbol, parts in blocks.items()}
         return {symbol: bars for symbol, bars in joined.items() if bars[0].size}
 
     # --- tables
@@ -500,7 +501,7 @@ def _build_panel(
     return BarPanel(symbols=names, sessions=sessions, calendar=universe.calendar, currency=universe.currency, **columns)
 
 
-def _newest_bars(
+def _select_newest_bars(
     parts: Sequence[tuple[IntArray, FloatArray]], first: int = 0, last: int = LATEST
 ) -> tuple[IntArray, FloatArray]:
     """The newest version of each bar of one symbol, by session."""
@@ -522,7 +523,7 @@ def _align_bars(known: Mapping[str, tuple[IntArray, FloatArray]], panel: BarPane
     return before
 
 
-def _bar_row(panel: BarPanel, given: FloatArray, changed: BoolArray, row: int) -> tuple[object, ...]:
+def _make_bar_row(panel: BarPanel, given: FloatArray, changed: BoolArray, row: int) -> tuple[object, ...]:
     """The changed bars of one symbol as a row of the table `bar`."""
     sessions, bars = panel.sessions[changed[row]], given[row, changed[row]]
     days = sessions.astype("<i4").tobytes()

@@ -114,7 +114,7 @@ def columns_of(kind: type[LedgerRecord]) -> tuple[str, ...]:
 
 def row_of(record: LedgerRecord) -> list[Any]:
     """The record's values in the order of `columns_of`."""
-    read, writers = _encoding_of(type(record))
+    read, writers = _make_encoding(type(record))
     values = list(read(record))
     for place, write in writers:
         values[place] = write(values[place])
@@ -122,7 +122,7 @@ def row_of(record: LedgerRecord) -> list[Any]:
 
 
 @lru_cache
-def _encoding_of(
+def _make_encoding(
     kind: type[LedgerRecord],
 ) -> tuple[Callable[[Any], Any], tuple[tuple[int, Callable[[Any], object]], ...]]:
     """What reads a record's values, and what encodes the values at some places."""
@@ -136,15 +136,15 @@ def _list_text(numbers: tuple[float, ...]) -> str:
     return json.dumps(numbers, allow_nan=False)
 
 
-def _json_text(value: Mapping[str, Json]) -> str:
+def _encode_json(value: Mapping[str, Json]) -> str:
     return json.dumps(dict(value), allow_nan=False, sort_keys=True)
 
 
-def _bytes_of(matrix: FloatArray) -> bytes:
+def _encode_matrix(matrix: FloatArray) -> bytes:
     return matrix.astype("<f8", copy=False).tobytes()
 
 
-def _price_or_null(price: float | None) -> float | None:
+def _replace_nan(price: float | None) -> float | None:
     """A database stores NaN as NULL."""
     return None if price is None or math.isnan(price) else float(price)
 
@@ -156,17 +156,17 @@ _WRITERS: Final[Mapping[str, Callable[[Any], object]]] = {
     "horizons": _list_text,
     "target_sessions": _list_text,
     "quantiles": _list_text,
-    "values": _bytes_of,
-    "anchor": _price_or_null,
-    "state": _json_text,
-    "detail": _json_text,
+    "values": _encode_matrix,
+    "anchor": _replace_nan,
+    "state": _encode_json,
+    "detail": _encode_json,
     "is_prospective": int,
     "is_inside": int,
 }
 """Encoders of the columns that are stored as another type."""
 
 
-def _numbers(text: str) -> tuple[Any, ...]:
+def _parse_numbers(text: str) -> tuple[Any, ...]:
     return tuple(json.loads(text))
 
 
@@ -174,9 +174,9 @@ _READERS: Final[Mapping[str, Callable[[Any], object]]] = {
     "role": ForecastRole,
     "status": LabelStatus,
     "lamp": Lamp,
-    "horizons": _numbers,
-    "target_sessions": _numbers,
-    "quantiles": _numbers,
+    "horizons": _parse_numbers,
+    "target_sessions": _parse_numbers,
+    "quantiles": _parse_numbers,
     "state": json.loads,
     "detail": json.loads,
     "is_prospective": bool,

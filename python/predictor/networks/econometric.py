@@ -61,7 +61,7 @@ class Har:
         """[N, K] log of each average of daily volatilities [N, W] relative to the window's; 0 without any value."""
         with np.errstate(all="ignore"):
             known = volatility > SMALLEST_RANGE_VOLATILITY
-            means = _means_of(np.where(known, volatility, 0.0), known, (*self.sessions, volatility.shape[1]))
+            means = _compute_means(np.where(known, volatility, 0.0), known, (*self.sessions, volatility.shape[1]))
             logs = np.log(means[:, :-1] / means[:, -1:])
         return np.where(np.isnan(logs), 0.0, logs)
 
@@ -168,7 +168,7 @@ class FittedScale:
         returns = windows[0][:, -self.window :]
         with np.errstate(all="ignore"):
             har = {} if self.har is None else self._har(self.har, returns, windows[1][:, -self.window :])
-            return {**har, **({} if self.garch is None else _garch(self.garch, returns))}
+            return {**har, **({} if self.garch is None else _compute_garch(self.garch, returns))}
 
     @staticmethod
     def _har(har: Har, returns: FloatArray, volatility: FloatArray) -> Mapping[str, FloatArray]:
@@ -176,7 +176,7 @@ class FittedScale:
         return {"har_terms": terms, "har_level": size, "har": np.log(size)[:, None] + har.lines(terms)}
 
 
-def _garch(garch: Garch, returns: FloatArray) -> Mapping[str, FloatArray]:
+def _compute_garch(garch: Garch, returns: FloatArray) -> Mapping[str, FloatArray]:
     squares = returns * returns
     long_run = window_mean(squares)
     following = garch.next_variance(squares, long_run)
@@ -245,10 +245,10 @@ def window_mean(values: FloatArray) -> FloatArray:
     """[N] mean of the known values in each row of [N, W], added from the oldest; NaN if none is known."""
     known = ~np.isnan(values)
     with np.errstate(all="ignore"):
-        return _means_of(np.where(known, values, 0.0), known, (values.shape[1],))[:, 0]
+        return _compute_means(np.where(known, values, 0.0), known, (values.shape[1],))[:, 0]
 
 
-def _means_of(values: FloatArray, known: BoolArray, sessions: Sequence[int]) -> FloatArray:
+def _compute_means(values: FloatArray, known: BoolArray, sessions: Sequence[int]) -> FloatArray:
     """[N, K] means of the last `sessions` values [N, W], which are 0 where unknown."""
     counts = np.add.accumulate(known[:, ::-1], axis=1, dtype=np.float64)
     means = np.empty((len(values), len(sessions)))

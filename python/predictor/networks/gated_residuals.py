@@ -88,9 +88,9 @@ class GatedResiduals(nn.Module):
         super().__init__()
         self.count = count
         self.dropout = Dropout(dropout)
-        self.first, self.first_bias = _linears(count, width, width)
-        self.second, self.second_bias = _linears(count, width, width)
-        self.gate, self.gate_bias = _linears(count, width, 2 * width)
+        self.first, self.first_bias = _make_linears(count, width, width)
+        self.second, self.second_bias = _make_linears(count, width, width)
+        self.gate, self.gate_bias = _make_linears(count, width, 2 * width)
         self.gain = nn.Parameter(torch.ones(count, 1, width))
         self.shift = nn.Parameter(torch.zeros(count, 1, width))
 
@@ -102,7 +102,7 @@ class GatedResiduals(nn.Module):
         return torch.addcmul(self.shift, functional.layer_norm(x + gated, x.shape[-1:], eps=NORM_EPSILON), self.gain)
 
 
-def _linears(count: int, inputs: int, outputs: int) -> tuple[nn.Parameter, nn.Parameter]:
+def _make_linears(count: int, inputs: int, outputs: int) -> tuple[nn.Parameter, nn.Parameter]:
     """Weights [V, inputs, outputs] and biases [V, 1, outputs], initialized like `nn.Linear`."""
     bound = 1 / sqrt(inputs)
     weight = torch.empty(count, inputs, outputs).uniform_(-bound, bound)
@@ -147,7 +147,7 @@ def gated_sum(x: Tensor, shares: Tensor, keep: Tensor | None, weights: GatedSumW
         weights: weights of the networks.
     """
     if not _gains_from_blocks(x, weights):
-        return _reference(x, shares, keep, weights)
+        return _compute_without_blocks(x, shares, keep, weights)
     return _Blocks.apply(x, shares, keep, *_merge(weights, dropping=keep is not None))  # pyright: ignore[reportReturnType] - apply is untyped
 
 
@@ -159,7 +159,7 @@ def _gains_from_blocks(x: Tensor, weights: GatedSumWeights) -> bool:
     return cells > CELLS and not torch.is_autocast_enabled("cpu")
 
 
-def _reference(x: Tensor, shares: Tensor, keep: Tensor | None, weights: GatedSumWeights) -> Tensor:
+def _compute_without_blocks(x: Tensor, shares: Tensor, keep: Tensor | None, weights: GatedSumWeights) -> Tensor:
     """The definition, without blocks."""
     hidden = functional.elu(torch.baddbmm(weights.first_bias, x, weights.first))
     hidden = torch.baddbmm(weights.second_bias, hidden, weights.second)
@@ -202,7 +202,7 @@ class _Blocks(torch.autograd.Function):
         ctx.save_for_backward(x, shares, keep, *tensors)
         arguments = _Arguments(x, shares, keep, _Weights(*tensors))  # pyright: ignore[reportArgumentType]
         result = shares @ arguments.weights.shift[:, 0]
-        for block in _blocks(arguments):
+        for block in _iterate_blocks(arguments):
             block.add_result(result[block.rows])
         return result
 
@@ -218,7 +218,7 @@ class _Blocks(torch.autograd.Function):
             shares=grad @ arguments.weights.shift[:, 0].t(),
             weights=_Weights(*grads) if learns else None,  # pyright: ignore[reportArgumentType]
         )
-        for block in _blocks(arguments):
+        for block in _iterate_blocks(arguments):
             block.add_gradients(grad[block.rows].contiguous(), gradients)
         return gradients.x, gradients.shares, None, *grads
 
@@ -240,7 +240,7 @@ class _Gradients(NamedTuple):
     weights: _Weights | None
 
 
-def _blocks(arguments: _Arguments) -> Iterator["_Block"]:
+def _iterate_blocks(arguments: _Arguments) -> Iterator["_Block"]:
     """Iterate over all rows in blocks that share memory."""
     variables, rows, _ = arguments.x.shape
     width = arguments.weights.gain.shape[-1]
@@ -286,13 +286,13 @@ class _Block:
     def _run(self) -> Tensor:
         """Compute `first` to `gate` and the centred `normed`; return its deviation [V, rows, 1]."""
         weights = self._weights
-        _elu_(torch.bmm(self._x, weights.first, out=self._first), self._scratch)
+        _apply_elu_(torch.bmm(self._x, weights.first, out=self._first), self._scratch)
         if self._keep is not None and weights.second is not None and weights.second_bias is not None:
             torch.baddbmm(weights.second_bias, self._first, weights.second, out=self._second).mul_(self._keep)
         torch.baddbmm(weights.gate_bias, self._hidden, weights.gate, out=self._gate)
         torch.ops.aten.glu.out(self._gate, -1, out=self._normed).baddbmm_(self._x, weights.embedding)
-        self._normed.sub_(_mean(self._normed))
-        return _mean(torch.mul(self._normed, self._normed, out=self._scratch)).add_(NORM_EPSILON).sqrt_()
+        self._normed.sub_(_compute_mean(self._normed))
+        return _compute_mean(torch.mul(self._normed, self._normed, out=self._scratch)).add_(NORM_EPSILON).sqrt_()
 
     @property
     def _hidden(self) -> Tensor:
@@ -307,7 +307,7 @@ class _Block:
         if gradients.weights is not None:
             gradients.weights.gain.baddbmm_(self._shares.mT, product)
             gradients.weights.shift.add_(self._shares.mT @ grad)
-        along = _mean(product.mul_(gain))
+        along = _compute_mean(product.mul_(gain))
         gradients.shares[self.rows] += along[..., 0].t() * width
         mean = (grad @ gain[:, 0].t()).t().unsqueeze(-1) / width
         grad_sum = torch.mul(grad, gain, out=self._scratch)
@@ -329,13 +329,13 @@ class _Block:
         return torch.bmm(grad_hidden, weights.second.mT, out=self._second)
 
 
-def _elu_(values: Tensor, scratch: Tensor) -> Tensor:
+def _apply_elu_(values: Tensor, scratch: Tensor) -> Tensor:
     """ELU in place as max(x, 2^(min(x, 0) / ln 2) - 1): twice as fast as torch's, within 1e-7 of it."""
     falling = torch.clamp(values, max=0, out=scratch).mul_(1 / log(2)).exp2_().sub_(1)
     return torch.maximum(values, falling, out=values)
 
 
-def _mean(values: Tensor) -> Tensor:
+def _compute_mean(values: Tensor) -> Tensor:
     """[V, rows, 1] mean over the last axis of [V, rows, H]; as a product it is three times as fast on short rows."""
     width = values.shape[-1]
     return (values.view(-1, width) @ values.new_full((width, 1), 1 / width)).view(*values.shape[:2], 1)

@@ -186,8 +186,8 @@ class GraphForecaster(nn.Module):
         self.dropout = nn.Dropout(config.dropout)
         self.norm = nn.LayerNorm(width, eps=NORM_EPSILON)
         self.context = HorizonContext(width, sizes=sizes, target=target, dropout=config.dropout)
-        self.level = _zero_linear(window, horizons)
-        self.level_around = _zero_linear(width, horizons)
+        self.level = _make_zero_linear(window, horizons)
+        self.level_around = _make_zero_linear(width, horizons)
         self.head = QuantileHead(width, horizons=horizons, levels=levels)
         self.score = nn.Linear(width, 1)
         self.score_level = nn.Linear(horizons, horizons)
@@ -318,7 +318,7 @@ class NeighbourAttention(nn.Module):
         return (share.unsqueeze(-1) * (own[row] - own.unsqueeze(1))).sum(1).flatten(1)
 
 
-def _zero_linear(inputs: int, outputs: int) -> nn.Linear:
+def _make_zero_linear(inputs: int, outputs: int) -> nn.Linear:
     """A linear layer that returns 0 before training, so that only the head determines the initial forecasts."""
     linear = nn.Linear(inputs, outputs, bias=False)
     nn.init.zeros_(linear.weight)

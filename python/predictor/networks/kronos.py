@@ -242,7 +242,7 @@ class KronosTokenizer(nn.Module):
         """Coarse and fine tokens [1, T] of bars [1, T, 6]; the first bit of a token is the lowest."""
         x, _ = _read_all(self.encoder, self.embed(bars))
         coarse, fine = (self.quant_embed(x) > 0).split(self.bits, dim=-1)
-        return _number_of(coarse), _number_of(fine)
+        return _pack_bits(coarse), _pack_bits(fine)
 
     def decode(self, read: tuple[Tensor, Tensor], sampled: tuple[Tensor, Tensor]) -> Tensor:
         """Bars [P, S, 6] of sampled tokens [P, S], which follow the tokens [1, T] that were read."""
@@ -251,15 +251,15 @@ class KronosTokenizer(nn.Module):
         return self.head(x)
 
     def _embed_tokens(self, tokens: tuple[Tensor, Tensor]) -> Tensor:
-        signs = [_bits_of(part, count) * 2 - 1 for part, count in zip(tokens, self.bits, strict=True)]
+        signs = [_unpack_bits(part, count) * 2 - 1 for part, count in zip(tokens, self.bits, strict=True)]
         return self.post_quant_embed(torch.cat(signs, dim=-1) / sqrt(sum(self.bits)))
 
 
-def _number_of(bits: Tensor) -> Tensor:
+def _pack_bits(bits: Tensor) -> Tensor:
     return (bits.long() << torch.arange(bits.shape[-1], device=bits.device)).sum(dim=-1)
 
 
-def _bits_of(numbers: Tensor, count: int) -> Tensor:
+def _unpack_bits(numbers: Tensor, count: int) -> Tensor:
     return (numbers[..., None] >> torch.arange(count, device=numbers.device) & 1).double()
 
 

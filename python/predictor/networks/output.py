@@ -90,12 +90,12 @@ def describe_fault(output: object, *, rows: int, horizons: int, levels: int) -> 
     """
     if not isinstance(output, PanelOutput):
         return f"the network returned {_describe(output)}; expected PanelOutput(quantiles, scores)"
-    return _tensor_fault("quantiles", output.quantiles, (rows, horizons, levels)) or _tensor_fault(
+    return _describe_tensor_fault("quantiles", output.quantiles, (rows, horizons, levels)) or _describe_tensor_fault(
         "scores", output.scores, (rows, horizons)
     )
 
 
-def _tensor_fault(name: str, value: object, shape: tuple[int, ...]) -> str | None:
+def _describe_tensor_fault(name: str, value: object, shape: tuple[int, ...]) -> str | None:
     if not isinstance(value, Tensor):
         return f"PanelOutput.{name} is {_describe(value)}; expected a tensor of shape {list(shape)}"
     if value.shape != shape:

@@ -83,17 +83,17 @@ class Target:
             with np.errstate(all="ignore"):  # prices whose quotient overflows are rejected by their volatility
                 returns[:, 1:] = np.log(bars.close[:, 1:] / bars.close[:, :-1])
             return returns
-        return np.log(np.maximum(_parkinson_variance(bars), _SMALLEST_VARIANCE)) / 2
+        return np.log(np.maximum(_compute_parkinson_variance(bars), _SMALLEST_VARIANCE)) / 2
 
     @staticmethod
     def range_volatility(bars: AdjustedBars) -> FloatArray:
         """[S, T] daily volatility by Parkinson's estimator; the minimum for bars without a range, NaN without a bar."""
-        return np.sqrt(np.maximum(_parkinson_variance(bars), _SMALLEST_VARIANCE))
+        return np.sqrt(np.maximum(_compute_parkinson_variance(bars), _SMALLEST_VARIANCE))
 
     def labels(self, bars: AdjustedBars) -> FloatArray:
         """[S, T, H] the target's value for a forecast after session t; NaN if its future is incomplete."""
         labels = np.empty((*bars.close.shape, len(self.horizons)))
-        series = bars.close if self.kind is TargetKind.LOG_RETURN else _parkinson_variance(bars)
+        series = bars.close if self.kind is TargetKind.LOG_RETURN else _compute_parkinson_variance(bars)
         for column, horizon in enumerate(self.horizons):
             labels[..., column] = self._label(series, horizon)
         return labels
@@ -102,8 +102,8 @@ class Target:
         """[S, T] labels of one horizon, from closes or from daily variances."""
         if self.kind is TargetKind.LOG_RETURN:
             with np.errstate(all="ignore"):
-                return np.log(_ahead(series, self.lag + horizon) / _ahead(series, self.lag))
-        mean = sum((_ahead(series, self.lag + k) for k in range(1, horizon + 1)), 0.0) / horizon
+                return np.log(_shift_ahead(series, self.lag + horizon) / _shift_ahead(series, self.lag))
+        mean = sum((_shift_ahead(series, self.lag + k) for k in range(1, horizon + 1)), 0.0) / horizon
         return np.log(np.maximum(mean, _SMALLEST_VARIANCE)) / 2
 
 
@@ -113,13 +113,13 @@ SMALLEST_RANGE_VOLATILITY = sqrt(_SMALLEST_VARIANCE)
 """The same as a volatility: 1e-5 of the price."""
 
 
-def _parkinson_variance(bars: AdjustedBars) -> FloatArray:
+def _compute_parkinson_variance(bars: AdjustedBars) -> FloatArray:
     with np.errstate(all="ignore"):
         logs = np.log(bars.high / bars.low)
         return logs * logs / (4 * log(2))
 
 
-def _ahead(series: FloatArray, sessions: int) -> FloatArray:
+def _shift_ahead(series: FloatArray, sessions: int) -> FloatArray:
     """The values `sessions` later; NaN beyond the end."""
     moved = np.full_like(series, np.nan)
     moved[:, : max(0, series.shape[1] - sessions)] = series[:, sessions:]

@@ -116,9 +116,9 @@ class VariableSelection(nn.Module):
     def __init__(self, widths: tuple[int, ...], width: int, *, dropout: float, context: bool) -> None:
         super().__init__()
         count = len(widths)
-        self.register_buffer("columns", _columns(widths), persistent=False)
+        self.register_buffer("columns", _index_columns(widths), persistent=False)
         self.register_buffer("fill", torch.tensor([[1.0, 0.0]]), persistent=False)
-        self.embedding = nn.Parameter(_embedding(widths, width))
+        self.embedding = nn.Parameter(_make_embedding(widths, width))
         """[V, M + 1, H] weights of each column and, last, the bias."""
         bound = 1 / sqrt(count * width)
         self.joint = nn.Parameter(torch.empty(count, width, width + count).uniform_(-bound, bound))
@@ -165,7 +165,7 @@ class VariableSelection(nn.Module):
         return gated_sum(x, weights, keep, parameters)
 
 
-def _columns(widths: tuple[int, ...]) -> Tensor:
+def _index_columns(widths: tuple[int, ...]) -> Tensor:
     """[V, M + 1] indices of each variable's columns, with padding and a final constant 1."""
     one, zero = sum(widths), sum(widths) + 1
     columns = torch.full((len(widths), max(widths) + 1), zero)
@@ -177,7 +177,7 @@ def _columns(widths: tuple[int, ...]) -> Tensor:
     return columns
 
 
-def _embedding(widths: tuple[int, ...], width: int) -> Tensor:
+def _make_embedding(widths: tuple[int, ...], width: int) -> Tensor:
     """[V, M + 1, H] weights, initialized like `nn.Linear`; rows of missing columns are 0 and stay 0."""
     embedding = torch.zeros(len(widths), max(widths) + 1, width)
     for variable, columns in enumerate(widths):
@@ -263,7 +263,7 @@ class TFTForecaster(nn.Module):
         past = (1,) * row_width(sizes)
         self.encoder_length = sizes.encoder_length
         ends = [sizes.encoder_length - 1 + target.lag + h for h in target.horizons]
-        self.static = StaticEncoder(_static_widths(sizes), width, dropout=dropout) if has_static else None
+        self.static = StaticEncoder(_list_static_widths(sizes), width, dropout=dropout) if has_static else None
         self.past = VariableSelection(past, width, dropout=dropout, context=has_static)
         self.future = (
             VariableSelection((1,) * sizes.known, width, dropout=dropout, context=has_static) if sizes.known else None
@@ -279,7 +279,7 @@ class TFTForecaster(nn.Module):
         self.head = QuantileHead(width, horizons=len(ends), levels=levels)
         self.highway = Highway(sizes, width, horizons=len(ends)) if config.highway else None
         sessions = sizes.encoder_length + sizes.future_length
-        self.register_buffer("mask", _causal_mask(ends, sessions), persistent=False)
+        self.register_buffer("mask", _make_causal_mask(ends, sessions), persistent=False)
         self.register_buffer("ends", torch.tensor(ends), persistent=False)
 
     def forward(self, inputs: Inputs) -> Tensor:
@@ -317,7 +317,7 @@ class TFTForecaster(nn.Module):
         return past, past_weights, *self.future(ahead, context)
 
 
-def _static_widths(sizes: InputSizes) -> tuple[int, ...]:
+def _list_static_widths(sizes: InputSizes) -> tuple[int, ...]:
     """Columns of each static variable.
 
     Raises:
@@ -331,7 +331,7 @@ def _static_widths(sizes: InputSizes) -> tuple[int, ...]:
     return widths
 
 
-def _causal_mask(ends: list[int], sessions: int) -> Tensor:
+def _make_causal_mask(ends: list[int], sessions: int) -> Tensor:
     """[H, sessions] 0 up to the last session of each horizon, then minus infinity."""
     after = torch.arange(sessions) > torch.tensor(ends).unsqueeze(-1)
     return torch.zeros(len(ends), sessions).masked_fill(after, float("-inf"))

@@ -50,11 +50,11 @@ def input_meanings(attribution: Attribution, info: ModelInfo, names: Sequence[st
     }
     defined = {(kind, one.name): one for kind, part in parts.items() for one in part}
     kinds = dict(zip(attribution.row_names, attribution.row_kinds, strict=True))
-    found = (_input_meaning(name, kinds[name], defined.get((kinds[name], name))) for name in names)
+    found = (_explain_input(name, kinds[name], defined.get((kinds[name], name))) for name in names)
     return tuple(one for one in found if one.meaning or one.expression)
 
 
-def _input_meaning(name: str, kind: RowKind, feature: FeatureInfo | None) -> InputMeaning:
+def _explain_input(name: str, kind: RowKind, feature: FeatureInfo | None) -> InputMeaning:
     if feature is None:
         return InputMeaning(name=name, meaning=ROW_MEANINGS.get(kind, ""), expression="", unit="")
     return InputMeaning(name=name, meaning=feature.meaning, expression=feature.expression, unit=feature.unit)
@@ -73,10 +73,10 @@ def internal_views(attribution: Attribution, s: int, page: PageBuilder) -> tuple
     if not attribution.has_moving_inputs(s):
         return ()
     known = (one for one in attribution.internals if np.isfinite(one.values[s]).all())
-    return tuple(InternalView(name=one.name, chart=_chart(one, s, page)) for one in known)
+    return tuple(InternalView(name=one.name, chart=_draw_internal(one, s, page)) for one in known)
 
 
-def _chart(one: Internal, s: int, page: PageBuilder) -> str:
+def _draw_internal(one: Internal, s: int, page: PageBuilder) -> str:
     figure = charts.attention_line if one.axis is InternalAxis.SESSIONS else charts.selection_bars
     by = "session" if one.axis is InternalAxis.SESSIONS else "input"
     return page.chart(figure(one.labels, one.values[s]), f"{one.name}: shares by {by}", top=12)
@@ -143,7 +143,7 @@ def reason_view(
     values = factor * attribution.per_row[s]
     moved = np.flatnonzero(values)
     label = f"{sessions(attribution.horizon)}, {level(attribution.quantile)}"
-    rows = _reason_rows(attribution, values)
+    rows = _list_reasons(attribution, values)
     is_additive = attribution.method != OCCLUSION
     return ReasonView(
         label=label,
@@ -165,12 +165,12 @@ def reason_view(
         if moved.size
         else "",
         meanings=input_meanings(attribution, info, [row.name for row in rows[:SHOWN_INPUTS]]),
-        heatmap=_heatmap(attribution, s, page) if in_detail else "",
+        heatmap=_draw_heatmap(attribution, s, page) if in_detail else "",
         internals=internal_views(attribution, s, page) if in_detail else (),
     )
 
 
-def _reason_rows(attribution: Attribution, values: FloatArray) -> tuple[ReasonRow, ...]:
+def _list_reasons(attribution: Attribution, values: FloatArray) -> tuple[ReasonRow, ...]:
     """Rows of the inputs that contributed, largest share first."""
     total = float(np.abs(values).sum()) or 1.0
     rows = [
@@ -181,7 +181,7 @@ def _reason_rows(attribution: Attribution, values: FloatArray) -> tuple[ReasonRo
     return tuple(sorted(rows, key=lambda row: -row.share))
 
 
-def _heatmap(attribution: Attribution, s: int, page: PageBuilder) -> str:
+def _draw_heatmap(attribution: Attribution, s: int, page: PageBuilder) -> str:
     """Observed features by session, most important first; empty without sessions, or cells that contributed."""
     if attribution.cells is None or not attribution.sessions or not attribution.cells[s].any():
         return ""

@@ -78,9 +78,9 @@ def fan_chart(bars: BarPanel, forecast: Forecast, symbol: str, past: Sequence[Fo
     s = forecast.symbols.index(symbol)
     if forecast.prices is None or not forecast.target_sessions:
         return None
-    fans = (_past_fan(one, symbol) for one in past)
+    fans = (_make_past_fan(one, symbol) for one in past)
     return charts.FanChart(
-        candles=_candles(bars, symbol),
+        candles=_make_candles(bars, symbol),
         target_dates=forecast.target_sessions,
         quantiles=forecast.quantiles,
         prices=forecast.prices[s],
@@ -91,7 +91,7 @@ def fan_chart(bars: BarPanel, forecast: Forecast, symbol: str, past: Sequence[Fo
     )
 
 
-def _past_fan(forecast: Forecast, symbol: str) -> charts.PastFan | None:
+def _make_past_fan(forecast: Forecast, symbol: str) -> charts.PastFan | None:
     """A past forecast of a symbol; None if it was not possible."""
     if forecast.prices is None or forecast.anchor_price is None or forecast.as_of_session is None:
         return None
@@ -110,10 +110,10 @@ def past_forecasts(made: Sequence[Forecast], until: date, card: Card) -> PastFor
     """Forecasts of which a target session has come by `until`, and whether the training used what followed them."""
     shown = tuple(one for one in made if one.target_sessions and one.target_sessions[0] <= until)
     days = [as_number(one.as_of_session) for one in shown if one.as_of_session]
-    return PastForecasts(forecasts=shown, note=_past_note(days, card) if days else "")
+    return PastForecasts(forecasts=shown, note=_note_past(days, card) if days else "")
 
 
-def _past_note(days: Sequence[int], card: Card) -> str:
+def _note_past(days: Sequence[int], card: Card) -> str:
     what = f"Grey: forecasts of this model as of {listed(list(map(iso, days)))}, from the bars until then."
     seen_to = card.seen_to
     if not seen_to:
@@ -127,7 +127,7 @@ def _past_note(days: Sequence[int], card: Card) -> str:
     )
 
 
-def _candles(bars: BarPanel, symbol: str) -> charts.Candles:
+def _make_candles(bars: BarPanel, symbol: str) -> charts.Candles:
     """Bars of one symbol, without sessions that have none."""
     one = bars.select([symbol])
     there = one.present[0]

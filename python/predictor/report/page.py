@@ -121,9 +121,9 @@ def render_report(content: ReportContent) -> str:
             "info": content.info,
             "card": card,
             "symbols": content.symbols,
-            "views": [_symbol_view(content, symbol, paths, page) for symbol in content.symbols],
+            "views": [_view_symbol(content, symbol, paths, page) for symbol in content.symbols],
             "paths_origin": describe_origin(paths) if isinstance(paths, PricePaths) else "",
-            "warnings": _warnings(card, content.forecast),
+            "warnings": _list_warnings(card, content.forecast),
             "remarks": ("" if content.forecast.prices is None else price_note(content.bars.select(content.symbols)),),
             "shown_first": nearest_to_median(content.attributions),
             "least_losses": () if card.scores is None else least_losses(card.scores),
@@ -147,11 +147,11 @@ def _reduce(content: ReportContent) -> ReportContent:
     return replace(content, attributions=tuple(one for one in attributions if is_nearest_to_median(one, attributions)))
 
 
-def _symbol_view(content: ReportContent, symbol: str, paths: DrawnPaths, page: PageBuilder) -> SymbolView:
+def _view_symbol(content: ReportContent, symbol: str, paths: DrawnPaths, page: PageBuilder) -> SymbolView:
     """Build the view of a symbol; with several symbols, only the median's reasons have details, to limit the size."""
     attributions, is_only = content.attributions, len(content.symbols) == 1
     forecast = forecast_view(content.bars, content.forecast, symbol, page)
-    drawn, problem = _paths_part(content, symbol, paths, page)
+    drawn, problem = _view_paths(content, symbol, paths, page)
     return SymbolView(
         forecast=forecast,
         paths=drawn,
@@ -163,7 +163,7 @@ def _symbol_view(content: ReportContent, symbol: str, paths: DrawnPaths, page: P
     )
 
 
-def _paths_part(
+def _view_paths(
     content: ReportContent, symbol: str, paths: DrawnPaths, page: PageBuilder
 ) -> tuple[PathsView | None, str]:
     """The paths of a symbol, or why it has none."""
@@ -198,9 +198,9 @@ def write_forecast_chart(
     page = PageBuilder("predictor.report", _TEMPLATE)
     parts = {
         "title": f"Forecast of {', '.join(symbols)}",
-        "subtitle": _subtitle(forecast.model, forecast.version, forecast.as_of_session),
+        "subtitle": _make_subtitle(forecast.model, forecast.version, forecast.as_of_session),
         "notes": forecast.notes,
-        "warnings": _warnings(card, forecast),
+        "warnings": _list_warnings(card, forecast),
         "forecasts": [forecast_view(bars, forecast, symbol, page, past.forecasts) for symbol in symbols],
         "remarks": (past.note, "" if forecast.prices is None else price_note(bars.select(symbols))),
         "reasons": (),
@@ -227,7 +227,7 @@ def write_reason_chart(path: Path, info: ModelInfo, attribution: Attribution, sy
     point = f"{sessions(attribution.horizon)} ahead, {level(attribution.quantile)}"
     parts = {
         "title": f"What moved the forecast of {', '.join(symbols)}",
-        "subtitle": f"{_subtitle(attribution.model, attribution.version, attribution.as_of_session)} · {point}",
+        "subtitle": f"{_make_subtitle(attribution.model, attribution.version, attribution.as_of_session)} · {point}",
         "notes": (line_of(attribution.skill),),
         "warnings": attribution.warnings,
         "remarks": (),
@@ -238,11 +238,11 @@ def write_reason_chart(path: Path, info: ModelInfo, attribution: Attribution, sy
     replace_file(path, page.render(parts).encode())
 
 
-def _warnings(card: Card, forecast: Forecast) -> tuple[str, ...]:
+def _list_warnings(card: Card, forecast: Forecast) -> tuple[str, ...]:
     """Warnings of a forecast, and the one on a network that kept its start."""
     return (card.start_note, *forecast.warnings) if card.start_note else forecast.warnings
 
 
-def _subtitle(model: str, version: int, as_of: date | None) -> str:
+def _make_subtitle(model: str, version: int, as_of: date | None) -> str:
     """The model and the day of the last bar, if known."""
     return f"Model {model}, version {version}" + (f" · as of {iso(as_of)}" if as_of else "")

@@ -26,14 +26,14 @@ def demo(
     console = Console(file=sys.stderr if as_json else sys.stdout)
     result = walk(DemoSettings(out=out, keep_serving=keep_serving, open_browser=not no_browser), console)
     if as_json:
-        sys.stdout.write(json.dumps(_result_json(result)) + "\n")
+        sys.stdout.write(json.dumps(_encode_result(result)) + "\n")
     else:
         _print(result, console)
     if result.failure is not None:
         raise result.failure
 
 
-def _result_json(result: DemoResult) -> dict[str, str | int | None]:
+def _encode_result(result: DemoResult) -> dict[str, str | int | None]:
     programs = result.programs
     return {
         "report": str(result.report),
@@ -48,7 +48,7 @@ def _result_json(result: DemoResult) -> dict[str, str | int | None]:
 def _print(result: DemoResult, console: Console) -> None:
     """Print how to query again, and the path of the report."""
     programs = result.programs
-    if activation := _activation():
+    if activation := _write_activation():
         _show(console, "once in this shell, to find quantra", activation, "bash")
     if result.pid is None:
         _show(console, "start the server again", programs.serve, "bash")
@@ -60,7 +60,7 @@ def _print(result: DemoResult, console: Console) -> None:
     console.print(f"Report: {result.report}", style="bold", soft_wrap=True, markup=False)
 
 
-def _activation() -> str:
+def _write_activation() -> str:
     """The shell command that puts `quantra` on the PATH; empty if it is there."""
     script = Path(sys.executable).parent / "activate"
     return "" if shutil.which("quantra") or not script.is_file() else f"source {script}"

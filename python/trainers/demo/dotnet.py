@@ -57,14 +57,14 @@ def reason_to_skip() -> str:
     return ""
 
 
-def _client_sources() -> list[Path]:
+def _list_client_sources() -> list[Path]:
     """Files that the client is built from: its projects, the protocol and build settings."""
     places = [*(DOTNET / name for name in _PROJECTS), DOTNET.parent / "protos"]
     inside = (path for place in places for path in place.rglob("*") if not _MADE & set(path.parts))
     return sorted(path for path in (*inside, *DOTNET.glob("Directory.*")) if path.is_file())
 
 
-def _ended(process: subprocess.Popen[str]) -> subprocess.CompletedProcess[str]:
+def _wait_for_end(process: subprocess.Popen[str]) -> subprocess.CompletedProcess[str]:
     """Wait for a process, and return it with its output."""
     output, _ = process.communicate()
     return subprocess.CompletedProcess(process.args, process.returncode, output)
@@ -112,7 +112,7 @@ class DotnetProgram:
         self._write(source)
         if failed is None and not self._is_built:
             failed = self._failed(self._build())
-        return failed or _ended(self._start(PROGRAM))
+        return failed or _wait_for_end(self._start(PROGRAM))
 
     @property
     def _is_built(self) -> bool:
@@ -124,7 +124,7 @@ class DotnetProgram:
     def _sources_hash(self) -> str:
         """SHA-256 over the program and the client's sources."""
         digest = hashlib.sha256()
-        for path in (self.folder / SOURCE, self.folder / PROJECT_FILE, *_client_sources()):
+        for path in (self.folder / SOURCE, self.folder / PROJECT_FILE, *_list_client_sources()):
             digest.update(str(path).encode() + b"\0")
             digest.update(hashlib.sha256(path.read_bytes()).digest())
         return digest.hexdigest()
@@ -141,7 +141,7 @@ class DotnetProgram:
 
     def _failed(self, build: subprocess.Popen[str]) -> subprocess.CompletedProcess[str] | None:
         """Wait for a build; return it if it failed, else record the hash of its sources."""
-        ended = _ended(build)
+        ended = _wait_for_end(build)
         if ended.returncode:
             return ended
         (self.folder / BUILDING).replace(self.folder / BUILT)

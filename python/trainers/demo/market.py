@@ -36,12 +36,12 @@ def real_bars(symbols: Sequence[str] = SYMBOLS) -> BarPanel:
     except ModuleNotFoundError as error:
         raise MissingPackageError.of("bokeh_sampledata", "demo", "the demo's market") from error
     rows = [row for row in csv.DictReader(gzip.decompress(packed).decode().splitlines()) if row["Ticker"] in symbols]
-    sessions = sorted({_session(row) for row in rows})
+    sessions = sorted({_parse_session(row) for row in rows})
     place = {session: t for t, session in enumerate(sessions)}
     columns = {name: np.full((len(symbols), len(sessions)), np.nan) for name in _HEADERS}
     for row in rows:
         for name, header in _HEADERS.items():
-            columns[name][symbols.index(row["Ticker"]), place[_session(row)]] = float(row[header])
+            columns[name][symbols.index(row["Ticker"]), place[_parse_session(row)]] = float(row[header])
     return BarPanel(
         symbols=tuple(symbols),
         sessions=np.array(sessions, np.int32),
@@ -56,5 +56,5 @@ def real_bars(symbols: Sequence[str] = SYMBOLS) -> BarPanel:
     )
 
 
-def _session(row: dict[str, str]) -> int:
+def _parse_session(row: dict[str, str]) -> int:
     return int(row["Date"].replace("-", ""))

@@ -71,12 +71,12 @@ class DemoInputs:
 
     def keep(self, records: Path, model: Path) -> None:
         """Record the inputs and the manifest hash of the model in this folder."""
-        content = {**self.content, "manifest": _manifest_hash(model)}
+        content = {**self.content, "manifest": _read_manifest_hash(model)}
         _record_of(records, model).write_bytes(canonical.to_bytes(content))
 
     def made(self, records: Path, model: Path) -> bool:
         """Whether the model in this folder was trained from these inputs."""
-        content = {**self.content, "manifest": _manifest_hash(model)}
+        content = {**self.content, "manifest": _read_manifest_hash(model)}
         try:
             return _record_of(records, model).read_bytes() == canonical.to_bytes(content)
         except OSError:
@@ -96,7 +96,7 @@ def _record_of(records: Path, model: Path) -> Path:
     return records / f"{model.name}.made.json"
 
 
-def _manifest_hash(model: Path) -> str:
+def _read_manifest_hash(model: Path) -> str:
     """Hash of a verified artifact's manifest; empty if the artifact is missing or damaged."""
     try:
         return artifact.load(model).manifest_hash

@@ -24,7 +24,7 @@ def command_errors(extra: OptionalExtra) -> Generator[None]:
     """Turn media and training errors, missing packages included, into one-line command errors."""
     try:
         require_packages(extra)
-        _silence(extra.packages)
+        _silence_packages(extra.packages)
         yield
     except StoppedError as error:
         echo(f"{error.message}; to continue, run the same command with --resume")
@@ -33,7 +33,7 @@ def command_errors(extra: OptionalExtra) -> Generator[None]:
         raise ConfigurationError(str(error)) from error
 
 
-def _silence(packages: Collection[str]) -> None:
+def _silence_packages(packages: Collection[str]) -> None:
     """Silence the progress bars and advice of the libraries."""
     from transformers.utils import logging
 

@@ -266,7 +266,10 @@ def plot(curve: TrainingCurve) -> CurvePlot:
     level = curve.level if curve.level is not None and _is_shown(curve.level) else None
     if not values:
         raise ValueError(f"curve {curve.name} has no finite point; leave it out")
-    across, upwards = _counts([count for count, _ in values]), _heights([value for _, value in values], level)
+    across, upwards = (
+        _span_counts([count for count, _ in values]),
+        _span_heights([value for _, value in values], level),
+    )
     places = [(across.share(count), round(100 - upwards.share(value), 2)) for count, value in values]
     return CurvePlot(
         curve=curve,
@@ -295,12 +298,12 @@ def number(value: float, digits: int = DIGITS) -> str:
     return "0" if float(text.replace(",", "")) == 0 else text.replace("-", MINUS)
 
 
-def _counts(values: Sequence[float]) -> _Range:
+def _span_counts(values: Sequence[float]) -> _Range:
     """Range from 0 to the last count."""
     return _Range(min(0.0, *values), max(*values, 1.0))
 
 
-def _heights(values: Sequence[float], level: float | None) -> _Range:
+def _span_heights(values: Sequence[float], level: float | None) -> _Range:
     """Range of all values and the level, with a margin."""
     shown = [*values, *([] if level is None else [level])]
     low, high = min(shown), max(shown)

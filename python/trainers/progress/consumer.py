@@ -92,26 +92,26 @@ class PlainProgress:
     def __call__(self, reports: Iterable[Report], /) -> Iterator[Report]:
         """Write lines, and pass every report on."""
         for report in reports:
-            line = _epoch_line(report) if isinstance(report, EpochReport) else remark(report)
+            line = _format_epoch(report) if isinstance(report, EpochReport) else remark(report)
             if line is not None:
                 self._stream.write(line + "\n")
                 self._stream.flush()
             yield report
 
 
-def _epoch_line(report: EpochReport) -> str:
+def _format_epoch(report: EpochReport) -> str:
     several = len(report.phases) > 1
-    parts = [title(report), *(_phase(name if several else "", totals) for name, totals in report.phases.items())]
+    parts = [title(report), *(_format_phase(name if several else "", totals) for name, totals in report.phases.items())]
     if report.validation is not None:
         parts.append(f"validation {report.validation.mean:.6g}")
     parts.append(f"{report.windows} steps in {report.seconds:.1f} s")
-    parts.extend(_pace(report))
+    parts.extend(_list_pace(report))
     if report.peak_bytes is not None:
         parts.append(f"peak memory {format_size(report.peak_bytes)}")
     return "  ".join(parts)
 
 
-def _phase(name: str, totals: PhaseTotals) -> str:
+def _format_phase(name: str, totals: PhaseTotals) -> str:
     problems: list[str] = []
     if totals.skipped:
         problems.append(f"{totals.skipped} skipped")
@@ -123,7 +123,7 @@ def _phase(name: str, totals: PhaseTotals) -> str:
     return f"{shown} ({', '.join(problems)})" if problems else shown
 
 
-def _pace(report: EpochReport) -> Iterator[str]:
+def _list_pace(report: EpochReport) -> Iterator[str]:
     """Targets per second of the first phase, and the wait for data, without the time of the validation."""
     training = report.seconds - (0.0 if report.validation is None else report.validation.seconds)
     if training <= 0:  # too short for the clock

@@ -37,7 +37,7 @@ class RichProgress:
 
     def __call__(self, reports: Iterable[Report], /) -> Iterator[Report]:
         """Draw while the reports pass; the final bar stays."""
-        with _rich_bar(self._console) as bar:
+        with _make_rich_bar(self._console) as bar:
             task = bar.add_task("starting", total=None, state="")
             view = _BarContent()
             for report in reports:
@@ -66,7 +66,7 @@ class NotebookProgress:
         from IPython.display import DisplayHandle
 
         view, handle, next_at = _BarContent(), DisplayHandle(), 0.0
-        handle.display(_as_text(view.title), raw=True)
+        handle.display(_wrap_text(view.title), raw=True)
         try:
             for report in reports:
                 line = remark(report)
@@ -74,14 +74,14 @@ class NotebookProgress:
                     self._stream.write(f"{line}\n")
                 view.see(report)
                 if perf_counter() >= next_at:
-                    handle.update(_as_text(view.line), raw=True)
+                    handle.update(_wrap_text(view.line), raw=True)
                     next_at = perf_counter() + _REDRAWN_S
                 yield report
         finally:
-            handle.update(_as_text(view.line), raw=True)
+            handle.update(_wrap_text(view.line), raw=True)
 
 
-def _as_text(line: str) -> dict[str, str]:
+def _wrap_text(line: str) -> dict[str, str]:
     return {"text/plain": line}
 
 
@@ -166,7 +166,7 @@ class _WindowRate:
             yield waited
 
 
-def _rich_bar(console: "Console") -> "Progress":
+def _make_rich_bar(console: "Console") -> "Progress":
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
     from rich.table import Column
 
@@ -256,7 +256,7 @@ class _OnABar:
         self._stream = stream
 
     def __call__(self, steps: Sequence[StepT], /, *, title: str, tell: Callable[[StepT], str]) -> Iterator[StepT]:
-        with _bar(self._stream) as bar:
+        with _make_bar(self._stream) as bar:
             task = bar.add_task(title, total=len(steps), state="")
             for step in steps:
                 bar.update(task, state=tell(step))
@@ -284,14 +284,14 @@ def show_finished(
         return
     from rich.progress import SpinnerColumn
 
-    with _bar(stream, SpinnerColumn(finished_text=" "), stays=True) as bar:  # a step may take minutes
+    with _make_bar(stream, SpinnerColumn(finished_text=" "), stays=True) as bar:  # a step may take minutes
         task = bar.add_task(title, total=total, state="")
         for step in steps:
             bar.update(task, advance=1, state=tell(step))
             yield step
 
 
-def _bar(stream: IO[str], *first: "ProgressColumn", stays: bool = False) -> "Progress":
+def _make_bar(stream: IO[str], *first: "ProgressColumn", stays: bool = False) -> "Progress":
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 

@@ -75,10 +75,10 @@ class _Curves:
             self._add_window(report)
             return
         if isinstance(report, EpochReport):
-            numbers = _below("loss", {name: totals.loss for name, totals in report.phases.items()})
-            numbers |= _below("skipped", {name: float(totals.skipped) for name, totals in report.phases.items()})
+            numbers = _prefix_names("loss", {name: totals.loss for name, totals in report.phases.items()})
+            numbers |= _prefix_names("skipped", {name: float(totals.skipped) for name, totals in report.phases.items()})
             if report.validation is not None:
-                numbers |= {"validation": report.validation.mean} | _below("validation", report.validation.parts)
+                numbers |= {"validation": report.validation.mean} | _prefix_names("validation", report.validation.parts)
             self._epochs.add(report.epoch + 1, numbers)
         self._flush()  # at least with a checkpoint: a resumed training does not repeat what came before it
 
@@ -88,7 +88,7 @@ class _Curves:
         points = self._phases.setdefault(report.phase, _Points(self._folder / "windows" / report.phase))
         numbers = {"loss": report.loss, "grad_norm": report.grad_norm, "learning_rate": report.learning_rate}
         scale = {} if report.loss_scale is None else {"loss_scale": report.loss_scale}
-        points.add(report.step, numbers | _below("parts", report.parts) | scale)
+        points.add(report.step, numbers | _prefix_names("parts", report.parts) | scale)
 
     def close(self) -> None:
         for points in (self._epochs, *self._phases.values()):
@@ -129,5 +129,5 @@ def _create_writer(folder: Path, purge_step: int) -> "SummaryWriter":
     return SummaryWriter(str(folder), purge_step=purge_step, flush_secs=FLUSH_SECONDS)
 
 
-def _below(group: str, numbers: Mapping[str, float]) -> dict[str, float]:
+def _prefix_names(group: str, numbers: Mapping[str, float]) -> dict[str, float]:
     return {f"{group}/{name}": number for name, number in numbers.items()}

@@ -53,7 +53,7 @@ from trainers.stock.training_jobs import PlannedTraining, TrainingRunner
 from trainers.stock.training_plan import inherit_recipe, set_calendar
 
 
-def _budget(text: str) -> float:
+def _parse_budget(text: str) -> float:
     try:
         return parse_budget(text)
     except ValueError as error:
@@ -80,7 +80,7 @@ def stock(  # noqa: PLR0913 - one argument per group of flags
         float | None,
         typer.Option(
             metavar="TIME",
-            parser=_budget,
+            parser=_parse_budget,
             help=f"Time for all trainings of --model {BEST}, such as 90s or 2h; 10m if left out.",
             show_default=False,
         ),
@@ -124,7 +124,7 @@ def stock(  # noqa: PLR0913 - one argument per group of flags
     if parent is None:
         final = set_calendar(final, panel, partial(say, style="dim") if rank == 0 else discard)
     features = reads.over(FeatureSelection()).beside(covariates, final.calendar) if parent is None else parent.features
-    given = None if edges is None else _edges(edges, panel, final)
+    given = None if edges is None else _read_edges(edges, panel, final)
     material = TrainingMaterial(panel, features, covariates, given, parent, cache)
     trained = run_training(material, final, out, run, rank)
     if rank == 0:
@@ -263,7 +263,7 @@ def refuse_machines(machines: WorkerFlags, subject: str) -> None:
         )
 
 
-def _edges(path: Path, bars: BarPanel, recipe: StockRecipe) -> Edges:
+def _read_edges(path: Path, bars: BarPanel, recipe: StockRecipe) -> Edges:
     if not isinstance(recipe.config, GraphConfig):
         raise ConfigurationError(f"--edges is given, but a network of kind {recipe.kind!r} has no graph; use graph")
     return read_edges(path, bars.symbols, neighbours=recipe.config.neighbours)
@@ -342,7 +342,9 @@ def _check_same(out: Path, recipe: StockRecipe, parent: ParentArtifact | None) -
         if settings.get(name) != value and (name, value) != ("calendar", "")
     ]
     if before != now:
-        different.append(f"the weights that it started from were {_lineage(before)} and are now {_lineage(now)}")
+        different.append(
+            f"the weights that it started from were {_describe_lineage(before)} and are now {_describe_lineage(now)}"
+        )
     if not different:
         return
     raise ConfigurationError(
@@ -351,7 +353,7 @@ def _check_same(out: Path, recipe: StockRecipe, parent: ParentArtifact | None) -
     )
 
 
-def _lineage(ancestors: Sequence[ParentModel]) -> str:
+def _describe_lineage(ancestors: Sequence[ParentModel]) -> str:
     texts = (f"{one.weights_hash[:16]} (labels up to {shown_date(one.seen_until)})" for one in ancestors)
     return ", of ".join(texts) or "none"
 

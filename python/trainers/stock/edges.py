@@ -71,8 +71,8 @@ def remove_market(returns: FloatArray) -> FloatArray:
     """[S, T] residuals of each stock's regression on the mean return of the day; NaN where unknown."""
     known = np.isfinite(returns)
     market = np.where(known, returns, 0).sum(0) / np.maximum(known.sum(0), 1)
-    centred = _centre(returns, known)
-    factor = _centre(np.broadcast_to(market, returns.shape), known)
+    centred = _subtract_means(returns, known)
+    factor = _subtract_means(np.broadcast_to(market, returns.shape), known)
     slope = (centred * factor).sum(1) / np.maximum((factor * factor).sum(1), np.finfo(np.float64).tiny)
     return np.where(known, centred - slope[:, None] * factor, np.nan)
 
@@ -80,7 +80,7 @@ def remove_market(returns: FloatArray) -> FloatArray:
 def correlate(values: FloatArray) -> FloatArray:
     """[S, S] correlations of series [S, T] over shared sessions; 0 with fewer than `LEAST_SESSIONS`."""
     known = np.isfinite(values)
-    centred = _centre(values, known)
+    centred = _subtract_means(values, known)
     shared = known.astype(np.float64)
     power = (centred * centred) @ shared.T
     spread = np.sqrt(power * power.T)
@@ -88,7 +88,7 @@ def correlate(values: FloatArray) -> FloatArray:
     return np.divide(centred @ centred.T, spread, out=np.zeros_like(spread), where=enough)
 
 
-def _centre(values: FloatArray, known: BoolArray) -> FloatArray:
+def _subtract_means(values: FloatArray, known: BoolArray) -> FloatArray:
     """Deviations from each row's mean over its known values, 0 where unknown."""
     mean = np.where(known, values, 0).sum(1) / np.maximum(known.sum(1), 1)
     return np.where(known, values - mean[:, None], 0.0)

@@ -234,7 +234,7 @@ class FeatureCache:
         draft = Path(tempfile.mkdtemp(prefix=f"{DRAFT}{name}-", dir=self.folder))
         try:
             _write_arrays(draft, shapes, compute())
-            digests: dict[str, Json] = {one: _digest(draft / f"{one}.npy") for one in shapes}
+            digests: dict[str, Json] = {one: _compute_digest(draft / f"{one}.npy") for one in shapes}
             (draft / RECORD).write_bytes(canonical.to_bytes(digests))
             for path in (*draft.iterdir(), draft):
                 flush(path)
@@ -349,7 +349,7 @@ def _write_arrays(folder: Path, shapes: Mapping[str, ArrayShape], blocks: Iterab
                 file.write(np.ascontiguousarray(block[name]).data)
 
 
-def _digest(file: Path) -> str:
+def _compute_digest(file: Path) -> str:
     with file.open("rb") as opened:
         return file_digest(opened, "sha256").hexdigest()
 
@@ -368,7 +368,7 @@ def _open_array(file: Path, digest: str, expected: ArrayShape) -> NDArray[Any]:
 
 
 def _map_file(file: Path, digest: str) -> NDArray[Any]:
-    if _digest(file) != digest:
+    if _compute_digest(file) != digest:
         raise ValueError(f"{file.name} does not match its digest")
     return np.load(file, mmap_mode="c")
 

@@ -129,11 +129,11 @@ class _SessionForecaster:
             )
             made = self.forecaster.predict(instance)
         except _ABOUT_BARS as error:
-            return _file_of(session, info, bars.symbols, None, dict.fromkeys(bars.symbols, error))
-        return _file_of(session, info, made.symbols, made, made.refusals)
+            return _make_session_file(session, info, bars.symbols, None, dict.fromkeys(bars.symbols, error))
+        return _make_session_file(session, info, made.symbols, made, made.refusals)
 
 
-def _file_of(
+def _make_session_file(
     session: int,
     info: ModelInfo,
     symbols: tuple[str, ...],
@@ -393,17 +393,17 @@ def _print_result(folder: Path, info: ModelInfo, sessions: int, made: Sequence[S
     forecasts = sum(one.forecasts for one in made)
     kept = sessions - len(made)
     known = f"; {counted(kept, 'day')} were there before" if kept else ""
-    _say(f"{counted(forecasts, 'forecast')} of {counted(len(made), 'day')} in {folder}{known}")
+    _print_line(f"{counted(forecasts, 'forecast')} of {counted(len(made), 'day')} in {folder}{known}")
     if refused:
-        _say(f"without a forecast: {_describe_reasons(made)}; the column `message` says more")
+        _print_line(f"without a forecast: {_describe_reasons(made)}; the column `message` says more")
     if seen := sum(was_seen(one.session, info) is not False for one in made):
-        _say(
+        _print_line(
             f"{counted(seen, 'day')} may have been seen in training (`is_seen`): their forecasts may look better than "
             "new ones",
             style="yellow",
         )
-    _say(f"read them with polars.read_parquet({str(folder / '**' / '*.parquet')!r}, hive_partitioning=True)")
+    _print_line(f"read them with polars.read_parquet({str(folder / '**' / '*.parquet')!r}, hive_partitioning=True)")
 
 
-def _say(text: str, style: str = "") -> None:
+def _print_line(text: str, style: str = "") -> None:
     Console(highlight=False).print(text, style=style, soft_wrap=True, markup=False)

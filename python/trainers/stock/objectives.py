@@ -83,13 +83,13 @@ def compute_ranking_loss(scores: Tensor, outcomes: Tensor) -> Ranking:
     known = torch.isfinite(outcomes)
     count = known.sum(1, keepdim=True)
     place = torch.where(known, outcomes, torch.inf).argsort(dim=1, stable=True).argsort(dim=1)
-    ranks = _centre(place.to(scores.dtype), known, count)
-    ours = _centre(scores, known, count)
+    ranks = _subtract_means(place.to(scores.dtype), known, count)
+    ours = _subtract_means(scores, known, count)
     spread = (ours.square().sum(1) * ranks.square().sum(1) + TINY).sqrt()
     return Ranking(loss=1 - (ours * ranks).sum(1) / spread, known=count.squeeze(1))
 
 
-def _centre(values: Tensor, known: Tensor, count: Tensor) -> Tensor:
+def _subtract_means(values: Tensor, known: Tensor, count: Tensor) -> Tensor:
     """Deviations from the day's mean of known values, 0 where unknown."""
     mean = (values * known).sum(1, keepdim=True) / count.clamp(min=1)
     return (values - mean) * known

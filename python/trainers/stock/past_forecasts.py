@@ -104,13 +104,13 @@ def tabulate(forecasts: DailyForecasts, target: Target, bars: BarPanel) -> "pl.D
             "ds": bars.sessions[ends[d, h]],
             "cutoff": forecasts.sessions[d],
             "horizon": np.array(forecasts.horizons)[h],
-            "y": _outcomes(target, bars)[s, places[d], h],
+            "y": _compute_outcomes(target, bars)[s, places[d], h],
         }
         | {f"{level:g}": forecasts.values[d, s, h, q] for q, level in enumerate(forecasts.levels)}
     )
     return frame.with_columns(pl.col("ds", "cutoff").cast(pl.String).str.to_date("%Y%m%d"), pl.col("y").fill_nan(None))
 
 
-def _outcomes(target: Target, bars: BarPanel) -> FloatArray:
+def _compute_outcomes(target: Target, bars: BarPanel) -> FloatArray:
     """[S, T, H] outcomes of forecasts after every session."""
     return np.concatenate([target.labels(adjusted) for _, adjusted in bars.adjusted_blocks()])

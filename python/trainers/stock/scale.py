@@ -188,7 +188,7 @@ def fit_har(sample: ScaleSample) -> Har:
         _solve_least_squares(terms, column - level, ranged & (column > NO_RANGE)) for column in sample.volatility.T
     ]
     har = Har(intercepts=tuple(row[-1] for row in solved), weights=tuple(row[:-1] for row in solved))
-    return har if sample.kind is TargetKind.LOG_VOLATILITY else _centre(har, sample)
+    return har if sample.kind is TargetKind.LOG_VOLATILITY else _set_intercepts(har, sample)
 
 
 def _solve_least_squares(terms: FloatArray, outcomes: FloatArray, ranged: BoolArray) -> tuple[float, ...]:
@@ -200,7 +200,7 @@ def _solve_least_squares(terms: FloatArray, outcomes: FloatArray, ranged: BoolAr
     return tuple(np.linalg.lstsq(known, outcomes[rows])[0].tolist())
 
 
-def _centre(har: Har, sample: ScaleSample) -> Har:
+def _set_intercepts(har: Har, sample: ScaleSample) -> Har:
     """Set intercepts so that outcomes in units of the scale have a mean square of 1."""
     scale = FittedScale(har=har).levels(sample.windows).scale * sample.spread
     units = sample.outcomes / scale
@@ -242,13 +242,13 @@ def _maximise_likelihood(distance: Tensor, long_run: Tensor, outcome: Tensor) ->
         long_run: [N] that mean.
         outcome: [N] squared return of the next day.
     """
-    unbound = torch.tensor(_to_unbound(*START), dtype=torch.float64, requires_grad=True)
+    unbound = torch.tensor(_unbind_parameters(*START), dtype=torch.float64, requires_grad=True)
     powers = torch.arange(distance.shape[1], dtype=torch.float64)
     search = torch.optim.LBFGS([unbound], max_iter=SEARCH_STEPS, line_search_fn="strong_wolfe")
 
     def loss() -> Tensor:
         search.zero_grad()
-        alpha, beta, freedom = _to_bound(unbound)
+        alpha, beta, freedom = _bind_parameters(unbound)
         variance = (long_run + distance @ (alpha * beta**powers)).clamp(min=_SMALLEST)
         surprise = torch.log1p(outcome / (variance * (freedom - 2)))
         constant = torch.lgamma(freedom / 2) - torch.lgamma((freedom + 1) / 2) + torch.log(freedom - 2) / 2
@@ -257,7 +257,7 @@ def _maximise_likelihood(distance: Tensor, long_run: Tensor, outcome: Tensor) ->
         return mean
 
     search.step(loss)
-    alpha, beta, _ = (float(part) for part in _to_bound(unbound.detach()))
+    alpha, beta, _ = (float(part) for part in _bind_parameters(unbound.detach()))
     return alpha, beta
 
 
@@ -267,16 +267,16 @@ _LARGEST_SUM: Final = 0.9995
 """Largest sum of alpha and beta; at 1, variance would not return to a level."""
 
 
-def _to_unbound(alpha: float, beta: float, freedom: float) -> tuple[float, float, float]:
+def _unbind_parameters(alpha: float, beta: float, freedom: float) -> tuple[float, float, float]:
     total = alpha + beta
-    return _logit(total / _LARGEST_SUM), _logit(alpha / total), float(np.log(freedom - 2))
+    return _compute_logit(total / _LARGEST_SUM), _compute_logit(alpha / total), float(np.log(freedom - 2))
 
 
-def _logit(share: float) -> float:
+def _compute_logit(share: float) -> float:
     return float(np.log(share / (1 - share)))
 
 
-def _to_bound(unbound: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _bind_parameters(unbound: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     total, share = _LARGEST_SUM * unbound[0].sigmoid(), unbound[1].sigmoid()
     return total * share, total * (1 - share), 2 + unbound[2].exp()
 

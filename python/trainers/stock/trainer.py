@@ -263,7 +263,10 @@ class StockTrainer:
     def plan(self) -> TrainingPlan:
         """The checked settings of one kind, merged with the defaults."""
         return TrainingPlan.of(
-            self._given(), recipe=self.recipe, start=_path(self.from_artifact), edges=_path(self.edges)
+            self._given(),
+            recipe=self.recipe,
+            start=_convert_to_path(self.from_artifact),
+            edges=_convert_to_path(self.edges),
         )
 
     @property
@@ -628,5 +631,5 @@ def _fit_best(
         return FittedArtifact.read(joined.folder)
 
 
-def _path(given: str | Path | None) -> Path | None:
+def _convert_to_path(given: str | Path | None) -> Path | None:
     return None if given is None else Path(given)

@@ -119,7 +119,7 @@ def adopt(
     libraries = {**card.list_libraries(), **{name: version(name) for name in model.packages}}
     content: dict[str, Json] = {"adopted": asdict(_list_facts(model, settings)), "libraries": libraries}
     if bars is None or splits is None:
-        made = _with_card(made, content | {"notes": [UNCALIBRATED]})
+        made = _replace_card(made, content | {"notes": [UNCALIBRATED]})
     else:
         announce("forecasting the calibration days")
         doubts = emit(find_close_warnings(bars), warn)
@@ -130,7 +130,7 @@ def adopt(
         scores, notes = score_on_test(made, network, history, splits, stepwise)
         content["data"] = card.describe_data(history.bars, doubts)
         content["splits"] = card.describe_splits(splits, history)
-        made = _with_card(made, content | scores | {"notes": list(notes)})
+        made = _replace_card(made, content | scores | {"notes": list(notes)})
     announce("recording the golden instance, and saving")
     try:
         recorded = golden.record(assemble_model(made))
@@ -245,5 +245,5 @@ def _check_size(folder: Path, recorded: Golden) -> None:
         )
 
 
-def _with_card(made: Artifact, content: dict[str, Json]) -> Artifact:
+def _replace_card(made: Artifact, content: dict[str, Json]) -> Artifact:
     return replace(made, manifest=replace(made.manifest, card=content))

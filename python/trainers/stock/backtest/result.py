@@ -81,7 +81,7 @@ def sharpe(returns: FloatArray, a_year: int = SESSIONS_A_YEAR) -> tuple[float, f
     The error is that of its mean (Lo 2002, section "non-IID returns"); for independent normal returns it is
     sqrt((1 + s^2 / 2) / T).
     """
-    daily, influence = _sharpe(returns)
+    daily, influence = _compute_sharpe(returns)
     return daily * a_year**0.5, standard_error(influence) * a_year**0.5
 
 
@@ -91,12 +91,12 @@ def sharpe_lead(ours: FloatArray, theirs: FloatArray, a_year: int = SESSIONS_A_Y
     The error is that of the mean difference of the influence functions, so common movements cancel (Ledoit & Wolf 2008,
     section 3.1). NaN if either is constant.
     """
-    (mine, my_influence), (other, other_influence) = _sharpe(ours), _sharpe(theirs)
+    (mine, my_influence), (other, other_influence) = _compute_sharpe(ours), _compute_sharpe(theirs)
     error = standard_error(my_influence - other_influence)
     return (mine - other) * a_year**0.5, error * a_year**0.5
 
 
-def _sharpe(returns: FloatArray) -> tuple[float, FloatArray]:
+def _compute_sharpe(returns: FloatArray) -> tuple[float, FloatArray]:
     """Daily Sharpe ratio of returns [T] and its influence function [T]; NaN for constant returns."""
     if len(returns) < 2 or np.ptp(returns) == 0:  # noqa: PLR2004 - one return has no deviation
         return float("nan"), np.full(len(returns), np.nan)

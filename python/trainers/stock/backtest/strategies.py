@@ -158,7 +158,7 @@ def decide_weights(
         case Strategy.SIGN:
             return _follow_sign(forecasts, place, tactic)
         case Strategy.VOL_TARGET:
-            return _target_volatility(forecasts, place, tactic, a_year)
+            return _scale_to_volatility(forecasts, place, tactic, a_year)
 
 
 def go_long_and_short(scores: FloatArray, share: float) -> FloatArray:
@@ -192,7 +192,7 @@ def _follow_sign(forecasts: DailyForecasts, place: int, tactic: StrategySettings
     return np.where(moved, np.sign(np.where(known, median, 0.0)), 0.0) * go_long_equally(known)
 
 
-def _target_volatility(forecasts: DailyForecasts, place: int, tactic: StrategySettings, a_year: int) -> FloatArray:
+def _scale_to_volatility(forecasts: DailyForecasts, place: int, tactic: StrategySettings, a_year: int) -> FloatArray:
     expected = estimate_volatility(forecasts, place, a_year)
     known = np.isfinite(expected)
     scaled = np.minimum(1.0, tactic.volatility / np.where(known, expected, np.inf))

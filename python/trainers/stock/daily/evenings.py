@@ -90,7 +90,7 @@ def adapt_widths(recorded: RecordedModel, bars: BarPanel, covariates: CovariateS
     )
 
 
-def _medians(values: FloatArray, levels: tuple[float, ...]) -> FloatArray:
+def _select_medians(values: FloatArray, levels: tuple[float, ...]) -> FloatArray:
     anchor = anchor_index(levels)
     return values[..., anchor : anchor + 1]
 
@@ -100,7 +100,7 @@ def _measure_residuals(bound: BoundModel, part: SplitPart, levels: tuple[float, 
     windows = bound.windows(part)
     quantiles = bound.forecasts(windows).calibrated
     missed = bound.history.outcomes(windows)[..., None] - quantiles
-    distance = np.abs(quantiles - _medians(quantiles, levels))
+    distance = np.abs(quantiles - _select_medians(quantiles, levels))
     units = np.full_like(missed, np.nan)
     np.divide(missed, distance, out=units, where=distance > 0)
     return QuantileResiduals(positions=windows.positions, values=units)
@@ -329,7 +329,7 @@ def _run_evening(
         },
         key=f"{EVENING} {name} {session}",
     )
-    rows += ledger.append([*evidence, *_new_alarms(champion.version, evidence)])
+    rows += ledger.append([*evidence, *_list_new_alarms(champion.version, evidence)])
     if after_evening is not None:
         rows += after_evening(settings, champion, session, evidence)
     return rows + ledger.append([ended])
@@ -360,7 +360,7 @@ def _load_all(settings: DailySettings, bars: BarPanel, failed: dict[str, str]) -
     yield from settings.baselines.load(champion, bars, failed)
 
 
-def _new_alarms(champion: ModelVersion, evidence: Sequence[EvidenceRecord]) -> Iterator[LedgerEvent]:
+def _list_new_alarms(champion: ModelVersion, evidence: Sequence[EvidenceRecord]) -> Iterator[LedgerEvent]:
     """One event per red monitor; the ledger skips those that it already has."""
     for record in evidence:
         if record.lamp is Lamp.RED:

@@ -69,18 +69,18 @@ def render_evenings(settings: DailySettings, summary: DailySummary, frame: PageF
             "is_return": first is not None and first.target_kind == LOG_RETURN,
             "levels": (first.quantiles[0], first.quantiles[-1]) if first else (),
             "most_fans": _MOST_FANS,
-            "rows": sorted(map(_row, tonight), key=lambda row: (-row.middle, row.symbol)) if tonight else (),
-            "past": list(_past_fans(settings, page, tonight)),
-            "coverage": list(_coverage_charts(page, evidence)),
-            "reliability": _reliability_chart(page, settings, version),
-            "skill": list(_skill_charts(page, evidence)),
+            "rows": sorted(map(_make_fan_row, tonight), key=lambda row: (-row.middle, row.symbol)) if tonight else (),
+            "past": list(_draw_past_fans(settings, page, tonight)),
+            "coverage": list(_draw_coverage(page, evidence)),
+            "reliability": _draw_reliability(page, settings, version),
+            "skill": list(_draw_skill(page, evidence)),
             "lamps": [(f"{one.monitor}, {one.horizon} ahead", one.lamp.value, describe_state(one)) for one in newest],
             "events": [(shown_date(one.session) if one.session else "", one) for one in events],
         }
     )
 
 
-def _row(record: ForecastRecord) -> FanRow:
+def _make_fan_row(record: ForecastRecord) -> FanRow:
     values = 100 * np.expm1(record.values) if record.target_kind == LOG_RETURN else record.values
     middle = len(record.quantiles) // 2
     return FanRow(
@@ -94,7 +94,7 @@ def _row(record: ForecastRecord) -> FanRow:
     )
 
 
-def _past_fans(
+def _draw_past_fans(
     settings: DailySettings, page: PageBuilder, tonight: Sequence[ForecastRecord]
 ) -> Iterator[tuple[str, str]]:
     """Tonight's fan of the first symbols, with earlier fans and the bars since then."""
@@ -113,12 +113,12 @@ def _past_fans(
             (record.symbol, settings.model_folder.name, days),
         )
         chart = charts.FanChart(
-            candles=_candles(bars, row),
+            candles=_make_candles(bars, row),
             target_dates=[as_date(day) for day in record.target_sessions],
             quantiles=record.quantiles,
             prices=float(close[-1]) * np.exp(record.values),
             past=[
-                _past_fan(one, float(close[sessions == one.as_of][0]))
+                _make_past_fan(one, float(close[sessions == one.as_of][0]))
                 for one in past
                 if one.quantiles == record.quantiles
             ],
@@ -128,13 +128,13 @@ def _past_fans(
         yield record.symbol, page.chart(charts.fan(chart), f"{record.symbol}: past and tonight's forecasts", top=64)
 
 
-def _candles(bars: BarPanel, row: int) -> charts.Candles:
+def _make_candles(bars: BarPanel, row: int) -> charts.Candles:
     there = bars.present[row]
     columns = {name: getattr(bars, name)[row, there] for name in ("open", "high", "low", "close")}
     return charts.Candles(dates=bars.sessions[there], **columns)
 
 
-def _past_fan(record: ForecastRecord, close: float) -> charts.PastFan:
+def _make_past_fan(record: ForecastRecord, close: float) -> charts.PastFan:
     return charts.PastFan(
         start=as_date(record.as_of),
         close=close,
@@ -143,7 +143,7 @@ def _past_fan(record: ForecastRecord, close: float) -> charts.PastFan:
     )
 
 
-def _series(
+def _make_series(
     name: str, records: Sequence[EvidenceRecord], field: str, *bounds: str, unit: float = 1.0
 ) -> charts.BoundedSeries:
     def column(one: str) -> FloatArray:
@@ -154,27 +154,27 @@ def _series(
     return charts.BoundedSeries(name=name, dates=dates, values=column(field), lower=lower, upper=upper)
 
 
-def _coverage_charts(page: PageBuilder, evidence: Sequence[EvidenceRecord]) -> Iterator[str]:
+def _draw_coverage(page: PageBuilder, evidence: Sequence[EvidenceRecord]) -> Iterator[str]:
     """The share inside the band, and the capital of the bets against it."""
     looks = [one for one in evidence if one.monitor == f"{COVERAGE} {CoverageSide.TOO_FEW}" and one.state.get("days")]
     horizons = sorted({one.horizon for one in looks})
     if not horizons or len({one.session for one in looks}) == 1:
         return
     by_horizon = {horizon: [one for one in looks if one.horizon == horizon] for horizon in horizons}
-    shares = [_series(f"{horizon} ahead", of, "share") for horizon, of in by_horizon.items()]
+    shares = [_make_series(f"{horizon} ahead", of, "share") for horizon, of in by_horizon.items()]
     promised = looks[0].number("promised") or 0.0
     figure = charts.bounded_lines(
         shares, title="Share inside the band", what="share inside", level=promised, level_name="promised"
     )
     yield page.chart(figure, "Share of outcomes inside the band", top=64)
-    capital = [_series(f"{horizon} ahead", of, "guarded") for horizon, of in by_horizon.items()]
+    capital = [_make_series(f"{horizon} ahead", of, "guarded") for horizon, of in by_horizon.items()]
     figure = charts.bounded_lines(
         capital, title="Capital", what="capital", level=1 / ALPHA, level_name="red", is_log=True
     )
     yield page.chart(figure, "Capital of the bets that the band is too narrow", top=64)
 
 
-def _reliability_chart(page: PageBuilder, settings: DailySettings, version: ModelVersion) -> str:
+def _draw_reliability(page: PageBuilder, settings: DailySettings, version: ModelVersion) -> str:
     """The share of outcomes at or below each quantile, by horizon; empty without outcomes."""
     axes = read_axes(settings.ledger, version)
     names: list[str] = []
@@ -191,7 +191,7 @@ def _reliability_chart(page: PageBuilder, settings: DailySettings, version: Mode
     return page.chart(figure, "Share of outcomes at or below each quantile minus its level, by horizon", top=88)
 
 
-def _skill_charts(page: PageBuilder, evidence: Sequence[EvidenceRecord]) -> Iterator[tuple[str, str]]:
+def _draw_skill(page: PageBuilder, evidence: Sequence[EvidenceRecord]) -> Iterator[tuple[str, str]]:
     """The difference of losses from each rival at the shortest horizon, with its bounds."""
     looks = [one for one in evidence if one.monitor.startswith(SKILL) and one.state.get("lower") is not None]
     shortest = min((one.horizon for one in looks), default=0)
@@ -200,7 +200,7 @@ def _skill_charts(page: PageBuilder, evidence: Sequence[EvidenceRecord]) -> Iter
         if len(of) <= 1:
             continue
         rival = monitor.removeprefix(SKILL).strip()
-        series = _series("smaller loss", of, "mean", "lower", "upper", unit=_UNIT)
+        series = _make_series("smaller loss", of, "mean", "lower", "upper", unit=_UNIT)
         figure = charts.bounded_lines(
             [series], title=rival, what="smaller loss (1/10,000)", level=0.0, level_name="no difference"
         )

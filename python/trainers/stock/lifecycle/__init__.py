@@ -51,7 +51,7 @@ class StockLifecycle:
     ) -> ComparisonResult:
         """See `ModelLifecycle`. Models with covariates are refused, because a ledger has none."""
         old, new = (load_version(self.models, reference) for reference in (champion, challenger))
-        return _result_of(_compare(old, new, ledger, check, start))
+        return _summarise_comparison(_compare(old, new, ledger, check, start))
 
     def promote(
         self, ledger: Ledger, version: str, *, reason: str, check: Check, overridden: Collection[str] = ()
@@ -91,7 +91,7 @@ def _compare(
     return compare_versions(champion, challenger, ledger.panel(), start=start, check=check)
 
 
-def _result_of(found: VersionComparison) -> ComparisonResult:
+def _summarise_comparison(found: VersionComparison) -> ComparisonResult:
     return ComparisonResult(
         champion=found.champion,
         challenger=found.challenger,

@@ -186,7 +186,7 @@ def compare_command(
         write_json(found.to_json())
         return
     console = Console(highlight=False)
-    for part in _comparison_parts(found):
+    for part in _show_comparison(found):
         console.print(part)
     if old.model_folder == new.model_folder and refit is None and found.decision is True:
         words = ("--models", models, *given(bars, files), "--reason", "REASON")
@@ -207,7 +207,7 @@ def _compare(
     return compare_recipes(champion, challenger, bars, start=start, refit=refit)
 
 
-def _comparison_parts(found: VersionComparison) -> Iterator[RenderableType]:
+def _show_comparison(found: VersionComparison) -> Iterator[RenderableType]:
     """Which days were compared, a row per horizon, and the decision."""
     span = f"{shown_date(found.first_day)} to {shown_date(found.last_day)}"
     head = (

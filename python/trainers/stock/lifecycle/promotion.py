@@ -227,10 +227,10 @@ def record_moves(model_folder: Path, ledger: Ledger) -> int:
     Each move is recorded only once. Earlier moves that were made without the ledger are recorded too.
     """
     moves = [move for move in read_moves(model_folder, read_aliases(model_folder)) if move.alias == CHAMPION]
-    return ledger.append(_event_of(model_folder.name, place, move) for place, move in enumerate(moves))
+    return ledger.append(_make_event(model_folder.name, place, move) for place, move in enumerate(moves))
 
 
-def _event_of(name: str, place: int, move: AliasMove) -> LedgerEvent:
+def _make_event(name: str, place: int, move: AliasMove) -> LedgerEvent:
     return LedgerEvent(
         kind="champion",
         model=name,

@@ -170,7 +170,7 @@ def plan_retraining(
     model_folder, version = find_version(models, reference)
     champion, folder = f"{model_folder.name}@{version}", model_folder / str(version)
     source = artifact_source(folder, "cpu", covariates)
-    standing, rule = _standing_of(source), None
+    standing, rule = _find_standing(source), None
     sources = {"": source}
     if artifact.is_ensemble(folder):
         weighting = weighting_of(source.card)
@@ -208,7 +208,7 @@ def _describe_retraining(champion: str, seen_until: int, bars: BarPanel) -> dict
     return {"retraining": {"recipe_of": champion, "seen_until": seen_until, "new_sessions": new}}
 
 
-def _standing_of(source: ModelSource) -> TrainedModel:
+def _find_standing(source: ModelSource) -> TrainedModel:
     assert source.standing is not None  # noqa: S101 - it is an artifact
     return source.standing
 
@@ -220,7 +220,7 @@ def _read_members(folder: Path, covariates: CovariateSource) -> Iterator[tuple[s
 
 def _plan_training(source: ModelSource, bars: BarPanel, sections: Mapping[str, Json]) -> PlannedTraining:
     recipe = source.known_recipe()
-    parts = recipe.parts if isinstance(recipe.parts, RollingSplits) else _find_lengths(_standing_of(source))
+    parts = recipe.parts if isinstance(recipe.parts, RollingSplits) else _find_lengths(_find_standing(source))
     edges = source.user_edges(bars.symbols)
     return PlannedTraining(
         material=TrainingMaterial(bars, source.features, source.covariates, edges, cache=source.cache),

@@ -121,7 +121,7 @@ class Page:
             except Exception as error:  # noqa: BLE001 - process boundary
                 known = error_of("the page", error, _log).without_frames()
                 frame = self._frame(request)
-                response = _page(frame, views.render_message(frame, known.message), status_code(known))
+                response = _render_page(frame, views.render_message(frame, known.message), status_code(known))
                 if request.method == "POST":
                     response.headers["connection"] = "close"  # the rest of the body is not read
                 return response
@@ -143,7 +143,9 @@ class Page:
     async def _home(self, request: Request) -> Response:
         frame = self._frame(request)
         models = await asyncio.to_thread(self._models.models)
-        return _page(frame, views.render_home(frame, self._uploaded, models, views.REMOTE if self._is_remote else ""))
+        return _render_page(
+            frame, views.render_home(frame, self._uploaded, models, views.REMOTE if self._is_remote else "")
+        )
 
     async def _receive(self, request: Request) -> Response:
         """Receive one file; the first one of a drop replaces the bars before."""
@@ -172,7 +174,7 @@ class Page:
         if uploaded.checked is None and not uploaded.problem:
             await asyncio.to_thread(uploaded.read, uploaded.choice)
         frame = self._frame(request)
-        return _page(frame, await asyncio.to_thread(self._render_bars, frame, uploaded))
+        return _render_page(frame, await asyncio.to_thread(self._render_bars, frame, uploaded))
 
     def _render_bars(self, frame: PageFrame, uploaded: UploadedBars) -> str:
         note = views.REMOTE if self._is_remote else ""
@@ -193,31 +195,31 @@ class Page:
             raise MalformedRequestError(f"a choice is invalid: {error}; use the lists of the page") from None
         choice = ReadingChoice(options=options, calendar=form.get("calendar", ""))
         await asyncio.to_thread(self._uploaded_bars().read, choice)
-        return _redirect("/bars")
+        return _redirect_to("/bars")
 
     async def _forget(self, _: Request) -> Response:
         self._replace(None)
-        return _redirect("/")
+        return _redirect_to("/")
 
     async def _forecast(self, request: Request) -> Response:
         frame = self._frame(request)
-        return _page(frame, await asyncio.to_thread(self._render_forecast, frame, dict(request.query_params)))
+        return _render_page(frame, await asyncio.to_thread(self._render_forecast, frame, dict(request.query_params)))
 
     def _render_forecast(self, frame: PageFrame, query: dict[str, str]) -> str:
         reading, info = self._uploaded_bars().reading, self._chosen_model(query, self._trained)
         symbol = query.get("symbol") or reading.panel.symbols[0]
-        point = _chosen_point(query, info)
+        point = _choose_point(query, info)
         chosen = reading.panel.select([symbol])
         accepts_suspects = "suspects" in query
         instance = Instance(
             input=reading.panel if info.is_panel_model else chosen, accept_suspect_bars=accepts_suspects
         )
-        forecast = self._models.predict(_reference(info), instance)
+        forecast = self._models.predict(_format_reference(info), instance)
         if symbol in forecast.refusals:
             raise forecast.refusals[symbol]
         detail = Detail.CELLS if INTEGRATED_GRADIENTS in info.explain_methods else Detail.FEATURES
         asked = Query(instance=instance, targets=(point,), detail=detail, symbols=(symbol,))
-        explanation = self._models.explain(_reference(info), asked)
+        explanation = self._models.explain(_format_reference(info), asked)
         shown = views.ShownForecast(
             info=info,
             reading=reading,
@@ -231,18 +233,18 @@ class Page:
 
     async def _universe(self, request: Request) -> Response:
         frame = self._frame(request)
-        return _page(frame, await asyncio.to_thread(self._render_universe, frame, dict(request.query_params)))
+        return _render_page(frame, await asyncio.to_thread(self._render_universe, frame, dict(request.query_params)))
 
     def _render_universe(self, frame: PageFrame, query: dict[str, str]) -> str:
         reading, info = self._uploaded_bars().reading, self._chosen_model(query, self._trained)
-        forecast = self._models.predict(_reference(info), Instance(input=reading.panel))
+        forecast = self._models.predict(_format_reference(info), Instance(input=reading.panel))
         refused = {symbol: error.message for symbol, error in forecast.refusals.items()}
         return views.render_universe(frame, forecast, info, self._models.models(), refused)
 
     async def _show_models(self, request: Request, result: Sequence[str] = ()) -> Response:
         frame, lines = self._frame(request), await asyncio.to_thread(self._lines)
         note = views.REMOTE if self._is_remote else "" if self._settings.ledger else views.NO_LEDGER
-        return _page(frame, views.render_models(frame, lines, note, result))
+        return _render_page(frame, views.render_models(frame, lines, note, result))
 
     def _lines(self) -> list[views.LineView]:
         by_name: dict[str, list[ModelInfo]] = {}
@@ -258,7 +260,7 @@ class Page:
 
     async def _promote(self, request: Request) -> Response:
         form = await _read_form(request)
-        version, reason = _required(form, "version"), _required(form, "reason")
+        version, reason = _require_field(form, "version"), _require_field(form, "reason")
         overridden = [name.removeprefix("override-") for name in form if name.startswith("override-")]
         result = await asyncio.to_thread(self._promote_version, version, reason, overridden)
         return await self._show_models(request, result)
@@ -276,7 +278,7 @@ class Page:
 
     async def _roll_back(self, request: Request) -> Response:
         form = await _read_form(request)
-        name, reason = _required(form, "model"), _required(form, "reason")
+        name, reason = _require_field(form, "model"), _require_field(form, "reason")
         result = await asyncio.to_thread(self._roll_back_champion, name, reason)
         return await self._show_models(request, result)
 
@@ -290,7 +292,7 @@ class Page:
 
     async def _ledger(self, request: Request) -> Response:
         frame = self._frame(request)
-        return _page(frame, await asyncio.to_thread(self._render_ledger, frame, dict(request.query_params)))
+        return _render_page(frame, await asyncio.to_thread(self._render_ledger, frame, dict(request.query_params)))
 
     def _render_ledger(self, frame: PageFrame, query: dict[str, str]) -> str:
         from trainers.stock.daily.evenings import DailySettings, summarise  # as above
@@ -308,11 +310,11 @@ class Page:
 
     async def _show_calls(self, request: Request) -> Response:
         frame = self._frame(request)
-        return _page(frame, views.render_calls(frame, json.loads(describe_api())))
+        return _render_page(frame, views.render_calls(frame, json.loads(describe_api())))
 
     async def _show_training(self, request: Request) -> Response:
         frame, bars = self._frame(request), None if self._uploaded is None else self._uploaded.checked
-        return _page(frame, views.render_training(frame, self._training.state, bars))
+        return _render_page(frame, views.render_training(frame, self._training.state, bars))
 
     async def _training_state(self, _: Request) -> Response:
         """The state for the script of the page, which does not wait for other work."""
@@ -325,23 +327,23 @@ class Page:
         form, uploaded = await _read_form(request), self._uploaded_bars()
         minutes = form.get("minutes", "")
         asked = TrainingRequest(
-            name=_required(form, "name"),
-            kind=_required(form, "kind"),
+            name=_require_field(form, "name"),
+            kind=_require_field(form, "kind"),
             minutes=int(minutes) if minutes.isdecimal() else 0,
             options=uploaded.choice.options,
             calendar=uploaded.choice.calendar,
         )
         _ = await asyncio.to_thread(lambda: uploaded.reading)  # bars that cannot be read say why here
         await asyncio.to_thread(self._training.start, asked, uploaded.copy)
-        return _redirect("/training")
+        return _redirect_to("/training")
 
     async def _stop_training(self, _: Request) -> Response:
         self._training.stop()
-        return _redirect("/training")
+        return _redirect_to("/training")
 
     async def _resume_training(self, _: Request) -> Response:
         await asyncio.to_thread(self._training.resume)
-        return _redirect("/training")
+        return _redirect_to("/training")
 
     def _serve_trained(self, reference: str) -> str:
         """Serve a new version, and say what its skill is worth."""
@@ -390,7 +392,7 @@ class Page:
         self._uploaded = uploaded
 
 
-def _chosen_point(query: dict[str, str], info: ModelInfo) -> TargetPoint:
+def _choose_point(query: dict[str, str], info: ModelInfo) -> TargetPoint:
     """The horizon and quantile to explain; by default the last horizon, and the quantile nearest to the median."""
     try:
         horizon = int(query.get("horizon") or info.horizons[-1])
@@ -400,7 +402,7 @@ def _chosen_point(query: dict[str, str], info: ModelInfo) -> TargetPoint:
     return TargetPoint(horizon, quantile)
 
 
-def _reference(info: ModelInfo) -> str:
+def _format_reference(info: ModelInfo) -> str:
     return f"{info.name}@{info.version}"
 
 
@@ -421,17 +423,17 @@ async def _read_form(request: Request) -> dict[str, str]:
         raise MalformedRequestError("the form is not readable; use the page's own buttons") from None
 
 
-def _required(form: dict[str, str], name: str) -> str:
+def _require_field(form: dict[str, str], name: str) -> str:
     if not form.get(name):
         raise MalformedRequestError(f"{name} is empty; fill it in")
     return form[name]
 
 
-def _redirect(path: str) -> Response:
+def _redirect_to(path: str) -> Response:
     return RedirectResponse(ROOT + path, 303)
 
 
-def _page(frame: PageFrame, html: str, code: int = 200) -> Response:
+def _render_page(frame: PageFrame, html: str, code: int = 200) -> Response:
     policy = (
         f"default-src 'none'; script-src 'nonce-{frame.nonce}'; style-src 'unsafe-inline'; img-src data: blob:; "
         "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"

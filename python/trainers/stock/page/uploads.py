@@ -100,7 +100,7 @@ class UploadedBars:
     def check_room(self, announced: str) -> None:
         """Check the length of an upload that its header announces, if any; raises as `grow`."""
         if announced.isdecimal() and self._size + int(announced[:19]) > MOST_BYTES:
-            raise _too_large()
+            raise _describe_too_large()
 
     def grow(self, content: bytes) -> None:
         """Count the bytes of an upload.
@@ -110,7 +110,7 @@ class UploadedBars:
         """
         self._size += len(content)
         if self._size > MOST_BYTES:
-            raise _too_large()
+            raise _describe_too_large()
 
     def discard(self, name: str) -> None:
         """Delete a file that did not arrive."""
@@ -145,7 +145,7 @@ class UploadedBars:
         self._folder.cleanup()
 
 
-def _too_large() -> RequestTooLargeError:
+def _describe_too_large() -> RequestTooLargeError:
     return RequestTooLargeError(
         f"the files have more than {MOST_BYTES >> 20} MiB together; use the command line for so many bars"
     )
@@ -199,7 +199,7 @@ def _check_archive(path: Path) -> None:
     try:
         with zipfile.ZipFile(path) as archive, path.open("rb") as file:
             for member in archive.infolist():
-                for part in _unpacked(file, member):
+                for part in _iterate_sizes(file, member):
                     size += part
                     if size > MOST_UNPACKED:
                         raise RequestTooLargeError(
@@ -209,7 +209,7 @@ def _check_archive(path: Path) -> None:
         raise BarsError(f"{path.name} is not an Excel file, or damaged: {error}; open it and save it again") from None
 
 
-def _unpacked(file: BinaryIO, member: zipfile.ZipInfo) -> Iterator[int]:
+def _iterate_sizes(file: BinaryIO, member: zipfile.ZipInfo) -> Iterator[int]:
     """Sizes of the parts of a member's content."""
     if member.compress_type == zipfile.ZIP_STORED:
         yield member.compress_size

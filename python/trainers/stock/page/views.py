@@ -124,7 +124,7 @@ def render_bars(frame: PageFrame, uploaded: UploadedBars, models: Sequence[Model
             "calendar": "" if checked is None else checked.calendar.name,
             "symbols": () if checked is None else checked.reading.panel.symbols,
             "has_suspects": checked is not None and any(one.suspects for one in checked.findings),
-            **({"closes": "", "table": None, "doubts": ()} if checked is None else _findings(checked, page)),
+            **({"closes": "", "table": None, "doubts": ()} if checked is None else _view_findings(checked, page)),
         }
     )
 
@@ -136,7 +136,7 @@ def render_training(frame: PageFrame, state: ShownTraining | None, bars: "BarsRe
     return page.render({"state": state, "read_as": read_as, "kinds": KINDS})
 
 
-def _findings(checked: "BarsReport", page: PageBuilder) -> Mapping[str, object]:
+def _view_findings(checked: "BarsReport", page: PageBuilder) -> Mapping[str, object]:
     from trainers.stock.bars_report import build_symbol_table, draw_closes, list_warnings  # slow to import
 
     return {
@@ -249,7 +249,7 @@ def render_universe(
         {
             "info": info,
             "models": models,
-            "rows": sorted(_rows(forecast), key=lambda row: (-row.middle, row.symbol)),
+            "rows": sorted(_list_universe_rows(forecast), key=lambda row: (-row.middle, row.symbol)),
             "refused": refused,
             "warnings": [one for one in forecast.warnings if not one.endswith(tuple(refused.values()))],
             "horizon": forecast.horizons[-1],
@@ -260,7 +260,7 @@ def render_universe(
     )
 
 
-def _rows(forecast: Forecast) -> Iterator[UniverseRow]:
+def _list_universe_rows(forecast: Forecast) -> Iterator[UniverseRow]:
     is_return = forecast.target_kind == LOG_RETURN
     middle = int(np.argmin(np.abs(np.array(forecast.quantiles) - 0.5)))
     known = [s for s, symbol in enumerate(forecast.symbols) if symbol not in forecast.refusals]
@@ -323,31 +323,33 @@ class FieldView:
 def render_calls(frame: PageFrame, described: Mapping[str, Any]) -> str:
     """The calls over HTTP and their messages, from their description as OpenAPI."""
     page, schemas = PageBuilder(PACKAGE, "calls.html.j2", frame), described["components"]["schemas"]
-    messages = {_short(name): list(_fields(one)) for name, one in schemas.items() if "properties" in one}
-    names = {_short(name): one["enum"] for name, one in schemas.items() if "enum" in one}
-    return page.render({"calls": list(_calls(described["paths"])), "messages": messages, "names": names})
+    messages = {
+        _shorten_reference(name): list(_list_fields(one)) for name, one in schemas.items() if "properties" in one
+    }
+    names = {_shorten_reference(name): one["enum"] for name, one in schemas.items() if "enum" in one}
+    return page.render({"calls": list(_list_calls(described["paths"])), "messages": messages, "names": names})
 
 
-def _calls(paths: Mapping[str, Any]) -> Iterator[CallView]:
+def _list_calls(paths: Mapping[str, Any]) -> Iterator[CallView]:
     for path, methods in paths.items():
         for method, call in methods.items():
             yield CallView(
                 method=method.upper(),
                 path=path,
                 text=call["summary"],
-                request=_content(call["requestBody"]) if "requestBody" in call else "",
-                response=_content(call["responses"]["200"]),
+                request=_find_schema_name(call["requestBody"]) if "requestBody" in call else "",
+                response=_find_schema_name(call["responses"]["200"]),
             )
 
 
-def _content(part: Mapping[str, Any]) -> str:
-    return _short(part["content"]["application/json"]["schema"]["$ref"])
+def _find_schema_name(part: Mapping[str, Any]) -> str:
+    return _shorten_reference(part["content"]["application/json"]["schema"]["$ref"])
 
 
-def _fields(schema: Mapping[str, Any]) -> Iterator[FieldView]:
+def _list_fields(schema: Mapping[str, Any]) -> Iterator[FieldView]:
     for name, field in schema["properties"].items():
         one = field.get("items", field)
-        message = _short(one["$ref"]) if "$ref" in one else ""
+        message = _shorten_reference(one["$ref"]) if "$ref" in one else ""
         if "oneOf" in one:
             kind = "numbers: base64, or a list"
         else:
@@ -356,7 +358,7 @@ def _fields(schema: Mapping[str, Any]) -> Iterator[FieldView]:
         yield FieldView(name=name, kind=f"list of {kind}".rstrip() if "items" in field else kind, message=message)
 
 
-def _short(reference: str) -> str:
+def _shorten_reference(reference: str) -> str:
     return reference.rpartition(".")[2]
 
 
