@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import json
+import logging
 import os
 import re
 import shutil
@@ -900,5 +901,6 @@ def test_serve_responds_until_it_is_stopped(models: Path, bars: Path, capsys: Ca
     assert {json.loads(line)["level"] for line in log.splitlines()} <= {"INFO", "WARNING"}
 
 
-def test_a_server_that_cannot_start_exits_with_1(tmp_path: Path) -> None:
+def test_a_server_that_cannot_start_exits_with_1(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, "predictor")  # restores the level that the command sets
     assert exit_code("serve", "--models", tmp_path / "nothing", "--listen", "127.0.0.1:0") == 1

@@ -145,7 +145,7 @@ def test_callers_that_go_while_their_answers_are_sent_are_no_errors_in_the_log(
 ) -> None:
     question = pb.PredictRequest(model="small", instances=[instances.encode(Instance(input=recent_bars("AAPL")))])
     content = message(question.SerializeToString())
-    with caplog.at_level(logging.DEBUG), hosted_server(small_models(tmp_path)) as server:
+    with caplog.at_level(logging.DEBUG, "predictor"), hosted_server(small_models(tmp_path)) as server:
         for _ in range(10):
             leave_while_answered(int(server.target.rpartition(":")[2]), content)
     assert "Predict small@1: OK" in caplog.text
