@@ -213,7 +213,8 @@ def rows(bars: BarPanel, *, test: int, calibration: int, judged: bool) -> Iterat
         found, low, high = difference(losses)
         detail = f"95 %: {100 * low:+.1f} to {100 * high:+.1f} %; {what}"
         yield at_most(f"{name}, ours / GJR-GARCH - 1", found, reach, detail=detail, judged=judged)
-    yield shown(f"80 % band of {HELD} stocks over {DAYS} days: inside", float(scores.inside.mean()), detail=what)
+    held = min(HELD, len(bars.symbols))
+    yield shown(f"80 % band of {held} stocks over {DAYS} days: inside", float(scores.inside.mean()), detail=what)
     rejected = count_rejected(scores.exceeded)
     share = f"{100 * scores.exceeded.mean():.2f} % of the days beyond it"
     name = f"99 % value at risk of a day: stocks rejected of {len(bars.symbols)}"
