@@ -157,11 +157,11 @@ def _read_text(path: Path) -> _Text:
     """Decompress a text file and convert it to UTF-8; the path of a plain UTF-8 file is kept instead."""
     packed = next((ending for ending, mark in PACKED.items() if _begins(path, mark)), "")
     if packed:
-        return _split_utf8(_unpack(path, packed), path)
+        return _convert_to_utf8(_unpack(path, packed), path)
     with path.open("rb") as file:
         head = file.read(HEAD_BYTES)
     if _guess_encoding(head) != UTF_8:
-        return _split_utf8(path.read_bytes(), path)
+        return _convert_to_utf8(path.read_bytes(), path)
     return _Text(content=path, head=_split_lines(head, path))
 
 
@@ -191,7 +191,7 @@ def _guess_encoding(head: bytes) -> str:
     return "utf-16-be" if evens and not any(evens) else UTF_8
 
 
-def _split_utf8(content: bytes, path: Path) -> _Text:
+def _convert_to_utf8(content: bytes, path: Path) -> _Text:
     encoding = _guess_encoding(content)
     if encoding != UTF_8:
         try:

@@ -106,10 +106,10 @@ def find_findings(bars: BarPanel, calendar: SessionCalendar) -> tuple[SymbolFind
     """
     strange = np.isin(bars.sessions, calendar.unexpected(bars.sessions))
     suspects = find_suspects(bars)
-    return tuple(_find_in_symbol(bars, row, calendar, strange, suspects) for row in range(len(bars.symbols)))
+    return tuple(_check_symbol(bars, row, calendar, strange, suspects) for row in range(len(bars.symbols)))
 
 
-def _find_in_symbol(
+def _check_symbol(
     bars: BarPanel, row: int, calendar: SessionCalendar, strange: BoolArray, suspects: Sequence[SuspectBars]
 ) -> SymbolFindings:
     present, own = bars.present[row], bars.rows([row])
