@@ -110,8 +110,8 @@ def _describe_wrong_session(symbols: tuple[str, ...], session: int, problem: str
 def frozen_column(name: str, values: NDArray[np.floating | np.integer], shape: tuple[int, int]) -> FloatArray:
     """Return one field as a read-only float64 array of shape [S, T].
 
-    It is a copy, unless the array is read-only and has its own memory. Integers are converted. float32 is
-    rejected, because its rounding would affect the forecasts.
+    It is a copy, unless no one can change the array: it is read-only, and its memory is its own or that of bytes.
+    Integers are converted. float32 is rejected, because its rounding would affect the forecasts.
 
     Raises:
         BarsError: The dtype or the shape is wrong.
@@ -122,7 +122,8 @@ def frozen_column(name: str, values: NDArray[np.floating | np.integer], shape: t
     if values.shape != shape:
         raise BarsError(f"{name} must have shape {list(shape)} (symbols, sessions), but has {list(values.shape)}")
     flags = values.flags
-    if values.dtype == np.float64 and flags.owndata and flags.c_contiguous and not flags.writeable:
+    is_constant = not flags.writeable and (flags.owndata or isinstance(values.base, bytes))
+    if is_constant and flags.c_contiguous and values.dtype == np.float64:
         return np.asarray(values, np.float64)
     copy = np.array(values, dtype=np.float64, order="C")
     copy.setflags(write=False)

@@ -22,7 +22,8 @@ SYMBOLS_AT_ONCE: Final = 64
 """Symbols that are adjusted, or checked again after an error, at a time."""
 JUDGED_AT_ONCE: Final = 500
 """Symbols that are searched for jumps and suspects at a time, which bounds memory."""
-OPTIONAL_FIELDS: Final = ("adj_close", "split_ratio", "cash_dividend")
+EVENT_FIELDS: Final = ("split_ratio", "cash_dividend")
+OPTIONAL_FIELDS: Final = ("adj_close", *EVENT_FIELDS)
 
 
 @final
@@ -68,15 +69,13 @@ class BarPanel:
         object.__setattr__(self, "sessions", checks.frozen_sessions(self.sessions, self.symbols))
         if self.adj_close is not None and (self.split_ratio is not None or self.cash_dividend is not None):
             raise BarsError("pass adj_close, or split_ratio and cash_dividend, but not both: they may disagree")
-        shape = (len(self.symbols), self.sessions.size)
+        shape, columns = (len(self.symbols), self.sessions.size), dict[str, FloatArray]()
         for name in (*PRICE_FIELDS, *OPTIONAL_FIELDS):
-            values = getattr(self, name)
-            if values is not None:
-                object.__setattr__(self, name, checks.frozen_column(name, values, shape))
-        columns = {name: getattr(self, name) for name in PRICE_FIELDS}
-        if self.adj_close is not None:
-            columns["adj_close"] = self.adj_close
-        checks.check_bars(self.symbols, self.sessions, columns)
+            if (values := getattr(self, name)) is not None:
+                columns[name] = checks.frozen_column(name, values, shape)
+                object.__setattr__(self, name, columns[name])
+        prices = {name: values for name, values in columns.items() if name not in EVENT_FIELDS}
+        checks.check_bars(self.symbols, self.sessions, prices)
         if self.split_ratio is not None:
             sound = (self.split_ratio > 0) & np.isfinite(self.split_ratio)
             rule = "a split ratio must be positive and finite, 3 for 3:1; 1 or empty for none"

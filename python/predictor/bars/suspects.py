@@ -291,8 +291,7 @@ class TradedBars:
 
 def traded_bars(bars: BarPanel) -> TradedBars:
     """Leave out the bars of days without a trade, so that a forecast starts from the last traded session."""
-    cells = untraded_cells(bars)
-    if not cells.any():
+    if np.minimum.reduce(bars.volume, axis=None) > 0 or not (cells := untraded_cells(bars)).any():
         return TradedBars(bars=bars)
     traded, notes = bars.without_cells(cells), list[str]()
     end = int(np.flatnonzero(traded.present.any(axis=0))[-1])

@@ -12,7 +12,6 @@ from torch import Tensor, nn
 
 from predictor import canonical
 from predictor.artifact import Artifact, Manifest, write_manifest
-from predictor.bars import BarPanel
 from predictor.card import skill_of, start_note_of
 from predictor.catalog import FeatureInfo, ModelInfo
 from predictor.errors import ExplainUnsupportedError, QuantraError
@@ -179,8 +178,7 @@ class Model(TwoStagePredictor[PreparedInstance]):
 
     def _add_warnings(self, instance: Instance, prepared: PreparedInstance) -> PreparedInstance:
         """Add the data warnings and this network's warnings."""
-        is_window = not isinstance(instance.input, BarPanel)
-        if is_window and not prepared.warnings and self.training_summary.includes(prepared.symbols):
+        if not prepared.warnings and not self.training_summary.may_warn(instance, prepared):
             return prepared
         warned = self.add_network_warnings(prepared)
         warnings = (*find_data_warnings((self.training_summary,), instance, warned.usable_symbols), *warned.warnings)

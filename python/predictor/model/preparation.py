@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from itertools import accumulate, chain, pairwise
+from types import MappingProxyType
 from typing import Final, Generic, TypeVar, final
 
 import numpy as np
@@ -35,6 +36,7 @@ from predictor.model.prepared_instance import (
     SymbolStates,
     find_refusals,
     find_warnings,
+    has_last_split,
     no_usable_symbol_error,
 )
 from predictor.model.window_inputs import WindowReader
@@ -99,6 +101,12 @@ class StackedBars:
             moves = np.stack([self.open[:, 1:] / before, self.close[:, 1:] / before])
         usual = (moves <= LARGEST_USUAL_MOVE) & (moves >= 1 / LARGEST_USUAL_MOVE)
         return is_complete & np.all(usual, axis=(0, 2))
+
+    @property
+    def may_lack_data(self) -> BoolArray:
+        """[R] whether `find_bars_warnings` may warn of the symbol's volumes, or of a split at its last close."""
+        lacks_volume = ~(np.minimum.reduce(self.volume, axis=1) > 0)
+        return lacks_volume if self.adj_close is None else lacks_volume | has_last_split(self.close, self.adj_close)
 
 
 def stack_bars(aligned_instances: Sequence[AlignedInstance]) -> StackedBars:
@@ -313,11 +321,10 @@ def align_instance(instance: Instance, bars: BarPanel, dates: DateReader, now: d
 def _align_bars(instance: Instance, bars: BarPanel, dates: DateReader, now: datetime) -> AlignedInstance:
     traded = TradedBars(bars=bars) if instance.accept_suspect_bars else traded_bars(bars)
     read = dates.read(instance, traded.bars, now)
-    day = shown_date(read.as_of)
     idle = {
         symbol: NoUsableSymbolError(
-            f"{symbol}: did not trade on {day}: its bar repeats the close before with a volume of 0; send it "
-            "by itself to forecast from its last traded session"
+            f"{symbol}: did not trade on {shown_date(read.as_of)}: its bar repeats the close before with a volume of "
+            "0; send it by itself to forecast from its last traded session"
         )
         for symbol in traded.idle
     }
@@ -390,13 +397,16 @@ def _compute_together(
     )
     inputs = pipeline.latest_window(encoded)
     states = SymbolStates.of(pipeline, stack.close, encoded.series, inputs)
-    is_plain = states.is_sound & ~states.is_flat & stack.without_remark
+    starts = [rows.start for rows in stack.rows]
+    is_plain = np.logical_and.reduceat(states.is_sound & ~states.is_flat & stack.without_remark, starts)
+    may_lack_data = np.logical_or.reduceat(stack.may_lack_data, starts)
     anchors = stack.close[:, -1].copy()
     anchors.setflags(write=False)
     prepared: list[PreparedInstance | QuantraError] = []
-    for aligned, rows in zip(aligned_instances, stack.rows, strict=True):
-        if is_plain[rows].all() and not aligned.refusals:
-            prepared.append(_build_prepared(pipeline, aligned, inputs, rows, anchors[rows], {}, ()))
+    each = zip(aligned_instances, stack.rows, is_plain.tolist(), may_lack_data.tolist(), strict=True)
+    for aligned, rows, has_no_remark, lacks_data in each:
+        if has_no_remark and not aligned.refusals:
+            prepared.append(_build_prepared(pipeline, aligned, inputs, rows, anchors[rows], may_lack_data=lacks_data))
             continue
         own_faults = faults if len(aligned_instances) == 1 else adjust_each(stack_bars([aligned]))[1]
         panel = PanelState(bars=aligned.dates.recent(aligned.bars), symbols=states.part(rows), faults=own_faults)
@@ -431,7 +441,7 @@ def _prepare_checked(
     if len(refusals) == len(aligned.bars.symbols):
         return no_usable_symbol_error(refusals)
     remarks = find_warnings(pipeline, panel, refusals)
-    return _build_prepared(pipeline, aligned, batch, rows, anchor, refusals, tuple(remarks))
+    return _build_prepared(pipeline, aligned, batch, rows, anchor, refusals, tuple(remarks), may_lack_data=True)
 
 
 def _build_prepared(
@@ -440,8 +450,10 @@ def _build_prepared(
     batch: Inputs,
     rows: slice,
     anchor: FloatArray,
-    refusals: Mapping[str, QuantraError],
-    remarks: tuple[str, ...],
+    refusals: Mapping[str, QuantraError] = MappingProxyType({}),
+    remarks: tuple[str, ...] = (),
+    *,
+    may_lack_data: bool,
 ) -> PreparedInstance:
     symbols, dates = aligned.bars.symbols, aligned.dates
     usable = np.ones(len(symbols), np.bool_)
@@ -462,6 +474,7 @@ def _build_prepared(
         anchor=anchor,
         warnings=(*remarks, *aligned.warnings, *dates.warnings, *_warn_of_unknown_values(pipeline, aligned)),
         refusals=refusals,
+        may_lack_data=may_lack_data or aligned.bars is not aligned.instance.input or dates.positions is not None,
     )
 
 

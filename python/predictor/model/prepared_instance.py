@@ -73,6 +73,8 @@ class PreparedInstance:
     """All warnings; the forecast holds the `limit_warnings` ones."""
     refusals: Mapping[str, QuantraError] = field(default_factory=dict[str, QuantraError])
     """The error of each symbol that cannot be forecast."""
+    may_lack_data: bool = False
+    """Whether `find_bars_warnings` may warn of volumes or of a last split; False for windows."""
 
     @property
     def inputs(self) -> Inputs:
@@ -326,9 +328,12 @@ class TrainingSummary:
             bars_needed=pipeline.bars_needed,
         )
 
-    def includes(self, symbols: Sequence[str]) -> bool:
-        """Whether the network, which has no node per symbol, was trained on these symbols, as far as is known."""
-        return not self.knows_by_name and (self.symbols is None or self.symbols.issuperset(symbols))
+    def may_warn(self, instance: Instance, prepared: PreparedInstance) -> bool:
+        """Whether `find_data_warnings` or the network may warn of an instance, without looking at its bars."""
+        is_known = not self.knows_by_name and (self.symbols is None or self.symbols.issuperset(prepared.symbols))
+        if not is_known or prepared.may_lack_data:
+            return True
+        return self.is_adjusted and isinstance(instance.input, BarPanel) and instance.input.is_unadjusted
 
 
 def find_data_warnings(
@@ -385,18 +390,28 @@ def find_bars_warnings(
 
 
 def _last_split_warnings(bars: BarPanel, symbols: Collection[str]) -> Iterator[str]:
-    """Yield a warning for each symbol whose last close, but not its adjusted one, moves by more than a factor of 5."""
-    if bars.adj_close is None or len(bars.sessions) < 2:  # noqa: PLR2004 - a move needs two bars
+    """Yield a warning for each symbol with a last split."""
+    if bars.adj_close is None:
         return
-    moves = np.log(bars.close[:, -2:] / bars.adj_close[:, -2:])
-    for row in np.flatnonzero(np.abs(moves[:, 1] - moves[:, 0]) > LARGEST_MOVE):
+    for row in np.flatnonzero(has_last_split(bars.close, bars.adj_close)):
         if bars.symbols[row] in symbols:
             name, day = bars.symbols[row], shown_date(int(bars.sessions[-1]))
-            factor = named_factor(math.exp(moves[row, 1] - moves[row, 0]))
+            factor = named_factor(math.exp(_last_moves(bars.close, bars.adj_close)[row]))
             yield (
                 f"{name}: on {day} the close changes by a factor of {factor}, the adjusted close does not: "
                 "a split, or a wrong close? The forecast's prices start from this close"
             )
+
+
+def has_last_split(close: FloatArray, adjusted: FloatArray) -> BoolArray:
+    """[S] whether the last close, but not the adjusted one, moves by more than a factor of 5; both are [S, T]."""
+    return np.abs(_last_moves(close, adjusted)) > LARGEST_MOVE
+
+
+def _last_moves(close: FloatArray, adjusted: FloatArray) -> FloatArray:
+    """[S] log of the factor by which the last close moves more than the adjusted one; 0 with a single session."""
+    factors = np.log(close[:, -2:] / adjusted[:, -2:])
+    return factors[:, -1] - factors[:, 0]
 
 
 def _volume_warnings(bars: BarPanel, symbols: Collection[str]) -> Iterator[str]:

@@ -37,7 +37,7 @@ def decode_float64(data: bytes, shape: Shape, field: str) -> NDArray[np.float64]
         MalformedRequestError: the number of bytes does not match the shape.
     """
     check_length(len(data), shape, FLOAT64, field)
-    return np.frombuffer(data, FLOAT64).reshape(shape)
+    return np.ndarray(shape, FLOAT64, data)
 
 
 def decode_optional_float64(data: bytes, shape: Shape, field: str) -> NDArray[np.float64] | None:
@@ -48,7 +48,7 @@ def decode_optional_float64(data: bytes, shape: Shape, field: str) -> NDArray[np
 def decode_float32(data: bytes, shape: Shape, field: str) -> NDArray[np.float32]:
     """Decode a float32 array of this shape; raises as `decode_float64`."""
     check_length(len(data), shape, FLOAT32, field)
-    return np.frombuffer(data, FLOAT32).reshape(shape)
+    return np.ndarray(shape, FLOAT32, data)
 
 
 def decode_bool(data: bytes, shape: Shape, field: str) -> NDArray[np.bool_]:

@@ -192,16 +192,12 @@ def _decode_table(message: pb.BarPanel) -> BarTable:
     names = decode_symbols(message.symbols)
     shape = (len(names), len(message.session_yyyymmdd))
     _check_bars(message, shape)
-    sent = {name: getattr(message, name) for name in (*PRICE_FIELDS, *OPTIONAL_FIELDS)}
-    return BarTable(
-        symbols=names,
-        sessions=arrays.decode_int32(message.session_yyyymmdd, shape[1:], "bars.session_yyyymmdd"),
-        columns={
-            name: arrays.decode_float64(data, shape, f"bars.{name}")
-            for name, data in sent.items()
-            if data or name in PRICE_FIELDS
-        },
-    )
+    columns = {name: arrays.decode_float64(getattr(message, name), shape, f"bars.{name}") for name in PRICE_FIELDS}
+    for name in OPTIONAL_FIELDS:
+        if data := getattr(message, name):
+            columns[name] = arrays.decode_float64(data, shape, f"bars.{name}")
+    sessions = np.fromiter(message.session_yyyymmdd, np.int32, shape[1])
+    return BarTable(symbols=names, sessions=sessions, columns=columns)
 
 
 def _check_bars(message: pb.BarPanel, shape: tuple[int, int]) -> None:
