@@ -72,7 +72,7 @@ def decode_int32(values: Collection[int], shape: Shape, field: str) -> NDArray[n
         MalformedRequestError: the number of values does not match the shape.
     """
     check_values(values, shape, field)
-    return np.fromiter(values, np.int32, len(values)).reshape(shape)
+    return np.array(values, np.int32).reshape(shape)
 
 
 def decode_optional_int32(values: Collection[int], shape: Shape, field: str) -> NDArray[np.int32] | None:

@@ -196,7 +196,7 @@ def _decode_table(message: pb.BarPanel) -> BarTable:
     for name in OPTIONAL_FIELDS:
         if data := getattr(message, name):
             columns[name] = arrays.decode_float64(data, shape, f"bars.{name}")
-    sessions = np.fromiter(message.session_yyyymmdd, np.int32, shape[1])
+    sessions = np.array(message.session_yyyymmdd, np.int32)
     return BarTable(symbols=names, sessions=sessions, columns=columns)
 
 
@@ -393,7 +393,7 @@ def _anchor_price(message: pb.FeatureWindow, rows: int) -> NDArray[np.float64] |
             f"window.anchor_price: have {have} prices, need {rows}, one per symbol, or none",
             metadata={"field": "window.anchor_price", "have": str(have), "need": str(rows)},
         )
-    return np.fromiter(message.anchor_price, np.float64, rows)
+    return np.array(message.anchor_price, np.float64)
 
 
 def _check_type(name: str, have: int, need: pb.DataType) -> None:
