@@ -22,14 +22,14 @@ from predictor.calls import Calls, LedgerCalls
 from predictor.calls.service import CallService
 from predictor.server import Address, Listening, ServeFlags, ServerLimits, ServerSettings, logs
 from predictor.server.__main__ import _parser, main
-from predictor.server.certificates import Certificates
+from predictor.server.credentials import Certificates
 from predictor.server.host import Host
 from predictor.server.lifecycle_calls import LoadLifecycle
 from predictor.server.listener import Listener
-from predictor.server.monitoring import CallObservers
-from predictor.server.process_tuning import run
+from predictor.server.observed_calls import CallObservers
+from predictor.server.process import run
 from predictor.server.servicer import LEDGER
-from predictor.server.token_guard import TokenGuard
+from predictor.server.tokens import TokenGuard
 
 ANY_PORT = Address("127.0.0.1", 0)
 
@@ -76,7 +76,7 @@ def serving(
         return Listener(address, limits, guard=guard, certificates=certificates, observers=watching)
 
     ledger = ledger or LedgerCalls(None, list)
-    serving_until_ended = _serve(service, address, listener, calls, ledger, ready)
+    serving_until_ended = _serve(service, listener, calls, ledger, ready)
     thread = threading.Thread(target=asyncio.run, args=(serving_until_ended,))
     thread.start()
     served = ready.result()
@@ -89,17 +89,15 @@ def serving(
 
 async def _serve(
     service: CallService,
-    address: Listening,
     made: Callable[[], Listener],
     calls: Calls,
     ledger: LedgerCalls,
     ready: "Future[Served]",
 ) -> None:
     listener = made()
-    port = listener.bind()
-    target = str(Address(address.host, port)) if isinstance(address, Address) else str(address)
+    target = str(listener.bind())
     await listener.start()
-    await listener.serve(calls, [info.name for info in service.models()], {LEDGER.full_name: ledger})
+    listener.serve(calls, [info.name for info in service.models()], {LEDGER.full_name: ledger})
     served = Served(target, asyncio.get_running_loop(), asyncio.Event(), asyncio.Event(), Future())
     ready.set_result(served)
     await served.stopping.wait()
@@ -178,12 +176,12 @@ async def _host(
         addresses = host.bind()
         await host.start()
         await host.load()
-        await host.serve()
+        host.serve()
     except BaseException as error:
         ready.set_exception(error)
         await host.close()
         raise
-    server = HostedServer(f"127.0.0.1:{addresses.calls}", addresses.to_json())
+    server = HostedServer(str(addresses.calls), addresses.to_json())
     ready.set_result((server, lambda: loop.call_soon_threadsafe(ended.set)))
     await ended.wait()
     await host.drain()

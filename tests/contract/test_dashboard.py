@@ -12,8 +12,8 @@ from market import bokeh_panel
 from predictor.evidence import Lamp
 from predictor.ledger import EvidenceRecord, Ledger
 from predictor.observation import OK, Observation
-from predictor.server.monitoring import LedgerGauges, ObservedCall, ServerGauges
-from predictor.server.monitoring.metrics import Metrics
+from predictor.server.metrics import LedgerGauges, Metrics, ServerGauges
+from predictor.server.observed_calls import ObservedCall
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 DASHBOARDS: dict[str, Any] = {

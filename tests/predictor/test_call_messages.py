@@ -5,8 +5,8 @@ import sys
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
-from predictor.server.call_messages import CallMessages
 from predictor.server.loop_bridge import LoopBridge
+from predictor.server.servicer import CallMessages
 
 if TYPE_CHECKING:
     from predictor.server.transport import IncomingCall

@@ -15,7 +15,7 @@ from raw_http2 import message
 from serving import serving
 
 from predictor._pb import prediction_pb2 as pb
-from predictor.server.certificates import Certificates, TlsFiles
+from predictor.server.credentials import Certificates, TlsFiles
 from predictor.server.issued_certificates import issue
 
 LIST: Final = "/quantra.v1.PredictionService/ListModels"

@@ -148,10 +148,10 @@ def test_health_and_reflection_tell_of_the_service(channel: grpc.Channel) -> Non
 def test_while_models_load_the_server_is_live_and_not_ready() -> None:
     async def ask() -> tuple[bool, bool, grpc.StatusCode]:
         listener = Listener(ANY_PORT, ServerLimits())
-        port = listener.bind()
+        target = listener.bind()
         await listener.start()
         try:
-            async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+            async with grpc.aio.insecure_channel(str(target)) as channel:
                 stub: Any = GRPCInferenceServiceStub(channel)
                 live = await stub.ServerLive(pb.ServerLiveRequest())
                 ready = await stub.ServerReady(pb.ServerReadyRequest())
@@ -167,10 +167,10 @@ def test_while_models_load_the_server_is_live_and_not_ready() -> None:
 def test_forecasts_are_not_asked_where_models_are_changed() -> None:
     async def ask() -> grpc.StatusCode:
         listener = Listener(ANY_PORT, ServerLimits(), CHANGES)
-        port = listener.bind()
+        target = listener.bind()
         await listener.start()
         try:
-            async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+            async with grpc.aio.insecure_channel(str(target)) as channel:
                 stub: Any = GRPCInferenceServiceStub(channel)
                 with pytest.raises(grpc.aio.AioRpcError) as refused:
                     await stub.ModelInfer(asking("AAPL"))

@@ -11,7 +11,7 @@ from market import bokeh_panel
 from predictor.evidence import CoverageSide, Lamp
 from predictor.ledger import EvidenceRecord, Ledger
 from predictor.model_health import COVERAGE, SKILL
-from predictor.server.monitoring import LedgerGauges
+from predictor.server.metrics import LedgerGauges
 
 PANEL = bokeh_panel("IBM").last(5)
 DAYS = PANEL.sessions.tolist()

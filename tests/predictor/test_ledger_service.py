@@ -37,8 +37,7 @@ from predictor.instance import Deadline
 from predictor.ledger import EvidenceRecord, ForecastRole, Ledger, LedgerEvent, Score, forecast_listing
 from predictor.model_health import COVERAGE, SKILL
 from predictor.server import ServerLimits
-from predictor.server.token_guard import TokenGuard
-from predictor.server.tokens import Tokens
+from predictor.server.tokens import TokenGuard, Tokens
 from predictor.wire import errors as wire_errors
 
 PANEL = bokeh_panel("AAPL", "IBM", "MSFT").last(40)

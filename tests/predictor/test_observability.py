@@ -38,17 +38,9 @@ from predictor.forecast import Forecast
 from predictor.instance import Instance
 from predictor.observation import OK, Observation
 from predictor.registry import ModelVersions, Registry
-from predictor.server import ServerSettings, logs
-from predictor.server.monitoring import (
-    AccessLog,
-    CallObservers,
-    ObservedCall,
-    ServerGauges,
-    access_log,
-    metrics_port,
-)
-from predictor.server.monitoring.metrics import Metrics
-from predictor.server.monitoring.metrics_port import MetricsPort
+from predictor.server import ServerSettings, logs, metrics, observed_calls
+from predictor.server.metrics import Metrics, MetricsPort, ServerGauges
+from predictor.server.observed_calls import AccessLog, CallObservers, ObservedCall
 from predictor.service import PredictionService
 from predictor.wire import instances
 
@@ -344,7 +336,7 @@ def test_an_error_carries_the_request_id_and_its_incident_is_logged_with_it(capl
     error: Any = failed.value
     assert ("x-request-id", "mine-1") in [tuple(one) for one in error.trailing_metadata()]
     incident = error.details().partition("see incident ")[2].split()[0]
-    (line,) = [record for record in caplog.records if record.name == access_log.__name__]
+    (line,) = [record for record in caplog.records if record.name == observed_calls.__name__]
     assert f"INTERNAL INTERNAL {incident}" in line.getMessage()
     assert "request mine-1" in line.getMessage()
 
@@ -374,7 +366,7 @@ def call(code: str = OK, reason: str = "", model: str = "small", version: int = 
 
 
 def test_calls_are_logged_at_debug_and_failures_at_info(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.DEBUG, logger=access_log.__name__):
+    with caplog.at_level(logging.DEBUG, logger=observed_calls.__name__):
         AccessLog().ended(call())
         AccessLog().ended(call("NOT_FOUND", "MODEL_NOT_FOUND", model="", version=0))
     assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
@@ -386,11 +378,11 @@ def test_calls_are_logged_at_debug_and_failures_at_info(caplog: pytest.LogCaptur
 def test_many_failures_in_one_second_have_so_many_lines_and_then_a_number(caplog: pytest.LogCaptureFixture) -> None:
     times = iter([1.0] * 250 + [2.5])
     told = AccessLog(clock=lambda: next(times))
-    with caplog.at_level(logging.INFO, logger=access_log.__name__):
+    with caplog.at_level(logging.INFO, logger=observed_calls.__name__):
         for _ in range(251):
             told.ended(call("NOT_FOUND", "MODEL_NOT_FOUND"))
     messages = [record.getMessage() for record in caplog.records]
-    assert len(messages) == access_log.MOST_FAILURES + 2
+    assert len(messages) == observed_calls.MOST_FAILURES + 2
     assert messages[-2].startswith("150 more calls failed")
 
 
@@ -423,7 +415,7 @@ def test_an_incident_names_its_origin_without_values(
 
 
 def test_a_json_line_has_the_facts_of_a_call_by_name(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.DEBUG, logger=access_log.__name__):
+    with caplog.at_level(logging.DEBUG, logger=observed_calls.__name__):
         AccessLog().ended(call())
     told = json.loads(logs.JsonLine().format(caplog.records[-1]))
     assert {name: told[name] for name in ("level", "method", "model", "code", "reason", "ms", "request_id")} == {
@@ -472,12 +464,12 @@ def raw(port: int, sent: bytes) -> bytes:
 def test_three_hundred_connections_that_say_nothing_do_not_hold_the_metrics(
     port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(metrics_port, "LONGEST_S", 60.0)
+    monkeypatch.setattr(metrics, "LONGEST_S", 60.0)
     with ExitStack() as silent:
         opened = [silent.enter_context(socket.create_connection(("127.0.0.1", port), timeout=20)) for _ in range(300)]
         assert samples(port)["quantra_build_info", built()] == 1
-        assert [is_ended(one) for one in opened[: -metrics_port.MOST_CONNECTIONS]] == [True] * (
-            300 - metrics_port.MOST_CONNECTIONS
+        assert [is_ended(one) for one in opened[: -metrics.MOST_CONNECTIONS]] == [True] * (
+            300 - metrics.MOST_CONNECTIONS
         )
 
 
@@ -495,7 +487,7 @@ def built() -> Labels:
 
 
 def test_a_connection_that_is_slow_ends_after_its_time(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(metrics_port, "LONGEST_S", 0.2)
+    monkeypatch.setattr(metrics, "LONGEST_S", 0.2)
     assert raw(port, b"GET /metrics HTTP/1.1\r\nHost") == b""
 
 
@@ -599,6 +591,6 @@ def test_spans_hold_no_value_and_no_token(server_output: ServerOutput) -> None:
 
 def test_spans_without_their_package_name_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "opentelemetry.sdk.trace", None)
-    monkeypatch.delitem(sys.modules, "predictor.server.monitoring.tracer", raising=False)
+    monkeypatch.delitem(sys.modules, "predictor.server.tracer", raising=False)
     with pytest.raises(MissingPackageError, match=r"--otel needs .*quantra\[otel\]"):
-        importlib.import_module("predictor.server.monitoring.tracer")
+        importlib.import_module("predictor.server.tracer")

@@ -40,13 +40,20 @@ from predictor.errors import (
 )
 from predictor.forecast import Forecast
 from predictor.instance import Instance, Query
-from predictor.server import Address, ServerLimits, ServerSettings, SocketAddress, TlsFiles, parse_listening, serve
-from predictor.server import credential_rotation as rotation_module
-from predictor.server.credential_rotation import CredentialRotation
+from predictor.server import (
+    Address,
+    ServerLimits,
+    ServerSettings,
+    SocketAddress,
+    TlsFiles,
+    credentials,
+    parse_listening,
+    serve,
+)
+from predictor.server.credentials import CredentialRotation
 from predictor.server.issued_certificates import IssuedCertificates, issue
 from predictor.server.servicer import PREDICTION
-from predictor.server.token_guard import TokenGuard
-from predictor.server.tokens import Tokens
+from predictor.server.tokens import TokenGuard, Tokens
 from predictor.wire import instances
 
 posix = pytest.mark.skipif(os.name != "posix", reason="of POSIX alone")
@@ -621,7 +628,7 @@ def test_files_are_looked_at_again_after_a_look_that_broke(
         await asyncio.wait_for(looked_often.wait(), 20)
         task.cancel()
 
-    monkeypatch.setattr(rotation_module, "LOOK_S", 0)
+    monkeypatch.setattr(credentials, "LOOK_S", 0)
     asyncio.run(follow())
     assert [record.levelname for record in caplog.records] == ["ERROR", "WARNING"] * 2
 

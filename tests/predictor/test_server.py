@@ -778,14 +778,14 @@ def test_a_request_that_is_too_large_is_never_to_be_repeated(stub: PredictionSer
 def test_calls_while_models_load_are_told_so_and_health_is_not_serving(service: CannedService) -> None:
     async def answers() -> list[object]:
         listener = Listener(Address("127.0.0.1", 0), ServerLimits())
-        port = listener.bind()
+        target = listener.bind()
         await listener.start()
-        async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+        async with grpc.aio.insecure_channel(str(target)) as channel:
             early = PredictionServiceStub(channel).Predict(request_of("AAPL"))
             code, details = await early.code(), await early.details()
             asked = health_pb2.HealthCheckRequest()
             before = await health_of(channel).Check(asked)
-            await listener.serve(Calls(service), ["canned"])
+            listener.serve(Calls(service), ["canned"])
             after = await health_of(channel).Check(asked)
             late = await PredictionServiceStub(channel).Predict(request_of("AAPL"))
         await listener.drain()
@@ -798,11 +798,11 @@ def test_calls_while_models_load_are_told_so_and_health_is_not_serving(service: 
 def test_health_follows_the_models_that_are_served(service: CannedService) -> None:
     async def statuses() -> list[object]:
         listener = Listener(Address("127.0.0.1", 0), ServerLimits())
-        port = listener.bind()
+        target = listener.bind()
         await listener.start()
-        await listener.serve(Calls(service), ["one", "two"])
-        await listener.set_health(["two", "three"])
-        async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+        listener.serve(Calls(service), ["one", "two"])
+        listener.set_health(["two", "three"])
+        async with grpc.aio.insecure_channel(str(target)) as channel:
             asked = [health_pb2.HealthCheckRequest(service=name) for name in ("", "one", "two", "three")]
             found = [(await health_of(channel).Check(one)).status for one in asked]
         await listener.drain()

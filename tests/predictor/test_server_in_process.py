@@ -13,7 +13,8 @@ import pytest
 from artifacts import small_models
 
 from predictor.model import Model
-from predictor.server import Address, ServerSettings, main, process_tuning, serve
+from predictor.server import Address, ServerSettings, process, serve
+from predictor.server.addresses import BoundAddresses
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 OURS = 0.00314
@@ -59,11 +60,11 @@ def stop_when_ready(monkeypatch: pytest.MonkeyPatch, number: signal.Signals) -> 
     """Send the signal once the server is ready; returns the switch interval at that time."""
     seen: list[float] = []
 
-    def announce(_: int) -> None:
+    def announce(_: object) -> None:
         seen.append(sys.getswitchinterval())
         signal.raise_signal(number)
 
-    monkeypatch.setattr(main, "announce", announce)
+    monkeypatch.setattr(BoundAddresses, "announce", announce)
     return seen
 
 
@@ -74,7 +75,7 @@ def test_a_stopped_server_restores_signals_and_switch_interval(
 ) -> None:
     seen = stop_when_ready(monkeypatch, number)
     assert serve(settings(models)) == 0
-    assert seen == [pytest.approx(process_tuning.SWITCH_INTERVAL_S)]
+    assert seen == [pytest.approx(process.SWITCH_INTERVAL_S)]
     check_as_before()
 
 
@@ -96,7 +97,7 @@ def test_a_failing_server_restores_them(models: Path, monkeypatch: pytest.Monkey
     def broken(_: int) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(main, "announce", broken)
+    monkeypatch.setattr(BoundAddresses, "announce", broken)
     with pytest.raises(ZeroDivisionError):
         serve(settings(models))
     check_as_before()
@@ -112,7 +113,7 @@ def test_the_collector_passes_over_what_is_imported_but_not_over_models(
         seen.append((gc.get_freeze_count(), is_looked_at))
         signal.raise_signal(signal.SIGTERM)
 
-    monkeypatch.setattr(main, "announce", announce)
+    monkeypatch.setattr(BoundAddresses, "announce", announce)
     assert serve(settings(models)) == 0
     ((frozen, is_looked_at),) = seen
     assert frozen > 0
@@ -144,25 +145,25 @@ async def name_of_the_loop() -> str:
 
 def test_a_server_runs_on_uvloop_where_it_is_installed() -> None:
     pytest.importorskip("uvloop", reason="the extra fast is not installed", exc_type=ModuleNotFoundError)
-    assert process_tuning.run(name_of_the_loop()) == "uvloop"
+    assert process.run(name_of_the_loop()) == "uvloop"
 
 
 def test_a_server_runs_without_uvloop(monkeypatch: pytest.MonkeyPatch) -> None:
     def nowhere(_: str) -> None:
         return None
 
-    monkeypatch.setattr(process_tuning, "find_spec", nowhere)
-    assert process_tuning.run(name_of_the_loop()) == "asyncio"
+    monkeypatch.setattr(process, "find_spec", nowhere)
+    assert process.run(name_of_the_loop()) == "asyncio"
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such limit")
 def test_a_server_takes_as_many_descriptors_as_it_may_have() -> None:
     program = """
 import resource
-from predictor.server import process_tuning
+from predictor.server import process
 _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
 resource.setrlimit(resource.RLIMIT_NOFILE, (64, most))
-process_tuning._allow_connections()
+process._allow_connections()
 print(resource.getrlimit(resource.RLIMIT_NOFILE) == (most, most))
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

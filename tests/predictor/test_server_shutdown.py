@@ -20,8 +20,8 @@ from serving import lines_of, serving
 from predictor.client import QuantraClient
 from predictor.forecast import Explanation
 from predictor.instance import Instance, Query
-from predictor.server import SocketAddress, shutdown_signal
-from predictor.server.shutdown_signal import ShutdownSignal, end_with_parent
+from predictor.server import SocketAddress, process
+from predictor.server.process import ShutdownSignal, end_with_parent
 
 SOON_S = 30
 
@@ -135,7 +135,7 @@ def test_without_standard_input_there_is_no_parent_to_watch(models: Path) -> Non
 
 
 def test_calls_have_little_time_once_the_parent_has_exited(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shutdown_signal, "ORPHAN_DRAIN_S", 0.01)
+    monkeypatch.setattr(process, "ORPHAN_DRAIN_S", 0.01)
 
     async def orphaned_while_draining() -> bool:
         ended, told = False, ShutdownSignal()

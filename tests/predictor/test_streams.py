@@ -31,7 +31,7 @@ from predictor.errors import (
 from predictor.forecast import Forecast, Outcome
 from predictor.instance import Deadline, Instance
 from predictor.limits import QueueLimits, ServiceLimits
-from predictor.server.monitoring import ObservedCall
+from predictor.server.observed_calls import ObservedCall
 from predictor.service import PredictionService
 from predictor.service.workers import DecodedInstances
 from predictor.wire import forecasts, instances

@@ -38,7 +38,7 @@ from predictor.instance import Instance, Question
 from predictor.limits import ServiceLimits
 from predictor.server import ServerLimits, ServerSettings
 from predictor.server import __main__ as plain
-from predictor.server.monitoring import CallObservers, ObservedCall
+from predictor.server.observed_calls import CallObservers, ObservedCall
 from predictor.wire import instances
 
 BARS = bokeh_panel("AAPL").last(3)

@@ -9,8 +9,7 @@ from watched_logs import token
 from predictor._pb import ledger_pb2 as ledger_pb
 from predictor._pb import prediction_pb2 as pb
 from predictor.errors import ConfigurationError, PermissionDeniedError, UnauthenticatedError
-from predictor.server.token_guard import NEEDS, TokenGuard
-from predictor.server.tokens import MOST, Role, Token, Tokens
+from predictor.server.tokens import MOST, NEEDS, Role, Token, TokenGuard, Tokens
 
 A, B, C, D = map(token, "abcd")
 FILE = f"""# who may ask

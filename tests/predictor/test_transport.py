@@ -16,7 +16,7 @@ from serving import Served, hosted_server, serving
 
 from predictor._pb import prediction_pb2 as pb
 from predictor.server import ServerLimits
-from predictor.server.monitoring import CallObservers, ObservedCall
+from predictor.server.observed_calls import CallObservers, ObservedCall
 from predictor.server.transport.connection import HttpConnection, OpenConnections
 
 LIST = "/quantra.v1.PredictionService/ListModels"

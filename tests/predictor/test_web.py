@@ -31,7 +31,7 @@ from predictor.instance import Instance
 from predictor.ledger import Ledger
 from predictor.server import ServerLimits, ServerSettings, parse_listening
 from predictor.server.issued_certificates import issue
-from predictor.server.token_guard import TokenGuard
+from predictor.server.tokens import TokenGuard
 from predictor.web.api import Api
 from predictor.web.settings import WebSettings
 from predictor.web.workspace import WorkspaceWidgets

@@ -9,7 +9,7 @@ import pytest
 from model_folders import replace_version, save_seeds
 
 from predictor.registry import set_alias
-from predictor.server.workers.agreement import encode_served, match_models
+from predictor.server.workers.worker import encode_served, match_models
 from predictor.service import PredictionService
 from predictor.service.served_models import ServedModels
 

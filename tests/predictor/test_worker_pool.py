@@ -1,4 +1,4 @@
-"""Worker pool: messages between supervisor and workers, restarts, and shared changes, with fake workers."""
+"""WorkerProcess pool: messages between supervisor and workers, restarts, and shared changes, with fake workers."""
 
 import asyncio
 import os
@@ -22,25 +22,24 @@ from predictor.errors import ArtifactError, ConfigurationError, ModelNotFoundErr
 from predictor.instance import Deadline
 from predictor.limits import QueueLimits, ServiceLimits
 from predictor.server import Address, ServerLimits, ServerSettings, TlsFiles
-from predictor.server.binding import reserved
+from predictor.server.addresses import reserved
 from predictor.server.logs import LogSettings
-from predictor.server.shutdown_signal import ShutdownSignal
-from predictor.server.workers import process
-from predictor.server.workers.broadcast import AdminBroadcast
-from predictor.server.workers.channel import Channel
-from predictor.server.workers.messages import (
+from predictor.server.process import ShutdownSignal
+from predictor.server.workers import worker_process
+from predictor.server.workers.channel import (
     AdminRequest,
     AdminResponse,
+    Channel,
     ConfirmChange,
     LoadModels,
     line_of,
     read,
     text_of,
 )
-from predictor.server.workers.metric_totals import MetricTotals
 from predictor.server.workers.pool import RestartBackoff, WorkerPool
-from predictor.server.workers.process import Worker
+from predictor.server.workers.supervisor import AdminBroadcast, MetricTotals
 from predictor.server.workers.worker import WorkerControl
+from predictor.server.workers.worker_process import WorkerProcess
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="several processes on one port need Linux")
 
@@ -77,7 +76,7 @@ WORKER = """
 import os, signal, socket, sys, time
 from pathlib import Path
 from predictor.errors import ModelNotFoundError
-from predictor.server.workers.messages import *
+from predictor.server.workers.channel import *
 from predictor.wire.errors import encode_details
 
 end = socket.socket(fileno=int(sys.argv[1])).makefile("rwb", buffering=0)
@@ -138,7 +137,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder where fake workers write the messages that they receive, and read commands."""
     program = tmp_path / "worker.py"
     program.write_text(WORKER)
-    monkeypatch.setattr(process, "PROGRAM", (str(program),))
+    monkeypatch.setattr(worker_process, "PROGRAM", (str(program),))
     made = tmp_path / "heard"
     made.mkdir()
     return made
@@ -359,7 +358,7 @@ def test_a_worker_that_is_given_up_while_it_begins_leaves_no_process(folder: Pat
     start = LoadModels(ServerSettings(models=folder), LogSettings())
 
     async def has_begun_in(steps: int) -> bool:
-        beginning = asyncio.create_task(Worker.begin(1, start))
+        beginning = asyncio.create_task(WorkerProcess.begin(1, start))
         for _ in range(steps):
             await asyncio.sleep(0)
         beginning.cancel()

@@ -1,10 +1,9 @@
 """The gRPC server."""
 
-from predictor.server.address import DEFAULT_ADDRESS, Address, Listening, SocketAddress, parse_listening
-from predictor.server.certificates import TlsFiles
-from predictor.server.flags import ServeFlags
+from predictor.server.addresses import DEFAULT_ADDRESS, Address, Listening, SocketAddress, parse_listening
+from predictor.server.credentials import TlsFiles
 from predictor.server.main import serve
-from predictor.server.settings import ServerLimits, ServerSettings
+from predictor.server.settings import ServeFlags, ServerLimits, ServerSettings
 
 __all__ = [
     "DEFAULT_ADDRESS",

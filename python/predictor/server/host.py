@@ -13,22 +13,14 @@ from predictor._pb import prediction_pb2 as pb
 from predictor.errors import InternalError, LedgerError, QuantraError
 from predictor.instance import NEVER
 from predictor.observation import Observer
-from predictor.server.address import Address, Listening
-from predictor.server.credential_rotation import CredentialRotation
+from predictor.server.addresses import BoundAddresses
+from predictor.server.credentials import CredentialRotation
 from predictor.server.lifecycle_calls import LifecycleCalls, LoadLifecycle
-from predictor.server.listen_addresses import ListenAddresses, ports_of
 from predictor.server.listener import Listener
 from predictor.server.loop_bridge import InlineBatcher
-from predictor.server.monitoring import (
-    AccessLog,
-    CallObserver,
-    CallObservers,
-    LedgerGauges,
-    Metrics,
-    MetricsPort,
-    ServerGauges,
-)
-from predictor.server.servicer import CALLS, CHANGES, LEDGER, LIFECYCLE, ServiceEndpoint
+from predictor.server.metrics import LedgerGauges, Metrics, MetricsPort, ServerGauges
+from predictor.server.observed_calls import AccessLog, CallObserver, CallObservers
+from predictor.server.servicer import CALLS, CHANGES, LEDGER, LIFECYCLE
 from predictor.server.settings import ServerSettings
 
 if TYPE_CHECKING:
@@ -107,38 +99,29 @@ class Host:
     ) -> None:
         self._settings = settings
         self._lifecycle = LifecycleCalls(settings, load_lifecycle, self._serve_champion)
-        self._is_worker = is_worker
         self._metrics = None if settings.metrics_port is None else Metrics()
         self._metrics_port: MetricsPort | None = None
         if self._metrics is not None and settings.metrics_port is not None and not is_worker:
             self._metrics_port = MetricsPort(self._metrics, settings.metrics_port)
         self._tracer = None
         if settings.otel:
-            from predictor.server.monitoring.tracer import CallTracer  # needs optional packages
+            from predictor.server.tracer import CallTracer  # needs optional packages
 
             self._tracer = CallTracer()
         observers: tuple[CallObserver | None, ...] = (AccessLog(), self._metrics, self._tracer)
         self._observers = CallObservers([observer for observer in observers if observer is not None])
         self._rotation = CredentialRotation(settings)
-        self._listener = self._create_listener(settings.listen, CALLS)
-        self._admin = None if settings.admin_listen is None else self._create_listener(settings.admin_listen, CHANGES)
+        shared = (self._rotation.guard, self._rotation.certificates)
+        self._listener = Listener(
+            settings.listen, settings.limits, CALLS, *shared, observers=self._observers, is_shared=is_worker
+        )
+        self._admin: Listener | None = None
+        if settings.admin_listen is not None:
+            self._admin = Listener(settings.admin_listen, settings.limits, CHANGES, *shared, observers=self._observers)
         self._loaded: LoadedService | None = None
         self._loop = asyncio.get_running_loop()
         self._batches = InlineBatcher()
         self._tasks: set[asyncio.Task[None]] = set()
-
-    def _create_listener(self, address: Listening, offers: Sequence[ServiceEndpoint]) -> Listener:
-        certificates = self._rotation.certificates if isinstance(address, Address) else None
-        limits, guard = self._settings.limits, self._rotation.guard
-        return Listener(
-            address,
-            limits,
-            offers,
-            guard,
-            certificates,
-            observers=self._observers,
-            is_shared=self._is_worker,
-        )
 
     @property
     def models(self) -> "ServedModels":
@@ -154,12 +137,11 @@ class Host:
     def _listeners(self) -> list[Listener]:
         return [self._listener] if self._admin is None else [self._listener, self._admin]
 
-    def bind(self) -> ListenAddresses:
-        """Bind the addresses before loading; raises as `HttpServer.bind` and `MetricsPort.bind`."""
+    def bind(self) -> BoundAddresses:
+        """Bind the addresses before loading; raises as `Listener.bind` and `MetricsPort.bind`."""
         calls = self._listener.bind()
         admin = None if self._admin is None else self._admin.bind()
-        metrics = None if self._metrics_port is None else self._metrics_port.bind()
-        return ports_of(self._settings, calls, admin, metrics)
+        return BoundAddresses(calls, admin, None if self._metrics_port is None else self._metrics_port.bind())
 
     async def start(self) -> None:
         """Start responding that models are loading."""
@@ -190,15 +172,15 @@ class Host:
         threading.Thread(target=load, name="load", daemon=True).start()
         self._loaded = await asyncio.wrap_future(loaded)
 
-    async def serve(self) -> None:
+    def serve(self) -> None:
         """Answer calls with the loaded models."""
         loaded = self._ready_service
         if self._metrics is not None:
             self._metrics.read(loaded.gauges)
         _warn(loaded.service.problems)
-        await self._listener.serve(loaded.calls, loaded.names, {LEDGER.full_name: loaded.ledger_calls})
+        self._listener.serve(loaded.calls, loaded.names, {LEDGER.full_name: loaded.ledger_calls})
         if self._admin is not None:
-            await self._admin.serve(loaded.admin, (), {LIFECYCLE.full_name: self._lifecycle})
+            self._admin.serve(loaded.admin, (), {LIFECYCLE.full_name: self._lifecycle})
         if self._settings.watch:
             self._start_task(self._watch())
         if loaded.widths is not None:
@@ -266,11 +248,11 @@ class Host:
     def _changed(self, problems: Sequence[QuantraError] = ()) -> None:
         """Log new problems and update health after a change of the models; called on that change's thread."""
         _warn(problems)
-        self._loop.call_soon_threadsafe(lambda: self._start_task(self._update_health()))
+        self._loop.call_soon_threadsafe(self._update_health)
 
-    async def _update_health(self) -> None:
+    def _update_health(self) -> None:
         if self._loaded is not None:
-            await self._listener.set_health(self._loaded.names)
+            self._listener.set_health(self._loaded.names)
 
     def _start_task(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.create_task(work)

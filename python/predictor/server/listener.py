@@ -1,23 +1,30 @@
-"""A gRPC server at one address."""
+"""A gRPC server at one address: its sockets and connections, its services and their health."""
 
 import asyncio
+import itertools
+import socket
+import ssl
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, final
+from dataclasses import replace
+from typing import Final, final
 
-from predictor.server.address import Listening
+from predictor.server.addresses import BACKLOG, Address, Listening, SocketAddress, bind
 from predictor.server.admission import Admission, IncomingRequests
+from predictor.server.credentials import Certificates
 from predictor.server.health_service import HEALTH, REFLECTION, GrpcServices
-from predictor.server.monitoring import AccessLog, CallObservers
+from predictor.server.observed_calls import AccessLog, CallObservers
 from predictor.server.servicer import CALLS, CallHandler, ServiceEndpoint, Servicer
 from predictor.server.settings import ServerLimits
-from predictor.server.token_guard import TokenGuard
-from predictor.server.transport import HttpServer
-
-if TYPE_CHECKING:
-    from predictor.server.certificates import Certificates
+from predictor.server.tokens import TokenGuard
+from predictor.server.transport.call import MethodHandler
+from predictor.server.transport.connection import HttpConnection, OpenConnections
 
 _CLOSE_TIMEOUT_S: Final = 0.2
 """Time to send responses and for health watchers to disconnect after the last call in flight."""
+_CHECKS_PER_LIMIT: Final = 4
+_LONGEST_CHECK_S: Final = 1.0
+_ACCEPT_S: Final = 0.01
+"""Time in which the loop hands over the connections that it has just accepted: a few of its turns."""
 
 
 @final
@@ -30,9 +37,9 @@ class Listener:
     Args:
         address: Address to listen on.
         limits: Limits of calls and connections.
-        offers: Services at this address.
+        endpoints: Services at this address.
         guard: Checks tokens; None: no tokens needed.
-        certificates: Returns the certificates; None: no TLS.
+        certificates: Returns the certificates of the next connection; None: no TLS. A Unix socket never has TLS.
         observers: Observers of its calls; None: the access log.
         is_shared: Whether several processes share the port, which must be reserved.
     """
@@ -41,44 +48,58 @@ class Listener:
         self,
         address: Listening,
         limits: ServerLimits,
-        offers: Sequence[ServiceEndpoint] = CALLS,
+        endpoints: Sequence[ServiceEndpoint] = CALLS,
         guard: TokenGuard | None = None,
-        certificates: "Callable[[], Certificates] | None" = None,
+        certificates: Callable[[], Certificates] | None = None,
         *,
         observers: CallObservers | None = None,
         is_shared: bool = False,
     ) -> None:
-        self._services = tuple(offer.service.full_name for offer in offers)
-        self._address = address
-        self._limits = limits
+        self._address, self._limits, self._is_shared = address, limits, is_shared
+        self._certificates = certificates if isinstance(address, Address) else None
+        self._loop = asyncio.get_running_loop()
+        self._names = tuple(endpoint.service.full_name for endpoint in endpoints)
         self._admission, self._arrivals = Admission(limits), IncomingRequests(limits)
         observers, guard = observers or CallObservers([AccessLog()]), guard or TokenGuard()
         self._servicers = [
-            Servicer(offer, guard, observers, self._admission, self._arrivals, limits) for offer in offers
+            Servicer(endpoint, guard, observers, self._admission, self._arrivals, limits) for endpoint in endpoints
         ]
         self._grpc = GrpcServices(limits)
         self._healthy: frozenset[str] = frozenset()
-        self._server = HttpServer(limits, certificates, is_shared=is_shared)
-        self._timeout_task: asyncio.Task[None] | None = None
+        self._handlers: dict[str, MethodHandler] = {}
+        self._sockets: list[socket.socket] = []
+        self._servers: list[asyncio.Server] = []
+        self._connections = OpenConnections(limits.connections)
+        self._numbers = itertools.count(1)
+        self._tasks: list[asyncio.Task[None]] = []
 
-    def bind(self) -> int:
-        """Bind the address before models load, so that a conflict shows early; as `HttpServer.bind`."""
-        return self._server.bind(self._address)
+    def bind(self) -> Listening:
+        """Bind the address before models load, so that a conflict shows early.
+
+        Returns:
+            The address, with the chosen port if it was 0.
+
+        Raises:
+            ConfigurationError: It is in use, not permitted or not of this machine, or others can enter its folder.
+        """
+        self._sockets = bind(self._address, is_shared=self._is_shared)
+        if isinstance(self._address, SocketAddress):
+            return self._address
+        return replace(self._address, port=self._sockets[0].getsockname()[1])
 
     async def start(self) -> None:
         """Respond that models are loading: UNAVAILABLE to calls, NOT_SERVING to health checks."""
         for servicer in self._servicers:
-            self._server.add_handlers(servicer.name, servicer.handlers())
-        self._server.add_handlers(HEALTH, self._grpc.health_handlers())
+            self._add_handlers(servicer.name, servicer.handlers())
+        self._add_handlers(HEALTH, self._grpc.health_handlers())
         if self._address.is_loopback:  # reflection would help attackers
-            self._server.add_handlers(REFLECTION, self._grpc.reflection_handlers(self._services))
-        self._grpc.set_health(frozenset(self._health_names) - self._healthy, serving=False)
-        await self._server.start()
-        self._timeout_task = asyncio.create_task(self._arrivals.end_slow_requests())
+            self._add_handlers(REFLECTION, self._grpc.reflection_handlers(self._names))
+        self._grpc.set_health({"", *self._names} - self._healthy, serving=False)
+        self._servers = [await self._accept(sock) for sock in self._sockets]
+        work = (self._check_connections(), self._arrivals.end_slow_requests())
+        self._tasks = [self._loop.create_task(one) for one in work]
 
-    async def serve(
-        self, calls: CallHandler, models: Iterable[str], others: Mapping[str, CallHandler] | None = None
-    ) -> None:
+    def serve(self, calls: CallHandler, models: Iterable[str], others: Mapping[str, CallHandler] | None = None) -> None:
         """Answer calls; health becomes SERVING for the server, its services and these models.
 
         Args:
@@ -88,19 +109,14 @@ class Listener:
         """
         for servicer in self._servicers:
             servicer.serve((others or {}).get(servicer.name, calls))
-        await self.set_health(models)
+        self.set_health(models)
 
-    async def set_health(self, models: Iterable[str]) -> None:
+    def set_health(self, models: Iterable[str]) -> None:
         """Set the health of these models to SERVING, and of removed ones to NOT_SERVING."""
-        healthy = frozenset((*self._health_names, *models))
+        healthy = frozenset(("", *self._names, *models))
         self._grpc.set_health(healthy - self._healthy, serving=True)
         self._grpc.set_health(self._healthy - healthy, serving=False)
         self._healthy = healthy
-
-    @property
-    def _health_names(self) -> tuple[str, ...]:
-        """Health names other than models: the server and its services."""
-        return ("", *self._services)
 
     async def drain(self) -> None:
         """Report NOT_SERVING, reject new calls as UNAVAILABLE, let calls in flight finish, and close.
@@ -120,7 +136,47 @@ class Listener:
         await self.close()
 
     async def close(self) -> None:
-        """Release the address immediately, in any state."""
-        if self._timeout_task is not None:
-            self._timeout_task.cancel()
-        await self._server.stop()
+        """Close every connection and release the address immediately, in any state."""
+        for task in self._tasks:
+            task.cancel()
+        for server in self._servers:
+            server.close()
+        for sock in self._sockets:
+            sock.close()
+        if self._sockets and isinstance(self._address, SocketAddress):
+            self._address.path.unlink(missing_ok=True)
+        await asyncio.sleep(_ACCEPT_S)
+        await self._connections.close()
+
+    def _add_handlers(self, service: str, handlers: Mapping[str, MethodHandler]) -> None:
+        self._handlers |= {f"/{service}/{name}": handler for name, handler in handlers.items()}
+
+    async def _accept(self, sock: socket.socket) -> asyncio.Server:
+        """Accept connections to a listening socket."""
+        if isinstance(self._address, SocketAddress):
+            return await self._loop.create_unix_server(self._create_connection, sock=sock, backlog=BACKLOG)
+        if self._certificates is None:
+            return await self._loop.create_server(self._create_connection, sock=sock, backlog=BACKLOG)
+        certificates = self._certificates
+
+        def use_current(tls: ssl.SSLObject, _name: str | None, _context: ssl.SSLContext) -> None:
+            tls.context = certificates().context
+
+        context = certificates().context
+        context.sni_callback = use_current  # called in each handshake, even without a server name
+        timeout_s = self._limits.handshake_s
+        return await self._loop.create_server(
+            self._create_connection, sock=sock, backlog=BACKLOG, ssl=context, ssl_handshake_timeout=timeout_s
+        )
+
+    def _create_connection(self) -> HttpConnection:
+        name = f"unix:{next(self._numbers)}" if isinstance(self._address, SocketAddress) else None
+        return HttpConnection(self._handlers, self._limits, self._connections, name)
+
+    async def _check_connections(self) -> None:
+        limits = self._limits
+        shortest_s = min(limits.handshake_s, limits.idle_s, limits.silence_s, limits.age_s)
+        while True:
+            await asyncio.sleep(min(_LONGEST_CHECK_S, shortest_s / _CHECKS_PER_LIMIT))
+            self._connections.check_times(ages=self._certificates is not None)
+            self._connections.check_unread(limits.unread_bytes)

@@ -14,9 +14,9 @@ from queue import Full, Queue
 from types import TracebackType
 from typing import Final, final
 
-from predictor.server.monitoring.access_log import FIELDS
-
 _LINE: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+FIELDS: Final = "fields"
+"""Attribute of a log record with the fields of its line, for the JSON log."""
 _LOGGER: Final = "predictor"
 _MOST_WAITING: Final = 10_000
 _FLUSH_S: Final = 1.0

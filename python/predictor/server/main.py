@@ -1,18 +1,14 @@
 """The main function of a server process."""
 
 import logging
-import os
 import sys
-from typing import NoReturn
 
 from predictor.errors import QuantraError
 from predictor.server.host import Host, one_line
 from predictor.server.lifecycle_calls import LoadLifecycle
-from predictor.server.listen_addresses import announce
 from predictor.server.logs import LogSettings
-from predictor.server.process_tuning import run, tuned
+from predictor.server.process import ShutdownSignal, end_with_parent, exit_now, run, stop_signals, tuned
 from predictor.server.settings import ServerSettings
-from predictor.server.shutdown_signal import ShutdownSignal, end_with_parent, stop_signals
 
 _log = logging.getLogger(__name__)
 
@@ -60,24 +56,16 @@ async def _serve_here(settings: ServerSettings, load_lifecycle: LoadLifecycle | 
         try:
             if settings.parent_watch:
                 end_with_parent(shutdown)
-            ports = host.bind()
+            addresses = host.bind()
             await host.start()
             if not await shutdown.until(host.load()):
                 _log.info("stopping before the models are loaded")
                 return True
-            await host.serve()
-            announce(ports)
+            host.serve()
+            addresses.announce()
             await shutdown.requested.wait()
             _log.info("stopping: calls in flight may finish")
             await shutdown.drained(host.drain())
         finally:
             await host.close()
     return shutdown.orphaned.is_set() or host.is_busy
-
-
-def exit_now(status: int = 0) -> NoReturn:
-    """Exit without waiting for loading threads or for the second that Python takes to finalize torch."""
-    logging.shutdown()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(status)

@@ -30,7 +30,7 @@ from predictor.instance import Deadline
 from predictor.memory import error_of
 from predictor.server import ServerLimits
 from predictor.server.loop_bridge import LoopBridge
-from predictor.server.token_guard import TokenGuard
+from predictor.server.tokens import TokenGuard
 from predictor.web.json_messages import parse_message
 from predictor.web.openapi import describe_api
 from predictor.web.responses import JSON, respond, respond_error

@@ -28,13 +28,11 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from predictor.errors import InternalError, MalformedRequestError, PermissionDeniedError, QuantraError
 from predictor.server import Address
-from predictor.server.binding import bind
-from predictor.server.credential_rotation import CredentialRotation
+from predictor.server.addresses import bind
+from predictor.server.credentials import CredentialRotation
 from predictor.server.host import WATCH_S, load_service, one_line
 from predictor.server.loop_bridge import InlineBatcher
-from predictor.server.main import exit_now
-from predictor.server.process_tuning import run, tuned
-from predictor.server.shutdown_signal import ShutdownSignal, stop_signals
+from predictor.server.process import ShutdownSignal, exit_now, run, stop_signals, tuned
 from predictor.web.api import TIMEOUT_HEADER, Api, ByteCalls, ServiceCalls
 from predictor.web.page_access import (
     ROOT,

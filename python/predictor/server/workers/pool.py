@@ -9,9 +9,9 @@ from typing import Final, final
 from predictor._pb import inference_pb2 as inference_pb
 from predictor._pb import prediction_pb2 as pb
 from predictor.errors import ConfigurationError, QuantraError, UnavailableError, answer_of, from_reason
-from predictor.server.shutdown_signal import ORPHAN_DRAIN_S
-from predictor.server.workers.messages import LoadModels
-from predictor.server.workers.process import Worker
+from predictor.server.process import ORPHAN_DRAIN_S
+from predictor.server.workers.channel import LoadModels
+from predictor.server.workers.worker_process import WorkerProcess
 
 CLOSE_S: Final = 5.0
 """Longest time in seconds for a worker to exit after its last call."""
@@ -54,7 +54,7 @@ class BroadcastResult:
 
 @final
 class WorkerPool:
-    """Worker processes, on the running event loop.
+    """WorkerProcess processes, on the running event loop.
 
     Call `start`, `keep` and `drain` in this order; `close` works at any time.
 
@@ -68,9 +68,9 @@ class WorkerPool:
         self._start = start
         self._count = count
         self._backoff = backoff or RestartBackoff()
-        self._alive = set[Worker]()
+        self._alive = set[WorkerProcess]()
         """Workers that are not known to have exited."""
-        self._serving: dict[int, Worker] = {}
+        self._serving: dict[int, WorkerProcess] = {}
         """Serving workers by place."""
         self._lock = asyncio.Lock()
         """Held during a change and while a worker joins."""
@@ -78,7 +78,7 @@ class WorkerPool:
         """Last change of each reference, oldest first; a worker that starts while no other serves repeats them."""
 
     @property
-    def serving(self) -> Sequence[Worker]:
+    def serving(self) -> Sequence[WorkerProcess]:
         """Workers that serve now, by place."""
         return [self._serving[place] for place in sorted(self._serving)]
 
@@ -142,10 +142,10 @@ class WorkerPool:
         """Execute a read-only admin call in one worker; raises as `change`."""
         return await self._require_serving()[0].call(name, request, is_change=False)
 
-    async def metrics(self, within_s: float) -> Mapping[Worker, bytes | None]:
+    async def metrics(self, within_s: float) -> Mapping[WorkerProcess, bytes | None]:
         """Return the Prometheus metrics of each serving worker; None if it did not respond in time."""
 
-        async def collect(worker: Worker) -> bytes | None:
+        async def collect(worker: WorkerProcess) -> bytes | None:
             try:
                 return await asyncio.wait_for(worker.metrics(), within_s)
             except (TimeoutError, UnavailableError):
@@ -173,12 +173,12 @@ class WorkerPool:
             await worker.kill()
         self._alive.clear()
 
-    async def _begin(self, place: int) -> Worker:
-        worker = await Worker.begin(place, self._start)
+    async def _begin(self, place: int) -> WorkerProcess:
+        worker = await WorkerProcess.begin(place, self._start)
         self._alive.add(worker)
         return worker
 
-    async def _join(self, worker: Worker) -> None:
+    async def _join(self, worker: WorkerProcess) -> None:
         """Synchronize the models of a loaded worker with the others and let it serve."""
         async with self._lock:
             if not await self._synchronize(worker):
@@ -187,7 +187,7 @@ class WorkerPool:
             await worker.listen()
             self._serving[worker.place] = worker
 
-    async def _synchronize(self, worker: Worker) -> bool:
+    async def _synchronize(self, worker: WorkerProcess) -> bool:
         """Synchronize a worker with another one; False if no other worker serves."""
         for other in self.serving:
             try:
@@ -200,13 +200,13 @@ class WorkerPool:
                 return True
         return False
 
-    def _require_serving(self) -> Sequence[Worker]:
+    def _require_serving(self) -> Sequence[WorkerProcess]:
         """Return the serving workers; at least one."""
         if not self._serving:
             raise UnavailableError("no worker is serving at the moment; retry in a moment")
         return self.serving
 
-    async def _keep(self, worker: Worker) -> None:
+    async def _keep(self, worker: WorkerProcess) -> None:
         while True:
             reason = await worker.wait_for_exit()
             self._alive.discard(worker)
@@ -214,7 +214,7 @@ class WorkerPool:
             _log.warning("%s exited with %s; starting a replacement", worker, reason)
             worker = await self._restart(worker.place)
 
-    async def _restart(self, place: int) -> Worker:
+    async def _restart(self, place: int) -> WorkerProcess:
         for failed in range(self._backoff.tries):
             await asyncio.sleep(self._backoff.delay_s(failed))
             try:
@@ -228,7 +228,7 @@ class WorkerPool:
             f"worker {place} could not be restarted in {self._backoff.tries} attempts; see the log for the reasons"
         )
 
-    async def _start_replacement(self, place: int) -> Worker:
+    async def _start_replacement(self, place: int) -> WorkerProcess:
         worker = await self._begin(place)
         try:
             await worker.loaded()
@@ -242,7 +242,7 @@ class WorkerPool:
         await asyncio.gather(*(worker.wait_for_exit() for worker in self._alive))
 
 
-async def _repeat(worker: Worker, change: BroadcastResult) -> None:
+async def _repeat(worker: WorkerProcess, change: BroadcastResult) -> None:
     try:
         await worker.call(change.name, change.request, is_change=True)
     except QuantraError as error:
@@ -251,7 +251,7 @@ async def _repeat(worker: Worker, change: BroadcastResult) -> None:
         await worker.confirm(stays=True)
 
 
-def _name_worker(worker: Worker, error: BaseException) -> BaseException:
+def _name_worker(worker: WorkerProcess, error: BaseException) -> BaseException:
     """Return the error of one worker when others succeeded, naming the worker."""
     if not isinstance(error, QuantraError):
         return error

@@ -1,24 +1,23 @@
-"""The main function of a worker process."""
+"""A worker process, and how its models stay those of the other workers."""
 
 import asyncio
 import logging
 import os
 import socket
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, NoReturn, final
 
+from predictor._pb import prediction_pb2 as pb
 from predictor.errors import QuantraError
 from predictor.memory import error_of
 from predictor.server.host import Host, one_line
 from predictor.server.logs import set_up
-from predictor.server.main import exit_now
-from predictor.server.process_tuning import run, tuned
-from predictor.server.shutdown_signal import ShutdownSignal, stop_signals
-from predictor.server.workers.agreement import encode_served, match_models
-from predictor.server.workers.channel import Channel
-from predictor.server.workers.messages import (
+from predictor.server.process import ShutdownSignal, exit_now, run, stop_signals, tuned
+from predictor.server.workers.channel import (
     AdminFailure,
     AdminRequest,
     AdminResponse,
+    Channel,
     CollectMetrics,
     ConfirmChange,
     ListeningStarted,
@@ -38,7 +37,8 @@ from predictor.server.workers.messages import (
 from predictor.wire import errors
 
 if TYPE_CHECKING:
-    from predictor.service import ModelWorkers
+    from predictor.service import ModelWorkers, ServedModels
+
 
 _log = logging.getLogger(__name__)
 
@@ -83,7 +83,7 @@ async def _serve(host: Host, channel: Channel, shutdown: ShutdownSignal) -> None
     await channel.send(ModelsLoaded())
     if await shutdown.until(control.may_listen.wait()):
         host.bind()
-        await host.serve()
+        host.serve()
         await host.start()
         await channel.send(ListeningStarted())
         await shutdown.requested.wait()
@@ -180,3 +180,64 @@ class WorkerControl:
 
     async def _refuse(self, question: Question, error: QuantraError) -> None:
         await self._channel.send(AdminFailure(question.number, text_of(errors.encode_details(error))))
+
+
+def encode_served(models: "ServedModels") -> bytes:
+    """Encode the served models for another worker."""
+    return pb.ListModelsResponse(
+        models=[
+            pb.ModelInfo(
+                name=info.name, version=info.version, is_default=info.is_default, weights_hash=info.weights_hash
+            )
+            for info in models.infos()
+        ]
+    ).SerializeToString()
+
+
+def match_models(models: "ServedModels", others: bytes) -> list[str]:
+    """Serve the same models as another worker, as far as the models folder has them.
+
+    Returns:
+        The remaining differences, one sentence each.
+    """
+    wanted = _by_reference(others)
+    missing = wanted.keys() - _by_reference(encode_served(models)).keys()
+    problems = [*_apply(models.load, missing, "served by the other workers but not here")]
+    champions = {reference for reference, info in wanted.items() if info.is_default}
+    problems += _apply(models.adopt_champion, champions, "the champion of the other workers but not here")
+    surplus = _unwanted_models(_by_reference(encode_served(models)), wanted)
+    problems += _apply(models.unload, surplus, "served here but not by the other workers")
+    return [*problems, *_differences(_by_reference(encode_served(models)), wanted)]
+
+
+def _by_reference(served: bytes) -> Mapping[str, pb.ModelInfo]:
+    return {f"{info.name}@{info.version}": info for info in pb.ListModelsResponse.FromString(served).models}
+
+
+def _unwanted_models(own: Mapping[str, pb.ModelInfo], wanted: Mapping[str, pb.ModelInfo]) -> set[str]:
+    """List what to unload. A model without wanted versions is unloaded as a whole, because its champion cannot be."""
+    names = {info.name for info in wanted.values()}
+    return {
+        reference if info.name in names else info.name for reference, info in own.items() if reference not in wanted
+    }
+
+
+def _apply(change: Callable[[str], None], references: set[str], what: str) -> Iterator[str]:
+    """Apply the change to each reference and yield the failures."""
+    for reference in sorted(references):
+        try:
+            change(reference)
+        except QuantraError as error:
+            yield f"{reference} is {what}: {error.message}"
+
+
+def _differences(own: Mapping[str, pb.ModelInfo], wanted: Mapping[str, pb.ModelInfo]) -> Iterator[str]:
+    for reference in sorted(own.keys() & wanted.keys()):
+        here, there = own[reference], wanted[reference]
+        if here.weights_hash != there.weights_hash:
+            yield f"{reference} has changed in the folder since the other workers read it; reload {here.name}"
+        if there.is_default and not here.is_default:
+            yield (
+                f"{here.name} refers to {reference} in the other workers but not here; load {here.name} to read its "
+                "aliases"
+            )

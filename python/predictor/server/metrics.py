@@ -4,24 +4,34 @@ Labels are the names of calls, errors and loaded models, never input of callers.
 removed when it is unloaded.
 """
 
+import asyncio
+import errno
+import logging
 import math
 import platform
+import socket
 import threading
+import time
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from importlib.metadata import version
 from itertools import accumulate
-from typing import Final, TypeAlias, final
+from typing import Final, Protocol, TypeAlias, final
 
 from prometheus_client import ProcessCollector
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.utils import floatToGoString
 
+from predictor.errors import ConfigurationError, LedgerError
+from predictor.evidence import CoverageSide, Lamp
+from predictor.ledger import EvidenceRecord, Ledger
+from predictor.model_health import COVERAGE, list_newest_evidence
 from predictor.observation import Observation
-from predictor.server.monitoring.observed_calls import ObservedCall
+from predictor.server.observed_calls import ObservedCall
 
 SECONDS: Final = (
     *(0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05),
@@ -216,3 +226,195 @@ def _count_recorded(recorded: Mapping[str, Callable[[], int]]) -> Iterable[Metri
         for result, count in recorded.items():
             family.add_metric((result,), count())
         yield family
+
+
+LAMP: Final = "quantra_model_lamp"
+SHARE: Final = "quantra_band_share"
+PROMISED: Final = "quantra_band_promised"
+LAST_SESSION: Final = "quantra_ledger_last_session_timestamp_seconds"
+LEDGER_GAUGES: Final = frozenset({LAMP, SHARE, PROMISED, LAST_SESSION})
+
+_KEPT_S: Final = 5.0
+"""Seconds for which the gauges are not read again."""
+_NUMBERS: Final = {Lamp.LEARNING: 0, Lamp.GREEN: 1, Lamp.AMBER: 2, Lamp.RED: 3}
+_BAND: Final = ("model", "version", "horizon")
+
+_log = logging.getLogger(__name__)
+
+
+@final
+class LedgerGauges:
+    """The gauges of a ledger, read at a scrape. Thread-safe.
+
+    Args:
+        ledger: The ledger.
+        clock: Seconds.
+    """
+
+    def __init__(self, ledger: Ledger, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._ledger = ledger
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._families: Sequence[Metric] = ()
+        self._expires_s = clock()
+
+    def families(self) -> Iterable[Metric]:
+        """The gauges; none, with a warning in the log, if the ledger cannot be read."""
+        with self._lock:
+            if self._clock() >= self._expires_s:
+                self._families = self._read()
+                self._expires_s = self._clock() + _KEPT_S
+            return self._families
+
+    def _read(self) -> Sequence[Metric]:
+        try:
+            evidence, session = list_newest_evidence(self._ledger), self._ledger.last_session
+        except LedgerError as error:
+            _log.warning("no metrics: %s", error.without_address().message)
+            return ()
+        return [_lamps(evidence), *_bands(evidence), _last_session(session)]
+
+
+def _lamps(evidence: Sequence[EvidenceRecord]) -> Metric:
+    text = "Lamp of a test of a model: 0 learning, 1 green, 2 amber, 3 red."
+    family = GaugeMetricFamily(LAMP, text, labels=("model", "version", "monitor", "horizon"))
+    for one in evidence:
+        family.add_metric((one.model, str(one.version), one.monitor, str(one.horizon)), _NUMBERS[one.lamp])
+    return family
+
+
+def _bands(evidence: Sequence[EvidenceRecord]) -> tuple[Metric, Metric]:
+    """The share inside the band and the promised one, by the tests of too few outcomes inside."""
+    share = GaugeMetricFamily(SHARE, "Share of outcomes in the band of a model.", labels=_BAND)
+    promised = GaugeMetricFamily(PROMISED, "Share of outcomes that the band promises.", labels=_BAND)
+    for one in evidence:
+        inside = one.number("share")
+        if one.monitor == f"{COVERAGE} {CoverageSide.TOO_FEW}" and inside is not None:
+            labels = (one.model, str(one.version), str(one.horizon))
+            share.add_metric(labels, inside)
+            promised.add_metric(labels, one.number("promised") or 0.0)
+    return share, promised
+
+
+def _last_session(session: int) -> Metric:
+    family = GaugeMetricFamily(LAST_SESSION, "Day of the newest bar of the ledger, at 0:00 UTC.")
+    if session:
+        day = datetime(session // 10000, session // 100 % 100, session % 100, tzinfo=UTC)
+        family.add_metric((), day.timestamp())
+    return family
+
+
+HOST: Final = "127.0.0.1"
+LONGEST_S: Final = 5.0
+"""Longest duration of a connection in seconds."""
+MOST_CONNECTIONS: Final = 32
+"""Most open connections; a further one closes the oldest."""
+MOST_HEAD_BYTES: Final = 8192
+"""Largest request."""
+
+_GET: Final = "GET"
+_TYPE: Final = "text/plain; charset=utf-8"
+
+
+class MetricsSource(Protocol):
+    """Source of the metrics; see `Metrics` and `MetricTotals`."""
+
+    def page(self, accepted: str) -> tuple[bytes, str]:
+        """Return the metrics and their content type."""
+        ...
+
+
+@final
+class MetricsPort:
+    """A local port, on the running event loop. Call `bind`, `start` and `close` in this order.
+
+    Args:
+        source: source of the metrics.
+        port: port number; 0: any free port.
+    """
+
+    def __init__(self, source: MetricsSource, port: int) -> None:
+        self._source = source
+        self._port = port
+        self._socket: socket.socket | None = None
+        self._server: asyncio.Server | None = None
+        self._open: dict[asyncio.StreamWriter, None] = {}
+        """Oldest first."""
+        self._rendering = asyncio.Lock()
+
+    def bind(self) -> int:
+        """Bind the port and return its number.
+
+        Raises:
+            ConfigurationError: the port is in use or not permitted.
+        """
+        try:
+            self._socket = socket.create_server((HOST, self._port))
+        except OSError as error:
+            problem = "is in use" if error.errno == errno.EADDRINUSE else f"cannot be bound: {error.strerror}"
+            raise ConfigurationError(
+                f"the metrics port {self._port} {problem}; choose another one (port 0 picks a free one)"
+            ) from None
+        return self._socket.getsockname()[1]
+
+    async def start(self) -> None:
+        """Start responding."""
+        self._server = await asyncio.start_server(self._serve, sock=self._socket, limit=MOST_HEAD_BYTES)
+
+    async def close(self) -> None:
+        """Release the port immediately, in any state."""
+        if self._server is not None:
+            self._server.close()
+        elif self._socket is not None:
+            self._socket.close()
+        for writer in list(self._open):
+            writer.transport.abort()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._open[writer] = None
+        if len(self._open) > MOST_CONNECTIONS:
+            oldest = next(iter(self._open))
+            del self._open[oldest]  # immediately: its task may react only after further connections
+            oldest.transport.abort()
+        try:
+            async with asyncio.timeout(LONGEST_S):
+                await self._answer(reader, writer)
+                await writer.drain()
+                writer.close()
+                await writer.wait_closed()
+        except (OSError, EOFError, TimeoutError, asyncio.LimitOverrunError):
+            writer.transport.abort()  # too slow, malformed or disconnected: no response
+        finally:
+            self._open.pop(writer, None)
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+        method, path, headers = _parse(head)
+        if path != "/metrics":
+            writer.write(_response("404 Not Found", b"not found; use /metrics\n", _TYPE))
+        elif method != _GET:
+            writer.write(_response("405 Method Not Allowed", b"use GET\n", _TYPE, allow=_GET))
+        else:
+            async with self._rendering:
+                body, content_type = await asyncio.to_thread(self._source.page, headers.get("accept", ""))
+            writer.write(_response("200 OK", body, content_type))
+
+
+def _parse(head: str) -> "tuple[str, str, Mapping[str, str]]":
+    """Parse the method, path and headers of a request; skips malformed lines."""
+    first, *lines = head.split("\r\n")
+    method, _, rest = first.partition(" ")
+    path = rest.partition(" ")[0].partition("?")[0]
+    pairs = (line.partition(":") for line in lines)
+    return method, path, {name.strip().lower(): value.strip() for name, _, value in pairs}
+
+
+def _response(status: str, body: bytes, content_type: str, *, allow: str | None = None) -> bytes:
+    head = [
+        f"HTTP/1.1 {status}",
+        f"Content-Type: {content_type}",
+        f"Content-Length: {len(body)}",
+        "Connection: close",
+        *([] if allow is None else [f"Allow: {allow}"]),
+    ]
+    return "\r\n".join([*head, "", ""]).encode("latin-1") + body

@@ -11,11 +11,11 @@ from asyncio.subprocess import DEVNULL, Process
 from typing import Final, Self, final
 
 from predictor.errors import ConfigurationError, QuantraError, UnavailableError
-from predictor.server.workers.channel import Channel
-from predictor.server.workers.messages import (
+from predictor.server.workers.channel import (
     AdminFailure,
     AdminRequest,
     AdminResponse,
+    Channel,
     CollectMetrics,
     ConfirmChange,
     ListeningStarted,
@@ -43,8 +43,8 @@ _log = logging.getLogger(__name__)
 
 
 @final
-class Worker:
-    """A worker process, on the running event loop; `Worker.begin` starts it.
+class WorkerProcess:
+    """A worker process, on the running event loop; `WorkerProcess.begin` starts it.
 
     Args:
         place: number of the worker, from 1; its replacement has the same number.

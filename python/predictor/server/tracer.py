@@ -7,7 +7,7 @@ from typing import Final, final
 
 from predictor.errors import MissingPackageError
 from predictor.observation import OK
-from predictor.server.monitoring.observed_calls import ObservedCall
+from predictor.server.observed_calls import ObservedCall
 
 try:
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
