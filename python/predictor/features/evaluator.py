@@ -31,6 +31,7 @@ class _Step(NamedTuple):
 
     kernel: Kernel
     sources: tuple[_Source, ...]
+    """One or two."""
     slot: int
     reach: int
     """Number of earlier rows of its inputs that a value depends on."""
@@ -121,9 +122,13 @@ def _time_first(column: FloatArray, missing: int = 0) -> FloatArray:
 def _run(steps: Sequence[_Step], slots: list[FloatArray]) -> None:
     with np.errstate(all="ignore"):
         for kernel, sources, slot, _, released in steps:
-            slots[slot] = kernel(
-                *[slots[source][skipped:] if skipped else slots[source] for source, skipped in sources]
-            )
+            source, skipped = sources[0]
+            x = slots[source][skipped:] if skipped else slots[source]
+            if len(sources) == 1:  # as most; a comprehension over the sources would take as long as a short kernel
+                slots[slot] = kernel(x)
+            else:
+                source, skipped = sources[1]
+                slots[slot] = kernel(x, slots[source][skipped:] if skipped else slots[source])
             for unneeded in released:
                 slots[unneeded] = NOTHING
 

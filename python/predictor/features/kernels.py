@@ -41,7 +41,7 @@ def add_oldest_first(windows: FloatArray) -> FloatArray:
 
     NumPy adds row by row along the first axis, except that it sums pairwise if a row is a single value.
     """
-    if windows[0].size == 1:
+    if windows.size == len(windows):
         return np.add.accumulate(windows)[-1]
     return np.add.reduce(windows)
 

@@ -1,12 +1,11 @@
 """Preparation of network inputs from bars or feature windows, several instances at a time."""
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from functools import partial
 from itertools import accumulate, chain, pairwise
 from types import MappingProxyType
-from typing import Final, Generic, TypeVar, final
+from typing import Final, TypeVar, final
 
 import numpy as np
 import torch
@@ -43,8 +42,6 @@ from predictor.model.window_inputs import WindowReader
 from predictor.networks import Inputs
 from predictor.windows import Pipeline
 
-ValueT = TypeVar("ValueT")
-
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -61,6 +58,11 @@ class AlignedInstance:
     """Warnings about bars that were left out, or are suspect and accepted."""
     refusals: Mapping[str, QuantraError] = field(default_factory=dict[str, QuantraError])
     """The error of each symbol whose bars are impossible or suspect, or that did not trade."""
+
+    @property
+    def symbols(self) -> tuple[str, ...]:
+        """The symbols of the bars."""
+        return self.bars.symbols
 
     @property
     def kind(self) -> Hashable:
@@ -115,26 +117,24 @@ def stack_bars(aligned_instances: Sequence[AlignedInstance]) -> StackedBars:
     positions = [aligned.dates.positions for aligned in aligned_instances]
     count = len(aligned_instances[0].dates.sessions)
     ends = accumulate((len(bars.symbols) for bars in panels), initial=0)
+    known = panels[0].columns  # of every instance, because they are of one kind
 
-    def stack(columns: Iterable[FloatArray]) -> FloatArray:
-        parts = [_select_sessions(column, there, count) for column, there in zip(columns, positions, strict=True)]
+    def stack(name: str) -> FloatArray:
+        every = zip(panels, positions, strict=True)
+        parts = [_select_sessions(getattr(bars, name), there, count) for bars, there in every]
         return np.ascontiguousarray(parts[0]) if len(parts) == 1 else np.concatenate(parts)
-
-    def stack_optional(columns: Iterable[FloatArray | None]) -> FloatArray | None:
-        known = [column for column in columns if column is not None]  # all or none: the instances are of one kind
-        return stack(known) if known else None
 
     return StackedBars(
         symbols=tuple(chain.from_iterable(bars.symbols for bars in panels)),
         sessions=aligned_instances[0].dates.sessions,
-        open=stack(bars.open for bars in panels),
-        high=stack(bars.high for bars in panels),
-        low=stack(bars.low for bars in panels),
-        close=stack(bars.close for bars in panels),
-        volume=stack(bars.volume for bars in panels),
-        adj_close=stack_optional(bars.adj_close for bars in panels),
-        split_ratio=stack_optional(bars.split_ratio for bars in panels),
-        cash_dividend=stack_optional(bars.cash_dividend for bars in panels),
+        open=stack("open"),
+        high=stack("high"),
+        low=stack("low"),
+        close=stack("close"),
+        volume=stack("volume"),
+        adj_close=stack("adj_close") if "adj_close" in known else None,
+        split_ratio=stack("split_ratio") if "split_ratio" in known else None,
+        cash_dividend=stack("cash_dividend") if "cash_dividend" in known else None,
         rows=tuple(slice(first, end) for first, end in pairwise(ends)),
     )
 
@@ -163,11 +163,13 @@ def stack_covariates(aligned_instances: Sequence[AlignedInstance]) -> Covariates
 def _select_sessions(values: FloatArray, positions: IndexArray | None, count: int) -> FloatArray:
     """Select the columns [S, B] that a forecast depends on from [S, T]."""
     if positions is None:
-        return values[:, -count:]
+        return values if values.shape[1] == count else values[:, -count:]
     taken = values[:, positions]
     taken[:, positions < 0] = np.nan
     return taken
 
+
+ReadT = TypeVar("ReadT", AlignedInstance, FeatureWindow)
 
 ROWS_AT_ONCE: Final = 256
 """Most symbols of several instances that are computed together.
@@ -203,91 +205,52 @@ class InstancePreparation:
         Raises:
             DeadlineExceededError, CallCancelledError: the call timed out or was cancelled.
         """
-        collected = _Preparation(self._dates, self._windows, now, deadline, rows_at_once=self._rows_at_once)
+        prepared: dict[int, PreparedInstance | QuantraError] = {}
+        windows, bars = dict[int, FeatureWindow](), dict[Hashable, dict[int, AlignedInstance]]()
         for index, instance in enumerate(instances):
-            collected.take(index, instance)
-        return collected.finish()
-
-
-ReadT = TypeVar("ReadT")
-
-
-@final
-@dataclass(slots=True)
-class _PendingInstances(Generic[ReadT]):
-    """Instances of one kind that wait for a joint computation."""
-
-    compute: Callable[[Sequence[ReadT]], Sequence[PreparedInstance | QuantraError]]
-    read: dict[int, ReadT] = field(default_factory=dict[int, ReadT])
-    """Keyed by the index of the instance."""
-    rows: int = 0
-    """Total number of symbols."""
-
-
-@final
-class _Preparation:
-    """Collects instances and computes their inputs once a joint computation is full."""
-
-    def __init__(
-        self, dates: DateReader, windows: WindowReader, now: datetime, deadline: Cancellation, *, rows_at_once: int
-    ) -> None:
-        self._pipeline = dates.pipeline
-        self._dates = dates
-        self._now = now
-        self._deadline = deadline
-        self._rows_at_once = rows_at_once
-        self._bars: dict[Hashable, _PendingInstances[AlignedInstance]] = {}
-        self._windows: _PendingInstances[FeatureWindow] = _PendingInstances(windows.prepare)
-        self._check_window = windows.check
-        self._prepared: dict[int, PreparedInstance | QuantraError] = {}
-
-    def take(self, index: int, instance: Instance) -> None:
-        """Check one instance and add it to its group."""
-        if isinstance(instance.input, BarPanel):
-            self._deadline.check()
-        read = self._read(instance)
-        if isinstance(read, QuantraError):
-            self._prepared[index] = read
-        elif isinstance(read, FeatureWindow):
-            self._wait(self._windows, index, read, len(read.symbols))
-        else:
-            waiting = self._bars.setdefault(read.kind, _PendingInstances(partial(compute_inputs, self._pipeline)))
-            self._wait(waiting, index, read, len(read.bars.symbols))
-
-    def finish(self) -> list[PreparedInstance | QuantraError]:
-        """Compute the remaining inputs and return all results in order."""
-        for waiting in self._bars.values():
-            self._compute(waiting)
-        self._compute(self._windows)
-        return [self._prepared[index] for index in range(len(self._prepared))]
-
-    def _read(self, instance: Instance) -> AlignedInstance | FeatureWindow | QuantraError:
-        calendar, most_age = self._pipeline.calendar, instance.max_age_sessions
-        try:
             if isinstance(instance.input, BarPanel):
-                aligned = align_instance(instance, instance.input, self._dates, self._now)
-                check_age(calendar, aligned.dates.as_of, most_age, self._now)
-                return aligned
-            self._check_window(instance.input)
-            if most_age is not None:
-                check_age(calendar, optional_number(instance.input.as_of_session), most_age, self._now)
-        except QuantraError as error:
-            return error.without_frames()
+                deadline.check()
+            try:
+                read = self._read(instance, now)
+            except QuantraError as error:
+                prepared[index] = error.without_frames()
+                continue
+            if isinstance(read, FeatureWindow):
+                windows[index] = read
+            else:
+                bars.setdefault(read.kind, {})[index] = read
+        for aligned in bars.values():
+            for part in self._split(aligned):
+                deadline.check()
+                prepared.update(zip(part, compute_inputs(self.pipeline, [*part.values()]), strict=True))
+        for part in self._split(windows):
+            deadline.check()
+            prepared.update(zip(part, self._windows.prepare([*part.values()]), strict=True))
+        return [prepared[index] for index in range(len(instances))]
+
+    def _read(self, instance: Instance, now: datetime) -> AlignedInstance | FeatureWindow:
+        """Check an instance; raises as `align_instance`, `WindowReader.check` and `check_age`."""
+        calendar, most_age = self.pipeline.calendar, instance.max_age_sessions
+        if isinstance(instance.input, BarPanel):
+            aligned = align_instance(instance, instance.input, self._dates, now)
+            check_age(calendar, aligned.dates.as_of, most_age, now)
+            return aligned
+        self._windows.check(instance.input)
+        if most_age is not None:
+            check_age(calendar, optional_number(instance.input.as_of_session), most_age, now)
         return instance.input
 
-    def _wait(self, waiting: _PendingInstances[ReadT], index: int, read: ReadT, rows: int) -> None:
-        if waiting.rows and waiting.rows + rows > self._rows_at_once:
-            self._compute(waiting)
-        waiting.read[index] = read
-        waiting.rows += rows
-
-    def _compute(self, waiting: _PendingInstances[ReadT]) -> None:
-        if not waiting.read:
-            return
-        self._deadline.check()
-        self._prepared.update(zip(waiting.read, waiting.compute([*waiting.read.values()]), strict=True))
-        waiting.read.clear()
-        waiting.rows = 0
+    def _split(self, read: Mapping[int, ReadT]) -> Iterator[dict[int, ReadT]]:
+        """Yield parts of the instances, by index, that are computed together."""
+        part, rows = dict[int, ReadT](), 0
+        for index, one in read.items():
+            rows += len(one.symbols)
+            if part and rows > self._rows_at_once:
+                yield part
+                part, rows = dict[int, ReadT](), len(one.symbols)
+            part[index] = one
+        if part:
+            yield part
 
 
 def align_instance(instance: Instance, bars: BarPanel, dates: DateReader, now: datetime) -> AlignedInstance:
