@@ -59,7 +59,7 @@ from predictor.registry import set_alias
 from predictor.service import PredictionService
 from predictor.wire import forecasts, instances, request_counts
 from predictor.wire.kserve.requests import read_request
-from predictor.wire.kserve.tensors import InputTensor, decode_varints, epoch_day
+from predictor.wire.kserve.tensors import InputTensor, count_epoch_days, decode_varints
 from predictor.wire.limits import MAX_CELLS, MAX_HEAD, MAX_INPUTS, MAX_ROWS, MAX_SESSIONS
 from predictor.wire.request_counts import TooManyPartsError
 
@@ -672,7 +672,7 @@ def test_values_one_by_one_are_counted_on_a_thread_for_it() -> None:
     with pytest.raises(TooManyPartsError):
         read_request(body, AT_ONCE)
     tensor = read_request(body).tensors["observed"]
-    assert tensor.float32(tensor.shape).tolist() == [[[1.0] * (AT_ONCE + 1)]]
+    assert tensor.decode_float32(tensor.shape).tolist() == [[[1.0] * (AT_ONCE + 1)]]
 
 
 def test_sixteen_mebibytes_of_numbers_are_refused_by_their_bytes(calls: Calls) -> None:
@@ -741,11 +741,11 @@ def test_the_numbers_of_the_wire_are_read_as_protobuf_reads_them() -> None:
 
 def test_days_before_1970_are_days_too() -> None:
     sessions = [19620102, 19700101, 19691231, 20000229, 0]
-    days = np.array([epoch_day(session) for session in sessions])
+    days = np.array([count_epoch_days(session) for session in sessions])
     expected = ["1962-01-02", "1970-01-01", "1969-12-31", "2000-02-29", "NaT"]
     assert days.astype("datetime64[D]").astype(str).tolist() == expected
     sent = {**bars(recent_bars("AAPL")), "date": days[None, :2]}
-    assert tensor_in(sent, "date").sessions((1, 2)).tolist() == [[19620102, 19700101]]
+    assert tensor_in(sent, "date").decode_sessions((1, 2)).tolist() == [[19620102, 19700101]]
 
 
 def tensor_in(tensors: dict[str, Values], name: str) -> InputTensor:

@@ -11,7 +11,7 @@ from predictor.calls.inference_stream import InferStream
 from predictor.errors import ModelNotFoundError, UnavailableError
 from predictor.instance import Deadline
 from predictor.wire.errors import MAX_INSTANCE_MESSAGE
-from predictor.wire.kserve.models import encode_error, encode_response, request_id_of
+from predictor.wire.kserve.models import encode_error, encode_response, read_request_id
 
 MOST = 3
 
@@ -135,10 +135,10 @@ def test_an_answer_is_wrapped_as_protobuf_would(size: int) -> None:
 
 
 def test_the_id_of_a_request_is_found_without_reading_the_rest() -> None:
-    assert request_id_of(infer_request(a_window(), id="é7").SerializeToString()) == "é7"
-    assert request_id_of(infer_request(a_window()).SerializeToString()) == ""
-    assert request_id_of(b"\xff\xff garbage") == ""
-    assert len(request_id_of(pb.ModelInferRequest(id="7" * 9000).SerializeToString())) == 256
+    assert read_request_id(infer_request(a_window(), id="é7").SerializeToString()) == "é7"
+    assert read_request_id(infer_request(a_window()).SerializeToString()) == ""
+    assert read_request_id(b"\xff\xff garbage") == ""
+    assert len(read_request_id(pb.ModelInferRequest(id="7" * 9000).SerializeToString())) == 256
 
 
 def test_a_long_error_is_truncated() -> None:

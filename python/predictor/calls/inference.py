@@ -15,13 +15,13 @@ from predictor.catalog import ModelInfo
 from predictor.errors import MalformedRequestError, ModelNotFoundError, PermissionDeniedError, VersionNotFoundError
 from predictor.instance import Deadline, ReadInstance
 from predictor.wire.kserve import inputs, models
-from predictor.wire.kserve.answers import encode_answer, requested_outputs
+from predictor.wire.kserve.answers import encode_answer, read_output_names
 from predictor.wire.kserve.requests import (
     InferRequest,
     RequestParameters,
     decode_parameters,
+    join_reference,
     read_request,
-    reference_of,
 )
 from predictor.wire.limits import check_text
 from predictor.wire.request_counts import TooManyPartsError
@@ -67,9 +67,10 @@ class EncodedRows:
             self.positions = [_ONLY] * request.count
             return [*inputs.read_windows(request.tensors, self._info, self._parameters)]
         arrays = inputs.read_bars(request.tensors)
-        self.positions = inputs.symbol_positions(arrays)
+        self.positions = inputs.find_symbols(arrays)
         return [
-            inputs.instance_of(arrays, row, positions, self._parameters) for row, positions in enumerate(self.positions)
+            inputs.build_instance(arrays, row, positions, self._parameters)
+            for row, positions in enumerate(self.positions)
         ]
 
 
@@ -114,7 +115,7 @@ class InferenceCalls:
     def _forecast(self, request: InferRequest, size: int, deadline: Deadline) -> "Future[bytes]":
         request_id, symbols = request.head.id, request.symbols
         check_text("id", request_id)
-        wanted = requested_outputs(request.head)
+        wanted = read_output_names(request.head)
         parameters = decode_parameters(request.head, are_bars=request.are_bars)
         reference, info = request.reference, None
         if not request.are_bars:  # the form of windows depends on the model, so pin its version
@@ -131,21 +132,21 @@ class InferenceCalls:
     def _model_ready(self, body: bytes) -> bytes:
         request = parse_short(body, pb.ModelReadyRequest)
         try:
-            self._service.model(reference_of(request.name, request.version))
+            self._service.model(join_reference(request.name, request.version))
         except (ModelNotFoundError, VersionNotFoundError):
             return pb.ModelReadyResponse(ready=False).SerializeToString()
         return pb.ModelReadyResponse(ready=True).SerializeToString()
 
     def _model_metadata(self, body: bytes) -> bytes:
         request = parse_short(body, pb.ModelMetadataRequest)
-        info = self._service.model(reference_of(request.name, request.version))
+        info = self._service.model(join_reference(request.name, request.version))
         versions = [other.version for other in self._service.models() if other.name == info.name]
-        return models.metadata(info, versions).SerializeToString()
+        return models.encode_metadata(info, versions).SerializeToString()
 
     def _model_config(self, body: bytes) -> bytes:
         request = parse_short(body, pb.ModelConfigRequest)
-        info = self._service.model(reference_of(request.name, request.version))
-        return pb.ModelConfigResponse(config=models.config(info)).SerializeToString()
+        info = self._service.model(join_reference(request.name, request.version))
+        return pb.ModelConfigResponse(config=models.encode_config(info)).SerializeToString()
 
 
 def live(body: bytes) -> bytes:
@@ -171,7 +172,7 @@ def server_metadata(body: bytes) -> bytes:
 def repository_index(body: bytes, infos: tuple[ModelInfo, ...]) -> bytes:
     """Respond to RepositoryIndex."""
     parse_short(body, pb.RepositoryIndexRequest)
-    return models.index(infos).SerializeToString()
+    return models.encode_index(infos).SerializeToString()
 
 
 def loaded(body: bytes) -> str:
@@ -182,14 +183,14 @@ def loaded(body: bytes) -> str:
     """
     request = parse_short(body, pb.RepositoryModelLoadRequest)
     _check_parameters(request.parameters, frozenset())
-    return reference_of(request.model_name, "")
+    return join_reference(request.model_name, "")
 
 
 def unloaded(body: bytes) -> str:
     """Decode the reference in a RepositoryModelUnloadRequest; raises as `loaded`."""
     request = parse_short(body, pb.RepositoryModelUnloadRequest)
     _check_parameters(request.parameters, frozenset({"unload_dependents"}))
-    return reference_of(request.model_name, "")
+    return join_reference(request.model_name, "")
 
 
 def _check_parameters(parameters: Mapping[str, pb.ModelRepositoryParameter], allowed: frozenset[str]) -> None:

@@ -21,7 +21,7 @@ class PendingInference:
     """A request whose response was not emitted yet."""
 
     def __init__(self, request: bytes) -> None:
-        self.request_id = models.request_id_of(request)
+        self.request_id = models.read_request_id(request)
         self.size = len(request)
         self.answer: Future[bytes] | None = None
         """None while it is being started."""

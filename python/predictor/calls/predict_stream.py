@@ -34,7 +34,7 @@ from predictor.wire.request_counts import (
     StreamRequest,
     TooManyPartsError,
     count_parts,
-    malformed_message,
+    malformed_message_error,
     parse,
     read_request,
 )
@@ -164,7 +164,7 @@ class PredictStream(ManyRequestCall):
         try:
             count_parts(body, pb.CancelRequest, AT_ONCE, within=within)
         except TooManyPartsError:
-            raise malformed_message(pb.CancelRequest, within.stop - within.start) from None
+            raise malformed_message_error(pb.CancelRequest, within.stop - within.start) from None
         wanted = parse(body[within], pb.CancelRequest).request_id
         with self._lock:
             requests = [self._requests.get(wanted)] if wanted else [*self._requests.values()]

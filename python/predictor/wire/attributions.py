@@ -60,7 +60,7 @@ def encode_method(name: str) -> pb.ExplainMethod:
         ExplainUnsupportedError: the method is unknown.
     """
     if name not in _METHOD_NUMBERS:
-        raise _unsupported(repr(name[:40]))
+        raise _unknown_method_error(repr(name[:40]))
     return _METHOD_NUMBERS[name]
 
 
@@ -71,11 +71,11 @@ def decode_method(number: int) -> str:
         ExplainUnsupportedError: the enum value is unknown.
     """
     if number not in _METHODS:
-        raise _unsupported(str(number))
+        raise _unknown_method_error(str(number))
     return _METHODS[number]
 
 
-def _unsupported(method: str) -> ExplainUnsupportedError:
+def _unknown_method_error(method: str) -> ExplainUnsupportedError:
     return ExplainUnsupportedError(
         f"unknown explanation method {method}; use one of {', '.join(filter(None, _METHOD_NUMBERS))}",
         metadata={"method": method},
@@ -113,7 +113,7 @@ def decode_query(message: pb.ExplainRequest) -> Query:
         targets=decode_targets(message.targets),  # first, because counting is cheaper than decoding an instance
         instance=instances.decode(message.instance),
         method=decode_method(message.method),
-        detail=_detail(message.detail),
+        detail=_decode_detail(message.detail),
         tolerance=decode_tolerance(message.tolerance),
         symbols=instances.decode_any_symbols(message.symbols),
     )
@@ -134,7 +134,7 @@ def decode_targets(messages: Sequence[pb.ExplainTarget]) -> tuple[TargetPoint, .
     return tuple(TargetPoint(target.horizon, target.quantile) for target in messages)
 
 
-def _detail(number: int) -> Detail:
+def _decode_detail(number: int) -> Detail:
     if number not in _DETAILS:
         raise MalformedRequestError(
             f"detail: {number} is unknown; use 1 (features), 2 (times) or 3 (cells)",
@@ -281,10 +281,10 @@ def decode_kinds(numbers: Iterable[int]) -> tuple[RowKind, ...]:
     Raises:
         MalformedRequestError: a kind is unknown.
     """
-    return tuple(map(_kind, numbers))
+    return tuple(map(_decode_kind, numbers))
 
 
-def _kind(number: int) -> RowKind:
+def _decode_kind(number: int) -> RowKind:
     if number not in _KINDS:
         raise MalformedRequestError(f"row_kinds: {number} is unknown; the server is newer than this client")
     return _KINDS[number]

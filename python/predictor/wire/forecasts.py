@@ -18,14 +18,11 @@ _VERDICTS: Final[Mapping[Verdict, pb.SkillVerdict]] = {
 }
 
 
-def encode_skill(skill: Skill | None) -> pb.Skill | None:
-    """Encode a skill; None leaves the field unset."""
-    return None if skill is None else _skill_message(skill)
-
-
 @lru_cache(maxsize=256)
-def _skill_message(skill: Skill) -> pb.Skill:
-    """Encode a skill. Cached: all forecasts of a model share one message, which must not be modified."""
+def encode_skill(skill: Skill | None) -> pb.Skill | None:
+    """Encode a skill; None leaves the field unset. Cached: the message is shared and must not be modified."""
+    if skill is None:
+        return None
     return pb.Skill(
         rival=skill.rival,
         improvement=skill.improvement,

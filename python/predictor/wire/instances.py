@@ -258,14 +258,14 @@ def _encode_values(values: Mapping[str, FloatArray]) -> Iterable[pb.CovariateVal
 def _decode_values(group: str, messages: Sequence[pb.CovariateValues], shape: tuple[int, ...]) -> dict[str, FloatArray]:
     check_count(f"covariates.{group}", len(messages), MAX_FEATURES)
     check_count(f"covariates.{group}: values", len(messages) * int(np.prod(shape)), MAX_CELLS)
-    names = _unique_names(group, [message.name for message in messages])
+    names = _check_names(group, [message.name for message in messages])
     values = (arrays.decode_float64(each.values, shape, f"covariates.{group} {each.name}") for each in messages)
     return dict(zip(names, values, strict=True))
 
 
 def _decode_texts(messages: Sequence[pb.CovariateTexts], symbols: int) -> dict[str, tuple[str, ...]]:
     check_count("covariates.categories", len(messages), MAX_FEATURES)
-    names = _unique_names("categories", [message.name for message in messages])
+    names = _check_names("categories", [message.name for message in messages])
     for message in messages:
         have = len(message.values)
         if have != symbols:
@@ -278,7 +278,7 @@ def _decode_texts(messages: Sequence[pb.CovariateTexts], symbols: int) -> dict[s
     return {name: tuple(message.values) for name, message in zip(names, messages, strict=True)}
 
 
-def _unique_names(group: str, names: list[str]) -> list[str]:
+def _check_names(group: str, names: list[str]) -> list[str]:
     field = f"covariates.{group}"
     for name in names:
         check_text(field, name)
@@ -291,12 +291,12 @@ def encode_window(window: FeatureWindow) -> pb.FeatureWindow:
     """Encode a window; a mask that is True everywhere is omitted."""
     return pb.FeatureWindow(
         symbols=window.symbols,
-        observed=_tensor(window.observed, pb.DATA_TYPE_FLOAT32, FLOAT32),
-        known=_tensor(window.known, pb.DATA_TYPE_FLOAT32, FLOAT32),
-        static=_tensor(window.static, pb.DATA_TYPE_FLOAT32, FLOAT32),
+        observed=_encode_tensor(window.observed, pb.DATA_TYPE_FLOAT32, FLOAT32),
+        known=_encode_tensor(window.known, pb.DATA_TYPE_FLOAT32, FLOAT32),
+        static=_encode_tensor(window.static, pb.DATA_TYPE_FLOAT32, FLOAT32),
         mask=_encode_mask(window),
-        location=_tensor(window.location, pb.DATA_TYPE_FLOAT64, FLOAT64),
-        scale=_tensor(window.scale, pb.DATA_TYPE_FLOAT64, FLOAT64),
+        location=_encode_tensor(window.location, pb.DATA_TYPE_FLOAT64, FLOAT64),
+        scale=_encode_tensor(window.scale, pb.DATA_TYPE_FLOAT64, FLOAT64),
         schema_hash=window.schema_hash,
         anchor_price=None if window.anchor_price is None else window.anchor_price.tolist(),
         as_of_session=optional_number(window.as_of_session),
@@ -308,10 +308,10 @@ def _encode_mask(window: FeatureWindow) -> pb.Tensor | None:
     """None if every cell is known; a mask of the wrong shape is sent, so that the server rejects it."""
     if window.mask.shape == window.observed.shape and window.mask.all():
         return None
-    return _tensor(window.mask, pb.DATA_TYPE_BOOL, np.dtype(np.bool_))
+    return _encode_tensor(window.mask, pb.DATA_TYPE_BOOL, np.dtype(np.bool_))
 
 
-def _tensor(values: NDArray[np.generic], kind: pb.DataType, dtype: np.dtype[np.generic]) -> pb.Tensor:
+def _encode_tensor(values: NDArray[np.generic], kind: pb.DataType, dtype: np.dtype[np.generic]) -> pb.Tensor:
     return pb.Tensor(type=kind, shape=values.shape, data=arrays.encode(values, dtype))
 
 
@@ -340,18 +340,18 @@ def decode_window(message: pb.FeatureWindow) -> FeatureWindow:
         observed=observed,
         known=known,
         static=static,
-        mask=_mask(message, observed.shape),
+        mask=_decode_mask(message, observed.shape),
         location=location,
         scale=scale,
         schema_hash=message.schema_hash,
-        anchor_price=_anchor_price(message, rows),
-        as_of_session=_as_of_session(message.as_of_session),
-        features=_features(message),
+        anchor_price=_decode_anchor_price(message, rows),
+        as_of_session=_decode_as_of_session(message.as_of_session),
+        features=_decode_feature_names(message),
     )
 
 
 @lru_cache(maxsize=256)
-def _as_of_session(day: int) -> date | None:
+def _decode_as_of_session(day: int) -> date | None:
     if day and not exists(day):
         raise InvalidInputError(
             f"as_of_session {day} is not a date; send the session of the last row, yyyymmdd, or 0 if it is unknown"
@@ -359,7 +359,7 @@ def _as_of_session(day: int) -> date | None:
     return optional_date(day)
 
 
-def _features(message: pb.FeatureWindow) -> tuple[str, ...]:
+def _decode_feature_names(message: pb.FeatureWindow) -> tuple[str, ...]:
     if not message.features:
         return ()
     names = tuple(message.features)
@@ -369,7 +369,7 @@ def _features(message: pb.FeatureWindow) -> tuple[str, ...]:
     return names
 
 
-def _mask(message: pb.FeatureWindow, shape: Shape) -> NDArray[np.bool_]:
+def _decode_mask(message: pb.FeatureWindow, shape: Shape) -> NDArray[np.bool_]:
     if not message.HasField("mask"):
         cells = prod(shape)
         known = _KNOWN[:cells] if cells <= len(_KNOWN) else np.frombuffer(b"\1" * cells, np.bool_)
@@ -384,7 +384,7 @@ def _mask(message: pb.FeatureWindow, shape: Shape) -> NDArray[np.bool_]:
     return arrays.decode_bool(tensor.data, shape, "window.mask")
 
 
-def _anchor_price(message: pb.FeatureWindow, rows: int) -> NDArray[np.float64] | None:
+def _decode_anchor_price(message: pb.FeatureWindow, rows: int) -> NDArray[np.float64] | None:
     have = len(message.anchor_price)
     if have == 0:
         return None

@@ -82,15 +82,15 @@ class FieldReader:
         while at < end:
             self.parts += 1
             if self.parts > self._most_parts:
-                raise _too_many_parts(self._most_parts)
+                raise _too_many_parts_error(self._most_parts)
             start = at
-            tag, at = (body[at], at + 1) if body[at] < LONG else _varint(body, at)
+            tag, at = (body[at], at + 1) if body[at] < LONG else _read_varint(body, at)
             form = tag & 7
             if form == BYTES:
-                length, at = (body[at], at + 1) if body[at] < LONG else _varint(body, at)
+                length, at = (body[at], at + 1) if body[at] < LONG else _read_varint(body, at)
                 stop = at + length
             elif form == VARINT:
-                stop = at + 1 if body[at] < LONG else _varint(body, at)[1]
+                stop = at + 1 if body[at] < LONG else _read_varint(body, at)[1]
             elif form in _FIXED:
                 stop = at + _FIXED[form]
             else:
@@ -101,7 +101,7 @@ class FieldReader:
             at = stop
 
 
-def _too_many_parts(most: int) -> Exception:
+def _too_many_parts_error(most: int) -> Exception:
     if most < MAX_PARTS:
         return TooManyPartsError()
     return RequestTooLargeError(
@@ -110,7 +110,7 @@ def _too_many_parts(most: int) -> Exception:
     )
 
 
-def _varint(body: bytes, at: int) -> tuple[int, int]:
+def _read_varint(body: bytes, at: int) -> tuple[int, int]:
     """Return the varint at an offset and the offset after it."""
     value = 0
     for k in range(LONGEST_VARINT):
@@ -227,9 +227,9 @@ def count_parts(
     """
     position = within or slice(0, len(body))
     try:
-        return _CountingPass(body, most_parts).request(cast("Descriptor", kind.DESCRIPTOR), position)
+        return _CountingPass(body, most_parts).count(cast("Descriptor", kind.DESCRIPTOR), position)
     except IndexError:
-        raise malformed_message(kind, position.stop - position.start) from None
+        raise malformed_message_error(kind, position.stop - position.start) from None
 
 
 @final
@@ -240,12 +240,12 @@ class _CountingPass:
         self._body = body
         self._reader = FieldReader(body, most_parts)
 
-    def request(self, kind: Descriptor, position: slice) -> RequestCounts:
+    def count(self, kind: Descriptor, position: slice) -> RequestCounts:
         instance_field = kind.fields_by_name.get(_INSTANCES.get(kind.name, ""))
         instance_number = 0 if instance_field is None else instance_field.number
         positions: list[slice] = []
         head: list[bytes] = []
-        rows, counts, fields = 0, dict[int, int](), _fields(kind)
+        rows, counts, fields = 0, dict[int, int](), _list_counted_fields(kind)
         for start, number, form, at, end in self._reader.between(position.start, position.stop):
             if number == instance_number and form == BYTES:
                 positions.append(slice(at, end))
@@ -254,46 +254,46 @@ class _CountingPass:
                 continue
             head.append(self._body[start:end])
             if number in fields:
-                rows += self._field(fields[number], counts, form, at, end)
+                rows += self._count_field(fields[number], counts, form, at, end)
         instances: list[slice | QuantraError] = []
         for instance_position in positions:
-            instance, instance_rows = self._instance(instance_position)
+            instance, instance_rows = self._count_instance(instance_position)
             instances.append(instance)
             rows += instance_rows
             if rows > MAX_ROWS:
                 raise too_many_error("symbols of all instances", f"more than {MAX_ROWS}", MAX_ROWS)
         return RequestCounts(parts=self._reader.parts, rows=rows, instances=tuple(instances), head=b"".join(head))
 
-    def _instance(self, position: slice) -> tuple[slice | QuantraError, int]:
+    def _count_instance(self, position: slice) -> tuple[slice | QuantraError, int]:
         """Return the position of an instance or its error, and its number of rows."""
         try:
-            return position, self._rows(position.start, position.stop, cast("Descriptor", pb.Instance.DESCRIPTOR))
+            return position, self._count_rows(position.start, position.stop, cast("Descriptor", pb.Instance.DESCRIPTOR))
         except RequestTooLargeError as error:
             if error.metadata["field"] == REQUEST:
                 raise
             return error.without_frames(), 0
         except IndexError:
-            return malformed_message(pb.Instance, position.stop - position.start), 0
+            return malformed_message_error(pb.Instance, position.stop - position.start), 0
 
-    def _rows(self, at: int, end: int, kind: Descriptor) -> int:
+    def _count_rows(self, at: int, end: int, kind: Descriptor) -> int:
         """Check the counts of the message from `at` to `end` and return its number of rows."""
-        fields, counts, rows = _fields(kind), dict[int, int](), 0
+        fields, counts, rows = _list_counted_fields(kind), dict[int, int](), 0
         for _, number, form, first, last in self._reader.between(at, end):
             if number in fields:
-                rows += self._field(fields[number], counts, form, first, last)
+                rows += self._count_field(fields[number], counts, form, first, last)
         return rows
 
-    def _field(self, field: "_Field", counts: dict[int, int], form: int, at: int, end: int) -> int:
+    def _count_field(self, field: "_Field", counts: dict[int, int], form: int, at: int, end: int) -> int:
         """Check the count of a field and return its number of rows."""
         if field.most:
-            have = counts[field.number] = counts.get(field.number, 0) + self._elements(field, form, at, end)
+            have = counts[field.number] = counts.get(field.number, 0) + self._count_elements(field, form, at, end)
             if have > field.most:
                 raise too_many_error(field.name, f"more than {field.most}", field.most)
         if field.message is not None and form == BYTES:
-            return self._rows(at, end, field.message)
+            return self._count_rows(at, end, field.message)
         return 1 if field.is_row else 0
 
-    def _elements(self, field: "_Field", form: int, at: int, end: int) -> int:
+    def _count_elements(self, field: "_Field", form: int, at: int, end: int) -> int:
         """Count the elements of a repeated field at this position: one, or several if packed."""
         if form != BYTES or field.element_bytes is None:
             return 1
@@ -309,10 +309,10 @@ def parse(body: bytes, kind: type[MessageT]) -> MessageT:
     try:
         return kind.FromString(body)
     except DecodeError:
-        raise malformed_message(kind, len(body)) from None
+        raise malformed_message_error(kind, len(body)) from None
 
 
-def malformed_message(kind: type[Message], size: int) -> MalformedRequestError:
+def malformed_message_error(kind: type[Message], size: int) -> MalformedRequestError:
     """Return the error of bytes that cannot be parsed."""
     name, file = kind.DESCRIPTOR.full_name, kind.DESCRIPTOR.file.name.rpartition("/")[2]
     return MalformedRequestError(
@@ -337,12 +337,14 @@ class _Field:
 
 
 @cache
-def _fields(kind: Descriptor) -> dict[int, _Field]:
+def _list_counted_fields(kind: Descriptor) -> dict[int, _Field]:
     """Return the fields of a message type that are repeated or contain messages; the others need no check."""
-    return {field.number: field for field in map(_field_of, kind.fields) if field.most or field.message is not None}
+    return {
+        field.number: field for field in map(_describe_field, kind.fields) if field.most or field.message is not None
+    }
 
 
-def _field_of(field: FieldDescriptor) -> _Field:
+def _describe_field(field: FieldDescriptor) -> _Field:
     name = ".".join(field.full_name.split(".")[-2:])
     return _Field(
         number=field.number,
@@ -421,5 +423,5 @@ def read_request(body: bytes) -> StreamRequest:
                 rest.append(body[start:end])
         head = pb.PredictStreamRequest.FromString(b"".join(rest))
     except (IndexError, TooManyPartsError, DecodeError):
-        raise malformed_message(pb.PredictStreamRequest, len(body)) from None
+        raise malformed_message_error(pb.PredictStreamRequest, len(body)) from None
     return StreamRequest(head.request_id, head.timeout_s, tuple(actions))

@@ -15,7 +15,7 @@ from predictor.errors import InvalidInputError, MalformedRequestError, QuantraEr
 from predictor.forecast import Forecast, Outcome
 from predictor.wire import arrays
 from predictor.wire.arrays import FLOAT64, Shape
-from predictor.wire.kserve.tensors import INT64, encode_texts, epoch_day
+from predictor.wire.kserve.tensors import INT64, count_epoch_days, encode_texts
 
 _INT32: Final = np.dtype("<i4")
 
@@ -58,21 +58,21 @@ class OutputTensor:
     data: bytes
 
 
-def _quantile_values(pick: Callable[[Forecast], FloatArray | None]) -> "Callable[[RowOutcomes], OutputTensor]":
+def _encode_quantiles(pick: Callable[[Forecast], FloatArray | None]) -> "Callable[[RowOutcomes], OutputTensor]":
     """[N, S, H, Q]."""
-    return lambda rows: _float64(rows.stack(rows.first.values.shape[1:], pick))
+    return lambda rows: _encode_float64(rows.stack(rows.first.values.shape[1:], pick))
 
 
-def _float64(values: FloatArray) -> OutputTensor:
+def _encode_float64(values: FloatArray) -> OutputTensor:
     return OutputTensor("FP64", values.shape, arrays.encode(values, FLOAT64))
 
 
-def _scores(rows: RowOutcomes) -> OutputTensor:
+def _encode_scores(rows: RowOutcomes) -> OutputTensor:
     """[N, S, H]."""
-    return _float64(rows.stack((len(rows.first.horizons),), lambda forecast: forecast.scores))
+    return _encode_float64(rows.stack((len(rows.first.horizons),), lambda forecast: forecast.scores))
 
 
-def _ranks(rows: RowOutcomes) -> OutputTensor:
+def _encode_ranks(rows: RowOutcomes) -> OutputTensor:
     """[N, S, H], 0 for symbols without a rank."""
     stacked = rows.stack(
         (len(rows.first.horizons),),
@@ -82,37 +82,37 @@ def _ranks(rows: RowOutcomes) -> OutputTensor:
     return OutputTensor("INT32", ranks.shape, ranks.tobytes())
 
 
-def _as_of(rows: RowOutcomes) -> OutputTensor:
+def _encode_as_of(rows: RowOutcomes) -> OutputTensor:
     """[N]."""
     sessions = [
         optional_number(outcome.as_of_session) if isinstance(outcome, Forecast) else 0 for outcome in rows.outcomes
     ]
-    return _days(sessions, (len(rows.outcomes),))
+    return _encode_days(sessions, (len(rows.outcomes),))
 
 
-def _target_date(rows: RowOutcomes) -> OutputTensor:
+def _encode_target_dates(rows: RowOutcomes) -> OutputTensor:
     """[N, H]."""
     horizons = len(rows.first.horizons)
     sessions: list[int] = []
     for outcome in rows.outcomes:
         targets = [as_number(day) for day in outcome.target_sessions] if isinstance(outcome, Forecast) else []
         sessions += targets or [0] * horizons
-    return _days(sessions, (len(rows.outcomes), horizons))
+    return _encode_days(sessions, (len(rows.outcomes), horizons))
 
 
-def _days(sessions: Sequence[int], shape: Shape) -> OutputTensor:
+def _encode_days(sessions: Sequence[int], shape: Shape) -> OutputTensor:
     """Encode sessions, yyyymmdd, as days since 1970-01-01; 0 becomes NaT."""
-    days = np.array([epoch_day(session) for session in sessions], INT64)
+    days = np.array([count_epoch_days(session) for session in sessions], INT64)
     return OutputTensor("INT64", shape, days.tobytes())
 
 
-def _error(rows: RowOutcomes) -> OutputTensor:
+def _encode_errors(rows: RowOutcomes) -> OutputTensor:
     """[N] error of each row; "" for a forecast."""
     texts = ["" if isinstance(outcome, Forecast) else outcome.message for outcome in rows.outcomes]
     return OutputTensor("BYTES", (len(texts),), encode_texts(texts))
 
 
-def _refusal(rows: RowOutcomes) -> OutputTensor:
+def _encode_refusals(rows: RowOutcomes) -> OutputTensor:
     """[N, S] error of each symbol within a forecast; "" for a forecast symbol and for padding."""
     texts = [[""] * rows.symbols for _ in rows.outcomes]
     for row, outcome in enumerate(rows.outcomes):
@@ -124,22 +124,22 @@ def _refusal(rows: RowOutcomes) -> OutputTensor:
 
 
 OUTPUTS: Final[Mapping[str, Callable[[RowOutcomes], OutputTensor]]] = {
-    "values": _quantile_values(lambda forecast: forecast.values),
-    "returns": _quantile_values(lambda forecast: forecast.returns),
-    "prices": _quantile_values(lambda forecast: forecast.prices),
-    "scores": _scores,
-    "ranks": _ranks,
-    "as_of": _as_of,
-    "target_date": _target_date,
-    "error": _error,
-    "refusal": _refusal,
+    "values": _encode_quantiles(lambda forecast: forecast.values),
+    "returns": _encode_quantiles(lambda forecast: forecast.returns),
+    "prices": _encode_quantiles(lambda forecast: forecast.prices),
+    "scores": _encode_scores,
+    "ranks": _encode_ranks,
+    "as_of": _encode_as_of,
+    "target_date": _encode_target_dates,
+    "error": _encode_errors,
+    "refusal": _encode_refusals,
 }
 """Encoder of each output, in the order of a response."""
 RETURNS, PRICES, RANKING = frozenset({"returns"}), frozenset({"prices"}), frozenset({"scores", "ranks"})
 """Outputs that only some models have: of return models, of return models with lag 0, of ranking models."""
 
 
-def outputs_of(*, returns: bool, lag: int, ranks: bool) -> list[str]:
+def list_output_names(*, returns: bool, lag: int, ranks: bool) -> list[str]:
     """List the outputs of a model.
 
     Args:
@@ -155,7 +155,7 @@ def outputs_of(*, returns: bool, lag: int, ranks: bool) -> list[str]:
     return [name for name in OUTPUTS if name not in missing]
 
 
-def requested_outputs(head: pb.ModelInferRequest) -> tuple[str, ...]:
+def read_output_names(head: pb.ModelInferRequest) -> tuple[str, ...]:
     """List the outputs that a request names; an empty list means all.
 
     Raises:
@@ -164,7 +164,7 @@ def requested_outputs(head: pb.ModelInferRequest) -> tuple[str, ...]:
     names = tuple(output.name for output in head.outputs)
     for output in head.outputs:
         if output.name not in OUTPUTS:
-            raise _unknown(output.name, list(OUTPUTS))
+            raise _unknown_output_error(output.name, list(OUTPUTS))
         if output.parameters:
             parameters = ", ".join(sorted(output.parameters))[:80]
             raise MalformedRequestError(
@@ -201,7 +201,7 @@ def encode_answer(
     if not forecasts:
         raise next(outcome for outcome in outcomes if isinstance(outcome, QuantraError))
     rows = RowOutcomes(outcomes=outcomes, positions=positions, symbols=symbols, first=forecasts[0])
-    names = _output_names(rows.first, wanted)
+    names = _choose_outputs(rows.first, wanted)
     tensors = [OUTPUTS[name](rows) for name in names]
     first, warnings = rows.first, dict.fromkeys(chain.from_iterable(forecast.warnings for forecast in forecasts))
     own = pb.ModelInferResponse(id=request_id, raw_output_contents=[tensor.data for tensor in tensors])
@@ -234,15 +234,17 @@ def _encode_outputs(outputs: tuple[tuple[str, str, Shape], ...]) -> bytes:
     return pb.ModelInferResponse(outputs=tensors).SerializeToString()
 
 
-def _output_names(forecast: Forecast, wanted: Sequence[str]) -> Sequence[str]:
-    available = outputs_of(returns=forecast.returns is not None, lag=forecast.lag, ranks=forecast.scores is not None)
+def _choose_outputs(forecast: Forecast, wanted: Sequence[str]) -> Sequence[str]:
+    available = list_output_names(
+        returns=forecast.returns is not None, lag=forecast.lag, ranks=forecast.scores is not None
+    )
     for name in wanted:
         if name not in available:
-            raise _unknown(name, available)
+            raise _unknown_output_error(name, available)
     return wanted or available
 
 
-def _unknown(name: str, available: Sequence[str]) -> InvalidInputError:
+def _unknown_output_error(name: str, available: Sequence[str]) -> InvalidInputError:
     return MalformedRequestError(
         f"unknown output {name[:80]!r}; use one of {', '.join(available)}", metadata={"field": "outputs"}
     )

@@ -61,40 +61,44 @@ def read_bars(tensors: Mapping[str, InputTensor]) -> BarArrays:
     """
     _check_bar_names(tensors)
     rows, symbols, sessions = panel = tensors[BARS].shape
-    future_length = _future_length(tensors, rows)
+    future_length = _count_future_sessions(tensors, rows)
     return BarArrays(
-        symbols=_split_rows(_require(tensors, SYMBOL).texts((rows, symbols)), symbols),
-        sessions=_require(tensors, DATE).sessions((rows, sessions)),
+        symbols=_split_rows(_require(tensors, SYMBOL).decode_texts((rows, symbols)), symbols),
+        sessions=_require(tensors, DATE).decode_sessions((rows, sessions)),
         columns={
-            name: _require(tensors, name).float64(panel)
+            name: _require(tensors, name).decode_float64(panel)
             for name in (*PRICE_FIELDS, *OPTIONAL_FIELDS)
             if name in PRICE_FIELDS or name in tensors
         },
-        future=tensors[FUTURE_DATE].sessions((rows, future_length)) if future_length else np.zeros((rows, 0), np.int32),
-        observed={name: tensor.float64(panel) for name, tensor in _with_prefix(tensors, OBSERVED)},
+        future=tensors[FUTURE_DATE].decode_sessions((rows, future_length))
+        if future_length
+        else np.zeros((rows, 0), np.int32),
+        observed={name: tensor.decode_float64(panel) for name, tensor in _list_covariates(tensors, OBSERVED)},
         known={
-            name: tensor.float64((rows, symbols, sessions + future_length))
-            for name, tensor in _with_prefix(tensors, KNOWN)
+            name: tensor.decode_float64((rows, symbols, sessions + future_length))
+            for name, tensor in _list_covariates(tensors, KNOWN)
         },
         numbers={
-            name: tensor.float64((rows, symbols))
-            for name, tensor in _with_prefix(tensors, STATIC)
+            name: tensor.decode_float64((rows, symbols))
+            for name, tensor in _list_covariates(tensors, STATIC)
             if tensor.datatype != "BYTES"
         },
         categories={
-            name: _split_rows(tensor.texts((rows, symbols)), symbols)
-            for name, tensor in _with_prefix(tensors, STATIC)
+            name: _split_rows(tensor.decode_texts((rows, symbols)), symbols)
+            for name, tensor in _list_covariates(tensors, STATIC)
             if tensor.datatype == "BYTES"
         },
     )
 
 
-def symbol_positions(arrays: BarArrays) -> list[PositionArray]:
+def find_symbols(arrays: BarArrays) -> list[PositionArray]:
     """[N] positions of the symbols of each row, without padding."""
     return [np.flatnonzero([bool(name) for name in names]) for names in arrays.symbols]
 
 
-def instance_of(arrays: BarArrays, row: int, positions: PositionArray, parameters: RequestParameters) -> ReadInstance:
+def build_instance(
+    arrays: BarArrays, row: int, positions: PositionArray, parameters: RequestParameters
+) -> ReadInstance:
     """Build the instance of one row, or return its error.
 
     Args:
@@ -104,11 +108,11 @@ def instance_of(arrays: BarArrays, row: int, positions: PositionArray, parameter
         parameters: parameters of the request.
     """
     try:
-        panel, impossible = _panel(arrays, row, positions, parameters.calendar)
+        panel, impossible = _build_panel(arrays, row, positions, parameters.calendar)
         return Instance(
             input=panel,
             impossible=impossible,
-            covariates=_covariates(arrays, row, positions),
+            covariates=_build_covariates(arrays, row, positions),
             accept_suspect_bars=parameters.accept_suspect_bars,
             allow_incomplete_last_bar=parameters.allow_incomplete_last_bar,
             gap_policy=parameters.gap_policy,
@@ -118,7 +122,7 @@ def instance_of(arrays: BarArrays, row: int, positions: PositionArray, parameter
         return error.without_frames()
 
 
-def _panel(
+def _build_panel(
     arrays: BarArrays, row: int, positions: PositionArray, calendar: str
 ) -> tuple[BarPanel, Mapping[str, QuantraError]]:
     if not len(positions):
@@ -126,30 +130,30 @@ def _panel(
             f"row {row} has no symbol; name each, and pad with empty names", metadata={"field": SYMBOL}
         )
     table = BarTable(
-        symbols=_select(arrays.symbols[row], positions),
+        symbols=_select_names(arrays.symbols[row], positions),
         sessions=arrays.sessions[row],
         columns={name: values[row, positions] for name, values in arrays.columns.items()},
     )
     return BarPanel.of_possible_bars(table, calendar=calendar)
 
 
-def _covariates(arrays: BarArrays, row: int, positions: PositionArray) -> Covariates:
+def _build_covariates(arrays: BarArrays, row: int, positions: PositionArray) -> Covariates:
     if not (arrays.observed or arrays.known or arrays.numbers or arrays.categories or arrays.future.size):
         return NO_COVARIATES
     return Covariates(
-        observed=_of_row(arrays.observed, row, positions),
-        known=_of_row(arrays.known, row, positions),
+        observed=_select_row(arrays.observed, row, positions),
+        known=_select_row(arrays.known, row, positions),
         future_sessions=arrays.future[row],
-        numbers=_of_row(arrays.numbers, row, positions),
-        categories={name: _select(texts[row], positions) for name, texts in arrays.categories.items()},
+        numbers=_select_row(arrays.numbers, row, positions),
+        categories={name: _select_names(texts[row], positions) for name, texts in arrays.categories.items()},
     )
 
 
-def _of_row(values: Mapping[str, FloatArray], row: int, positions: PositionArray) -> dict[str, FloatArray]:
+def _select_row(values: Mapping[str, FloatArray], row: int, positions: PositionArray) -> dict[str, FloatArray]:
     return {name: array[row, positions] for name, array in values.items()}
 
 
-def _select(names: Sequence[str], positions: PositionArray) -> tuple[str, ...]:
+def _select_names(names: Sequence[str], positions: PositionArray) -> tuple[str, ...]:
     return tuple(names[int(position)] for position in positions)
 
 
@@ -169,7 +173,7 @@ def _require(tensors: Mapping[str, InputTensor], name: str) -> InputTensor:
     return tensors[name]
 
 
-def _future_length(tensors: Mapping[str, InputTensor], rows: int) -> int:
+def _count_future_sessions(tensors: Mapping[str, InputTensor], rows: int) -> int:
     """D, the number of sessions after the last bar."""
     if FUTURE_DATE not in tensors:
         return 0
@@ -182,7 +186,7 @@ def _future_length(tensors: Mapping[str, InputTensor], rows: int) -> int:
     return shape[1]
 
 
-def _with_prefix(tensors: Mapping[str, InputTensor], prefix: str) -> list[tuple[str, InputTensor]]:
+def _list_covariates(tensors: Mapping[str, InputTensor], prefix: str) -> list[tuple[str, InputTensor]]:
     """List the covariates of one group by name, without the prefix."""
     return [(name.removeprefix(prefix), tensor) for name, tensor in tensors.items() if name.startswith(prefix)]
 
@@ -214,14 +218,16 @@ def read_windows(tensors: Mapping[str, InputTensor], info: ModelInfo, parameters
     _check_window_names(tensors)
     shape = tensors[WINDOWS].shape
     rows, sessions, _ = shape
-    observed = tensors[WINDOWS].float32(shape)
-    known = _group(tensors, "known", (rows, sessions + info.future_length, 0))
-    static = _group(tensors, "static", (rows, 0))
-    mask = tensors["mask"].bools(shape) if "mask" in tensors else np.ones(shape, np.bool_)
+    observed = tensors[WINDOWS].decode_float32(shape)
+    known = _decode_group(tensors, "known", (rows, sessions + info.future_length, 0))
+    static = _decode_group(tensors, "static", (rows, 0))
+    mask = tensors["mask"].decode_bools(shape) if "mask" in tensors else np.ones(shape, np.bool_)
     location, scale = _decode_levels(tensors, "location", rows), _decode_levels(tensors, "scale", rows)
-    anchors = tensors["anchor_price"].float64((rows,)) if "anchor_price" in tensors else None
-    symbols = tensors["symbol"].texts((rows, 1)) if "symbol" in tensors else [f"row {row}" for row in range(rows)]
-    dates = tensors["date"].sessions((rows, 1))[:, 0].tolist() if "date" in tensors else [0] * rows
+    anchors = tensors["anchor_price"].decode_float64((rows,)) if "anchor_price" in tensors else None
+    symbols = (
+        tensors["symbol"].decode_texts((rows, 1)) if "symbol" in tensors else [f"row {row}" for row in range(rows)]
+    )
+    dates = tensors["date"].decode_sessions((rows, 1))[:, 0].tolist() if "date" in tensors else [0] * rows
     return [
         Instance(
             input=FeatureWindow(
@@ -251,13 +257,13 @@ def _check_window_names(tensors: Mapping[str, InputTensor]) -> None:
             )
 
 
-def _group(tensors: Mapping[str, InputTensor], name: str, without: tuple[int, ...]) -> NDArray[np.float32]:
+def _decode_group(tensors: Mapping[str, InputTensor], name: str, without: tuple[int, ...]) -> NDArray[np.float32]:
     """Decode an optional input; without it, return an empty array of shape `without`."""
     if name not in tensors:
         return np.zeros(without, np.float32)
     tensor = tensors[name]
     _check_axes(tensor, without[0], (_GROUP_AXES[name],))
-    return tensor.float32(tensor.shape)
+    return tensor.decode_float32(tensor.shape)
 
 
 def _decode_levels(tensors: Mapping[str, InputTensor], name: str, rows: int) -> FloatArray:
@@ -265,7 +271,7 @@ def _decode_levels(tensors: Mapping[str, InputTensor], name: str, rows: int) -> 
     if name not in tensors:
         raise MalformedRequestError(f"input {name!r} is missing; windows need it", metadata={"field": name})
     _check_axes(tensors[name], rows, _LEVEL_AXES)
-    levels = tensors[name].float64(tensors[name].shape)
+    levels = tensors[name].decode_float64(tensors[name].shape)
     return levels.reshape(rows) if levels.size == rows else levels
 
 

@@ -13,7 +13,7 @@ from predictor.forecast import LOG_RETURN
 from predictor.wire.errors import MAX_INSTANCE_MESSAGE, shortened
 from predictor.wire.fields import encode_field
 from predictor.wire.kserve import inputs
-from predictor.wire.kserve.answers import outputs_of
+from predictor.wire.kserve.answers import list_output_names
 from predictor.wire.kserve.requests import WINDOWS
 from predictor.wire.limits import MAX_TEXT
 from predictor.wire.request_counts import BYTES, FieldReader, TooManyPartsError
@@ -52,18 +52,18 @@ class TensorMetadata:
     """Whether requests with windows must have it; None: they must not have it."""
 
 
-def input_metadata(info: ModelInfo) -> list[TensorMetadata]:
+def list_inputs(info: ModelInfo) -> list[TensorMetadata]:
     """List the inputs of a model: those of windows, of bars, and of both."""
     return [
-        *_window_inputs(info),
-        *_bar_inputs(),
-        *map(_covariate_input, info.covariates),
+        *_list_window_inputs(info),
+        *_list_bar_inputs(),
+        *map(_describe_covariate, info.covariates),
         TensorMetadata(inputs.SYMBOL, "BYTES", (ANY, ANY), with_bars=True, with_windows=False),
         TensorMetadata(inputs.DATE, "INT64", (ANY, ANY), with_bars=True, with_windows=False),
     ]
 
 
-def _window_inputs(info: ModelInfo) -> Iterator[TensorMetadata]:
+def _list_window_inputs(info: ModelInfo) -> Iterator[TensorMetadata]:
     sessions, features = info.encoder_length, len(info.observed_features)
     yield TensorMetadata(WINDOWS, "FP32", (ANY, sessions, features), None, with_windows=True)
     if info.known_features:
@@ -78,7 +78,7 @@ def _window_inputs(info: ModelInfo) -> Iterator[TensorMetadata]:
     yield TensorMetadata("anchor_price", "FP64", (ANY,), None, with_windows=False)
 
 
-def _bar_inputs() -> Iterator[TensorMetadata]:
+def _list_bar_inputs() -> Iterator[TensorMetadata]:
     for name in PRICE_FIELDS:
         yield TensorMetadata(name, "FP64", (ANY, ANY, ANY), with_bars=True)
     for name in OPTIONAL_FIELDS:
@@ -86,7 +86,7 @@ def _bar_inputs() -> Iterator[TensorMetadata]:
     yield TensorMetadata(inputs.FUTURE_DATE, "INT64", (ANY, ANY), with_bars=False)
 
 
-def _covariate_input(info: CovariateInfo) -> TensorMetadata:
+def _describe_covariate(info: CovariateInfo) -> TensorMetadata:
     if info.group is not CovariateGroup.STATIC:
         prefix = inputs.OBSERVED if info.group is CovariateGroup.OBSERVED else inputs.KNOWN
         return TensorMetadata(prefix + info.name, "FP64", (ANY, ANY, ANY), with_bars=True)
@@ -96,9 +96,9 @@ def _covariate_input(info: CovariateInfo) -> TensorMetadata:
 _CELLS: Final = frozenset({"values", "returns", "prices"})
 
 
-def output_metadata(info: ModelInfo) -> list[TensorMetadata]:
+def list_outputs(info: ModelInfo) -> list[TensorMetadata]:
     """List the outputs of a model."""
-    names = outputs_of(returns=info.target_kind == LOG_RETURN, lag=info.lag, ranks=info.is_panel_model)
+    names = list_output_names(returns=info.target_kind == LOG_RETURN, lag=info.lag, ranks=info.is_panel_model)
     horizons, quantiles = len(info.horizons), len(info.quantiles)
     types = {
         **dict.fromkeys(_CELLS, ("FP64", (ANY, ANY, horizons, quantiles))),
@@ -112,18 +112,18 @@ def output_metadata(info: ModelInfo) -> list[TensorMetadata]:
     return [TensorMetadata(name, *types[name]) for name in names]
 
 
-def metadata(info: ModelInfo, versions: Iterable[int]) -> pb.ModelMetadataResponse:
+def encode_metadata(info: ModelInfo, versions: Iterable[int]) -> pb.ModelMetadataResponse:
     """Encode the metadata of a model and its served versions."""
     return pb.ModelMetadataResponse(
         name=info.name,
         versions=map(str, versions),
         platform=PLATFORM,
-        inputs=map(_tensor_metadata, input_metadata(info)),
-        outputs=map(_tensor_metadata, output_metadata(info)),
+        inputs=map(_encode_tensor, list_inputs(info)),
+        outputs=map(_encode_tensor, list_outputs(info)),
     )
 
 
-def _tensor_metadata(tensor: TensorMetadata) -> pb.ModelMetadataResponse.TensorMetadata:
+def _encode_tensor(tensor: TensorMetadata) -> pb.ModelMetadataResponse.TensorMetadata:
     needs = {"bars": tensor.with_bars, "windows": tensor.with_windows}
     texts = {name: "required" if needed else "optional" for name, needed in needs.items() if needed is not None}
     return pb.ModelMetadataResponse.TensorMetadata(
@@ -134,9 +134,9 @@ def _tensor_metadata(tensor: TensorMetadata) -> pb.ModelMetadataResponse.TensorM
     )
 
 
-def config(info: ModelInfo) -> pb.ModelConfig:
+def encode_config(info: ModelInfo) -> pb.ModelConfig:
     """Encode the configuration of a model. Every input is optional, because a request sends windows or bars."""
-    inputs, outputs = input_metadata(info), output_metadata(info)
+    inputs, outputs = list_inputs(info), list_outputs(info)
     return pb.ModelConfig(
         name=info.name,
         platform=PLATFORM,
@@ -151,12 +151,12 @@ def config(info: ModelInfo) -> pb.ModelConfig:
         ],
         parameters={
             name: pb.ModelParameter(string_value=value if isinstance(value, str) else json.dumps(value))
-            for name, value in _model_parameters(info, inputs).items()
+            for name, value in _list_parameters(info, inputs).items()
         },
     )
 
 
-def _model_parameters(info: ModelInfo, inputs: Sequence[TensorMetadata]) -> dict[str, object]:
+def _list_parameters(info: ModelInfo, inputs: Sequence[TensorMetadata]) -> dict[str, object]:
     """Facts about a model that a caller needs in addition to the shapes."""
     return {
         "version": info.version,
@@ -178,7 +178,7 @@ def _model_parameters(info: ModelInfo, inputs: Sequence[TensorMetadata]) -> dict
     }
 
 
-def index(infos: Iterable[ModelInfo]) -> pb.RepositoryIndexResponse:
+def encode_index(infos: Iterable[ModelInfo]) -> pb.RepositoryIndexResponse:
     """Encode the index of all served versions."""
     return pb.RepositoryIndexResponse(
         models=[
@@ -194,7 +194,7 @@ _SEARCHED_FIELDS: Final = 64
 """Number of fields to search for the id of a request; encoders write it early."""
 
 
-def request_id_of(request: bytes) -> str:
+def read_request_id(request: bytes) -> str:
     """Return the id of a ModelInferRequest; empty if it has no id or is malformed."""
     try:
         for _, number, form, at, end in FieldReader(request, _SEARCHED_FIELDS).between(0, len(request)):

@@ -27,7 +27,7 @@ from predictor.wire.limits import (
     check_count,
     check_text,
 )
-from predictor.wire.request_counts import BYTES, FieldReader, malformed_message, parse, parse_small
+from predictor.wire.request_counts import BYTES, FieldReader, malformed_message_error, parse, parse_small
 
 WINDOWS, BARS = "observed", "close"
 """The input that only windows have, and the input that only bars have."""
@@ -78,7 +78,7 @@ class InferRequest:
     @property
     def reference(self) -> str:
         """Reference of the model: NAME, NAME@VERSION or NAME@ALIAS."""
-        return reference_of(self.head.model_name, self.head.model_version)
+        return join_reference(self.head.model_name, self.head.model_version)
 
     @property
     def are_bars(self) -> bool:
@@ -96,7 +96,7 @@ class InferRequest:
         return self.tensors[BARS].shape[1] if self.are_bars else 1
 
 
-def reference_of(name: str, version: str) -> str:
+def join_reference(name: str, version: str) -> str:
     """Join the name and the version of a model to a reference.
 
     Raises:
@@ -123,18 +123,21 @@ def read_request(body: bytes, most_parts: int = MAX_PARTS) -> InferRequest:
     """
     small = parse_small(body, pb.ModelInferRequest)
     if small is not None:
-        return _request(small, *_parse_inputs(small))
+        return _build_request(small, *_parse_inputs(small))
     reader = FieldReader(body, most_parts)
     try:
         positions, raw, head = _locate_fields(body, reader)
         inputs = [_locate_input(body, reader, position) for position in positions]
     except IndexError:
-        raise malformed_message(pb.ModelInferRequest, len(body)) from None
-    return _request(parse(head, pb.ModelInferRequest), inputs, [TensorValues(body, position) for position in raw])
+        raise malformed_message_error(pb.ModelInferRequest, len(body)) from None
+    raw_values = [TensorValues(body, position) for position in raw]
+    return _build_request(parse(head, pb.ModelInferRequest), inputs, raw_values)
 
 
-def _request(head: pb.ModelInferRequest, inputs: Sequence[SentInput], raw: Sequence[TensorValues]) -> InferRequest:
-    tensors = _tensors(inputs, raw)
+def _build_request(
+    head: pb.ModelInferRequest, inputs: Sequence[SentInput], raw: Sequence[TensorValues]
+) -> InferRequest:
+    tensors = _build_tensors(inputs, raw)
     return InferRequest(head=head, tensors=tensors, rows=_count_rows(tensors))
 
 
@@ -176,7 +179,7 @@ def _locate_input(body: bytes, reader: FieldReader, position: slice) -> SentInpu
     return parse(_join_small("an input without its values", rest), pb.ModelInferRequest.InferInputTensor), contents
 
 
-def _tensors(inputs: Sequence[SentInput], raw: Sequence[TensorValues]) -> dict[str, InputTensor]:
+def _build_tensors(inputs: Sequence[SentInput], raw: Sequence[TensorValues]) -> dict[str, InputTensor]:
     if raw and len(raw) != len(inputs):
         raise MalformedRequestError(
             f"raw_input_contents: have {len(raw)}, need {len(inputs)}, one for each input, or none",
@@ -184,7 +187,7 @@ def _tensors(inputs: Sequence[SentInput], raw: Sequence[TensorValues]) -> dict[s
         )
     tensors: dict[str, InputTensor] = {}
     for index, (head, contents) in enumerate(inputs):
-        tensor = _tensor(head, contents, raw[index] if raw else None)
+        tensor = _build_tensor(head, contents, raw[index] if raw else None)
         if tensor.name in tensors:
             raise MalformedRequestError(f"input {tensor.name!r} is sent twice", metadata={"field": tensor.name})
         tensors[tensor.name] = tensor
@@ -193,7 +196,7 @@ def _tensors(inputs: Sequence[SentInput], raw: Sequence[TensorValues]) -> dict[s
     return tensors
 
 
-def _tensor(
+def _build_tensor(
     head: pb.ModelInferRequest.InferInputTensor, contents: TensorValues | None, raw: TensorValues | None
 ) -> InputTensor:
     values = raw or contents or _NO_VALUES
@@ -310,10 +313,10 @@ def decode_parameters(head: pb.ModelInferRequest, *, are_bars: bool) -> RequestP
     return RequestParameters(
         accept_suspect_bars=parameters["accept_suspect_bars"].bool_param,
         allow_incomplete_last_bar=parameters["allow_incomplete_last_bar"].bool_param,
-        calendar=_string_parameter(head, "calendar"),
-        gap_policy=_gap_policy(_string_parameter(head, "gap_policy")),
+        calendar=_read_text(head, "calendar"),
+        gap_policy=_decode_gap_policy(_read_text(head, "gap_policy")),
         max_age_sessions=parameters["max_age_sessions"].int64_param if "max_age_sessions" in parameters else None,
-        schema_hash=_string_parameter(head, "schema_hash"),
+        schema_hash=_read_text(head, "schema_hash"),
     )
 
 
@@ -330,13 +333,13 @@ def _check_parameter(name: str, value: pb.InferParameter, known: Mapping[str, st
         )
 
 
-def _string_parameter(head: pb.ModelInferRequest, name: str) -> str:
+def _read_text(head: pb.ModelInferRequest, name: str) -> str:
     text = head.parameters[name].string_param if name in head.parameters else ""
     check_text(f"parameter {name}", text)
     return text
 
 
-def _gap_policy(text: str) -> GapPolicy:
+def _decode_gap_policy(text: str) -> GapPolicy:
     if not text:
         return GapPolicy.REFUSE
     try:

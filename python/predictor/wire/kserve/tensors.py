@@ -28,7 +28,7 @@ from predictor.wire.request_counts import (
     LONGEST_VARINT,
     VARINT,
     FieldReader,
-    malformed_message,
+    malformed_message_error,
 )
 
 CONTENTS: Final[Mapping[str, str]] = {
@@ -62,37 +62,37 @@ class InputTensor:
     """Position of the values in the body."""
     is_raw: bool
 
-    def float32(self, shape: Shape) -> NDArray[np.float32]:
+    def decode_float32(self, shape: Shape) -> NDArray[np.float32]:
         """Decode FP32 values of this shape; this and the other methods raise MalformedRequestError."""
-        return arrays.decode_float32(self._fixed_size_data("FP32", shape), shape, self.name)
+        return arrays.decode_float32(self._read_values("FP32", shape), shape, self.name)
 
-    def float64(self, shape: Shape) -> FloatArray:
+    def decode_float64(self, shape: Shape) -> FloatArray:
         """Decode FP64 values of this shape."""
-        return arrays.decode_float64(self._fixed_size_data("FP64", shape), shape, self.name)
+        return arrays.decode_float64(self._read_values("FP64", shape), shape, self.name)
 
-    def bools(self, shape: Shape) -> BoolArray:
+    def decode_bools(self, shape: Shape) -> BoolArray:
         """Decode BOOL values of this shape."""
-        return arrays.decode_bool(self._fixed_size_data("BOOL", shape), shape, self.name)
+        return arrays.decode_bool(self._read_values("BOOL", shape), shape, self.name)
 
-    def sessions(self, shape: Shape) -> NDArray[np.int32]:
+    def decode_sessions(self, shape: Shape) -> NDArray[np.int32]:
         """Decode INT64 days since 1970-01-01 of this shape to yyyymmdd."""
         self.check("INT64", shape)
         if self.is_raw:
-            data = self._raw_data()
+            data = self.body[self.position]
             arrays.check_length(len(data), shape, INT64, self.name)
-            return _sessions(np.frombuffer(data, INT64), self.name).reshape(shape)
-        data = b"".join(self._field_contents())
+            return _convert_days(np.frombuffer(data, INT64), self.name).reshape(shape)
+        data = b"".join(self._read_contents())
         check_count(f"{self.name}: bytes", len(data), LONGEST_VARINT * prod(shape))
         days = decode_varints(data, self.name)
         arrays.check_values(days, shape, self.name)
-        return _sessions(days, self.name).reshape(shape)
+        return _convert_days(days, self.name).reshape(shape)
 
-    def texts(self, shape: Shape) -> list[str]:
+    def decode_texts(self, shape: Shape) -> list[str]:
         """Decode BYTES values of this shape, each UTF-8, in row-major order."""
         self.check("BYTES", shape)
-        values = self._split_raw_texts(prod(shape)) if self.is_raw else self._field_contents()
+        values = self._split_raw_texts(prod(shape)) if self.is_raw else self._read_contents()
         arrays.check_values(values, shape, self.name)
-        return [self._text(value) for value in values]
+        return [self._decode_text(value) for value in values]
 
     def check(self, datatype: str, shape: Shape) -> None:
         """Check the type and the shape.
@@ -112,16 +112,13 @@ class InputTensor:
                 metadata={"field": self.name, "have": str(have), "need": str(need)},
             )
 
-    def _fixed_size_data(self, datatype: str, shape: Shape) -> bytes:
+    def _read_values(self, datatype: str, shape: Shape) -> bytes:
         """Return the bytes of values of fixed size; varints of truth values take one byte each, too."""
         self.check(datatype, shape)
         check_count(f"{self.name}: values", prod(shape), MAX_CELLS)
-        return self._raw_data() if self.is_raw else b"".join(self._field_contents())
+        return self.body[self.position] if self.is_raw else b"".join(self._read_contents())
 
-    def _raw_data(self) -> bytes:
-        return self.body[self.position]
-
-    def _field_contents(self) -> list[bytes]:
+    def _read_contents(self) -> list[bytes]:
         """Return the contents of the repeated field: packed values, or one value each."""
         need, found = CONTENTS[self.datatype], list[bytes]()
         try:
@@ -136,11 +133,11 @@ class InputTensor:
                     )
                 found.append(self.body[at:end])
         except IndexError:
-            raise malformed_message(pb.InferTensorContents, self.position.stop - self.position.start) from None
+            raise malformed_message_error(pb.InferTensorContents, self.position.stop - self.position.start) from None
         return found
 
     def _split_raw_texts(self, most: int) -> list[bytes]:
-        data, at, found = self._raw_data(), 0, list[bytes]()
+        data, at, found = self.body[self.position], 0, list[bytes]()
         while at < len(data):
             begin = at + _LENGTH_BYTES
             at = begin + int.from_bytes(data[at:begin], "little")
@@ -153,7 +150,7 @@ class InputTensor:
             found.append(data[begin:at])
         return found
 
-    def _text(self, value: bytes) -> str:
+    def _decode_text(self, value: bytes) -> str:
         try:
             text = value.decode()
         except UnicodeDecodeError:
@@ -192,13 +189,13 @@ _FEW_DAYS: Final = 8
 _NOT_A_TIME: Final = -(1 << 63)
 
 
-def _sessions(days: NDArray[np.int64], field: str) -> NDArray[np.int32]:
+def _convert_days(days: NDArray[np.int64], field: str) -> NDArray[np.int32]:
     """Convert days since 1970-01-01 to yyyymmdd."""
     if len(days) <= _FEW_DAYS:
-        return np.array([_session(int(day), field) for day in days], np.int32)
+        return np.array([_convert_day(int(day), field) for day in days], np.int32)
     wrong = np.flatnonzero((days < _FIRST_DAY) | (days > _LAST_DAY))
     if wrong.size:
-        raise _invalid_day(days[wrong[0]], field)
+        raise _invalid_day_error(days[wrong[0]], field)
     dates = days.astype("datetime64[D]")
     months = dates.astype("datetime64[M]")
     years = dates.astype("datetime64[Y]").astype(np.int64) + 1970
@@ -207,20 +204,20 @@ def _sessions(days: NDArray[np.int64], field: str) -> NDArray[np.int32]:
 
 
 @lru_cache(maxsize=4096)
-def _session(day: int, field: str) -> int:
+def _convert_day(day: int, field: str) -> int:
     """Convert one day since 1970-01-01 to yyyymmdd."""
     if not _FIRST_DAY <= day <= _LAST_DAY:
-        raise _invalid_day(day, field)
+        raise _invalid_day_error(day, field)
     found = date.fromordinal(day + _ORDINAL_1970)
     return 10_000 * found.year + 100 * found.month + found.day
 
 
-def _invalid_day(day: object, field: str) -> MalformedRequestError:
+def _invalid_day_error(day: object, field: str) -> MalformedRequestError:
     return MalformedRequestError(f"{field}: {day} is not a day; send days since 1970-01-01", metadata={"field": field})
 
 
 @lru_cache(maxsize=4096)
-def epoch_day(session: int) -> int:
+def count_epoch_days(session: int) -> int:
     """Convert a session, yyyymmdd, to days since 1970-01-01; 0 becomes NumPy's NaT, the least int64."""
     if not session:
         return _NOT_A_TIME
