@@ -345,6 +345,7 @@ def list_requests(bars_needed: Callable[[str], int]) -> dict[str, Request]:
         "a bad tick, accepted": Request(bars=_scaled(two, 1, slice(-10, -9), 100.0), accept_suspect_bars=True),
         "another unit": Request(bars=_scaled(two, 0, slice(-30, None), 0.01)),
         "a jump": Request(bars=_scaled(unadjusted, 0, slice(-15, None), 0.5)),
+        "a split and wrong closes": Request(bars=_with_wrong_closes(two)),
         "a wrong volume": Request(bars=_changed(two, "volume", 0, slice(-12, -11), 9e13)),
         "constant": Request(bars=_constant(two)),
         "a missing session": Request(bars=two.without_sessions([int(two.sessions[-2])])),
@@ -495,6 +496,16 @@ def _scaled(bars: BarPanel, row: int, days: slice, factor: float) -> BarPanel:
     columns = {name: getattr(bars, name).copy() for name in names}
     for values in columns.values():
         values[row, days] *= factor
+    return replace(bars, **columns)
+
+
+def _with_wrong_closes(bars: BarPanel) -> BarPanel:
+    """The panel with a recorded split of the first symbol, and with a close in the middle and the last one wrong."""
+    columns = {name: getattr(bars, name).copy() for name in ("open", "high", "low", "close")}
+    for values in columns.values():
+        values[0, :-15] *= 20
+        values[1, -10] *= 100
+        values[1, -1] *= 0.01
     return replace(bars, **columns)
 
 

@@ -7,7 +7,7 @@ from datetime import date
 import numpy as np
 import pandas as pd
 import pytest
-from market import bokeh_panel
+from market import bokeh_panel, scaled, without_bars
 
 from predictor.bars import BarPanel, PriceJumps
 from predictor.dates import Day
@@ -238,6 +238,67 @@ def test_apples_crash_is_reported_as_a_question() -> None:
 
 def test_recorded_adjustments_raise_no_question() -> None:
     assert bokeh_panel("AAPL").suspicious_jumps() == PriceJumps()
+
+
+RAW = ("open", "high", "low", "close")
+
+
+def questions(bars: BarPanel) -> list[str]:
+    return list(bars.suspicious_jumps().lines())
+
+
+@pytest.mark.parametrize(
+    ("days", "factor", "says"),
+    [
+        (slice(-1, None), 100, "IBM 2013-03-01: the close changes from 200.83 to 20291, the adjusted close from 173"),
+        (slice(-1, None), 0.01, "IBM 2013-03-01: the close changes from 200.83 to 2.0291, the adjusted close from 173"),
+        (slice(-3, None), 100, "IBM 2013-02-27: the close changes from 199.14 to 20233, the adjusted close from 172"),
+        (
+            slice(-50, -49),
+            100,
+            "IBM 2012-12-18: the close changes from 193.62 to 19569 and back on 2012-12-19, the",
+        ),
+        (
+            slice(-50, -30),
+            0.01,
+            "IBM 2012-12-18: the close changes from 193.62 to 1.9569 and back on 2013-01-17, the",
+        ),
+    ],
+    ids=["last, too high", "last, too low", "last days", "a day", "20 days"],
+)
+def test_a_wrong_close_beside_correct_adjusted_closes_is_a_question(days: slice, factor: float, says: str) -> None:
+    (question,) = questions(scaled(bokeh_panel("AAPL", "IBM"), days, factor, RAW))
+    assert question.startswith(says)
+    assert question.endswith(
+        "no split does that: a wrong close?"
+        if "back on" in question
+        else "a split, or a wrong close? Forecast prices start from the last close"
+    )
+
+
+def test_a_wrong_close_is_a_question_in_bars_that_end_before_later_splits() -> None:
+    (question,) = questions(scaled(bokeh_panel("AAPL"), slice(-1, None), 0.01, RAW, symbol="AAPL"))
+    assert question.startswith("AAPL 2013-03-01: the close changes from 441.4 to 4.3047, the adjusted close from 57.56")
+
+
+@pytest.mark.parametrize(("symbol", "factor"), [("AAPL", 7), ("AAPL", 20), ("IBM", 20), ("IBM", 0.05)])
+@pytest.mark.parametrize("days", [slice(-1), slice(-5), slice(-300)], ids=["last", "5 days ago", "300 days ago"])
+def test_a_split_in_the_adjusted_closes_raises_no_question(symbol: str, days: slice, factor: float) -> None:
+    assert questions(scaled(bokeh_panel("AAPL", "IBM"), days, factor, RAW, symbol=symbol)) == []
+
+
+def test_a_split_that_is_reversed_a_month_later_raises_no_question() -> None:
+    assert questions(scaled(bokeh_panel("IBM"), slice(-80, -59), 10, RAW)) == []
+
+
+def test_a_wrong_adjusted_close_is_no_wrong_close() -> None:
+    assert questions(scaled(bokeh_panel("IBM"), slice(-50, -49), 100, ("adj_close",))) == []
+
+
+def test_a_wrong_close_is_seen_beside_a_missing_bar() -> None:
+    halted = without_bars(scaled(bokeh_panel("IBM"), slice(-9, -8), 100, RAW), "IBM", slice(-10, -9))
+    (question,) = questions(halted)
+    assert question.startswith("IBM 2013-02-19: the close changes from 199.65 to 20032 and back on 2013-02-20")
 
 
 def test_a_jump_is_seen_across_a_missing_bar() -> None:

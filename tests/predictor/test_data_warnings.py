@@ -68,26 +68,6 @@ def test_a_model_with_an_empty_card_gives_no_training_warnings() -> None:
     assert forecast(untold, replace(recent_bars("MSFT"), adj_close=None)).warnings == ()
 
 
-def with_last_prices(bars: BarPanel, symbol: str, factor: float) -> BarPanel:
-    """The bars with the last raw prices of a symbol multiplied, but not its adjusted close."""
-    raw = {name: np.copy(getattr(bars, name)) for name in ("open", "high", "low", "close")}
-    for values in raw.values():
-        values[bars.symbols.index(symbol), -1] *= factor
-    return replace(bars, **raw)
-
-
-@pytest.mark.parametrize(("factor", "shown"), [(100.0, "100"), (0.05, "20")])
-def test_a_last_close_that_implies_a_large_split_is_doubted(model: Model, factor: float, shown: str) -> None:
-    found = forecast(model, with_last_prices(recent_bars("AAPL", "IBM"), "IBM", factor))
-    (warning,) = found.warnings
-    assert warning.startswith("IBM: on 2013-03-01 the close changes by a factor of " + shown + ",")
-    assert np.isfinite(found.values).all()
-
-
-def test_a_last_close_that_implies_a_usual_split_raises_no_doubt(model: Model) -> None:
-    assert forecast(model, with_last_prices(recent_bars("AAPL", "IBM"), "IBM", 0.25)).warnings == ()
-
-
 # --- volumes
 
 

@@ -1,6 +1,7 @@
 """Data warnings of training and evaluation: before the work, once, and in the record."""
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -10,7 +11,8 @@ import numpy as np
 import pytest
 from baseline_cases import few_baselines
 from command_exits import exit_code
-from market import bokeh_panel
+from market import bokeh_panel, scaled
+from typer.testing import CliRunner
 
 from predictor.bars import BarPanel
 from predictor.covariates import CovariateSource
@@ -18,6 +20,7 @@ from predictor.errors import ConfigurationError
 from predictor.features import CovariateFields, default_features
 from predictor.forecaster import Forecaster
 from predictor.networks import LSTMConfig, Target, UnconditionalConfig
+from trainers.cli.commands import app
 from trainers.loop import Report
 from trainers.stock import Optimisation, StockRecipe, TrainingMaterial, train
 from trainers.stock.audit.command import audit_command
@@ -235,6 +238,38 @@ def test_an_audit_reports_data_warnings_before_its_work_and_records_them(
     assert printed.index(SPLIT) < printed.index("forecasting")
     record = json.loads((doubtful.folder / "1.audit.json").read_text(encoding="utf-8"))
     places(record["warnings"], *JUDGED)
+
+
+RAW = ("open", "high", "low", "close")
+TAKEN_BACK = (
+    "IBM 2013-02-15: the close changes from 199.65 to 20098 and back on 2013-02-19, the adjusted close from 172.455 to "
+    "173.604: no split does that: a wrong close?"
+)
+LAST_CLOSE = (
+    "IBM 2013-03-01: the close changes from 200.83 to 2.0291, the adjusted close from 173.475 to 175.271: "
+    "a split, or a wrong close? Forecast prices start from the last close"
+)
+
+
+def test_every_command_asks_about_wrong_closes_in_the_same_words(tmp_path: Path) -> None:
+    split = scaled(bokeh_panel("AAPL", "IBM").last(400), slice(-5), 20, RAW, symbol="AAPL")
+    wrong, file = scaled(scaled(split, slice(-10, -9), 100, RAW), slice(-1, None), 0.01, RAW), tmp_path / "bars.csv"
+    wrong.write_csv(file)
+    model = tmp_path / "1"
+    bars_flag, quick = ("--bars", file), ("--horizons", "1,3", "--encoder-length", "10")
+    period = ("--start", "2013-01-02", "--end", "2013-02-27", "--horizon", "1")
+    commands = {
+        "check": ("check", file, "--json"),
+        "train": ("train", "stock", *bars_flag, "--model", "har", *quick, "--out", model, "--json"),
+        "predict": ("predict", "--artifact", model, *bars_flag, "--json"),
+        "evaluate": ("evaluate", model, *bars_flag, "--seeds", "1", "--device", "cpu", "--json"),
+        "backtest": ("backtest", model, *bars_flag, *period, "--out", tmp_path / "run", "--json"),
+    }
+    for name, command in commands.items():
+        with few_baselines():
+            ran = CliRunner().invoke(app, [*map(str, command)], catch_exceptions=False)
+        assert ran.exit_code == 0, (name, ran.output)
+        assert {*re.findall(r'"([^"]*a wrong close\?[^"]*)"', ran.stdout)} == {TAKEN_BACK, LAST_CLOSE}, name
 
 
 def test_a_symbol_without_a_training_window_is_reported_and_counts_as_unseen(tmp_path: Path) -> None:

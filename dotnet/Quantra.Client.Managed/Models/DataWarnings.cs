@@ -19,7 +19,7 @@ internal static class DataWarnings
         var warnings = new List<string>();
         if (bars is not null)
         {
-            var (last, readsVolume, isAdjusted) = (2, false, false);
+            var (last, readsVolume, isAdjusted) = (1, false, false);
             foreach (var network in networks)
             {
                 last = network.ReadsVolume ? Math.Max(last, network.BarsNeeded) : last;
@@ -80,24 +80,6 @@ internal static class DataWarnings
         {
             warnings.Add("the model was trained on bars with splits and dividends, and these bars record none, so one among them "
                 + "would look like a crash; give adj_close, or split_ratio and cash_dividend, unless there was none");
-        }
-
-        AddOfLastSplits(bars, symbols, warnings);
-    }
-
-    /// <summary>Adds a warning for each symbol whose last close, but not its adjusted one, moves by more than a factor of 5.</summary>
-    private static void AddOfLastSplits(RawBars bars, IReadOnlyList<string> symbols, List<string> warnings)
-    {
-        if (bars.AdjustedClose is not { } adjusted || bars.Count < 2)
-            return;
-        for (var row = 0; row < bars.Symbols.Count; row++)
-        {
-            var last = ((row + 1) * bars.Count) - 1;
-            var move = Math.Log(bars.Close[last] / adjusted[last]) - Math.Log(bars.Close[last - 1] / adjusted[last - 1]);
-            if (!(Math.Abs(move) > SuspectFinder.LargestMove) || !symbols.Contains(bars.Symbols[row], StringComparer.Ordinal))
-                continue;
-            warnings.Add($"{bars.Symbols[row]}: on {Day.Show(bars.Sessions[^1])} the close changes by a factor of {SuspectBars.NamedFactor(Math.Exp(move))}, "
-                + "the adjusted close does not: a split, or a wrong close? The forecast's prices start from this close");
         }
     }
 

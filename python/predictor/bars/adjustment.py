@@ -3,29 +3,16 @@
 `FORMULAS` defines it, and artifacts repeat it. Another implementation must keep the order of operations.
 """
 
-import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Final, Protocol, Self, final
+from typing import Final, Protocol, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from predictor.arrays import FloatArray, IndexArray
 from predictor.bars.checks import check_events
-from predictor.errors import BarsError, shown_date
-
-LARGEST_USUAL_MOVE: Final = 1.4
-"""A price above this multiple of the previous close, or below its inverse, is a jump. Detects splits from 3:2."""
-
-SPLIT_TOLERANCE: Final = 0.04
-"""Largest overnight move, in log terms, that may occur on top of a split."""
-
-MOST_SHOWN: Final = 10
-"""Jumps of one panel that are listed; further ones are only counted."""
-
-COMMON_SPLITS: Final = ((3, 2), (2, 1), (3, 1), (4, 1), (5, 1), (7, 1), (10, 1), (15, 1), (20, 1))
-
+from predictor.errors import BarsError
 
 FORMULAS: Final[Mapping[str, str]] = {
     "end": "the symbol's last bar",
@@ -43,122 +30,10 @@ FORMULAS: Final[Mapping[str, str]] = {
 """Defines the adjustment. Every feature depends on it, so a change requires a new operator set."""
 
 
-@final
-@dataclass(frozen=True, kw_only=True, slots=True)
-class PriceJump:
-    """A price jump, which may be a split that the data does not record or a real move.
-
-    Attributes:
-        symbol: The symbol's name.
-        session: The first day at the new price, yyyymmdd.
-        ratio: New price divided by the previous close; a 2:1 split gives 0.5.
-    """
-
-    symbol: str
-    session: int
-    ratio: float
-
-    @property
-    def nearest_split(self) -> str:
-        """The common split, such as "2:1", that explains the ratio within SPLIT_TOLERANCE; empty if none does."""
-        if not 0 < self.ratio < math.inf:
-            return ""  # the quotient of the prices is beyond the range of a double
-        for new, old in COMMON_SPLITS:
-            if abs(math.log(self.ratio) + math.log(new / old)) < SPLIT_TOLERANCE:
-                return f"{new}:{old}"
-            if abs(math.log(self.ratio) - math.log(new / old)) < SPLIT_TOLERANCE:
-                return f"{old}:{new}"
-        return ""
-
-    def __str__(self) -> str:
-        """A warning for the user, with the action to take."""
-        hint = f" (a {self.nearest_split} split would look like this)" if self.nearest_split else ""
-        return (
-            f"{self.symbol} {shown_date(self.session)}: the price is {self.ratio:.3g} times the close before{hint}: "
-            "split or crash? If it is a split, add split_ratio or adj_close; the bars stay unchanged"
-        )
-
-
-@final
-@dataclass(frozen=True, kw_only=True, slots=True)
-class PriceJumps:
-    """The jumps of a panel.
-
-    Attributes:
-        count: Number of jumps.
-        shown: The first MOST_SHOWN jumps, by symbol and then by date.
-    """
-
-    count: int = 0
-    shown: tuple[PriceJump, ...] = ()
-
-    @classmethod
-    def join(cls, parts: Sequence["PriceJumps"]) -> Self:
-        """The jumps of a panel from those of its parts, in order."""
-        shown = tuple(jump for part in parts for jump in part.shown)
-        return cls(count=sum(part.count for part in parts), shown=shown[:MOST_SHOWN])
-
-    def apart_from(self, days: Collection[tuple[str, int]]) -> "PriceJumps":
-        """The jumps without the shown ones of these symbols and sessions, yyyymmdd."""
-        shown = tuple(jump for jump in self.shown if (jump.symbol, jump.session) not in days)
-        return PriceJumps(count=self.count - len(self.shown) + len(shown), shown=shown)
-
-    def lines(self) -> Iterator[str]:
-        """One warning per shown jump, and the number of the others."""
-        yield from map(str, self.shown)
-        if self.count > len(self.shown):
-            yield f"{self.count - len(self.shown)} more prices jump like this; check the source of these bars"
-
-
-def find_jumps(
-    symbols: tuple[str, ...], sessions: NDArray[np.int32], open_: FloatArray, close: FloatArray
-) -> PriceJumps:
-    """Find the bars whose open or close differs from the previous close by more than the largest usual move.
-
-    A split acts at the open, so the ratio of the open is reported if it is a jump, and that of the close otherwise.
-
-    Args:
-        symbols: S names.
-        sessions: T dates, yyyymmdd.
-        open_: Raw opening prices [S, T], NaN = no bar.
-        close: Raw closing prices [S, T], NaN = no bar.
-    """
-    return _list_jumps(symbols, sessions, _compute_ratios(open_, close, close_before(close)))
-
-
-def find_last_jumps(
-    symbols: tuple[str, ...], sessions: NDArray[np.int32], open_: FloatArray, close: FloatArray
-) -> PriceJumps:
-    """As `find_jumps`, for the last session of the prices [S, T] only."""
-    last = slice(-1, None)
-    return _list_jumps(
-        symbols, sessions[last], _compute_ratios(open_[:, last], close[:, last], close_before(close)[:, last])
-    )
-
-
-def _compute_ratios(open_: FloatArray, close: FloatArray, before: FloatArray) -> FloatArray:
-    with np.errstate(all="ignore"):
-        opening, closing = open_ / before, close / before
-    return np.where(_is_jump(opening), opening, closing)
-
-
-def _list_jumps(symbols: tuple[str, ...], sessions: NDArray[np.int32], ratios: FloatArray) -> PriceJumps:
-    places = np.argwhere(_is_jump(ratios))
-    shown = tuple(
-        PriceJump(symbol=symbols[s], session=int(sessions[t]), ratio=float(ratios[s, t]))
-        for s, t in places[:MOST_SHOWN]
-    )
-    return PriceJumps(count=len(places), shown=shown)
-
-
 def close_before(close: FloatArray) -> FloatArray:
     """The last close before each session, [S, T]; NaN before the first one."""
     before = _find_bar_before(close)
     return np.where(before < 0, np.nan, close[np.arange(len(close))[:, None], before])
-
-
-def _is_jump(ratios: FloatArray) -> NDArray[np.bool_]:
-    return (ratios > LARGEST_USUAL_MOVE) | (ratios < 1 / LARGEST_USUAL_MOVE)
 
 
 class RawBars(Protocol):

@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 
 from predictor.arrays import BoolArray, FloatArray, IndexArray
 from predictor.bars import adjustment, checks, frames, tables
-from predictor.bars.adjustment import AdjustedBars, PriceJumps, find_jumps
+from predictor.bars.adjustment import AdjustedBars
 from predictor.bars.folders import name_of, read_paths
 from predictor.bars.frames import Frame
+from predictor.bars.jumps import PriceJumps, find_jumps, find_last_jumps
 from predictor.dates import Day, day_number
 from predictor.errors import BarsError, listed, shown_date
 
@@ -473,19 +474,16 @@ class BarPanel:
         return adjustment.adjust_each(self)
 
     def suspicious_jumps(self) -> PriceJumps:
-        """Find price jumps that may be unrecorded splits; none if the panel records splits or adjusted closes.
+        """Find price jumps that may be unrecorded splits, or beside adjusted closes wrong closes.
 
         They are only reported: the bars stay unchanged.
         """
-        if self.adj_close is not None or self.split_ratio is not None:
-            return PriceJumps()
-        found = [find_jumps(few.symbols, few.sessions, few.open, few.close) for _, few in self.blocks(JUDGED_AT_ONCE)]
-        return PriceJumps.join(found)
+        return PriceJumps.join([find_jumps(few) for _, few in self.blocks(JUDGED_AT_ONCE)])
 
     def unexplained_jumps(self) -> PriceJumps:
         """Find price jumps of the last session that remain after the adjustment."""
         adjusted, _ = self.adjusted_each()
-        return adjustment.find_last_jumps(self.symbols, self.sessions, adjusted.open, adjusted.close)
+        return find_last_jumps(self.symbols, self.sessions, adjusted.open, adjusted.close)
 
 
 def _find_errors(make: Callable[[tables.BarTable], object], table: tables.BarTable) -> dict[str, BarsError]:

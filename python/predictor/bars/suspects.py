@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from predictor.arrays import BoolArray, FloatArray, IndexArray
-from predictor.bars.adjustment import COMMON_SPLITS, PriceJumps, adjust_each, close_before
+from predictor.bars.adjustment import adjust_each, close_before
+from predictor.bars.jumps import COMMON_SPLITS, PriceJumps
 from predictor.bars.panel import JUDGED_AT_ONCE, BarPanel
 from predictor.dates import days_of
 from predictor.errors import BarSuspectError, listed, shown_date
@@ -112,7 +113,7 @@ class SuspectBars:
 
     def __str__(self) -> str:
         """The finding in one sentence, as a question where only a person can answer it."""
-        factor = named_factor(self.factor)
+        factor = _name_factor(self.factor)
         if self.kind is SuspectKind.VOLUME:
             first, *others = self.sessions
             more = f", and {len(others)} more days" if others else ""
@@ -143,7 +144,7 @@ class SuspectBars:
         return f"{self.symbol}: prices change by a factor of {factor} on {days}: {question}"
 
 
-def named_factor(factor: float) -> str:
+def _name_factor(factor: float) -> str:
     """A factor above 1, rounded to a power of ten or to a split's factor if it is near one."""
     size = abs(math.log(factor))
     for exact in (*(10.0**k for k in range(1, 7)), *(new / old for new, old in COMMON_SPLITS)):
@@ -257,7 +258,7 @@ def _find_untraded_cells(bars: BarPanel) -> BoolArray:
 
 
 def find_unexplained_splits(bars: BarPanel) -> PriceJumps:
-    """Price jumps that look like unrecorded splits, without those of suspect bars."""
+    """Jumps that look like unrecorded splits or wrong closes, without those of suspect bars."""
     jumps = bars.suspicious_jumps()
     if not jumps.count:
         return jumps

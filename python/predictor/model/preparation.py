@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from predictor.arrays import BoolArray, FloatArray, IndexArray
 from predictor.bars import BarPanel
-from predictor.bars.adjustment import LARGEST_USUAL_MOVE, adjust_each
+from predictor.bars.adjustment import adjust_each
+from predictor.bars.jumps import LARGEST_CLOSE_JUMP, LARGEST_USUAL_MOVE
 from predictor.bars.suspects import (
     SuspectBars,
     SuspectKind,
@@ -35,7 +36,6 @@ from predictor.model.prepared_instance import (
     SymbolStates,
     find_refusals,
     find_warnings,
-    has_last_split,
     no_usable_symbol_error,
 )
 from predictor.model.window_inputs import WindowReader
@@ -96,19 +96,22 @@ class StackedBars:
     def without_remark(self) -> BoolArray:
         """[R] whether the symbol has every bar and no unexplained price jump."""
         is_complete = np.all(~np.isnan(self.close), axis=1)
-        if self.adj_close is not None or self.split_ratio is not None:
+        if self.split_ratio is not None:
             return is_complete
-        before = self.close[:, :-1]
         with np.errstate(all="ignore"):
-            moves = np.stack([self.open[:, 1:] / before, self.close[:, 1:] / before])
-        usual = (moves <= LARGEST_USUAL_MOVE) & (moves >= 1 / LARGEST_USUAL_MOVE)
+            if self.adj_close is None:
+                before, largest = self.close[:, :-1], LARGEST_USUAL_MOVE
+                moves = np.stack([self.open[:, 1:] / before, self.close[:, 1:] / before])
+            else:
+                levels, largest = self.close / self.adj_close, LARGEST_CLOSE_JUMP
+                moves = (levels[:, 1:] / levels[:, :-1])[None]
+        usual = (moves <= largest) & (moves >= 1 / largest)
         return is_complete & np.all(usual, axis=(0, 2))
 
     @property
     def may_lack_data(self) -> BoolArray:
-        """[R] whether `find_bars_warnings` may warn of the symbol's volumes, or of a split at its last close."""
-        lacks_volume = ~(np.minimum.reduce(self.volume, axis=1) > 0)
-        return lacks_volume if self.adj_close is None else lacks_volume | has_last_split(self.close, self.adj_close)
+        """[R] whether `find_bars_warnings` may warn of the symbol's volumes."""
+        return ~(np.minimum.reduce(self.volume, axis=1) > 0)
 
 
 def stack_bars(aligned_instances: Sequence[AlignedInstance]) -> StackedBars:

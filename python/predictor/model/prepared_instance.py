@@ -1,6 +1,5 @@
 """Prepared network inputs, with the errors and warnings of each symbol."""
 
-import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -14,7 +13,6 @@ from numpy.typing import NDArray
 from predictor.arrays import BoolArray, FloatArray
 from predictor.artifact import Manifest
 from predictor.bars import BarPanel
-from predictor.bars.suspects import LARGEST_MOVE, named_factor
 from predictor.card import UNADJUSTED, ancestors_of, data_of
 from predictor.errors import (
     BarsError,
@@ -74,7 +72,7 @@ class PreparedInstance:
     refusals: Mapping[str, QuantraError] = field(default_factory=dict[str, QuantraError])
     """The error of each symbol that cannot be forecast."""
     may_lack_data: bool = False
-    """Whether `find_bars_warnings` may warn of volumes or of a last split; False for windows."""
+    """Whether `find_bars_warnings` may warn of volumes; False for windows."""
 
     @property
     def inputs(self) -> Inputs:
@@ -349,7 +347,7 @@ def find_data_warnings(
     if isinstance(instance.input, BarPanel):
         readers = [one.bars_needed for one in networks if one.reads_volume]
         yield from find_bars_warnings(
-            instance.input.last(max(readers, default=2)),
+            instance.input.last(max(readers, default=1)),
             forecast,
             reads_volume=bool(readers),
             is_adjusted=any(one.is_adjusted for one in networks),
@@ -386,32 +384,6 @@ def find_bars_warnings(
             "the model was trained on bars with splits and dividends, and these bars record none, so one among them "
             "would look like a crash; give adj_close, or split_ratio and cash_dividend, unless there was none"
         )
-    yield from _last_split_warnings(bars, frozenset(symbols))
-
-
-def _last_split_warnings(bars: BarPanel, symbols: Collection[str]) -> Iterator[str]:
-    """Yield a warning for each symbol with a last split."""
-    if bars.adj_close is None:
-        return
-    for row in np.flatnonzero(has_last_split(bars.close, bars.adj_close)):
-        if bars.symbols[row] in symbols:
-            name, day = bars.symbols[row], shown_date(int(bars.sessions[-1]))
-            factor = named_factor(math.exp(_last_moves(bars.close, bars.adj_close)[row]))
-            yield (
-                f"{name}: on {day} the close changes by a factor of {factor}, the adjusted close does not: "
-                "a split, or a wrong close? The forecast's prices start from this close"
-            )
-
-
-def has_last_split(close: FloatArray, adjusted: FloatArray) -> BoolArray:
-    """[S] whether the last close, but not the adjusted one, moves by more than a factor of 5; both are [S, T]."""
-    return np.abs(_last_moves(close, adjusted)) > LARGEST_MOVE
-
-
-def _last_moves(close: FloatArray, adjusted: FloatArray) -> FloatArray:
-    """[S] log of the factor by which the last close moves more than the adjusted one; 0 with a single session."""
-    factors = np.log(close[:, -2:] / adjusted[:, -2:])
-    return factors[:, -1] - factors[:, 0]
 
 
 def _volume_warnings(bars: BarPanel, symbols: Collection[str]) -> Iterator[str]:
