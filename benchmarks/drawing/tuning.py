@@ -22,7 +22,7 @@ from benchmarks.report import Row, above, at_most, shown
 from trainers.dit.grpo import tune
 from trainers.dit.models import ImageModel
 from trainers.dit.recipe import GrpoRecipe
-from trainers.dit.reward_monitor import RewardGate, SampleWatch
+from trainers.dit.reward_monitor import RewardGate, SampleEvaluator
 from trainers.dit.rewards import RewardInputs, create_rewards
 from trainers.dit.sampling import SamplingSettings
 from trainers.loop import EpochReport, Report, TrainingNotice, seed_everything
@@ -84,8 +84,10 @@ def cost(work: Workplace, *, quick: bool) -> list[Row]:
     own, held = work.pictures(work.images), work.pictures(work.held_out)
     material = RewardInputs(own, held, None, recipe.gate_images)
     rewards = create_rewards((recipe.reward, recipe.gate), material)
-    watch = SampleWatch(model, material, rewards, SamplingSettings(steps=recipe.gate_steps, guidance=recipe.guidance))
-    gate = RewardGate(watch, reward=recipe.reward, quality=recipe.gate, bound=recipe.bound, every=recipe.gate_every)
+    evaluator = SampleEvaluator(
+        model, material, rewards, SamplingSettings(steps=recipe.gate_steps, guidance=recipe.guidance)
+    )
+    gate = RewardGate(evaluator, reward=recipe.reward, quality=recipe.gate, bound=recipe.bound, every=recipe.gate_every)
     clock = _Clock()
     seed_everything(0)
     tune(model, own, rewards[0], gate, recipe, None, clock)
@@ -94,7 +96,7 @@ def cost(work: Workplace, *, quick: bool) -> list[Row]:
         shown("GRPO: an iteration, ms", 1e3 * statistics.median(clock.iterations), detail=f"{drawn}; processor time"),
         shown(
             "GRPO: an evaluation, ms",
-            1e3 * statistics.median(clock.looks),
+            1e3 * statistics.median(clock.snapshots),
             detail=f"{recipe.gate_images} images, {recipe.gate_steps} steps, no guidance; processor time",
         ),
     ]
@@ -106,7 +108,7 @@ class _Clock:
 
     def __init__(self) -> None:
         self.iterations: list[float] = []
-        self.looks: list[float] = []
+        self.snapshots: list[float] = []
 
     def __call__(self, reports: Iterable[Report]) -> Iterator[Report]:
         """Pass on the reports; an evaluation ends with its notice, an iteration with its epoch report."""
@@ -114,7 +116,7 @@ class _Clock:
         for report in reports:
             now = time.process_time()
             if isinstance(report, TrainingNotice):
-                self.looks.append(now - start)
+                self.snapshots.append(now - start)
             elif isinstance(report, EpochReport):
                 self.iterations.append(now - start)
             yield report

@@ -164,19 +164,19 @@ class Record:
 
     def texts(self, key: str) -> tuple[str, ...]:
         """Read a list of strings."""
-        return self._all(self.json(key), key, "a string", _take_text)
+        return self._read_all(self.json(key), key, "a string", _take_text)
 
     def integers(self, key: str) -> tuple[int, ...]:
         """Read a list of integers."""
-        return self._all(self.json(key), key, "an integer", _take_integer)
+        return self._read_all(self.json(key), key, "an integer", _take_integer)
 
     def numbers(self, key: str) -> tuple[float, ...]:
         """Read a list of finite numbers."""
-        return self._all(self.json(key), key, "a number", _take_number)
+        return self._read_all(self.json(key), key, "a number", _take_number)
 
     def record(self, key: str) -> "Record":
         """Read an object."""
-        return Record(self.json(key), self._source, self._path_to(key))
+        return Record(self.json(key), self._source, self._join_path(key))
 
     def group(self, prefix: str) -> "Record":
         """Read all keys that begin with a prefix as one object, with the prefix removed."""
@@ -185,13 +185,13 @@ class Record:
 
     def records(self, key: str) -> tuple["Record", ...]:
         """Read a list of objects."""
-        items, path = self._list(self.json(key), key), self._path_to(key)
+        items, path = self._list(self.json(key), key), self._join_path(key)
         return tuple(Record(item, self._source, f"{path}[{k}]") for k, item in enumerate(items))
 
     def rows(self, key: str) -> tuple[tuple[float, ...], ...]:
         """Read a list of lists of finite numbers."""
         rows = self._list(self.json(key), key)
-        return tuple(self._all(row, f"{key}[{k}]", "a number", _take_number) for k, row in enumerate(rows))
+        return tuple(self._read_all(row, f"{key}[{k}]", "a number", _take_number) for k, row in enumerate(rows))
 
     def json(self, key: str) -> Json:
         """Read a value of any type."""
@@ -216,13 +216,13 @@ class Record:
 
     def refusal(self, key: str, problem: str) -> ArtifactError:
         """The error for a wrong value of the right type; `problem` reads like "is 7, but must be ..."."""
-        return self._error(self._path_to(key), problem)
+        return self._error(self._join_path(key), problem)
 
     def _error(self, path: str, problem: str) -> ArtifactError:
         place = f"{path} " if path else ""
         return ArtifactError(f"{self._source}: {place}{problem}", metadata={"file": self._source, "key": path})
 
-    def _path_to(self, key: str) -> str:
+    def _join_path(self, key: str) -> str:
         return f"{self._path}.{key}" if self._path else key
 
     def _list(self, value: Json, key: str) -> Sequence[Json]:
@@ -230,7 +230,9 @@ class Record:
             raise self.refusal(key, f"is {_format(value)}, expected a list")
         return value
 
-    def _all(self, value: Json, key: str, expected: str, read: Callable[[Json], ValueT | None]) -> tuple[ValueT, ...]:
+    def _read_all(
+        self, value: Json, key: str, expected: str, read: Callable[[Json], ValueT | None]
+    ) -> tuple[ValueT, ...]:
         items = self._list(value, key)
         return tuple(self._check(item, f"{key}[{k}]", expected, read) for k, item in enumerate(items))
 

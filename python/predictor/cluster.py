@@ -66,13 +66,13 @@ class OnRay(JobRunner):
             ConfigurationError: A node has other versions of Python or of packages, or none is large enough for a job.
         """
         del count
-        with _connected(self._address, self._tell) as ray:
+        with _connect(self._address, self._tell) as ray:
             _check_room(ray, self._memory)
             try:
                 material = ray.put(prepare)
             except (ray.exceptions.ObjectStoreFullError, ray.exceptions.OutOfDiskError) as error:
-                raise _no_room(error) from error
-            host, port = _head_of(ray, self._address)
+                raise _describe_missing_memory(error) from error
+            host, port = _find_head(ray, self._address)
             pool = _ActorPool(ray, material, self._memory, (host, port))
             try:
                 yield pool
@@ -196,12 +196,12 @@ class _ActorPool:
     @property
     def slots(self) -> int:
         _check_head(self._head)
-        with _detecting_lost_head():
+        with _translate_lost_head():
             return max(1, sum(_count_places(node, self._memory) for node in _list_nodes(self._ray)))
 
     def start(self, number: int, job: Any) -> bool:
         self._waiting[number] = job
-        with _detecting_lost_head():
+        with _translate_lost_head():
             if self._idle:
                 self._run_next(self._idle.pop())
                 return True
@@ -212,13 +212,13 @@ class _ActorPool:
 
     def wait(self, seconds: float | None) -> Iterator[tuple[int, JobOutcome | None]]:
         turn = _PATIENCE_S if seconds is None else min(seconds, _PATIENCE_S)
-        with _detecting_lost_head():
+        with _translate_lost_head():
             done, _ = self._ray.wait([*self._busy, *self._starting], num_returns=1, timeout=turn)
         if not done:
             _check_head(self._head)
         for reference in done:
-            with _detecting_lost_head():
-                outcome = _outcome_of(self._ray, reference)
+            with _translate_lost_head():
+                outcome = _fetch_outcome(self._ray, reference)
             if reference in self._busy:
                 number, actor = self._busy.pop(reference)
                 yield number, outcome
@@ -230,7 +230,7 @@ class _ActorPool:
             if outcome.is_lost:
                 self._end(actor)  # its node may only be unreachable
             elif self._waiting:
-                with _detecting_lost_head():
+                with _translate_lost_head():
                     number = self._run_next(actor)
                 yield number, None
             else:
@@ -248,7 +248,7 @@ class _ActorPool:
                 self._end(actor)
 
     def _end(self, actor: Any) -> None:
-        with _detecting_lost_head():
+        with _translate_lost_head():
             self._ray.kill(actor)
 
     def _run_next(self, actor: Any) -> int:
@@ -263,7 +263,7 @@ class _ActorPool:
 
 
 @contextmanager
-def _detecting_lost_head() -> Generator[None]:
+def _translate_lost_head() -> Generator[None]:
     """Recognise the errors of a connection through ray:// whose head is lost.
 
     Raises:
@@ -278,7 +278,7 @@ def _detecting_lost_head() -> Generator[None]:
 
 
 @contextmanager
-def _connected(address: str, tell: Callable[[str], None]) -> Generator[Any]:
+def _connect(address: str, tell: Callable[[str], None]) -> Generator[Any]:
     """The package, connected until the block ends. An existing connection is used and kept."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     try:
@@ -293,7 +293,7 @@ def _connected(address: str, tell: Callable[[str], None]) -> Generator[Any]:
     try:
         made = ray.init(address, include_dashboard=dashboard, log_to_driver=False, logging_level=logging.ERROR)
     except (ConnectionError, TimeoutError, ValueError) as error:
-        raise _no_cluster(address, error) from error
+        raise _describe_missing_cluster(address, error) from error
     except Exception as error:
         if type(error) is not Exception:  # Ray raises a bare one if a part of it takes longer than 30 seconds to start
             raise
@@ -312,10 +312,10 @@ def _check_reachable(address: str) -> None:
         try:
             socket.create_connection((found["host"].strip("[]"), int(found["port"])), _PATIENCE_S).close()
         except (OSError, OverflowError) as error:
-            raise _no_cluster(address, error) from error
+            raise _describe_missing_cluster(address, error) from error
 
 
-def _head_of(ray: Any, address: str) -> tuple[str, int]:
+def _find_head(ray: Any, address: str) -> tuple[str, int]:
     """Host and port at which this process reaches the head."""
     if (found := _CLIENT.fullmatch(address)) is not None:
         return found["host"].strip("[]"), int(found["port"])
@@ -341,7 +341,7 @@ def _check_head(head: tuple[str, int]) -> None:
             return
 
 
-def _no_cluster(address: str, error: Exception) -> UnavailableError:
+def _describe_missing_cluster(address: str, error: Exception) -> UnavailableError:
     reason = " ".join(str(error).split())
     return UnavailableError(
         f"there is no Ray cluster at {address}: {reason}; start one with `ray start`, or use --cluster local"
@@ -382,7 +382,7 @@ def _check_room(ray: Any, memory: int) -> None:
     )
 
 
-def _no_room(error: Exception) -> UnavailableError:
+def _describe_missing_memory(error: Exception) -> UnavailableError:
     reason = " ".join(str(error).split())
     return UnavailableError(
         "Ray's object store has no room for the common material; start Ray with a larger one (object_store_memory), or "
@@ -390,7 +390,7 @@ def _no_room(error: Exception) -> UnavailableError:
     )
 
 
-def _outcome_of(ray: Any, reference: Any) -> JobOutcome:
+def _fetch_outcome(ray: Any, reference: Any) -> JobOutcome:
     """The outcome of an actor's method.
 
     Raises:

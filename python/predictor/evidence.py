@@ -105,16 +105,16 @@ class _Bets:
     def begin(self, shares: FloatArray, last: int) -> FloatArray:
         """[N, D + horizon, S] capital after each date's turn, from bets on shares [N, D] of the first dates."""
         none = np.zeros((len(shares), self.horizon, self.worst.size))
-        return self._settle(none, np.concatenate([none, self._gains(shares)], axis=1), 0, last)
+        return self._settle(none, np.concatenate([none, self._compute_gains(shares)], axis=1), 0, last)
 
     def proceed(self, before: FloatArray, shares: FloatArray, first: int) -> FloatArray:
         """[N, T, S] capital after each turn from date `first` on, whose bets are settled with these shares [N, T].
 
         `before` [N, horizon, S] is the capital after the turns before `first`. A bet is placed on every date.
         """
-        return self._settle(before, self._gains(shares), first, first + shares.shape[1])
+        return self._settle(before, self._compute_gains(shares), first, first + shares.shape[1])
 
-    def _gains(self, shares: FloatArray) -> FloatArray:
+    def _compute_gains(self, shares: FloatArray) -> FloatArray:
         """[N, D, S] what each stake gains."""
         gains = self._promised - shares if self._side is CoverageSide.TOO_FEW else shares - self._promised
         return self._stakes * gains[..., None]

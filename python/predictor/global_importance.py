@@ -158,12 +158,12 @@ class _TargetSums:
             row_names=self._first.row_names,
             row_kinds=self._first.row_kinds,
             mean_size=mean,
-            standard_error=self._standard_error(mean),
+            standard_error=self._compute_standard_error(mean),
             windows=self._n,
             converged=self._converged / self._n,
         )
 
-    def _standard_error(self, mean: FloatArray) -> FloatArray:
+    def _compute_standard_error(self, mean: FloatArray) -> FloatArray:
         """[R] standard error of a ratio of sums over instances (Cochran 1977, "Sampling techniques", 6.4)."""
         if self._k == 1:
             return np.full_like(mean, np.nan)

@@ -63,7 +63,7 @@ class GraphEngine(Engine):
         for rows in TRIED_ROWS:
             places = torch.arange(rows) % len(sample.location)
             inputs = Inputs(*(group.index_select(0, places) for group in sample))
-            graph_s, eager_s = _medians(partial(quick.values, inputs), partial(eager.values, inputs))
+            graph_s, eager_s = _time_calls(partial(quick.values, inputs), partial(eager.values, inputs))
             if graph_s > eager_s:
                 break
             fastest = rows
@@ -96,7 +96,7 @@ def open_graph(graph: bytes) -> "InferenceSession":
     return onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
 
 
-def _medians(*calls: Callable[[], object]) -> list[float]:
+def _time_calls(*calls: Callable[[], object]) -> list[float]:
     """Median seconds of each call, in turns, after one call to warm up."""
     seconds: list[list[float]] = [[] for _ in calls]
     for call in calls:

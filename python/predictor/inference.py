@@ -37,11 +37,13 @@ def choose_device(name: str) -> torch.device:
         device = torch.device(name)
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:
-        raise ConfigurationError(f"device {name!r} is not available: {_gpus()}; use --device auto or cpu") from error
+        raise ConfigurationError(
+            f"device {name!r} is not available: {_describe_gpus()}; use --device auto or cpu"
+        ) from error
     return device
 
 
-def _gpus() -> str:
+def _describe_gpus() -> str:
     """The GPUs that torch can use, for messages."""
     count = torch.cuda.device_count()
     numbers = ", ".join(f"cuda:{number}" for number in range(count))
@@ -126,14 +128,14 @@ class Engine:
         Raises:
             DeadlineExceededError, CallCancelledError: the deadline ended the work between two chunks.
         """
-        return self._units(inputs, deadline)
+        return self._compute_units(inputs, deadline)
 
     @torch.inference_mode()
     def internals(self, inputs: Inputs, deadline: Cancellation = NEVER) -> Internals | None:
         """Compute the network's internals for each window, on the CPU; None if it has none. Raises as `units`."""
         if not isinstance(self.network, TFTForecaster):
             return None
-        chunks = [self.network.with_internals(chunk)[1] for chunk in self._chunks(inputs, deadline)]
+        chunks = [self.network.with_internals(chunk)[1] for chunk in self._split_rows(inputs, deadline)]
         return Internals(*(torch.cat(parts).cpu() for parts in zip(*chunks, strict=True)))
 
     @torch.inference_mode()
@@ -144,20 +146,20 @@ class Engine:
             inputs: N stocks of one day.
             nodes: int64 [N] indices of the stocks in the network's universe, -1 = unknown.
         """
-        output: PanelOutput = self.network(self._moved(inputs), nodes.to(self.device))
+        output: PanelOutput = self.network(self._move_inputs(inputs), nodes.to(self.device))
         return PanelOutput(output.quantiles.cpu(), output.scores.cpu())
 
     @torch.inference_mode()
     def values(self, inputs: Inputs, deadline: Cancellation = NEVER) -> Tensor:
         """Compute calibrated float64 quantiles [N, H, Q] in the target's unit, sorted along Q; raises as `units`."""
-        return self.calibrated(self._units(inputs, deadline), inputs.location, inputs.scale)
+        return self.calibrated(self._compute_units(inputs, deadline), inputs.location, inputs.scale)
 
-    def _units(self, inputs: Inputs, deadline: Cancellation) -> Tensor:
+    def _compute_units(self, inputs: Inputs, deadline: Cancellation) -> Tensor:
         """As `units`, for callers already in inference mode: entering it costs as much as a step of the network."""
-        parts = [part for chunk in self._chunks(inputs, deadline) for part in self._parts(chunk)]
+        parts = [part for chunk in self._split_rows(inputs, deadline) for part in self._run_parts(chunk)]
         return (parts[0] if len(parts) == 1 else torch.cat(parts)).cpu()
 
-    def _parts(self, chunk: Inputs) -> Iterator[Tensor]:
+    def _run_parts(self, chunk: Inputs) -> Iterator[Tensor]:
         """Run the network on a chunk, and on each half of it if memory runs out.
 
         Raises:
@@ -168,8 +170,8 @@ class Engine:
             yield output
             return
         rows = len(chunk.observed)
-        yield from self._parts(chunk.rows(0, rows // 2))
-        yield from self._parts(chunk.rows(rows // 2, rows))
+        yield from self._run_parts(chunk.rows(0, rows // 2))
+        yield from self._run_parts(chunk.rows(rows // 2, rows))
 
     def _try_forward(self, chunk: Inputs) -> Tensor | None:
         """Run the network; None if memory ran out, in which case the allocated memory is free again."""
@@ -184,14 +186,14 @@ class Engine:
             return None
         return output
 
-    def _chunks(self, inputs: Inputs, deadline: Cancellation) -> Iterator[Inputs]:
+    def _split_rows(self, inputs: Inputs, deadline: Cancellation) -> Iterator[Inputs]:
         """The inputs in chunks of at most `max_rows` rows, on the network's device."""
         rows = inputs.observed.shape[0]
         for first in range(0, rows, self.max_rows):
             deadline.check()
-            yield self._moved(inputs if rows <= self.max_rows else inputs.rows(first, first + self.max_rows))
+            yield self._move_inputs(inputs if rows <= self.max_rows else inputs.rows(first, first + self.max_rows))
 
-    def _moved(self, inputs: Inputs) -> Inputs:
+    def _move_inputs(self, inputs: Inputs) -> Inputs:
         """The inputs on the network's device, features in the network's dtype."""
         if inputs.observed.dtype == self._dtype and inputs.observed.device == self.device:
             return inputs

@@ -76,9 +76,9 @@ class Internal:
     def table(self, s: int = 0) -> list[InternalShare]:
         """The shares of the symbol in row `s`, largest first, with sessions in words."""
         order = np.argsort(-self.values[s], kind="stable")
-        return [InternalShare(self._in_words(self.labels[k]), float(self.values[s, k])) for k in order]
+        return [InternalShare(self._describe_label(self.labels[k]), float(self.values[s, k])) for k in order]
 
-    def _in_words(self, label: str) -> str:
+    def _describe_label(self, label: str) -> str:
         return describe_session(int(label)) if self.axis is InternalAxis.SESSIONS else label
 
 

@@ -68,14 +68,14 @@ def assess_model(
     promised = float(axes.quantiles[-1] - axes.quantiles[0])
     found: list[EvidenceRecord] = []
     for place, horizon in enumerate(axes.horizons):
-        shares = _shares(ledger, subject, place, horizon, since)
+        shares = _read_shares(ledger, subject, place, horizon, since)
         for side in CoverageSide if 0 < promised < 1 else ():
             seen = assess_coverage(shares, promised, side, horizon=horizon)
             state = _state((name, value) for name, value in seen._asdict().items() if name != "lamp")
             state["promised"] = promised
             found.append(_record(subject, f"{COVERAGE} {side}", horizon, session, seen.lamp, state))
         for rival in rivals:
-            skill = compare_losses(*_daily_losses(ledger, rival, subject, horizon, since), horizon=horizon)
+            skill = compare_losses(*_read_daily_losses(ledger, rival, subject, horizon, since), horizon=horizon)
             state = _state(skill._asdict().items())
             monitor = f"{SKILL} {rival.reference}"
             found.append(_record(subject, monitor, horizon, session, skill_lamp(skill), state))
@@ -131,7 +131,7 @@ def _state(numbers: Iterable[tuple[str, float]]) -> dict[str, float | None]:
 _OWN: Final = "f.model = ? and f.version = ? and f.role <> 'client' and f.is_prospective = 1 and f.as_of >= ?"
 
 
-def _shares(ledger: Ledger, subject: ModelVersion, place: int, horizon: int, since: int) -> DailyShares:
+def _read_shares(ledger: Ledger, subject: ModelVersion, place: int, horizon: int, since: int) -> DailyShares:
     """The outcomes of each date inside the band, at one horizon."""
     columns = ledger.numbers(
         "select f.as_of, count(*), sum(coalesce(s.is_inside, 0)), count(*) - count(s.is_inside), "  # noqa: S608 - no value in it
@@ -156,7 +156,7 @@ def read_level_shares(ledger: Ledger, subject: ModelVersion, horizon: int, level
     )
 
 
-def _daily_losses(
+def _read_daily_losses(
     ledger: Ledger, theirs: ModelVersion, ours: ModelVersion, horizon: int, since: int
 ) -> tuple[FloatArray, FloatArray]:
     """[D] mean losses of both by date, on the symbols and dates that both have scores of."""

@@ -177,7 +177,7 @@ class PricePaths:
             InvalidInputError: a symbol has no paths, a value is not finite or too large, or all are 0.
             UnknownHorizonError: the day is not 1 to D.
         """
-        return self._profits(holdings, day)[:, -1]
+        return self._compute_profits(holdings, day)[:, -1]
 
     def value_at_risk(self, holdings: Mapping[str, float], day: int, level: float = 0.99) -> Estimate:
         """The loss up to the close of a day that is exceeded with probability 1 - `level`; raises as `profits`."""
@@ -200,12 +200,12 @@ class PricePaths:
         It is a share of the value of all holdings, long and short, today.
         """
         total = sum(map(abs, holdings.values()))
-        gains = np.pad(self._profits(holdings, day), ((0, 0), (1, 0))) / total
+        gains = np.pad(self._compute_profits(holdings, day), ((0, 0), (1, 0))) / total
         return (np.maximum.accumulate(gains, axis=1) - gains).max(axis=1)
 
     def probability_above(self, symbol: str, price: float, day: int) -> Estimate:
         """The probability that a symbol closes above a price on a day; raises as `profits`."""
-        above = self._closes(symbol, price, day)[:, -1] > price
+        above = self._compute_closes(symbol, price, day)[:, -1] > price
         return self.estimate(above.astype(np.float64), _compute_mean)
 
     def probability_touched(self, symbol: str, price: float, day: int) -> Estimate:
@@ -213,8 +213,8 @@ class PricePaths:
 
         Prices within a day are not simulated, so the true probability is higher.
         """
-        closes = self._closes(symbol, price, day)
-        is_above = price >= self.anchor_price[self._row(symbol)]
+        closes = self._compute_closes(symbol, price, day)
+        is_above = price >= self.anchor_price[self._find_row(symbol)]
         touched = closes.max(axis=1) >= price if is_above else closes.min(axis=1) <= price
         return self.estimate(touched.astype(np.float64), _compute_mean)
 
@@ -232,14 +232,14 @@ class PricePaths:
 
     def to_png(self, symbol: str | None = None) -> bytes:
         """Return the paths of one symbol (default: the first) as a PNG file; needs the extra `plot`."""
-        return charts.draw([self._panel(symbol)], "png")
+        return charts.draw([self._build_panel(symbol)], "png")
 
     def to_svg(self, symbol: str | None = None) -> bytes:
         """Return the paths of one symbol (default: the first) as an SVG file; needs the extra `plot`."""
-        return charts.draw([self._panel(symbol)], "svg")
+        return charts.draw([self._build_panel(symbol)], "svg")
 
-    def _panel(self, symbol: str | None) -> charts.PathsPanel:
-        s = 0 if symbol is None else self._row(symbol)
+    def _build_panel(self, symbol: str | None) -> charts.PathsPanel:
+        s = 0 if symbol is None else self._find_row(symbol)
         day = f", as of {self.as_of_session}" if self.as_of_session else ""
         return charts.PathsPanel(
             paths=np.insert(self.prices[:, s], 0, self.anchor_price[s], axis=1),
@@ -259,10 +259,10 @@ class PricePaths:
         lower, upper = np.quantile(replicates, [(1 - _RANGE) / 2, (1 + _RANGE) / 2])
         return Estimate(statistic(values), float(lower), float(upper))
 
-    def _profits(self, holdings: Mapping[str, float], day: int) -> FloatArray:
+    def _compute_profits(self, holdings: Mapping[str, float], day: int) -> FloatArray:
         """[N, day] profits up to each close."""
         self._check_day(day)
-        rows = [self._row(symbol) for symbol in holdings]
+        rows = [self._find_row(symbol) for symbol in holdings]
         for symbol, value in holdings.items():
             if not abs(value) <= _MOST_VALUE:  # nor NaN
                 raise InvalidInputError(
@@ -275,15 +275,15 @@ class PricePaths:
             )
         return np.einsum("nsd,s->nd", np.expm1(self.returns[:, rows, :day]), values)
 
-    def _closes(self, symbol: str, price: float, day: int) -> FloatArray:
+    def _compute_closes(self, symbol: str, price: float, day: int) -> FloatArray:
         """[N, day] closes of one symbol."""
         self._check_day(day)
         if not 0 < price < np.inf:
             raise InvalidInputError(f"price {price:g} is not above 0 and finite")
-        row = self._row(symbol)
+        row = self._find_row(symbol)
         return self.anchor_price[row] * np.exp(self.returns[:, row, :day])
 
-    def _row(self, symbol: str) -> int:
+    def _find_row(self, symbol: str) -> int:
         if symbol in self.refusals:
             raise InvalidInputError(f"{symbol} has no paths: {self.refusals[symbol].message}")
         if symbol not in self.symbols:

@@ -190,15 +190,15 @@ class Pipeline:
             symbols: [N] row of each window's symbol.
             positions: [N] last session of each window.
         """
-        return self._levels(
+        return self._compute_levels(
             tuple(trailing_windows(values, symbols, positions, self.normaliser.window) for values in series)
         )
 
     def latest_levels(self, series: DailySeries) -> WindowLevels:
         """As `levels`, for the windows that end on the last session, [S, H] each."""
-        return self._levels(tuple(_take_last(values, self.normaliser.window) for values in series))
+        return self._compute_levels(tuple(_take_last(values, self.normaliser.window) for values in series))
 
-    def _levels(self, windows: DailySeries) -> WindowLevels:
+    def _compute_levels(self, windows: DailySeries) -> WindowLevels:
         levels = self.normaliser.levels(windows)
         shape = (len(windows[0]), len(self.target.horizons))
         return WindowLevels(*(_spread_levels(part, shape) for part in levels))
@@ -295,7 +295,7 @@ class Pipeline:
             covariates: covariates on the same sessions.
             known: [S or 1, T + D, K] from `latest_known`.
         """
-        return self._encoded(adjusted, covariates, known, self.encoder_length)
+        return self._encode(adjusted, covariates, known, self.encoder_length)
 
     def latest_known(
         self, recent: NDArray[np.int32], future: NDArray[np.int32], covariates: Covariates
@@ -304,7 +304,7 @@ class Pipeline:
         axis = np.concatenate([recent[-self.encoder_length :], future])
         return self.known(axis, _take_last_values(covariates.known, len(axis)))
 
-    def _encoded(
+    def _encode(
         self, adjusted: AdjustedBars, covariates: Covariates, known: NDArray[np.float32], sessions: int
     ) -> EncodedPanel:
         observed, mask = self.features.observed(adjusted, covariates.observed, last=sessions)

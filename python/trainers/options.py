@@ -31,12 +31,12 @@ def _clip(norm: float) -> None:
         raise ValueError(f"{norm:g} is not a norm to clip at; it must be above 0, or inf for no clipping")
 
 
-def _decay(decay: float) -> None:
+def _check_decay(decay: float) -> None:
     if not 0 < decay < 1:
         raise ValueError(f"{decay:g} is not a decay; it must be above 0 and below 1, such as 0.999")
 
 
-def _seconds(seconds: float) -> None:
+def _check_seconds(seconds: float) -> None:
     if not seconds > 0:
         raise ValueError(f"{seconds:g} is not a time between checkpoints; it must be above 0, or inf for epochs only")
 
@@ -76,7 +76,7 @@ class Computation:
         Flag(
             "Score and keep an exponential moving average of the weights, with this decay per step, such as 0.999.",
             metavar="DECAY",
-            check=_decay,
+            check=_check_decay,
         ),
     ] = None
     precision: Annotated[
@@ -111,7 +111,7 @@ class RunOptions:
         Flag(
             "Time between checkpoints, besides the one after every epoch; inf: after epochs only.",
             metavar="SECONDS",
-            check=_seconds,
+            check=_check_seconds,
         ),
     ] = 60.0
     keep: Annotated[int, Flag("Newest checkpoints to keep, besides the best one.", minimum=1)] = 3

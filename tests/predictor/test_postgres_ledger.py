@@ -313,7 +313,11 @@ def test_verification_reads_the_ledger_as_it_was_when_it_began(
     ledger: Ledger, postgresql_database: LedgerDatabase
 ) -> None:
     ledger.append([event(str(k)) for k in range(250)])
-    with Ledger.open(postgresql_database.address) as reader, reader._store._connected(), reader._store._snapshot():
+    with (
+        Ledger.open(postgresql_database.address) as reader,
+        reader._store._use_connection(),
+        reader._store._begin_snapshot(),
+    ):
         assert reader._store.id == ledger.id
         ledger.append([event("later")])
         assert reader._store._verify(None).rows == 250

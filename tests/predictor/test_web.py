@@ -374,7 +374,7 @@ def test_the_page_of_another_site_makes_the_server_read_nothing(web: Web) -> Non
 def test_widgets_need_a_ledger() -> None:
     async def list_symbols() -> None:
         widgets = WorkspaceWidgets(Api(TokenGuard(), ServerLimits()), "", ())
-        await widgets._symbols(Request({"type": "http", "headers": []}))
+        await widgets._list_symbols(Request({"type": "http", "headers": []}))
 
     with pytest.raises(NoLedgerError, match="--ledger LEDGER"):
         asyncio.run(list_symbols())

@@ -95,12 +95,12 @@ class Artifact:
                 edge of its graph leads to a missing stock or from a stock to itself, or its trees are not trees.
         """
         with torch.device("meta"):  # finds mismatches before memory is allocated
-            expected = self._untrained_network().state_dict()
+            expected = self._create_network().state_dict()
         _check_names(expected, self.weights)
         for name, tensor in self.weights.items():
             _check_tensor(name, tensor, expected[name])
         with torch.random.fork_rng(devices=[]):  # its initial weights are overwritten: keep the random state
-            network = self._untrained_network()
+            network = self._create_network()
         if isinstance(network, GraphForecaster):
             _check_edges(self.weights["neighbours"], self.weights["weights"])
         network.load_state_dict(dict(self.weights), strict=True)
@@ -111,7 +111,7 @@ class Artifact:
                 raise ArtifactError.of(WEIGHTS, error.message) from error
         return network.eval()
 
-    def _untrained_network(self) -> nn.Module:
+    def _create_network(self) -> nn.Module:
         m = self.manifest
         return build_network(m.kind, m.config, sizes=self.sizes, target=m.target, levels=m.quantiles)
 

@@ -102,7 +102,7 @@ def has_known_ending(path: Path) -> bool:
 def _find_kind(path: Path) -> str:
     ending = path.suffix.lower()
     inner = path.with_suffix("").suffix.lower() if ending in PACKED else ending
-    if ending == ".xls" or _begins(path, OLD_EXCEL):
+    if ending == ".xls" or _has_signature(path, OLD_EXCEL):
         raise BarsError(f"{path.name} is in an old Excel format; open it in Excel and save it as .xlsx or CSV UTF-8")
     if ending in PACKED or ending in (*TEXT_ENDINGS, *EXCEL_ENDINGS, PARQUET):
         return inner if inner in (*EXCEL_ENDINGS, PARQUET) and ending not in PACKED else TEXT_ENDINGS[0]
@@ -112,7 +112,7 @@ def _find_kind(path: Path) -> str:
     )
 
 
-def _begins(path: Path, with_bytes: bytes) -> bool:
+def _has_signature(path: Path, with_bytes: bytes) -> bool:
     with path.open("rb") as file:
         return file.read(len(with_bytes)) == with_bytes
 
@@ -155,7 +155,7 @@ def _read_excel(path: Path) -> "pl.DataFrame":
 
 def _read_text(path: Path) -> _Text:
     """Decompress a text file and convert it to UTF-8; the path of a plain UTF-8 file is kept instead."""
-    packed = next((ending for ending, mark in PACKED.items() if _begins(path, mark)), "")
+    packed = next((ending for ending, mark in PACKED.items() if _has_signature(path, mark)), "")
     if packed:
         return _convert_to_utf8(_unpack(path, packed), path)
     with path.open("rb") as file:

@@ -72,13 +72,13 @@ def _wrap_frame(frame: object) -> "nw.DataFrame[Any]":
     if isinstance(frame, ArrowStream):
         return nw.from_native(pl.DataFrame(frame))
     if isinstance(frame, Interchange):
-        return nw.from_native(_exchange(frame))
+        return nw.from_native(_convert_old_table(frame))
     raise BarsError(
         f"{type(frame).__name__} is not a table of bars; pass a BarPanel, or a DataFrame of pandas, polars or pyarrow"
     )
 
 
-def _exchange(frame: Interchange) -> "pl.DataFrame":
+def _convert_old_table(frame: Interchange) -> "pl.DataFrame":
     """Convert a table of the older protocol, which polars no longer supports."""
     import polars as pl
 

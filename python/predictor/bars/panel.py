@@ -291,13 +291,13 @@ class BarPanel:
             raise BarsError(f"no bars of {listed(missing)}; the panel has {listed(self.symbols)}")
         checks.check_symbols(tuple(symbols))
         rows = [places[symbol] for symbol in symbols]
-        return self._part(rows, slice(None), tuple(symbols))
+        return self._select(rows, slice(None), tuple(symbols))
 
     def rows(self, rows: Sequence[int] | slice) -> Self:
         """Select symbols by index, each at most once."""
         places = range(len(self.symbols))[rows] if isinstance(rows, slice) else rows
         part = rows if isinstance(rows, slice) else [*rows]
-        return self._part(part, slice(None), tuple(self.symbols[place] for place in places))
+        return self._select(part, slice(None), tuple(self.symbols[place] for place in places))
 
     def last(self, count: int) -> Self:
         """Select the last `count` sessions, or all if there are fewer."""
@@ -305,7 +305,7 @@ class BarPanel:
             raise BarsError(f"a panel needs at least one session, but count is {count}")
         if count >= len(self.sessions):
             return self
-        return self._part(slice(None), slice(-count, None), self.symbols)
+        return self._select(slice(None), slice(-count, None), self.symbols)
 
     def until(self, session: Day) -> Self:
         """Select the sessions up to and including `session`.
@@ -316,7 +316,7 @@ class BarPanel:
         Raises:
             BarsError: the panel begins later, or `session` is not a date.
         """
-        return self._between(0, day_number(session))
+        return self._select_period(0, day_number(session))
 
     def between(self, first: Day, last: Day) -> Self:
         """Select the sessions from `first` to `last`, both included; types as in `until`.
@@ -324,15 +324,15 @@ class BarPanel:
         Raises:
             BarsError: the panel has no session in between, or one of them is not a date.
         """
-        return self._between(day_number(first), day_number(last))
+        return self._select_period(day_number(first), day_number(last))
 
-    def _between(self, first: int, last: int) -> Self:
+    def _select_period(self, first: int, last: int) -> Self:
         begin, end = np.searchsorted(self.sessions, (first, last + 1))
         if begin >= end:
             start = f"from {shown_date(first)} " if first else ""
             have = f"{shown_date(int(self.sessions[0]))} to {shown_date(int(self.sessions[-1]))}"
             raise BarsError(f"the panel has no session {start}until {shown_date(last)}; it has {have}")
-        return self._part(slice(None), slice(int(begin), int(end)), self.symbols)
+        return self._select(slice(None), slice(int(begin), int(end)), self.symbols)
 
     def on_sessions(self, sessions: NDArray[np.integer]) -> Self:
         """Extend the panel to a longer axis of sessions; added sessions have no bars.
@@ -408,7 +408,7 @@ class BarPanel:
     def without_sessions(self, sessions: Sequence[int]) -> Self:
         """The panel without these sessions, yyyymmdd; the panel itself if nothing is removed."""
         kept = ~np.isin(self.sessions, sessions)
-        return self if kept.all() else self._part(slice(None), kept, self.symbols)
+        return self if kept.all() else self._select(slice(None), kept, self.symbols)
 
     def without_cells(self, cells: BoolArray) -> Self:
         """The panel without the bars in these cells, [S, T]; the panel itself if there are none."""
@@ -423,7 +423,7 @@ class BarPanel:
             return self
         return self._with_columns(self.symbols, self.sessions, {"volume": np.where(cells, np.nan, self.volume)})
 
-    def _part(self, rows: list[int] | slice, columns: slice | BoolArray, symbols: tuple[str, ...]) -> Self:
+    def _select(self, rows: list[int] | slice, columns: slice | BoolArray, symbols: tuple[str, ...]) -> Self:
         """Select rows and columns without validating them again; a period of mapped columns stays mapped."""
         cut = {name: getattr(self, name)[rows, columns] for name in self.columns}
         if not isinstance(cut["close"], np.memmap):

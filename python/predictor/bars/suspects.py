@@ -357,12 +357,12 @@ class _Judge:
 
     def suspects(self) -> list[SuspectBars]:
         """All suspect bars, by date."""
-        found = [*self._moves(), *self._ranges(), *self._volumes()]
+        found = [*self._find_moves(), *self._find_ranges(), *self._find_volumes()]
         closes = {bar.sessions[0] for bar in found if bar.kind is SuspectKind.BAR and bar.field == "close"}
         once = (bar for bar in found if bar.field in {"close", "volume"} or bar.sessions[0] not in closes)
         return sorted(once, key=lambda bar: bar.sessions)
 
-    def _moves(self) -> Iterator[SuspectBars]:
+    def _find_moves(self) -> Iterator[SuspectBars]:
         """Suspects by the returns from close to close."""
         limit = max(LARGEST_MOVE, DEVIATIONS * self._deviation)
         moves = self._returns - self._center
@@ -372,22 +372,22 @@ class _Judge:
             start = int(large[place])
             end = self._return_to_level(start, large[place + 1 :])
             if end is None:
-                yield self._level_change(start + 1, None)
+                yield self._describe_level_change(start + 1, None)
                 place += 1
             elif end == start + 1:
-                yield self._bar(start + 1, "close", float(moves[start]))
+                yield self._describe_bar(start + 1, "close", float(moves[start]))
                 place += 2
             else:
-                yield self._level_change(start + 1, end + 1)
+                yield self._describe_level_change(start + 1, end + 1)
                 place = int(np.searchsorted(large, end)) + 1
         unusual = max(UNUSUAL_MOVE, DEVIATIONS * self._deviation)
         if moves.size and unusual < abs(moves[-1]) <= limit and self._gaps[-1] < LONG_GAP:
             last = len(self._sessions) - 1
-            yield self._suspect(SuspectKind.LEVEL, last, "close", float(moves[-1]), (int(self._sessions[-1]),))
+            yield self._build_suspect(SuspectKind.LEVEL, last, "close", float(moves[-1]), (int(self._sessions[-1]),))
         for start in np.flatnonzero(self._gaps >= LONG_GAP):
             least = max(COMPANY_MOVE, COMPANY_DEVIATIONS * self._deviation * math.sqrt(float(self._gaps[start])))
             if least < abs(moves[start]) <= limit:
-                yield self._company(int(start) + 1)
+                yield self._describe_company(int(start) + 1)
 
     def _return_to_level(self, start: int, later: IndexArray) -> int | None:
         """The index of the large return that takes back the one at `start`; None if the new level stays."""
@@ -395,27 +395,27 @@ class _Judge:
         back = np.flatnonzero(left < np.maximum(0.5, 3 * self._deviation * np.sqrt(later - start)))
         return int(later[back[0]]) if back.size else None
 
-    def _level_change(self, bar: int, back: int | None) -> SuspectBars:
+    def _describe_level_change(self, bar: int, back: int | None) -> SuspectBars:
         size = float(self._returns[bar - 1])
         if back is None and bar == len(self._sessions) - 1:
-            return self._bar(bar, "close", size)
+            return self._describe_bar(bar, "close", size)
         if back is None and bar == 1:
-            return self._bar(0, "close", -size)
+            return self._describe_bar(0, "close", -size)
         if back is None and self._gaps[bar - 1] >= LONG_GAP:
-            return self._company(bar)
+            return self._describe_company(bar)
         kind = SuspectKind.LEVEL
         if _is_near(size, (10.0**k for k in range(1, 7))):
             kind = SuspectKind.UNIT
         elif _is_near(size, (new / old for new, old in COMMON_SPLITS)):
             kind = SuspectKind.SPLIT
         sessions = [bar] if back is None else [bar, back]
-        return self._suspect(kind, bar, "close", size, tuple(int(self._sessions[k]) for k in sessions))
+        return self._build_suspect(kind, bar, "close", size, tuple(int(self._sessions[k]) for k in sessions))
 
-    def _company(self, bar: int) -> SuspectBars:
+    def _describe_company(self, bar: int) -> SuspectBars:
         size = float(self._returns[bar - 1])
-        return self._suspect(SuspectKind.COMPANY, bar, "close", size, (int(self._sessions[bar]),))
+        return self._build_suspect(SuspectKind.COMPANY, bar, "close", size, (int(self._sessions[bar]),))
 
-    def _ranges(self) -> Iterator[SuspectBars]:
+    def _find_ranges(self) -> Iterator[SuspectBars]:
         """Suspects by a high and a low that are too far apart."""
         with np.errstate(over="ignore"):  # infinity, far above any other range
             ranges = np.log(self._prices["high"] / self._prices["low"])
@@ -425,9 +425,13 @@ class _Judge:
             near = math.log(self._raw["close"][bar - 1 if bar else 1])
             above = math.log(self._raw["high"][bar]) - near
             below = math.log(self._raw["low"][bar]) - near
-            yield self._bar(int(bar), "high", above) if above > -below else self._bar(int(bar), "low", below)
+            yield (
+                self._describe_bar(int(bar), "high", above)
+                if above > -below
+                else self._describe_bar(int(bar), "low", below)
+            )
 
-    def _volumes(self) -> Iterator[SuspectBars]:
+    def _find_volumes(self) -> Iterator[SuspectBars]:
         """All days whose volume is off, as one suspect: those far above the median, and the last ones far below it."""
         volume = self._raw["volume"]
         traded = np.flatnonzero(volume > 0)
@@ -456,10 +460,12 @@ class _Judge:
         move = math.log(close[bar]) - math.log(close[bar - 1 if bar else 1])
         return abs(move - self._center) <= max(UNUSUAL_MOVE, DEVIATIONS * self._deviation)
 
-    def _bar(self, bar: int, field: str, size: float) -> SuspectBars:
-        return self._suspect(SuspectKind.BAR, bar, field, size, (int(self._sessions[bar]),))
+    def _describe_bar(self, bar: int, field: str, size: float) -> SuspectBars:
+        return self._build_suspect(SuspectKind.BAR, bar, field, size, (int(self._sessions[bar]),))
 
-    def _suspect(self, kind: SuspectKind, bar: int, field: str, size: float, sessions: tuple[int, ...]) -> SuspectBars:
+    def _build_suspect(
+        self, kind: SuspectKind, bar: int, field: str, size: float, sessions: tuple[int, ...]
+    ) -> SuspectBars:
         value = float(self._raw[field][bar])
         expected, width = math.log(value) - size, DEVIATIONS * self._deviation
         return SuspectBars(

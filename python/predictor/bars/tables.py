@@ -213,7 +213,7 @@ def build_table(cells: TableCells, source: TableSource, layout: Layout = PLAIN_L
     return BarTable(
         symbols=symbols,
         sessions=sessions,
-        columns={name: _spread(column, rows.owner, positions, shape) for name, column in rows.columns.items()},
+        columns={name: _place_values(column, rows.owner, positions, shape) for name, column in rows.columns.items()},
         layout=layout.name,
         prices=_judge_prices(rows.columns, layout),
         remarks=tuple(_list_remarks(is_sorted=is_sorted, days=days, columns=columns)),
@@ -315,7 +315,7 @@ def _check_size(symbols: int, sessions: int, rows: int, source: TableSource) -> 
         )
 
 
-def _spread(values: FloatArray, rows: IndexArray, places: IndexArray, shape: tuple[int, int]) -> FloatArray:
+def _place_values(values: FloatArray, rows: IndexArray, places: IndexArray, shape: tuple[int, int]) -> FloatArray:
     panel = np.full(shape, np.nan)
     panel[rows, places] = values
     return panel

@@ -45,7 +45,7 @@ class WideHeader:
         if not {normalise_name(row[0]) for row in rows[:2]} <= CORNERS:
             return None
         first, second = ([normalise_name(cell) for cell in row[1:]] for row in rows[:2])
-        lines = 3 if len(rows) > 2 and _names_dates(rows[2]) else 2  # noqa: PLR2004
+        lines = 3 if len(rows) > 2 and _is_date_header(rows[2]) else 2  # noqa: PLR2004
         if _are_fields(first) and _are_symbols(rows[1][1:]):
             return cls(fields=tuple(first), symbols=tuple(rows[1][1:]), lines=lines)
         if _are_fields(second) and _are_symbols(rows[0][1:]):
@@ -89,7 +89,7 @@ class WideHeader:
         return pl.concat(parts, how="diagonal")
 
 
-def _names_dates(row: Sequence[str]) -> bool:
+def _is_date_header(row: Sequence[str]) -> bool:
     """Whether a header line only names the date column."""
     return bool(row) and normalise_name(row[0]) in DATES and not any(row[1:])
 

@@ -37,7 +37,7 @@ class _Setting:
 
     def parameter(self, *, required: bool) -> Parameter:
         """The parameter for typer."""
-        default = self._default()
+        default = self._read_default()
         if default is Parameter.empty and not required:
             default = None
         return Parameter(
@@ -47,7 +47,7 @@ class _Setting:
             annotation=_make_annotation(self.name, self.kind, default),
         )
 
-    def _default(self) -> Any:
+    def _read_default(self) -> Any:
         if self.flag is not None and self.flag.own:
             return None
         if self.field.default is MISSING:

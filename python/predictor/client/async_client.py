@@ -98,7 +98,7 @@ class AsyncQuantraClient:
         self, instances: Sequence[Question], *, timeout_s: float | None = None
     ) -> tuple[Outcome, ...]:
         """Return the forecast or the error of each instance, in order. See `QuantraClient.predict_many`."""
-        return await self._run(self._planner.predict(instances), self._deadline(timeout_s))
+        return await self._run(self._planner.predict(instances), self._start_timeout(timeout_s))
 
     async def simulate(
         self,
@@ -175,13 +175,13 @@ class AsyncQuantraClient:
 
     async def explain(self, query: Query, *, timeout_s: float | None = None) -> Explanation:
         """Explain a forecast. See `QuantraClient.explain`."""
-        return await self._run(self._planner.explain(query), self._deadline(timeout_s))
+        return await self._run(self._planner.explain(query), self._start_timeout(timeout_s))
 
     async def explain_global(
         self, query: GlobalQuery, *, timeout_s: float | None = None
     ) -> AsyncIterator[GlobalImportance]:
         """Explain the forecasts of many instances. See `QuantraClient.explain_global`."""
-        deadline = self._deadline(timeout_s)
+        deadline = self._start_timeout(timeout_s)
         request = global_importance.encode_query(*await self._run(self._planner.cut_query(query), deadline))
         call = self._stub.ExplainGlobal(request, timeout=deadline.left_s(self._target), metadata=self._headers)
         try:
@@ -204,7 +204,7 @@ class AsyncQuantraClient:
         """Read the forecasts in the server's ledger as a table. See `QuantraClient.forecasts`."""
         if self._is_closed:
             raise closed_error(self._target)
-        deadline = self._deadline(timeout_s)
+        deadline = self._start_timeout(timeout_s)
         call = LedgerServiceStub(self._channel).ListForecasts(
             ledger.request_forecasts(model, symbol, since, newest),
             timeout=deadline.left_s(self._target),
@@ -222,11 +222,11 @@ class AsyncQuantraClient:
 
     async def models(self, *, timeout_s: float | None = None) -> tuple[ModelInfo, ...]:
         """List all model versions on the server."""
-        return await self._call(UnaryCall.models(), self._deadline(timeout_s))
+        return await self._call(UnaryCall.models(), self._start_timeout(timeout_s))
 
     async def model(self, reference: str = "", *, timeout_s: float | None = None) -> ModelInfo:
         """Describe one model version; by default, the client's model."""
-        return await self._call(UnaryCall.model(reference or self._model), self._deadline(timeout_s))
+        return await self._call(UnaryCall.model(reference or self._model), self._start_timeout(timeout_s))
 
     async def _run(self, steps: Steps[ValueT], deadline: CallTimeout) -> ValueT:
         """Make the calls of `steps` in sequence, within one deadline."""
@@ -256,7 +256,7 @@ class AsyncQuantraClient:
             raise cancelled_error(self._target) from None  # the connection was closed; the task was not cancelled
         return decode_response(self._target, call, response)
 
-    def _deadline(self, timeout_s: float | None) -> CallTimeout:
+    def _start_timeout(self, timeout_s: float | None) -> CallTimeout:
         return CallTimeout.after(self._timeout_s if timeout_s is None else checked_timeout(timeout_s))
 
 

@@ -202,14 +202,14 @@ class _PlannedResponses:
 
     def are_all_from(self, model: ServedModel) -> bool:
         """Whether this version made all forecasts."""
-        return all(model.made(outcome) for outcome in self._outcomes() if isinstance(outcome, Forecast))
+        return all(model.made(outcome) for outcome in self._list_outcomes() if isinstance(outcome, Forecast))
 
     @property
     def may_lack_bars(self) -> bool:
         """Whether bars were cut and an instance failed, possibly for lack of them."""
-        return self._has_cut and any(isinstance(outcome, UNUSABLE) for outcome in self._outcomes())
+        return self._has_cut and any(isinstance(outcome, UNUSABLE) for outcome in self._list_outcomes())
 
-    def _outcomes(self) -> Iterator[Outcome]:
+    def _list_outcomes(self) -> Iterator[Outcome]:
         return (part.outcome for parts in self._parts for part in parts)
 
     def _request(self, call: Sequence[PanelPart]) -> Steps[None]:

@@ -147,7 +147,7 @@ class QuantraClient:
             QuantraError: a whole call failed. If there were several calls, the error names the symbols of the failed
                 one.
         """
-        return self._run(self._planner.predict(instances), self._deadline(timeout_s))
+        return self._run(self._planner.predict(instances), self._start_timeout(timeout_s))
 
     def predict_stream(
         self, questions: Iterable[Question], *, in_flight: int = DEFAULT_IN_FLIGHT
@@ -171,7 +171,7 @@ class QuantraClient:
         try:
             call = self._stub.PredictStream(sender.requests(), metadata=self._headers)
         except ValueError as error:
-            raise self._closed_error_or(error) from error
+            raise self._explain_error(error) from error
         with SilenceMonitor(stream, call.cancel) as monitor:
             try:
                 stream.begin_wait()
@@ -207,7 +207,7 @@ class QuantraClient:
             QueueFullError: the server has too many sessions.
         """
         requests = SessionRequests(session_id, self._timeout_s)
-        stream = self._session_stream()
+        stream = self._open_session_stream()
         response = stream.request(requests.open(self._model, instance_of(bars, covariates)))
         return BarSession(stream, requests, decode_first_forecast(response))
 
@@ -225,7 +225,7 @@ class QuantraClient:
 
     def explain(self, query: Query, *, timeout_s: float | None = None) -> Explanation:
         """Explain a forecast; raises as `predict`. From a large panel, only the last bars are sent."""
-        return self._run(self._planner.explain(query), self._deadline(timeout_s))
+        return self._run(self._planner.explain(query), self._start_timeout(timeout_s))
 
     def explain_global(self, query: GlobalQuery, *, timeout_s: float | None = None) -> Iterator[GlobalImportance]:
         """Explain the forecasts of many instances. Yields interim results; the last one covers all instances.
@@ -233,7 +233,7 @@ class QuantraClient:
         Raises:
             QuantraError: as `predict`, at any step.
         """
-        deadline = self._deadline(timeout_s)
+        deadline = self._start_timeout(timeout_s)
         request = global_importance.encode_query(*self._run(self._planner.cut_query(query), deadline))
         call = self._stub.ExplainGlobal(request, timeout=deadline.left_s(self._target), metadata=self._headers)
         try:
@@ -268,7 +268,7 @@ class QuantraClient:
             NoLedgerError: the server has no ledger.
             QuantraError: as `predict`.
         """
-        deadline = self._deadline(timeout_s)
+        deadline = self._start_timeout(timeout_s)
         request = ledger.request_forecasts(model, symbol, since, newest)
         try:
             parts = LedgerServiceStub(self._channel).ListForecasts(
@@ -278,16 +278,16 @@ class QuantraClient:
         except grpc.RpcError as failure:
             raise error_of(failure, self._target, deadline.limit_s) from failure
         except ValueError as error:
-            raise self._closed_error_or(error) from error
+            raise self._explain_error(error) from error
         return as_frame(ledger.decode_forecasts(found))
 
     def models(self, *, timeout_s: float | None = None) -> tuple[ModelInfo, ...]:
         """List all model versions on the server."""
-        return self._call(UnaryCall.models(), self._deadline(timeout_s))
+        return self._call(UnaryCall.models(), self._start_timeout(timeout_s))
 
     def model(self, reference: str = "", *, timeout_s: float | None = None) -> ModelInfo:
         """Describe one model version; by default, the client's model."""
-        return self._call(UnaryCall.model(reference or self._model), self._deadline(timeout_s))
+        return self._call(UnaryCall.model(reference or self._model), self._start_timeout(timeout_s))
 
     def _run(self, steps: Steps[ValueT], deadline: CallTimeout) -> ValueT:
         """Make the calls of `steps` in sequence, within one deadline."""
@@ -312,23 +312,23 @@ class QuantraClient:
         except grpc.RpcError as failure:
             raise error_of(failure, self._target, deadline.limit_s) from failure
         except ValueError as error:
-            raise self._closed_error_or(
+            raise self._explain_error(
                 error
             ) from error  # checked afterwards: another thread may close the channel at any time
         return decode_response(self._target, call, response)
 
-    def _session_stream(self) -> SessionStream:
+    def _open_session_stream(self) -> SessionStream:
         """Return the stream of all sessions; open a new one if none is active."""
         with self._sessions_lock:
             if self._sessions is None or self._sessions.is_over:
                 try:
                     self._sessions = SessionStream(self._stub, self._target, self._headers)
                 except ValueError as error:
-                    raise self._closed_error_or(error) from error
+                    raise self._explain_error(error) from error
             return self._sessions
 
-    def _closed_error_or(self, error: ValueError) -> UnavailableError | ValueError:
+    def _explain_error(self, error: ValueError) -> UnavailableError | ValueError:
         return closed_error(self._target) if self._is_closed else error
 
-    def _deadline(self, timeout_s: float | None) -> CallTimeout:
+    def _start_timeout(self, timeout_s: float | None) -> CallTimeout:
         return CallTimeout.after(self._timeout_s if timeout_s is None else checked_timeout(timeout_s))

@@ -112,29 +112,29 @@ class CovariateSource:
                         f"the covariates have the symbol {symbol}, the bars {meant[symbol.casefold()]}; write a symbol "
                         "in the same case everywhere"
                     )
-        observed = self._series_of(CovariateGroup.OBSERVED, needs)
+        observed = self._read_series(CovariateGroup.OBSERVED, needs)
         known = self.known(needs, symbols, np.concatenate([bars.sessions, future]), known_by=known_by)
         return Covariates(
             observed={series.name: _broadcast_rows(series.as_of(symbols, bars.sessions), count) for series in observed},
             known={name: _broadcast_rows(values, count) for name, values in known.items()},
             future_sessions=future if known else future[:0],
-            numbers=self._numbers(needs, symbols),
-            categories=self._categories(needs, symbols),
+            numbers=self._read_numbers(needs, symbols),
+            categories=self._read_categories(needs, symbols),
         )
 
     def known(
         self, needs: Sequence[CovariateInfo], symbols: Sequence[str], axis: NDArray[np.int32], *, known_by: int
     ) -> dict[str, FloatArray]:
         """Known covariates on any sessions `axis` [A]: float64 [S, A], or [1, A] if equal for all symbols."""
-        known = self._series_of(CovariateGroup.KNOWN, needs)
+        known = self._read_series(CovariateGroup.KNOWN, needs)
         return {series.name: series.of_days(symbols, axis, known_by=known_by) for series in known}
 
     def check_known_ahead(self, needs: Sequence[CovariateInfo], axis: NDArray[np.int32], reach: int) -> None:
         """Check that no known covariate is read before it is known; see `Series.check_known_ahead`."""
-        for series in self._series_of(CovariateGroup.KNOWN, needs):
+        for series in self._read_series(CovariateGroup.KNOWN, needs):
             series.check_known_ahead(axis, reach)
 
-    def _series_of(self, group: CovariateGroup, needs: Sequence[CovariateInfo]) -> list[Series]:
+    def _read_series(self, group: CovariateGroup, needs: Sequence[CovariateInfo]) -> list[Series]:
         names = {need.name for need in needs if need.group is group}
         return [series for series in self.series if series.name in names]
 
@@ -149,14 +149,14 @@ class CovariateSource:
             digest.update(repr((self.statics.symbols, sorted(self.statics.texts.items()))).encode())
         return digest.hexdigest()
 
-    def _numbers(self, needs: Sequence[CovariateInfo], symbols: Sequence[str]) -> dict[str, FloatArray]:
+    def _read_numbers(self, needs: Sequence[CovariateInfo], symbols: Sequence[str]) -> dict[str, FloatArray]:
         table = self.statics
         if table is None:
             return {}
         names = [need.name for need in _select_statics(needs) if not need.categories and need.name in table.names]
         return {name: table.numbers_of(name, symbols) for name in names}
 
-    def _categories(self, needs: Sequence[CovariateInfo], symbols: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    def _read_categories(self, needs: Sequence[CovariateInfo], symbols: Sequence[str]) -> dict[str, tuple[str, ...]]:
         table = self.statics
         if table is None:
             return {}

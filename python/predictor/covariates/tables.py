@@ -76,7 +76,7 @@ class Series:
 
     def as_of(self, symbols: Sequence[str], sessions: NDArray[np.int32]) -> FloatArray:
         """The values known at the close of each session: float64 [S, T], or [1, T] if equal for all symbols."""
-        return self._by_symbol(symbols, lambda rows: self._as_of(rows, sessions), len(sessions))
+        return self._stack_by_symbol(symbols, lambda rows: self._as_of(rows, sessions), len(sessions))
 
     def of_days(self, symbols: Sequence[str], sessions: NDArray[np.int32], *, known_by: int) -> FloatArray:
         """The latest values dated on or before each session, among those known by one day's close.
@@ -89,7 +89,7 @@ class Series:
         Returns:
             float64 [S, A], or [1, A] if equal for all symbols.
         """
-        return self._by_symbol(symbols, lambda rows: self._of_days(rows, sessions, known_by), len(sessions))
+        return self._stack_by_symbol(symbols, lambda rows: self._of_days(rows, sessions, known_by), len(sessions))
 
     def check_known_ahead(self, axis: NDArray[np.int32], reach: int) -> None:
         """Check that no value is read before it is known.
@@ -103,7 +103,7 @@ class Series:
         """
         first_use = np.searchsorted(axis, self.date)  # the first session at which the row is the latest
         seen_by = axis[np.clip(first_use - reach, 0, len(axis) - 1)]
-        late = np.flatnonzero(self._latest_rows(first_use) & (first_use < len(axis)) & (self.known_from > seen_by))
+        late = np.flatnonzero(self._find_latest_rows(first_use) & (first_use < len(axis)) & (self.known_from > seen_by))
         if late.size:
             place = late[np.argmin(self.row[late])]
             day, known, by = (shown_date(int(dates[place])) for dates in (self.date, self.known_from, seen_by))
@@ -114,7 +114,7 @@ class Series:
                 metadata={"covariate": self.name, "row": str(int(self.row[place]))},
             )
 
-    def _latest_rows(self, first_use: NDArray[np.intp]) -> NDArray[np.bool_]:
+    def _find_latest_rows(self, first_use: NDArray[np.intp]) -> NDArray[np.bool_]:
         """Which rows [R] are the latest at any session; only these must be known in time."""
         order = np.lexsort((self.known_from, self.date, self.owner))
         owner, use = self.owner[order], first_use[order]
@@ -122,7 +122,9 @@ class Series:
         is_latest[order[:-1]] = (owner[1:] != owner[:-1]) | (use[1:] > use[:-1])
         return is_latest
 
-    def _by_symbol(self, symbols: Sequence[str], values_of: Callable[[slice], FloatArray], length: int) -> FloatArray:
+    def _stack_by_symbol(
+        self, symbols: Sequence[str], values_of: Callable[[slice], FloatArray], length: int
+    ) -> FloatArray:
         if not self.symbols:
             return values_of(slice(0, len(self.date)))[None]
         place = {symbol: k for k, symbol in enumerate(self.symbols)}

@@ -196,9 +196,9 @@ class ConvergenceTally:
 
     def contributions(self) -> list[Contributions]:
         """Contributions per point."""
-        return [self._contributions(p) for p in range(len(self._baseline))]
+        return [self._collect_contributions(p) for p in range(len(self._baseline))]
 
-    def _contributions(self, p: int) -> Contributions:
+    def _collect_contributions(self, p: int) -> Contributions:
         parts, neighbours = _split_stocks(self._parts.split_cells(self._cells[p]))
         return Contributions(
             observed=_convert_to_numpy(parts.observed),

@@ -54,11 +54,11 @@ class BarOcclusionExplainer:
         """Compute the contributions to each point, in order; see `Explainer.explain`."""
         check_request(inputs, points, self._output)
         groups = group_bars(inputs.mask.shape[1])
-        values = self._values_without(inputs, np.arange(0), deadline)
+        values = self._forecast_without(inputs, np.arange(0), deadline)
         if not np.isfinite(values).all():
             raise not_finite_error()
-        baseline = self._values_without(inputs, np.arange(inputs.mask.shape[1] - 1), deadline)
-        effects = np.stack([values - self._values_without(inputs, group, deadline) for group in groups], axis=1)
+        baseline = self._forecast_without(inputs, np.arange(inputs.mask.shape[1] - 1), deadline)
+        effects = np.stack([values - self._forecast_without(inputs, group, deadline) for group in groups], axis=1)
         known = inputs.mask[..., 0].cpu().numpy()
         spread, scale = self._output.spread.numpy(), inputs.scale.cpu().numpy()
         return [
@@ -69,7 +69,7 @@ class BarOcclusionExplainer:
             for h, q in points
         ]
 
-    def _values_without(self, inputs: Inputs, sessions: PositionArray, deadline: Cancellation) -> FloatArray:
+    def _forecast_without(self, inputs: Inputs, sessions: PositionArray, deadline: Cancellation) -> FloatArray:
         """[N, H, Q] calibrated forecasts in the target's unit if the bars of some sessions are unknown."""
         mask = inputs.mask.clone()
         mask[:, sessions] = False

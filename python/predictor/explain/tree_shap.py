@@ -147,7 +147,7 @@ class TreeExplainer:
             raise not_finite_error()
         return [
             self._join(
-                self._shapley_values(columns, point, deadline),
+                self._compute_shapley_values(columns, point, deadline),
                 point,
                 units=units[:, *point],
                 values=values[:, *point],
@@ -158,7 +158,7 @@ class TreeExplainer:
             for point in points
         ]
 
-    def _shapley_values(self, columns: FloatArray, point: Point, deadline: Cancellation) -> FloatArray:
+    def _compute_shapley_values(self, columns: FloatArray, point: Point, deadline: Cancellation) -> FloatArray:
         """[N, C] Shapley values in units of the window's scale."""
         forests = self._network.forests
         count, trees, splits = forests.arrays.columns.shape

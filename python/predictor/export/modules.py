@@ -71,13 +71,13 @@ class ExportModule(nn.Module):
     def forward(self, *tensors: Tensor) -> tuple[Tensor, ...]:
         """Quantiles float64 [N, H, Q], and for a network that reads several stocks also scores float32 [N, H]."""
         groups = dict(zip(self.input_names, tensors, strict=True))
-        inputs = self._inputs(groups)
+        inputs = self._complete_inputs(groups)
         if not self.across_stocks:
-            return (self._values(self.network(inputs), inputs),)
+            return (self._compute_values(self.network(inputs), inputs),)
         output = self.network(inputs, groups[NODES])
-        return self._values(output.quantiles, inputs), output.scores
+        return self._compute_values(output.quantiles, inputs), output.scores
 
-    def _inputs(self, groups: dict[str, Tensor]) -> Inputs:
+    def _complete_inputs(self, groups: dict[str, Tensor]) -> Inputs:
         """Complete the inputs with groups of width 0."""
         rows, sizes = groups["location"].shape[0], self.sizes
         sessions = sizes.encoder_length + sizes.future_length
@@ -91,7 +91,7 @@ class ExportModule(nn.Module):
         location, scale = (part[:, None].expand(-1, len(self.spread)) for part in (inputs.location, inputs.scale))
         return inputs._replace(location=location, scale=scale)
 
-    def _values(self, units: Tensor, inputs: Inputs) -> Tensor:
+    def _compute_values(self, units: Tensor, inputs: Inputs) -> Tensor:
         """The numbers of `OutputMap.values`; uncrosses level by level, because ONNX has no cumulative maximum."""
         levels = list((units.to(torch.float64) + self.offsets).unbind(-1))
         for q in range(self.anchor + 1, len(levels)):

@@ -265,7 +265,7 @@ def _measure_difference(proto: "ModelProto", module: ExportModule, model: Model,
         outputs = session.run(list(module.output_names), {name: tensor.numpy() for name, tensor in fed})
         expected = _compute_expected(model, taken, nodes, across_stocks=module.across_stocks)
         for name, actual, wanted in zip(module.output_names, map(np.asarray, outputs), expected, strict=True):
-            differences[name].append(_distance(actual, wanted))
+            differences[name].append(_measure_distance(actual, wanted))
     largest = {name: float(np.max(difference)) for name, difference in differences.items()}
     for name, difference in largest.items():
         if not difference <= TOLERANCES[name]:  # also true for NaN
@@ -296,6 +296,6 @@ def _choose_nodes(rows: int, universe: int) -> Tensor:
     return torch.where(indices < universe, indices, -1)
 
 
-def _distance(actual: NDArray[np.generic], expected: NDArray[np.generic]) -> float:
+def _measure_distance(actual: NDArray[np.generic], expected: NDArray[np.generic]) -> float:
     """Largest difference; NaN if either contains NaN."""
     return float(np.abs(actual.astype(np.float64) - expected.astype(np.float64)).max())

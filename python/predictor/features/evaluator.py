@@ -89,7 +89,7 @@ class EvaluationPlan:
         missing = max(0, self.lookback - sessions)
         slots = self._slots.copy()
         for name, slot in zip(self.fields, self._field_slots, strict=True):
-            slots[slot] = _time_first(columns[name], missing)
+            slots[slot] = _transpose(columns[name], missing)
         _run(self._steps, slots)
         result = np.empty((len(self._outputs), sessions + missing, symbols))
         for values, slot, lookback in zip(result, self._outputs, self.lookbacks, strict=True):
@@ -104,7 +104,7 @@ class EvaluationPlan:
             return self.evaluate(columns)[:, -rows:]
         slots = self._slots.copy()
         for name, slot in zip(self.fields, self._field_slots, strict=True):
-            slots[slot] = _time_first(columns[name][:, -rows - self._rows_before[slot] :])
+            slots[slot] = _transpose(columns[name][:, -rows - self._rows_before[slot] :])
         _run(self._steps_of_last, slots)
         result = np.empty((len(self._outputs), rows, symbols))
         for values, slot in zip(result, self._outputs, strict=True):
@@ -112,7 +112,7 @@ class EvaluationPlan:
         return result
 
 
-def _time_first(column: FloatArray, missing: int = 0) -> FloatArray:
+def _transpose(column: FloatArray, missing: int = 0) -> FloatArray:
     """Transpose to a contiguous [T, S], after `missing` rows of NaN."""
     if missing:
         column = np.pad(column, ((0, 0), (missing, 0)), constant_values=np.nan)
@@ -185,20 +185,20 @@ class _Builder:
         """Return the slot of an expression, creating its steps if necessary."""
         match expression:
             case Number(value):
-                return self._leaf(("number", value), np.array(value))
+                return self._read_leaf(("number", value), np.array(value))
             case Field(name):
-                series = self._leaf(("field", name), NOTHING)
+                series = self._read_leaf(("field", name), NOTHING)
                 self.fields[name] = series.slot
                 return series
             case Negative(operand):
-                return self._step("-", np.negative, (self.series_of(operand),))
+                return self._apply_kernel("-", np.negative, (self.series_of(operand),))
             case Binary(operator, left, right):
                 parts = (self.series_of(left), self.series_of(right))
-                return self._step(operator, BINARY_KERNELS[operator], parts)
+                return self._apply_kernel(operator, BINARY_KERNELS[operator], parts)
             case Call():
                 return self._call(expression)
 
-    def _leaf(self, key: Hashable, value: FloatArray) -> _Series:
+    def _read_leaf(self, key: Hashable, value: FloatArray) -> _Series:
         if key not in self._known:
             self._known[key] = _Series(len(self.constants), 1, constant=value is not NOTHING)
             self.constants.append(value)
@@ -208,9 +208,11 @@ class _Builder:
         operator = OPERATORS[call.operator]
         parts = tuple(self.series_of(argument) for argument in call.arguments)
         settings = (*call.windows, *call.numbers)
-        return self._step(call.operator, operator.kernel(*settings), parts, settings, operator.reach(call.windows))
+        return self._apply_kernel(
+            call.operator, operator.kernel(*settings), parts, settings, operator.reach(call.windows)
+        )
 
-    def _step(
+    def _apply_kernel(
         self, name: str, kernel: Kernel, parts: tuple[_Series, ...], settings: tuple[float, ...] = (), reach: int = 0
     ) -> _Series:
         key = (name, tuple(part.slot for part in parts), settings)

@@ -160,7 +160,7 @@ def slope(n: int) -> SeriesKernel:
     places = _list_places(n)
 
     def value(windows: FloatArray) -> FloatArray:
-        return add_oldest_first((windows - windows[0]) * places) / _spread_of_places(n)
+        return add_oldest_first((windows - windows[0]) * places) / _sum_squared_positions(n)
 
     return over_windows(n, value)
 
@@ -170,7 +170,7 @@ def _list_places(n: int) -> FloatArray:
     return (np.arange(n, dtype=np.float64) - (n - 1) / 2)[:, None, None]
 
 
-def _spread_of_places(n: int) -> float:
+def _sum_squared_positions(n: int) -> float:
     """The sum of the squared positions of n values."""
     return n * (n * n - 1) / 12
 
@@ -205,7 +205,7 @@ def determination(n: int) -> SeriesKernel:
     It is the squared correlation with the positions, so a constant series gives 0; see `correlation`.
     """
     places = _list_places(n)
-    spread = math.sqrt(_spread_of_places(n))
+    spread = math.sqrt(_sum_squared_positions(n))
 
     def value(windows: FloatArray) -> FloatArray:
         off, root = _compute_deviations(windows, n)
@@ -226,7 +226,7 @@ def residual(n: int) -> SeriesKernel:
     def value(windows: FloatArray) -> FloatArray:
         steps = windows - windows[0]
         average = add_oldest_first(steps) / n
-        rise = add_oldest_first(steps * places) / _spread_of_places(n)
+        rise = add_oldest_first(steps * places) / _sum_squared_positions(n)
         return steps[-1] - (average + rise * ((n - 1) / 2))
 
     return over_windows(n, value)

@@ -102,7 +102,7 @@ def _give_level(*_arguments: Flatness) -> Flatness:
     return Flatness.LEVEL
 
 
-def _spread(*_arguments: Flatness) -> Flatness:
+def _measure_spread(*_arguments: Flatness) -> Flatness:
     return Flatness.SPREAD
 
 
@@ -159,13 +159,18 @@ _TAPS = (Window("n", 1), Window("taps", 1))
 
 _TABLE: Final = (
     Operator("Ref", _X, (Window("n", 0),), kernels.ref, "x, n bars ago", _keep_flatness, _count_window),
-    Operator("Delta", _X, _N, kernels.delta, "x minus x, n bars ago", _spread, _count_window),
+    Operator("Delta", _X, _N, kernels.delta, "x minus x, n bars ago", _measure_spread, _count_window),
     Operator("Mean", _X, _N, kernels.mean, "mean of the last n values"),
     Operator("Sum", _X, _N, kernels.rolling_sum, "sum of the last n values"),
     Operator(
-        "Std", _X, _N2, kernels.deviation, "sample standard deviation of the last n values (divisor n - 1)", _spread
+        "Std",
+        _X,
+        _N2,
+        kernels.deviation,
+        "sample standard deviation of the last n values (divisor n - 1)",
+        _measure_spread,
     ),
-    Operator("Var", _X, _N2, kernels.variance, "sample variance of the last n values (divisor n - 1)", _spread),
+    Operator("Var", _X, _N2, kernels.variance, "sample variance of the last n values (divisor n - 1)", _measure_spread),
     Operator("Max", _X, _N, kernels.largest, "largest of the last n values"),
     Operator("Min", _X, _N, kernels.smallest, "smallest of the last n values"),
     Operator(
@@ -183,7 +188,12 @@ _TABLE: Final = (
         "exponential average, weights falling by 1 - 1 / n a bar, over the last `taps` values",
     ),
     Operator(
-        "Slope", _X, _N2, kernels.slope, "slope per bar of the least-squares line through the last n values", _spread
+        "Slope",
+        _X,
+        _N2,
+        kernels.slope,
+        "slope per bar of the least-squares line through the last n values",
+        _measure_spread,
     ),
     Operator(
         "Rsquare",
@@ -191,16 +201,18 @@ _TABLE: Final = (
         _N2,
         kernels.determination,
         "R squared of the least-squares line through the last n values; 0 for a constant",
-        _spread,
+        _measure_spread,
     ),
-    Operator("Resi", _X, _N2, kernels.residual, "x minus the least-squares line through the last n values", _spread),
+    Operator(
+        "Resi", _X, _N2, kernels.residual, "x minus the least-squares line through the last n values", _measure_spread
+    ),
     Operator(
         "Corr",
         _XY,
         _N2,
         kernels.correlation,
         "Pearson's correlation of the last n pairs; 0 if one series is constant",
-        _spread,
+        _measure_spread,
     ),
     Operator(
         "Rank",
@@ -241,7 +253,7 @@ _TABLE: Final = (
         numbers=(Constant("c", SMALLEST_PLUS, 1.0),),
     ),
     _make_elementwise("Abs", np.absolute, "absolute value", _keep_flatness),
-    _make_elementwise("Sign", np.sign, "-1, 0 or 1", _spread),
+    _make_elementwise("Sign", np.sign, "-1, 0 or 1", _measure_spread),
     _make_elementwise("Log", np.log, "natural logarithm", _give_level),
     _make_elementwise("Sqrt", np.sqrt, "square root", _keep_flatness),
     _make_elementwise("Greater", np.maximum, "the larger of x and y", flatness_of_sum, _XY),

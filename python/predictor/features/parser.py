@@ -98,15 +98,17 @@ class _Parser:
         self._nodes = 0
 
     def parse(self) -> Expression:
-        part = self._comparison(0)
+        part = self._parse_comparison(0)
         if self._token.kind != "end":
-            raise self._error(self._token.position, f"expected an operator or the end, found {self._token.text!r}")
+            raise self._locate_error(
+                self._token.position, f"expected an operator or the end, found {self._token.text!r}"
+            )
         if part.constant:
-            raise self._error(part.position, "a feature must read at least one field")
+            raise self._locate_error(part.position, "a feature must read at least one field")
         length = len(str(part.tree))
         if length > LONGEST_TEXT:  # an artifact stores the canonical text and must be able to parse it
             problem = f"in canonical form it has {length} characters, at most {LONGEST_TEXT} are allowed"
-            raise self._error(part.position, problem)
+            raise self._locate_error(part.position, problem)
         return part.tree
 
     @property
@@ -124,84 +126,88 @@ class _Parser:
         self._place += is_there
         return is_there
 
-    def _error(self, position: int, problem: str) -> ExpressionError:
+    def _locate_error(self, position: int, problem: str) -> ExpressionError:
         return ExpressionError.at(self._text, position, problem)
 
-    def _comparison(self, depth: int) -> _ParsedTerm:
+    def _parse_comparison(self, depth: int) -> _ParsedTerm:
         left = self._sum(depth)
         if self._token.text not in (">", "<"):
             return left
-        return self._binary(self._take(), left, self._sum(depth))
+        return self._build_binary(self._take(), left, self._sum(depth))
 
     def _sum(self, depth: int) -> _ParsedTerm:
-        left = self._product(depth)
+        left = self._parse_product(depth)
         while self._token.text in ("+", "-"):
             operator = self._take()
-            left = self._binary(operator, left, self._product(depth))
+            left = self._build_binary(operator, left, self._parse_product(depth))
         return left
 
-    def _product(self, depth: int) -> _ParsedTerm:
-        left = self._unary(depth)
+    def _parse_product(self, depth: int) -> _ParsedTerm:
+        left = self._parse_unary(depth)
         while self._token.text in ("*", "/"):
             operator = self._take()
-            left = self._binary(operator, left, self._unary(depth))
+            left = self._build_binary(operator, left, self._parse_unary(depth))
         return left
 
-    def _unary(self, depth: int) -> _ParsedTerm:
+    def _parse_unary(self, depth: int) -> _ParsedTerm:
         position = self._token.position
         if not self._take_symbol("-"):
-            return self._atom(depth)
-        operand = self._unary(self._check_depth(depth, position))
-        return self._node(
+            return self._parse_atom(depth)
+        operand = self._parse_unary(self._check_depth(depth, position))
+        return self._build_node(
             Negative(operand.tree), (operand,), position, flatness=operand.flatness, lookback=operand.lookback
         )
 
-    def _atom(self, depth: int) -> _ParsedTerm:
+    def _parse_atom(self, depth: int) -> _ParsedTerm:
         token = self._take()
         if token.kind == "number":
-            return self._number(token)
+            return self._parse_number(token)
         if token.kind == "field":
-            return self._field(token)
+            return self._parse_field(token)
         if token.kind == "name":
             return self._call(token, self._check_depth(depth, token.position))
         if token.text == "(":
-            part = self._comparison(self._check_depth(depth, token.position))
+            part = self._parse_comparison(self._check_depth(depth, token.position))
             self._close(token)
             return part
         text = "the end" if token.kind == "end" else repr(token.text)
-        raise self._error(token.position, f"expected a number, a field or an operator, found {text}")
+        raise self._locate_error(token.position, f"expected a number, a field or an operator, found {text}")
 
     def _check_depth(self, depth: int, position: int) -> int:
         if depth >= DEEPEST_NESTING:
-            raise self._error(position, f"an expression may be nested at most {DEEPEST_NESTING} deep")
+            raise self._locate_error(position, f"an expression may be nested at most {DEEPEST_NESTING} deep")
         return depth + 1
 
     def _close(self, opening: _Token) -> None:
         if not self._take_symbol(")"):
             opened = f"the parenthesis of column {opening.position + 1}"
-            raise self._error(self._token.position, f"expected ')' to close {opened}")
+            raise self._locate_error(self._token.position, f"expected ')' to close {opened}")
 
-    def _number(self, token: _Token) -> _ParsedTerm:
+    def _parse_number(self, token: _Token) -> _ParsedTerm:
         value = float(token.text)
         if not math.isfinite(value):
-            raise self._error(token.position, f"{token.text} is too large for a number")
+            raise self._locate_error(token.position, f"{token.text} is too large for a number")
         kind = Flatness.NUMBER if value else Flatness.SPREAD
-        return self._node(Number(value), (), token.position, flatness=kind, lookback=1)
+        return self._build_node(Number(value), (), token.position, flatness=kind, lookback=1)
 
-    def _field(self, token: _Token) -> _ParsedTerm:
+    def _parse_field(self, token: _Token) -> _ParsedTerm:
         name = token.text[1:]
         if name not in self._fields.formulas:
             have = ", ".join(f"${field}" for field in self._fields.formulas)
-            raise self._error(token.position, f"unknown field {token.text}; {self._fields.name} fields are {have}")
-        return self._node(Field(name), (), token.position, flatness=Flatness.LEVEL, lookback=1)
+            raise self._locate_error(
+                token.position, f"unknown field {token.text}; {self._fields.name} fields are {have}"
+            )
+        return self._build_node(Field(name), (), token.position, flatness=Flatness.LEVEL, lookback=1)
 
-    def _binary(self, operator: _Token, left: _ParsedTerm, right: _ParsedTerm) -> _ParsedTerm:
+    def _build_binary(self, operator: _Token, left: _ParsedTerm, right: _ParsedTerm) -> _ParsedTerm:
         if operator.text == "/":
             if right.tree == Number(0.0):
-                raise self._error(right.position, "division by zero")
+                raise self._locate_error(right.position, "division by zero")
             if right.flatness is Flatness.SPREAD:
                 problem = "this denominator is only rounding at flat prices; add a term of their size"
-                raise self._error(right.position, f"{problem}, as in x / (Std($close, 20) + 1e-9 * Mean($close, 20))")
+                raise self._locate_error(
+                    right.position, f"{problem}, as in x / (Std($close, 20) + 1e-9 * Mean($close, 20))"
+                )
         combine = {
             "+": operators.flatness_of_sum,
             "*": operators.flatness_of_product,
@@ -211,26 +217,32 @@ class _Parser:
         kind = Flatness.SPREAD if joined is None else joined(left.flatness, right.flatness)
         tree = Binary(cast("BinaryOperator", operator.text), left.tree, right.tree)
         lookback = max(left.lookback, right.lookback)
-        return self._node(tree, (left, right), operator.position, flatness=kind, lookback=lookback, start=left.position)
+        return self._build_node(
+            tree, (left, right), operator.position, flatness=kind, lookback=lookback, start=left.position
+        )
 
     def _call(self, name: _Token, depth: int) -> _ParsedTerm:
         operator = OPERATORS.get(name.text)
         if operator is None:
             hint = f"; did you mean ${name.text}?" if name.text in self._fields.formulas else ""
-            raise self._error(name.position, f"unknown operator {name.text}; use one of {', '.join(OPERATORS)}{hint}")
+            raise self._locate_error(
+                name.position, f"unknown operator {name.text}; use one of {', '.join(OPERATORS)}{hint}"
+            )
         if not self._take_symbol("("):
-            raise self._error(self._token.position, f"expected '(' after {name.text}: {operator.signature}")
-        series = tuple(self._series(operator, place, depth) for place in range(len(operator.series)))
+            raise self._locate_error(self._token.position, f"expected '(' after {name.text}: {operator.signature}")
+        series = tuple(self._parse_series(operator, place, depth) for place in range(len(operator.series)))
         windows = tuple(
-            self._window(operator, window, len(series) + place) for place, window in enumerate(operator.windows)
+            self._parse_window(operator, window, len(series) + place) for place, window in enumerate(operator.windows)
         )
         numbers = tuple(
-            self._constant(operator, constant, len(series) + len(windows) + place)
+            self._parse_constant(operator, constant, len(series) + len(windows) + place)
             for place, constant in enumerate(operator.numbers)
         )
         if not self._take_symbol(")"):
-            raise self._error(self._token.position, f"expected ')' after the last argument of {operator.signature}")
-        return self._node(
+            raise self._locate_error(
+                self._token.position, f"expected ')' after the last argument of {operator.signature}"
+            )
+        return self._build_node(
             Call(operator.name, tuple(part.tree for part in series), windows, numbers),
             series,
             name.position,
@@ -238,51 +250,55 @@ class _Parser:
             lookback=max(part.lookback for part in series) + operator.reach(windows),
         )
 
-    def _next_argument(self, operator: Operator, place: int) -> None:
+    def _start_argument(self, operator: Operator, place: int) -> None:
         """Consume the comma before every argument except the first; raise if the arguments end here."""
         token = self._token
         ended = token.text == ")"
         if not ended and place and not self._take_symbol(","):
-            raise self._error(token.position, f"expected ',' between the arguments of {operator.signature}")
+            raise self._locate_error(token.position, f"expected ',' between the arguments of {operator.signature}")
         if ended:
             count = len(operator.series) + len(operator.windows) + len(operator.numbers)
-            raise self._error(token.position, f"{operator.signature} has {count} arguments, found {place}")
+            raise self._locate_error(token.position, f"{operator.signature} has {count} arguments, found {place}")
 
-    def _series(self, operator: Operator, place: int, depth: int) -> _ParsedTerm:
-        self._next_argument(operator, place)
-        part = self._comparison(depth)
+    def _parse_series(self, operator: Operator, place: int, depth: int) -> _ParsedTerm:
+        self._start_argument(operator, place)
+        part = self._parse_comparison(depth)
         if operator.windows and part.constant:
             problem = f"{operator.name} looks back over a series, but this is a number"
-            raise self._error(part.position, problem)
+            raise self._locate_error(part.position, problem)
         return part
 
-    def _window(self, operator: Operator, window: Window, place: int) -> int:
-        self._next_argument(operator, place)
+    def _parse_window(self, operator: Operator, window: Window, place: int) -> int:
+        self._start_argument(operator, place)
         token = self._token
         if token.text == "-" and operator.name in ("Ref", "Delta"):
-            raise self._error(token.position, f"{operator.name} with a negative {window.name} would read the future")
+            raise self._locate_error(
+                token.position, f"{operator.name} with a negative {window.name} would read the future"
+            )
         allowed = f"{window.name} of {operator.signature} must be a whole number from {window.smallest} to"
         if not _WHOLE.fullmatch(token.text):
-            raise self._error(token.position, f"{allowed} {LONGEST_WINDOW}, found {token.text or 'the end'!r}")
+            raise self._locate_error(token.position, f"{allowed} {LONGEST_WINDOW}, found {token.text or 'the end'!r}")
         value = int(self._take().text)
         if not window.smallest <= value <= LONGEST_WINDOW:
-            raise self._error(token.position, f"{allowed} {LONGEST_WINDOW}, but is {token.text}")
+            raise self._locate_error(token.position, f"{allowed} {LONGEST_WINDOW}, but is {token.text}")
         if self._token.text not in (",", ")"):
-            raise self._error(token.position, f"{allowed} {LONGEST_WINDOW}, not an expression")
+            raise self._locate_error(token.position, f"{allowed} {LONGEST_WINDOW}, not an expression")
         return value
 
-    def _constant(self, operator: Operator, constant: Constant, place: int) -> float:
-        self._next_argument(operator, place)
+    def _parse_constant(self, operator: Operator, constant: Constant, place: int) -> float:
+        self._start_argument(operator, place)
         token = self._token
         allowed = f"{constant.name} of {operator.signature} must be a number from {constant.smallest:g} to"
         if token.kind != "number":
-            raise self._error(token.position, f"{allowed} {constant.largest:g}, found {token.text or 'the end'!r}")
+            raise self._locate_error(
+                token.position, f"{allowed} {constant.largest:g}, found {token.text or 'the end'!r}"
+            )
         value = float(self._take().text)
         if not constant.smallest <= value <= constant.largest:
-            raise self._error(token.position, f"{allowed} {constant.largest:g}, but is {token.text}")
+            raise self._locate_error(token.position, f"{allowed} {constant.largest:g}, but is {token.text}")
         return value
 
-    def _node(
+    def _build_node(
         self,
         tree: Expression,
         parts: tuple[_ParsedTerm, ...],
@@ -296,12 +312,14 @@ class _Parser:
         self._nodes += 1
         height = 1 + max((part.height for part in parts), default=0)
         if self._nodes > MOST_NODES:
-            raise self._error(position, f"an expression has at most {MOST_NODES} nodes")
+            raise self._locate_error(position, f"an expression has at most {MOST_NODES} nodes")
         if height > DEEPEST_NESTING:
             problem = f"an expression may be nested at most {DEEPEST_NESTING} deep; group long sums with parentheses"
-            raise self._error(position, problem)
+            raise self._locate_error(position, problem)
         if lookback > LONGEST_LOOKBACK:
-            raise self._error(position, f"this looks back {lookback} bars, at most {LONGEST_LOOKBACK} are allowed")
+            raise self._locate_error(
+                position, f"this looks back {lookback} bars, at most {LONGEST_LOOKBACK} are allowed"
+            )
         return _ParsedTerm(
             tree=tree,
             position=position if start is None else start,

@@ -138,24 +138,26 @@ class Attribution:
     def plot(self, symbol: str | None = None) -> "Figure":
         """Plot the rows of one symbol as bars; needs the extra `report`."""
         rows = self.table(symbol)
-        notes = (self._subject(symbol), line_of(self.skill))
+        notes = (self._describe_subject(symbol), line_of(self.skill))
         return charts.importance_bars([r.name for r in rows], np.array([r.value for r in rows]), self.unit, notes=notes)
 
     def to_png(self, symbol: str | None = None) -> bytes:
         """Return the largest rows of one symbol (default: the first) as a PNG file; needs the extra `plot`."""
-        return charts.draw([self._panel(symbol)], "png", self.warnings)
+        return charts.draw([self._build_panel(symbol)], "png", self.warnings)
 
     def to_svg(self, symbol: str | None = None) -> bytes:
         """Return the largest rows of one symbol (default: the first) as an SVG file; needs the extra `plot`."""
-        return charts.draw([self._panel(symbol)], "svg", self.warnings)
+        return charts.draw([self._build_panel(symbol)], "svg", self.warnings)
 
-    def _panel(self, symbol: str | None) -> charts.BarsPanel:
+    def _build_panel(self, symbol: str | None) -> charts.BarsPanel:
         rows = [row for row in self.table(symbol) if row.value]
         names, values = charts.largest([r.name for r in rows], np.array([r.value for r in rows]), _SHOWN_ROWS)
         notes = (line_of(self.skill),)
-        return charts.BarsPanel(names=names, values=values, unit=self.unit, title=self._subject(symbol), notes=notes)
+        return charts.BarsPanel(
+            names=names, values=values, unit=self.unit, title=self._describe_subject(symbol), notes=notes
+        )
 
-    def _subject(self, symbol: str | None) -> str:
+    def _describe_subject(self, symbol: str | None) -> str:
         return f"{self.symbols[find_row(symbol, self.symbols)]}, {self.horizon} sessions ahead, q{self.quantile:g}"
 
     def _repr_html_(self) -> str:
@@ -165,9 +167,9 @@ class Attribution:
             body += f"<tr><td>others ({unmoved})</td><td>0</td></tr>"
         head = f"<tr><th>input</th><th>contribution ({escape(self.unit)})</th></tr>"
         notes = "".join(f"<p>{escape(note)}</p>" for note in (*self.warnings, line_of(self.skill)))
-        return f"<table>{head}{body}</table>{self._internals_html()}{notes}"
+        return f"<table>{head}{body}</table>{self._render_internals()}{notes}"
 
-    def _internals_html(self) -> str:
+    def _render_internals(self) -> str:
         """Render a heading and the largest shares of each internal; empty without internals."""
         if not self.internals or not self.has_moving_inputs(0):
             return ""

@@ -129,9 +129,9 @@ class Forecast:
 
     def table(self) -> list[ForecastRow]:
         """One row per symbol, horizon and quantile."""
-        return list(self._rows())
+        return list(self._list_rows())
 
-    def _rows(self) -> Iterator[ForecastRow]:
+    def _list_rows(self) -> Iterator[ForecastRow]:
         for s, symbol in enumerate(self.symbols):
             for h, horizon in enumerate(self.horizons):
                 session = self.target_sessions[h] if self.target_sessions else None
@@ -262,13 +262,13 @@ class Forecast:
             f"<tr><td>{escape(r.symbol)}</td><td>{r.horizon}</td><td>{r.session or ''}</td><td>{r.quantile:g}</td>"
             + "".join(f"<td>{cell}</td>" for cell in self._format_cells(r))
             + "</tr>"
-            for r in self._rows()
+            for r in self._list_rows()
         )
         notes = "".join(f"<p>{escape(note)}</p>" for note in self.notes)
-        fans = "".join(self._fan(s) for s in range(len(self.symbols[:_MOST_FANS])))
+        fans = "".join(self._draw_fan(s) for s in range(len(self.symbols[:_MOST_FANS])))
         return f"{fans}<table><tr>{titles}</tr>{body}</table>{notes}"
 
-    def _fan(self, s: int) -> str:
+    def _draw_fan(self, s: int) -> str:
         shown, what = self.shown_values(s)
         start = None if self.prices is None or self.anchor_price is None else float(self.anchor_price[s])
         return charts.fan_svg(self.horizons, self.quantiles, shown, title=f"{self.symbols[s]}, {what}", start=start)

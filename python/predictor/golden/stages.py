@@ -123,7 +123,7 @@ class StageComparison:
         if not np.array_equal(np.isfinite(a), known) or not np.array_equal(a[~known], b[~known], equal_nan=True):
             raise golden_error(f"stage {name} is finite in other cells than recorded")
         difference = np.abs(np.subtract(a, b, where=known, out=np.zeros_like(b)))
-        allowed = self._allowed(name, b)
+        allowed = self._compute_allowed(name, b)
         worst = int(np.argmax(difference - allowed)) if b.size else 0
         if b.size and difference.flat[worst] > allowed.flat[worst]:
             raise golden_error(
@@ -132,7 +132,7 @@ class StageComparison:
                 "model again here"
             )
 
-    def _allowed(self, name: str, expected: FloatArray) -> FloatArray:
+    def _compute_allowed(self, name: str, expected: FloatArray) -> FloatArray:
         """Allowed difference of each value, in the shape of the stage."""
         tolerance, size = TOLERANCES.get(name, STEP_TOLERANCE), np.where(np.isfinite(expected), np.abs(expected), 0.0)
         largest = size.max(initial=0.0)

@@ -97,7 +97,7 @@ class ForecastListing:
     def read_part(self) -> list[RecordedForecast]:
         """Read the next part; empty if the searched rows hold no such forecast."""
         if self._missing:
-            self._go_back()
+            self._search_back()
             return []
         end = min(self._last, self._place + _WINDOW)
         found = self._ledger.records(
@@ -108,7 +108,7 @@ class ForecastListing:
         self._place = found[-1].number if len(found) == PART else end
         return read_outcomes(self._ledger, found)
 
-    def _go_back(self) -> None:
+    def _search_back(self) -> None:
         """Search one window for the first of the newest forecasts."""
         begin = max(self._first, self._place - _WINDOW)
         rows = self._ledger.query(

@@ -248,7 +248,7 @@ class Ledger:
         Raises:
             BarsError: the ledger has no bars of a symbol, or of this span.
         """
-        universe = self._universe()
+        universe = self._read_universe()
         low, high = (day_number(day) if day else 0 for day in (first, last))
         known = self._read_bars(symbols, low, high, self.receipt.batch if batch is None else batch)
         names = tuple(sorted(known)) if symbols is None else tuple(symbols)
@@ -265,7 +265,7 @@ class Ledger:
             known: what earlier calls have read; this call adds to it.
             last: the last session, yyyymmdd.
         """
-        universe = self._universe()
+        universe = self._read_universe()
         rows = self._store.rows("select id, symbol, sessions, bars from bar where id > ? order by id", (known.row,))
         for symbol, parts in _read_blocks(rows, universe).items():
             known.bars[symbol] = _select_newest_bars([known.bars[symbol], *parts] if symbol in known.bars else parts)
@@ -283,7 +283,7 @@ class Ledger:
         rows = self._store.rows("select max(last_session) as newest from bar")
         return int(rows[0]["newest"] or 0)
 
-    def _universe(self) -> _Universe | None:
+    def _read_universe(self) -> _Universe | None:
         rows = self._store.rows("select calendar, currency, columns from universe order by id desc limit 1")
         return (
             _Universe(rows[0]["calendar"], rows[0]["currency"], tuple(json.loads(rows[0]["columns"]))) if rows else None
@@ -291,7 +291,7 @@ class Ledger:
 
     def _check_universe(self, batch: OpenBatch, panel: BarPanel) -> None:
         """Refuse bars of another universe; the first bars of a ledger define its universe."""
-        have = self._universe()
+        have = self._read_universe()
         given = _Universe(panel.calendar, panel.currency, panel.columns)
         if have is not None:
             for what, ours, theirs in zip(("calendar", "currency"), have, given, strict=False):
@@ -345,7 +345,7 @@ class Ledger:
         self, symbols: Sequence[str] | None, first: int, last: int, batch: int
     ) -> Mapping[str, tuple[IntArray, FloatArray]]:
         """Sessions [T] and bars [T, C] of each symbol at a batch, from the versions of its bars, the newest last."""
-        universe = self._universe()
+        universe = self._read_universe()
         chosen = "" if symbols is None else "and symbol = any(?)"
         query = (
             "select symbol, sessions, bars from bar "  # noqa: S608 - no value is in the text

@@ -154,7 +154,7 @@ class PostgresStore(LedgerStore):
 
     @property
     def _connection(self) -> psycopg.Connection[Any]:
-        assert self._opened is not None  # noqa: S101 - it is used within `_connected`
+        assert self._opened is not None  # noqa: S101 - it is used within `_use_connection`
         return self._opened
 
     def _connect(self) -> psycopg.Connection[Any]:
@@ -166,31 +166,31 @@ class PostgresStore(LedgerStore):
             reason = " ".join(str(error).split())
             advice = "give the password in the environment variable PGPASSWORD or in the file ~/.pgpass"
             advice = advice if "password" in reason else "start it, or correct the address"
-            raise self._error(f"the database cannot be reached: {reason}; {advice}", error) from error
+            raise self._describe_failure(f"the database cannot be reached: {reason}; {advice}", error) from error
         connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
         return connection
 
     def _check(self) -> None:
         """Check what the database holds, and close the connection if that is wrong."""
         try:
-            with self._connected():
+            with self._use_connection():
                 self._check_format(create=self._create and not self._id)
                 self._check_id()
         except BaseException:
             self._connection.close()
             raise
 
-    def _error(self, problem: str, error: psycopg.Error | None = None) -> LedgerError:
+    def _describe_failure(self, problem: str, error: psycopg.Error | None = None) -> LedgerError:
         code = (error and error.sqlstate) or ""
         return LedgerError(f"{self.address}: {problem}", metadata={"file": self.address, "code": code})
 
     def _check_format(self, *, create: bool) -> None:
         encoding = self._connection.info.parameter_status("server_encoding")
         if encoding != "UTF8":
-            raise self._error(f"the database's encoding is {encoding}; create one with the encoding UTF8")
+            raise self._describe_failure(f"the database's encoding is {encoding}; create one with the encoding UTF8")
         mark = self._read_mark()
         if mark is None and create:
-            with self._transaction():
+            with self._begin_transaction():
                 mark = self._read_mark()  # another process may have made it
                 if mark is None:
                     self._make()
@@ -205,11 +205,11 @@ class PostgresStore(LedgerStore):
             problem = f"its schema is {found}, but this version of Quantra reads {VERSION}; {advice}"
         else:
             problem = "its table `ledger` is not of a ledger; give the address of another database"
-        raise self._error(problem)
+        raise self._describe_failure(problem)
 
     def _check_id(self) -> None:
         if self._id and self.id != self._id:
-            raise self._error("the ledger was replaced by another one while it was in use; restart")
+            raise self._describe_failure("the ledger was replaced by another one while it was in use; restart")
         self._id = self.id
 
     def _read_mark(self) -> str | None:
@@ -226,7 +226,7 @@ class PostgresStore(LedgerStore):
                 self.execute(statement)
         except errors.ProgrammingError as error:
             problem = f"a ledger cannot be made: {error.diag.message_primary}; give the address of another database"
-            raise self._error(problem, error) from error
+            raise self._describe_failure(problem, error) from error
         self.execute("insert into ledger values (?, ?)", (uuid.uuid4().hex, time.time_ns()))
 
     def close(self) -> None:
@@ -241,7 +241,7 @@ class PostgresStore(LedgerStore):
         return cursor.execute(_encode(statement), values)
 
     @contextmanager
-    def _connected(self) -> Generator[None]:
+    def _use_connection(self) -> Generator[None]:
         with self._thread_lock:
             if not self._depth and (self._opened is None or self._opened.closed):
                 self._reconnect()
@@ -251,10 +251,10 @@ class PostgresStore(LedgerStore):
             except (errors.IntegrityError, errors.ProgrammingError) as error:
                 if isinstance(error, errors.InsufficientPrivilege):
                     problem = f"{error.diag.message_primary}; the user needs the rights to select and insert"
-                    raise self._error(problem, error) from error
+                    raise self._describe_failure(problem, error) from error
                 raise
             except psycopg.Error as error:
-                raise self._error(self._describe(error), error) from error
+                raise self._describe_failure(self._describe(error), error) from error
             finally:
                 self._depth -= 1
 
@@ -262,7 +262,7 @@ class PostgresStore(LedgerStore):
         try:
             self._opened = self._connect()
         except LedgerError as error:  # a server's clients get this one, and must not see where the database is
-            raise self._error("the database cannot be reached; start it, or check the network") from error
+            raise self._describe_failure("the database cannot be reached; start it, or check the network") from error
         self._check()
 
     def _describe(self, error: psycopg.Error) -> str:
@@ -275,8 +275,8 @@ class PostgresStore(LedgerStore):
         return f"the ledger cannot be used ({text}); see the log of the server"
 
     @contextmanager
-    def _transaction(self) -> Generator[None]:
-        with self._connected(), self._connection.transaction():
+    def _begin_transaction(self) -> Generator[None]:
+        with self._use_connection(), self._connection.transaction():
             try:
                 patience = f"{1000 * _PATIENCE_SECONDS}ms"
                 self.execute(
@@ -292,7 +292,7 @@ class PostgresStore(LedgerStore):
             yield
 
     @contextmanager
-    def _snapshot(self) -> Generator[None]:
+    def _begin_snapshot(self) -> Generator[None]:
         with self._connection.transaction():
             self.execute("set transaction isolation level repeatable read, read only")
             yield

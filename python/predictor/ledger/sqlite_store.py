@@ -156,12 +156,12 @@ class SqliteStore(LedgerStore):
         return cursor.execute(statement, values)
 
     @contextmanager
-    def _connected(self) -> Generator[None]:
+    def _use_connection(self) -> Generator[None]:
         with self._thread_lock, translate_errors(self._path):
             yield
 
     @contextmanager
-    def _transaction(self) -> Generator[None]:
+    def _begin_transaction(self) -> Generator[None]:
         with self._thread_lock, locked(self._lock_file), translate_errors(self._path):
             # Check that the open file is still at the path; what is written to a removed one is lost.
             if not self._path.is_file() or not os.path.samestat(self._path.stat(), self._opened):
@@ -181,7 +181,7 @@ class SqliteStore(LedgerStore):
             if log.exists() and os.stat(log).st_size > _LARGEST_LOG:  # noqa: PTH116 - as cheap as it gets
                 self._connection.execute("pragma wal_checkpoint(passive)")
 
-    def _snapshot(self) -> AbstractContextManager[None]:
+    def _begin_snapshot(self) -> AbstractContextManager[None]:
         return nullcontext()  # each running query keeps the snapshot of its begin
 
     def _stream(self, query: str, values: Sequence[object] = ()) -> Iterator[tuple[Any, ...]]:

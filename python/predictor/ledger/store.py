@@ -97,14 +97,14 @@ class LedgerStore(ABC):
 
     @abstractmethod
     def execute(self, statement: str, values: Sequence[object] = (), *, by_name: bool = False) -> Cursor:
-        """Run a statement within `_connected` or `_transaction`; its rows are tuples, or have names."""
+        """Run a statement within `_use_connection` or `_transaction`; its rows are tuples, or have names."""
 
     @abstractmethod
-    def _connected(self) -> AbstractContextManager[None]:
+    def _use_connection(self) -> AbstractContextManager[None]:
         """Let no other thread use the connection, and turn the driver's errors into LedgerError."""
 
     @abstractmethod
-    def _transaction(self) -> AbstractContextManager[None]:
+    def _begin_transaction(self) -> AbstractContextManager[None]:
         """Write what the block writes, or nothing after an error, while no other process writes.
 
         Raises:
@@ -113,7 +113,7 @@ class LedgerStore(ABC):
         """
 
     @abstractmethod
-    def _snapshot(self) -> AbstractContextManager[None]:
+    def _begin_snapshot(self) -> AbstractContextManager[None]:
         """Let `_stream` read the ledger as it is when the block begins."""
 
     @abstractmethod
@@ -143,12 +143,12 @@ class LedgerStore(ABC):
         Raises:
             LedgerError: the ledger cannot be read.
         """
-        with self._connected():
+        with self._use_connection():
             return self.execute(query, values, by_name=True).fetchall()
 
     def table(self, query: str, values: Sequence[object] = ()) -> tuple[list[str], Sequence[tuple[Any, ...]]]:
         """The names of a query's columns, and its rows."""
-        with self._connected():
+        with self._use_connection():
             cursor = self.execute(query, values)
             return [column[0] for column in cursor.description or ()], cursor.fetchall()
 
@@ -175,7 +175,7 @@ class LedgerStore(ABC):
             LedgerError: the disk is full, the ledger is damaged, or its file was removed or replaced.
             OSError: another process holds the lock for 10 seconds.
         """
-        with self._transaction():
+        with self._begin_transaction():
             last = self.receipt
             opened = OpenBatch(last.batch + 1, self)
             yield opened
@@ -197,12 +197,12 @@ class LedgerStore(ABC):
     def verify(self, receipt: Receipt | None = None) -> Verification:
         """Check every row against the chain, and the chain against a receipt."""
         try:
-            with self._connected(), self._snapshot():
+            with self._use_connection(), self._begin_snapshot():
                 return self._verify(receipt)
         except LedgerError as error:
-            return Verification(receipt=Receipt(0, self._origin_or_empty()), rows=0, problem=error.message)
+            return Verification(receipt=Receipt(0, self._read_origin()), rows=0, problem=error.message)
 
-    def _origin_or_empty(self) -> str:
+    def _read_origin(self) -> str:
         try:
             return self._origin.hex()
         except LedgerError:

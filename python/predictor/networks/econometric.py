@@ -167,11 +167,11 @@ class FittedScale:
         """As `Normaliser.stages`, [N, ...] each; includes the logs of both volatilities [N, H]."""
         returns = windows[0][:, -self.window :]
         with np.errstate(all="ignore"):
-            har = {} if self.har is None else self._har(self.har, returns, windows[1][:, -self.window :])
+            har = {} if self.har is None else self._compute_har(self.har, returns, windows[1][:, -self.window :])
             return {**har, **({} if self.garch is None else _compute_garch(self.garch, returns))}
 
     @staticmethod
-    def _har(har: Har, returns: FloatArray, volatility: FloatArray) -> Mapping[str, FloatArray]:
+    def _compute_har(har: Har, returns: FloatArray, volatility: FloatArray) -> Mapping[str, FloatArray]:
         terms, size = har.terms(volatility), window_mean(np.abs(returns))
         return {"har_terms": terms, "har_level": size, "har": np.log(size)[:, None] + har.lines(terms)}
 

@@ -146,12 +146,12 @@ def gated_sum(x: Tensor, shares: Tensor, keep: Tensor | None, weights: GatedSumW
         keep: uint8 [V, R, H] 1 for values that dropout keeps; None for all.
         weights: weights of the networks.
     """
-    if not _gains_from_blocks(x, weights):
+    if not _is_faster_in_blocks(x, weights):
         return _compute_without_blocks(x, shares, keep, weights)
     return _Blocks.apply(x, shares, keep, *_merge(weights, dropping=keep is not None))  # pyright: ignore[reportReturnType] - apply is untyped
 
 
-def _gains_from_blocks(x: Tensor, weights: GatedSumWeights) -> bool:
+def _is_faster_in_blocks(x: Tensor, weights: GatedSumWeights) -> bool:
     """Whether blocks pay: only on a CPU and above one block; a compiler makes its own blocks."""
     if is_traced() or x.device.type != "cpu":
         return False
@@ -273,9 +273,9 @@ class _Block:
     def add_gradients(self, grad: Tensor, gradients: _Gradients) -> None:
         """Add the contribution of these rows, from the gradient [rows, H] of their result."""
         deviation = self._run()
-        grad_sum = self._through_norm(grad, deviation, gradients)
+        grad_sum = self._differentiate_norm(grad, deviation, gradients)
         torch.ops.aten.glu_backward.grad_input(grad_sum, self._gate, -1, grad_input=self._grad_gate)
-        grad_first = self._through_layers(gradients.weights)
+        grad_first = self._differentiate_layers(gradients.weights)
         torch.ops.aten.elu_backward.grad_input(grad_first, 1, 1, 1, True, self._first, grad_input=grad_first)
         if gradients.x is not None:
             gradients.x[:, self.rows] += grad_sum @ self._weights.embedding.mT + grad_first @ self._weights.first.mT
@@ -299,7 +299,7 @@ class _Block:
         """Input of the gate's layer."""
         return self._first if self._keep is None else self._second
 
-    def _through_norm(self, grad: Tensor, deviation: Tensor, gradients: _Gradients) -> Tensor:
+    def _differentiate_norm(self, grad: Tensor, deviation: Tensor, gradients: _Gradients) -> Tensor:
         """Gradient [V, rows, H] of the normed sum; adds those of the shares, the gain and the shift."""
         gain, width = self._weights.gain, grad.shape[-1]
         normed = self._normed.div_(deviation)
@@ -313,7 +313,7 @@ class _Block:
         grad_sum = torch.mul(grad, gain, out=self._scratch)
         return grad_sum.sub_(mean).sub_(normed.mul_(along)).mul_(self._shares / deviation)
 
-    def _through_layers(self, grads: _Weights | None) -> Tensor:
+    def _differentiate_layers(self, grads: _Weights | None) -> Tensor:
         """Gradient [V, rows, H] of ELU's result from that of the gate; adds those of both layers."""
         weights, grad_gate = self._weights, self._grad_gate
         if grads is not None:

@@ -233,7 +233,7 @@ class GraphForecaster(nn.Module):
         """
         window = inputs.observed.flatten(1)
         state = self._state(inputs)
-        neighbours, weights = self._neighbour_rows(inputs, nodes, panels)
+        neighbours, weights = self._find_neighbour_rows(inputs, nodes, panels)
         source = torch.cat([state, inputs.observed[:, -1]], dim=-1)
         attended = self.dropout(self.attention(state, source, neighbours, weights))
         context = self.context(self.norm(state + functional.glu(self.gate(attended), dim=-1)), inputs)
@@ -258,7 +258,7 @@ class GraphForecaster(nn.Module):
         patches = functional.pad(rows, (0, 0, missing, 0)).unflatten(1, (-1, self.patch)).flatten(2)
         return self.gru(patches)[0][:, -1]
 
-    def _neighbour_rows(self, inputs: Inputs, nodes: Tensor, panels: int) -> tuple[Tensor, Tensor]:
+    def _find_neighbour_rows(self, inputs: Inputs, nodes: Tensor, panels: int) -> tuple[Tensor, Tensor]:
         """The rows of each row's neighbours, int64 [N, k], -1 if missing or absent; and their weights.
 
         A weight is meaningful only if its neighbour's row is not -1.

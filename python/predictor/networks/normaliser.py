@@ -124,7 +124,7 @@ class WindowNormaliser:
         (series,) = windows
         values = np.ascontiguousarray(series[:, -self.window :].T)
         present = ~np.isnan(values)
-        weights = self._weights()[:, None] * present
+        weights = self._compute_weights()[:, None] * present
         total = ordered_sum(weights)
         known = np.where(present, values, 0.0)
         with np.errstate(all="ignore"):
@@ -141,7 +141,7 @@ class WindowNormaliser:
         """As `Normaliser.settings`."""
         return asdict(self)
 
-    def _weights(self) -> FloatArray:
+    def _compute_weights(self) -> FloatArray:
         """[W] oldest first."""
         weights = np.ones(self.window)
         for k in range(1, self.window):

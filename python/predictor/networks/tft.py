@@ -129,19 +129,19 @@ class VariableSelection(nn.Module):
 
     def forward(self, x: Tensor, context: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Map columns [N, T, C] and a context [N, 1, H] to the selected [N, T, H] and the weights [N, T, V]."""
-        variables = self._variables(x.flatten(0, 1))
+        variables = self._gather_variables(x.flatten(0, 1))
         parts = (self.joint.shape[1], self.joint.shape[0])
-        first, skip = self._joint(variables).unflatten(0, x.shape[:2]).split(parts, dim=-1)
+        first, skip = self._apply_joint_layers(variables).unflatten(0, x.shape[:2]).split(parts, dim=-1)
         weights = self.rest(first, skip, context).softmax(dim=-1)
         return self._sum(variables, weights.flatten(0, 1)).unflatten(0, x.shape[:2]), weights
 
-    def _variables(self, x: Tensor) -> Tensor:
+    def _gather_variables(self, x: Tensor) -> Tensor:
         """[R, V, M + 1] columns of each variable and a constant 1, from columns [R, C]."""
         count, columns = self.columns.shape
         filled = torch.cat([x, self.fill.expand(x.shape[0], -1)], dim=1)
         return filled.index_select(1, self.columns.flatten()).unflatten(1, (count, columns))
 
-    def _joint(self, variables: Tensor) -> Tensor:
+    def _apply_joint_layers(self, variables: Tensor) -> Tensor:
         """[R, H + V] results of the layers that read all embeddings (equation 6)."""
         return torch.addmm(self.joint_bias, variables.flatten(1), torch.bmm(self.embedding, self.joint).flatten(0, 1))
 
@@ -292,7 +292,7 @@ class TFTForecaster(nn.Module):
     def with_internals(self, inputs: Inputs) -> tuple[Tensor, Internals]:
         """Quantiles [N, H, Q], and the weights of variables and sessions."""
         contexts, static_weights = (None, inputs.static) if self.static is None else self.static(inputs.static)
-        past, past_weights, future, future_weights = self._selected(inputs, contexts)
+        past, past_weights, future, future_weights = self._select_variables(inputs, contexts)
         # the LSTMs read all sessions (section 4.5.1, equation 17)
         states, last = self.encoder(past) if contexts is None else self.encoder(past, contexts.start)
         ahead, _ = self.decoder(future, last)
@@ -307,7 +307,9 @@ class TFTForecaster(nn.Module):
             quantiles = quantiles + self.highway(inputs, decoded)
         return quantiles, Internals(past_weights, future_weights, static_weights, attention)
 
-    def _selected(self, inputs: Inputs, contexts: StaticContexts | None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def _select_variables(
+        self, inputs: Inputs, contexts: StaticContexts | None
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Selected past [N, T, W] and its weights, selected future [N, D, W] and its weights."""
         context = None if contexts is None else contexts.selection
         ahead = inputs.known[:, self.encoder_length :]

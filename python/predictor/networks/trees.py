@@ -220,10 +220,10 @@ class Forests:
 
     def sums(self, rows: FloatArray) -> FloatArray:
         """[N, F] sums of the trees' values for rows [N, C]."""
-        blocks = [self._sums(rows[first : first + ROWS_AT_ONCE]) for first in range(0, len(rows), ROWS_AT_ONCE)]
+        blocks = [self._sum_leaves(rows[first : first + ROWS_AT_ONCE]) for first in range(0, len(rows), ROWS_AT_ONCE)]
         return np.concatenate(blocks) if blocks else np.zeros((0, len(self.arrays.values)))
 
-    def _sums(self, rows: FloatArray) -> FloatArray:
+    def _sum_leaves(self, rows: FloatArray) -> FloatArray:
         every = ~self._left_open.dtype.type(0)
         open_leaves = np.where(self.goes_left(rows), every, self._left_open)
         open_leaves = np.bitwise_and.reduce(open_leaves.reshape(len(rows), -1, len(self._starts)), axis=1)

@@ -288,7 +288,7 @@ class LazyModel:
             if self._failure is not None:
                 raise ArtifactError(self._failure.message, metadata=self._failure.metadata)
             if self._model is None:
-                self._model = self._built()
+                self._model = self._build_model()
             return self._model
 
     def prepare_batch(
@@ -317,7 +317,7 @@ class LazyModel:
         """Describe the model, without building it."""
         return replace(self._info, aliases=aliases, is_default=is_default)
 
-    def _built(self) -> Predictor:
+    def _build_model(self) -> Predictor:
         """Build the model from the folder if its files are unchanged since verification."""
         name, version = self.identity.name, self.identity.version
         try:

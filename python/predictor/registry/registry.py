@@ -72,14 +72,14 @@ class Registry:
             VersionNotFoundError: the model has no such version or alias, or the alias's version is not served.
         """
         asked, at, selector = reference.partition("@")
-        name = asked or self._only_name()
+        name = asked or self._find_only_name()
         served = self.models.get(name)
         if served is None:
-            raise self._no_model(name)
+            raise self._describe_missing_model(name)
         version = served.champion if not at else served.aliases.get(selector, version_number(selector))
         model = None if version is None else served.versions.get(version)
         if model is None:
-            raise _describe_not_found(name, served, selector) if at else self._no_model(name)
+            raise _describe_not_found(name, served, selector) if at else self._describe_missing_model(name)
         return model
 
     def info(self, model: Predictor) -> ModelInfo:
@@ -126,7 +126,7 @@ class Registry:
             problems=(*(problem for problem in self.problems if problem not in own), *new),
         )
 
-    def _no_model(self, name: str) -> ModelNotFoundError:
+    def _describe_missing_model(self, name: str) -> ModelNotFoundError:
         """Return the error of a model that is not served, with its problem if it has a folder."""
         own = self.problems_of(name)
         if not own:
@@ -134,7 +134,7 @@ class Registry:
         problem = next((p for p in own if p.metadata.get("file") == f"{name}/{ALIASES}"), own[0])
         return ModelNotFoundError(f"model {name!r} is not served: {problem.message}")
 
-    def _only_name(self) -> str:
+    def _find_only_name(self) -> str:
         if not self.models:
             raise ModelNotFoundError("no model is served; load one first")
         if len(self.models) > 1:
@@ -183,8 +183,8 @@ class ModelsFolder:
             ModelNotFoundError, VersionNotFoundError: the folder has no such model or version.
             ArtifactError: all of these versions are damaged, or the new aliases cannot be applied.
         """
-        name, version = self._known(reference)
-        there = self._there(name)
+        name, version = self._parse_known_reference(reference)
+        there = self._list_versions(name)
         wanted = there if version is None else _check_one(name, version, there)
         return self._read(registry, name, there, wanted - registry.models.get(name, NOTHING).versions.keys())
 
@@ -197,8 +197,8 @@ class ModelsFolder:
         Raises:
             ModelNotFoundError, VersionNotFoundError, ArtifactError: see `load`.
         """
-        name, version = self._known(reference)
-        there = self._there(name)
+        name, version = self._parse_known_reference(reference)
+        there = self._list_versions(name)
         return self._read(registry, name, there, there if version is None else _check_one(name, version, there))
 
     def unload(self, registry: Registry, reference: str) -> Registry:
@@ -273,7 +273,7 @@ class ModelsFolder:
             raise VersionNotFoundError(f"model {name!r} has no version in the folder of models; put NAME/1 there first")
         return registry.renewed(name, renewal)
 
-    def _known(self, reference: str) -> tuple[str, int | None]:
+    def _parse_known_reference(self, reference: str) -> tuple[str, int | None]:
         """Parse a reference to a model that has a folder."""
         name, version = _split_reference(reference)
         try:
@@ -286,7 +286,7 @@ class ModelsFolder:
             )
         return name, version
 
-    def _there(self, name: str) -> frozenset[int]:
+    def _list_versions(self, name: str) -> frozenset[int]:
         """Return the versions in a model's folder."""
         try:
             return versions_in(self.path / name)

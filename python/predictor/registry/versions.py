@@ -127,7 +127,7 @@ class ModelReader:
 
     def absent(self, name: str) -> ModelReload:
         """Return the result for a model without a folder."""
-        return ModelReload(served=None, remarks=self._missing(name, frozenset()))
+        return ModelReload(served=None, remarks=self._report_missing(name, frozenset()))
 
     def not_read_again(self, name: str, served: ModelVersions) -> ModelReload:
         """Return the result for versions that were not read again; earlier problems remain."""
@@ -168,7 +168,7 @@ class ModelReader:
             wanted: versions to read.
             gone: versions to drop.
         """
-        read = {version: self._version(name, version, present.versions.get(version)) for version in sorted(wanted)}
+        read = {version: self._read_version(name, version, present.versions.get(version)) for version in sorted(wanted)}
         drawn = _merge_versions(present, read, there=there, gone=gone)
         served, failures = self._with_aliases(name, drawn, present)
         return ModelReload(
@@ -176,17 +176,17 @@ class ModelReader:
             failures=(*(error for error in read.values() if isinstance(error, ArtifactError)), *failures),
             remarks=(
                 *(_describe_lost_alias(name, served, alias) for alias in served.lost() if alias != CHAMPION),
-                *self._missing(name, there),
+                *self._report_missing(name, there),
             ),
             untried=there - frozenset(wanted),
         )
 
-    def _missing(self, name: str, there: frozenset[int]) -> tuple[ArtifactError, ...]:
+    def _report_missing(self, name: str, there: frozenset[int]) -> tuple[ArtifactError, ...]:
         """Return an error for each version in the lock file that is missing from the folder."""
         problems = self._lock.missing(name, there) if self._lock is not None else []
         return tuple(describe_version_problem(name, version, ArtifactError(problem)) for version, problem in problems)
 
-    def _version(self, name: str, version: int, present: Predictor | None) -> Predictor | ArtifactError:
+    def _read_version(self, name: str, version: int, present: Predictor | None) -> Predictor | ArtifactError:
         """Read a version; returns the same object if it is unchanged."""
         try:
             read = LazyModel.read(self._models / name / str(version), (name, version), self._runtime, self._lock)
@@ -215,7 +215,7 @@ class ModelReader:
         if CHAMPION not in aliases and drawn.versions:
             drawn = replace(drawn.naming(present.aliases[CHAMPION]), is_recorded=False)
             if present.is_recorded and drawn.live:  # the alias was removed, which releases no version
-                return self._recorded(name, drawn, present)
+                return self._record_champion(name, drawn, present)
         served, failures = _build_champion(drawn)
         if CHAMPION not in served.lost():
             return served, failures
@@ -229,12 +229,12 @@ class ModelReader:
             served, errors = _build_champion(drawn.naming(version))
             failures += errors
             if served.live:
-                served, errors = self._recorded(name, served, NOTHING)
+                served, errors = self._record_champion(name, served, NOTHING)
                 return served, (*failures, *errors)
             drawn = drawn.refusing(version)
         return drawn, failures
 
-    def _recorded(
+    def _record_champion(
         self, name: str, served: ModelVersions, present: ModelVersions
     ) -> tuple[ModelVersions, tuple[ArtifactError, ...]]:
         """Record the champion in the aliases; if another process has recorded one, use that one."""

@@ -284,10 +284,10 @@ class SessionCalendar:
         """
         if not sessions.size:
             return sessions
-        rows = self._rows(sessions)
+        rows = self._find_rows(sessions)
         first, stop = int(rows.min()), int(np.searchsorted(self._table.sessions, sessions.max(), side="right"))
         absent = np.ones(stop - first, np.bool_)
-        absent[rows[self._found(sessions, rows)] - first] = False
+        absent[rows[self._match_rows(sessions, rows)] - first] = False
         return self._table.sessions[first:stop][absent]
 
     def unexpected(self, sessions: NDArray[np.int32]) -> NDArray[np.int32]:
@@ -299,7 +299,7 @@ class SessionCalendar:
         Raises:
             CalendarEndedError: the calendar does not cover a date.
         """
-        return sessions[~self._found(sessions, self._rows(sessions))]
+        return sessions[~self._match_rows(sessions, self._find_rows(sessions))]
 
     def remedy(self, dates: NDArray[np.int32]) -> str:
         """Advice for bars on dates, int32 [M], that are not sessions."""
@@ -396,8 +396,8 @@ class SessionCalendar:
 
     def places(self, sessions: NDArray[np.int32]) -> NDArray[np.intp]:
         """The index of each session [T] among all sessions of the calendar; raises as `fields`."""
-        rows = self._rows(sessions)
-        is_session = self._found(sessions, rows)
+        rows = self._find_rows(sessions)
+        is_session = self._match_rows(sessions, rows)
         if is_session.all():
             return rows
         day = int(sessions[~is_session][0])
@@ -417,12 +417,12 @@ class SessionCalendar:
             metadata={"calendar": self.name, "date": shown_date(outside), "last": shown_date(self.last)},
         )
 
-    def _rows(self, sessions: NDArray[np.int32]) -> NDArray[np.intp]:
+    def _find_rows(self, sessions: NDArray[np.int32]) -> NDArray[np.intp]:
         """The row in the table of each date, or where it would be inserted; [T]."""
         if sessions.size:
             self._require_covered(int(sessions.min()), int(sessions.max()))
         return np.searchsorted(self._table.sessions, sessions)
 
-    def _found(self, sessions: NDArray[np.int32], rows: NDArray[np.intp]) -> NDArray[np.bool_]:
+    def _match_rows(self, sessions: NDArray[np.int32], rows: NDArray[np.intp]) -> NDArray[np.bool_]:
         """Whether each date is in the table at its row; [T]."""
         return self._table.sessions.take(rows, mode="clip") == sessions

@@ -39,7 +39,7 @@ def schedule_of(name: str, first: int, last: int) -> Schedule:
 @lru_cache(maxsize=64)
 def _schedule(name: str, start: int, end: int) -> Schedule:
     """The schedule between two dates; the package needs half a second for it."""
-    exchange = _exchange(name, start, end)
+    exchange = _load_exchange(name, start, end)
     days = _list_session_days(exchange)
     end = min(end, _bound(exchange.bound_max(), end))
     holidays = tuple(dates_of(np.setdiff1d(weekdays_between(start, end), days)).tolist())
@@ -56,7 +56,7 @@ def _schedule(name: str, start: int, end: int) -> Schedule:
     )
 
 
-def _exchange(name: str, first: int, last: int) -> "ExchangeCalendar":
+def _load_exchange(name: str, first: int, last: int) -> "ExchangeCalendar":
     """The package's calendar from `first` to `last`, or to the end of its record."""
     import exchange_calendars
 

@@ -126,7 +126,7 @@ def from_bytes(content: bytes) -> Schedule:
         raise record.refusal("last", f"is {last}, before first, {first}")
     schedule = Schedule(
         name=_name(record),
-        time_zone=_time_zone(record),
+        time_zone=_read_time_zone(record),
         first=first,
         last=last,
         is_every_day=version > 1 and record.flag("is_every_day"),
@@ -160,7 +160,7 @@ def _name(record: Record) -> str:
     return name
 
 
-def _time_zone(record: Record) -> str:
+def _read_time_zone(record: Record) -> str:
     name = record.text("time_zone")
     try:
         ZoneInfo(name)

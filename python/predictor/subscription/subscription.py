@@ -86,7 +86,7 @@ class PartialDay:
         """
         return PartialDay(
             bars=self.bars.without_bars(session),
-            covariates=self._moved(session, covariates),
+            covariates=self._move_covariates(session, covariates),
             has_arrived=np.zeros(len(self.bars.symbols), np.bool_),
             is_ready=False,
         )
@@ -101,7 +101,7 @@ class PartialDay:
         has_arrived[rows] = True
         return PartialDay(
             bars=self.bars.with_bars(bars, rows),
-            covariates=day_covariates.replace_rows(self._ahead(covariates, rows), covariates, rows),
+            covariates=day_covariates.replace_rows(self._move_to_future(covariates, rows), covariates, rows),
             has_arrived=has_arrived,
             is_ready=self.is_ready or bool(has_arrived.all()),
         )
@@ -110,7 +110,7 @@ class PartialDay:
         """Mark the day as ready for a forecast."""
         return replace(self, is_ready=True)
 
-    def _ahead(self, pushed: Covariates, rows: IndexArray) -> Covariates:
+    def _move_to_future(self, pushed: Covariates, rows: IndexArray) -> Covariates:
         """Move the day's covariates to the pushed future sessions, which all symbols of a day share."""
         if np.array_equal(pushed.future_sessions, self.covariates.future_sessions):
             return self.covariates
@@ -122,9 +122,9 @@ class PartialDay:
                 f"future_sessions differ from those pushed for {listed(names)} on "
                 f"{shown_date(self.session)}; push the same with each bar of a day"
             )
-        return self._moved(self.session, pushed)
+        return self._move_covariates(self.session, pushed)
 
-    def _moved(self, session: int, pushed: Covariates) -> Covariates:
+    def _move_covariates(self, session: int, pushed: Covariates) -> Covariates:
         have = np.concatenate([self.bars.sessions, self.covariates.future_sessions])
         return day_covariates.move_to_day(self.covariates, have, session, pushed.future_sessions)
 
@@ -232,19 +232,19 @@ class Subscription:
             CovariateMissingError, UnknownCovariateError, CovariatesError: the covariates do not match the subscription.
         """
         if push.bars is None:
-            return _check(self._flushed(push), bars_needed)
-        rows = self._rows(push.bars)
+            return _check(self._flush(push), bars_needed)
+        rows = self._find_rows(push.bars)
         _check_columns(self.history, push.bars)
         self._check_reading(push)
         push.covariates.check(len(rows), push.bars.sessions)
         day_covariates.check_pushed(self.covariates, push.covariates, push.bars.symbols, rows)
-        before = self._on(int(push.bars.sessions[0]), push.covariates, max(self.most, bars_needed))
+        before = self._continue_on(int(push.bars.sessions[0]), push.covariates, max(self.most, bars_needed))
         _check_jumps(before.history, push.bars)
         day = before.day.with_rows(push.bars, push.covariates, rows)
         after = replace(before, day=day.flushed() if push.flush else day)
         return _check(AcceptedPush(after=after, is_first=before.day.is_new), bars_needed)
 
-    def _flushed(self, push: Push) -> "AcceptedPush":
+    def _flush(self, push: Push) -> "AcceptedPush":
         if not push.flush:
             raise MalformedRequestError(
                 "the push has neither bars nor flush; set one of them", metadata={"field": "bars"}
@@ -256,7 +256,7 @@ class Subscription:
             )
         return AcceptedPush(after=replace(self, day=self.day.flushed()), is_first=False)
 
-    def _rows(self, bars: BarPanel) -> IndexArray:
+    def _find_rows(self, bars: BarPanel) -> IndexArray:
         if bars.symbols == self.symbols:
             return np.arange(len(self.symbols))
         unknown = [symbol for symbol in bars.symbols if symbol not in self.places]
@@ -284,7 +284,7 @@ class Subscription:
                     f"{name} is not set for the subscription and cannot change; leave it out, or open another session"
                 )
 
-    def _on(self, session: int, covariates: Covariates, most: int) -> "Subscription":
+    def _continue_on(self, session: int, covariates: Covariates, most: int) -> "Subscription":
         """Return this subscription if `session` is its last day, else a copy with `session` as the new last day."""
         if session == self.day.session:
             return self
@@ -300,9 +300,9 @@ class Subscription:
                 f"day, before bars of {shown_date(session)}",
                 metadata={"date": shown_date(self.day.session), "symbol": self.waits_for[0]},
             )
-        return self._next(session, covariates, most)
+        return self._start_next_day(session, covariates, most)
 
-    def _next(self, session: int, covariates: Covariates, most: int) -> "Subscription":
+    def _start_next_day(self, session: int, covariates: Covariates, most: int) -> "Subscription":
         bars = self.history.followed_by(self.day.bars)
         kept = bars.last(most - 1)
         return replace(

@@ -74,7 +74,7 @@ class BodyReader:
         """
         announced = request.headers.get("content-length", "")[:_DIGITS]
         if announced.isdecimal() and int(announced) > self._most_bytes:
-            raise UnreadBodyError(self._too_large(announced))
+            raise UnreadBodyError(self._describe_excess(announced))
         has_slot = False
         parts, size = list[bytes](), 0
         try:
@@ -82,7 +82,7 @@ class BodyReader:
                 async for part in request.stream():
                     size += len(part)
                     if size > self._most_bytes:
-                        raise UnreadBodyError(self._too_large(f"more than {self._most_bytes}"))
+                        raise UnreadBodyError(self._describe_excess(f"more than {self._most_bytes}"))
                     if size > SMALL and not has_slot:
                         await self._slots.acquire()
                         has_slot = True
@@ -103,7 +103,7 @@ class BodyReader:
             if has_slot:
                 self._slots.release()
 
-    def _too_large(self, have: str) -> RequestTooLargeError:
+    def _describe_excess(self, have: str) -> RequestTooLargeError:
         return RequestTooLargeError(
             f"the request has {have} bytes, at most {self._most_bytes}; send several requests",
             metadata={"have": have, "most": str(self._most_bytes)},
@@ -193,10 +193,10 @@ class Api:
                 self._post(_PATHS, pb.SimulatePathsRequest, pb.SimulatePathsResponse),
                 methods=["POST"],
             ),
-            Route("/v1/models", self.answering(self._models), methods=["GET"]),
-            Route("/v1/models/{model}", self.answering(self._model), methods=["GET"]),
-            Route("/v1/health", self._health, methods=["GET"]),
-            Route("/openapi.json", self._openapi, methods=["GET"]),
+            Route("/v1/models", self.answering(self._list_models), methods=["GET"]),
+            Route("/v1/models/{model}", self.answering(self._describe_model), methods=["GET"]),
+            Route("/v1/health", self._report_health, methods=["GET"]),
+            Route("/openapi.json", self._serve_openapi, methods=["GET"]),
         ]
 
     def _post(self, name: str, kind: type[Message], response: type[Message]) -> Callable[[Request], object]:
@@ -239,25 +239,25 @@ class Api:
             await self._call(name, message.SerializeToString(), self.admit(name, request), request)
         )
 
-    async def _models(self, request: Request) -> Response:
+    async def _list_models(self, request: Request) -> Response:
         return respond(await self.call("ListModels", pb.ListModelsRequest(), pb.ListModelsResponse, request))
 
-    async def _model(self, request: Request) -> Response:
+    async def _describe_model(self, request: Request) -> Response:
         message = pb.GetModelRequest(model=request.path_params["model"])
         return respond(await self.call("GetModel", message, pb.GetModelResponse, request))
 
-    async def _health(self, request: Request) -> Response:
+    async def _report_health(self, request: Request) -> Response:
         answered = HealthCheckResponse(status=HealthCheckResponse.NOT_SERVING)
         if self._calls is not None:
             deadline = Deadline.after(_HEALTH_S)
             try:
-                answer = await self._answered(self._calls.check_health(deadline), deadline, request)
+                answer = await self._await_answer(self._calls.check_health(deadline), deadline, request)
                 answered = HealthCheckResponse.FromString(answer)
             except QuantraError as error:
                 return respond_error(error)
         return respond(answered, code=200 if answered.status == HealthCheckResponse.SERVING else 503)
 
-    async def _openapi(self, _: Request) -> Response:
+    async def _serve_openapi(self, _: Request) -> Response:
         return Response(describe_api(), media_type=JSON)
 
     def admit(self, name: str, request: Request) -> Deadline:
@@ -282,7 +282,7 @@ class Api:
         if self._calls is None:
             raise UnavailableError("the models are still loading; retry in a moment")
         answer = self._calls.simulate(body, deadline) if name == _PATHS else self._calls.call(name, body, deadline)
-        answered = await self._answered(answer, deadline, request)
+        answered = await self._await_answer(answer, deadline, request)
         if len(answered) > self._limits.send_bytes:
             raise RequestTooLargeError(
                 f"the response has {len(answered)} bytes, at most {self._limits.send_bytes}; request fewer symbols, "
@@ -291,20 +291,20 @@ class Api:
             )
         return answered
 
-    async def _answered(self, answer: "Future[bytes]", deadline: Deadline, request: Request) -> bytes:
-        """Wait for an answer, as `_finished`.
+    async def _await_answer(self, answer: "Future[bytes]", deadline: Deadline, request: Request) -> bytes:
+        """Wait for an answer, as `_await_finish`.
 
         Raises:
             QuantraError: As `_call`.
         """
         if not answer.done():
-            await self._finished(answer, deadline, request)
+            await self._await_finish(answer, deadline, request)
         try:
             return answer.result()
         except CancelledError:
             raise CallCancelledError("the call was cancelled before its response was ready") from None
 
-    async def _finished(self, answer: "Future[bytes]", deadline: Deadline, request: Request) -> None:
+    async def _await_finish(self, answer: "Future[bytes]", deadline: Deadline, request: Request) -> None:
         """Wait for an answer until its deadline, or until the caller leaves; then its work is cancelled.
 
         Raises:

@@ -77,7 +77,7 @@ class ForwardedCalls:
             try:
                 answer.set_result(done.result())
             except (grpc.RpcError, grpc.FutureCancelledError) as failure:
-                answer.set_exception(self._error_of(failure, timeout_s))
+                answer.set_exception(self._convert_error(failure, timeout_s))
 
         sent.add_done_callback(finish)
         return answer
@@ -86,11 +86,11 @@ class ForwardedCalls:
         try:
             joined: bytes | QuantraError = join_paths(list(parts))
         except grpc.RpcError as failure:
-            joined = self._error_of(failure, timeout_s)
+            joined = self._convert_error(failure, timeout_s)
         if answer.set_running_or_notify_cancel():
             answer.set_result(joined) if isinstance(joined, bytes) else answer.set_exception(joined)
 
-    def _error_of(self, failure: Exception, timeout_s: float) -> QuantraError:
+    def _convert_error(self, failure: Exception, timeout_s: float) -> QuantraError:
         if isinstance(failure, grpc.RpcError):
             return error_of(failure, self._target, timeout_s)
         return cancelled_error(self._target)
@@ -107,19 +107,19 @@ class RemoteModels:
 
     def models(self) -> Sequence[ModelInfo]:
         """List every version of every model."""
-        return self._client("").models()
+        return self._find_client("").models()
 
     def model(self, reference: str) -> ModelInfo:
         """Describe one version."""
-        return self._client("").model(reference)
+        return self._find_client("").model(reference)
 
     def predict(self, reference: str, instance: Instance) -> Forecast:
         """Forecast one instance; raises as `QuantraClient.predict`."""
-        return self._client(reference).predict(instance)
+        return self._find_client(reference).predict(instance)
 
     def explain(self, reference: str, query: Query) -> Explanation:
         """Explain one forecast; raises as `QuantraClient.explain`."""
-        return self._client(reference).explain(query)
+        return self._find_client(reference).explain(query)
 
     def close(self) -> None:
         """Close the connections."""
@@ -127,7 +127,7 @@ class RemoteModels:
             for client in self._clients.values():
                 client.close()
 
-    def _client(self, reference: str) -> QuantraClient:
+    def _find_client(self, reference: str) -> QuantraClient:
         """The client of a model, whose facts it remembers to split large panels."""
         with self._lock:
             if reference not in self._clients:

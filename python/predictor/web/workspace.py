@@ -94,11 +94,11 @@ class WorkspaceWidgets:
     def routes(self) -> list[Route]:
         """Create the routes."""
         answers: Mapping[str, Answer] = {
-            "/widgets.json": self._widgets,
-            "/workspace/models": self._models,
-            "/workspace/model-names": self._model_names,
-            "/workspace/symbols": self._symbols,
-            "/workspace/forecasts": self._forecasts,
+            "/widgets.json": self._list_widgets,
+            "/workspace/models": self._list_models,
+            "/workspace/model-names": self._list_model_names,
+            "/workspace/symbols": self._list_symbols,
+            "/workspace/forecasts": self._list_forecasts,
             "/workspace/fan": self._fan,
         }
         return [
@@ -118,21 +118,21 @@ class WorkspaceWidgets:
 
         return respond
 
-    async def _widgets(self, _: Request) -> object:
+    async def _list_widgets(self, _: Request) -> object:
         return WIDGETS
 
-    async def _models(self, request: Request) -> object:
-        return [_describe_model(one) for one in await self._served(request)]
+    async def _list_models(self, request: Request) -> object:
+        return [_describe_model(one) for one in await self._read_models(request)]
 
-    async def _model_names(self, request: Request) -> object:
-        names = (f"{one.name}@{one.version}" for one in await self._served(request))
+    async def _list_model_names(self, request: Request) -> object:
+        names = (f"{one.name}@{one.version}" for one in await self._read_models(request))
         return [{"label": name, "value": name} for name in names]
 
-    async def _symbols(self, request: Request) -> object:
+    async def _list_symbols(self, request: Request) -> object:
         bars = await self._read_bars(request, (), _SHOWN_SESSIONS)
         return [{"label": name, "value": name} for name in bars.symbols]
 
-    async def _forecasts(self, request: Request) -> object:
+    async def _list_forecasts(self, request: Request) -> object:
         model = _read_parameter(request, "model")
         forecast = await self._forecast(model, await self._bars_for(model, (), request), request)
         return [*_forecast_rows(forecast)]
@@ -145,7 +145,7 @@ class WorkspaceWidgets:
             raise forecast.refusals[symbol]
         return await asyncio.to_thread(_draw_fan, bars, forecast, symbol)
 
-    async def _served(self, request: Request) -> Sequence[pb.ModelInfo]:
+    async def _read_models(self, request: Request) -> Sequence[pb.ModelInfo]:
         return (await self._api.call("ListModels", pb.ListModelsRequest(), pb.ListModelsResponse, request)).models
 
     async def _bars_for(self, model: str, symbols: Sequence[str], request: Request) -> "BarPanel":

@@ -108,20 +108,20 @@ class DotnetProgram:
             source: the program's source; it is built again if `build` had another source.
             build: the build process; None without one.
         """
-        failed = None if build is None else self._failed(build)
+        failed = None if build is None else self._finish_build(build)
         self._write(source)
         if failed is None and not self._is_built:
-            failed = self._failed(self._build())
+            failed = self._finish_build(self._build())
         return failed or _wait_for_end(self._start(PROGRAM))
 
     @property
     def _is_built(self) -> bool:
         try:
-            return (self.folder / BUILT).read_text(encoding="utf-8") == self._sources_hash()
+            return (self.folder / BUILT).read_text(encoding="utf-8") == self._hash_sources()
         except OSError:
             return False
 
-    def _sources_hash(self) -> str:
+    def _hash_sources(self) -> str:
         """SHA-256 over the program and the client's sources."""
         digest = hashlib.sha256()
         for path in (self.folder / SOURCE, self.folder / PROJECT_FILE, *_list_client_sources()):
@@ -136,10 +136,10 @@ class DotnetProgram:
 
     def _build(self) -> subprocess.Popen[str]:
         (self.folder / BUILT).unlink(missing_ok=True)
-        (self.folder / BUILDING).write_text(self._sources_hash(), encoding="utf-8")
+        (self.folder / BUILDING).write_text(self._hash_sources(), encoding="utf-8")
         return self._start("build", "--verbosity", "quiet", *UNCHECKED)
 
-    def _failed(self, build: subprocess.Popen[str]) -> subprocess.CompletedProcess[str] | None:
+    def _finish_build(self, build: subprocess.Popen[str]) -> subprocess.CompletedProcess[str] | None:
         """Wait for a build; return it if it failed, else record the hash of its sources."""
         ended = _wait_for_end(build)
         if ended.returncode:

@@ -232,12 +232,12 @@ class DemoTraining:
         """
         inputs = DemoInputs.of(self.bars, default_features(), self.recipe)
         newest = self._newest
-        if newest and inputs.made(self._logs, self._folder(newest)):
+        if newest and inputs.made(self._logs, self._locate_version(newest)):
             console.rule(f"reusing {MODEL}@{newest}: recipe, bars and versions have not changed")
-            card = self._card(newest)
+            card = self._read_card(newest)
         else:
             card = self._train(newest + 1, console)
-            inputs.keep(self._logs, self._folder(newest + 1))
+            inputs.keep(self._logs, self._locate_version(newest + 1))
         set_alias(self._line, CHAMPION, self._newest)
         return card
 
@@ -254,11 +254,11 @@ class DemoTraining:
         """The highest version; 0 without any."""
         return max((int(p.name) for p in self._line.glob("[0-9]*") if p.name.isdigit()), default=0)
 
-    def _folder(self, version: int) -> Path:
+    def _locate_version(self, version: int) -> Path:
         return self._line / str(version)
 
-    def _card(self, version: int) -> Card:
-        return Card.from_json(canonical.to_bytes(load(self._folder(version)).artifact.manifest.card).decode())
+    def _read_card(self, version: int) -> Card:
+        return Card.from_json(canonical.to_bytes(load(self._locate_version(version)).artifact.manifest.card).decode())
 
     def _train(self, version: int, console: Console) -> Card:
         data = f"{', '.join(self.bars.symbols)}: {len(self.bars.sessions)} real daily bars"
@@ -268,7 +268,7 @@ class DemoTraining:
         return train(
             TrainingMaterial(self.bars, default_features()),
             self.recipe,
-            self._folder(version),
+            self._locate_version(version),
             consume=lambda reports: log(shown(reports)),
             announce=lambda stage: console.print(f"{stage} …", style="dim"),
             warn=lambda line: console.print(f"warning: {line}", style="yellow", markup=False),

@@ -113,9 +113,9 @@ class BatchRounds(Generic[Batch_co]):
     def batches(self, epoch: int, *, start: int = 0, step: int = 1) -> Iterator[Batch_co]:
         """Gather the batches of a round, counted from 0."""
         for number in range(start, self.length, step):
-            yield self._images.gather(self._indices((epoch * self.length + number) * self._size))
+            yield self._images.gather(self._draw_indices((epoch * self.length + number) * self._size))
 
-    def _indices(self, first: int) -> Tensor:
+    def _draw_indices(self, first: int) -> Tensor:
         """Image indices of a batch: int64 [size]."""
         count = len(self._images)
         turns = range(first // count, (first + self._size - 1) // count + 1)

@@ -139,7 +139,7 @@ def train(
         folder = run_folder(out)
         settings = {"recipe": as_settings(asdict(chosen)), "objective": str(loaded.objective), "images": source.digest}
         if monitor is not None:
-            settings |= {"monitor": _as_texts(monitor_settings), "held_out": monitor.watch.digest}
+            settings |= {"monitor": _as_texts(monitor_settings), "held_out": monitor.evaluator.digest}
         checkpoints = checkpoints_in(folder, run, settings, ModelError)
         consume = consumer(run, folder, sys.stdout, rank=launched_rank())
         result = fit(loaded, source, chosen, checkpoints, consume, monitor)
@@ -147,7 +147,7 @@ def train(
             return
         loaded.network.module.cpu()
         words = add_words(before, source.prompts, loaded.prompts, fresh=initial.objective is None)
-        facts = monitor.watch.facts if monitor else {}
+        facts = monitor.evaluator.facts if monitor else {}
         loaded.save(out, {TRAINING: {**settings, "curves": asdict(result), "facts": facts, WORDS: words}})
         prompt = source.prompts[0]
         priors = loaded.network.priors > 0
@@ -204,12 +204,12 @@ def grpo(
         loaded.network.module.cpu()
         words = None if known is None else sorted(known)
         loaded.save(
-            out, {**notes, TUNING: {**settings, "tuned": asdict(result), "facts": gate.watch.facts, WORDS: words}}
+            out, {**notes, TUNING: {**settings, "tuned": asdict(result), "facts": gate.evaluator.facts, WORDS: words}}
         )
     if run.as_json:
         print_json({"kind": "tuned", "model": str(out), "accepted": result.refused is None, **asdict(result)})
     else:
-        gained = result.refused is None and result.kept != result.looks[0]
+        gained = result.refused is None and result.kept != result.snapshots[0]
         echo(f"{'ok:' if gained else '!'} {result.verdict}")
         equal, groups = sum(entry.equal for entry in result.rounds), sum(entry.groups for entry in result.rounds)
         echo(f"Saved {out}; {equal} of {groups} groups had equal rewards")
@@ -327,9 +327,9 @@ def _report_training(
         print_json({"kind": "trained", "model": str(out), "loss": loss, "collapsed": result.collapsed})
     elif result.collapsed and watching.monitor is not None:
         deciding = watching.monitor[0]
-        best = max(result.looks, key=lambda look: look.rewards[deciding])
+        best = max(result.snapshots, key=lambda snapshot: snapshot.rewards[deciding])
         echo(
-            f"! stopped because the reward collapsed, {result.looks[-1].summary}; kept the best weights, "
+            f"! stopped because the reward collapsed, {result.snapshots[-1].summary}; kept the best weights, "
             f"{best.summary}. Try a --learning-rate below {rate:g}, or --patience 0 to train to the end"
         )
     if not as_json:
@@ -348,7 +348,7 @@ def _save(drawn: "Tensor", out: Path, scale: int) -> None:
     """Save images, float [N, channels, height, width], as one square picture, enlarged by `scale`."""
     from trainers.dit.sampling import as_image, build_grid
 
-    picture = as_image(build_grid(drawn, _columns(len(drawn))))
+    picture = as_image(build_grid(drawn, _choose_columns(len(drawn))))
     picture = picture.resize((picture.width * scale, picture.height * scale), resample=0)  # nearest
     try:
         picture.save(out)
@@ -356,7 +356,7 @@ def _save(drawn: "Tensor", out: Path, scale: int) -> None:
         raise DataError(f"{out} cannot be written ({error.strerror}); choose another file") from error
 
 
-def _columns(count: int) -> int:
+def _choose_columns(count: int) -> int:
     """Columns of a square of images, whose last row may be incomplete."""
     return ceil(sqrt(count))
 
@@ -369,7 +369,7 @@ def _check_size(form: "ImageFormat", count: int, scale: int) -> None:
     """
     from PIL import Image
 
-    columns = _columns(count)
+    columns = _choose_columns(count)
     width, height = columns * form.width * scale, ceil(count / columns) * form.height * scale
     if Image.MAX_IMAGE_PIXELS is not None and width * height > Image.MAX_IMAGE_PIXELS:
         raise DataError(

@@ -46,14 +46,14 @@ class TuningResult:
 
     Attributes:
         rounds: Rewards of the training rollouts, one entry per iteration.
-        looks: Reward and quality on held-out prompts; the first is before tuning.
+        snapshots: Reward and quality on held-out prompts; the first is before tuning.
         kept: Evaluation whose weights the model now has.
         refused: Evaluation at which the gate ended the tuning, if it did.
         verdict: The outcome in words.
     """
 
     rounds: tuple[RolloutRound, ...]
-    looks: tuple[EvaluationSnapshot, ...]
+    snapshots: tuple[EvaluationSnapshot, ...]
     kept: EvaluationSnapshot
     refused: EvaluationSnapshot | None
     verdict: str
@@ -125,10 +125,10 @@ def tune(
     loop = build_loop(model, rollouts, gate, recipe)
     with loop.running(checkpoints) as run:
         source = LiveSource(rollouts, length=recipe.trained_steps * launched_size())
-        for _ in consume(gate.watched(run, run.epochs(source, max_epochs=recipe.iterations))):
+        for _ in consume(gate.monitor(run, run.epochs(source, max_epochs=recipe.iterations))):
             pass
         run.restore_best()
-    return TuningResult(tuple(rollouts.rounds), tuple(gate.looks), gate.kept, gate.refused, gate.verdict)
+    return TuningResult(tuple(rollouts.rounds), tuple(gate.snapshots), gate.kept, gate.refused, gate.verdict)
 
 
 def build_loop(model: ImageModel, rollouts: Rollouts, gate: RewardGate, recipe: GrpoRecipe) -> Loop[PolicySteps]:

@@ -51,7 +51,9 @@ def read_metadata(source: Path) -> tuple[tuple[tuple[str, str], ...], tuple[Reje
         rows = rows[1:]
     if not rows:
         raise DataError(f"{path} lists no images; write a line per image: file|prompt")
-    return partition_rows(rows, _file, _problem, lambda row: (_file(row), normal_text(row.cells[1])))
+    return partition_rows(
+        rows, _read_file_name, _find_problem, lambda row: (_read_file_name(row), normal_text(row.cells[1]))
+    )
 
 
 def _hash_content(source: Path) -> bytes:
@@ -66,11 +68,11 @@ def _hash_content(source: Path) -> bytes:
         raise DataError(f"{path} cannot be read ({error.strerror})") from error
 
 
-def _file(row: MetadataRow) -> str:
+def _read_file_name(row: MetadataRow) -> str:
     return row.cells[0]
 
 
-def _problem(row: MetadataRow, numbers: Sequence[int]) -> str:
+def _find_problem(row: MetadataRow, numbers: Sequence[int]) -> str:
     """What is wrong with a line, or an empty string."""
     where = f"line {row.number} of {FILE}"
     if len(row.cells) != COLUMNS or not row.cells[0]:

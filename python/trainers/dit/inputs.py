@@ -67,7 +67,7 @@ def create_monitor(
 ) -> "RewardMonitor | None":
     """Create the monitor of a training, if requested, and test its rewards on real images."""
     from trainers.dit.images import read_pictures
-    from trainers.dit.reward_monitor import RewardMonitor, SampleWatch
+    from trainers.dit.reward_monitor import RewardMonitor, SampleEvaluator
     from trainers.dit.rewards import RewardInputs, create_rewards
 
     if settings.monitor is None:
@@ -86,21 +86,23 @@ def create_monitor(
     _warn_of_training_images(own, held)
     inputs = RewardInputs(own, held, settings.reward_weights, settings.monitor_images)
     sampling = SamplingSettings(steps=settings.monitor_steps, guidance=settings.monitor_guidance)
-    watch = SampleWatch(model, inputs, create_rewards(settings.monitor, inputs), sampling)
-    return RewardMonitor(watch, settings.monitor[0], every=settings.monitor_every, patience=settings.patience)
+    evaluator = SampleEvaluator(model, inputs, create_rewards(settings.monitor, inputs), sampling)
+    return RewardMonitor(evaluator, settings.monitor[0], every=settings.monitor_every, patience=settings.patience)
 
 
 def create_gate(
     model: "ImageModel", inputs: "RewardInputs", recipe: GrpoRecipe
 ) -> "tuple[ValidatedReward, RewardGate]":
     """Create the reward and the gate of a tuning, and test both on real images."""
-    from trainers.dit.reward_monitor import RewardGate, SampleWatch
+    from trainers.dit.reward_monitor import RewardGate, SampleEvaluator
     from trainers.dit.rewards import create_rewards
 
     _warn_of_training_images(inputs.pictures, inputs.held_out)
     rewards = create_rewards((recipe.reward, recipe.gate), inputs)
-    watch = SampleWatch(model, inputs, rewards, SamplingSettings(steps=recipe.gate_steps, guidance=recipe.guidance))
-    gate = RewardGate(watch, reward=recipe.reward, quality=recipe.gate, bound=recipe.bound, every=recipe.gate_every)
+    evaluator = SampleEvaluator(
+        model, inputs, rewards, SamplingSettings(steps=recipe.gate_steps, guidance=recipe.guidance)
+    )
+    gate = RewardGate(evaluator, reward=recipe.reward, quality=recipe.gate, bound=recipe.bound, every=recipe.gate_every)
     return rewards[0], gate
 
 

@@ -160,9 +160,9 @@ class ImageModel:
                 fit together.
             SchedulerError: No objective matches the scheduler.
         """
-        index = _index(folder)
-        transformer, vae, encoder = (_network(folder, name, index) for name in PARTS)
-        tokenizer, scheduler = _tokenizer(folder), _scheduler(folder, index)
+        index = _read_index(folder)
+        transformer, vae, encoder = (_load_network(folder, name, index) for name in PARTS)
+        tokenizer, scheduler = _load_tokenizer(folder), _load_scheduler(folder, index)
         if index["_class_name"] == "GlmImagePipeline":
             carried = {name: folder / name for name in CARRIED if (folder / name).is_dir()}
             return cls.of_glm(transformer, vae, encoder, tokenizer, scheduler, carried)
@@ -243,7 +243,7 @@ class ImageModel:
         found: dict[str, Any] = {} if not self.network.priors else {name: [None, None] for name in CARRIED}
         for name, path in self._carried.items():
             shutil.copytree(path, folder / name)
-            found[name] = _index(path.parent)[name]
+            found[name] = _read_index(path.parent)[name]
         return found
 
 
@@ -265,7 +265,7 @@ def _check_fit(network: ImageNetwork, latents: LatentCoder, prompts: PromptEncod
         )
 
 
-def _index(folder: Path) -> Mapping[str, Any]:
+def _read_index(folder: Path) -> Mapping[str, Any]:
     """Read model_index.json."""
     path = folder / INDEX
     if not path.is_file():
@@ -291,7 +291,7 @@ def _find_class(folder: Path, name: str, index: Mapping[str, Any], known: Mappin
     return known[named]
 
 
-def _network(folder: Path, name: str, index: Mapping[str, Any]) -> Any:
+def _load_network(folder: Path, name: str, index: Mapping[str, Any]) -> Any:
     """Load a network, in evaluation mode."""
     kind, path = _find_class(folder, name, index, PIPELINES[index["_class_name"]][name]), folder / name
     if name == "text_encoder":
@@ -310,7 +310,7 @@ def _network(folder: Path, name: str, index: Mapping[str, Any]) -> Any:
     return model.eval()
 
 
-def _tokenizer(folder: Path) -> Any:
+def _load_tokenizer(folder: Path) -> Any:
     path = folder / "tokenizer"
     try:
         return AutoTokenizer.from_pretrained(path, local_files_only=True)
@@ -318,7 +318,7 @@ def _tokenizer(folder: Path) -> Any:
         raise ModelError(f"{path} cannot be read as a tokenizer: {error}") from error
 
 
-def _scheduler(folder: Path, index: Mapping[str, Any]) -> Any:
+def _load_scheduler(folder: Path, index: Mapping[str, Any]) -> Any:
     """Load the scheduler, if the folder has one."""
     if index.get("scheduler") in (None, [None, None]):
         return None

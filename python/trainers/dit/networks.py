@@ -104,12 +104,12 @@ class PixArtNetwork:
             encoder_hidden_states=condition.embeddings,
             encoder_attention_mask=condition.mask,
             timestep=timesteps,
-            added_cond_kwargs=self._size_conditions(latents),
+            added_cond_kwargs=self._build_size_conditions(latents),
             return_dict=False,
         )[0]
         return prediction[:, : self.channels]  # predicted variances may follow
 
-    def _size_conditions(self, latents: Tensor) -> dict[str, Tensor | None]:
+    def _build_size_conditions(self, latents: Tensor) -> dict[str, Tensor | None]:
         """Size, [N, 2], and aspect ratio, [N, 1], for the models that read them."""
         if self.side != SIZE_CONDITIONED:
             return {"resolution": None, "aspect_ratio": None}

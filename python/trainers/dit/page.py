@@ -170,7 +170,7 @@ def build_evaluation_page(
     """Contents of a page of an evaluation, with the first images of the first prompts."""
     prompts = tuple(dict.fromkeys(evaluation.prompts))
     shown = take_within_limit(
-        (_prompt_samples(evaluation, prompt) for prompt in prompts[:MOST_PROMPTS]),
+        (_select_samples(evaluation, prompt) for prompt in prompts[:MOST_PROMPTS]),
         lambda samples: sum(map(_strip_weight, samples.strips)),
         HEAVIEST,
     )
@@ -238,7 +238,7 @@ def _list_figures(evaluation: ImageEvaluation) -> Iterator[LabelledFigure]:
     yield figure("Images", count, "{:,.0f}".format, f"of {len(set(evaluation.prompts)):,} held-out prompts")
 
 
-def _prompt_samples(evaluation: ImageEvaluation, prompt: str) -> PromptSamples:
+def _select_samples(evaluation: ImageEvaluation, prompt: str) -> PromptSamples:
     indices = [index for index, other in enumerate(evaluation.prompts) if other == prompt]
     note = f"{len(indices):,} drawn"
     if evaluation.predictions is not None:
@@ -272,7 +272,7 @@ def _build_training_curves(notes: Mapping[str, Any]) -> Iterator[TrainingCurve]:
         points=tuple((round_steps * (number + 1), float(loss)) for number, loss in enumerate(losses)),
         note="Mean of each round. Much of it is unpredictable noise; images improve even while it hardly falls.",
     )
-    yield from _build_evaluation_curves(notes["curves"]["looks"], notes["facts"], "training steps")
+    yield from _build_evaluation_curves(notes["curves"]["snapshots"], notes["facts"], "training steps")
 
 
 def _build_tuning_curves(notes: Mapping[str, Any]) -> Iterator[TrainingCurve]:
@@ -284,15 +284,17 @@ def _build_tuning_curves(notes: Mapping[str, Any]) -> Iterator[TrainingCurve]:
         points=tuple((number, float(entry["reward"])) for number, entry in enumerate(rounds, start=1)),
         note="Drawn with random steps, so lower than without.",
     )
-    yield from _build_evaluation_curves(notes["tuned"]["looks"], notes["facts"], "tuning steps")
+    yield from _build_evaluation_curves(notes["tuned"]["snapshots"], notes["facts"], "tuning steps")
 
 
-def _build_evaluation_curves(looks: Sequence[Mapping[str, Any]], facts: Notes, over: str) -> Iterator[TrainingCurve]:
+def _build_evaluation_curves(
+    snapshots: Sequence[Mapping[str, Any]], facts: Notes, over: str
+) -> Iterator[TrainingCurve]:
     """One curve per reward of held-out prompts, with distances as positive numbers."""
-    for name in looks[0]["rewards"] if looks else ():
+    for name in snapshots[0]["rewards"] if snapshots else ():
         known = facts[name] if name in facts else None  # noqa: SIM401
         sign = 1 if known is None else -1
-        points = tuple((float(look["window"]), sign * float(look["rewards"][name])) for look in looks)
+        points = tuple((float(snapshot["window"]), sign * float(snapshot["rewards"][name])) for snapshot in snapshots)
         if known is None:
             yield TrainingCurve(name=f"{_build_title(name)}, held-out prompts", over=over, points=points)
             continue

@@ -1,7 +1,7 @@
 """Rewards of held-out prompts during a training: snapshots, early stopping on collapse and the quality gate."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Final, NamedTuple, final
 
 import torch
@@ -63,7 +63,7 @@ def format_reward(name: str, reward: float) -> str:
 
 
 @final
-class SampleWatch:
+class SampleEvaluator:
     """Draws the same prompts from the same noise at each evaluation.
 
     Args:
@@ -100,7 +100,7 @@ class SampleWatch:
         """Image counts and floor of each reward that is a distance, by name."""
         return {reward.name: reward.facts for reward in self._rewards if reward.facts}
 
-    def look(self, run: TrainingRun[Any]) -> EvaluationSnapshot:
+    def evaluate(self, run: TrainingRun[Any]) -> EvaluationSnapshot:
         """Evaluate the model; in a group, every process must call this and draws its share.
 
         Raises:
@@ -170,29 +170,29 @@ class RewardMonitor:
     The loop's checkpoints must include its state.
 
     Args:
-        watch: Draws images and computes rewards.
+        evaluator: Draws images and computes rewards.
         name: Name of the deciding reward.
         every: Optimizer steps between evaluations.
         patience: Consecutive collapsed evaluations that end the training; 0 for never.
 
     Attributes:
-        watch: As given.
-        looks: Evaluations so far.
+        evaluator: As given.
+        snapshots: Evaluations so far.
         collapsed: Whether the reward has collapsed.
     """
 
-    def __init__(self, watch: SampleWatch, name: str, *, every: int, patience: int) -> None:
+    def __init__(self, evaluator: SampleEvaluator, name: str, *, every: int, patience: int) -> None:
         if every < 1:
             raise RewardError(f"evaluations are {every} steps apart; the distance must be 1 or more")
-        self.watch = watch
+        self.evaluator = evaluator
         self._name = name
         self._every = every
         self._patience = patience
         self._stepped = 0
-        self.looks: list[EvaluationSnapshot] = []
+        self.snapshots: list[EvaluationSnapshot] = []
         self.collapsed = False
 
-    def watched(self, run: TrainingRun[Any], reports: Iterable[Report]) -> Iterator[Report]:
+    def monitor(self, run: TrainingRun[Any], reports: Iterable[Report]) -> Iterator[Report]:
         """Pass on the reports of a training, and a notice after each evaluation, until the reward collapses.
 
         Raises:
@@ -205,11 +205,13 @@ class RewardMonitor:
             self._stepped += 1
             if self._stepped % self._every:
                 continue
-            look = self.watch.look(run)
-            self.looks.append(look)
-            run.stalled(-look.rewards[self._name], patience=1)  # saves the weights if they are the best
-            yield TrainingNotice(message=f"after {self._stepped} steps: {look.figures}")
-            self.collapsed = has_collapsed([look.rewards[self._name] for look in self.looks], self._patience)
+            snapshot = self.evaluator.evaluate(run)
+            self.snapshots.append(snapshot)
+            run.stalled(-snapshot.rewards[self._name], patience=1)  # saves the weights if they are the best
+            yield TrainingNotice(message=f"after {self._stepped} steps: {snapshot.figures}")
+            self.collapsed = has_collapsed(
+                [snapshot.rewards[self._name] for snapshot in self.snapshots], self._patience
+            )
             if self.collapsed:
                 yield TrainingNotice(
                     message=f"the reward has collapsed: {self._name} lost over {LOST:.0%} of its gain or initial value"
@@ -218,7 +220,7 @@ class RewardMonitor:
 
     def keep_best(self, run: TrainingRun[Any]) -> None:
         """Restore the weights of the best reward; without an evaluation, use the average weights, if kept."""
-        if self.looks:
+        if self.snapshots:
             run.restore_best()
         else:
             run.use_average()
@@ -227,13 +229,13 @@ class RewardMonitor:
         """Evaluations so far, for a checkpoint."""
         return {
             "stepped": self._stepped,
-            "looks": [{"window": look.window, "rewards": dict(look.rewards)} for look in self.looks],
+            "snapshots": [asdict(snapshot) for snapshot in self.snapshots],
         }
 
     def load_state_dict(self, state_dict: dict[str, Any], /) -> None:
         """Restore a state."""
         self._stepped = state_dict["stepped"]
-        self.looks = [EvaluationSnapshot(**look) for look in state_dict["looks"]]
+        self.snapshots = [EvaluationSnapshot(**snapshot) for snapshot in state_dict["snapshots"]]
 
 
 @final
@@ -243,7 +245,7 @@ class RewardGate:
     The loop's checkpoints must include its state.
 
     Args:
-        watch: Draws images and computes both.
+        evaluator: Draws images and computes both.
         reward: Name of the reward.
         quality: Name of the reward that measures quality; not the same.
         bound: How many times worse than at the start the quality may become: the factor of a distance, or the divisor
@@ -251,47 +253,47 @@ class RewardGate:
         every: Iterations between evaluations.
 
     Attributes:
-        watch: As given.
-        looks: Evaluations so far; the first is from before the training.
+        evaluator: As given.
+        snapshots: Evaluations so far; the first is from before the training.
 
     Raises:
         GateError: The quality is the reward, or `bound` or `every` is below 1.
     """
 
-    def __init__(self, watch: SampleWatch, *, reward: str, quality: str, bound: float, every: int) -> None:
+    def __init__(self, evaluator: SampleEvaluator, *, reward: str, quality: str, bound: float, every: int) -> None:
         if reward == quality:
             raise GateError(f"{reward} cannot be both the reward and the gate; choose another gate")
         if bound < 1 or every < 1:
             raise GateError(f"bound {bound:g} and every {every} must both be 1 or more")
-        self.watch = watch
+        self.evaluator = evaluator
         self._reward = reward
         self._quality = quality
         self._bound = bound
         self._every = every
-        self.looks: list[EvaluationSnapshot] = []
+        self.snapshots: list[EvaluationSnapshot] = []
 
-    def accepts(self, look: EvaluationSnapshot) -> bool:
+    def accepts(self, snapshot: EvaluationSnapshot) -> bool:
         """Whether the quality is within the bound."""
-        now, start = look.rewards[self._quality], self.looks[0].rewards[self._quality]
+        now, start = snapshot.rewards[self._quality], self.snapshots[0].rewards[self._quality]
         return now >= (start * self._bound if start < 0 else start / self._bound)
 
     @property
     def refused(self) -> EvaluationSnapshot | None:
         """Evaluation that ended the training, if one did."""
-        return next((look for look in self.looks if not self.accepts(look)), None)
+        return next((snapshot for snapshot in self.snapshots if not self.accepts(snapshot)), None)
 
     @property
     def kept(self) -> EvaluationSnapshot:
         """Accepted evaluation with the best reward (the first one if equal), whose weights are kept."""
-        return max(filter(self.accepts, self.looks), key=lambda look: look.rewards[self._reward])
+        return max(filter(self.accepts, self.snapshots), key=lambda snapshot: snapshot.rewards[self._reward])
 
-    def watched(self, run: TrainingRun[Any], reports: Iterable[Report]) -> Iterator[Report]:
+    def monitor(self, run: TrainingRun[Any], reports: Iterable[Report]) -> Iterator[Report]:
         """Pass on the reports of a training, and a notice after each evaluation, until one is rejected.
 
         Raises:
             RewardError: A reward is not finite.
         """
-        if not self.looks:
+        if not self.snapshots:
             yield self._evaluate(run)
         if self.refused is not None:
             return
@@ -308,29 +310,29 @@ class RewardGate:
     @property
     def verdict(self) -> str:
         """The outcome in words, with figures."""
-        start, kept = self.looks[0].summary, self.kept.summary
+        start, kept = self.snapshots[0].summary, self.kept.summary
         known = [
-            f"; real images have {format_reward(name, -facts['floor'])}" for name, facts in self.watch.facts.items()
+            f"; real images have {format_reward(name, -facts['floor'])}" for name, facts in self.evaluator.facts.items()
         ]
         if self.refused is not None:
             beyond = f"{self.refused.summary} is more than {self._bound:g} times worse than {start}"
             return f"{beyond}; kept the best accepted weights, {kept}{''.join(known)}"
-        if self.kept is self.looks[0]:
-            last = self.looks[-1].summary
+        if self.kept is self.snapshots[0]:
+            last = self.snapshots[-1].summary
             return f"{self._reward} has not increased: kept the initial weights, {start}; last, {last}"
         return f"{start}; kept {kept}{''.join(known)}"
 
     def state_dict(self) -> dict[str, Any]:
         """Evaluations so far, for a checkpoint."""
-        return {"looks": [{"window": look.window, "rewards": dict(look.rewards)} for look in self.looks]}
+        return {"snapshots": [asdict(snapshot) for snapshot in self.snapshots]}
 
     def load_state_dict(self, state_dict: dict[str, Any], /) -> None:
         """Restore a state."""
-        self.looks = [EvaluationSnapshot(**look) for look in state_dict["looks"]]
+        self.snapshots = [EvaluationSnapshot(**snapshot) for snapshot in state_dict["snapshots"]]
 
     def _evaluate(self, run: TrainingRun[Any]) -> TrainingNotice:
-        look = self.watch.look(run)
-        self.looks.append(look)
-        if self.accepts(look):
-            run.stalled(-look.rewards[self._reward], patience=1)  # saves the weights if they are the best
-        return TrainingNotice(message=look.summary)
+        snapshot = self.evaluator.evaluate(run)
+        self.snapshots.append(snapshot)
+        if self.accepts(snapshot):
+            run.stalled(-snapshot.rewards[self._reward], patience=1)  # saves the weights if they are the best
+        return TrainingNotice(message=snapshot.summary)

@@ -124,12 +124,12 @@ class ImageTrainingResult:
 
     Attributes:
         loss: Mean loss of each round.
-        looks: Evaluations by the monitor, if any.
+        snapshots: Evaluations by the monitor, if any.
         collapsed: Whether a collapse of the reward ended the training.
     """
 
     loss: tuple[float, ...]
-    looks: tuple[EvaluationSnapshot, ...] = ()
+    snapshots: tuple[EvaluationSnapshot, ...] = ()
     collapsed: bool = False
 
 
@@ -163,13 +163,13 @@ def fit(
     loop = build_loop(model, recipe, {} if monitor is None else {"monitor": monitor})
     with loop.running(checkpoints) as run:
         reports = run.epochs(build_rounds(images, recipe), max_epochs=rounds_for(recipe.steps).rounds)
-        for _ in consume(reports if monitor is None else monitor.watched(run, reports)):
+        for _ in consume(reports if monitor is None else monitor.monitor(run, reports)):
             pass
         if monitor is None:
             run.use_average()
             return build_result(run.history)
         monitor.keep_best(run)
-        return replace(build_result(run.history), looks=tuple(monitor.looks), collapsed=monitor.collapsed)
+        return replace(build_result(run.history), snapshots=tuple(monitor.snapshots), collapsed=monitor.collapsed)
 
 
 def build_loop(

@@ -54,8 +54,8 @@ class OutputContract:
             ContractError: The names differ; or an output is not a floating-point tensor of the shape; or it has no
                 graph although gradients are enabled.
         """
-        outputs = self._outputs(output)
-        tensors = {name: self._tensor(name, outputs[name]) for name in self.names}
+        outputs = self._read_outputs(output)
+        tensors = {name: self._check_tensor(name, outputs[name]) for name in self.names}
         if len({tensor.shape for tensor in tensors.values()}) > 1:
             shapes = ", ".join(f"{name!r} {list(tensor.shape)}" for name, tensor in tensors.items())
             raise ContractError(
@@ -70,26 +70,26 @@ class OutputContract:
             )
         return tensors
 
-    def _outputs(self, output: object) -> Mapping[object, object]:
+    def _read_outputs(self, output: object) -> Mapping[object, object]:
         """Return the dict whose keys are the names."""
         if not isinstance(output, Mapping):
-            raise ContractError(f"the network returned {describe_value(output)}; {self._expected()}")
+            raise ContractError(f"the network returned {describe_value(output)}; {self._describe_expected()}")
         outputs: object = output.get(self.within, output)
         where = f" under {self.within!r}" if self.within in output else ""
         if not isinstance(outputs, Mapping):
-            raise ContractError(f"the network returned {describe_value(outputs)}{where}; {self._expected()}")
+            raise ContractError(f"the network returned {describe_value(outputs)}{where}; {self._describe_expected()}")
         missing = [name for name in self.names if name not in outputs]
         unexpected = [key for key in outputs if key not in self.names]
         if missing or unexpected:
             raise ContractError(
-                f"the network returned {describe_value(outputs)}{where}; {self._expected()}"
+                f"the network returned {describe_value(outputs)}{where}; {self._describe_expected()}"
                 + (f"; missing: {join_names([repr(name) for name in missing])}" if missing else "")
                 + (f"; unexpected: {join_names([repr(key) for key in unexpected])}" if unexpected else "")
-                + f"; {self._hint(outputs, nested=bool(where))}"
+                + f"; {self._suggest_names(outputs, nested=bool(where))}"
             )
         return outputs
 
-    def _tensor(self, name: str, value: object) -> Tensor:
+    def _check_tensor(self, name: str, value: object) -> Tensor:
         if not isinstance(value, Tensor):
             raise ContractError(
                 f"the output {name!r} is {describe_value(value)}; expected a tensor of shape {self._shape()}"
@@ -107,11 +107,11 @@ class OutputContract:
             )
         return value
 
-    def _expected(self) -> str:
+    def _describe_expected(self) -> str:
         place = f", or the same under {self.within!r}" if self.within is not None else ""
         return f"expected a dict with the keys {join_names([repr(name) for name in self.names])}{place}"
 
-    def _hint(self, outputs: Mapping[object, object], *, nested: bool) -> str:
+    def _suggest_names(self, outputs: Mapping[object, object], *, nested: bool) -> str:
         if self.within is not None and self.within in outputs:
             return f"{self.within!r} is nested in {self.within!r}: was it wrapped twice?"
         if not outputs:

@@ -113,7 +113,7 @@ class TrainingRun(Generic[Batch]):
             StoppedError: A signal ended the training. A checkpoint was written if there is a folder for it.
             LoopError: Any other error of the loop; it names phase, epoch, window and batch shapes.
         """
-        source = self._source_of(train)
+        source = self._wrap_source(train)
         # Add notices on how the source is read, and check that all processes read the same order.
         check_source(source)
         training, group = self._training, self.group
@@ -145,7 +145,7 @@ class TrainingRun(Generic[Batch]):
             NonFiniteError: The score is not finite, and the settings do not tolerate it.
             OutOfMemoryError: Memory ran out and smaller pieces are not possible.
         """
-        source = self._source_of(source)
+        source = self._wrap_source(source)
         check_source(source)
         started, scorer = perf_counter(), self._parts.scorer
         limit = scorer.cutter.limit
@@ -187,15 +187,15 @@ class TrainingRun(Generic[Batch]):
             NoBestWeightsError: No finite value was recorded.
         """
         self.best.restore()
-        for average in self._averages():
+        for average in self._list_averages():
             average.restart()
 
     def use_average(self) -> None:
         """Replace the weights by their moving average permanently; do nothing without one."""
-        for average in self._averages():
+        for average in self._list_averages():
             average.settle()
 
-    def _source_of(self, batches: Source[Sample] | DataLoader[Any]) -> Source[Sample]:
+    def _wrap_source(self, batches: Source[Sample] | DataLoader[Any]) -> Source[Sample]:
         if not isinstance(batches, DataLoader):
             return batches
         if batches not in self._loaded:
@@ -377,11 +377,11 @@ class TrainingRun(Generic[Batch]):
     def _use_averages(self) -> Generator[None]:
         """Replace the weights by their averages, if any, inside the context."""
         with ExitStack() as stack:
-            for average in self._averages():
+            for average in self._list_averages():
                 stack.enter_context(average.applied())
             yield
 
-    def _averages(self) -> Iterator[AveragedWeights]:
+    def _list_averages(self) -> Iterator[AveragedWeights]:
         return (average for phase in self._phases for average in phase.averages)
 
 

@@ -183,9 +183,9 @@ class LengthBucketSampler(Sampler[list[int]]):
 
     def __iter__(self) -> Iterator[list[int]]:
         begin = self._round * self._batches
-        return islice(self._endless(), begin, begin + self._batches)
+        return islice(self._repeat_epochs(), begin, begin + self._batches)
 
-    def _endless(self) -> Iterator[list[int]]:
+    def _repeat_epochs(self) -> Iterator[list[int]]:
         draw = torch.Generator().manual_seed(self._seed)
         stream = self._stream(draw)
         while True:

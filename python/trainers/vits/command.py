@@ -112,11 +112,11 @@ def train(
         prepared, versions = SpeechCorpus.open(corpus), VoiceVersions(out)
         path = versions.following
         seed_everything(chosen.seed)
-        voice = _initial_voice(prepared, built, start)
-        settings = _settings(prepared, built, chosen, None if start is None else voice)
+        voice = _create_voice(prepared, built, start)
+        settings = _describe_training(prepared, built, chosen, None if start is None else voice)
         done = find_finished_version(versions, settings) if run.resume else None
         if done is not None:
-            _report_finished(done, _synth_command(out, prepared), as_json=run.as_json)
+            _report_finished(done, _suggest_synthesis(out, prepared), as_json=run.as_json)
             return
         checkpoints = open_checkpoints(path, run, settings)
         with checkpoints.open() if launched_rank() == 0 else nullcontext():
@@ -134,7 +134,7 @@ def train(
     if run.as_json:
         print_json({"kind": "trained", "voice": str(path), "speaking_rate": rate})
         return
-    echo(f"Saved {path} with speaking rate {rate:g}. Next: {_synth_command(out, prepared)}")
+    echo(f"Saved {path} with speaking rate {rate:g}. Next: {_suggest_synthesis(out, prepared)}")
 
 
 @with_flags
@@ -174,7 +174,7 @@ def feedback(
         if run.parent_watch:
             exit_with_parent()
         versions = VoiceVersions(voice)
-        material = _material(versions, manifest, corpus, recipe.share, resample=resample, skip_bad=skip_bad)
+        material = _collect_corrections(versions, manifest, corpus, recipe.share, resample=resample, skip_bad=skip_bad)
         if material is None:
             clear_finished(versions)
             _report_nothing_new(manifest, versions, run)
@@ -271,7 +271,7 @@ def evaluate(
     echo(f"Saved {path}: open it to listen")
 
 
-def _initial_voice(corpus: "SpeechCorpus", build: VoiceSizes, start: Path | None) -> "Voice":
+def _create_voice(corpus: "SpeechCorpus", build: VoiceSizes, start: Path | None) -> "Voice":
     """The voice to train: a new one, or one loaded from a folder."""
     from trainers.vits.training import check_fits
     from trainers.vits.versions import find_voice_folder
@@ -312,7 +312,7 @@ def _train_voice(
     return fit(voice, setup, recipe, checkpoints, consume, discriminators=discriminators)
 
 
-def _settings(
+def _describe_training(
     corpus: "SpeechCorpus", build: VoiceSizes, recipe: SpeechRecipe, parent: "Voice | None"
 ) -> dict[str, Any]:
     """Everything that determines the result of a training run, as JSON; identifies checkpoints and version."""
@@ -326,7 +326,7 @@ def _settings(
     }
 
 
-def _synth_command(voice: Path, corpus: "SpeechCorpus") -> str:
+def _suggest_synthesis(voice: Path, corpus: "SpeechCorpus") -> str:
     """Command to try next: synthesise a text of the corpus."""
     text = corpus.part("selection")[0].text
     return f"quantra train vits synth {quote(str(voice))} --text {quote(text)} --out a.wav"
@@ -369,7 +369,7 @@ def _report_prepared(corpus: "SpeechCorpus", out: Path, *, as_json: bool) -> Non
     echo(f"Saved {out}. Next: quantra train vits train {quote(str(out))} --out voices/mine")
 
 
-def _material(
+def _collect_corrections(
     versions: "VoiceVersions", manifest: Path, corpus: Path, share: float, *, resample: bool, skip_bad: bool
 ) -> "CorrectionMaterial | None":
     """The training data; None if nothing is new."""

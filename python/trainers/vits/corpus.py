@@ -87,16 +87,16 @@ def _parse_entry(folder: Path, kind: type[Entry], value: object, expected: str) 
         case dict() if value.keys() == {field.name for field in fields(kind)}:  # pyright: ignore[reportArgumentType]
             entry = kind(**value)
         case _:
-            raise _wrong_value_error(folder, value, expected)
+            raise _describe_wrong_value(folder, value, expected)
     for field in fields(kind):  # pyright: ignore[reportArgumentType]
         content, choices = getattr(entry, field.name), get_args(field.type)
         fits = content in choices if choices else type(content) is field.type
         if not fits or (isinstance(content, int) and content < 1):
-            raise _wrong_value_error(folder, value, expected)
+            raise _describe_wrong_value(folder, value, expected)
     return entry
 
 
-def _wrong_value_error(folder: Path, value: object, expected: str) -> CorpusError:
+def _describe_wrong_value(folder: Path, value: object, expected: str) -> CorpusError:
     return damaged_error(folder, f"{FILE} has {str(value)[:_SHOWN]}, expected {expected}")
 
 
@@ -155,7 +155,7 @@ class SpeechCorpus:
             raise damaged_error(folder, f"{FILE} names a clip twice")
         for content, kind, expected in ((unknown.values(), int, "counts of characters"), (unlisted, str, "texts")):
             if not all(type(value) is kind for value in content):
-                raise _wrong_value_error(folder, content, expected)
+                raise _describe_wrong_value(folder, content, expected)
         kept = {path.stem for path in (folder / CLIPS).glob("*.safetensors")}
         missing = [clip.name for clip in clips if clip.digest not in kept]
         if missing:
@@ -204,7 +204,7 @@ class SpeechCorpus:
         Raises:
             CorpusError: The file is missing or damaged, or text and samples do not match the digest.
         """
-        wave = self._tensor(clip, "wave", (clip.frames * self.framing.hop,), torch.int16)
+        wave = self._read_tensor(clip, "wave", (clip.frames * self.framing.hop,), torch.int16)
         if hash_content(clip.text, wave) != clip.digest:
             raise damaged_error(self.folder, f"text or samples of clip {clip.name} do not match its digest")
         return convert_to_floats(wave)
@@ -218,7 +218,7 @@ class SpeechCorpus:
         Raises:
             CorpusError: The clip's file is missing or damaged.
         """
-        return self._tensor(clip, "spectrogram", (self.framing.bins, clip.frames), torch.float16).float()
+        return self._read_tensor(clip, "spectrogram", (self.framing.bins, clip.frames), torch.float16).float()
 
     @property
     def digest(self) -> str:
@@ -233,7 +233,7 @@ class SpeechCorpus:
         others = "".join(lower_letters(clip.text) for clip in self.clips if clip.part != "train")
         return Counter(char for char in others if char in self.vocabulary and char not in trained)
 
-    def _tensor(self, clip: RecordedClip, name: str, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+    def _read_tensor(self, clip: RecordedClip, name: str, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
         path = clip_path(self.folder, clip.digest)
         try:
             with safe_open(path, framework="pt") as file:

@@ -399,7 +399,7 @@ class CorrectionMaterial:
         trained = {
             normalise_words(clip.text) for rated in self.previous.corrections for clip in rated.corpus.part("train")
         }
-        clips = _without(self.rated.corpus.part("held_out"), trained)
+        clips = _remove_texts(self.rated.corpus.part("held_out"), trained)
         if len(clips) < FEWEST:
             raise FeedbackError(
                 f"{len(clips)} new corrections can be held out, but {FEWEST} are needed: the other texts were trained "
@@ -411,7 +411,7 @@ class CorrectionMaterial:
         """Held-out corrections of earlier versions whose words are not trained now."""
         trained = {normalise_words(clip.text) for clip in self.rated.corpus.part("train")}
         corpora = (rated.corpus for rated in self.previous.corrections)
-        found = ((corpus, _without(corpus.part("held_out"), trained)) for corpus in corpora)
+        found = ((corpus, _remove_texts(corpus.part("held_out"), trained)) for corpus in corpora)
         return tuple((corpus, clips) for corpus, clips in found if clips)
 
     @property
@@ -438,20 +438,20 @@ def set_speaking_rate(
     Returns:
         The rate, also set on the voice.
     """
-    rate = voice.fit_speaking_rate(_lengths((*base, *corrections)))
-    if voice.length_error(_lengths(base)) > allowed:
-        rate = voice.fit_speaking_rate(_lengths(base))
+    rate = voice.fit_speaking_rate(_list_lengths((*base, *corrections)))
+    if voice.length_error(_list_lengths(base)) > allowed:
+        rate = voice.fit_speaking_rate(_list_lengths(base))
     return rate
 
 
 def length_error(voice: Voice, clips: Sequence[RecordedClip]) -> float:
     """Length error of a voice on clips; see `Voice.length_error`."""
-    return voice.length_error(_lengths(clips))
+    return voice.length_error(_list_lengths(clips))
 
 
-def _lengths(clips: Sequence[RecordedClip]) -> list[tuple[str, int]]:
+def _list_lengths(clips: Sequence[RecordedClip]) -> list[tuple[str, int]]:
     return [(clip.text, clip.frames) for clip in clips]
 
 
-def _without(clips: Sequence[RecordedClip], words: frozenset[str] | set[str]) -> tuple[RecordedClip, ...]:
+def _remove_texts(clips: Sequence[RecordedClip], words: frozenset[str] | set[str]) -> tuple[RecordedClip, ...]:
     return tuple(clip for clip in clips if normalise_words(clip.text) not in words)

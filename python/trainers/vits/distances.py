@@ -104,7 +104,7 @@ def edit_distance(transcript: str, text: str) -> int:
 
     Levenshtein, "Binary codes capable of correcting deletions, insertions, and reversals" (1966).
     """
-    return _remaining(transcript, text)[0][0]
+    return _compute_suffix_distances(transcript, text)[0][0]
 
 
 Kind: TypeAlias = Literal["right", "wrong", "missing"]
@@ -144,7 +144,7 @@ def find_difference(transcript: str, reference: str) -> TextDifference:
         transcript: Transcript of the recogniser.
         reference: Reference text in the recogniser's spelling.
     """
-    letters = list(_letters(transcript, reference))
+    letters = list(_align_letters(transcript, reference))
     grouped = groupby(letters, key=itemgetter(0))
     return TextDifference(
         pieces=tuple(TextSpan(kind, "".join(letter for _, letter in group)) for kind, group in grouped),
@@ -152,9 +152,9 @@ def find_difference(transcript: str, reference: str) -> TextDifference:
     )
 
 
-def _letters(transcript: str, reference: str) -> Iterator[tuple[Kind, str]]:
+def _align_letters(transcript: str, reference: str) -> Iterator[tuple[Kind, str]]:
     """Letters with their kinds along a shortest edit path; a replaced letter is wrong."""
-    left = _remaining(transcript, reference)
+    left = _compute_suffix_distances(transcript, reference)
     i = j = 0
     while i < len(transcript) or j < len(reference):
         both = i < len(transcript) and j < len(reference)
@@ -169,7 +169,7 @@ def _letters(transcript: str, reference: str) -> Iterator[tuple[Kind, str]]:
             j += 1
 
 
-def _remaining(transcript: str, reference: str) -> list[list[int]]:
+def _compute_suffix_distances(transcript: str, reference: str) -> list[list[int]]:
     """Edit distances of all pairs of suffixes: [transcript + 1][reference + 1]."""
     rows, columns = len(transcript), len(reference)
     left = [[rows - i + columns - j for j in range(columns + 1)] for i in range(rows + 1)]

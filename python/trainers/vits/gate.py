@@ -248,12 +248,14 @@ def _compare_distances(what: str, clips: VoiceComparison) -> ComparedFigure:
     before, after = _average_pairs(clips.pairs)
     if before is None or after is None:
         return ComparedFigure(what=what, before=before, after=after, rule="no clip is said by both voices", holds=False)
-    return ComparedFigure(what=what, before=before, after=after, rule=_at_most(), holds=after <= before * (1 + WORSE))
+    return ComparedFigure(
+        what=what, before=before, after=after, rule=_describe_limit(), holds=after <= before * (1 + WORSE)
+    )
 
 
 def _compare_error_rates(clips: VoiceComparison, judge_error_rate: float) -> ComparedFigure:
     before, after = clips.before.error_rate, clips.after.error_rate
-    rule = f"{_at_most()}, or {ERROR_RATE_MARGIN:g} more"
+    rule = f"{_describe_limit()}, or {ERROR_RATE_MARGIN:g} more"
     holds: bool | None = after <= before + max(before * WORSE, ERROR_RATE_MARGIN)
     if judge_error_rate > RELIABLE:
         rule, holds = f"recogniser errs on {judge_error_rate:.0%} of recorded characters, above {RELIABLE:.0%}", None
@@ -282,7 +284,7 @@ def _compare_lost_texts(name: str, clips: VoiceComparison) -> Iterator[ComparedF
         )
 
 
-def _at_most() -> str:
+def _describe_limit() -> str:
     return f"at most {WORSE:.0%} more"
 
 

@@ -190,7 +190,7 @@ def _list_figures(page: VoicePage) -> Iterator[LabelledFigure]:
     )
     yield figure(
         "Mel distance",
-        _or_nan(scores.distance),
+        _replace_unknown(scores.distance),
         plain,
         f"log mels along the best time warping; 0 is the recording{left}",
     )
@@ -199,7 +199,7 @@ def _list_figures(page: VoicePage) -> Iterator[LabelledFigure]:
     )
     yield figure(
         "Length error",
-        _or_nan(scores.length_error),
+        _replace_unknown(scores.length_error),
         plain,
         f"mean |log length ratio|; 0.1 is about 10\N{NO-BREAK SPACE}% off{left}",
     )
@@ -251,7 +251,7 @@ class ClipView:
 
 
 def _build_clip_view(score: ClipScore, real: Tensor, spoken: Tensor, framing: FrameSettings) -> ClipView:
-    text, ratio = audible_text(score.clip.text), _or_nan(score.log_length_ratio)
+    text, ratio = audible_text(score.clip.text), _replace_unknown(score.log_length_ratio)
     frames = max(count_frames(real, framing), count_frames(spoken, framing))
     seconds = framing.seconds(frames)
     takes = (("Recorded", real, score.heard_real), ("Spoken", spoken, score.heard))
@@ -271,7 +271,7 @@ def _build_clip_view(score: ClipScore, real: Tensor, spoken: Tensor, framing: Fr
         ),
         marks=tuple(AxisTick(text=f"{at:g}", place=round(100 * at / seconds, 2)) for at in place_ticks(seconds)),
         figures=(
-            figure("Mel distance", _or_nan(score.distance), plain),
+            figure("Mel distance", _replace_unknown(score.distance), plain),
             figure("Reconstruction", score.reconstruction, plain),
             figure("Length", ratio, format_length_difference, f"log ratio {ratio:+.3f}".replace("-", MINUS)),
         ),
@@ -306,5 +306,5 @@ def build_page(
     )
 
 
-def _or_nan(value: float | None) -> float:
+def _replace_unknown(value: float | None) -> float:
     return math.nan if value is None else value

@@ -70,7 +70,7 @@ def log_mel(spectra: Tensor, rate: int) -> Tensor:
     Returns:
         float32 [N, bands, frames], at least `SILENCE`.
     """
-    return torch.log(torch.clamp(_filters(spectra.shape[1], rate).to(spectra.device) @ spectra, min=FLOOR))
+    return torch.log(torch.clamp(_compute_filters(spectra.shape[1], rate).to(spectra.device) @ spectra, min=FLOOR))
 
 
 def log_mel_of(waves: Tensor, framing: FrameSettings) -> Tensor:
@@ -79,7 +79,7 @@ def log_mel_of(waves: Tensor, framing: FrameSettings) -> Tensor:
 
 
 @lru_cache(maxsize=8)
-def _filters(bins: int, rate: int) -> Tensor:
+def _compute_filters(bins: int, rate: int) -> Tensor:
     """Slaney's triangular mel filters of equal area: float32 [bands, bins]."""
     from transformers.audio_utils import mel_filter_bank
 

@@ -78,17 +78,17 @@ class SpeechEvaluation:
     @property
     def reconstruction(self) -> float:
         """Mean reconstruction error."""
-        return _mean([score.reconstruction for score in self.clips]) or 0.0
+        return _average([score.reconstruction for score in self.clips]) or 0.0
 
     @property
     def distance(self) -> float | None:
         """Mean distance of the synthesised clips, if any."""
-        return _mean([score.distance for score in self.clips if score.distance is not None])
+        return _average([score.distance for score in self.clips if score.distance is not None])
 
     @property
     def length_error(self) -> float | None:
         """Mean |log length ratio| of the synthesised clips, if any."""
-        return _mean([abs(score.log_length_ratio) for score in self.clips if score.log_length_ratio is not None])
+        return _average([abs(score.log_length_ratio) for score in self.clips if score.log_length_ratio is not None])
 
     @property
     def unspoken(self) -> tuple[ClipScore, ...]:
@@ -166,7 +166,7 @@ def _score_clip(
     text, real = audible_text(clip.text), compute_recorded_mel(corpus, clip)
     heard_real, heard = judge.transcribe(real), ""
     distance = ratio = None
-    wave, fault = _synthesise(speaker, clip, seed)
+    wave, fault = _synthesise_clip(speaker, clip, seed)
     if wave is not None:
         padded = functional.pad(wave, (0, max(0, corpus.framing.fft - len(wave))))  # at least one frame
         synthesised = log_mel_of(padded[None], corpus.framing)[0]
@@ -190,7 +190,7 @@ def derive_wave_seed(clip: RecordedClip, seed: int) -> int:
     return (seed + int(clip.digest[:8], 16)) % 2**32
 
 
-def _synthesise(speaker: Voice, clip: RecordedClip, seed: int) -> tuple[Tensor | None, str]:
+def _synthesise_clip(speaker: Voice, clip: RecordedClip, seed: int) -> tuple[Tensor | None, str]:
     """Synthesise a clip's text: the wave, or the reason of failure."""
     try:
         wave = speaker.speak(clip.text, seed=derive_wave_seed(clip, seed))
@@ -215,5 +215,5 @@ def _score_reconstruction(speaker: Voice, corpus: SpeechCorpus, clip: RecordedCl
     return float((left - real).abs().mean())
 
 
-def _mean(values: Sequence[float]) -> float | None:
+def _average(values: Sequence[float]) -> float | None:
     return sum(values) / len(values) if values else None

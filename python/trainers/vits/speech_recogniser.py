@@ -147,7 +147,7 @@ class TrainingBatches:
             yield self._batch(index.tolist())
 
     def _batch(self, indices: Sequence[int]) -> TranscriptBatch:
-        mels = [_noisy(compute_recorded_mel(self._corpus, self._clips[index])) for index in indices]
+        mels = [_add_noise(compute_recorded_mel(self._corpus, self._clips[index])) for index in indices]
         letters = [self._letters[index] for index in indices]
         return TranscriptBatch(
             mels=pad_sequence([mel.T for mel in mels], batch_first=True, padding_value=SILENCE).mT,
@@ -157,7 +157,7 @@ class TrainingBatches:
         )
 
 
-def _noisy(mel: Tensor) -> Tensor:
+def _add_noise(mel: Tensor) -> Tensor:
     """Add noise to loudness and values; a recogniser of only clean speech rejects all synthetic speech."""
     return mel + LOUDNESS * torch.randn(()) + NOISE * torch.randn(mel.shape)
 
@@ -298,7 +298,7 @@ class SpeechRecogniser:
         Raises:
             JudgeError: The folder is missing, damaged, or of another version.
         """
-        facts = _facts(folder)
+        facts = _read_facts(folder)
         weights = _read(folder, WEIGHTS)
         match facts:
             case {
@@ -311,16 +311,16 @@ class SpeechRecogniser:
                 **rest,
             } if not rest and not other and min(rate, hop, fft) > 0 and 0 <= rate_of_errors < float("inf"):
                 if digest != sha256(weights).hexdigest():
-                    raise _damaged(folder, f"{WEIGHTS} does not match the digest in {FACTS}")
+                    raise _describe_damage(folder, f"{WEIGHTS} does not match the digest in {FACTS}")
                 return cls(
-                    network=_network(folder, characters, weights),
+                    network=_load_network(folder, characters, weights),
                     characters=characters,
                     framing=FrameSettings(rate, hop, fft),
                     corpus=corpus,
                     error_rate=rate_of_errors,
                 )
             case _:
-                raise _damaged(folder, f"{FACTS} has missing or invalid fields")
+                raise _describe_damage(folder, f"{FACTS} has missing or invalid fields")
 
 
 def train_judge(
@@ -344,7 +344,7 @@ def train_judge(
     characters = "".join(sorted({letter for clip in corpus.part("train") for letter in audible_text(clip.text)}))
     if not characters:
         raise JudgeError(f"no training text of {corpus.folder} has a letter; prepare clips with texts")
-    with _threads(threads), torch.random.fork_rng(devices=[]):
+    with _set_threads(threads), torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         network = LetterNetwork(len(characters))
         fit(network, TrainingBatches(corpus, characters, seed), steps, consume)
@@ -395,11 +395,11 @@ def judge_of(corpus: SpeechCorpus, folder: Path | None = None, *, consume: Repor
     return judge
 
 
-def _facts(folder: Path) -> Mapping[str, object]:
+def _read_facts(folder: Path) -> Mapping[str, object]:
     try:
         found: object = json.loads(_read(folder, FACTS))
     except ValueError as error:
-        raise _damaged(folder, f"{FACTS} is not JSON: {error}") from error
+        raise _describe_damage(folder, f"{FACTS} is not JSON: {error}") from error
     match found:
         case {"version": int(version)} if version != VERSION:
             raise JudgeError(
@@ -408,32 +408,34 @@ def _facts(folder: Path) -> Mapping[str, object]:
         case dict():
             return {str(key): value for key, value in found.items()}
         case _:
-            raise _damaged(folder, f"{FACTS} is not an object")
+            raise _describe_damage(folder, f"{FACTS} is not an object")
 
 
 def _read(folder: Path, name: str) -> bytes:
     try:
         return (folder / name).read_bytes()
     except OSError as error:
-        raise _damaged(folder, f"{name} cannot be read ({error.strerror})") from error
+        raise _describe_damage(folder, f"{name} cannot be read ({error.strerror})") from error
 
 
-def _network(folder: Path, characters: str, weights: bytes) -> LetterNetwork:
+def _load_network(folder: Path, characters: str, weights: bytes) -> LetterNetwork:
     with torch.random.fork_rng(devices=[]):  # initialisation draws random numbers
         network = LetterNetwork(len(characters))
     try:
         network.load_state_dict(load(weights))
     except (SafetensorError, RuntimeError) as error:
-        raise _damaged(folder, f"{WEIGHTS} does not hold the weights of {len(characters)} characters") from error
+        raise _describe_damage(
+            folder, f"{WEIGHTS} does not hold the weights of {len(characters)} characters"
+        ) from error
     return network.eval()
 
 
-def _damaged(folder: Path, problem: str) -> JudgeError:
+def _describe_damage(folder: Path, problem: str) -> JudgeError:
     return JudgeError(f"recogniser {folder} is damaged: {problem}; remove {folder} to train a new one")
 
 
 @contextmanager
-def _threads(number: int) -> Generator[None]:
+def _set_threads(number: int) -> Generator[None]:
     """Set the number of torch threads temporarily."""
     before = torch.get_num_threads()
     torch.set_num_threads(number)

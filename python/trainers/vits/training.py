@@ -103,9 +103,9 @@ def fit(
     with loop.running(checkpoints) as run:
         objective.adversarial = begins is not None and run.windows >= begins
         reports = run.epochs(
-            _training(setup, recipe, voice),
+            _create_training_source(setup, recipe, voice),
             max_epochs=rounds_for(recipe.steps).rounds,
-            validation=_validation(setup, recipe, voice, objective),
+            validation=_create_validation(setup, recipe, voice, objective),
         )
         for _ in consume(reports):
             objective.adversarial = begins is not None and run.windows >= begins
@@ -130,7 +130,7 @@ def build_loop(
     phases: list[Phase[UtteranceBatch]] = []
     if discriminators is not None and recipe.adversarial_from is not None:
         modules["discriminators"] = discriminators
-        optimizer = _optimizer(discriminators, min(recipe.learning_rate, DISCRIMINATING))
+        optimizer = _create_optimizer(discriminators, min(recipe.learning_rate, DISCRIMINATING))
         phases.append(
             Phase(
                 "discriminators",
@@ -143,7 +143,7 @@ def build_loop(
                 after=recipe.adversarial_from,
             )
         )
-    optimizer = _optimizer(model, recipe.learning_rate)
+    optimizer = _create_optimizer(model, recipe.learning_rate)
     phases.append(
         Phase(
             "generator",
@@ -171,7 +171,7 @@ def build_loop(
     )
 
 
-def _optimizer(module: nn.Module, learning_rate: float) -> AdamW:
+def _create_optimizer(module: nn.Module, learning_rate: float) -> AdamW:
     return AdamW(module.parameters(), lr=learning_rate, betas=BETAS, eps=1e-9, weight_decay=0.01)
 
 
@@ -179,7 +179,7 @@ def _schedule(optimizer: Optimizer, steps: int) -> ExponentialLR:
     return ExponentialLR(optimizer, FINAL_RATE ** (1 / steps))
 
 
-def _training(setup: TrainingSetup, recipe: SpeechRecipe, voice: Voice) -> Any:
+def _create_training_source(setup: TrainingSetup, recipe: SpeechRecipe, voice: Voice) -> Any:
     """Source of training batches for all processes."""
     framing = voice.framing
     buckets = LengthBucketSampler(
@@ -193,7 +193,7 @@ def _training(setup: TrainingSetup, recipe: SpeechRecipe, voice: Voice) -> Any:
     return source_of(setup.clips, buckets, UtteranceCollator(recipe.slice_frames, framing.hop), recipe.workers)
 
 
-def _validation(
+def _create_validation(
     setup: TrainingSetup, recipe: SpeechRecipe, voice: Voice, objective: VoiceObjective
 ) -> Validation[UtteranceBatch]:
     """Validation on the middle slices of the selection clips."""

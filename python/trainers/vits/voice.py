@@ -247,7 +247,7 @@ class Voice:
         self.model.eval()
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            self._check_seconds(text, float(self._durations(text, seed).sum()))
+            self._check_seconds(text, float(self._predict_durations(text, seed).sum()))
             return self.model(input_ids=ids).waveform[0].float().cpu()
 
     def _check_seconds(self, text: str, frames: float) -> None:
@@ -274,7 +274,7 @@ class Voice:
         return self.model.decoder(mean)[0, 0].float().cpu()
 
     @torch.no_grad()
-    def _durations(self, text: str, seed: int) -> Tensor:
+    def _predict_durations(self, text: str, seed: int) -> Tensor:
         """Unrounded frames of every token at the current rate: float32 [T]."""
         model = self.model
         ids = torch.tensor([self.tokens(text)], device=model.device)
@@ -301,7 +301,7 @@ class Voice:
             The rate; lower is slower.
         """
         model = self.model.eval()
-        lengths = self._lengths(sentences)
+        lengths = self._count_frames(sentences)
         errors = [_compute_length_error(lengths, rate) for rate in RATES]
         rate = round(float(RATES[int(np.argmin(errors))]), 4)
         model.speaking_rate = model.config.speaking_rate = rate
@@ -314,12 +314,12 @@ class Voice:
             sentences: Texts with the frames of their recordings.
         """
         self.model.eval()
-        return _compute_length_error(self._lengths(sentences), self.model.speaking_rate)
+        return _compute_length_error(self._count_frames(sentences), self.model.speaking_rate)
 
-    def _lengths(self, sentences: Sequence[tuple[str, int]]) -> list[tuple[Tensor, int]]:
+    def _count_frames(self, sentences: Sequence[tuple[str, int]]) -> list[tuple[Tensor, int]]:
         """Frames of every token at rate 1, float32 [T], with the frames of the recording."""
         rate = self.model.speaking_rate
-        return [(self._durations(text, seed) * rate, frames) for seed, (text, frames) in enumerate(sentences)]
+        return [(self._predict_durations(text, seed) * rate, frames) for seed, (text, frames) in enumerate(sentences)]
 
 
 def _compute_length_error(lengths: Sequence[tuple[Tensor, int]], rate: float) -> float:

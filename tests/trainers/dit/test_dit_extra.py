@@ -57,8 +57,8 @@ def test_no_command_loads_what_breaks_images(tmp_path: Path) -> None:
     tiny_model().save(tmp_path / "base")
     own, held = write_images(tmp_path / "own"), write_images(tmp_path / "held", 8)
     base, cache, model, tuned = (tmp_path / name for name in ("base", "cache", "model", "tuned"))
-    looks = ("--gate-images", 4, "--gate-steps", 4, "--gate-every", 1, "--draw-steps", 4, "--trained-steps", 2)
-    tuning = ("--reward", "ssim", "--gate", "psnr", "--bound", 9, "--iterations", 1, "--groups", 2, *looks)
+    snapshots = ("--gate-images", 4, "--gate-steps", 4, "--gate-every", 1, "--draw-steps", 4, "--trained-steps", 2)
+    tuning = ("--reward", "ssim", "--gate", "psnr", "--bound", 9, "--iterations", 1, "--groups", 2, *snapshots)
     for words in (
         ("cache", own, "--model", base, "--out", cache),
         ("train", cache, "--model", base, "--out", model, "--steps", 2, "--device", "cpu"),

@@ -259,7 +259,7 @@ TRAINED: Mapping[str, Any] = {
     "recipe": {"steps": 250},
     "curves": {
         "loss": [1.5, 1.25],
-        "looks": [
+        "snapshots": [
             {"window": 100, "rewards": {"classifier": 0.5, "frechet": -9.0}},
             {"window": 200, "rewards": {"classifier": 0.75, "frechet": -6.0}},
         ],
@@ -268,7 +268,7 @@ TRAINED: Mapping[str, Any] = {
 }
 TUNED: Mapping[str, Any] = {
     "recipe": {"reward": "classifier"},
-    "tuned": {"rounds": [{"reward": 0.875, "equal": 0, "groups": 10}], "looks": TRAINED["curves"]["looks"][:1]},
+    "tuned": {"rounds": [{"reward": 0.875, "equal": 0, "groups": 10}], "snapshots": TRAINED["curves"]["snapshots"][:1]},
     "facts": TRAINED["facts"],
 }
 
@@ -295,7 +295,7 @@ def test_a_model_that_was_made_elsewhere_has_no_curves(tmp_path: Path) -> None:
     assert build_curves(read_notes(tmp_path)) == []
 
 
-STRANGE: Any = {**TRAINED, "curves": {"loss": [1.5, "much"], "looks": []}}
+STRANGE: Any = {**TRAINED, "curves": {"loss": [1.5, "much"], "snapshots": []}}
 
 
 @pytest.mark.parametrize(

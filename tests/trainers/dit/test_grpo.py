@@ -18,7 +18,7 @@ from trainers.dit.grpo import PolicyLoss, TuningResult, tune
 from trainers.dit.images import ImageFolder, read_pictures
 from trainers.dit.models import ImageModel
 from trainers.dit.recipe import GrpoRecipe, ObjectiveName, SamplingSettings
-from trainers.dit.reward_monitor import RewardGate, SampleWatch
+from trainers.dit.reward_monitor import RewardGate, SampleEvaluator
 from trainers.dit.rewards import RewardInputs, RewardKind, ValidatedReward, create_reward
 from trainers.dit.rollouts import PolicySampler, Rollouts, log_probability
 from trainers.dit.sampling import draw_images
@@ -101,8 +101,10 @@ def tuned(
         end.register_forward_hook(strain)
     reward, other = checked("mine", formula, folder), checked("other", quality, folder)
     material = RewardInputs(pictures_of(folder / "own"), pictures_of(folder / "held"), count=8)
-    watch = SampleWatch(model, material, [reward, other], SamplingSettings(steps=4, guidance=recipe.guidance, seed=5))
-    gate = RewardGate(watch, reward="mine", quality="other", bound=recipe.bound, every=recipe.gate_every)
+    evaluator = SampleEvaluator(
+        model, material, [reward, other], SamplingSettings(steps=4, guidance=recipe.guidance, seed=5)
+    )
+    gate = RewardGate(evaluator, reward="mine", quality="other", bound=recipe.bound, every=recipe.gate_every)
     seed_everything(recipe.seed)
     return model, tune(model, material.pictures, reward, gate, recipe, checkpoints, consume)
 
@@ -229,9 +231,9 @@ def test_a_reward_rises_and_the_frozen_parts_stay(folder: Path) -> None:
     digests = (model.latents.digest, model.prompts.digest)
     recipe = replace(SMALL, iterations=12, gate_every=12, members=8, learning_rate=3e-3, divergence=0.0, ratio_clip=0.2)
     model, done = tuned(folder, recipe)
-    start, end = (look.rewards["mine"] for look in done.looks)
+    start, end = (snapshot.rewards["mine"] for snapshot in done.snapshots)
     assert end > start + 0.005
-    assert (done.kept, done.refused) == (done.looks[-1], None)
+    assert (done.kept, done.refused) == (done.snapshots[-1], None)
     assert (model.latents.digest, model.prompts.digest) == digests
 
 
@@ -263,14 +265,14 @@ def test_a_setting_of_how_to_draw_counts(setting: dict[str, Any], folder: Path, 
 def test_a_setting_of_how_to_learn_counts(setting: dict[str, Any], folder: Path, brief: TuningResult) -> None:
     _, other = tuned(folder, replace(BRIEF, **setting))
     assert other.rounds[0] == brief.rounds[0]
-    assert other.looks[0] == brief.looks[0]
-    assert other.looks[-1].rewards != brief.looks[-1].rewards
+    assert other.snapshots[0] == brief.snapshots[0]
+    assert other.snapshots[-1].rewards != brief.snapshots[-1].rewards
 
 
 def test_there_is_a_look_after_the_last_iteration_too_and_the_best_weights_are_put_back(folder: Path) -> None:
     model, done = tuned(folder, replace(BRIEF, iterations=3))
-    assert [look.window for look in done.looks] == [0, 4, 6]
-    rewards = [look.rewards["mine"] for look in done.looks]
+    assert [snapshot.window for snapshot in done.snapshots] == [0, 4, 6]
+    rewards = [snapshot.rewards["mine"] for snapshot in done.snapshots]
     assert done.kept.rewards["mine"] == max(rewards) > min(rewards) + 1e-4
     prompts = [picture.prompt for picture in pictures_of(folder / "held").pictures]
     drawn = draw_images(model, prompts, SamplingSettings(steps=4, guidance=BRIEF.guidance, seed=5))
@@ -321,7 +323,7 @@ def test_steps_that_do_not_fit_into_memory_are_cut_and_tune_the_same_weights(
     assert len(windows) == 8
     assert sum(report.shortages for report in windows) == shortage.failures > 0
     moved = (weights(whole) - weights(tiny_model())).norm()
-    assert moved > 0, "the first look was the best"
+    assert moved > 0, "the first snapshot was the best"
     assert float((weights(cut) - weights(whole)).norm() / moved) < 1e-5
     assert [one.reward for one in done.rounds] == pytest.approx([one.reward for one in expected.rounds], rel=1e-5)
 
@@ -350,12 +352,12 @@ def test_beyond_the_bound_the_best_accepted_weights_stay(folder: Path) -> None:
     quick = replace(SMALL, iterations=20, learning_rate=1e-2, divergence=0.0, bound=1.0, members=8)
     model, done = tuned(folder, quick, quality=darkness)
     assert done.refused is not None
-    assert done.refused.window == done.looks[-1].window < 40
-    start = done.looks[0].rewards
+    assert done.refused.window == done.snapshots[-1].window < 40
+    start = done.snapshots[0].rewards
     assert done.refused.rewards["other"] < start["other"]
-    accepted = [look for look in done.looks if look.rewards["other"] >= start["other"]]
-    assert done.kept == max(accepted, key=lambda look: look.rewards["mine"])
-    if done.kept is done.looks[0]:
+    accepted = [snapshot for snapshot in done.snapshots if snapshot.rewards["other"] >= start["other"]]
+    assert done.kept == max(accepted, key=lambda snapshot: snapshot.rewards["mine"])
+    if done.kept is done.snapshots[0]:
         assert torch.equal(weights(model), weights(tiny_model()))
     assert "kept the best accepted weights, after" in done.verdict
     assert "is more than 1 times worse than after 0 steps: mine" in done.verdict
@@ -364,20 +366,20 @@ def test_beyond_the_bound_the_best_accepted_weights_stay(folder: Path) -> None:
 def test_the_bound_is_of_distances_and_of_other_numbers(folder: Path) -> None:
     model = tiny_model().learning("flow")
     material = RewardInputs(pictures_of(folder / "own"), pictures_of(folder / "held"), count=8)
-    watch = SampleWatch(model, material, [], SamplingSettings(steps=4))
+    evaluator = SampleEvaluator(model, material, [], SamplingSettings(steps=4))
     for start, good, bad in ((-2.0, -2.6, -2.7), (0.9, 0.7, 0.68)):
-        gate = RewardGate(watch, reward="a", quality="b", bound=1.3, every=1)
+        gate = RewardGate(evaluator, reward="a", quality="b", bound=1.3, every=1)
         rewards = [{"a": 0.0, "b": start}, {"a": 1.0, "b": good}, {"a": 2.0, "b": bad}]
-        gate.load_state_dict({"looks": [{"window": at, "rewards": each} for at, each in enumerate(rewards)]})
-        assert [gate.accepts(look) for look in gate.looks] == [True, True, False]
-        assert (gate.kept.window, gate.refused) == (1, gate.looks[2])
+        gate.load_state_dict({"snapshots": [{"window": at, "rewards": each} for at, each in enumerate(rewards)]})
+        assert [gate.accepts(snapshot) for snapshot in gate.snapshots] == [True, True, False]
+        assert (gate.kept.window, gate.refused) == (1, gate.snapshots[2])
 
 
-def test_the_first_of_the_best_accepted_looks_is_kept() -> None:
-    watch: Any = None
-    gate = RewardGate(watch, reward="a", quality="b", bound=1.3, every=1)
-    looks = [{"window": at, "rewards": {"a": worth, "b": 1.0}} for at, worth in enumerate((1.0, 3.0, 3.0, 2.0))]
-    gate.load_state_dict({"looks": looks})
+def test_the_first_of_the_best_accepted_snapshots_is_kept() -> None:
+    evaluator: Any = None
+    gate = RewardGate(evaluator, reward="a", quality="b", bound=1.3, every=1)
+    snapshots = [{"window": at, "rewards": {"a": worth, "b": 1.0}} for at, worth in enumerate((1.0, 3.0, 3.0, 2.0))]
+    gate.load_state_dict({"snapshots": snapshots})
     assert (gate.kept.window, gate.refused) == (1, None)
 
 
@@ -387,12 +389,12 @@ def test_a_tuning_that_was_refused_learns_nothing_more_and_is_told_beside_real_i
 
         facts: Final = {"frechet": {"floor": 1.5}}
 
-    watch: Any = Far()
-    gate = RewardGate(watch, reward="a", quality="frechet", bound=1.3, every=1)
-    looks = [{"window": at, "rewards": {"a": 1.0 * at, "frechet": far}} for at, far in enumerate((-2.0, -9.0))]
-    gate.load_state_dict({"looks": looks})
+    evaluator: Any = Far()
+    gate = RewardGate(evaluator, reward="a", quality="frechet", bound=1.3, every=1)
+    snapshots = [{"window": at, "rewards": {"a": 1.0 * at, "frechet": far}} for at, far in enumerate((-2.0, -9.0))]
+    gate.load_state_dict({"snapshots": snapshots})
     run: Any = None
-    assert list(gate.watched(run, iter([TrainingNotice(message="a report")]))) == []
+    assert list(gate.monitor(run, iter([TrainingNotice(message="a report")]))) == []
     assert gate.verdict.endswith(
         "kept the best accepted weights, after 0 steps: a 0, Fréchet distance 2 (lower is better); real images have "
         "Fréchet distance 1.5 (lower is better)"
@@ -403,13 +405,17 @@ def test_a_tuning_without_gain_is_reported(folder: Path) -> None:
     model = tiny_model().learning("flow")
     material = RewardInputs(pictures_of(folder / "own"), pictures_of(folder / "held"), count=8)
     gate = RewardGate(
-        SampleWatch(model, material, [], SamplingSettings(steps=4)), reward="a", quality="frechet", bound=1.3, every=1
+        SampleEvaluator(model, material, [], SamplingSettings(steps=4)),
+        reward="a",
+        quality="frechet",
+        bound=1.3,
+        every=1,
     )
-    looks = [
+    snapshots = [
         {"window": 0, "rewards": {"a": 0.5, "frechet": -2.0}},
         {"window": 4, "rewards": {"a": 0.5, "frechet": -1.5}},
     ]
-    gate.load_state_dict({"looks": looks})
+    gate.load_state_dict({"snapshots": snapshots})
     assert gate.verdict == (
         "a has not increased: kept the initial weights, after 0 steps: a 0.5, Fréchet distance 2 (lower is better); "
         "last, after 4 steps: a 0.5, Fréchet distance 1.5 (lower is better)"
@@ -462,22 +468,26 @@ def test_what_cannot_be_tuned_is_refused(folder: Path) -> None:
         )
     with pytest.raises(SettingsError, match="5 trained steps are more than the 4 steps of an image"):
         Rollouts(flow, own, bright, replace(SMALL, trained_steps=5))
-    watch = SampleWatch(flow, RewardInputs(own, own, count=8), [], SamplingSettings(steps=4))
+    evaluator = SampleEvaluator(flow, RewardInputs(own, own, count=8), [], SamplingSettings(steps=4))
     with pytest.raises(GateError, match="ssim cannot be both the reward and the gate"):
-        RewardGate(watch, reward="ssim", quality="ssim", bound=1.3, every=5)
+        RewardGate(evaluator, reward="ssim", quality="ssim", bound=1.3, every=5)
     with pytest.raises(SettingsError, match="precision is bf16"):
         tuned(folder, replace(SMALL, precision="bf16"))
 
 
-def looks_and_weights(folder: Path) -> Any:
+def snapshots_and_weights(folder: Path) -> Any:
     model, done = tuned(folder, replace(SMALL, iterations=2))
-    return [look.rewards for look in done.looks], [one.reward for one in done.rounds], weights(model).numpy()
+    return (
+        [snapshot.rewards for snapshot in done.snapshots],
+        [one.reward for one in done.rounds],
+        weights(model).numpy(),
+    )
 
 
 @pytest.mark.slow
 def test_two_ranks_draw_for_themselves_and_see_the_same(folder: Path) -> None:
-    first, second = results_on_ranks(looks_and_weights, folder)
+    first, second = results_on_ranks(snapshots_and_weights, folder)
     assert first[0] == second[0]
-    assert first[0][0] == tuned(folder, replace(SMALL, iterations=1))[1].looks[0].rewards
+    assert first[0][0] == tuned(folder, replace(SMALL, iterations=1))[1].snapshots[0].rewards
     assert first[1] != second[1]
     assert (first[2] == second[2]).all()

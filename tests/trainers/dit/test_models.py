@@ -138,7 +138,7 @@ def test_a_folder_that_cannot_be_read_again_does_not_appear(tmp_path: Path, monk
     def another(*_: object) -> FlowMatchEulerDiscreteScheduler:
         return FlowMatchEulerDiscreteScheduler(1000)
 
-    monkeypatch.setattr("trainers.dit.models._scheduler", another)
+    monkeypatch.setattr("trainers.dit.models._load_scheduler", another)
     with pytest.raises(SchedulerError, match="is not the sampler of an objective"):
         model_with_effect().save(tmp_path / "model")
     assert list(tmp_path.iterdir()) == []
@@ -259,7 +259,7 @@ def test_a_network_of_the_largest_size_is_told_size_and_proportions() -> None:
     settings: Any = tiny_transformer().config
     largest = {**settings, "sample_size": 128, "patch_size": 32, "use_additional_conditions": True}
     module: Any = PixArtTransformer2DModel.from_config(largest)
-    told: Any = PixArtNetwork(module, ImageFormat(1, 512, 1024))._size_conditions(torch.zeros(2, 4, 128, 128))
+    told: Any = PixArtNetwork(module, ImageFormat(1, 512, 1024))._build_size_conditions(torch.zeros(2, 4, 128, 128))
     assert told["resolution"].tolist() == [[512, 1024]] * 2
     assert told["aspect_ratio"].tolist() == [[0.5]] * 2
 

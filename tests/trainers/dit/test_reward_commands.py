@@ -43,7 +43,7 @@ def test_a_training_is_monitored_and_reports_the_rewards(workspace: Path, tmp_pa
     done = run_dit("train", *words, "--held-out", workspace / "held", "--json")
     assert done.exit_code == 0, done.output
     told = json.loads((tmp_path / "model" / "training.json").read_text())
-    assert [look["window"] for look in told["curves"]["looks"]] == [2, 4]
+    assert [snapshot["window"] for snapshot in told["curves"]["snapshots"]] == [2, 4]
     assert told["monitor"]["monitor"] == "ssim"
     assert "after 2 steps: ssim " in done.stdout
 
@@ -68,8 +68,8 @@ def test_a_training_that_collapses_keeps_the_best_weights_and_ends_with_one_and_
     held = ("--held-out", workspace / "held")
     done = run_dit("train", *words, "--steps", "30", "--out", tmp_path / "model", *held)
     assert done.exit_code == 1, done.output
-    looks = json.loads((tmp_path / "model" / "training.json").read_text())["curves"]["looks"]
-    last, best = looks[-1], max(looks, key=lambda look: look["rewards"]["ssim"])
+    snapshots = json.loads((tmp_path / "model" / "training.json").read_text())["curves"]["snapshots"]
+    last, best = snapshots[-1], max(snapshots, key=lambda snapshot: snapshot["rewards"]["ssim"])
     assert last["window"] < 30
     assert last["rewards"]["ssim"] < best["rewards"]["ssim"]
     assert (
@@ -142,7 +142,7 @@ def test_a_tuning_within_its_bound_ends_with_success_and_says_that_nothing_was_g
     assert "! ssim has not increased: kept the initial weights, after 0 steps: ssim " in done.stderr
     assert "0 of 4 groups had equal rewards" in done.stderr
     told = json.loads((tmp_path / "tuned" / "tuning.json").read_text())["tuned"]
-    assert [look["window"] for look in told["looks"]] == [0, 2, 4]
+    assert [snapshot["window"] for snapshot in told["snapshots"]] == [0, 2, 4]
     assert len(told["rounds"]) == 2
     assert ImageModel.load(tmp_path / "tuned").objective is not None
 

@@ -15,7 +15,7 @@ from trainers.dit.errors import RewardError
 from trainers.dit.images import ImageFolder, read_pictures
 from trainers.dit.models import ImageModel
 from trainers.dit.recipe import ImageRecipe, SamplingSettings
-from trainers.dit.reward_monitor import EvaluationSnapshot, RewardMonitor, SampleWatch, has_collapsed
+from trainers.dit.reward_monitor import EvaluationSnapshot, RewardMonitor, SampleEvaluator, has_collapsed
 from trainers.dit.rewards import RewardInputs, RewardKind, create_reward
 from trainers.dit.sampling import draw_images
 from trainers.dit.training import ImageTrainingResult, fit
@@ -56,8 +56,8 @@ def monitor_of(
 ) -> RewardMonitor:
     material = RewardInputs(pictures_of(folder / "own", model), pictures_of(folder / "held", model), count=8)
     checked = create_reward("listed", material, {"listed": RewardKind(lambda _: reward)})
-    watch = SampleWatch(model, material, [checked], SAMPLING)
-    return RewardMonitor(watch, "listed", every=every, patience=patience)
+    evaluator = SampleEvaluator(model, material, [checked], SAMPLING)
+    return RewardMonitor(evaluator, "listed", every=every, patience=patience)
 
 
 def train_monitored(
@@ -88,15 +88,15 @@ def test_monitoring_changes_no_bit_of_the_weights(folder: Path, ema: float) -> N
     alone, lonely = train_monitored(folder, None, 8, ema=ema)
     assert torch.equal(weights(watched), weights(alone))
     assert learnt.loss == lonely.loss
-    assert [look.window for look in learnt.looks] == [2, 4, 6, 8]
-    assert [look.rewards["listed"] for look in learnt.looks] == [1, 2, 3, 4]
+    assert [snapshot.window for snapshot in learnt.snapshots] == [2, 4, 6, 8]
+    assert [snapshot.rewards["listed"] for snapshot in learnt.snapshots] == [1, 2, 3, 4]
 
 
 def test_the_weights_of_the_best_reward_are_kept(folder: Path) -> None:
     reward = ScriptedReward([0.0, 1, 5, 4, 4.5])
     model, _ = train_monitored(folder, reward, 8)
     drawn = draw_images(model, [f"a bar on the {side}" for side in ("left", "right", "top", "bottom")] * 2, SAMPLING)
-    torch.testing.assert_close(drawn, reward.seen[2], atol=1e-5, rtol=0)  # of averaged weights, second look
+    torch.testing.assert_close(drawn, reward.seen[2], atol=1e-5, rtol=0)  # of averaged weights, second snapshot
     assert not torch.allclose(reward.seen[1], reward.seen[2], atol=1e-4)
 
 
@@ -120,7 +120,7 @@ def test_a_training_that_collapses_ends_with_the_best_weights(folder: Path) -> N
     reward = ScriptedReward([0.0, 1, 5, 2, 2, 9])
     model, learnt = train_monitored(folder, reward, 20)
     assert learnt.collapsed
-    assert [look.window for look in learnt.looks] == [2, 4, 6, 8]
+    assert [snapshot.window for snapshot in learnt.snapshots] == [2, 4, 6, 8]
     best, _ = train_monitored(folder, ScriptedReward([0.0, 1, 5]), 4)
     drawn = draw_images(model, ["a bar on the left"], SAMPLING)
     assert drawn.shape == (1, 1, 8, 8)
@@ -141,7 +141,7 @@ def test_a_resumed_training_remembers_the_monitored_values(folder: Path, tmp_pat
     again, rest = train_monitored(
         folder, ScriptedReward([0.0, 2, 5, 3]), 8, checkpoints=Checkpoints(tmp_path, every_seconds=1e-9)
     )
-    assert rest.looks == learnt.looks
+    assert rest.snapshots == learnt.snapshots
     assert torch.equal(weights(again), weights(whole))
 
 
@@ -149,7 +149,7 @@ def test_looks_count_steps_and_not_windows_also_where_a_training_goes_on() -> No
     class Counted:
         """A monitor that only counts."""
 
-        def look(self, run: Any) -> EvaluationSnapshot:
+        def evaluate(self, run: Any) -> EvaluationSnapshot:
             return EvaluationSnapshot(run.windows, {"listed": float(run.windows)})
 
     class Still:
@@ -161,25 +161,25 @@ def test_looks_count_steps_and_not_windows_also_where_a_training_goes_on() -> No
             assert (score, patience) == (-7.0, 1)
 
     def made() -> RewardMonitor:
-        watch: Any = Counted()
-        return RewardMonitor(watch, "listed", every=2, patience=0)
+        evaluator: Any = Counted()
+        return RewardMonitor(evaluator, "listed", every=2, patience=0)
 
     run: Any = Still()
     first, second = made(), made()
     reports = [window(number, stepped=number % 3 != 2) for number in range(7)]
-    told = [one.message for one in first.watched(run, reports[:4]) if isinstance(one, TrainingNotice)]
+    told = [one.message for one in first.monitor(run, reports[:4]) if isinstance(one, TrainingNotice)]
     assert told == ["after 2 steps: listed 7"]
     second.load_state_dict(first.state_dict())
-    told = [one.message for one in second.watched(run, reports[4:]) if isinstance(one, TrainingNotice)]
+    told = [one.message for one in second.monitor(run, reports[4:]) if isinstance(one, TrainingNotice)]
     assert told == ["after 4 steps: listed 7"]
 
 
 def test_many_images_begin_with_noise_of_their_own(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = tiny_model().learning("flow")
     material = RewardInputs(pictures_of(folder / "own", model), pictures_of(folder / "held", model), count=8)
-    whole = SampleWatch(model, material, [], SAMPLING)._build_requests()
+    whole = SampleEvaluator(model, material, [], SAMPLING)._build_requests()
     monkeypatch.setattr("trainers.dit.reward_monitor.TOGETHER", 3)
-    parts = SampleWatch(model, material, [], SAMPLING)._build_requests()
+    parts = SampleEvaluator(model, material, [], SAMPLING)._build_requests()
     assert [len(part.indices) for part in parts] == [3, 3, 2]
     assert torch.equal(torch.cat([part.noise for part in parts]), whole[0].noise)
     assert torch.equal(torch.cat([part.condition.embeddings for part in parts]), whole[0].condition.embeddings)
@@ -189,7 +189,7 @@ def test_too_few_held_out_images_are_refused(folder: Path) -> None:
     model = tiny_model().learning("flow")
     material = RewardInputs(pictures_of(folder / "own", model), pictures_of(folder / "held", model), count=9)
     with pytest.raises(RewardError, match=r"9 images were requested, but .*held has prompts for only 8"):
-        SampleWatch(model, material, [], SAMPLING)
+        SampleEvaluator(model, material, [], SAMPLING)
 
 
 def test_a_look_tells_why_a_distance_has_a_minus() -> None:

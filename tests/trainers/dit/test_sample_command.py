@@ -120,7 +120,7 @@ def reordered_images(folder: Path) -> Path:
     return folder
 
 
-LOOK = EvaluationSnapshot(4, {"ssim": 0.5, "frechet": -2.0})
+SNAPSHOT = EvaluationSnapshot(4, {"ssim": 0.5, "frechet": -2.0})
 """Training history of a made-up training."""
 
 FAR = {"images": 4, "against": 12}
@@ -133,7 +133,7 @@ def test_a_training_is_given_what_the_flags_say(
 
     def fit(*parts: Any) -> ImageTrainingResult:
         seen.extend(parts)
-        return ImageTrainingResult((0.5,), (LOOK,))
+        return ImageTrainingResult((0.5,), (SNAPSHOT,))
 
     monkeypatch.setattr("trainers.dit.training.fit", fit)
     monkeypatch.setattr("trainers.dit.command.seed_everything", seeds.append)
@@ -155,8 +155,8 @@ def test_a_training_is_given_what_the_flags_say(
     assert done.exit_code == 0, done.output
     model, source, recipe, _, _, monitor = seen
     assert (source.folder, recipe.seed, seeds) == (cached, 7, [7])
-    assert (monitor._name, monitor.watch._sampling) == ("ssim", SamplingSettings(steps=3, guidance=1.5))
-    assert torch.equal(monitor.watch.targets, read_pixels(read_pictures(held, model.form, lambda _: None).some(4)))
+    assert (monitor._name, monitor.evaluator._sampling) == ("ssim", SamplingSettings(steps=3, guidance=1.5))
+    assert torch.equal(monitor.evaluator.targets, read_pixels(read_pictures(held, model.form, lambda _: None).some(4)))
     assert monitor._patience == 1
     told = json.loads((tmp_path / "model" / "training.json").read_text("utf-8"))
     assert told["facts"]["frechet"].items() >= FAR.items()
@@ -167,7 +167,7 @@ def test_a_tuning_is_given_what_the_flags_say(workspace: Path, tmp_path: Path, m
 
     def tune(*parts: Any) -> TuningResult:
         seen.extend(parts)
-        return TuningResult((RolloutRound(0.5, 1, 2),), (LOOK,), LOOK, None, "as it was")
+        return TuningResult((RolloutRound(0.5, 1, 2),), (SNAPSHOT,), SNAPSHOT, None, "as it was")
 
     monkeypatch.setattr("trainers.dit.grpo.tune", tune)
     monkeypatch.setattr("trainers.dit.command.seed_everything", seeds.append)
@@ -187,10 +187,10 @@ def test_a_tuning_is_given_what_the_flags_say(workspace: Path, tmp_path: Path, m
     assert done.exit_code == 0, done.output
     model, pictures, reward, gate, recipe, _, _ = seen
     assert (pictures.folder, reward.name, recipe.seed, seeds) == (workspace / "own", "ssim", 7, [7])
-    assert gate.watch._sampling == SamplingSettings(steps=4, guidance=1.5)
-    assert torch.equal(gate.watch.targets, read_pixels(read_pictures(held, model.form, lambda _: None).some(4)))
+    assert gate.evaluator._sampling == SamplingSettings(steps=4, guidance=1.5)
+    assert torch.equal(gate.evaluator.targets, read_pixels(read_pictures(held, model.form, lambda _: None).some(4)))
     better = {"window": 8, "rewards": {"ssim": 0.6, "frechet": -2.5}}
-    gate.load_state_dict({"looks": [asdict(LOOK), better]})
+    gate.load_state_dict({"snapshots": [asdict(SNAPSHOT), better]})
     assert gate.kept.window == 8
     told = json.loads((tmp_path / "tuned" / "tuning.json").read_text("utf-8"))
     assert told["facts"]["frechet"].items() >= FAR.items()
@@ -206,7 +206,7 @@ def test_of_many_processes_the_first_alone_writes(
         return ImageTrainingResult((0.5,))
 
     def tune(*_: Any) -> TuningResult:
-        return TuningResult((), (LOOK,), LOOK, None, "as it was")
+        return TuningResult((), (SNAPSHOT,), SNAPSHOT, None, "as it was")
 
     monkeypatch.setattr("trainers.dit.training.fit", fit)
     monkeypatch.setattr("trainers.dit.grpo.tune", tune)
@@ -327,4 +327,4 @@ def test_a_reward_is_asked_of_a_training_by_its_name_and_none_by_none(workspace:
     assert run_dit("train", *words, "--monitor", "none").exit_code == 0
     told = json.loads((workspace / "model" / "training.json").read_text())
     assert told["monitor"]["monitor"] == "ssim,psnr"
-    assert [[*look["rewards"]] for look in told["curves"]["looks"]] == [["ssim", "psnr"]] * 2
+    assert [[*snapshot["rewards"]] for snapshot in told["curves"]["snapshots"]] == [["ssim", "psnr"]] * 2

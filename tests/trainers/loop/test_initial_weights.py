@@ -254,11 +254,11 @@ def test_a_checkpoint_that_a_running_training_removes_meanwhile_gives_way_to_the
     trained_into(tmp_path, windows=2)
     checkpoints = Checkpoints(tmp_path)
     (first,) = [path for path in tmp_path.iterdir() if path.is_dir()]
-    listed = checkpoints._entries()
+    listed = checkpoints._list_entries()
     first.rename(tmp_path / "window-000000009")
     answers = iter([listed])
-    looked = checkpoints._entries
-    monkeypatch.setattr(checkpoints, "_entries", lambda: next(answers, None) or looked())
+    looked = checkpoints._list_entries
+    monkeypatch.setattr(checkpoints, "_list_entries", lambda: next(answers, None) or looked())
     assert checkpoints.weights("newest")
 
 

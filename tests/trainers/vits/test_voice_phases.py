@@ -183,7 +183,7 @@ def use_sgd(monkeypatch: pytest.MonkeyPatch) -> None:
     def sgd(module: nn.Module, _: float) -> torch.optim.SGD:
         return torch.optim.SGD(module.parameters(), lr=0.01)
 
-    monkeypatch.setattr("trainers.vits.training._optimizer", sgd)
+    monkeypatch.setattr("trainers.vits.training._create_optimizer", sgd)
 
 
 @pytest.mark.usefixtures("descending")

@@ -89,7 +89,7 @@ def describe_layout(trained: Mapping[str, nn.Module], phases: Sequence[PhaseRun[
         parts[f"after of {title}"] = phase.after
         if phase.uses is not None:
             parts[f"forward of {title}"] = f"that of {phase.uses!r}"
-        parts[f"average's decay of {title}"] = _decays(run)
+        parts[f"average's decay of {title}"] = _read_decays(run)
         for group, content in enumerate(phase.optimizer.param_groups):
             for number, parameter in enumerate(content["params"]):
                 parts[f"parameter {number} in group {group} of {title}"] = names[parameter]
@@ -98,7 +98,7 @@ def describe_layout(trained: Mapping[str, nn.Module], phases: Sequence[PhaseRun[
     return parts
 
 
-def _decays(run: PhaseRun[Any]) -> float | dict[str, float] | None:
+def _read_decays(run: PhaseRun[Any]) -> float | dict[str, float] | None:
     """Return the decay of the average of all parameters, or the decay of every averaged module."""
     if not run.averages:
         return None
@@ -167,7 +167,7 @@ class LearningRates:
         Raises:
             ResumeMismatchError: The initial settings differ, and the choice is `refuse`.
         """
-        different = self._differences(saved)
+        different = self._describe_differences(saved)
         if different and self._choice == "refuse":
             raise ResumeMismatchError(
                 f"the optimizers' settings differ from those at the start of the training: {join_names(different)}; "
@@ -177,7 +177,7 @@ class LearningRates:
 
     def load(self, saved: InitialSettings) -> list[str]:
         """Apply the choice after optimizers and schedules were restored, and return messages for the user."""
-        different = self._differences(saved)
+        different = self._describe_differences(saved)
         new = self._choice == "new"
         if not new:
             self._started = saved
@@ -187,17 +187,17 @@ class LearningRates:
             self._take(saved)
         return [f"the optimizers continue with the {'new' if new else 'saved'} settings: {join_names(different)}"]
 
-    def _differences(self, saved: InitialSettings) -> list[str]:
+    def _describe_differences(self, saved: InitialSettings) -> list[str]:
         """Describe every setting that differs, with both values."""
         return [
             f"{name} of group {number} of phase {phase.name!r} was {before.get(name)} and is now {now.get(name)}"
-            for phase, number, before, now in self._pairs(saved)
+            for phase, number, before, now in self._pair_groups(saved)
             for name in _find_changes(before, now)
         ]
 
     def _take(self, saved: InitialSettings) -> None:
         """Apply the current settings to optimizers and schedules; a learning rate keeps its factor."""
-        for phase, number, before, now in self._pairs(saved):
+        for phase, number, before, now in self._pair_groups(saved):
             group = phase.optimizer.param_groups[number]
             for name in _find_changes(before, now):
                 if name == "lr":
@@ -205,10 +205,10 @@ class LearningRates:
                 else:
                     group[name] = now[name]
         for phase in self._phases:
-            for schedule in _simple(phase.scheduler):
+            for schedule in _flatten_schedule(phase.scheduler):
                 schedule.base_lrs = [group["initial_lr"] for group in phase.optimizer.param_groups]
 
-    def _pairs(self, saved: InitialSettings) -> Iterator[tuple[Phase[Any], int, GroupSettings, GroupSettings]]:
+    def _pair_groups(self, saved: InitialSettings) -> Iterator[tuple[Phase[Any], int, GroupSettings, GroupSettings]]:
         """Yield phase, number, saved initial settings and current initial settings of every group."""
         for phase in self._phases:
             pairs = zip(saved.get(phase.name, ()), self._here[phase.name], strict=False)
@@ -244,10 +244,10 @@ def _put(group: dict[str, Any], name: str, rate: float) -> None:
         group[name] = rate
 
 
-def _simple(schedule: LRScheduler | None) -> Iterator[LRScheduler]:
+def _flatten_schedule(schedule: LRScheduler | None) -> Iterator[LRScheduler]:
     """Yield the schedule, or the schedules that it is composed of."""
     if isinstance(schedule, SequentialLR | ChainedScheduler):
         for part in cast("Sequence[LRScheduler]", schedule._schedulers):  # noqa: SLF001  no public name
-            yield from _simple(part)
+            yield from _flatten_schedule(part)
     elif schedule is not None:
         yield schedule

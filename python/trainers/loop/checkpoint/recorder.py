@@ -71,7 +71,7 @@ class Recorder:
         """Write a checkpoint; a failure goes into the report, and the training can continue."""
         started = perf_counter()
         training = self._parts.training
-        snapshot = self._snapshot(best=epoch_end and self._parts.best.stale == 0)  # all processes take part
+        snapshot = self._take_snapshot(best=epoch_end and self._parts.best.stale == 0)  # all processes take part
         folder, size, problem = self._group.gather(self._write(snapshot))[0]
         self._saved = perf_counter()
         self._took = self._saved - started
@@ -124,7 +124,7 @@ class Recorder:
             return folder, 0, error.message
         return str(path), size, None
 
-    def _snapshot(self, *, best: bool) -> Snapshot:
+    def _take_snapshot(self, *, best: bool) -> Snapshot:
         parts, training = self._parts, self._parts.training
         averages = {
             f"{phase.phase.name}.{number}": tensor

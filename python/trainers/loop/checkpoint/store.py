@@ -125,7 +125,7 @@ class Checkpoints:
     @property
     def any(self) -> bool:
         """Whether the folder holds a checkpoint, damaged or not."""
-        return bool(self._entries())
+        return bool(self._list_entries())
 
     def load(self) -> LoadedCheckpoint | None:
         """Read the newest undamaged checkpoint; None if the folder has no checkpoint.
@@ -135,7 +135,7 @@ class Checkpoints:
             CheckpointError: All checkpoints are damaged.
         """
         damaged: list[str] = []
-        for entry in reversed(self._entries()):
+        for entry in reversed(self._list_entries()):
             try:
                 restored = read_checkpoint(entry.path)
             except DamagedError as error:
@@ -186,7 +186,7 @@ class Checkpoints:
         """
         if which not in GROUPS:
             raise SettingsError(f"which is {which!r}; it must be {' or '.join(map(repr, GROUPS))}")
-        present = self._entries()
+        present = self._list_entries()
         if not present:
             raise CheckpointError(f"{self.folder} holds no checkpoint; give the checkpoint folder of a training")
         entry = present[-1]
@@ -242,7 +242,7 @@ class Checkpoints:
         if not self._is_open:
             raise CheckpointError(f"{self.folder} is not open: use `with checkpoints.open():` first")
 
-    def _entries(self) -> list[CheckpointEntry]:
+    def _list_entries(self) -> list[CheckpointEntry]:
         try:
             return list_entries(self.folder)
         except OSError as error:

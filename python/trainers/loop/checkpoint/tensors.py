@@ -227,10 +227,10 @@ def _list_leaves(state: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
             yield path, value
         if id(value) not in seen:
             seen.add(id(value))
-            pending.extend(_children(path, value))
+            pending.extend(_list_children(path, value))
 
 
-def _children(path: str, value: object) -> list[tuple[str, object]]:
+def _list_children(path: str, value: object) -> list[tuple[str, object]]:
     """Return the keys and items of a container, or the attributes of a tensor, in reverse order."""
     if type(value) in MAPPINGS:
         items = cast("Mapping[object, object]", value)

@@ -156,7 +156,7 @@ class BatchCutter(Generic[Batch]):
 
     def exceeds_limit(self, piece: MicroBatch[Batch]) -> bool:
         """Return whether a piece that was cut before the limit was lowered exceeds it."""
-        return self.limit is not None and self._size(piece) > 1 and self._cost(piece) > self.limit
+        return self.limit is not None and self._count_rows(piece) > 1 and self._compute_cost(piece) > self.limit
 
     def lower(self, piece: MicroBatch[Batch], problem: str) -> None:
         """Halve the limit after memory ran out in a piece, unless memory could be freed for another attempt.
@@ -168,17 +168,17 @@ class BatchCutter(Generic[Batch]):
             return
         if self._refusal is not None:
             raise OutOfMemoryError(f"{problem}; {self._refusal}")
-        if self._size(piece) == 1:
+        if self._count_rows(piece) == 1:
             raise OutOfMemoryError(
                 f"{problem}, with {piece}, which cannot be cut: it is a single sample, or the loop does not know how "
                 "to cut it. Make the network or the sample smaller, use a lower precision, free memory that other "
                 "programs or kept graphs use, or define how to cut such a batch by Loop(cutting=…)"
             )
-        self.limit = max(1, self._cost(piece) // 2)
+        self.limit = max(1, self._compute_cost(piece) // 2)
 
-    def _size(self, piece: MicroBatch[Batch]) -> int:
+    def _count_rows(self, piece: MicroBatch[Batch]) -> int:
         return self._cutting.samples(piece.batch) if piece.stop is None else piece.stop - piece.start
 
-    def _cost(self, piece: MicroBatch[Batch]) -> int:
+    def _compute_cost(self, piece: MicroBatch[Batch]) -> int:
         """Return the cost of a piece; all samples of a batch cost the same, even if a piece has less padding."""
-        return self._size(piece) * (self._cutting.cost(piece.batch) if piece.stop is None else piece.unit)
+        return self._count_rows(piece) * (self._cutting.cost(piece.batch) if piece.stop is None else piece.unit)

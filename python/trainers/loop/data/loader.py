@@ -364,7 +364,7 @@ class StreamLoader:
         _check_in_order(loader)
         self._samplers = None if isinstance(loader.dataset, IterableDataset) else Samplers(loader)
         self._generator_seed = None if loader.generator is None else loader.generator.initial_seed()
-        self._loader = _without_persistent_workers(loader) if loader.persistent_workers else loader
+        self._loader = _restart_workers_each_epoch(loader) if loader.persistent_workers else loader
 
     def batches(self, epoch: int, *, start: int, step: int) -> Iterator[Any]:
         """Read all batches from the first on, and return every `step`-th from `start` on."""
@@ -389,7 +389,7 @@ class StreamLoader:
             yield batch[0]
 
 
-def _without_persistent_workers(loader: DataLoader[Any]) -> DataLoader[Any]:
+def _restart_workers_each_epoch(loader: DataLoader[Any]) -> DataLoader[Any]:
     """Return the same loader with workers that are started again for every epoch.
 
     The random draws of persistent workers depend on all earlier draws, which a resumed training cannot reproduce.

@@ -139,7 +139,7 @@ class Prefetcher:
         if copy is None:
             copy = self._transfer.copy(batch)
             is_batch = any(batch is other for other in self._current.window or ())
-            if self._shared and is_batch and self._fits(self._current):
+            if self._shared and is_batch and self._has_room(self._current):
                 self._current.copies[id(batch)] = copy
         return copy
 
@@ -170,7 +170,7 @@ class Prefetcher:
     def _send(self, read: ReadWindow[Any]) -> None:
         """Start the copies of a window; if memory runs out, keep no copies from now on."""
         # `finish_copy` cannot reach the tensors inside an object with `.to`, so their memory might be reused too soon.
-        if not self._fits(read) or any(find_opaque(batch) for batch in read.window or ()):
+        if not self._has_room(read) or any(find_opaque(batch) for batch in read.window or ()):
             return
         try:
             for batch in read.window or ():
@@ -181,7 +181,7 @@ class Prefetcher:
             self._crowded = True
             read.copies.clear()
 
-    def _fits(self, read: ReadWindow[Any]) -> bool:
+    def _has_room(self, read: ReadWindow[Any]) -> bool:
         if self._crowded:
             return False
         return (

@@ -233,8 +233,8 @@ def run_probe(device: torch.device, make: Callable[[float], nn.Module] = Probe) 
     """
     accelerators = [] if device.type == "cpu" else [device]
     with torch.random.fork_rng(devices=accelerators, device_type=device.type), torch.enable_grad():
-        results = _training_step(make(0.0).to(device), device)
-        results["the output in evaluation, after training with dropout"] = _evaluation(make(0.5).to(device), device)
+        results = _run_training_step(make(0.0).to(device), device)
+        results["the output in evaluation, after training with dropout"] = _run_evaluation(make(0.5).to(device), device)
         return {name: tensor.detach().to(CPU) for name, tensor in results.items()}
 
 
@@ -253,7 +253,7 @@ def check_device(device: torch.device, *, compute: Callable[[torch.device], Prob
     """
     if device.type == "cpu":
         return
-    wrong = _differences(compute(device), run_probe(CPU))
+    wrong = _describe_differences(compute(device), run_probe(CPU))
     if wrong:
         raise SelfTestError(
             f"{device} computes incorrectly: in a small training step of recurrent layers, compared with the CPU, "
@@ -262,10 +262,10 @@ def check_device(device: torch.device, *, compute: Callable[[torch.device], Prob
         )
 
 
-def _training_step(network: nn.Module, device: torch.device) -> dict[str, Tensor]:
+def _run_training_step(network: nn.Module, device: torch.device) -> dict[str, Tensor]:
     # A large epsilon makes the step a smooth function of the gradient, so that it does not amplify rounding errors.
     optimizer = torch.optim.AdamW(network.parameters(), lr=0.1, eps=0.01)
-    output = network(_inputs(device))
+    output = network(_draw_inputs(device))
     output.square().mean().backward()
     before = {name: parameter.detach().clone() for name, parameter in network.named_parameters()}
     gradients = {
@@ -280,9 +280,9 @@ def _training_step(network: nn.Module, device: torch.device) -> dict[str, Tensor
     }
 
 
-def _evaluation(network: nn.Module, device: torch.device) -> Tensor:
+def _run_evaluation(network: nn.Module, device: torch.device) -> Tensor:
     """Return the output in evaluation mode, after a training step with the same shapes."""
-    inputs = _inputs(device)
+    inputs = _draw_inputs(device)
     network.train()
     network(inputs).sum().backward()
     network.eval()
@@ -290,12 +290,12 @@ def _evaluation(network: nn.Module, device: torch.device) -> Tensor:
         return network(inputs)
 
 
-def _inputs(device: torch.device) -> Tensor:
+def _draw_inputs(device: torch.device) -> Tensor:
     generator = torch.Generator().manual_seed(2)
     return torch.randn(BATCH, STEPS, FEATURES, generator=generator, device=CPU, dtype=torch.float32).to(device)
 
 
-def _differences(results: ProbeResults, expected: ProbeResults) -> list[str]:
+def _describe_differences(results: ProbeResults, expected: ProbeResults) -> list[str]:
     """Describe the results that differ by more than rounding."""
     wrong: list[str] = []
     for name, tensor in results.items():

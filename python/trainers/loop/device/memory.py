@@ -46,7 +46,7 @@ def measure_peak_bytes(device: torch.device) -> int | None:
         case "mps":
             return torch.mps.driver_allocated_memory()
         case _:
-            return _peak_resident_bytes()
+            return _read_peak_resident_bytes()
 
 
 def measure_used_bytes(device: torch.device) -> int | None:
@@ -59,7 +59,7 @@ def measure_used_bytes(device: torch.device) -> int | None:
         case "mps":
             return torch.mps.current_allocated_memory()
         case _:
-            return _resident_bytes()
+            return _read_resident_bytes()
 
 
 def measure_total_bytes(device: torch.device) -> int | None:
@@ -76,7 +76,7 @@ def measure_total_bytes(device: torch.device) -> int | None:
         case "mps":
             return torch.mps.recommended_max_memory()
         case _:
-            return _host_bytes()
+            return _read_host_bytes()
 
 
 def measure_free_bytes(device: torch.device) -> int | None:
@@ -100,7 +100,7 @@ def format_size(size: int) -> str:
     return f"{amount:.1f} {UNITS[-1]}"
 
 
-def _peak_resident_bytes() -> int | None:
+def _read_peak_resident_bytes() -> int | None:
     if sys.platform == "win32":
         return None
     import resource
@@ -109,13 +109,13 @@ def _peak_resident_bytes() -> int | None:
     return peak if sys.platform == "darwin" else peak * KIBIBYTE  # macOS counts bytes, Linux KiB
 
 
-def _resident_bytes() -> int | None:
+def _read_resident_bytes() -> int | None:
     if sys.platform == "win32" or not STATM.exists():
         return None
     return int(STATM.read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-def _host_bytes() -> int | None:
+def _read_host_bytes() -> int | None:
     if sys.platform == "win32":
         return None
     import resource

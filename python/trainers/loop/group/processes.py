@@ -183,7 +183,7 @@ class Processes(Group):
 
     def combine(self, local: LocalTotals, parameters: Sequence[Parameter]) -> Totals:
         """Sum totals and gradients [...] in one all-reduce."""
-        bundle = self._bundle(local, parameters)
+        bundle = self._pack_window(local, parameters)
         bundle.pack(local)
         with convert_peer_errors("summing the window's gradients"):
             dist.all_reduce(bundle.vector)
@@ -192,7 +192,7 @@ class Processes(Group):
 
     def add_counts(self, counts: Mapping[str, int], parameters: Sequence[Parameter]) -> Mapping[str, int]:
         """Sum the counts [terms] in one all-reduce on the parameters' device."""
-        names = self._terms_of(counts, parameters)
+        names = self._agree_on_terms(counts, parameters)
         vector = torch.tensor([counts.get(name, 0) for name in names], dtype=torch.int64, device=parameters[0].device)
         with convert_peer_errors("summing the targets of a window"):
             dist.all_reduce(vector)
@@ -210,13 +210,13 @@ class Processes(Group):
     def total(self, mean: WeightedMean) -> WeightedMean:
         """Merge the means in the order of ranks, so that all processes get bit-identical results."""
         total = WeightedMean()
-        for part in self._all_gather(mean, "merging the validation"):
+        for part in self._gather_all(mean, "merging the validation"):
             total.merge(part)
         return total
 
     def agree_on_length(self, length: int | None) -> int:
         """Return the number of batches in an epoch."""
-        lengths = self._all_gather(length, "comparing the epochs' lengths")
+        lengths = self._gather_all(length, "comparing the epochs' lengths")
         first = lengths[0]
         if first is None or len(set(lengths)) > 1:
             known = ["unknown" if length is None else length for length in lengths]
@@ -230,7 +230,7 @@ class Processes(Group):
 
     def gather(self, value: Value) -> list[Value]:
         """Return the values of all processes in the order of ranks."""
-        return self._all_gather(value, "gathering values")
+        return self._gather_all(value, "gathering values")
 
     def broadcast(self, tensors: Iterable[Tensor]) -> None:
         """Broadcast rank 0's tensors of any shapes [...] and dtypes as flat bytes."""
@@ -243,7 +243,7 @@ class Processes(Group):
 
     def check_same(self, what: str, value: str) -> None:
         """Compare the values of all processes with rank 0's."""
-        values = self._all_gather(value, f"comparing {what}")
+        values = self._gather_all(value, f"comparing {what}")
         differing = [rank for rank, other in enumerate(values) if other != values[0]]
         if differing:
             rank = differing[0]
@@ -253,25 +253,25 @@ class Processes(Group):
                 "start every process with the same code, arguments and versions"
             )
 
-    def _bundle(self, local: LocalTotals, parameters: Sequence[Parameter]) -> Bundle:
+    def _pack_window(self, local: LocalTotals, parameters: Sequence[Parameter]) -> Bundle:
         known = self._bundles.get(parameters[0])
         if known is not None:
             return known
         terms = self._terms.get(parameters[0])
         names = [*self._expected.get(parameters[0], ()), *part_names(local.losses)] if terms is None else terms
-        gathered = self._all_gather((names, local.expected), "agreeing on the loss's parts")
+        gathered = self._gather_all((names, local.expected), "agreeing on the loss's parts")
         rows = RowFormat(list(dict.fromkeys(name for names, _ in gathered for name in names)), terms=terms is not None)
         unit = round_up_to_power_of_two(max(expected for _, expected in gathered))
         bundle = Bundle(parameters, rows=rows, rank=self.rank, size=self.size, unit=unit)
         self._bundles[parameters[0]] = bundle
         return bundle
 
-    def _terms_of(self, counts: Mapping[str, int], parameters: Sequence[Parameter]) -> Sequence[str]:
+    def _agree_on_terms(self, counts: Mapping[str, int], parameters: Sequence[Parameter]) -> Sequence[str]:
         """Return the names of a phase's terms, which the processes agree on in its first window."""
         known = self._terms.get(parameters[0])
         if known is None:
             names = [*self._expected.get(parameters[0], ()), *counts]
-            gathered = self._all_gather(names, "agreeing on the loss's terms")
+            gathered = self._gather_all(names, "agreeing on the loss's terms")
             known = self._terms[parameters[0]] = list(dict.fromkeys(name for names in gathered for name in names))
         unknown = [repr(name) for name in counts if name not in known]
         if unknown:
@@ -282,7 +282,7 @@ class Processes(Group):
             )
         return known
 
-    def _all_gather(self, value: Value, operation: str) -> list[Value]:
+    def _gather_all(self, value: Value, operation: str) -> list[Value]:
         values: list[Value | None] = [None] * self.size
         with convert_peer_errors(operation):
             dist.all_gather_object(values, value)

@@ -164,7 +164,7 @@ class RowFormat:
             return
         self._check_known(local.losses)
         columns = [_add_targets((loss.mean, loss.count) for loss in local.losses)]
-        columns += [self._column(name, local.losses) for name in self.parts]
+        columns += [self._collect_means(name, local.losses) for name in self.parts]
         for index, column in enumerate(columns):
             if column:
                 row[index] = weighted_mean(column, row)
@@ -193,7 +193,7 @@ class RowFormat:
         requests = WindowRequests(stop=int(next(values)), save=bool(next(values)))
         return ExchangeRow(means=means, counts=counts, weights=weights, requests=requests)
 
-    def _column(self, name: str, losses: Sequence[Loss]) -> list[tuple[Tensor, int]]:
+    def _collect_means(self, name: str, losses: Sequence[Loss]) -> list[tuple[Tensor, int]]:
         """Return the means and counts of a part or term in all pieces."""
         if self.terms:
             terms = [loss.terms[name] for loss in losses if name in loss.terms]

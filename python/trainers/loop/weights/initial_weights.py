@@ -144,18 +144,18 @@ def take_weights(
     """
     new = (new,) if isinstance(new, str) else tuple(new)
     dropped = (dropped,) if isinstance(dropped, str) else tuple(dropped)
-    here, aliases = _tensors_of(modules)
+    here, aliases = _list_weights(modules)
     dropped_names = tuple(name for name in tensors if _match_names(name, dropped))
     new_names = tuple(name for name in here if _match_names(name, new))
     reused = {name: tensor for name, tensor in here.items() if name not in new_names}
-    offered = _by_first_name({name: tensors[name] for name in tensors if name not in dropped_names}, aliases)
+    offered = _group_by_first_name({name: tensors[name] for name in tensors if name not in dropped_names}, aliases)
     problems = [
         *_find_undeclared(reused, offered, new_names=new_names, dropped_names=dropped_names),
         *_find_unmatched("new", new, "modules", here),
         *_find_unmatched("dropped", dropped, "weights", tensors),
         *(_describe_difference(name, offered[name], tensor) for name, tensor in reused.items() if name in offered),
     ]
-    problems += [] if any(problems) else _conflicting_weights(reused, offered)
+    problems += [] if any(problems) else _find_conflicting_weights(reused, offered)
     problems = [problem for problem in problems if problem] or ([] if reused else ["nothing is left to reuse"])
     if problems:
         raise WeightsMismatchError(f"the weights do not fit the modules: {'; '.join(problems)}")
@@ -173,7 +173,7 @@ def _match_names(name: str, beginnings: Iterable[str]) -> bool:
     return any(name == beginning or name.startswith(f"{beginning}.") for beginning in beginnings)
 
 
-def _tensors_of(modules: Modules) -> tuple[dict[str, Tensor], dict[str, str]]:
+def _list_weights(modules: Modules) -> tuple[dict[str, Tensor], dict[str, str]]:
     """Return the modules' weights by name, and a map from every name, also of shared weights, to the first one."""
     by_name = {"": modules} if isinstance(modules, nn.Module) else modules
     plain = {name: part.module if isinstance(part, FrozenModule) else part for name, part in by_name.items()}
@@ -188,7 +188,7 @@ def _tensors_of(modules: Modules) -> tuple[dict[str, Tensor], dict[str, str]]:
     return here, aliases
 
 
-def _by_first_name(tensors: Mapping[str, Tensor], aliases: Mapping[str, str]) -> dict[str, dict[str, Tensor]]:
+def _group_by_first_name(tensors: Mapping[str, Tensor], aliases: Mapping[str, str]) -> dict[str, dict[str, Tensor]]:
     """Group the offered tensors by the first name that the modules have for them."""
     by_name: dict[str, dict[str, Tensor]] = {}
     for name, tensor in tensors.items():
@@ -252,7 +252,9 @@ def _describe_difference(name: str, offered: Mapping[str, Tensor], here: Tensor)
     return ""
 
 
-def _conflicting_weights(reused: Mapping[str, Tensor], offered: Mapping[str, Mapping[str, Tensor]]) -> Iterator[str]:
+def _find_conflicting_weights(
+    reused: Mapping[str, Tensor], offered: Mapping[str, Mapping[str, Tensor]]
+) -> Iterator[str]:
     """Yield the weights that share memory in the modules, but would get different values."""
     first_names: dict[tuple[int, torch.Size], str] = {}
     for name, tensor in reused.items():

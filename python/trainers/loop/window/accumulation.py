@@ -209,9 +209,9 @@ class Accumulator(Generic[Batch]):
             loss = self._forward(number, piece)
             stage = "backward"
             if loss.terms or attempt.term_targets is not None:
-                self._backward_terms(loss, number, piece, attempt)
+                self._run_backward_of_terms(loss, number, piece, attempt)
             elif loss.count:
-                self._backward(loss, piece, attempt)
+                self._run_backward(loss, piece, attempt)
             if self._shared is not None:
                 self._shared.check_unchanged(self._phase, number, piece)
             if loss.counted:
@@ -260,20 +260,20 @@ class Accumulator(Generic[Batch]):
         with torch.autocast(self._device.type, dtype=self._dtype):
             return check_loss(self._loss(*arguments))
 
-    def _backward(self, loss: Loss, piece: MicroBatch[Batch], attempt: WindowAttempt) -> None:
+    def _run_backward(self, loss: Loss, piece: MicroBatch[Batch], attempt: WindowAttempt) -> None:
         """Run the backward of a loss of one term, weighted by the estimate of the window's count."""
         attempt.expected = attempt.expected or loss.count / piece.share * attempt.batches
         self._check_attached(loss.mean, loss)
         seed = self._seed(loss.count / attempt.expected, loss.mean, loss)
         backward((loss.mean,), (seed if self._scaler is None else self._scaler.scale(seed),))
 
-    def _backward_terms(self, loss: Loss, number: int, piece: MicroBatch[Batch], attempt: WindowAttempt) -> None:
+    def _run_backward_of_terms(self, loss: Loss, number: int, piece: MicroBatch[Batch], attempt: WindowAttempt) -> None:
         """Run the backward of a loss with terms, each weighted by its share of the window's targets."""
         if attempt.term_targets is None:
             if len(loss.terms) > 1:
                 raise missing_counts_error(self._phase, loss)
             if loss.count:
-                self._backward(loss, piece, attempt)
+                self._run_backward(loss, piece, attempt)
             return
         roots = attempt.term_targets.weigh(loss, piece, number)
         for mean, _ in roots:

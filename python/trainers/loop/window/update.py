@@ -109,7 +109,7 @@ class GradientUpdate:
         if finite and not queued and not zero:
             self._guard.check_moved(length)
             rescale(gradients, result.correction * compute_clip_factor(length, self._clip))
-        stepped = (finite and not zero) if queued else self._step(finite=finite, zero=zero)
+        stepped = (finite and not zero) if queued else self._step_optimizer(finite=finite, zero=zero)
         if stepped:
             self._guard.note_stepped()
             if self._scheduler is not None:
@@ -186,7 +186,7 @@ class GradientUpdate:
                 "network, and resume from the last checkpoint"
             ) from error
 
-    def _step(self, *, finite: bool, zero: bool) -> bool:
+    def _step_optimizer(self, *, finite: bool, zero: bool) -> bool:
         if self._scaler is None or self._scale is None:
             if finite and not zero:
                 self._take_step()
