@@ -12,7 +12,7 @@ from predictor.model import ModelIdentity, Predictor
 from predictor.registry.layout import ALIASES, CHAMPION, SHOWN, models_hint, names_in, version_number, versions_in
 from predictor.registry.lock import VersionLock
 from predictor.registry.model_loader import Runtime
-from predictor.registry.versions import NOTHING, ModelReader, ModelReload, ModelVersions, unreadable, with_champion
+from predictor.registry.versions import NOTHING, ModelReader, ModelReload, ModelVersions, change_champion, unreadable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +55,7 @@ class Registry:
         reader = ModelReader(models, runtime, lock)
         registry = cls(models={}, problems=())
         for name in sorted(names | reader.locked):
-            registry = registry.renewed(name, reader.opened(name) if name in names else reader.absent(name))
+            registry = registry.replace_model(name, reader.read(name) if name in names else reader.report_absence(name))
         if not (registry.models or may_be_empty):
             causes = "".join(f"\n  {problem.message}" for problem in registry.problems)
             raise ConfigurationError(
@@ -112,17 +112,17 @@ class Registry:
         """Return the errors of a model and its versions."""
         return [problem for problem in self.problems if problem.metadata.get("model") == name]
 
-    def renewed(self, name: str, renewal: ModelReload) -> "Registry":
+    def replace_model(self, name: str, reload: ModelReload) -> "Registry":
         """Apply a reload of one model; returns the same object if nothing changed."""
         own = self.problems_of(name)
-        untried = {str(version) for version in renewal.untried}
+        untried = {str(version) for version in reload.untried}
         still = [problem for problem in own if problem.metadata.get("version") in untried]
-        new = [*still, *renewal.failures, *renewal.remarks]
-        if renewal.served == self.models.get(name) and [p.message for p in new] == [p.message for p in own]:
+        new = [*still, *reload.failures, *reload.remarks]
+        if reload.served == self.models.get(name) and [p.message for p in new] == [p.message for p in own]:
             return self
         others = {other: served for other, served in self.models.items() if other != name}
         return Registry(
-            models=others if renewal.served is None else others | {name: renewal.served},
+            models=others if reload.served is None else others | {name: reload.served},
             problems=(*(problem for problem in self.problems if problem not in own), *new),
         )
 
@@ -147,7 +147,7 @@ class Registry:
 
 
 def _describe_not_found(name: str, served: ModelVersions, selector: str) -> VersionNotFoundError:
-    lost = served.lost()
+    lost = served.lost_aliases()
     aliases = sorted(served.aliases.keys() - lost.keys())
     what = f"alias {selector!r} {lost[selector]}" if selector in lost else f"no version or alias {selector[:SHOWN]!r}"
     return VersionNotFoundError(
@@ -213,16 +213,16 @@ class ModelsFolder:
         if served is None:
             raise ModelNotFoundError(f"there is no model {name[:SHOWN]!r}; there are {sorted(registry.models)}")
         if version is None:
-            return registry.renewed(name, ModelReload(served=None))
-        left = served.unloading(*_check_one(name, version, frozenset(served.versions)))
+            return registry.replace_model(name, ModelReload(served=None))
+        left = served.with_unloaded(*_check_one(name, version, frozenset(served.versions)))
         if not left.versions:
-            return registry.renewed(name, ModelReload(served=None))
+            return registry.replace_model(name, ModelReload(served=None))
         if served.live and not left.live:
             raise ConfigurationError(
                 f"{name}@{version} is what {CHAMPION} names; point {CHAMPION} at another version first (quantra alias "
                 f"{name} {CHAMPION} VERSION) and load {name}, or unload {name} as a whole"
             )
-        return registry.renewed(name, self._reader.not_read_again(name, left))
+        return registry.replace_model(name, self._reader.keep(name, left))
 
     def follow(self, registry: Registry, name: str, *, there: frozenset[int], changed: frozenset[int]) -> Registry:
         """Apply the changed versions of a model as far as possible.
@@ -236,7 +236,7 @@ class ModelsFolder:
             return registry
         wanted = changed if present.versions else there
         gone = present.versions.keys() - there
-        return registry.renewed(name, self._reader.renewed(name, present, there=there, wanted=wanted, gone=gone))
+        return registry.replace_model(name, self._reader.reread(name, present, there=there, wanted=wanted, gone=gone))
 
     def adopt_champion(self, registry: Registry, reference: str) -> Registry:
         """Make NAME@VERSION, the champion of another process, the champion here too, if no file names one.
@@ -248,30 +248,30 @@ class ModelsFolder:
         served = registry.models.get(name, NOTHING)
         if version is None or served.is_recorded or version not in served.versions:
             return registry
-        return registry.renewed(name, self._reader.not_read_again(name, with_champion(served, version)))
+        return registry.replace_model(name, self._reader.keep(name, change_champion(served, version)))
 
     def drop_model(self, registry: Registry, name: str) -> Registry:
         """Drop a model whose folder no longer exists."""
-        return registry.renewed(name, self._reader.absent(name))
+        return registry.replace_model(name, self._reader.report_absence(name))
 
     def mark_unreadable(self, registry: Registry, name: str, reason: str) -> Registry:
         """Record that a model's folder cannot be read; its versions stay."""
-        left = self._reader.not_read_again(name, registry.models.get(name, NOTHING))
+        left = self._reader.keep(name, registry.models.get(name, NOTHING))
         problem = unreadable(name, reason)
-        return registry.renewed(name, replace(left, failures=(problem,)))
+        return registry.replace_model(name, replace(left, failures=(problem,)))
 
     def _read(self, registry: Registry, name: str, there: frozenset[int], wanted: frozenset[int]) -> Registry:
         """Read these versions and apply those that can be served."""
         present = registry.models.get(name, NOTHING)
-        renewal = self._reader.renewed(name, present, there=there, wanted=wanted)
-        failed = {failure.metadata.get("version") for failure in renewal.failures}
+        reload = self._reader.reread(name, present, there=there, wanted=wanted)
+        failed = {failure.metadata.get("version") for failure in reload.failures}
         keeps_aliases = present.live is not None and None in failed
-        changes_nothing = renewal.served is None or (bool(wanted) and failed.issuperset(map(str, wanted)))
-        if renewal.failures and (keeps_aliases or changes_nothing):
-            raise _combine_errors(name, renewal.failures)
-        if renewal.served is None:
+        changes_nothing = reload.served is None or (bool(wanted) and failed.issuperset(map(str, wanted)))
+        if reload.failures and (keeps_aliases or changes_nothing):
+            raise _combine_errors(name, reload.failures)
+        if reload.served is None:
             raise VersionNotFoundError(f"model {name!r} has no version in the folder of models; put NAME/1 there first")
-        return registry.renewed(name, renewal)
+        return registry.replace_model(name, reload)
 
     def _parse_known_reference(self, reference: str) -> tuple[str, int | None]:
         """Parse a reference to a model that has a folder."""

@@ -49,7 +49,7 @@ class ModelVersions:
         """Return the aliases of a version, sorted."""
         return tuple(sorted(alias for alias, v in self.aliases.items() if v == version))
 
-    def lost(self) -> dict[str, str]:
+    def lost_aliases(self) -> dict[str, str]:
         """The problem of each alias of a version that is not served."""
         return {
             alias: f"names version {version}, which {self._state_of(version)}"
@@ -70,15 +70,15 @@ class ModelVersions:
                 change = "removed" if now is None else f"version {now}"
                 yield f"{what} is {change}" + ("" if was is None else f" (was version {was})")
 
-    def naming(self, champion: int) -> "ModelVersions":
+    def with_champion(self, champion: int) -> "ModelVersions":
         """Return a copy with this champion."""
         return replace(self, aliases={**self.aliases, CHAMPION: champion})
 
-    def refusing(self, version: int) -> "ModelVersions":
+    def with_refused(self, version: int) -> "ModelVersions":
         """Return a copy with this version refused."""
         return replace(self, versions=_drop_version(self.versions, version), refused=self.refused | {version})
 
-    def unloading(self, version: int) -> "ModelVersions":
+    def with_unloaded(self, version: int) -> "ModelVersions":
         """Return a copy with this version unloaded."""
         return replace(self, versions=_drop_version(self.versions, version), unloaded=self.unloaded | {version})
 
@@ -125,28 +125,28 @@ class ModelReader:
         """Models with a version in the lock file."""
         return frozenset(self._lock.digests) if self._lock is not None else frozenset()
 
-    def absent(self, name: str) -> ModelReload:
+    def report_absence(self, name: str) -> ModelReload:
         """Return the result for a model without a folder."""
         return ModelReload(served=None, remarks=self._report_missing(name, frozenset()))
 
-    def not_read_again(self, name: str, served: ModelVersions) -> ModelReload:
+    def keep(self, name: str, served: ModelVersions) -> ModelReload:
         """Return the result for versions that were not read again; earlier problems remain."""
         known = frozenset(served.versions) | served.refused | (self._lock.versions(name) if self._lock else frozenset())
         return ModelReload(
             served=served if served.versions else None,
-            remarks=tuple(_describe_lost_alias(name, served, alias) for alias in served.lost()),
+            remarks=tuple(_describe_lost_alias(name, served, alias) for alias in served.lost_aliases()),
             untried=known - served.unloaded,
         )
 
-    def opened(self, name: str) -> ModelReload:
+    def read(self, name: str) -> ModelReload:
         """Read all versions of a model that is not served yet."""
         try:
             there = versions_in(self._models / name)
         except OSError as error:
             return ModelReload(served=None, failures=(unreadable(name, str(error.strerror)),))
-        return self.renewed(name, NOTHING, there=there, wanted=there)
+        return self.reread(name, NOTHING, there=there, wanted=there)
 
-    def renewed(
+    def reread(
         self,
         name: str,
         present: ModelVersions,
@@ -175,7 +175,7 @@ class ModelReader:
             served=served if served.versions else None,
             failures=(*(error for error in read.values() if isinstance(error, ArtifactError)), *failures),
             remarks=(
-                *(_describe_lost_alias(name, served, alias) for alias in served.lost() if alias != CHAMPION),
+                *(_describe_lost_alias(name, served, alias) for alias in served.lost_aliases() if alias != CHAMPION),
                 *self._report_missing(name, there),
             ),
             untried=there - frozenset(wanted),
@@ -213,11 +213,11 @@ class ModelReader:
         if CHAMPION not in aliases and present.champion is None:
             return self._with_first_champion(name, drawn)
         if CHAMPION not in aliases and drawn.versions:
-            drawn = replace(drawn.naming(present.aliases[CHAMPION]), is_recorded=False)
+            drawn = replace(drawn.with_champion(present.aliases[CHAMPION]), is_recorded=False)
             if present.is_recorded and drawn.live:  # the alias was removed, which releases no version
                 return self._record_champion(name, drawn, present)
         served, failures = _build_champion(drawn)
-        if CHAMPION not in served.lost():
+        if CHAMPION not in served.lost_aliases():
             return served, failures
         failures = (*failures, _describe_lost_alias(name, served, CHAMPION, has_old=present.live is not None))
         return _keep_aliases(served, present, failures) if present.live else (served, failures)
@@ -226,12 +226,12 @@ class ModelReader:
         """Make the newest version that can be built the champion of a model without one."""
         failures: tuple[ArtifactError, ...] = ()
         for version in sorted(drawn.versions, reverse=True):
-            served, errors = _build_champion(drawn.naming(version))
+            served, errors = _build_champion(drawn.with_champion(version))
             failures += errors
             if served.live:
                 served, errors = self._record_champion(name, served, NOTHING)
                 return served, (*failures, *errors)
-            drawn = drawn.refusing(version)
+            drawn = drawn.with_refused(version)
         return drawn, failures
 
     def _record_champion(
@@ -281,17 +281,17 @@ def _build_champion(served: ModelVersions) -> tuple[ModelVersions, tuple[Artifac
         try:
             live.build()
         except ArtifactError as error:
-            return served.refusing(live.identity.version), (error,)
+            return served.with_refused(live.identity.version), (error,)
     return served, ()
 
 
-def with_champion(served: ModelVersions, version: int) -> ModelVersions:
+def change_champion(served: ModelVersions, version: int) -> ModelVersions:
     """Return a copy with this champion, which is built.
 
     Raises:
     ArtifactError: see `LazyModel.build`.
     """
-    named, failures = _build_champion(served.naming(version))
+    named, failures = _build_champion(served.with_champion(version))
     for failure in failures:
         raise failure
     return named
@@ -318,7 +318,7 @@ def _describe_lost_alias(name: str, served: ModelVersions, alias: str, *, has_ol
 
     Serving another version instead of the champion would be a silent fallback.
     """
-    problem = f"alias {alias!r} {served.lost()[alias]}, so "
+    problem = f"alias {alias!r} {served.lost_aliases()[alias]}, so "
     if alias != CHAMPION:
         problem += "nothing answers to it"
     else:
@@ -348,7 +348,7 @@ def alias_problems(folder: Path, runtime: Runtime) -> list[ArtifactError]:
     there = frozenset(aliases.values()) & versions_in(folder)
     models = {version: _load_or_error(folder / str(version), (folder.name, version), runtime) for version in there}
     served = _merge_versions(replace(NOTHING, aliases=aliases), models, there=there, gone=())
-    return [_describe_lost_alias(folder.name, served, alias) for alias in served.lost()]
+    return [_describe_lost_alias(folder.name, served, alias) for alias in served.lost_aliases()]
 
 
 def _load_or_error(folder: Path, identity: tuple[str, int], runtime: Runtime) -> Predictor | ArtifactError:
