@@ -39,6 +39,8 @@ HELD: Final = 8
 """Stocks of a portfolio."""
 LEVEL: Final = 0.99
 REJECTED: Final = 0.05
+CORRECT: Final = 10_000
+"""Correct models of which the tests' rejections are counted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,6 +177,11 @@ def count_rejected(exceeded: BoolArray) -> int:
     return sum(min(kupiec(row), christoffersen(row)) < REJECTED for row in exceeded.T)
 
 
+def rejected_if_correct(days: int) -> float:
+    """The share of models that `count_rejected` counts though each day exceeds the level with its probability."""
+    return count_rejected(np.random.default_rng(1).random((days, CORRECT)) < 1 - LEVEL) / CORRECT
+
+
 def kupiec(exceeded: BoolArray) -> float:
     """The p-value of the number of exceedances."""
     count, total = int(exceeded.sum()), len(exceeded)
@@ -215,10 +222,13 @@ def rows(bars: BarPanel, *, test: int, calibration: int, judged: bool) -> Iterat
         yield at_most(f"{name}, ours / GJR-GARCH - 1", found, reach, detail=detail, judged=judged)
     held = min(HELD, len(bars.symbols))
     yield shown(f"80 % band of {held} stocks over {DAYS} days: inside", float(scores.inside.mean()), detail=what)
-    rejected = count_rejected(scores.exceeded)
+    rejected, if_correct = count_rejected(scores.exceeded), rejected_if_correct(len(scores.exceeded))
     share = f"{100 * scores.exceeded.mean():.2f} % of the days beyond it"
     name = f"99 % value at risk of a day: stocks rejected of {len(bars.symbols)}"
     yield at_most(name, rejected, len(bars.symbols) / 10, detail=share, judged=judged)
+    low, high = stats.binom.interval(0.95, len(bars.symbols), if_correct)
+    detail = f"95 %: {low:.0f} to {high:.0f} if the stocks are independent"
+    yield shown("the same of a correct model, mean", len(bars.symbols) * if_correct, detail=detail)
     yield speed(model, bars)
 
 
