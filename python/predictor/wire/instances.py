@@ -393,7 +393,7 @@ def _decode_anchor_price(message: pb.FeatureWindow, rows: int) -> NDArray[np.flo
             f"window.anchor_price: have {have} prices, need {rows}, one per symbol, or none",
             metadata={"field": "window.anchor_price", "have": str(have), "need": str(rows)},
         )
-    return np.array(message.anchor_price, np.float64)
+    return np.fromiter(message.anchor_price, np.float64, rows)
 
 
 def _check_type(name: str, have: int, need: pb.DataType) -> None:
