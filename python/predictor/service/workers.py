@@ -90,11 +90,7 @@ class ModelWorker:
         self._max_age_sessions = max_age_sessions
         self._thread = queue.thread(self._run, f"predict-{model.identity.name}")
         self._took_s: dict[int, float] = {}
-        """Seconds of CPU time that the last batch of a size took; the key is the bit length of its size in bytes.
-
-        Not the time on the clock: a batch on the model's thread also waits for the interpreter lock, and would stay on
-        that thread because it is there.
-        """
+        """Seconds that the last batch of a size took; the key is the bit length of its size in bytes."""
 
     def put(self, item: Prediction) -> None:
         """Queue a request until `wake` or `answer_waiting`; raises as `RequestQueue.put`."""
@@ -132,7 +128,7 @@ class ModelWorker:
             del items  # keep no request alive while waiting
 
     def _answer(self, items: Sequence[Prediction]) -> None:
-        begun_s, begun_cpu_s = time.perf_counter(), time.thread_time()
+        begun_s = time.perf_counter()
         size = sum(item.request.size for item in items)
         try:
             decoded = [(item, instances) for item in items if (instances := _decode(item)) is not None]
@@ -141,7 +137,7 @@ class ModelWorker:
         finally:
             if left := [item for item in items if item.queue is not None]:
                 self._queue.release(left)
-        self._took_s[size.bit_length()] = time.thread_time() - begun_cpu_s
+        self._took_s[size.bit_length()] = time.perf_counter() - begun_s
 
     def _answer_decoded(self, decoded: Sequence[DecodedRequest], begun_s: float) -> None:
         """Answer all requests as a batch; if an unexpected error fails it, one by one, so that only one fails."""
