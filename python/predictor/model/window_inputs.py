@@ -42,7 +42,6 @@ LARGEST_VALUES: Mapping[str, float] = {
 }
 """Bounds for callers' windows: far above real feature values, and far below values that overflow prices."""
 
-
 MOST_CACHED: Final = 256
 """Most forms, and most sessions, that a reader remembers."""
 

@@ -32,10 +32,8 @@ from predictor.wire.limits import (
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 """Wire types of a field; the other types are groups, which Quantra's messages do not use."""
 
-
 REQUEST: Final = "request"
 """Value of "field" in the metadata of the error about too many fields."""
-
 
 LONG: Final = 0x80
 """Continuation bit of a varint: a byte of this value or above is not the last. One-byte varints are read inline."""
@@ -45,7 +43,6 @@ LONGEST_VARINT: Final = 10
 _FIXED: Final = {FIXED64: 8, FIXED32: 4}
 
 _LAST_FIELD: Final = (1 << 29) - 1
-
 
 Field = tuple[int, int, int, int, int]
 """Offset of the tag, field number, wire type, and start and end of the content."""
@@ -144,7 +141,6 @@ MOST: Final[Mapping[str, int]] = {
 }
 """Most elements of each repeated field of a request; a test checks that no field is missing."""
 
-
 _ROWS: Final = frozenset({"BarPanel.symbols", "FeatureWindow.symbols"})
 """Fields with one element per row."""
 
@@ -155,9 +151,7 @@ _INSTANCES: Final = {
 }
 """Field with the instances, which are parsed one at a time."""
 
-
 _CONTINUED: Final = bytes(range(LONG, 256))
-
 
 SMALL: Final = 16 * 1024
 """Bytes up to which a request is parsed without counting.
@@ -165,7 +159,6 @@ SMALL: Final = 16 * 1024
 In the worst case, parsing takes 0.2 ms and a megabyte, which is freed at once. The decoders still check the number of
 tensor axes.
 """
-
 
 MessageT = TypeVar("MessageT", bound=Message)
 
@@ -368,7 +361,6 @@ _ELEMENT_BYTES: Final[Mapping[int, int | None]] = {
     FieldDescriptor.TYPE_SFIXED32: 4,
 }
 """Other types are varints, with 0."""
-
 
 _MOST_FIELDS: Final = 64
 """This version sends three; a newer client may send more."""

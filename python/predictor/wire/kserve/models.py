@@ -24,7 +24,6 @@ EXTENSIONS: Final = ("model_configuration", "model_repository")
 
 READY: Final = "READY"
 
-
 ANY: Final = -1
 """Length of a variable axis."""
 

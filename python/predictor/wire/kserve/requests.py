@@ -32,7 +32,6 @@ from predictor.wire.request_counts import BYTES, FieldReader, malformed_message_
 WINDOWS, BARS = "observed", "close"
 """The input that only windows have, and the input that only bars have."""
 
-
 _INPUTS: Final = pb.ModelInferRequest.INPUTS_FIELD_NUMBER
 
 _RAW: Final = pb.ModelInferRequest.RAW_INPUT_CONTENTS_FIELD_NUMBER
@@ -57,7 +56,6 @@ class TensorValues:
 
 
 _NO_VALUES: Final = TensorValues.of(b"")
-
 
 SentInput = tuple[pb.ModelInferRequest.InferInputTensor, TensorValues | None]
 """Name, type and shape of an input, and its values unless they are raw."""
