@@ -46,7 +46,6 @@ from trainers.loop.errors import (
 from trainers.loop.group.processes import launched_rank, launched_size, local_rank
 from trainers.loop.loop import Loop
 from trainers.loop.loss import Loss, Term
-from trainers.loop.named_outputs import OutputContract, summed_loss
 from trainers.loop.optimizers import adamw, cosine, warmup_cosine
 from trainers.loop.phase import FrozenModule, Phase
 from trainers.loop.profiler import profile_training
@@ -90,7 +89,6 @@ __all__ = [
     "NoGradientError",
     "NonFiniteError",
     "OutOfMemoryError",
-    "OutputContract",
     "ParallelismError",
     "PeerLostError",
     "Phase",
@@ -129,7 +127,6 @@ __all__ = [
     "profile_training",
     "seed_everything",
     "shuffle_indices",
-    "summed_loss",
     "take_weights",
     "warmup_cosine",
 ]
