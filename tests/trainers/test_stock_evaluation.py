@@ -551,7 +551,6 @@ def test_the_command_shows_every_table(
     assert [isinstance(panel.close, np.memmap) for panel in sent] == [True]
     shown, told = capsys.readouterr()
     for word in (
-        "skill",
         "LightGBM quantiles",
         "2 seeds",
         "blocks",

@@ -28,6 +28,7 @@ from trainers.stock.evaluation.evaluation_set import (
     standard_error,
     widening_factor,
 )
+from trainers.stock.evaluation.report import select_metrics
 from trainers.stock.evaluation.scores import (
     ACROSS_DAYS,
     ACROSS_SYMBOLS,
@@ -40,7 +41,6 @@ from trainers.stock.evaluation.scores import (
     score,
 )
 from trainers.stock.evaluation.seeds import score_seeds
-from trainers.stock.evaluation.summary import select_metrics
 
 FloatArray = NDArray[np.float64]
 

@@ -8,10 +8,10 @@ from evaluations import estimate, evaluation, model_scores
 from rich.console import Console, RenderableType
 
 from predictor.networks import Target
+from trainers.stock.evaluation.command import render_summary, render_tables
 from trainers.stock.evaluation.evaluation import ModelEvaluation
 from trainers.stock.evaluation.evaluation_set import Interval
 from trainers.stock.evaluation.scores import Correlation, HorizonScores, ScoreRole
-from trainers.stock.evaluation.tables import render_summary, render_tables
 
 LONGEST = (
     "GARCH(1,1)-t, calibrated",

@@ -11,7 +11,7 @@ from predictor.audit_record import AuditVerdict
 from trainers.stock.audit.page import describe_findings as audit_findings
 from trainers.stock.evaluation.evaluation import ModelEvaluation
 from trainers.stock.evaluation.evaluation_set import Interval
-from trainers.stock.evaluation.summary import describe_findings
+from trainers.stock.evaluation.report import describe_findings
 
 
 def with_band(found: ModelEvaluation, *bands: Interval) -> ModelEvaluation:

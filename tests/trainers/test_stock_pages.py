@@ -29,8 +29,14 @@ from trainers.stock.backtest.result import (
     sharpe_at,
 )
 from trainers.stock.evaluation.evaluation_set import Interval
-from trainers.stock.evaluation.page import build_horizon_table, build_loss_table, build_winkler_table, render_evaluation
-from trainers.stock.evaluation.summary import format_plain, format_span
+from trainers.stock.evaluation.page import render_evaluation
+from trainers.stock.evaluation.report import (
+    build_horizon_table,
+    build_loss_table,
+    build_winkler_table,
+    format_plain,
+    format_span,
+)
 
 NAME = "demo/1"
 

@@ -166,7 +166,7 @@ def _draw_bars(row: Contribution, reach: float) -> tuple[RenderableType, Rendera
 
 _MOST_NOTES: Final = 12
 
-_SKILLED: Final = {Verdict.BETTER: "green", Verdict.UNDECIDED: "yellow", Verdict.WORSE: "red"}
+VERDICT_COLOURS: Final = {Verdict.BETTER: "green", Verdict.UNDECIDED: "yellow", Verdict.WORSE: "red"}
 
 
 def judgement(card: Card) -> RenderableType:
@@ -187,7 +187,7 @@ def skill_panel(skill: Skill | None) -> RenderableType:
     """One sentence on the skill over the best of all baselines, with its uncertainty."""
     if skill is None:
         return Panel("Its skill is unknown: the card has no comparison with a baseline.", title="skill")
-    return Panel(Text(skill.sentence), title="skill", title_align="left", border_style=_SKILLED[skill.verdict])
+    return Panel(Text(skill.sentence), title="skill", title_align="left", border_style=VERDICT_COLOURS[skill.verdict])
 
 
 def scores_table(scores: ScoreTable, rows: Sequence[ScoreRow] | None = None) -> Table:

@@ -21,7 +21,7 @@ from predictor.canonical import Json
 from predictor.card import adoption_of
 from predictor.cli.flags import with_flags
 from predictor.cli.options import BarsFlags, CovariateFlags, Report, WorkerFlags
-from predictor.cli.output import given, print_next_commands, quantra
+from predictor.cli.output import VERDICT_COLOURS, given, print_next_commands, quantra
 from predictor.cli.program import say
 from predictor.covariates import CovariateSource
 from predictor.errors import InSampleError, shown_date
@@ -47,7 +47,7 @@ from trainers.stock.backtest.result import (
 from trainers.stock.backtest.source import ModelSource, artifact_source, recipe_source, refuse_in_sample
 from trainers.stock.backtest.strategies import LONGEST_HALT, StrategySettings, TradingTerms
 from trainers.stock.data_warnings import emit
-from trainers.stock.evaluation.tables import VERDICT_COLOURS, plain_table
+from trainers.stock.evaluation.command import create_table
 from trainers.stock.feature_cache import map_bars, open_cache
 from trainers.stock.feature_selection import FeatureSelection, Known
 from trainers.stock.flags import CacheFolder
@@ -72,7 +72,7 @@ def backtest_tables(backtest: Backtest) -> RenderableType:
 
 def _build_table(backtest: Backtest) -> Table:
     first, last = (shown_date(int(backtest.strategy.sessions[place])) for place in (0, -1))
-    table = plain_table(f"{first} to {last}, after costs", *_COLUMNS)
+    table = create_table(f"{first} to {last}, after costs", *_COLUMNS)
     for track in backtest.tracks:
         table.add_row(Text(track.name), *_format_cells(track), style="blue" if track is backtest.strategy else "")
     return table
