@@ -9,11 +9,10 @@ from typing import Final
 
 import numpy as np
 
-from predictor.arrays import BoolArray, FloatArray
+from predictor.arrays import FloatArray
 from predictor.networks import TargetKind
 from trainers.progress import StepProgress, no_progress
 from trainers.stock.evaluation.baselines import (
-    BaselineModel,
     BaselinePlan,
     FitScope,
     InformationSet,
@@ -87,16 +86,16 @@ def _has_cross_section(test: EvaluationSet) -> bool:
 def _correlate_across_symbols(test: EvaluationSet, centres: FloatArray, outcomes: FloatArray) -> Correlation:
     _, starts = np.unique(test.positions, return_index=True)
     pairs = np.stack([centres, outcomes])
-    daily = np.array([_day(day) for day in np.split(pairs, starts[1:], axis=1)])
+    plain, ranked = np.array([_correlate_day(day) for day in np.split(pairs, starts[1:], axis=1)]).T
     return Correlation(
-        ic=_mean_of(test, daily[:, 0]),
-        rank_ic=_mean_of(test, daily[:, 1]),
-        icir=_ratio(daily[:, 0]),
-        rank_icir=_ratio(daily[:, 1]),
+        ic=_average_correlations(test, plain),
+        rank_ic=_average_correlations(test, ranked),
+        icir=_measure_ratio(plain),
+        rank_icir=_measure_ratio(ranked),
     )
 
 
-def _day(pairs: FloatArray) -> tuple[float, float]:
+def _correlate_day(pairs: FloatArray) -> tuple[float, float]:
     """IC and RankIC of one day's forecasts and outcomes [2, n]; NaN with too few outcomes or without variation."""
     x, y = pairs[:, np.isfinite(pairs[1])]
     if len(x) < FEWEST_SYMBOLS or min(np.ptp(x), np.ptp(y)) == 0:
@@ -104,21 +103,21 @@ def _day(pairs: FloatArray) -> tuple[float, float]:
     return float(np.corrcoef(x, y)[0, 1]), float(np.corrcoef(rank_values(x), rank_values(y))[0, 1])
 
 
-def _mean_of(test: EvaluationSet, daily: FloatArray) -> Interval | None:
+def _average_correlations(test: EvaluationSet, daily: FloatArray) -> Interval | None:
     """Mean of the finite daily values [D], with its interval."""
     known = np.isfinite(daily)
     if not known.any():
         return None
     weights = block_weights(len(daily), test.block)[:, known]
-    return _interval(test, daily[known].mean(), quotient(weights @ daily[known], weights.sum(axis=1)))
+    return _clip_interval(test, daily[known].mean(), quotient(weights @ daily[known], weights.sum(axis=1)))
 
 
-def _interval(test: EvaluationSet, value: np.float64, resamples: FloatArray) -> Interval:
+def _clip_interval(test: EvaluationSet, value: np.float64, resamples: FloatArray) -> Interval:
     """The interval of a correlation, clipped to [-1, 1]."""
     return interval(float(value), np.clip(widen_resamples(test, np.asarray(value), resamples), -1, 1))
 
 
-def _ratio(daily: FloatArray) -> float | None:
+def _measure_ratio(daily: FloatArray) -> float | None:
     known = daily[np.isfinite(daily)]
     deviation = known.std(ddof=1) if known.size > 1 else 0.0
     return float(known.mean() / deviation) if deviation > 0 else None
@@ -148,7 +147,7 @@ def _mean_over_symbols(
         return None
     known = np.isfinite(by_symbol)
     means = quotient(np.where(known, by_symbol, 0.0).sum(axis=0), known.sum(axis=0))
-    return _interval(test, means[0], means[1:])
+    return _clip_interval(test, means[0], means[1:])
 
 
 def _correlate_weighted(x: FloatArray, y: FloatArray, weights: FloatArray) -> FloatArray:
@@ -229,28 +228,25 @@ def by_symbol(
         forecasts: [N, H, Q] of the model.
         baseline: [N, H] pinball losses of the best baseline.
     """
-    return tuple(
-        _of_symbol(test, names[symbol], test.symbols == symbol, forecasts, baseline)
-        for symbol in np.unique(test.symbols)
-    )
+    rows: list[SymbolScores] = []
+    for symbol in np.unique(test.symbols):
+        chosen = test.symbols == symbol
+        own = test.rows(chosen)
+        ours, theirs = (average_horizons(own, losses) for losses in (pinball(own, forecasts[chosen]), baseline[chosen]))
+        rows.append(
+            SymbolScores(
+                symbol=names[symbol],
+                windows=int(chosen.sum()),
+                mean=_estimate_mean(own, ours),
+                improvement=measure_improvement(own, ours, theirs),
+                band=_estimate_mean(own, np.nanmean(mark_inside(own, forecasts[chosen]), axis=1)),
+            )
+        )
+    return tuple(rows)
 
 
-def _of_symbol(
-    test: EvaluationSet, name: str, rows: BoolArray, forecasts: FloatArray, baseline: FloatArray
-) -> SymbolScores:
-    own = test.rows(rows)
-    ours, theirs = average_horizons(own, pinball(own, forecasts[rows])), average_horizons(own, baseline[rows])
-    held = np.nanmean(mark_inside(own, forecasts[rows]), axis=1)
-    return SymbolScores(
-        symbol=name,
-        windows=int(rows.sum()),
-        mean=_mean(own, ours),
-        improvement=measure_improvement(own, ours, theirs),
-        band=_mean(own, held),
-    )
-
-
-def _mean(test: EvaluationSet, values: FloatArray) -> Interval:
+def _estimate_mean(test: EvaluationSet, values: FloatArray) -> Interval:
+    """The mean of values [N], with its interval."""
     mean, resamples = resampled_mean(test, values)
     return interval(float(mean), resamples)
 
@@ -322,34 +318,23 @@ def score(
         fit: How a baseline was fitted.
         ranking: [N, H] scores to correlate with the outcomes instead of medians.
     """
-    centres = choose_median(test, forecasts) if ranking is None else ranking
-    mean, resamples = resampled_mean(test, average_horizons(test, pinball(test, forecasts)))
-    return ModelScores(
-        name=name,
-        role=role,
-        fit=fit,
-        mean=interval(float(mean), resamples),
-        horizons=_by_horizon(test, forecasts, correlate_forecasts(test, centres)),
-    )
-
-
-def _by_horizon(
-    test: EvaluationSet, forecasts: FloatArray, correlated: tuple[Correlation, ...]
-) -> tuple[HorizonScores, ...]:
-    band = _each(test, mark_inside(test, forecasts))
-    widths = _each(test, winkler(test, forecasts))
-    losses = _each(test, pinball(test, forecasts))
-    ranked = _each(test, crps(test, forecasts))
-    errors = _each(test, absolute_error(test, forecasts))
+    correlations = correlate_forecasts(test, choose_median(test, forecasts) if ranking is None else ranking)
+    losses = pinball(test, forecasts)
+    means = _estimate_means(test, losses)
+    band = _estimate_means(test, mark_inside(test, forecasts))
+    widths = _estimate_means(test, winkler(test, forecasts))
+    ranked = _estimate_means(test, crps(test, forecasts))
+    errors = _estimate_means(test, absolute_error(test, forecasts))
     shares = measure_below_by_level(test, forecasts)
-    by_level, risk = _by_level(test, forecasts)
-    is_volatility = test.target.kind is TargetKind.LOG_VOLATILITY
-    ratios = _each(test, qlike(test, forecasts)) if is_volatility else (None,) * len(band)
-    return tuple(
+    by_level, risk = _measure_levels(test, forecasts)
+    ratios: tuple[Interval | None, ...] = (None,) * len(test.horizons)
+    if test.target.kind is TargetKind.LOG_VOLATILITY:
+        ratios = _estimate_means(test, qlike(test, forecasts))
+    horizons = tuple(
         HorizonScores(
             horizon=horizon,
             windows=int(np.isfinite(test.outcomes[:, h]).sum()),
-            pinball=losses[h],
+            pinball=means[h],
             pinball_by_level=tuple(by_level[h].tolist()),
             risk=tuple(risk[h].tolist()),
             crps=ranked[h],
@@ -358,36 +343,36 @@ def _by_horizon(
             winkler=widths[h],
             mae=errors[h],
             qlike=ratios[h],
-            correlation=correlated[h],
+            correlation=correlations[h],
         )
         for h, horizon in enumerate(test.horizons)
     )
+    mean = _estimate_mean(test, average_horizons(test, losses))
+    return ModelScores(name=name, role=role, fit=fit, mean=mean, horizons=horizons)
 
 
 def measure_below_by_level(test: EvaluationSet, forecasts: FloatArray) -> tuple[tuple[Interval, ...], ...]:
     """[H][Q] share of outcomes at or below each quantile."""
     levels = range(len(test.levels))
-    shares = (_each(test, mark_below(test, forecasts[..., [level]])[..., 0]) for level in levels)
+    shares = (_estimate_means(test, mark_below(test, forecasts[..., [level]])[..., 0]) for level in levels)
     return tuple(zip(*shares, strict=True))
 
 
-def _each(test: EvaluationSet, values: FloatArray) -> tuple[Interval, ...]:
-    """[H] means of values [N, H]."""
+def _estimate_means(test: EvaluationSet, values: FloatArray) -> tuple[Interval, ...]:
+    """[H] means of values [N, H], with their intervals."""
     return intervals(*resampled_mean(test, values))
 
 
-def _by_level(test: EvaluationSet, forecasts: FloatArray) -> tuple[FloatArray, FloatArray]:
+def _measure_levels(test: EvaluationSet, forecasts: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Mean pinball loss and q-risk, [H, Q] both."""
-    sizes, _ = _sums(np.abs(test.outcomes))
-    levels = range(len(test.levels))
-    totals, counts = zip(*(_sums(pinball_at(test, forecasts, level)) for level in levels), strict=True)
-    total = np.stack(totals, axis=1)
+    totals: list[FloatArray] = []
+    counts: list[FloatArray] = []
+    for level in range(len(test.levels)):
+        losses = pinball_at(test, forecasts, level)
+        totals.append(np.nansum(losses, axis=0))
+        counts.append(np.isfinite(losses).sum(axis=0).astype(np.float64))
+    total, sizes = np.stack(totals, axis=1), np.nansum(np.abs(test.outcomes), axis=0)
     return quotient(total, np.stack(counts, axis=1)), quotient(2 * total, sizes[:, None])
-
-
-def _sums(values: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Sum and count of the finite values [N, H], both [H]."""
-    return np.nansum(values, axis=0), np.isfinite(values).sum(axis=0).astype(np.float64)
 
 
 MOST_NAMED: Final = 5
@@ -434,34 +419,24 @@ def benchmark(
     contest = ModelComparison(test, pinball(test, ours.calibrated), among="baselines")
     asked, notes = MeasuredWindows.of(case.history, test.windows), list[str]()
     for baseline, fit in stepwise(tuple(plan.rows), title="scoring", tell=lambda row: row[0].named(row[1])):
+        title = baseline.named(fit)
         try:
-            row, losses, replaced = _build_row(test, asked, case, baseline, fit)
+            fitted = case.fitted(baseline, fit)
+            forecasts = fitted.forecasts(asked)
         except NoForecastError as error:
-            notes.append(f"{baseline.named(fit)} is left out: {error}")
+            notes.append(f"{title} is left out: {error}")
             continue
-        rows.append(row)
-        contest.add(row.name, losses)
-        on_losses(row.name, losses)
-        notes += _note_replaced(row.name, replaced, test, case.history.bars.symbols)
+        losses = pinball(test, forecasts)
+        rows.append(score(test, forecasts, name=title, role=ScoreRole.BASELINE, fit=fit))
+        contest.add(title, losses)
+        on_losses(title, losses)
+        if fitted.replaced is not None:
+            notes += _note_replaced(title, fitted.replaced, test, case.history.bars.symbols)
     return BenchmarkResult(rows=tuple(rows), best=contest.best_losses, skill=contest.skill, notes=(*notes, *plan.notes))
 
 
-def _build_row(
-    test: EvaluationSet, asked: MeasuredWindows, case: InformationSet, baseline: BaselineModel, fit: FitScope
-) -> tuple[ModelScores, FloatArray, ReplacedSymbols | None]:
-    """Scores and losses [N, H] of a baseline, and the symbols with substitutes."""
-    fitted = case.fitted(baseline, fit)
-    forecasts = fitted.forecasts(asked)
-    row = score(test, forecasts, name=baseline.named(fit), role=ScoreRole.BASELINE, fit=fit)
-    return row, pinball(test, forecasts), fitted.replaced
-
-
-def _note_replaced(
-    name: str, replaced: ReplacedSymbols | None, test: EvaluationSet, symbols: tuple[str, ...]
-) -> list[str]:
+def _note_replaced(name: str, replaced: ReplacedSymbols, test: EvaluationSet, symbols: tuple[str, ...]) -> list[str]:
     """At most one note, on the symbols whose forecasts come from another baseline."""
-    if replaced is None:
-        return []
     reasons = [f"{symbols[row]} ({replaced.why[row]})" for row in np.unique(test.symbols) if row in replaced.why]
     if not reasons:
         return []

@@ -5,7 +5,7 @@ information. Most baselines appear twice: fitted and calibrated on the same part
 that it has seen.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Final
@@ -81,34 +81,31 @@ class BaselinePlan:
 
 def all_baselines(kind: TargetKind) -> BaselinePlan:
     """All baselines of this target whose packages are installed."""
-    return _plan({baseline: _missing(baseline) for baseline in _of_kind(kind)})
+    return _plan_baselines(kind, lambda _baseline: "")
 
 
 def quick_baselines(kind: TargetKind, symbols: int) -> BaselinePlan:
     """The baselines that take at most a few seconds for so many symbols, for the scores at the end of a training."""
-    return _plan({baseline: _slow(baseline, symbols) or _missing(baseline) for baseline in _of_kind(kind)})
+
+    def find_reason(baseline: BaselineModel) -> str:
+        is_quick = symbols <= baseline.most_quick_symbols
+        return "" if is_quick else " of a training's scores because it is slow; quantra evaluate includes it"
+
+    return _plan_baselines(kind, find_reason)
 
 
-def _of_kind(kind: TargetKind) -> Iterator[BaselineModel]:
-    return (baseline for baseline in BASELINES if kind in baseline.kinds)
-
-
-def _plan(left_out: dict[BaselineModel, str]) -> BaselinePlan:
-    """Select the baselines with an empty reason; the others are left out."""
-    return BaselinePlan(
-        baselines=tuple(baseline for baseline, why in left_out.items() if not why),
-        notes=tuple(f"{baseline.name} is left out{why}" for baseline, why in left_out.items() if why),
-    )
-
-
-def _missing(baseline: BaselineModel) -> str:
-    package = baseline.package
-    if package is None or find_spec(package.module) is not None:
-        return ""
-    return f", because the package {package.name} is not installed: pip install 'quantra[baselines]'"
-
-
-def _slow(baseline: BaselineModel, symbols: int) -> str:
-    if symbols <= baseline.most_quick_symbols:
-        return ""
-    return " of a training's scores because it is slow; quantra evaluate includes it"
+def _plan_baselines(kind: TargetKind, find_reason: Callable[[BaselineModel], str]) -> BaselinePlan:
+    """Select the baselines of this target without a reason to leave them out, whose packages are installed."""
+    selected: list[BaselineModel] = []
+    notes: list[str] = []
+    for baseline in BASELINES:
+        if kind not in baseline.kinds:
+            continue
+        reason, package = find_reason(baseline), baseline.package
+        if not reason and package and find_spec(baseline.module or package) is None:
+            reason = f", because the package {package} is not installed: pip install 'quantra[baselines]'"
+        if reason:
+            notes.append(f"{baseline.name} is left out{reason}")
+        else:
+            selected.append(baseline)
+    return BaselinePlan(baselines=tuple(selected), notes=tuple(notes))

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from math import inf
-from typing import Self, assert_never
+from typing import Self
 
 import numpy as np
 import torch
@@ -149,16 +149,6 @@ Raises:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BaselinePackage:
-    """A package of the extra `baselines`."""
-
-    name: str
-    """Name on PyPI."""
-    module: str
-    """Name of the module."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class BaselineModel:
     """A forecast without a network."""
 
@@ -168,8 +158,10 @@ class BaselineModel:
     """How it is fitted for comparisons with a model."""
     kinds: tuple[TargetKind, ...] = tuple(TargetKind)
     """Targets that it can forecast."""
-    package: BaselinePackage | None = None
-    """Package that it requires."""
+    package: str = ""
+    """Package of the extra `baselines` that it requires, by its name on PyPI."""
+    module: str = ""
+    """Module of the package, if it has another name."""
     most_quick_symbols: float = inf
     """With more symbols, the fit takes too long for the scores at the end of a training."""
 
@@ -217,32 +209,12 @@ class InformationSet:
             NoForecastError: It cannot be fitted.
             ConfigurationError: A part has no window, or no known outcome of a horizon.
         """
-        match fit:
-            case FitScope.AS_IS:
-                return baseline.estimator(self._sample(self.train))
-            case FitScope.CALIBRATED:
-                return self._moved(baseline.estimator(self._sample(self.train)))
-            case FitScope.REFITTED:
-                return baseline.estimator(self._sample(self.seen))
-            case _:
-                assert_never(fit)
+        part = self.seen if fit is FitScope.REFITTED else self.train
+        fitted = baseline.estimator(BaselineSample(history=self.history, part=part, levels=self.levels))
+        return self._calibrate(fitted) if fit is FitScope.CALIBRATED else fitted
 
-    def _sample(self, part: SplitPart) -> BaselineSample:
-        return BaselineSample(history=self.history, part=part, levels=self.levels)
-
-    def _moved(self, plain: FittedBaseline) -> FittedBaseline:
-        """Add conformal offsets, one per horizon and quantile, in units of the window."""
-        offsets = self._offsets(plain)
-        anchor = anchor_index(self.levels)
-
-        def quantiles(asked: MeasuredWindows) -> FloatArray:
-            moved = torch.from_numpy(asked.units.normalise(plain.quantiles(asked)) + offsets)
-            return asked.units.restore(without_crossings(moved, anchor).numpy())
-
-        return FittedBaseline(quantiles=quantiles, replaced=plain.replaced)
-
-    def _offsets(self, plain: FittedBaseline) -> FloatArray:
-        """[H, Q] conformal offsets in units of the window."""
+    def _calibrate(self, plain: FittedBaseline) -> FittedBaseline:
+        """Add conformal offsets [H, Q] in units of the window."""
         windows, units = self.calibration.windows, self.calibration.units
         conformal = calibrate(
             units.normalise(plain.forecasts(self.calibration)),
@@ -251,4 +223,10 @@ class InformationSet:
             sessions=len(np.unique(windows.positions)),
             horizons=self.history.pipeline.target.horizons,
         )
-        return np.array(conformal.offsets)
+        offsets, anchor = np.array(conformal.offsets), anchor_index(self.levels)
+
+        def quantiles(asked: MeasuredWindows) -> FloatArray:
+            moved = torch.from_numpy(asked.units.normalise(plain.quantiles(asked)) + offsets)
+            return asked.units.restore(without_crossings(moved, anchor).numpy())
+
+        return FittedBaseline(quantiles=quantiles, replaced=plain.replaced)

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from predictor.arrays import BoolArray, FloatArray
+from predictor.arrays import FloatArray
 from predictor.networks import Target, TargetKind
 from trainers.stock.data import TrainingWindows
 from trainers.stock.evaluation.baselines.baseline import (
     BaselineModel,
-    BaselinePackage,
     BaselineSample,
     FittedBaseline,
     MeasuredWindows,
@@ -28,7 +27,7 @@ PERCENT: Final = 100.0
 MIN_RETURNS: Final = 250
 """Minimum of daily returns for a fit: a year."""
 
-Telling = Callable[[NDArray[np.int64], FloatArray], FloatArray]
+SymbolQuantiles = Callable[[NDArray[np.int64], FloatArray], FloatArray]
 """From symbols [n] and variances [n, H] over the horizons to quantiles [n, H, Q]."""
 
 
@@ -43,15 +42,17 @@ def garch(sample: BaselineSample) -> FittedBaseline:
     """
     otherwise = UNCONDITIONAL.estimator(sample)
     daily = sample.history.of_adjusted(Target(kind=TargetKind.LOG_RETURN).daily)
-    fits = {symbol: _fitted(returns, symbol, sample) for symbol, returns in enumerate(daily)}
+    fits = {symbol: _fit_symbol(returns, symbol, sample) for symbol, returns in enumerate(daily)}
     models = {symbol: one for symbol, one in fits.items() if isinstance(one, _Model)}
     filters = _Filters.of(models, sample)
-    tell = (
-        _of_returns(models, sample) if sample.target.kind is TargetKind.LOG_RETURN else _of_volatility(models, sample)
+    compute = (
+        _fit_returns(models, sample)
+        if sample.target.kind is TargetKind.LOG_RETURN
+        else _fit_volatility(models, filters, sample)
     )
 
     def quantiles(asked: MeasuredWindows) -> FloatArray:
-        known = tell(asked.windows.symbols, filters.variances(asked.windows))
+        known = compute(asked.windows.symbols, filters.variances(asked.windows))
         return np.where(np.isnan(known), otherwise.quantiles(asked), known)
 
     why = {symbol: one for symbol, one in fits.items() if isinstance(one, str)}
@@ -73,23 +74,28 @@ class _Model:
     """[T] forecast variance of the next day; NaN before the first return."""
 
 
-def _fitted(returns: FloatArray, symbol: int, sample: BaselineSample) -> _Model | str:
+def _fit_symbol(returns: FloatArray, symbol: int, sample: BaselineSample) -> _Model | str:
     """The model of a symbol with daily returns [T], or the reason why it cannot be fitted."""
-    known = np.isfinite(returns)
-    count = int((sample.history.bars.sessions[known] <= sample.part.last).sum())
+    history, known = sample.history, np.isfinite(returns)
+    count = int((history.bars.sessions[known] <= sample.part.last).sum())
     if count < MIN_RETURNS:
         return f"it has {count} daily returns to fit, but needs {MIN_RETURNS}"
     if np.ptp(returns[known][:count]) == 0:
         return "its price never moves where it is fitted"
-    if sample.target.kind is TargetKind.LOG_VOLATILITY and (windows := _windows(sample, symbol)) < MIN_RETURNS:
-        return f"it has {windows} windows to fit, but needs {MIN_RETURNS}"
+    if sample.target.kind is TargetKind.LOG_VOLATILITY:
+        windows = int(np.isfinite(history.labels[symbol, sample.learnt[symbol]]).all(axis=1).sum())
+        if windows < MIN_RETURNS:
+            return f"it has {windows} windows to fit, but needs {MIN_RETURNS}"
     fit = _fit(PERCENT * returns[known], count)
-    return "its fit did not converge" if fit is None else _model(fit, known)
-
-
-def _windows(sample: BaselineSample, symbol: int) -> int:
-    """Number of a symbol's windows with all outcomes known."""
-    return int(np.isfinite(sample.history.labels[symbol, sample.learnt[symbol]]).all(axis=1).sum())
+    if fit is None:
+        return "its fit did not converge"
+    daily = fit.forecast(horizon=1, start=0, reindex=True).variance.to_numpy()[:, 0]
+    place = np.cumsum(known) - 1  # a missing return keeps the previous forecast
+    mean, freedom, omega, alpha, beta = (
+        float(np.asarray(fit.params[name])) for name in ("mu", "nu", "omega", "alpha[1]", "beta[1]")
+    )
+    ahead = np.where(place >= 0, daily[place], np.nan)
+    return _Model(mean=mean, freedom=freedom, omega=omega, persistence=alpha + beta, ahead=ahead)
 
 
 def _fit(returns: FloatArray, count: int) -> "ARCHModelResult | None":
@@ -99,22 +105,6 @@ def _fit(returns: FloatArray, count: int) -> "ARCHModelResult | None":
     model = arch_model(returns, mean="Constant", vol="GARCH", p=1, q=1, dist="t", rescale=False)
     fit = model.fit(last_obs=count, disp="off", show_warning=False)
     return fit if fit.convergence_flag == 0 else None
-
-
-def _model(fit: "ARCHModelResult", known: BoolArray) -> _Model:
-    """Filter all known returns; a missing return keeps the previous forecast."""
-    daily = fit.forecast(horizon=1, start=0, reindex=True).variance.to_numpy()[:, 0]
-    place = np.cumsum(known) - 1
-    mean, freedom, omega, alpha, beta = (
-        float(np.asarray(fit.params[name])) for name in ("mu", "nu", "omega", "alpha[1]", "beta[1]")
-    )
-    return _Model(
-        mean=mean,
-        freedom=freedom,
-        omega=omega,
-        persistence=alpha + beta,
-        ahead=np.where(place >= 0, daily[place], np.nan),
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -136,7 +126,7 @@ class _Filters:
         fixed, share = np.full((2, symbols, len(sample.target.horizons)), np.nan)
         for symbol, model in models.items():
             ahead[symbol] = model.ahead
-            fixed[symbol], share[symbol] = _sums(model, sample.target)
+            fixed[symbol], share[symbol] = _sum_variances(model, sample.target)
         return cls(ahead=ahead, fixed=fixed, share=share)
 
     def variances(self, asked: TrainingWindows) -> FloatArray:
@@ -145,7 +135,7 @@ class _Filters:
         return self.fixed[asked.symbols] + self.share[asked.symbols] * ahead
 
 
-def _sums(model: _Model, target: Target) -> tuple[FloatArray, FloatArray]:
+def _sum_variances(model: _Model, target: Target) -> tuple[FloatArray, FloatArray]:
     """Constant part of the summed variance and factor of the next day's variance, both [H]."""
     days = np.empty((target.reach, 2))
     days[0] = 0.0, 1.0
@@ -155,7 +145,7 @@ def _sums(model: _Model, target: Target) -> tuple[FloatArray, FloatArray]:
     return fixed, share
 
 
-def _of_returns(models: Mapping[int, _Model], sample: BaselineSample) -> Telling:
+def _fit_returns(models: Mapping[int, _Model], sample: BaselineSample) -> SymbolQuantiles:
     from arch.univariate import StudentsT
 
     symbols, levels = len(sample.history.bars.symbols), np.array(sample.levels)
@@ -165,42 +155,41 @@ def _of_returns(models: Mapping[int, _Model], sample: BaselineSample) -> Telling
         units[symbol] = StudentsT().ppf(levels, np.array([model.freedom]))
     days = np.array(sample.target.horizons)
 
-    def tell(symbols: NDArray[np.int64], variances: FloatArray) -> FloatArray:
+    def compute(symbols: NDArray[np.int64], variances: FloatArray) -> FloatArray:
         drift = mean[symbols, None] * days
         return (drift[..., None] + np.sqrt(variances)[..., None] * units[symbols, None]) / PERCENT
 
-    return tell
+    return compute
 
 
-def _of_volatility(models: Mapping[int, _Model], sample: BaselineSample) -> Telling:
-    history, filters = sample.history, _Filters.of(models, sample)
-    symbols, days = len(history.bars.symbols), np.array(sample.target.horizons)
+def _fit_volatility(models: Mapping[int, _Model], filters: _Filters, sample: BaselineSample) -> SymbolQuantiles:
+    history, symbols, days = sample.history, len(sample.history.bars.symbols), np.array(sample.target.horizons)
     lines = np.full((symbols, len(days), 2), np.nan)
     residuals = np.full((symbols, len(days), len(sample.levels)), np.nan)
 
-    def logs(variances: FloatArray) -> FloatArray:
+    def take_logs(variances: FloatArray) -> FloatArray:
         return np.log(variances / days) / 2 - np.log(PERCENT)
 
     for symbol in models:
         positions = np.flatnonzero(sample.learnt[symbol])
         own = TrainingWindows(symbols=np.full(len(positions), symbol), positions=positions)
-        known, outcomes = logs(filters.variances(own)), history.outcomes(own)
+        known, outcomes = take_logs(filters.variances(own)), history.outcomes(own)
         for h in range(len(days)):
             rows = np.isfinite(known[:, h]) & np.isfinite(outcomes[:, h])
             lines[symbol, h] = np.polyfit(known[rows, h], outcomes[rows, h], 1)
             missed = outcomes[rows, h] - np.polyval(lines[symbol, h], known[rows, h])
             residuals[symbol, h] = np.quantile(missed, sample.levels)
 
-    def tell(symbols: NDArray[np.int64], variances: FloatArray) -> FloatArray:
+    def compute(symbols: NDArray[np.int64], variances: FloatArray) -> FloatArray:
         slope, level = np.moveaxis(lines[symbols], -1, 0)
-        return (slope * logs(variances) + level)[..., None] + residuals[symbols]
+        return (slope * take_logs(variances) + level)[..., None] + residuals[symbols]
 
-    return tell
+    return compute
 
 
 GARCH: Final = BaselineModel(
     name="GARCH(1,1)-t",
     estimator=garch,
-    package=BaselinePackage(name="arch", module="arch"),
+    package="arch",
     most_quick_symbols=20,  # one model is fitted per symbol
 )

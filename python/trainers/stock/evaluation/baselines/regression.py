@@ -11,7 +11,6 @@ from predictor.windows import trailing_windows
 from trainers.stock.data import History, TrainingWindows
 from trainers.stock.evaluation.baselines.baseline import (
     BaselineModel,
-    BaselinePackage,
     BaselineSample,
     FittedBaseline,
     MeasuredWindows,
@@ -28,22 +27,16 @@ if TYPE_CHECKING:
 
 LAGS = (1, 2, 3, 4, 5, 10, 20)
 """Lags of the daily series, in days."""
-
 MEANS = (5, 22, 60)
 """Lengths of its averages in days: HAR's week and month, and the window."""
-
 FEW = 5
 """Days over which the features are averaged."""
-
-
-PENALTY: Final = 10.0
-
 FITTED_WINDOWS: Final = 50_000
 """Limit on windows, evenly spaced, which bounds time and memory."""
-
-
+PENALTY: Final = 10.0
+"""Of the ridge regression."""
 ROUNDS: Final = 100
-
+"""Of boosting."""
 SETTINGS: Final = {
     "objective": "quantile",
     "learning_rate": 0.05,
@@ -78,11 +71,6 @@ def regressors(history: History, asked: MeasuredWindows) -> FloatArray:
     )
 
 
-def regression_outcomes(history: History, asked: MeasuredWindows) -> FloatArray:
-    """[N, H] outcomes in the regression's units; NaN where unknown."""
-    return regression_units(history, asked).normalise(history.outcomes(asked.windows)[..., None])[..., 0]
-
-
 def regression_units(history: History, asked: MeasuredWindows) -> ForecastUnits:
     """The units of the regression.
 
@@ -95,10 +83,29 @@ def regression_units(history: History, asked: MeasuredWindows) -> ForecastUnits:
     return units
 
 
+def _collect_regression(sample: BaselineSample) -> tuple[FloatArray, FloatArray]:
+    """Regressors [N, K] of the fitted windows, and outcomes [N, H] in the regression's units; NaN where unknown."""
+    history = sample.history
+    learnt = MeasuredWindows.of(history, sample.at_most(FITTED_WINDOWS))
+    outcomes = regression_units(history, learnt).normalise(history.outcomes(learnt.windows)[..., None])[..., 0]
+    return learnt.in_blocks(lambda block: regressors(history, block)), outcomes
+
+
 def ridge(sample: BaselineSample) -> FittedBaseline:
     """Ridge regression of the mean and quantiles of its residuals, per horizon."""
-    history = sample.history
-    fits, spreads = _fitted_ridge(sample)
+    from sklearn.linear_model import Ridge
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    history, (known, outcomes) = sample.history, _collect_regression(sample)
+    fits: list[Pipeline] = []
+    residuals: list[FloatArray] = []
+    for outcome in outcomes.T:
+        rows = np.isfinite(outcome)
+        fit = make_pipeline(StandardScaler(), Ridge(PENALTY)).fit(known[rows], outcome[rows])
+        fits.append(fit)
+        residuals.append(np.quantile(outcome[rows] - fit.predict(known[rows]), sample.levels))
+    spreads = np.stack(residuals)
 
     def quantiles(asked: MeasuredWindows) -> FloatArray:
         known = regressors(history, asked)
@@ -108,37 +115,14 @@ def ridge(sample: BaselineSample) -> FittedBaseline:
     return FittedBaseline(quantiles=quantiles)
 
 
-def _fitted_ridge(sample: BaselineSample) -> "tuple[list[Pipeline], FloatArray]":
-    """A regression per horizon, and quantiles of its residuals [H, Q]."""
-    from sklearn.linear_model import Ridge
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import StandardScaler
-
-    history = sample.history
-    learnt = MeasuredWindows.of(history, sample.at_most(FITTED_WINDOWS))
-    known, outcomes = learnt.in_blocks(lambda block: regressors(history, block)), regression_outcomes(history, learnt)
-    fits: list[Pipeline] = []
-    spreads: list[FloatArray] = []
-    for outcome in outcomes.T:
-        rows = np.isfinite(outcome)
-        fit = make_pipeline(StandardScaler(), Ridge(PENALTY)).fit(known[rows], outcome[rows])
-        fits.append(fit)
-        spreads.append(np.quantile(outcome[rows] - fit.predict(known[rows]), sample.levels))
-    return fits, np.stack(spreads)
-
-
-RIDGE: Final = BaselineModel(
-    name="ridge", estimator=ridge, package=BaselinePackage(name="scikit-learn", module="sklearn")
-)
+RIDGE: Final = BaselineModel(name="ridge", estimator=ridge, package="scikit-learn", module="sklearn")
 
 
 def boosted(sample: BaselineSample) -> FittedBaseline:
     """LightGBM (Ke et al. 2017), one deterministic model per horizon and quantile; crossings are sorted."""
     import lightgbm
 
-    history = sample.history
-    learnt = MeasuredWindows.of(history, sample.at_most(FITTED_WINDOWS))
-    known, outcomes = learnt.in_blocks(lambda block: regressors(history, block)), regression_outcomes(history, learnt)
+    history, (known, outcomes) = sample.history, _collect_regression(sample)
     fits: list[lightgbm.Booster] = []
     for outcome in outcomes.T:
         rows = np.isfinite(outcome)
@@ -155,16 +139,13 @@ def boosted(sample: BaselineSample) -> FittedBaseline:
     return FittedBaseline(quantiles=quantiles)
 
 
-BOOSTED: Final = BaselineModel(
-    name="LightGBM quantiles",
-    estimator=boosted,
-    package=BaselinePackage(name="lightgbm", module="lightgbm"),
-    most_quick_symbols=0,
-)
+BOOSTED: Final = BaselineModel(name="LightGBM quantiles", estimator=boosted, package="lightgbm", most_quick_symbols=0)
+
+
+# --- HAR
 
 
 DAYS: Final = (1, 5, 22)
-
 LEARNT_FROM: Final = 200_000
 """Limit on windows, which saves memory; more do not change four weights."""
 
@@ -176,25 +157,25 @@ def har(sample: BaselineSample) -> FittedBaseline:
     volatility that the regression forecast, times its current forecast.
     """
     history, learnt = sample.history, sample.at_most(LEARNT_FROM)
-    daily, labels = _volatility(history, learnt)
-    known = in_blocks(learnt, lambda block: _averages(daily, block))
-    weights = np.stack([_least_squares(known, labels[:, h]) for h in range(labels.shape[1])], axis=1)
+    daily, labels = _measure_volatility(history, learnt)
+    known = in_blocks(learnt, lambda block: _average_days(daily, block))
+    weights = np.stack([_solve_least_squares(known, labels[:, h]) for h in range(labels.shape[1])], axis=1)
     centres, outcomes = known @ weights, history.outcomes(learnt)
     if sample.target.kind is TargetKind.LOG_VOLATILITY:
         residuals = np.nanquantile(outcomes - centres, sample.levels, axis=0).T
         return FittedBaseline(
-            quantiles=lambda asked: (_averages(daily, asked.windows) @ weights)[..., None] + residuals
+            quantiles=lambda asked: (_average_days(daily, asked.windows) @ weights)[..., None] + residuals
         )
     root = np.sqrt(sample.target.horizons)
     units = np.nanquantile(outcomes / (root * np.exp(centres)), sample.levels, axis=0).T
 
     def quantiles(asked: MeasuredWindows) -> FloatArray:
-        return (root * np.exp(_averages(daily, asked.windows) @ weights))[..., None] * units
+        return (root * np.exp(_average_days(daily, asked.windows) @ weights))[..., None] * units
 
     return FittedBaseline(quantiles=quantiles)
 
 
-def _volatility(history: History, windows: TrainingWindows) -> tuple[FloatArray, FloatArray]:
+def _measure_volatility(history: History, windows: TrainingWindows) -> tuple[FloatArray, FloatArray]:
     """Daily log volatility [S, T] and outcomes of the windows [N, H], adjusting a few symbols at a time."""
     target = replace(history.pipeline.target, kind=TargetKind.LOG_VOLATILITY)
     bars = history.bars
@@ -207,7 +188,7 @@ def _volatility(history: History, windows: TrainingWindows) -> tuple[FloatArray,
     return daily, labels
 
 
-def _averages(daily: FloatArray, windows: TrainingWindows) -> FloatArray:
+def _average_days(daily: FloatArray, windows: TrainingWindows) -> FloatArray:
     """[N, 4] one, and the means of log volatility over the last 1, 5 and 22 days, ignoring missing days.
 
     A mean without days is replaced by that of 22 days, or by the smallest value.
@@ -220,7 +201,7 @@ def _averages(daily: FloatArray, windows: TrainingWindows) -> FloatArray:
     return np.stack([np.ones(len(windows)), *filled], axis=1)
 
 
-def _least_squares(known: FloatArray, outcomes: FloatArray) -> FloatArray:
+def _solve_least_squares(known: FloatArray, outcomes: FloatArray) -> FloatArray:
     rows = np.isfinite(outcomes) & (outcomes > NO_RANGE) & (known[:, -1] > NO_RANGE)
     if not rows.any():
         raise NoForecastError("no window of the fit has ranges on all sessions of a horizon")
