@@ -36,7 +36,7 @@ from predictor.sessions import SessionCalendar
 from trainers import StockTrainer
 from trainers.stock import Optimisation, StockRecipe
 from trainers.stock.backtest.folds import Fold, WalkForwardPlan, split_sessions
-from trainers.stock.backtest.refits import RefitMaterial
+from trainers.stock.backtest.refits import RefitMaterial, make_tradable
 from trainers.stock.data import NO_SOURCE, History
 from trainers.stock.feature_cache import FeatureCache
 from trainers.stock.feature_selection import fit_features
@@ -320,7 +320,7 @@ def refit_rows(cluster: Any, *, quick: bool) -> Iterator[Row]:
     )
     run = partial(
         run_refits,
-        material=RefitMaterial.of(bars, default_features(), RECIPE),
+        material=RefitMaterial(bars=bars, features=default_features(), recipe=make_tradable(RECIPE)),
         folds=split_sessions(bars.sessions, plan),
     )
     torch.set_num_threads(1)

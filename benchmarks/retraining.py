@@ -24,9 +24,10 @@ from predictor.errors import shown_date
 from predictor.features import default_features
 from trainers.demo.market import CALENDAR, real_bars
 from trainers.stock.backtest.folds import WalkForwardPlan, split_sessions
+from trainers.stock.backtest.refits import RefitMaterial
 from trainers.stock.evaluation.comparison import compare, pinball
 from trainers.stock.evaluation.evaluation_set import LEVEL, EvaluationSet
-from trainers.stock.lifecycle.version_comparison import RecipeInputs, walk_forward
+from trainers.stock.lifecycle.version_comparison import walk_forward
 from trainers.stock.recipe import StockRecipe, recipe_of
 from trainers.stock.splits import RollingSplits
 
@@ -53,7 +54,7 @@ def walk(market: Market, recipe: StockRecipe, every: int | None) -> tuple[Evalua
     sessions, reach = market.bars.sessions, recipe.target.reach
     span = (int(sessions[-market.judged - reach]), int(sessions[-1 - reach]))
     folds = split_sessions(sessions, WalkForwardPlan(start=span[0], end=span[1], refit=every))
-    judged = walk_forward(RecipeInputs(recipe=recipe, features=default_features()), market.bars, folds)
+    judged = walk_forward(RefitMaterial(bars=market.bars, features=default_features(), recipe=recipe), folds)
     return judged.test, pinball(judged.test, judged.values)
 
 

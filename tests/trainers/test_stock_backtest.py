@@ -33,16 +33,14 @@ from trainers.stock.backtest import (
     WalkForwardPlan,
     artifact_source,
     backtest,
-    backtest_json,
     command,
     recipe_source,
-    refits,
 )
 from trainers.stock.backtest.backtest import collect_settings, complete_plan, trade_forecasts
 from trainers.stock.backtest.book import run_book
-from trainers.stock.backtest.folds import split_sessions
+from trainers.stock.backtest.folds import Fold, split_sessions
 from trainers.stock.backtest.forecasts import DailyForecasts
-from trainers.stock.backtest.refits import ForecastStore, RefitMaterial, forecast_refit, refit_splits
+from trainers.stock.backtest.refits import ForecastStore, RefitMaterial, make_tradable, refit_splits
 from trainers.stock.backtest.strategies import compute_benchmark_weights, decide_weights
 from trainers.stock.feature_cache import FeatureCache
 from trainers.stock.recipe import read_recipe
@@ -136,19 +134,11 @@ def test_a_rolling_window_and_an_embargo_move_what_is_learnt_from() -> None:
 @pytest.mark.parametrize("recipe", [SMALL_RECIPE, replace(SMALL_RECIPE, target=Target(horizons=(1, 20), lag=1))])
 def test_no_label_that_a_fold_learns_from_reaches_its_first_decision(recipe: StockRecipe) -> None:
     for fold in split_sessions(bars().sessions, replace(PLAN, embargo=2)):
-        job = RefitMaterial.of(bars(), FEATURES, recipe).job(fold)
-        learnt = job.bars.until(fold.learn_last)
-        splits = refit_splits(learnt, job.recipe)
+        target = make_tradable(recipe).target
+        splits = refit_splits(bars().between(fold.learn_first, fold.learn_last), make_tradable(recipe))
         for part in (splits.train, splits.selection, splits.calibration):
-            last = list_decisions(part, bars().sessions, job.recipe.target)[-1] + job.recipe.target.reach
+            last = list_decisions(part, bars().sessions, target)[-1] + target.reach
             assert bars().sessions[last] <= fold.learn_last < fold.first
-        assert job.bars.sessions[-1] == fold.last
-
-
-def test_refits_learn_labels_that_can_be_traded_whatever_the_recipes_lag() -> None:
-    fold = split_sessions(bars().sessions, PLAN)[0]
-    assert SMALL_RECIPE.target.lag == 0
-    assert RefitMaterial.of(bars(), FEATURES, SMALL_RECIPE).job(fold).recipe.target == Target(horizons=(1, 3), lag=1)
 
 
 def test_a_refit_cuts_its_bars_in_the_proportions_of_splits_by_dates() -> None:
@@ -178,13 +168,13 @@ def test_a_fold_with_too_little_to_learn_from_is_named(source: ModelSource, tmp_
 
 def test_a_folds_forecasts_do_not_change_with_the_bars_after_them() -> None:
     fold = split_sessions(bars().sessions, PLAN)[0]
-    job = RefitMaterial.of(bars(), FEATURES, SMALL_RECIPE).job(fold)
-    first = int(np.searchsorted(job.bars.sessions, fold.first))
-    columns = {name: np.array(getattr(job.bars, name)) for name in ("open", "high", "low", "close", "adj_close")}
-    factors = np.random.default_rng(0).choice([0.5, 2.0], (3, len(job.bars.sessions) - first - 1))
+    refits = RefitMaterial(bars=bars(), features=FEATURES, recipe=make_tradable(SMALL_RECIPE))
+    first = int(np.searchsorted(bars().sessions, fold.first))
+    columns = {name: np.array(getattr(bars(), name)) for name in ("open", "high", "low", "close", "adj_close")}
+    factors = np.random.default_rng(0).choice([0.5, 2.0], (3, len(bars().sessions) - first - 1))
     for column in columns.values():
         column[:, first + 1 :] *= factors
-    found, changed = forecast_refit(job), forecast_refit(replace(job, bars=replace(job.bars, **columns)))
+    found, changed = (one.forecast(fold) for one in (refits, replace(refits, bars=replace(bars(), **columns))))
     assert found.values[0].tobytes() == changed.values[0].tobytes()
     assert not np.array_equal(found.values[1:], changed.values[1:])
     assert np.isfinite(found.values).all()
@@ -258,35 +248,38 @@ def test_books_are_traded_on_their_own_horizon_share_and_sessions(source: ModelS
 
 
 class CountingSource:
-    """A forecast source that counts folds and stops like a killed process after some."""
+    """Counts the folds that are forecast, and stops like a killed process after some."""
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
         self.numbers: list[int] = []
-        self.jobs: list[refits.RefitJob] = []
-        self._most = most
+        self.materials: list[RefitMaterial] = []
+        forecast = RefitMaterial.forecast
 
-    def __call__(self, job: refits.RefitJob) -> object:
-        self.jobs.append(job)
-        if len(self.numbers) == self._most:
-            raise KeyboardInterrupt
-        self.numbers.append(job.fold.number)
-        return forecast_refit(job)
+        def count(material: RefitMaterial, fold: Fold) -> DailyForecasts:
+            self.materials.append(material)
+            if len(self.numbers) == most:
+                raise KeyboardInterrupt
+            self.numbers.append(fold.number)
+            return forecast(material, fold)
+
+        monkeypatch.setattr(RefitMaterial, "forecast", count)
 
 
 def test_a_stopped_backtest_resumes_to_the_same_bytes(
     source: ModelSource, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = walked(source, tmp_path / "whole")
-    first = CountingSource(most=1)
-    monkeypatch.setattr(refits, "forecast_refit", first)
-    with pytest.raises(KeyboardInterrupt):
-        walked(source, tmp_path / "stopped")
-    second = CountingSource(most=9)
-    monkeypatch.setattr(refits, "forecast_refit", second)
+    with monkeypatch.context() as patched:
+        first = CountingSource(1, patched)
+        with pytest.raises(KeyboardInterrupt):
+            walked(source, tmp_path / "stopped")
+    second = CountingSource(9, monkeypatch)
     resumed = walked(source, tmp_path / "stopped", resume=True)
+    assert SMALL_RECIPE.target.lag == 0
+    assert {one.recipe.target for one in second.materials} == {Target(horizons=(1, 3), lag=1)}
     assert (first.numbers, second.numbers) == ([1], [2])
     assert files_of(tmp_path / "whole") == files_of(tmp_path / "stopped")
-    assert canonical.to_bytes(backtest_json(whole)) == canonical.to_bytes(backtest_json(resumed))
+    assert canonical.to_bytes(whole.to_json()) == canonical.to_bytes(resumed.to_json())
 
 
 @pytest.mark.slow
@@ -408,9 +401,9 @@ def test_a_recipe_decides_from_the_first_day_that_it_can_be_trained_before(sourc
         (session(int(np.searchsorted(bars().sessions, plan.start)) - 1), False),
     ):
         (fold,) = split_sessions(bars().sessions, WalkForwardPlan(start=position, end=session(60)))
-        job = RefitMaterial.of(bars(), FEATURES, SMALL_RECIPE).job(fold)
+        refits = RefitMaterial(bars=bars(), features=FEATURES, recipe=make_tradable(SMALL_RECIPE))
         with nullcontext() if is_enough else pytest.raises(ConfigurationError, match="needs at least 25 there"):
-            forecast_refit(job)
+            refits.forecast(fold)
 
 
 def test_too_few_bars_for_a_recipe_are_refused_with_their_number(source: ModelSource) -> None:
@@ -574,11 +567,10 @@ def test_ctrl_c_keeps_what_is_forecast_and_says_how_to_go_on(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    stopping = CountingSource(most=0)
-    monkeypatch.setattr(refits, "forecast_refit", stopping)
+    stopping = CountingSource(0, monkeypatch)
     period = ("--start", "2013-01-02", "--end", "2013-03-01", "--horizon", "3", "--feature-cache", tmp_path / "cache")
     assert call("--recipe", recipe_file, "--bars", bars_file, *period, "--out", tmp_path / "run") == 130
-    assert [isinstance(job.bars.close, np.memmap) for job in stopping.jobs] == [True]
+    assert [isinstance(one.bars.close, np.memmap) for one in stopping.materials] == [True]
     assert "continue with the same command and --resume" in capsys.readouterr().err
 
 

@@ -31,7 +31,7 @@ from trainers.stock.backtest import (
 )
 from trainers.stock.backtest.backtest import GIVEN_EDGES, collect_settings
 from trainers.stock.backtest.folds import split_sessions
-from trainers.stock.backtest.refits import ForecastStore, RefitMaterial, forecast_refit
+from trainers.stock.backtest.refits import ForecastStore, RefitMaterial, make_tradable
 from trainers.stock.data import NO_SOURCE, TrainingWindows
 from trainers.stock.edges import (
     correlate,
@@ -343,7 +343,9 @@ def test_every_fold_of_a_backtest_has_the_given_edges_and_says_so(
     (fold,) = split_sessions(bars.sessions, plan)
     kept = ForecastStore(folder.path, collect_settings(given_edges_model, bars, plan), resume=True).read(fold)
     wanted, other = (
-        forecast_refit(RefitMaterial.of(bars, FEATURES, given_edges_model.known_recipe(), edges=edges).job(fold))
+        RefitMaterial(
+            bars=bars, features=FEATURES, recipe=make_tradable(given_edges_model.known_recipe()), edges=edges
+        ).forecast(fold)
         for edges in (GIVEN, None)
     )
     np.testing.assert_array_equal(kept.values, wanted.values)

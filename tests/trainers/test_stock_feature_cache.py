@@ -31,7 +31,7 @@ from trainers.progress import no_progress
 from trainers.stock import StockRecipe
 from trainers.stock.audit.audit import ShuffledTraining
 from trainers.stock.backtest.folds import Fold
-from trainers.stock.backtest.refits import RefitMaterial
+from trainers.stock.backtest.refits import RefitMaterial, make_tradable
 from trainers.stock.command import stock
 from trainers.stock.data import NO_SOURCE, History
 from trainers.stock.evaluation.seeds import SeedRefits
@@ -159,7 +159,7 @@ def test_the_trainer_and_the_command_read_the_same_entries(tmp_path: Path, monke
 def walk(cache: FeatureCache | None) -> FloatArray:
     """Forecasts of a fold of a walk forward."""
     fold = Fold(number=1, first=session(-20), last=session(-5), learn_first=session(0), learn_last=session(-25))
-    material = RefitMaterial.of(bars(), default_features(), SHORT, cache=cache)
+    material = RefitMaterial(bars=bars(), features=default_features(), recipe=make_tradable(SHORT), cache=cache)
     return material.worker()(fold).values
 
 

@@ -45,6 +45,7 @@ from trainers.stock import (
     train,
 )
 from trainers.stock.backtest.folds import WalkForwardPlan, split_sessions
+from trainers.stock.backtest.refits import RefitMaterial
 from trainers.stock.ensembles import JoinedEnsemble, join
 from trainers.stock.ensembles.weights import WeightRule
 from trainers.stock.evaluation.bound_model import bind_model
@@ -53,7 +54,6 @@ from trainers.stock.lifecycle import check_gates, compare_recipes, compare_versi
 from trainers.stock.lifecycle.promotion import list_failed
 from trainers.stock.lifecycle.version_comparison import (
     ComparedVersion,
-    RecipeInputs,
     SequenceBounds,
     VersionComparison,
     load_version,
@@ -520,9 +520,9 @@ def test_recipes_are_compared_in_a_walk_forward_that_trains_each_before_its_days
 
 def test_a_walk_forward_learns_from_no_bar_of_its_days(models: Path) -> None:
     source = load_version(models, "mine@1").source
-    walked = RecipeInputs(recipe=source.known_recipe(), features=source.features)
+    walked = RefitMaterial(bars=bars(), features=source.features, recipe=source.known_recipe())
     (fold,) = split_sessions(bars().sessions, WalkForwardPlan(start=20110103, end=20110331))
-    known, more = (walk_forward(walked, bars(until), (fold,)) for until in (20110408, 20120629))
+    known, more = (walk_forward(replace(walked, bars=bars(until)), (fold,)) for until in (20110408, 20120629))
     known, more = known.shared_with(more)
     assert known.test.days == 62
     np.testing.assert_allclose(known.values, more.values, rtol=1e-9)
@@ -531,7 +531,8 @@ def test_a_walk_forward_learns_from_no_bar_of_its_days(models: Path) -> None:
 def test_a_walk_forward_gives_the_calibrated_forecasts_of_a_model_trained_before_its_days(models: Path) -> None:
     source = load_version(models, "mine@1").source
     (fold,) = split_sessions(bars().sessions, WalkForwardPlan(start=20110103, end=20110331))
-    walked = walk_forward(RecipeInputs(recipe=source.known_recipe(), features=source.features), bars(), (fold,))
+    material = RefitMaterial(bars=bars(), features=source.features, recipe=source.known_recipe())
+    walked = walk_forward(material, (fold,))
     known = TrainingMaterial(bars().between(fold.learn_first, fold.learn_last), default_features())
     train(known, HAR, models / "mine" / "5", consume=iter)
     bound = bind_model(load_version(models, "mine@5").standing.model, bars())

@@ -11,8 +11,8 @@ from predictor.errors import ConfigurationError, MissingPackageError
 from predictor.networks import Target
 from trainers.stock.backtest.folds import Fold
 from trainers.stock.backtest.forecasts import DailyForecasts, forecast_daily, join_folds
-from trainers.stock.backtest.refits import RefitJob, forecast_refit
-from trainers.stock.backtest.source import ModelSource, TrainedModel, find_first_decision, refuse_in_sample
+from trainers.stock.backtest.refits import RefitMaterial
+from trainers.stock.backtest.source import ModelSource, find_first_decision, refuse_in_sample
 from trainers.stock.recipe import StockRecipe
 from trainers.stock.training_data import TrainingMaterial
 
@@ -20,15 +20,14 @@ if TYPE_CHECKING:
     import polars as pl
 
 
-def forecast_past(
-    source: ModelSource, standing: TrainedModel, bars: BarPanel, start: int | None, end: int | None
-) -> "pl.DataFrame":
+def forecast_past(source: ModelSource, bars: BarPanel, start: int | None, end: int | None) -> "pl.DataFrame":
     """Forecast after every session from `start` to `end` with a trained model.
 
     Raises:
         InSampleError: The model has seen the days.
         QuantraError: The model cannot read these bars.
     """
+    standing = source.require_standing()
     first = find_first_decision(source, bars, 0) if start is None else start
     refuse_in_sample(standing, bars.sessions, first)
     last = int(bars.sessions[-1]) if end is None else end
@@ -49,20 +48,15 @@ def cross_validate(material: TrainingMaterial, recipe: StockRecipe, *, windows: 
     for name, value in (("windows", windows), ("step", step)):
         if value < 1:
             raise ConfigurationError(f"{name} is {value}, but must be at least 1")
-    parts = [
-        forecast_refit(
-            RefitJob(
-                fold=fold,
-                bars=material.bars.between(fold.learn_first, fold.last),
-                covariates=material.covariates,
-                recipe=recipe,
-                features=material.features,
-                edges=material.edges,
-                cache=material.cache,
-            )
-        )
-        for fold in _place_windows(material.bars, recipe.target.reach, windows, step)
-    ]
+    refits = RefitMaterial(
+        bars=material.bars,
+        features=material.features,
+        recipe=recipe,
+        covariates=material.covariates,
+        edges=material.edges,
+        cache=material.cache,
+    )
+    parts = [refits.forecast(fold) for fold in _place_windows(material.bars, recipe.target.reach, windows, step)]
     return tabulate(join_folds(parts), recipe.target, material.bars)
 
 

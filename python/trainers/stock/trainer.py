@@ -474,8 +474,7 @@ class StockTrainer:
         with self._working(1):
             model = fitted.model(self._forecast_device, max_rows=MAX_ROWS)
             source = use_model(model, fitted.stored.manifest_hash, read_covariates(covariates))
-            assert source.standing is not None  # noqa: S101 - the source of a trained model
-            return forecast_past(source, source.standing, load_bars(bars), first, last)
+            return forecast_past(source, load_bars(bars), first, last)
 
     def cross_validation(
         self, bars: Bars, covariates: CovariateFiles = (), *, windows: int = 4, step: int = 63

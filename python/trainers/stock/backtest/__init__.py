@@ -2,7 +2,7 @@
 
 from trainers.stock.backtest.backtest import BacktestFolder, backtest
 from trainers.stock.backtest.folds import Fold, WalkForwardPlan
-from trainers.stock.backtest.result import Backtest, BookFigures, BookTrack, backtest_json, summary_json
+from trainers.stock.backtest.result import Backtest, BookFigures, BookTrack, summary_json
 from trainers.stock.backtest.source import ModelSource, artifact_source, recipe_source
 from trainers.stock.backtest.strategies import Strategy, StrategySettings, TradingTerms
 
@@ -19,7 +19,6 @@ __all__ = [
     "WalkForwardPlan",
     "artifact_source",
     "backtest",
-    "backtest_json",
     "recipe_source",
     "summary_json",
 ]

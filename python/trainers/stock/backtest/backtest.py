@@ -18,10 +18,10 @@ from predictor.replacement import claim_output
 from trainers.progress import StepProgress, no_progress
 from trainers.stock.backtest.book import run_book
 from trainers.stock.backtest.folds import Fold, WalkForwardPlan, find_decision_span, split_sessions
-from trainers.stock.backtest.forecasts import DailyForecasts, join_folds
-from trainers.stock.backtest.refits import ForecastStore, RefitMaterial, forecast_standing, run_refits
+from trainers.stock.backtest.forecasts import DailyForecasts, forecast_daily, join_folds
+from trainers.stock.backtest.refits import ForecastStore, RefitMaterial, list_fold_sessions, make_tradable, run_refits
 from trainers.stock.backtest.result import Backtest, BookTrack, create_track
-from trainers.stock.backtest.source import ModelSource, TrainedModel, find_first_decision, refuse_in_sample
+from trainers.stock.backtest.source import ModelSource, find_first_decision, refuse_in_sample
 from trainers.stock.backtest.strategies import (
     MOMENTUM,
     StrategySettings,
@@ -173,23 +173,22 @@ def _forecast(
     runner: JobRunner,
     stepwise: StepProgress,
 ) -> Iterator[Fold]:
-    if source.standing is not None and plan.refit is None:
-        return _forecast_fixed_model(source, source.standing, bars, folds[0], store, stepwise)
-    recipe, edges = source.known_recipe(), source.user_edges(bars.symbols)
-    material = RefitMaterial.of(bars, source.features, recipe, source.covariates, edges=edges, cache=source.cache)
-    return run_refits(folds, material, store, runner)
-
-
-def _forecast_fixed_model(
-    source: ModelSource,
-    standing: TrainedModel,
-    bars: BarPanel,
-    fold: Fold,
-    store: ForecastStore,
-    stepwise: StepProgress,
-) -> Iterator[Fold]:
+    """Store the missing forecasts, and yield each fold once its forecasts are stored."""
+    if source.standing is None or plan.refit is not None:
+        material = RefitMaterial(
+            bars=bars,
+            features=source.features,
+            recipe=make_tradable(source.known_recipe()),
+            covariates=source.covariates,
+            edges=source.user_edges(bars.symbols),
+            cache=source.cache,
+        )
+        yield from run_refits(folds, material, store, runner)
+        return
+    (fold,) = folds
     if not store.holds(fold):
-        store.keep(fold, forecast_standing(standing.model, fold, bars, source.covariates, stepwise))
+        days = list_fold_sessions(bars, fold)
+        store.keep(fold, forecast_daily(source.standing.model, bars, days, source.covariates, stepwise=stepwise))
     yield fold
 
 

@@ -1,27 +1,22 @@
 """`quantra backtest`."""
 
-import json
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from math import isfinite
 from pathlib import Path
 from typing import Annotated, Final
 
 import torch
 import typer
 from rich.console import Console, Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from predictor import canonical
-from predictor.bars import BarPanel
-from predictor.canonical import Json
 from predictor.card import adoption_of
 from predictor.cli.flags import with_flags
 from predictor.cli.options import BarsFlags, CovariateFlags, Report, WorkerFlags
-from predictor.cli.output import VERDICT_COLOURS, given, print_next_commands, quantra
+from predictor.cli.output import VERDICT_COLOURS, given, print_next_commands, quantra, write_json
 from predictor.cli.program import say
 from predictor.covariates import CovariateSource
 from predictor.errors import InSampleError, shown_date
@@ -32,68 +27,33 @@ from predictor.report.templates import artifact_name
 from trainers.options import AnsweringDevice, RunOptions
 from trainers.progress import no_progress, progress_on, show_finished
 from trainers.stock.backtest.backtest import BacktestFolder, Watch, backtest, choose_terms, complete_plan
-from trainers.stock.backtest.folds import Fold, WalkForwardPlan, describe_fold, find_decision_span
-from trainers.stock.backtest.page import render_backtest
-from trainers.stock.backtest.result import (
-    Backtest,
-    BookTrack,
-    backtest_json,
-    describe_leads,
-    describe_sharpe,
-    format_sharpe,
-    judge,
-    summary_json,
-)
-from trainers.stock.backtest.source import ModelSource, artifact_source, recipe_source, refuse_in_sample
+from trainers.stock.backtest.folds import Fold, WalkForwardPlan, describe_fold
+from trainers.stock.backtest.page import build_figure_table, find_largest_fall, render_backtest
+from trainers.stock.backtest.result import Backtest, describe_sharpe, judge, summary_json
+from trainers.stock.backtest.source import ModelSource, artifact_source, recipe_source
 from trainers.stock.backtest.strategies import LONGEST_HALT, StrategySettings, TradingTerms
 from trainers.stock.data_warnings import emit
-from trainers.stock.evaluation.command import create_table
+from trainers.stock.evaluation.command import convert_table
 from trainers.stock.feature_cache import map_bars, open_cache
 from trainers.stock.feature_selection import FeatureSelection, Known
 from trainers.stock.flags import CacheFolder
 from trainers.stock.progress_output import describe_jobs, warn_on_stderr, warner
 from trainers.stock.recipe import read_recipe_file
 
-_COLUMNS: Final = ("annual", "vol.", "Sharpe", "gross", "drawdown", "turnover", "hits", "exposure")
+RESULT: Final = "backtest.json"
 
 
 def backtest_tables(backtest: Backtest) -> RenderableType:
-    """Table of the strategy and the benchmarks, then the notes."""
-    sentence = Text(describe_sharpe(backtest), style=VERDICT_COLOURS[judge(backtest)])
+    """Figures of the strategy and the benchmarks, then the notes."""
+    first, last = (shown_date(int(backtest.strategy.sessions[place])) for place in (0, -1))
+    ratios = ("Sharpe", "lead", "before costs")
     return Group(
-        _build_table(backtest),
+        *convert_table(f"{first} to {last}, after costs", build_figure_table(backtest), noted=ratios),
         "",
-        sentence,
-        Text(describe_leads(backtest)),
+        Text(describe_sharpe(backtest), style=VERDICT_COLOURS[judge(backtest)]),
         "",
         *(Text(f"note: {note}", style="dim") for note in _describe_notes(backtest)),
     )
-
-
-def _build_table(backtest: Backtest) -> Table:
-    first, last = (shown_date(int(backtest.strategy.sessions[place])) for place in (0, -1))
-    table = create_table(f"{first} to {last}, after costs", *_COLUMNS)
-    for track in backtest.tracks:
-        table.add_row(Text(track.name), *_format_cells(track), style="blue" if track is backtest.strategy else "")
-    return table
-
-
-def _format_cells(track: BookTrack) -> tuple[str, ...]:
-    figures = track.figures
-    return (
-        _format_percent(figures.net.annual_return),
-        _format_percent(figures.net.annual_volatility),
-        format_sharpe(figures.net),
-        f"{figures.gross.sharpe:+.2f}" if isfinite(figures.gross.sharpe) else "-",
-        _format_percent(-figures.net.drawdown.depth),
-        _format_percent(figures.turnover),
-        _format_percent(figures.hit_rate),
-        _format_percent(figures.exposure),
-    )
-
-
-def _format_percent(value: float) -> str:
-    return f"{100 * value:.1f} %" if isfinite(value) else "-"
 
 
 def _describe_notes(backtest: Backtest) -> Iterator[str]:
@@ -110,23 +70,15 @@ def _describe_notes(backtest: Backtest) -> Iterator[str]:
         f"closed at a return of {100 * terms.delisting_return:g} % on the last close"
     )
     yield (
-        "Sharpe: after costs, ± one standard error; gross: before costs; turnover: bought and sold per session; hits: "
-        "sessions with a gain; exposure: mean sum of absolute weights"
+        "Sharpe: after costs, ± one standard error; lead: of the strategy's over it, paired by day; before costs: the "
+        "Sharpe ratio then; turnover: bought and sold per session; hit rate: sessions with a gain; exposure: mean sum "
+        "of absolute weights"
     )
-    yield _describe_drawdown(backtest.strategy)
+    if (fall := find_largest_fall(backtest)) is None:
+        yield "the strategy had no drawdown"
+    else:
+        yield f"the strategy's largest drawdown was from {shown_date(fall[0])} to {shown_date(fall[1])}"
     yield from backtest.notes
-
-
-def _describe_drawdown(track: BookTrack) -> str:
-    """Dates of the largest drawdown, as text."""
-    fall = track.figures.net.drawdown
-    if fall.trough < 0:
-        return "the strategy had no drawdown"
-    begun = shown_date(int(track.sessions[max(fall.peak, 0)]))
-    return f"the strategy's largest drawdown was from {begun} to {shown_date(int(track.sessions[fall.trough]))}"
-
-
-RESULT: Final = "backtest.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,13 +156,13 @@ def backtest_command(
     check_folder(folder.path)
     source = subject.source(files.read())
     panel = map_bars(bars.read(), source.cache)
-    walk = _complete_plan(source, panel, plan)
-    if walk.refit is None and source.standing is not None and source.cache is not None:
-        raise typer.BadParameter("--feature-cache keeps the features of refits; give --refit N, or leave it out")
     whole = choose_terms(terms, source)
-    emit(source.doubts(panel), warner(as_json=run.as_json))
     runner = machines.runner(advice="continue with --resume and fewer --workers")
     try:
+        walk = complete_plan(source, panel, plan, partial(say, style="dim"))
+        if walk.refit is None and source.standing is not None and source.cache is not None:
+            raise typer.BadParameter("--feature-cache keeps the features of refits; give --refit N, or leave it out")
+        emit(source.doubts(panel), warner(as_json=run.as_json))
         result = backtest(
             source,
             panel,
@@ -222,31 +174,23 @@ def backtest_command(
             watch=_watch(runner, as_json=run.as_json),
             stepwise=no_progress if run.as_json else progress_on(sys.stdout),
         )
+    except InSampleError as error:
+        raise typer.BadParameter(error.message) from error
     except KeyboardInterrupt:
         sys.stderr.write("the forecasts so far are saved; continue with the same command and --resume\n")
         raise
-    replace_file(folder.path / RESULT, canonical.to_bytes(backtest_json(result)))
+    path = folder.path / RESULT
+    replace_file(path, canonical.to_bytes(result.to_json()))
     if report is not None:
         replace_file(report, render_backtest(artifact_name(subject.path or folder.path), result).encode())
-    _print_backtest(result, folder.path, as_json=run.as_json)
-    if subject.artifact is not None and adoption_of(source.card) is None and not run.as_json:
+    if run.as_json:
+        write_json({"kind": "backtest", "file": str(path), **summary_json(result)})
+        return
+    console = Console(highlight=False)
+    console.print(backtest_tables(result))
+    console.print(f"Every session is in {path}", soft_wrap=True, markup=False)
+    if subject.artifact is not None and adoption_of(source.card) is None:
         print_next_commands(quantra("audit", subject.artifact, *given(bars, files)))
-
-
-def _complete_plan(source: ModelSource, bars: BarPanel, given: ParsedFlags[WalkForwardPlan]) -> WalkForwardPlan:
-    """The plan, which decides only on days that the artifact has not seen.
-
-    Raises:
-        typer.BadParameter: A decision is on a day that it has seen; the message has the first allowed session.
-    """
-    try:
-        plan = complete_plan(source, bars, given, partial(say, style="dim"))
-        if source.standing is not None:
-            first = int(bars.sessions[find_decision_span(bars.sessions, plan)[0]])
-            refuse_in_sample(source.standing, bars.sessions, first, plan.embargo)
-    except InSampleError as error:
-        raise typer.BadParameter(error.message) from error
-    return plan
 
 
 def _watch(runner: JobRunner, *, as_json: bool) -> Watch:
@@ -254,8 +198,8 @@ def _watch(runner: JobRunner, *, as_json: bool) -> Watch:
 
     def print_json(folds: Iterator[Fold], total: int) -> Iterator[Fold]:
         for count, fold in enumerate(folds, start=1):
-            line = {"kind": "fold", "done": count, "folds": total, "number": fold.number}
-            _write(line | describe_jobs(runner))
+            progress = describe_jobs(runner)
+            write_json({"kind": "fold", "done": count, "folds": total, "number": fold.number, **progress})
             yield fold
 
     def show(folds: Iterator[Fold], total: int) -> Iterator[Fold]:
@@ -265,18 +209,3 @@ def _watch(runner: JobRunner, *, as_json: bool) -> Watch:
         return show_finished(folds, total=total, tell=tell, title="fold", stream=sys.stdout)
 
     return print_json if as_json else show
-
-
-def _print_backtest(result: Backtest, folder: Path, *, as_json: bool) -> None:
-    path = folder / RESULT
-    if as_json:
-        _write({"kind": "backtest", "file": str(path), **summary_json(result)})
-        return
-    console = Console(highlight=False)
-    console.print(backtest_tables(result))
-    console.print(f"Every session is in {path}", soft_wrap=True, markup=False)
-
-
-def _write(value: Json) -> None:
-    sys.stdout.write(json.dumps(value, allow_nan=False) + "\n")
-    sys.stdout.flush()

@@ -1,6 +1,7 @@
 """HTML page of a backtest, in one self-contained file."""
 
 from collections.abc import Callable
+from math import nan
 from typing import Final
 
 import numpy as np
@@ -8,11 +9,10 @@ import numpy as np
 from predictor import charts
 from predictor.arrays import FloatArray
 from predictor.charts import BookCurve
-from predictor.report import NOTHING, PageBuilder, ReportTable, TableCell, TableRow, number_cell
+from predictor.report import PageBuilder, ReportTable, TableCell, TableRow, number_cell
 from trainers.stock.backtest.result import (
     Backtest,
     BookTrack,
-    Performance,
     describe_sharpe,
     find_break_even_cost,
     judge,
@@ -21,7 +21,7 @@ from trainers.stock.backtest.result import (
     sharpe_at,
     write_sharpe_formula,
 )
-from trainers.stock.backtest.strategies import LONGEST_HALT, Strategy, StrategySettings, TradingTerms
+from trainers.stock.backtest.strategies import LONGEST_HALT, Strategy, StrategySettings
 
 SMOOTHED: Final = 21
 """Sessions of the rolling mean of turnover, about a month."""
@@ -40,7 +40,7 @@ def render_backtest(name: str, backtest: Backtest) -> str:
             "sentence": describe_sharpe(backtest),
             "first": int(sessions[0]),
             "last": int(sessions[-1]),
-            "largest_fall": _find_largest_fall(backtest),
+            "largest_fall": find_largest_fall(backtest),
             "strategy": _describe_strategy(backtest.tactic),
             "figures": build_figure_table(backtest),
             "costs": build_cost_table(backtest),
@@ -66,7 +66,7 @@ def _describe_strategy(tactic: StrategySettings) -> str:
     return f"{tactic.strategy}: {settings[tactic.strategy]}"
 
 
-def _find_largest_fall(backtest: Backtest) -> tuple[int, int] | None:
+def find_largest_fall(backtest: Backtest) -> tuple[int, int] | None:
     """Sessions of peak and trough of the largest drawdown, yyyymmdd; None if the equity never fell.
 
     A drawdown from the start is dated with the first session.
@@ -136,78 +136,54 @@ def smooth(daily: FloatArray) -> FloatArray:
 
 def build_figure_table(backtest: Backtest) -> ReportTable:
     """Figures of all books, the strategy first."""
-    columns = (
-        "annual return",
-        "volatility",
-        "Sharpe",
-        "lead",
-        "before costs",
-        "max. drawdown",
-        "turnover",
-        "hit rate",
-        "exposure",
-    )
-    return _build_table(backtest, columns, lambda track: _build_figure_cells(backtest, track))
 
+    def build_cells(track: BookTrack) -> tuple[TableCell, ...]:
+        net, gross, figures = track.figures.net, track.figures.gross, track.figures
+        is_benchmark = track is not backtest.strategy
+        shares = (-net.drawdown.depth, figures.turnover, figures.hit_rate, figures.exposure)
+        return (
+            *(number_cell(share, _format_percent) for share in (net.annual_return, net.annual_volatility)),
+            _build_ratio_cell(net.sharpe, net.sharpe_error),
+            _build_ratio_cell(*(measure_lead(backtest, track) if is_benchmark else (nan, nan))),
+            _build_ratio_cell(gross.sharpe, gross.sharpe_error),
+            *(number_cell(share, _format_percent) for share in shares),
+        )
 
-def _build_figure_cells(backtest: Backtest, track: BookTrack) -> tuple[TableCell, ...]:
-    figures = track.figures
-    return (
-        number_cell(figures.net.annual_return, _format_percent),
-        number_cell(figures.net.annual_volatility, _format_percent),
-        _build_sharpe_cell(figures.net),
-        _build_lead_cell(backtest, track),
-        _build_sharpe_cell(figures.gross),
-        number_cell(-figures.net.drawdown.depth, _format_percent),
-        number_cell(figures.turnover, _format_percent),
-        number_cell(figures.hit_rate, _format_percent),
-        number_cell(figures.exposure, _format_percent),
-    )
+    columns = ("annual return", "volatility", "Sharpe", "lead", "before costs", "max. drawdown")
+    return _build_table(backtest, (*columns, "turnover", "hit rate", "exposure"), build_cells)
 
 
 def build_cost_table(backtest: Backtest) -> ReportTable:
     """Yearly returns and costs of all books."""
     columns = ("before costs", "trading", "borrowing", "after costs", "break-even cost")
-    return _build_table(backtest, columns, lambda track: _build_cost_cells(track, backtest.terms))
 
+    def build_cells(track: BookTrack) -> tuple[TableCell, ...]:
+        paid = measure_annual_returns(track.book, backtest.terms)
+        parts = (paid.gross, -paid.trading, -paid.borrowing, paid.net)
+        even = number_cell(find_break_even_cost(track.book, backtest.terms), "{:.1f} bp".format)
+        return (*(number_cell(part, _format_signed_percent) for part in parts), even)
 
-def _build_cost_cells(track: BookTrack, terms: TradingTerms) -> tuple[TableCell, ...]:
-    paid = measure_annual_returns(track.book, terms)
-    parts = (paid.gross, -paid.trading, -paid.borrowing, paid.net)
-    even = number_cell(find_break_even_cost(track.book, terms), "{:.1f} bp".format)
-    return (*(number_cell(part, _format_signed_percent) for part in parts), even)
+    return _build_table(backtest, columns, build_cells)
 
 
 def build_sensitivity_table(backtest: Backtest) -> ReportTable:
     """Sharpe ratios at other trading costs."""
     costs = sorted({*COSTS_BPS, backtest.terms.cost_bps})
 
-    def cells(track: BookTrack) -> tuple[TableCell, ...]:
+    def build_cells(track: BookTrack) -> tuple[TableCell, ...]:
         return tuple(_build_ratio_cell(*sharpe_at(track.book, backtest.terms, cost)) for cost in costs)
 
-    return _build_table(backtest, tuple(f"{cost:g} bp" for cost in costs), cells)
+    return _build_table(backtest, tuple(f"{cost:g} bp" for cost in costs), build_cells)
 
 
 def _build_table(
-    backtest: Backtest, columns: tuple[str, ...], cells: Callable[[BookTrack], tuple[TableCell, ...]]
+    backtest: Backtest, columns: tuple[str, ...], build_cells: Callable[[BookTrack], tuple[TableCell, ...]]
 ) -> ReportTable:
     lines = (
-        TableRow(name=track.name, cells=cells(track), is_model=track is backtest.strategy) for track in backtest.tracks
+        TableRow(name=track.name, cells=build_cells(track), is_model=track is backtest.strategy)
+        for track in backtest.tracks
     )
     return ReportTable(columns=columns, lines=tuple(lines))
-
-
-def _build_sharpe_cell(performance: Performance) -> TableCell:
-    return _build_ratio_cell(performance.sharpe, performance.sharpe_error)
-
-
-def _build_lead_cell(backtest: Backtest, track: BookTrack) -> TableCell:
-    """Lead of the strategy's Sharpe ratio over a benchmark; a dash for the strategy."""
-    return (
-        TableCell(value=None, text=NOTHING)
-        if track is backtest.strategy
-        else _build_ratio_cell(*measure_lead(backtest, track))
-    )
 
 
 def _build_ratio_cell(ratio: float, error: float) -> TableCell:

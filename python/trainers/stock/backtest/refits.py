@@ -22,12 +22,12 @@ from predictor.dates import as_date
 from predictor.errors import ArtifactError, ConfigurationError, shown_date
 from predictor.features import FeatureSet
 from predictor.jobs import JobRunner
-from predictor.model import Model, ModelIdentity, Predictor
+from predictor.model import Model, ModelIdentity
 from predictor.networks import Edges, TargetKind
 from predictor.replacement import replace_file
 from predictor.windows import Pipeline
 from trainers.loop import LoopError
-from trainers.progress import ConsumerChain, ReportConsumer, StepProgress, no_progress
+from trainers.progress import ConsumerChain, ReportConsumer
 from trainers.stock.backtest.folds import Fold
 from trainers.stock.backtest.forecasts import DailyForecasts, forecast_daily
 from trainers.stock.bar_requirements import count_sessions_needed
@@ -35,7 +35,7 @@ from trainers.stock.data import NO_SOURCE, History
 from trainers.stock.feature_cache import FeatureCache
 from trainers.stock.model_fit import fit_artifact, fit_pipeline
 from trainers.stock.recipe import StockRecipe
-from trainers.stock.splits import DataSplits, RollingSplits, SplitPart
+from trainers.stock.splits import DataSplits, RollingSplits
 
 SETTINGS: Final = "settings.json"
 
@@ -127,8 +127,6 @@ def _check_same(path: Path, settings: Mapping[str, Json], digest: str, *, resume
 
 Labelled = Callable[[BarPanel, Pipeline, CovariateSource, FeatureCache | None], History]
 """Creates a history from bars."""
-
-
 MAX_ROWS = 256
 """Windows per forward pass."""
 
@@ -179,11 +177,7 @@ def _measure_lengths(recipe: StockRecipe) -> tuple[float, ...]:
     """Relative lengths of training, selection and calibration."""
     if not isinstance(recipe.parts, DataSplits):
         return recipe.shares.train, recipe.shares.selection, recipe.shares.calibration
-    return tuple(map(_count_days, recipe.parts.parts[:3]))
-
-
-def _count_days(part: SplitPart) -> float:
-    return (as_date(part.last) - as_date(part.first)).days + 1
+    return tuple((as_date(part.last) - as_date(part.first)).days + 1 for part in recipe.parts.parts[:3])
 
 
 def refit(
@@ -227,92 +221,50 @@ def assemble_model(made: Artifact) -> Model:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class RefitJob:
-    """The work of one fold."""
-
-    fold: Fold
-    bars: BarPanel
-    """From the first training session to the fold's last session."""
-    covariates: CovariateSource
-    recipe: StockRecipe
-    features: FeatureSet
-    edges: Edges | None
-    """Edges of a graph; None derives them from the training split."""
-    cache: FeatureCache | None = None
-    """Has the observed features on disk; None computes them in memory."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RefitMaterial:
-    """What all folds have in common."""
+    """The bars and settings of a walk forward, which trains a model before each fold."""
 
     bars: BarPanel
+    """All bars; each fold uses its own."""
     features: FeatureSet
     recipe: StockRecipe
     covariates: CovariateSource = NO_SOURCE
     edges: Edges | None = None
+    """Edges of a graph; None derives them from the training split."""
     cache: FeatureCache | None = None
-
-    @classmethod
-    def of(
-        cls,
-        bars: BarPanel,
-        features: FeatureSet,
-        recipe: StockRecipe,
-        covariates: CovariateSource = NO_SOURCE,
-        *,
-        edges: Edges | None = None,
-        cache: FeatureCache | None = None,
-    ) -> "RefitMaterial":
-        """Take all bars; each fold uses its own."""
-        recipe = make_tradable(recipe)
-        return cls(bars=bars, features=features, recipe=recipe, covariates=covariates, edges=edges, cache=cache)
-
-    def job(self, fold: Fold) -> RefitJob:
-        """The work of one fold, without bars after the fold."""
-        return RefitJob(
-            fold=fold,
-            bars=self.bars.between(fold.learn_first, fold.last),
-            covariates=self.covariates,
-            recipe=self.recipe,
-            features=self.features,
-            edges=self.edges,
-            cache=self.cache,
-        )
+    """Has the observed features on disk; None computes them in memory."""
 
     def worker(self) -> Callable[[Fold], DailyForecasts]:
         """What forecasts a fold; errors name the fold and can be pickled."""
-        return self._forecast_fold
+        return self._forecast_named
 
-    def _forecast_fold(self, fold: Fold) -> DailyForecasts:
+    def _forecast_named(self, fold: Fold) -> DailyForecasts:
         try:
-            return forecast_refit(self.job(fold))
+            return self.forecast(fold)
         except (ConfigurationError, LoopError) as error:
             raise ConfigurationError(f"{_name_fold(fold)}: {error}") from error
+
+    def forecast(self, fold: Fold) -> DailyForecasts:
+        """Train on bars before the fold, then forecast each of its days.
+
+        Raises:
+            ConfigurationError: There are too few bars.
+            LoopError: The training failed.
+        """
+        made, bars = self.train(fold), self.bars.between(fold.learn_first, fold.last)
+        return forecast_daily(assemble_model(made), bars, list_fold_sessions(bars, fold), self.covariates)
+
+    def train(self, fold: Fold) -> Artifact:
+        """Train the fold's model; raises as `forecast`."""
+        learnt = self.bars.between(fold.learn_first, fold.learn_last)
+        splits = refit_splits(learnt, self.recipe)
+        return refit(
+            learnt, self.features, self.recipe, splits, covariates=self.covariates, edges=self.edges, cache=self.cache
+        )
 
 
 def _name_fold(fold: Fold) -> str:
     return f"fold {fold.number}, trained on {shown_date(fold.learn_first)} to {shown_date(fold.learn_last)}"
-
-
-def forecast_refit(job: RefitJob) -> DailyForecasts:
-    """Train on bars before the fold, then forecast each of its days.
-
-    Raises:
-        ConfigurationError: There are too few bars.
-        LoopError: The training failed.
-    """
-    learnt = job.bars.until(job.fold.learn_last)
-    splits = refit_splits(learnt, job.recipe)
-    made = refit(learnt, job.features, job.recipe, splits, covariates=job.covariates, edges=job.edges, cache=job.cache)
-    return forecast_daily(assemble_model(made), job.bars, list_fold_sessions(job.bars, job.fold), job.covariates)
-
-
-def forecast_standing(
-    model: Predictor, fold: Fold, bars: BarPanel, covariates: CovariateSource, stepwise: StepProgress = no_progress
-) -> DailyForecasts:
-    """Forecast the fold's days with a trained model."""
-    return forecast_daily(model, bars, list_fold_sessions(bars, fold), covariates, stepwise=stepwise)
 
 
 def list_fold_sessions(bars: BarPanel, fold: Fold) -> NDArray[np.int32]:

@@ -216,8 +216,8 @@ class Backtest:
         return f"Backtest({first} to {last}, {len(self.symbols)} symbols; {describe_sharpe(self)})"
 
     def to_json(self) -> dict[str, Json]:
-        """The backtest as JSON; see `backtest_json`."""
-        return backtest_json(self)
+        """Settings, figures, and all sessions of all books as JSON; NaN becomes null."""
+        return summary_json(self) | {"tracks": [_encode_track(track) for track in self.tracks]}
 
     @property
     def tracks(self) -> tuple[BookTrack, ...]:
@@ -266,11 +266,6 @@ def summary_json(backtest: Backtest) -> dict[str, Json]:
         "table": [{"name": track.name, **_encode_figures(track, backtest.terms)} for track in backtest.tracks],
         "leads": [_encode_lead(backtest, track) for track in backtest.benchmarks],
     }
-
-
-def backtest_json(backtest: Backtest) -> dict[str, Json]:
-    """Settings, figures, and all sessions of all books as JSON; NaN becomes null."""
-    return summary_json(backtest) | {"tracks": [_encode_track(track) for track in backtest.tracks]}
 
 
 def _encode_lead(backtest: Backtest, benchmark: BookTrack) -> Json:
@@ -337,25 +332,10 @@ def describe_sharpe(backtest: Backtest) -> str:
     figures = backtest.strategy.figures
     if not isfinite(figures.net.sharpe):
         return f"{backtest.strategy.name}: the returns are constant, so the Sharpe ratio is undefined."
-    after, before = format_sharpe(figures.net), format_sharpe(figures.gross)
+    after, before = (f"{one.sharpe:+.2f} ± {one.sharpe_error:.2f}" for one in (figures.net, figures.gross))
     return f"{backtest.strategy.name}: Sharpe {after} after costs, {before} before."
-
-
-def describe_leads(backtest: Backtest) -> str:
-    """Lead of the strategy's Sharpe ratio over each benchmark, as text."""
-    leads = (f"{track.name} {_format_with_error(*measure_lead(backtest, track))}" for track in backtest.benchmarks)
-    return f"Sharpe after costs minus that of {', of '.join(leads)}; paired by day, ± one standard error."
 
 
 def measure_lead(backtest: Backtest, benchmark: BookTrack) -> tuple[float, float]:
     """Sharpe ratio after costs minus that of a benchmark, and its standard error; NaN if either is undefined."""
     return sharpe_lead(backtest.strategy.book.net, benchmark.book.net, backtest.terms.sessions_a_year)
-
-
-def format_sharpe(performance: Performance) -> str:
-    """A Sharpe ratio with its standard error; a dash if undefined."""
-    return _format_with_error(performance.sharpe, performance.sharpe_error)
-
-
-def _format_with_error(value: float, error: float) -> str:
-    return f"{value:+.2f} ± {error:.2f}" if isfinite(value) else "-"

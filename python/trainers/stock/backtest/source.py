@@ -89,6 +89,11 @@ class ModelSource:
             )
         return self.recipe
 
+    def require_standing(self) -> TrainedModel:
+        """The trained model of a source that is an artifact."""
+        assert self.standing is not None  # noqa: S101 - the caller has an artifact
+        return self.standing
+
     @property
     def sessions_a_year(self) -> int:
         """Sessions per year of the calendar."""

@@ -170,7 +170,7 @@ def plan_retraining(
     model_folder, version = find_version(models, reference)
     champion, folder = f"{model_folder.name}@{version}", model_folder / str(version)
     source = artifact_source(folder, "cpu", covariates)
-    standing, rule = _find_standing(source), None
+    standing, rule = source.require_standing(), None
     sources = {"": source}
     if artifact.is_ensemble(folder):
         weighting = weighting_of(source.card)
@@ -208,11 +208,6 @@ def _describe_retraining(champion: str, seen_until: int, bars: BarPanel) -> dict
     return {"retraining": {"recipe_of": champion, "seen_until": seen_until, "new_sessions": new}}
 
 
-def _find_standing(source: ModelSource) -> TrainedModel:
-    assert source.standing is not None  # noqa: S101 - it is an artifact
-    return source.standing
-
-
 def _read_members(folder: Path, covariates: CovariateSource) -> Iterator[tuple[str, ModelSource]]:
     for place in sorted((folder / artifact.MEMBERS).iterdir()):
         yield place.name, artifact_source(place, "cpu", covariates)
@@ -220,7 +215,7 @@ def _read_members(folder: Path, covariates: CovariateSource) -> Iterator[tuple[s
 
 def _plan_training(source: ModelSource, bars: BarPanel, sections: Mapping[str, Json]) -> PlannedTraining:
     recipe = source.known_recipe()
-    parts = recipe.parts if isinstance(recipe.parts, RollingSplits) else _find_lengths(_find_standing(source))
+    parts = recipe.parts if isinstance(recipe.parts, RollingSplits) else _find_lengths(source.require_standing())
     edges = source.user_edges(bars.symbols)
     return PlannedTraining(
         material=TrainingMaterial(bars, source.features, source.covariates, edges, cache=source.cache),

@@ -12,16 +12,14 @@ from predictor.bars import BarPanel
 from predictor.canonical import Json
 from predictor.card import weighting_of
 from predictor.covariates import CovariateSource
-from predictor.errors import ConfigurationError, InSampleError, shown_date
+from predictor.errors import ConfigurationError, InSampleError, counted, shown_date
 from predictor.evidence import challenger_alpha, compare_losses, least_sequence_days
-from predictor.features import FeatureSet
 from predictor.instance import NEVER
 from predictor.lifecycle import Check
 from predictor.model import Ensemble, build_output_map
-from predictor.networks import Edges
 from predictor.registry import CHAMPION, find_version, read_aliases
 from trainers.stock.backtest.folds import Fold, WalkForwardPlan, split_sessions
-from trainers.stock.backtest.refits import refit, refit_splits
+from trainers.stock.backtest.refits import RefitMaterial
 from trainers.stock.backtest.source import ModelSource, TrainedModel, artifact_source
 from trainers.stock.bar_requirements import check_sessions
 from trainers.stock.card import identify_features
@@ -65,25 +63,14 @@ class JudgedForecasts:
         return replace(self, test=self.test.rows(chosen), values=self.values[chosen])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class RecipeInputs:
-    """A recipe with its features, covariates and edges."""
-
-    recipe: StockRecipe
-    features: FeatureSet
-    covariates: CovariateSource = NO_SOURCE
-    edges: Edges | None = None
-    """Edges of a graph; None computes them from training returns."""
-
-
-def walk_forward(walked: RecipeInputs, bars: BarPanel, folds: tuple[Fold, ...]) -> JudgedForecasts:
+def walk_forward(walked: RefitMaterial, folds: tuple[Fold, ...]) -> JudgedForecasts:
     """Train before each fold, and forecast its days.
 
     Raises:
         ConfigurationError: the bars are too few, or the recipe reads too many.
         LoopError: a training failed.
     """
-    parts = [_forecast_fold(walked, bars, fold) for fold in folds]
+    parts = [_forecast_fold(walked, fold) for fold in folds]
     tests = [part.test for part in parts]
     return JudgedForecasts(
         test=replace(
@@ -96,18 +83,16 @@ def walk_forward(walked: RecipeInputs, bars: BarPanel, folds: tuple[Fold, ...]) 
     )
 
 
-def _forecast_fold(walked: RecipeInputs, bars: BarPanel, fold: Fold) -> JudgedForecasts:
-    sessions, recipe = bars.sessions, walked.recipe
+def _forecast_fold(walked: RefitMaterial, fold: Fold) -> JudgedForecasts:
+    sessions, recipe = walked.bars.sessions, walked.recipe
     first, last = (int(np.searchsorted(sessions, day)) for day in (fold.first, fold.last))
-    learnt = bars.between(fold.learn_first, fold.learn_last)
-    splits = refit_splits(learnt, recipe)
-    made = refit(learnt, walked.features, recipe, splits, covariates=walked.covariates, edges=walked.edges)
+    made = walked.train(fold)
     if made.pipeline.bars_needed > WARM_UP:
         raise ConfigurationError(
             f"the recipe reads {made.pipeline.bars_needed} bars, but a walk forward encodes {WARM_UP} before its folds"
         )
     begin, end = max(0, first - WARM_UP), min(last + recipe.target.reach, len(sessions) - 1)
-    read = bars.between(int(sessions[begin]), int(sessions[end]))
+    read = walked.bars.between(int(sessions[begin]), int(sessions[end]))
     history = History(read, made.pipeline, walked.covariates)
     windows = history.windows(SplitPart("fold", int(sessions[first + recipe.target.lag + 1]), int(sessions[end])))
     engine, output = build_engine(made.network(), made.manifest), build_output_map(made.manifest)
@@ -136,9 +121,7 @@ class ComparedVersion:
     @property
     def standing(self) -> TrainedModel:
         """The trained model and the days that it has seen."""
-        standing = self.source.standing
-        assert standing is not None  # noqa: S101 - it is an artifact
-        return standing
+        return self.source.require_standing()
 
     @property
     def symbols(self) -> frozenset[str]:
@@ -282,7 +265,7 @@ class VersionComparison:
     @property
     def shown_symbols(self) -> str:
         """The number of symbols in words."""
-        return "1 symbol" if len(self.symbols) == 1 else f"{len(self.symbols)} symbols"
+        return counted(len(self.symbols), "symbol")
 
     @property
     def sentence(self) -> str:
@@ -389,13 +372,13 @@ def compare_recipes(
     folds = split_sessions(bars.sessions, WalkForwardPlan(start=start, end=end, refit=refit))
     judged = [
         walk_forward(
-            RecipeInputs(
-                recipe=one.source.known_recipe(),
+            RefitMaterial(
+                bars=bars,
                 features=one.source.features,
+                recipe=one.source.known_recipe(),
                 covariates=one.source.covariates,
                 edges=one.source.user_edges(bars.symbols),
             ),
-            bars,
             folds,
         )
         for one in (champion, challenger)
