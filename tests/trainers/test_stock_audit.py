@@ -204,7 +204,6 @@ def judged_of(
     )
     judged = AuditedForecasts(
         forecasts=forecasts,
-        yardstick="no model",
         plain=np.broadcast_to(band, forecasts.values.shape),
         outcomes=(came[0][days], came[1][days], came[2][days]),
         closes=closes[days],

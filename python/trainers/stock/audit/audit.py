@@ -22,7 +22,6 @@ from trainers.loop import LoopError
 from trainers.progress import ConsumerChain, ReportConsumer, StepProgress, no_progress
 from trainers.stock.audit.checks import (
     LAGS,
-    YARDSTICK_NAME,
     AuditedForecasts,
     ShuffledHistory,
     check_costs,
@@ -35,7 +34,7 @@ from trainers.stock.audit.checks import (
 )
 from trainers.stock.audit.leak_check import FittedNumbers, ModelStages, check_future
 from trainers.stock.backtest.backtest import describe_closings
-from trainers.stock.backtest.book import Book, run_book
+from trainers.stock.backtest.book import run_book
 from trainers.stock.backtest.forecasts import DailyForecasts, forecast_daily
 from trainers.stock.backtest.refits import assemble_model, refit
 from trainers.stock.backtest.source import ModelSource
@@ -148,10 +147,10 @@ def audit(
     first, last = (int(subject.bars.sessions[positions[place]]) for place in (0, -1))
     announce(f"forecasting {len(positions)} days, {shown_date(first)} to {shown_date(last)}")
     judged = _forecast_days(subject, positions, terms, tactic, stepwise)
-    _refuse_unknown(judged)
     wanted = decide_weights(judged.forecasts, judged.horizon, judged.tactic, judged.terms.sessions_a_year)
     book = run_book(wanted, judged.closes, judged.terms).since(judged.terms.delay)
     future = _check_future(subject, positions, depth, shown)
+    closings = describe_closings(f"strategy {tactic.strategy}", int(book.closed.sum()), terms)
     return AuditRecord(
         digest=source.digest,
         subject=source.description,
@@ -163,7 +162,7 @@ def audit(
         lags=check_lags(judged),
         costs=check_costs(book, terms, tactic.strategy.value),
         trials=check_trials(book.net, count_trials(depth.trials, source.card), terms.sessions_a_year),
-        notes=(*_list_notes(subject, depth), *_note_closings(book, terms, tactic)),
+        notes=_list_notes(subject, depth, closings),
         warnings=doubts,
     )
 
@@ -221,15 +220,19 @@ def _forecast_days(
     tactic: StrategySettings,
     stepwise: StepProgress,
 ) -> AuditedForecasts:
+    """Forecasts and outcomes of the days.
+
+    Raises:
+        ConfigurationError: Too few days have both, or prices do not move.
+    """
     bars, target = subject.bars, subject.recipe.target
     history = History(bars, subject.model.pipeline, subject.source.covariates, subject.source.cache)
     adjusted = history.adjusted
     levels = subject.model.manifest.quantiles
-    return AuditedForecasts(
+    judged = AuditedForecasts(
         forecasts=forecast_daily(
             subject.model, bars, bars.sessions[positions], subject.source.covariates, stepwise=stepwise
         ),
-        yardstick=YARDSTICK_NAME,
         plain=forecast_yardstick(history, subject.splits, levels, positions),
         outcomes=tuple(measure_outcomes(target, adjusted, lag)[positions] for lag in LAGS),
         closes=np.ascontiguousarray(adjusted.close.T[positions]),
@@ -237,10 +240,6 @@ def _forecast_days(
         terms=terms,
         tactic=tactic,
     )
-
-
-def _refuse_unknown(judged: AuditedForecasts) -> None:
-    """Check that enough days have forecasts and outcomes, and that prices move."""
     came = judged.outcomes[-1]
     known = np.isfinite(judged.forecasts.median) & np.isfinite(came)
     days = int(known.any(axis=(1, 2)).sum())
@@ -251,36 +250,26 @@ def _refuse_unknown(judged: AuditedForecasts) -> None:
         )
     if np.ptp(came[known]) == 0:
         raise ConfigurationError("prices are constant on the evaluated days; give other bars")
+    return judged
 
 
 def _check_future(
     subject: _AuditedModel, positions: NDArray[np.int64], depth: AuditBudget, shown: _AuditProgress
 ) -> FutureCheck:
-    """Run the leak check at some of these positions [D]."""
+    """Run the leak check at evenly spaced ones of these positions [D], and of the scaling of the features."""
     shown.announce(f"replacing the future with noise at {depth.sessions} sessions")
-    staging = partial(ModelStages, subject.model, subject.source.covariates)
-    return check_future(
-        subject.bars, staging, _space_evenly(positions, depth.sessions), _fit_numbers(subject), shown.stepwise
-    )
-
-
-def _space_evenly(positions: NDArray[np.int64], count: int) -> list[int]:
-    """At most `count` evenly spaced positions."""
-    chosen = np.linspace(0, len(positions) - 1, min(count, len(positions))).round().astype(np.int64)
-    return [int(position) for position in positions[chosen]]
-
-
-def _fit_numbers(subject: _AuditedModel) -> FittedNumbers:
-    """The scaling of the features, fitted on the training split."""
-    last = int(np.searchsorted(subject.bars.sessions, subject.splits.train.last, side="right")) - 1
+    source, splits = subject.source, subject.splits
+    places = np.linspace(0, len(positions) - 1, min(depth.sessions, len(positions))).round().astype(np.int64)
 
     def fit(bars: BarPanel) -> bytes:
-        pipeline = fit_pipeline(
-            bars, subject.source.features, subject.recipe, subject.splits, subject.source.covariates
-        )
+        pipeline = fit_pipeline(bars, source.features, subject.recipe, splits, source.covariates)
         return pipeline.features.to_json()
 
-    return FittedNumbers(fit=fit, last=last)
+    last = int(np.searchsorted(subject.bars.sessions, splits.train.last, side="right")) - 1
+    staging = partial(ModelStages, subject.model, source.covariates)
+    return check_future(
+        subject.bars, staging, positions[places].tolist(), FittedNumbers(fit=fit, last=last), shown.stepwise
+    )
 
 
 def _check_permutations(
@@ -354,12 +343,7 @@ class ShuffledTraining:
         return forecast_daily(assemble_model(made), self.bars, self.sessions, self.covariates, stepwise=self.stepwise)
 
 
-def _note_closings(book: Book, terms: TradingTerms, tactic: StrategySettings) -> tuple[str, ...]:
-    closed = int(book.closed.sum())
-    return (describe_closings(f"strategy {tactic.strategy}", closed, terms),) if closed else ()
-
-
-def _list_notes(subject: _AuditedModel, depth: AuditBudget) -> tuple[str, ...]:
+def _list_notes(subject: _AuditedModel, depth: AuditBudget, closings: tuple[str, ...]) -> tuple[str, ...]:
     lag = subject.recipe.target.lag
     least = 1 / (depth.permutations + 1)
     count = (
@@ -376,4 +360,5 @@ def _list_notes(subject: _AuditedModel, depth: AuditBudget) -> tuple[str, ...]:
             f"{note}; trainings on shuffled labels start from new weights"
             for note in describe_origin(subject.source.card)
         ),
+        *closings,
     )

@@ -40,20 +40,17 @@ EULER_MASCHERONI = 0.5772156649015329
 def check_costs(book: Book, terms: TradingTerms, strategy: str) -> CostCheck:
     """Pass if the 95 % interval of the Sharpe ratio after costs is above 0, fail if below."""
     ratio, error = sharpe(book.net, terms.sessions_a_year)
+    verdict = AuditVerdict.UNDECIDED
+    if isfinite(ratio) and abs(ratio) > STANDARD_ERRORS_95 * error:
+        verdict = AuditVerdict.PASS if ratio > 0 else AuditVerdict.FAIL
     return CostCheck(
-        verdict=_judge_costs(ratio, error),
+        verdict=verdict,
         strategy=strategy,
         charged_bps=terms.cost_bps,
         break_even_bps=find_break_even_cost(book, terms),
         sharpe=ratio if isfinite(ratio) else None,
         sharpe_error=error if isfinite(error) else None,
     )
-
-
-def _judge_costs(ratio: float, error: float) -> AuditVerdict:
-    if not isfinite(ratio) or abs(ratio) <= STANDARD_ERRORS_95 * error:
-        return AuditVerdict.UNDECIDED
-    return AuditVerdict.PASS if ratio > 0 else AuditVerdict.FAIL
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,8 +90,13 @@ def check_trials(returns: FloatArray, trials: TrialCount, a_year: int = SESSIONS
     best = expected_best(trials.count, len(returns))
     moments = ReturnMoments.of(returns) if np.ptp(returns) > 0 else None
     deflated = None if moments is None else probabilistic_sharpe(moments, best)
+    verdict = AuditVerdict.UNDECIDED
+    if deflated is not None and deflated <= 1 - SURE:
+        verdict = AuditVerdict.FAIL
+    elif deflated is not None and deflated >= SURE and trials.known:
+        verdict = AuditVerdict.PASS
     return TrialsCheck(
-        verdict=_judge_trials(deflated, trials),
+        verdict=verdict,
         trials=trials.count,
         counted_by=trials.counted_by,
         sessions=len(returns),
@@ -151,22 +153,12 @@ def expected_best(trials: int, sessions: int) -> float:
     return highest / sqrt(sessions - 1)
 
 
-def _judge_trials(deflated: float | None, trials: TrialCount) -> AuditVerdict:
-    if deflated is not None and deflated <= 1 - SURE:
-        return AuditVerdict.FAIL
-    if deflated is None or deflated < SURE or not trials.known:
-        return AuditVerdict.UNDECIDED
-    return AuditVerdict.PASS
-
-
 FEWEST_STOCKS = 3
 """Minimum of stocks for a day's rank correlation."""
 
 
 YARDSTICK: Final = OWN_SCALE
-
 YARDSTICK_FIT: Final = FitScope.CALIBRATED
-
 YARDSTICK_NAME: Final = YARDSTICK.named(YARDSTICK_FIT)
 """The baseline for an audit's skill, which shows whether skill comes from inputs. The scores of a training compare with
 the best of all baselines."""
@@ -260,8 +252,6 @@ class AuditedForecasts:
     """Forecasts of D sessions and S stocks with outcomes, prices and terms."""
 
     forecasts: DailyForecasts
-    yardstick: str
-    """Name of the baseline against which skill is measured."""
     plain: FloatArray
     """[D, S, H, Q] forecasts of the yardstick."""
     outcomes: tuple[FloatArray, ...]
@@ -297,46 +287,37 @@ def check_lags(judged: AuditedForecasts) -> LagCheck:
     daily = {lag: measure_gains(judged, judged.forecasts.values, lag) for lag in LAGS}
     skill = {lag: estimate(series, judged.reach) for lag, series in daily.items()}
     lost = estimate(daily[0] - daily[1], judged.reach)
+    verdict = AuditVerdict.UNDECIDED
+    if skill[1].positive:
+        verdict = AuditVerdict.PASS
+    elif skill[0].positive and lost.positive:
+        verdict = AuditVerdict.FAIL
     return LagCheck(
-        verdict=_judge_lags(skill[0], skill[1], lost),
+        verdict=verdict,
         horizon=judged.horizon,
-        yardstick=judged.yardstick,
+        yardstick=YARDSTICK_NAME,
         rows=tuple(_build_lag_row(judged, lag, skill[lag]) for lag in LAGS),
     )
 
 
-def _judge_lags(now: SkillEstimate, later: SkillEstimate, lost: SkillEstimate) -> AuditVerdict:
-    if later.positive:
-        return AuditVerdict.PASS
-    return AuditVerdict.FAIL if now.positive and lost.positive else AuditVerdict.UNDECIDED
-
-
 def _build_lag_row(judged: AuditedForecasts, lag: int, skill: SkillEstimate) -> LagRow:
-    ratio, ratio_error = _measure_sharpe(judged, lag)
-    ic = _estimate_ic(judged, lag)
+    """Skill, rank correlation and Sharpe ratio before costs, from outcomes that start `lag` closes later."""
+    forecasts, a_year = judged.forecasts, judged.terms.sessions_a_year
+    wanted = decide_weights(forecasts, judged.horizon, judged.tactic, a_year)
+    gross = run_book(wanted, judged.closes, replace(judged.terms, delay=lag)).gross[lag:]
+    ratio, ratio_error = sharpe(gross, a_year)
+    place = forecasts.place(judged.horizon)
+    daily = rank_ic(forecasts.ranking[..., place], judged.outcomes[LAGS.index(lag)][..., place])
+    ic = estimate(daily, judged.horizon) if len(daily) else None
     return LagRow(
         lag=lag,
         skill=skill.value,
         skill_error=skill.error,
         ic=None if ic is None else ic.value,
         ic_error=None if ic is None else ic.error,
-        sharpe=ratio if np.isfinite(ratio) else None,
-        sharpe_error=ratio_error if np.isfinite(ratio_error) else None,
+        sharpe=ratio if isfinite(ratio) else None,
+        sharpe_error=ratio_error if isfinite(ratio_error) else None,
     )
-
-
-def _estimate_ic(judged: AuditedForecasts, lag: int) -> SkillEstimate | None:
-    place = judged.forecasts.place(judged.horizon)
-    outcome = judged.outcomes[LAGS.index(lag)][..., place]
-    daily = rank_ic(judged.forecasts.ranking[..., place], outcome)
-    return estimate(daily, judged.horizon) if len(daily) else None
-
-
-def _measure_sharpe(judged: AuditedForecasts, lag: int) -> tuple[float, float]:
-    a_year = judged.terms.sessions_a_year
-    wanted = decide_weights(judged.forecasts, judged.horizon, judged.tactic, a_year)
-    gross = run_book(wanted, judged.closes, replace(judged.terms, delay=lag)).gross[lag:]
-    return sharpe(gross, a_year)
 
 
 MATERIAL = 0.01
@@ -393,20 +374,16 @@ def check_permutations(
     own = measure_gains(judged, judged.forecasts.values, lag)
     shuffled = [measure_gains(judged, forecasts.values, lag) for forecasts in retrained]
     mean = estimate(np.mean(shuffled, axis=0), judged.reach)
+    leak = detectable_leak(mean.error)
+    verdict = AuditVerdict.PASS if leak <= BLIND else AuditVerdict.UNDECIDED
     return PermutationCheck(
-        verdict=_judge_permutations(mean),
+        verdict=AuditVerdict.FAIL if mean.value > leak else verdict,
         epochs=epochs,
-        yardstick=judged.yardstick,
+        yardstick=YARDSTICK_NAME,
         skill=float(own.mean()),
         permuted=tuple(float(daily.mean()) for daily in shuffled),
         error=mean.error,
     )
-
-
-def _judge_permutations(left: SkillEstimate) -> AuditVerdict:
-    if left.value > detectable_leak(left.error):
-        return AuditVerdict.FAIL
-    return AuditVerdict.PASS if detectable_leak(left.error) <= BLIND else AuditVerdict.UNDECIDED
 
 
 def detectable_leak(error: float) -> float:

@@ -1,6 +1,5 @@
 """`quantra audit`."""
 
-import json
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -9,11 +8,12 @@ from typing import Annotated
 import torch
 from rich.console import Console
 
-from predictor.audit_record import AuditRecord, audit_path, write_audit
+from predictor import canonical
+from predictor.audit_record import audit_path, write_audit
 from predictor.bars.suspects import find_suspects
 from predictor.cli.flags import with_flags
 from predictor.cli.options import BarsFlags, CovariateFlags, Report, WorkerFlags
-from predictor.cli.output import audit_table, given, print_next_commands, quantra
+from predictor.cli.output import audit_table, given, print_next_commands, quantra, write_json
 from predictor.errors import ConfigurationError
 from predictor.flags import FlagSubset, ParsedFlags
 from predictor.replacement import check_file, replace_file
@@ -69,24 +69,15 @@ def audit_command(
     write_audit(path, record)
     if report is not None:
         replace_file(report, render_audit(artifact_name(path), record).encode())
-    _print_audit(record, audit_path(path), as_json=run.as_json)
-    if subject.artifact is not None and not run.as_json:
+    if run.as_json:
+        content = canonical.from_bytes(record.to_bytes(), "audit")
+        write_json({"kind": "audit", "file": str(audit_path(path)), "verdict": record.verdict.value, "audit": content})
+        return
+    console = Console(highlight=False)
+    console.print(audit_table(replace(record, warnings=())))  # shown before the work
+    console.print(f"Written to {audit_path(path)}", soft_wrap=True, markup=False)
+    if subject.artifact is not None:
         refused = {suspect.symbol for suspect in find_suspects(panel) if suspect.refuses}
         sound = [symbol for symbol in panel.symbols if symbol not in refused]
         symbol = ("--symbol", sound[0]) if refused and sound else ()
         print_next_commands(quantra("report", subject.artifact, *given(bars, files), *symbol))
-
-
-def _print_audit(record: AuditRecord, path: Path, *, as_json: bool) -> None:
-    if as_json:
-        line = {
-            "kind": "audit",
-            "file": str(path),
-            "verdict": record.verdict.value,
-            "audit": json.loads(record.to_bytes()),
-        }
-        sys.stdout.write(json.dumps(line, allow_nan=False) + "\n")
-        return
-    console = Console(highlight=False)
-    console.print(audit_table(replace(record, warnings=())))  # shown before the work
-    console.print(f"Written to {path}", soft_wrap=True, markup=False)

@@ -3,6 +3,7 @@
 from typing import Final
 
 from predictor.audit_record import AuditRecord, AuditVerdict, LagRow
+from predictor.errors import counted
 from predictor.report import PageBuilder, ReportTable, TableCell, TableRow, number_cell
 from predictor.skill import Verdict
 from trainers.stock.audit.checks import detectable_leak
@@ -20,9 +21,9 @@ def _describe_leak(record: AuditRecord) -> str:
         return "Forecasts depend on bars of later sessions: the model sees the future, and its numbers are meaningless."
     if permutation.verdict is AuditVerdict.FAIL:
         return f"Training on shuffled labels left a skill of {left}: there is a leak, and the numbers are meaningless."
-    days = "1 session" if len(future.sessions) == 1 else f"{len(future.sessions)} sessions"
     found = (
-        f"No forecast changed at {days} where all later bars were replaced by noise, and training on shuffled labels"
+        f"No forecast changed at {counted(len(future.sessions), 'session')} where all later bars were replaced by "
+        "noise, and training on shuffled labels"
     )
     if permutation.verdict is AuditVerdict.UNDECIDED:
         return f"{found} left a skill of {left}, which is too uncertain to exclude a leak."
@@ -41,7 +42,7 @@ def _describe_use(record: AuditRecord) -> str:
     }
     return (
         f"Against {record.lags.yardstick} the skill is {_format_skill(first)}, and {_format_skill(later)} when one "
-        f"acts {'1 close' if later.lag == 1 else f'{later.lag} closes'} later, {verdicts[record.lags.verdict]}."
+        f"acts {counted(later.lag, 'close')} later, {verdicts[record.lags.verdict]}."
     )
 
 
@@ -50,11 +51,10 @@ def _describe_trading(record: AuditRecord) -> str:
     if costs.break_even_bps is None:
         return f"The strategy {costs.strategy} never trades on these forecasts, so its costs are unknown."
     ratio = "no Sharpe ratio" if trials.sharpe is None else f"a Sharpe ratio of {trials.sharpe:+.2f}"
-    tried = "1 trial" if trials.trials == 1 else f"{trials.trials} trials"
     return (
         f"The strategy {costs.strategy} breaks even at {costs.break_even_bps:.1f} basis points a trade and was charged "
-        f"{costs.charged_bps:g}, which left {ratio} a year; the luckiest of {tried} without skill would show "
-        f"{trials.expected_best:+.2f}."
+        f"{costs.charged_bps:g}, which left {ratio} a year; the luckiest of {counted(trials.trials, 'trial')} without "
+        f"skill would show {trials.expected_best:+.2f}."
     )
 
 

@@ -248,16 +248,17 @@ def trade_forecasts(
     )
 
 
-def describe_closings(name: str, closed: int, terms: TradingTerms) -> str:
-    """A note on the positions of a book that were closed as delisted."""
-    return (
+def describe_closings(name: str, closed: int, terms: TradingTerms) -> tuple[str, ...]:
+    """A note on the positions of a book that were closed as delisted, if any were."""
+    note = (
         f"halted positions of {name} closed as delisted: {closed}; their return of "
         f"{100 * terms.delisting_return:g} % on the last close is an assumption (--delisting-return)"
     )
+    return (note,) if closed else ()
 
 
 def _list_notes(tracks: tuple[BookTrack, ...], first: int, terms: TradingTerms) -> tuple[str, ...]:
-    closed = [describe_closings(t.name, t.figures.closed, terms) for t in tracks if t.figures.closed]
+    closed = [note for track in tracks for note in describe_closings(track.name, track.figures.closed, terms)]
     year = terms.sessions_a_year
     young = [f"{MOMENTUM} starts late: it looks back {year} sessions, but only {first} are before the start"]
     return (SURVIVORS, *closed, *(young if first < year else []))
