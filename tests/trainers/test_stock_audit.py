@@ -64,10 +64,10 @@ from trainers.stock.audit.leak_check import (
 from trainers.stock.backtest import Strategy, StrategySettings, TradingTerms, artifact_source
 from trainers.stock.backtest.book import run_book
 from trainers.stock.backtest.forecasts import DailyForecasts
-from trainers.stock.backtest.refits import assemble_model
 from trainers.stock.backtest.result import find_break_even_cost, sharpe
 from trainers.stock.data import History
 from trainers.stock.evaluation.baselines import InformationSet, MeasuredWindows
+from trainers.stock.model_fit import assemble_model
 from trainers.stock.splits import list_decisions
 from trainers.stock.training_data import TrainingMaterial
 

@@ -31,7 +31,6 @@ from predictor.networks import Target, TargetKind
 from predictor.registry import Runtime, load_single
 from trainers.loop import Report
 from trainers.stock import StockRecipe, TrainingResult, train
-from trainers.stock.backtest.refits import assemble_model
 from trainers.stock.data import History
 from trainers.stock.evaluation.baselines import SCALED, BaselineModel, BaselinePlan, FitScope, FittedBaseline
 from trainers.stock.evaluation.baselines.baseline import BaselineSample
@@ -43,6 +42,7 @@ from trainers.stock.evaluation.evaluation import OURS, EvaluationSettings, Model
 from trainers.stock.evaluation.evaluation_set import EvaluationSet, forecasts_of
 from trainers.stock.evaluation.scores import ScoreRole, score
 from trainers.stock.evaluation.seeds import SeedRefits
+from trainers.stock.model_fit import assemble_model
 from trainers.stock.splits import SplitPart
 from trainers.stock.training_data import TrainingMaterial
 

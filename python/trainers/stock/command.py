@@ -13,7 +13,6 @@ import typer
 from rich.console import Console
 
 from predictor import artifact
-from predictor.bars import BarPanel
 from predictor.canonical import Json
 from predictor.card import ParentModel, ancestors_of, data_of
 from predictor.cli.flags import with_flags
@@ -22,7 +21,7 @@ from predictor.cli.output import judgement
 from predictor.cli.program import say
 from predictor.errors import ConfigurationError, InSampleError, shown_date
 from predictor.flags import Flag, FlagsOf, ParsedFlags
-from predictor.networks import KINDS, Edges, GraphConfig, NetworkConfig, Target
+from predictor.networks import KINDS, NetworkConfig, Target
 from predictor.parent import exit_with_parent
 from predictor.replacement import check_folder, claim_output
 from trainers.loop import LoopError, StoppedError, launched_rank, launched_size
@@ -30,7 +29,6 @@ from trainers.options import RunOptions, consumer
 from trainers.progress import ConsumerChain, ReportConsumer, no_progress, progress_on
 from trainers.stock.card import hash_bars
 from trainers.stock.data_warnings import Warn, discard, without_repeats
-from trainers.stock.edges import read_edges
 from trainers.stock.ensembles.command import describe_joined, print_joined
 from trainers.stock.ensembles.member_training import BEST, USUAL_BUDGET, BestPlan, parse_budget, train_best
 from trainers.stock.feature_cache import map_bars, open_cache
@@ -39,18 +37,22 @@ from trainers.stock.flags import (
     RUN,
     CacheFolder,
     OutFolder,
-    StartOption,
     choose_version_folder,
-    load_parent,
     print_artifact_commands,
-    reject_training_flags,
 )
 from trainers.stock.progress_output import announcer, warner
 from trainers.stock.recipe import Optimisation, RecipeChanges, StockRecipe, recipe_of
 from trainers.stock.training import CheckpointSettings, TrainingResult, train
 from trainers.stock.training_data import ParentArtifact, TrainingMaterial
 from trainers.stock.training_jobs import PlannedTraining, TrainingRunner
-from trainers.stock.training_plan import inherit_recipe, set_calendar
+from trainers.stock.training_plan import (
+    describe_unused_flags,
+    find_contradictions,
+    find_other_features,
+    inherit_recipe,
+    load_edges,
+    set_calendar,
+)
 
 
 def _parse_budget(text: str) -> float:
@@ -70,7 +72,14 @@ def stock(  # noqa: PLR0913 - one argument per group of flags
     reads: ParsedFlags[FeatureSelection],
     files: CovariateFlags,
     network: Annotated[ParsedFlags[NetworkConfig], FlagsOf(*(kind.config for kind in KINDS.values()))],
-    start: StartOption = None,
+    start: Annotated[
+        Path | None,
+        typer.Option(
+            "--from",
+            metavar="ARTIFACT",
+            help="Start from its weights; network, features, horizons, quantiles and scale are the artifact's.",
+        ),
+    ] = None,
     edges: Annotated[
         Path | None, Flag("CSV with symbol, neighbour, weight; if left out, correlations of training returns.")
     ] = None,
@@ -104,9 +113,9 @@ def stock(  # noqa: PLR0913 - one argument per group of flags
     if budget is not None:
         raise ConfigurationError(f"--budget is the time of --model {BEST}; leave it out for model {changes.kind}")
     refuse_machines(machines, f"model {changes.kind}")
-    parent = None if start is None else load_parent(start, changes, reads, files)
-    if parent is None:
-        reject_training_flags(changes)
+    parent = None if start is None else _load_parent(start, changes, reads, files)
+    if parent is None and (needless := describe_unused_flags(changes)):
+        raise typer.BadParameter(needless)
     final = changes.over(recipe_of(changes.kind) if parent is None else inherit_recipe(parent))
     rank = launched_rank()
     out = choose_version_folder(out, resume=run.resume, tells=rank == 0)
@@ -124,13 +133,29 @@ def stock(  # noqa: PLR0913 - one argument per group of flags
     if parent is None:
         final = set_calendar(final, panel, partial(say, style="dim") if rank == 0 else discard)
     features = reads.over(FeatureSelection()).beside(covariates, final.calendar) if parent is None else parent.features
-    given = None if edges is None else _read_edges(edges, panel, final)
-    material = TrainingMaterial(panel, features, covariates, given, parent, cache)
+    material = TrainingMaterial(panel, features, covariates, load_edges(edges, panel, final), parent, cache)
     trained = run_training(material, final, out, run, rank)
     if rank == 0:
         print_result(trained, as_json=run.as_json)
         if not run.as_json:
             print_artifact_commands(out, bars, files)
+
+
+def _load_parent(
+    folder: Path, asked: RecipeChanges, reads: ParsedFlags[FeatureSelection], files: CovariateFlags
+) -> ParentArtifact:
+    """Load the artifact to start from.
+
+    Raises:
+        typer.BadParameter: flags contradict the artifact; the message names all of them.
+    """
+    parent = ParentArtifact.load(folder)
+    wrong = [*find_contradictions(parent, asked), *find_other_features(parent, reads, files.read)]
+    if wrong:
+        raise typer.BadParameter(
+            f"{'; '.join(wrong)}: with --from these come with the weights; leave the flags out, or train from scratch"
+        )
+    return parent
 
 
 def _train_best(
@@ -261,12 +286,6 @@ def refuse_machines(machines: WorkerFlags, subject: str) -> None:
             f"--workers, --cluster and their limits are for the members of an ensemble, but {subject} is one model; "
             "leave them out"
         )
-
-
-def _read_edges(path: Path, bars: BarPanel, recipe: StockRecipe) -> Edges:
-    if not isinstance(recipe.config, GraphConfig):
-        raise ConfigurationError(f"--edges is given, but a network of kind {recipe.kind!r} has no graph; use graph")
-    return read_edges(path, bars.symbols, neighbours=recipe.config.neighbours)
 
 
 def run_training(

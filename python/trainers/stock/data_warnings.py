@@ -22,7 +22,7 @@ from trainers.stock.feature_selection import list_needs
 from trainers.stock.objectives import count_batches
 from trainers.stock.recipe import StockRecipe
 from trainers.stock.splits import DataSplits
-from trainers.stock.training_data import ParentArtifact, TrainingMaterial
+from trainers.stock.training_data import ParentArtifact
 
 FEWEST_STEPS: Final = 10
 """Optimizer steps per epoch; with fewer, the weights hardly change before early stopping."""
@@ -52,12 +52,6 @@ def emit(lines: Sequence[str], warn: Warn) -> tuple[str, ...]:
     for line in lines:
         warn(line)
     return tuple(lines)
-
-
-def find_material_warnings(material: TrainingMaterial, recipe: StockRecipe) -> tuple[str, ...]:
-    """Warnings about the data of a training, also compared with that of its parent."""
-    is_adjusted = material.parent is not None and material.parent.is_adjusted
-    return find_recipe_warnings(material.bars, material.features, material.covariates, recipe, is_adjusted=is_adjusted)
 
 
 def find_recipe_warnings(

@@ -1,32 +1,16 @@
-"""Flags of `quantra train stock` besides the recipe's, and checks that they agree."""
+"""Folders of new artifacts and of their features: flags, and commands to suggest."""
 
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Final
-
-import typer
 
 from predictor import artifact
 from predictor.cli.options import BarsFlags, CovariateFlags
 from predictor.cli.output import given, print_next_commands, quantra
 from predictor.cli.program import say
 from predictor.errors import ConfigurationError
-from predictor.flags import Flag, ParsedFlags
+from predictor.flags import Flag
 from predictor.registry import CHAMPION, read_aliases
-from trainers.stock.feature_selection import FeatureSelection
-from trainers.stock.recipe import RecipeChanges
-from trainers.stock.training_data import ParentArtifact
-from trainers.stock.training_plan import find_contradictions, find_other_features, find_unused_training_flags
-
-StartOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--from",
-        metavar="ARTIFACT",
-        help="Start from its weights; network, features, horizons, quantiles and scale are the artifact's.",
-    ),
-]
-
 
 OutFolder = Annotated[
     Path,
@@ -64,44 +48,6 @@ def choose_version_folder(out: Path, *, resume: bool = False, tells: bool = True
     if tells:
         say(f"{out} has no version number, so the artifact is {folder}", style="dim")
     return folder
-
-
-def reject_training_flags(asked: RecipeChanges) -> None:
-    """Refuse flags about epochs for a model that is not trained in epochs.
-
-    Raises:
-        typer.BadParameter: such flags are given; the message names them.
-    """
-    flags = find_unused_training_flags(asked)
-    if flags:
-        raise typer.BadParameter(
-            f"{', '.join(flags)} say how epochs train, but model {asked.kind} has no epochs; leave them out"
-        )
-
-
-def load_parent(
-    folder: Path, asked: RecipeChanges, reads: ParsedFlags[FeatureSelection], files: CovariateFlags
-) -> ParentArtifact:
-    """Load the artifact to start from, and check it against the flags.
-
-    Args:
-        folder: of the artifact.
-        asked: settings from the command line.
-        reads: features from the command line.
-        files: covariates that features may read.
-
-    Raises:
-        typer.BadParameter: flags contradict the artifact; the message names all of them.
-        ConfigurationError: no training can start from the artifact.
-        ArtifactError: the artifact is damaged.
-    """
-    parent = ParentArtifact.load(folder)
-    wrong = [*find_contradictions(parent, asked), *find_other_features(parent, reads, files.read)]
-    if wrong:
-        raise typer.BadParameter(
-            f"{'; '.join(wrong)}: with --from these come with the weights; leave the flags out, or train from scratch"
-        )
-    return parent
 
 
 def print_artifact_commands(out: Path, bars: BarsFlags, files: CovariateFlags) -> None:

@@ -18,7 +18,7 @@ from predictor.covariates import CovariateSource
 from predictor.errors import ConfigurationError
 from predictor.features import FeatureSet
 from predictor.inference import Engine, freeze
-from predictor.model import build_output_map
+from predictor.model import Model, ModelIdentity, build_output_map
 from predictor.networks import (
     TAPS,
     Edges,
@@ -147,12 +147,6 @@ class FittedNetwork:
     """Counted from 1; 0 if no epoch was better than the initial weights."""
     best_loss: float
     """Selection loss of the best weights."""
-
-
-def check_edges(edges: Edges | None, recipe: StockRecipe) -> None:
-    """Raise ConfigurationError if edges are given for a network without a graph."""
-    if edges is not None and not kind_named(recipe.kind).is_panel_model:
-        raise ConfigurationError(f"edges are given, but a network of kind {recipe.kind!r} has no graph; use graph")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -392,3 +386,9 @@ def _average_windows(history: History, splits: DataSplits) -> BaselineSpec:
 def build_engine(network: nn.Module, manifest: Manifest) -> Engine:
     """An engine that runs a frozen network on the CPU."""
     return Engine(network, build_output_map(manifest), device=torch.device("cpu"), max_rows=ROWS)
+
+
+def assemble_model(made: Artifact) -> Model:
+    """The model of a new artifact, on the CPU."""
+    identity = ModelIdentity(name="new", version=0, weights_hash="")
+    return Model.assemble(identity, made, device=torch.device("cpu"), max_rows=256)

@@ -18,6 +18,7 @@ from predictor.flags import Flag, ParsedFlags, numbers
 from predictor.networks import (
     KINDS,
     WINDOW,
+    GraphConfig,
     LSTMConfig,
     NetworkConfig,
     Normaliser,
@@ -175,6 +176,16 @@ class StockRecipe:
     def window_normaliser(self) -> Normaliser:
         """The normaliser of the scale `window`: the given one, or the default of the target's kind."""
         return self.normaliser or choose_window_normaliser(self.target.kind)
+
+    def require_graph(self) -> GraphConfig:
+        """Return the settings of the network's graph, for which edges are given.
+
+        Raises:
+            ConfigurationError: The network has no graph.
+        """
+        if not isinstance(self.config, GraphConfig):
+            raise ConfigurationError(f"edges is given, but a network of kind {self.kind!r} has no graph; use graph")
+        return self.config
 
     def splits(self, sessions: NDArray[np.int32]) -> DataSplits:
         """The parts of bars on these sessions [T]."""

@@ -14,8 +14,7 @@ from predictor.artifact import Artifact, Golden
 from predictor.canonical import Json
 from predictor.card import Card, start_note
 from predictor.errors import ConfigurationError
-from predictor.inference import choose_device
-from predictor.model import UNITS, Model, ModelIdentity, build_output_map
+from predictor.model import UNITS, build_output_map
 from predictor.networks import GraphForecaster, TreesConfig, kind_named
 from predictor.registry import claim_first_champion
 from trainers.loop import Checkpoints, launched_rank, launched_size
@@ -26,7 +25,7 @@ from trainers.stock.data_warnings import (
     Warn,
     discard,
     emit,
-    find_material_warnings,
+    find_recipe_warnings,
     find_step_warnings,
     find_untrained_symbol_warnings,
     find_untrained_symbols,
@@ -41,9 +40,9 @@ from trainers.stock.forests import require_lightgbm
 from trainers.stock.model_fit import (
     FittedNetwork,
     PreparedTraining,
+    assemble_model,
     build_engine,
     calibrate_network,
-    check_edges,
     fit,
     fit_pipeline,
     prepare,
@@ -232,7 +231,11 @@ def _prepare(
     splits, parent = recipe.splits(material.bars.sessions), material.parent
     settings = recipe.optimisation
     shared = replace(recipe, optimisation=replace(settings, accumulate=accumulate or settings.accumulate))
-    doubts = emit(find_material_warnings(material, recipe), warn)
+    is_adjusted = parent is not None and parent.is_adjusted
+    doubts = emit(
+        find_recipe_warnings(material.bars, material.features, material.covariates, recipe, is_adjusted=is_adjusted),
+        warn,
+    )
     announce("computing features")
     history = _prepare_history(material, recipe, splits)
     doubts += emit(
@@ -254,7 +257,8 @@ def _prepare(
 
 def _inherit_from_parent(material: TrainingMaterial, recipe: StockRecipe) -> TrainingMaterial:
     """Check the material against its parent, and add the parent's edges."""
-    check_edges(material.edges, recipe)
+    if material.edges is not None:
+        recipe.require_graph()
     splits, parent = recipe.splits(material.bars.sessions), material.parent
     if parent is None:
         return material
@@ -309,12 +313,6 @@ def _refuse(checkpoints: Checkpoints) -> NoReturn:
         f"{checkpoints.folder} holds checkpoints of a training that was stopped; continue it (--resume), or remove "
         "the folder to start over"
     )
-
-
-def assemble_model(made: Artifact) -> Model:
-    """The model of a new artifact, on the CPU."""
-    identity = ModelIdentity(name="new", version=0, weights_hash="")
-    return Model.assemble(identity, made, device=choose_device("cpu"), max_rows=256)
 
 
 def _build_card(

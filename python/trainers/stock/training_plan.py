@@ -16,7 +16,7 @@ from predictor.bars import BarPanel, Frame, read_bars
 from predictor.covariates import CovariateSource
 from predictor.errors import ConfigurationError, shown_date
 from predictor.flags import Dataclass, Flag, ParsedFlags, SettingsT
-from predictor.networks import KINDS, Edges, GraphConfig, NetworkConfig, Target, kind_named
+from predictor.networks import KINDS, Edges, NetworkConfig, Target, kind_named
 from trainers.options import RunOptions
 from trainers.stock.bar_requirements import recognise_calendar
 from trainers.stock.card import identify_features
@@ -263,16 +263,14 @@ class TrainingPlan:
         changes = parse_changes(values, recipe)
         kind_named(changes.kind)
         if start is None:
-            needless = find_unused_training_flags(changes)
+            needless = describe_unused_flags(changes)
             if needless:
-                raise ConfigurationError(
-                    f"{', '.join(needless)} say how epochs train, but model {changes.kind} has no epochs; leave them "
-                    "out"
-                )
+                raise ConfigurationError(needless)
         parent = None if start is None else _load_parent(start, changes, recipe)
         own = inherit_recipe(parent) if parent is not None else recipe or recipe_of(changes.kind)
         final = changes.over(own)
-        _check_edges(edges, final)
+        if edges is not None:
+            final.require_graph()
         reads = parse_settings(FeatureSelection, values)
         check_features(reads.over(FeatureSelection()).features)
         run = parse_settings(RunOptions, values).over(RunOptions())
@@ -297,13 +295,16 @@ class TrainingPlan:
         else:
             features = self.parent.features
             _refuse(list(find_other_features(self.parent, self.reads, lambda: source)))
-        return TrainingMaterial(bars, features, source, self._edges(bars.symbols), self.parent)
+        return TrainingMaterial(bars, features, source, load_edges(self.edges, bars, self.recipe), self.parent)
 
-    def _edges(self, symbols: tuple[str, ...]) -> Edges | None:
-        config = self.recipe.config
-        if self.edges is None or not isinstance(config, GraphConfig):
-            return None
-        return read_edges(self.edges, symbols, neighbours=config.neighbours)
+
+def load_edges(path: Path | None, bars: BarPanel, recipe: StockRecipe) -> Edges | None:
+    """Read the edges of a recipe's graph among the symbols of the bars; None without a file.
+
+    Raises:
+        ConfigurationError: the network has no graph, or see `read_edges`.
+    """
+    return None if path is None else read_edges(path, bars.symbols, neighbours=recipe.require_graph().neighbours)
 
 
 def parse_changes(values: Mapping[str, Any], recipe: StockRecipe | None) -> RecipeChanges:
@@ -345,11 +346,6 @@ def _refuse(wrong: list[str]) -> None:
         raise ConfigurationError(f"{'; '.join(wrong)}: these {KEPT_WITH_WEIGHTS}")
 
 
-def _check_edges(edges: Path | None, recipe: StockRecipe) -> None:
-    if edges is not None and not isinstance(recipe.config, GraphConfig):
-        raise ConfigurationError(f"edges is given, but a network of kind {recipe.kind!r} has no graph; use graph")
-
-
 WITHOUT_LEARNING: Final = frozenset({"device", "seed", "deterministic"})
 """Optimisation settings that apply to a model that is not trained in epochs."""
 
@@ -358,11 +354,12 @@ _CHANGEABLE: Final = frozenset({"parts", "calendar", "dropout"})
 """Settings that a training from a parent may change."""
 
 
-def find_unused_training_flags(asked: RecipeChanges) -> tuple[str, ...]:
-    """Flags about epochs that were given for a model that is not trained in epochs."""
-    if kind_named(asked.kind).learns:
-        return ()
-    return tuple(name for field, name in asked.optimisation.flags.items() if field not in WITHOUT_LEARNING)
+def describe_unused_flags(asked: RecipeChanges) -> str:
+    """Why flags about epochs do not suit a model that is not trained in epochs; empty if none is given."""
+    flags = [name for field, name in asked.optimisation.flags.items() if field not in WITHOUT_LEARNING]
+    if kind_named(asked.kind).learns or not flags:
+        return ""
+    return f"{', '.join(flags)} say how epochs train, but model {asked.kind} has no epochs; leave them out"
 
 
 def inherit_recipe(parent: ParentArtifact) -> StockRecipe:

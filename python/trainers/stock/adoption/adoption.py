@@ -31,9 +31,9 @@ from trainers.stock.adoption.published_model import CONFIG, WEIGHTS, PublishedMo
 from trainers.stock.bar_requirements import recognise_calendar
 from trainers.stock.data import History
 from trainers.stock.data_warnings import Warn, discard, emit, find_close_warnings
-from trainers.stock.model_fit import CALENDAR_YEARS, calibrate_manifest, fit_calendar, without_offsets
+from trainers.stock.model_fit import CALENDAR_YEARS, assemble_model, calibrate_manifest, fit_calendar, without_offsets
 from trainers.stock.splits import DataSplits, SplitShares, find_day
-from trainers.stock.training import TrainingResult, assemble_model, save_artifact, score_on_test
+from trainers.stock.training import TrainingResult, save_artifact, score_on_test
 
 USUAL_WINDOW: Final = 512
 USUAL_CALENDAR: Final = "XNYS"

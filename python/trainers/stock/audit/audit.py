@@ -36,7 +36,7 @@ from trainers.stock.audit.leak_check import FittedNumbers, ModelStages, check_fu
 from trainers.stock.backtest.backtest import describe_closings
 from trainers.stock.backtest.book import run_book
 from trainers.stock.backtest.forecasts import DailyForecasts, forecast_daily
-from trainers.stock.backtest.refits import assemble_model, refit
+from trainers.stock.backtest.refits import refit
 from trainers.stock.backtest.source import ModelSource
 from trainers.stock.backtest.strategies import StrategySettings, TradingTerms, decide_weights
 from trainers.stock.card import hash_bars
@@ -44,7 +44,7 @@ from trainers.stock.data import History
 from trainers.stock.data_warnings import Warn, discard, emit
 from trainers.stock.evaluation.evaluated_days import describe_origin, find_last_seen_session
 from trainers.stock.feature_cache import FeatureCache, map_bars
-from trainers.stock.model_fit import fit_pipeline
+from trainers.stock.model_fit import assemble_model, fit_pipeline
 from trainers.stock.recipe import StockRecipe
 from trainers.stock.splits import DataSplits
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Final, final
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from predictor import canonical
@@ -22,7 +21,6 @@ from predictor.dates import as_date
 from predictor.errors import ArtifactError, ConfigurationError, shown_date
 from predictor.features import FeatureSet
 from predictor.jobs import JobRunner
-from predictor.model import Model, ModelIdentity
 from predictor.networks import Edges, TargetKind
 from predictor.replacement import replace_file
 from predictor.windows import Pipeline
@@ -33,7 +31,7 @@ from trainers.stock.backtest.forecasts import DailyForecasts, forecast_daily
 from trainers.stock.bar_requirements import count_sessions_needed
 from trainers.stock.data import NO_SOURCE, History
 from trainers.stock.feature_cache import FeatureCache
-from trainers.stock.model_fit import fit_artifact, fit_pipeline
+from trainers.stock.model_fit import assemble_model, fit_artifact, fit_pipeline
 from trainers.stock.recipe import StockRecipe
 from trainers.stock.splits import DataSplits, RollingSplits
 
@@ -212,12 +210,6 @@ def refit(
     pipeline = fit_pipeline(bars, features, recipe, splits, covariates, cache)
     history = labelled(bars, pipeline, covariates, cache)
     return fit_artifact(history, splits, recipe, consume=consume or ConsumerChain(), edges=edges)
-
-
-def assemble_model(made: Artifact) -> Model:
-    """Assemble a refit into a model on the CPU."""
-    identity = ModelIdentity(name="refit", version=0, weights_hash="")
-    return Model.assemble(identity, made, device=torch.device("cpu"), max_rows=MAX_ROWS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
