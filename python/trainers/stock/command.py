@@ -1,6 +1,5 @@
 """The command `quantra train stock`, also `python -m trainers.stock`."""
 
-import json
 import sys
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,7 +16,7 @@ from predictor.canonical import Json
 from predictor.card import ParentModel, ancestors_of, data_of
 from predictor.cli.flags import with_flags
 from predictor.cli.options import BarsFlags, CovariateFlags, WorkerFlags
-from predictor.cli.output import judgement
+from predictor.cli.output import judgement, write_json
 from predictor.cli.program import say
 from predictor.errors import ConfigurationError, InSampleError, shown_date
 from predictor.flags import Flag, FlagsOf, ParsedFlags
@@ -198,7 +197,7 @@ def _train_best(
         )
     if run.as_json:
         reasons = [{"name": name, "reason": reason} for name, reason in left_out.items()]
-        sys.stdout.write(json.dumps({**describe_joined(joined), "left_out": reasons}) + "\n")
+        write_json({**describe_joined(joined), "left_out": reasons})
         return
     print_joined(joined)
     print_artifact_commands(out, bars, files)
@@ -330,7 +329,7 @@ def run_training(
         raise typer.BadParameter(error.message) from error
     except StoppedError as error:
         if options.as_json:
-            sys.stdout.write(json.dumps({"kind": "stopped", "message": error.message, "signal": error.signal}) + "\n")
+            write_json({"kind": "stopped", "message": error.message, "signal": error.signal})
         sys.stderr.write(f"{error.message}; continue with the same command and --resume\n")
         raise typer.Exit(128 + error.signal) from error
     except LoopError as error:
@@ -340,7 +339,7 @@ def run_training(
 def print_result(trained: TrainingResult, *, as_json: bool) -> None:
     """Print the scores, the skill and the folder of a new artifact."""
     if as_json:
-        sys.stdout.write(json.dumps({"kind": "trained", "artifact": str(trained.folder), "card": trained.card}) + "\n")
+        write_json({"kind": "trained", "artifact": str(trained.folder), "card": trained.card})
         return
     console = Console()
     console.print(judgement(trained.summary))
@@ -380,6 +379,6 @@ def _describe_lineage(ancestors: Sequence[ParentModel]) -> str:
 def print_finished(out: Path, *, as_json: bool) -> None:
     """Print that the training to resume is already finished."""
     if as_json:
-        sys.stdout.write(json.dumps({"kind": "finished", "artifact": str(out)}) + "\n")
+        write_json({"kind": "finished", "artifact": str(out)})
     else:
         sys.stdout.write(f"{out} is finished; there is nothing to resume. Next: quantra inspect {out}\n")

@@ -1,5 +1,6 @@
 """The work of each evening: record bars, score due forecasts, forecast, and test the champion."""
 
+import dataclasses
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -10,7 +11,6 @@ from typing import Final
 import numpy as np
 
 from predictor.adaptive_widths import AdaptiveWidths
-from predictor.arrays import FloatArray
 from predictor.bars import BarPanel
 from predictor.canonical import Json
 from predictor.covariates import CovariateSource
@@ -90,17 +90,12 @@ def adapt_widths(recorded: RecordedModel, bars: BarPanel, covariates: CovariateS
     )
 
 
-def _select_medians(values: FloatArray, levels: tuple[float, ...]) -> FloatArray:
-    anchor = anchor_index(levels)
-    return values[..., anchor : anchor + 1]
-
-
 def _measure_residuals(bound: BoundModel, part: SplitPart, levels: tuple[float, ...]) -> QuantileResiduals:
     """Outcomes minus quantiles, in units of each quantile's distance from the median."""
     windows = bound.windows(part)
     quantiles = bound.forecasts(windows).calibrated
     missed = bound.history.outcomes(windows)[..., None] - quantiles
-    distance = np.abs(quantiles - _select_medians(quantiles, levels))
+    distance = np.abs(quantiles - quantiles[..., [anchor_index(levels)]])
     units = np.full_like(missed, np.nan)
     np.divide(missed, distance, out=units, where=distance > 0)
     return QuantileResiduals(positions=windows.positions, values=units)
@@ -180,19 +175,10 @@ class DailySummary:
 
     def to_json(self) -> dict[str, Json]:
         """All fields as JSON values."""
-        return {
-            "model": self.model,
-            "champion": self.champion,
-            "session": self.session,
-            "evenings": self.evenings,
-            "rows": self.rows,
-            "bars": self.bars,
-            "lamp": self.lamp.value,
-            "findings": list(self.findings),
-            "refused": dict(self.refused),
-            "served": [one.to_json() for one in self.served],
-            "widths": None if self.widths is None else self.widths.to_json(),
-        }
+        fields = {one.name: getattr(self, one.name) for one in dataclasses.fields(self)}
+        served = [one.to_json() for one in self.served]
+        widths = None if self.widths is None else self.widths.to_json()
+        return {**fields, "lamp": self.lamp.value, "findings": list(self.findings), "served": served, "widths": widths}
 
 
 EveningAction = Callable[[DailySettings, RecordedModel, int, Sequence[EvidenceRecord]], int]

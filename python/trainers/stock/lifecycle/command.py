@@ -1,6 +1,5 @@
 """`quantra retrain`, `quantra compare`, `quantra promote` and `quantra rollback`."""
 
-import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
@@ -113,7 +112,7 @@ def retrain_command(
         if isinstance(trained, TrainingResult):
             print_result(trained, as_json=run.as_json)
         elif run.as_json:
-            sys.stdout.write(json.dumps(describe_joined(trained)) + "\n")
+            write_json(describe_joined(trained))
         else:
             print_joined(trained)
         if not run.as_json:

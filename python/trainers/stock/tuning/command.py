@@ -1,6 +1,5 @@
 """The command `quantra tune stock`."""
 
-import json
 import sys
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from rich.console import Console
 from predictor import artifact
 from predictor.cli.flags import with_flags
 from predictor.cli.options import BarsFlags, CovariateFlags, WorkerFlags
-from predictor.cli.output import judgement
+from predictor.cli.output import judgement, write_json
 from predictor.cli.program import say
 from predictor.errors import ConfigurationError, shown_date
 from predictor.flags import Flag, FlagSubset, ParsedFlags
@@ -108,16 +107,25 @@ def _search(
     as_json: bool,
 ) -> tuple[SearchResult, TrainingResult]:
     """Run the search, and train the best recipe."""
-    runner = machines.runner()
     announce, warn = announcer(as_json=as_json), warner(as_json=as_json)
     consume: ReportConsumer = JsonLines(sys.stdout) if as_json else progress_for(sys.stdout)
-    emit(find_recipe_warnings(material.bars, material.features, material.covariates, recipe), warn)
-    settings = _search_of(material, recipe, trials=effort.trials, seeds=effort.seeds)
-    emit(find_step_warnings(settings.history, settings.splits, recipe), warn)
+    bars, covariates, cache = material.bars, material.covariates, material.cache
+    emit(find_recipe_warnings(bars, material.features, covariates, recipe), warn)
+    splits = recipe.splits(bars.sessions)
+    pipeline = fit_pipeline(bars, material.features, recipe, splits, covariates, cache)  # once for all trials
+    settings = Search(
+        history=History(bars, pipeline, covariates, cache),
+        splits=splits,
+        recipe=recipe,
+        settings={**recipe.settings(), **material.identity()},
+        trials=effort.trials,
+        seeds=effort.seeds,
+    )
+    emit(find_step_warnings(settings.history, splits, recipe), warn)
     try:
         with nullcontext() if effort.storage else claim_output(effort.database(out)):
             study = effort.study(out, recipe.kind)
-            result = search(settings, study, consume=consume, announce=announce, runner=runner)
+            result = search(settings, study, consume=consume, announce=announce, runner=machines.runner())
         announce("training the best recipe for its artifact")
         stepwise = no_progress if as_json else progress_on(sys.stdout)
         sections = {"tuning": dict(result.card())}
@@ -126,24 +134,9 @@ def _search(
         raise ConfigurationError(str(error)) from error
 
 
-def _search_of(material: TrainingMaterial, recipe: StockRecipe, *, trials: int, seeds: int) -> Search:
-    """The search, with a pipeline that is fitted once for all trials."""
-    bars, covariates, cache = material.bars, material.covariates, material.cache
-    parts = recipe.splits(bars.sessions)
-    pipeline = fit_pipeline(bars, material.features, recipe, parts, covariates, cache)
-    return Search(
-        history=History(bars, pipeline, covariates, cache),
-        splits=parts,
-        recipe=recipe,
-        settings={**recipe.settings(), **material.identity()},
-        trials=trials,
-        seeds=seeds,
-    )
-
-
 def _print_result(result: SearchResult, trained: TrainingResult, *, as_json: bool) -> None:
     if as_json:
-        sys.stdout.write(json.dumps({"kind": "tuned", "artifact": str(trained.folder), "tuning": result.card()}) + "\n")
+        write_json({"kind": "tuned", "artifact": str(trained.folder), "tuning": result.card()})
         return
     console = Console()
     days = f"{shown_date(result.selection.first)} to {shown_date(result.selection.last)}"

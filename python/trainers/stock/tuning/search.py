@@ -15,7 +15,7 @@ from predictor import canonical
 from predictor.canonical import Json
 from predictor.errors import ConfigurationError, MissingPackageError, QuantraError
 from predictor.jobs import InThisProcess, JobRunner
-from predictor.networks import Setting, kind_named, make_config, settings_from_config
+from predictor.networks import kind_named, make_config, settings_from_config
 from trainers.loop import EpochReport, LoopError, Report
 from trainers.progress import ConsumerChain, ReportConsumer
 from trainers.stock.data import History
@@ -25,7 +25,6 @@ from trainers.stock.splits import DataSplits, SplitPart
 
 if TYPE_CHECKING:
     from optuna import Study, Trial
-    from optuna.pruners import MedianPruner
     from optuna.storages import RDBStorage
     from optuna.trial import BaseTrial, FrozenTrial
 
@@ -132,19 +131,19 @@ CHOICES: Final[Mapping[str, tuple[int, ...]]] = {
 
 
 DROPOUT: Final = (0.0, 0.6)
-
 LEARNING_RATE: Final = (1e-4, 1e-2)
-
 WEIGHT_DECAY: Final = (1e-5, 1.0)
-
 BATCH_SIZES: Final = (32, 64, 128, 256)
 
 
 def suggest_recipe(trial: "BaseTrial", recipe: StockRecipe) -> StockRecipe:
     """The recipe with a trial's values."""
+    settings = settings_from_config(recipe.config)
+    sizes = {name: trial.suggest_categorical(name, choices) for name, choices in CHOICES.items() if name in settings}
+    dropout = trial.suggest_float("dropout", *DROPOUT)
     return replace(
         recipe,
-        config=make_config(kind_named(recipe.kind), _suggest_network(trial, recipe)),
+        config=make_config(kind_named(recipe.kind), {**settings, **sizes, "dropout": dropout}),
         optimisation=replace(
             recipe.optimisation,
             learning_rate=trial.suggest_float("learning_rate", *LEARNING_RATE, log=True),
@@ -152,12 +151,6 @@ def suggest_recipe(trial: "BaseTrial", recipe: StockRecipe) -> StockRecipe:
             batch_size=trial.suggest_categorical("batch_size", BATCH_SIZES),
         ),
     )
-
-
-def _suggest_network(trial: "BaseTrial", recipe: StockRecipe) -> dict[str, Setting]:
-    settings = settings_from_config(recipe.config)
-    sizes = {name: trial.suggest_categorical(name, choices) for name, choices in CHOICES.items() if name in settings}
-    return {**settings, **sizes, "dropout": trial.suggest_float("dropout", *DROPOUT)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -384,12 +377,6 @@ def _list_fresh_seeds(
         yield TrialJob(name=f"the fit from seed {seed}", recipe=again)
 
 
-def _create_pruner() -> "MedianPruner":
-    from optuna.pruners import MedianPruner
-
-    return MedianPruner(n_startup_trials=STARTUP_TRIALS, n_warmup_steps=WARMUP_EPOCHS)
-
-
 @final
 class _TrialPruner:
     """Records every epoch's selection loss, and stops a trial that is worse than most finished ones."""
@@ -399,7 +386,8 @@ class _TrialPruner:
 
         optuna.logging.set_verbosity(optuna.logging.ERROR)
         finished = [optuna.create_trial(value=0.0, intermediate_values=dict(losses)) for losses in job.finished]
-        study = optuna.create_study(pruner=_create_pruner())
+        pruner = optuna.pruners.MedianPruner(n_startup_trials=STARTUP_TRIALS, n_warmup_steps=WARMUP_EPOCHS)
+        study = optuna.create_study(pruner=pruner)
         study.add_trials(finished)
         self._trial = study.ask()
         self._consume = consume
