@@ -1,13 +1,17 @@
 """`quantra forecast`: forecasts of many days, as Parquet files by day."""
 
 import hashlib
+import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple, final
+from typing import TYPE_CHECKING, Annotated, Final, NamedTuple, final
 
 import numpy as np
+import typer
+from rich.console import Console
 
 from predictor import canonical
 from predictor.arrays import FloatArray
@@ -16,8 +20,11 @@ from predictor.bars import BarPanel
 from predictor.canonical import Json, Record
 from predictor.card import Card
 from predictor.catalog import ModelInfo
+from predictor.cli.flags import with_flags
+from predictor.cli.options import AsJson, BarsFlags, CovariateFlags, Device, WorkerFlags
+from predictor.cli.output import write_json
 from predictor.covariates import CovariateSource
-from predictor.dates import as_date
+from predictor.dates import as_date, day_number
 from predictor.errors import (
     BarIncompleteError,
     BarSuspectError,
@@ -28,35 +35,22 @@ from predictor.errors import (
     QuantraError,
     SessionGapError,
     answer_of,
+    counted,
+    listed,
     shown_date,
 )
 from predictor.forecast import Forecast
 from predictor.forecaster import Forecaster
 from predictor.instance import GapPolicy, Instance
 from predictor.jobs import JobRunner
-from predictor.replacement import claim_output, replace_file
-from trainers.stock.card import hash_bars
+from predictor.replacement import check_folder, claim_output, replace_file
+from trainers.progress import show_finished
+from trainers.stock.feature_cache import hash_bars, map_bars, open_cache
+from trainers.stock.flags import CacheFolder
+from trainers.stock.progress_output import describe_jobs, warn_on_stderr
 
 if TYPE_CHECKING:
     import polars as pl
-
-import sys
-from collections import Counter
-from typing import Annotated
-
-import typer
-from rich.console import Console
-
-from predictor.cli.flags import with_flags
-from predictor.cli.options import AsJson, BarsFlags, CovariateFlags, Device, WorkerFlags
-from predictor.cli.output import write_json
-from predictor.dates import day_number
-from predictor.errors import counted, listed
-from predictor.replacement import check_folder
-from trainers.progress import show_finished
-from trainers.stock.feature_cache import map_bars, open_cache
-from trainers.stock.flags import CacheFolder
-from trainers.stock.progress_output import describe_jobs, warn_on_stderr
 
 SETTINGS: Final = "settings.json"
 FORECASTS: Final = "forecasts.parquet"
@@ -119,7 +113,8 @@ class _SessionForecaster:
         return [self._forecast(session, info) for session in sessions]
 
     def _forecast(self, session: int, info: ModelInfo) -> SessionFile:
-        bars = self.material.bars.until(session)
+        bars, made = self.material.bars.until(session), None
+        refusals: Mapping[str, QuantraError]
         try:
             instance = Instance(
                 input=bars,
@@ -128,22 +123,13 @@ class _SessionForecaster:
                 accept_suspect_bars=self.material.accept_suspect_bars,
             )
             made = self.forecaster.predict(instance)
+            symbols, refusals = made.symbols, made.refusals
         except _ABOUT_BARS as error:
-            return _make_session_file(session, info, bars.symbols, None, dict.fromkeys(bars.symbols, error))
-        return _make_session_file(session, info, made.symbols, made, made.refusals)
-
-
-def _make_session_file(
-    session: int,
-    info: ModelInfo,
-    symbols: tuple[str, ...],
-    made: Forecast | None,
-    refusals: Mapping[str, QuantraError],
-) -> SessionFile:
-    content = BytesIO()
-    forecast_frame(session, info, symbols, made, refusals).write_parquet(content)
-    reasons = tuple(answer_of(error).reason for error in refusals.values())
-    return SessionFile(session, content.getvalue(), len(symbols) - len(refusals), reasons)
+            symbols, refusals = bars.symbols, dict.fromkeys(bars.symbols, error)
+        content = BytesIO()
+        forecast_frame(session, info, symbols, made, refusals).write_parquet(content)
+        reasons = tuple(answer_of(error).reason for error in refusals.values())
+        return SessionFile(session, content.getvalue(), len(symbols) - len(refusals), reasons)
 
 
 def forecast_frame(
@@ -303,25 +289,18 @@ class PeriodFlags:
         return [int(session) for session in chosen]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UseFlags:
-    """What to do about incomplete and suspect bars."""
-
-    gaps: Annotated[GapPolicy, typer.Option(help="What to do about sessions without any bar.")] = GapPolicy.REFUSE
-    accept_suspect_bars: Annotated[
-        bool, typer.Option("--accept-suspect-bars", help="Use bars that contradict their history.")
-    ] = False
-
-
 @with_flags
-def forecast_command(
+def forecast_command(  # noqa: PLR0913 - the flags of a command
     *,
     artifact: Annotated[Path, typer.Argument(metavar="ARTIFACT", help="Artifact folder, such as models/demo/1.")],
     bars: BarsFlags,
     files: CovariateFlags,
     out: Annotated[Path, typer.Option(metavar="DIR", help="Folder of the Parquet files; continued if it exists.")],
     period: PeriodFlags,
-    use: UseFlags,
+    gaps: Annotated[GapPolicy, typer.Option(help="What to do about sessions without any bar.")] = GapPolicy.REFUSE,
+    accept_suspect_bars: Annotated[
+        bool, typer.Option("--accept-suspect-bars", help="Use bars that contradict their history.")
+    ] = False,
     machines: WorkerFlags,
     feature_cache: CacheFolder = None,
     device: Device = "auto",
@@ -335,8 +314,8 @@ def forecast_command(
         bars=panel,
         covariates=files.read(),
         device=device,
-        gaps=use.gaps,
-        accept_suspect_bars=use.accept_suspect_bars,
+        gaps=gaps,
+        accept_suspect_bars=accept_suspect_bars,
     )
     with Forecaster.load(artifact, device) as forecaster:
         info = forecaster.model()
@@ -348,7 +327,8 @@ def forecast_command(
     if not as_json:
 
         def tell(made: SessionFile) -> str:
-            return _describe(made) + runner.remark
+            refused = f", {len(made.reasons)} without" if made.reasons else ""
+            return f"{shown_date(made.session)}  {counted(made.forecasts, 'forecast')}{refused}{runner.remark}"
 
         steps = show_finished(steps, total=len(missing), tell=tell, title="day", stream=sys.stdout)
     try:
@@ -361,31 +341,22 @@ def forecast_command(
             f"no symbol could be forecast on any of {counted(len(made), 'day')}: {_describe_reasons(made)}"
         )
     if as_json:
-        write_json(_describe_result(out, len(sessions), made) | describe_jobs(runner))
+        result: dict[str, Json] = {
+            "kind": "forecasts",
+            "folder": str(out),
+            "days": len(sessions),
+            "new_days": len(made),
+            "forecasts": sum(one.forecasts for one in made),
+            "reasons": dict(Counter(reason for one in made for reason in one.reasons)),
+        }
+        write_json(result | describe_jobs(runner))
     else:
         _print_result(out, info, len(sessions), made)
-
-
-def _describe(made: SessionFile) -> str:
-    refused = f", {len(made.reasons)} without" if made.reasons else ""
-    return f"{shown_date(made.session)}  {counted(made.forecasts, 'forecast')}{refused}"
 
 
 def _describe_reasons(made: Sequence[SessionFile]) -> str:
     reasons = Counter(reason for one in made for reason in one.reasons)
     return listed([f"{reason} {count} times" for reason, count in reasons.most_common()])
-
-
-def _describe_result(folder: Path, sessions: int, made: Sequence[SessionFile]) -> dict[str, Json]:
-    """The result for programs."""
-    return {
-        "kind": "forecasts",
-        "folder": str(folder),
-        "days": sessions,
-        "new_days": len(made),
-        "forecasts": sum(one.forecasts for one in made),
-        "reasons": dict(Counter(reason for one in made for reason in one.reasons)),
-    }
 
 
 def _print_result(folder: Path, info: ModelInfo, sessions: int, made: Sequence[SessionFile]) -> None:

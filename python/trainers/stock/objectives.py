@@ -48,12 +48,9 @@ class QuantileTask:
     def loss(self, batch: WindowBatch) -> Loss:
         """Mean over the known targets of a batch."""
         self._levels = _move_to_device_of(batch.target, self._levels)
-        known = torch.isfinite(batch.target)
-        count = int(known.sum())  # before the forward: this waits for a GPU
+        known, count = _mask_known(batch.target)
         quantiles: Tensor = self._network(batch.inputs)
-        target = torch.where(known, batch.target, 0.0)
-        losses = pinball_loss(quantiles.float(), target, self._levels).mean(-1)
-        return Loss(mean=(losses * known).sum() / max(count, 1), count=count)
+        return Loss(mean=_average_pinball(quantiles, batch.target, self._levels, known, count), count=count)
 
 
 class Ranking(NamedTuple):
@@ -128,7 +125,7 @@ class PanelTask:
         """
         known, count = _mask_known(batch.target)
         output = self._output(batch)
-        pinball = self._pinball(output, batch.target, known, count)
+        pinball = _average_pinball(output.quantiles, batch.target, self._levels, known, count)
         ranking = compute_ranking_loss(
             _reshape_by_day(output.scores.float(), batch.panels), self._outcomes(batch)
         ).mean()
@@ -142,15 +139,11 @@ class PanelTask:
             ContractError: as `loss`.
         """
         known, count = _mask_known(batch.target)
-        return Loss(mean=self._pinball(self._output(batch), batch.target, known, count), count=count)
-
-    def _pinball(self, output: PanelOutput, targets: Tensor, known: Tensor, count: int) -> Tensor:
-        self._levels = _move_to_device_of(targets, self._levels)
-        target = torch.where(known, targets, 0.0)
-        losses = pinball_loss(output.quantiles.float(), target, self._levels).mean(-1)
-        return (losses * known).sum() / max(count, 1)
+        quantiles = self._output(batch).quantiles
+        return Loss(mean=_average_pinball(quantiles, batch.target, self._levels, known, count), count=count)
 
     def _output(self, batch: PanelBatch) -> PanelOutput:
+        self._levels = _move_to_device_of(batch.target, self._levels)
         output: object = self._network(batch.inputs, batch.nodes, batch.panels)
         rows, horizons = batch.target.shape
         fault = describe_fault(output, rows=rows, horizons=horizons, levels=len(self._levels))
@@ -182,6 +175,12 @@ def _mask_known(targets: Tensor) -> tuple[Tensor, int]:
     """Mask and number of known targets; call it before the forward, because it waits for a GPU."""
     known = torch.isfinite(targets)
     return known, int(known.sum())
+
+
+def _average_pinball(quantiles: Tensor, targets: Tensor, levels: Tensor, known: Tensor, count: int) -> Tensor:
+    """Mean pinball loss over the known targets and the levels."""
+    losses = pinball_loss(quantiles.float(), torch.where(known, targets, 0.0), levels).mean(-1)
+    return (losses * known).sum() / max(count, 1)
 
 
 def _reshape_by_day(values: Tensor, panels: int) -> Tensor:
