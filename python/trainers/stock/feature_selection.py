@@ -1,6 +1,5 @@
 """Selection and fitting of a model's features and covariates."""
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Final
@@ -10,7 +9,7 @@ import numpy as np
 from predictor.bars import BarPanel
 from predictor.canonical import Json
 from predictor.catalog import CovariateGroup, CovariateInfo
-from predictor.covariates import CovariateSource, StaticTable
+from predictor.covariates import CovariateSource
 from predictor.errors import ConfigurationError, CovariatesError, listed
 from predictor.features import (
     CovariateFields,
@@ -30,16 +29,7 @@ from trainers.stock.feature_cache import FeatureCache
 Known = Annotated[str, Flag("Covariates whose values of future sessions are known ahead.", metavar="NAME,…")]
 
 
-NAMED: Final[Mapping[str, Callable[[], FeatureSet]]] = {
-    "default": default_features,
-    "prices": lambda: default_features().without_volume(),
-    "alpha158": alpha158_features,
-}
-EVERY_DAY_NAMED: Final[Mapping[str, Callable[[], FeatureSet]]] = {
-    "default": every_day_features,
-    "prices": lambda: every_day_features().without_volume(),
-    "alpha158": alpha158_features,
-}
+NAMED: Final = ("default", "prices", "alpha158")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,8 +67,13 @@ def load_features(name: str, calendar: str, covariates: CovariateFields | None =
         covariates: columns that the file's expressions may read; each unused column becomes a feature.
     """
     columns = covariates or CovariateFields()
-    named = EVERY_DAY_NAMED if calendar == EVERY_DAY else NAMED
-    chosen = named[name]() if name in named else FeatureSet.read(name, columns)
+    if name == "alpha158":
+        chosen = alpha158_features()
+    elif name in NAMED:
+        chosen = every_day_features() if calendar == EVERY_DAY else default_features()
+        chosen = chosen.without_volume() if name == "prices" else chosen
+    else:
+        chosen = FeatureSet.read(name, columns)
     return chosen.with_covariates(columns)
 
 
@@ -175,23 +170,18 @@ def _list_field_needs(fields: CovariateFields) -> tuple[CovariateInfo, ...]:
     )
 
 
-def _refuse_stray_text(table: StaticTable, name: str) -> None:
-    """Refuse a few texts among numbers: they would turn every number into a category."""
-    stray = table.without_number(name)
-    if 0 < 2 * len(stray) < sum(text != "" for text in table.texts[name]):
-        raise CovariatesError(
-            f"static covariate {name} is a number for most symbols, but not for {listed(stray)}; leave a cell empty "
-            "where it is unknown, or write a letter before each if they are codes"
-        )
-
-
 def _fit_statics(learnt: BarPanel, covariates: CovariateSource) -> StaticFeatures:
     """Static features, fitted on the symbols with a bar in the training split."""
     table = covariates.statics
     if table is None:
         return StaticFeatures()
     for name in table.names:
-        _refuse_stray_text(table, name)
+        stray = table.without_number(name)
+        if 0 < 2 * len(stray) < sum(text != "" for text in table.texts[name]):  # they would make numbers categories
+            raise CovariatesError(
+                f"static covariate {name} is a number for most symbols, but not for {listed(stray)}; leave a cell "
+                "empty where it is unknown, or write a letter before each if they are codes"
+            )
     traded = np.flatnonzero(learnt.present.any(axis=1))
     symbols = [learnt.symbols[s] for s in traded]
     return StaticFeatures.fit(

@@ -275,16 +275,12 @@ class RecipeChanges:
         return ParsedFlags[StockRecipe]({**self.recipe.values, **nested}).over(own)
 
 
+# Beginnings of the names of settings, by the part of the recipe.
 NETWORK: Final = "network_"
-
 NORMALISER: Final = "normaliser_"
-
 MINIMUM: Final = "minimum_"
-
 SHARE: Final = "share_"
-
 SPLIT: Final = "split_"
-
 ROLLING: Final = "rolling_"
 
 ValueT = TypeVar("ValueT", SplitShares, RollingSplits, BarRequirements, Optimisation)
@@ -329,17 +325,21 @@ def read_recipe_file(path: Path) -> StockRecipe:
 
 
 def _read_recipe(record: Record) -> StockRecipe:
-    kind = record.text("kind")
+    kind, target = record.text("kind"), _read_target(record)
     scale: Scale = _read_value(record, "scale", Scale) if record.has("scale") else "window"
+    normaliser = None
+    if scale == "window":
+        own = record.group(NORMALISER)
+        normaliser = read_normaliser(own, target, own.text("kind") if own.has("kind") else WINDOW.name)
     return StockRecipe(
         kind=kind,
         config=_read_config(kind, record),
-        target=_read_target(record),
+        target=target,
         quantiles=record.numbers("quantiles"),
         encoder_length=record.integer("encoder_length"),
         calendar=record.text("calendar"),
         scale=scale,
-        normaliser=_read_normaliser(record.group(NORMALISER), _read_target(record)) if scale == "window" else None,
+        normaliser=normaliser,
         minimum=_read_values(BarRequirements, record, MINIMUM) if record.has(f"{MINIMUM}values") else BarRequirements(),
         optimisation=_read_values(Optimisation, record, ""),
         **_read_splitting(record),
@@ -360,10 +360,6 @@ def _read_target(record: Record) -> Target:
     if text not in [kind.value for kind in TargetKind]:
         raise record.refusal("target", f"is {text!r}, but must be one of {[kind.value for kind in TargetKind]}")
     return Target(kind=TargetKind(text), lag=record.integer("lag"), horizons=record.integers("horizons"))
-
-
-def _read_normaliser(record: Record, target: Target) -> Normaliser:
-    return read_normaliser(record, target, record.text("kind") if record.has("kind") else WINDOW.name)
 
 
 def _read_splitting(record: Record) -> dict[str, Any]:

@@ -1,7 +1,8 @@
 """Recorded forecasts are computed again from the recorded bars and weights, and compared."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache, partial
 from itertools import groupby
 from pathlib import Path
 from typing import Final
@@ -74,10 +75,10 @@ def replay_forecasts(
         return record.as_of, record.bars_batch, record.model, record.version
 
     evenings = [list(group) for _, group in groupby(sorted(records, key=evening_of), evening_of)]
-    panels = _PanelReader(ledger)
+    read_panel = lru_cache(maxsize=1)(partial(_read_panel, ledger))  # for the other models of the evening
     found: list[ForecastReplay] = []
     for evening in stepwise(evenings, title="replaying", tell=lambda evening: str(evening[0].as_of)):
-        found += _replay_evening(ledger, models, evening, panels, covariates)
+        found += _replay_evening(ledger, models, evening, read_panel, covariates)
     return tuple(found)
 
 
@@ -104,30 +105,22 @@ def record_replays(ledger: Ledger, replays: Sequence[ForecastReplay], evening: i
     )
 
 
-class _PanelReader:
-    """Reads the bars that were known at a batch; keeps the last panel for the other models of the evening."""
-
-    def __init__(self, ledger: Ledger) -> None:
-        self._ledger = ledger
-        self._last: tuple[tuple[int, int], BarPanel] | None = None
-
-    def read(self, as_of: int, batch: int) -> BarPanel:
-        if self._last is None or self._last[0] != (as_of, batch):
-            self._last = (as_of, batch), self._ledger.panel(last=as_of, batch=batch)
-        return self._last[1]
+def _read_panel(ledger: Ledger, as_of: int, batch: int) -> BarPanel:
+    """The bars up to a session that were known at a batch."""
+    return ledger.panel(last=as_of, batch=batch)
 
 
 def _replay_evening(
     ledger: Ledger,
     models: Path,
     records: Sequence[ForecastRecord],
-    panels: _PanelReader,
+    read_panel: Callable[[int, int], BarPanel],
     covariates: CovariateSource,
 ) -> Iterator[ForecastReplay]:
     first = records[0]
     try:
         model = _find_model(ledger, models, first)
-        bars = panels.read(first.as_of, first.bars_batch)
+        bars = read_panel(first.as_of, first.bars_batch)
         where = "kind = ? and session = ? and (? = model or ? like model || '-%')"
         events = ledger.records(LedgerEvent, where, (EVENING, first.as_of, first.model, first.model))
         accepts = any(event.detail.get("accept_suspect_bars") is True for event in events)

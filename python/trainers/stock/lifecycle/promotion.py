@@ -227,20 +227,20 @@ def record_moves(model_folder: Path, ledger: Ledger) -> int:
     Each move is recorded only once. Earlier moves that were made without the ledger are recorded too.
     """
     moves = [move for move in read_moves(model_folder, read_aliases(model_folder)) if move.alias == CHAMPION]
-    return ledger.append(_make_event(model_folder.name, place, move) for place, move in enumerate(moves))
-
-
-def _make_event(name: str, place: int, move: AliasMove) -> LedgerEvent:
-    return LedgerEvent(
-        kind="champion",
-        model=name,
-        version=move.version,
-        reason=f"{move.kind.value}: {move.reason}",
-        detail={
-            "move": move.kind.value,
-            "previous": move.previous,
-            "at": move.at,
-            "gates": [asdict(gate) for gate in move.gates],
-        },
-        key=f"champion {name} {move.previous} to {move.version} at {move.at}, move {place}",
+    name = model_folder.name
+    return ledger.append(
+        LedgerEvent(
+            kind="champion",
+            model=name,
+            version=move.version,
+            reason=f"{move.kind.value}: {move.reason}",
+            detail={
+                "move": move.kind.value,
+                "previous": move.previous,
+                "at": move.at,
+                "gates": [asdict(gate) for gate in move.gates],
+            },
+            key=f"champion {name} {move.previous} to {move.version} at {move.at}, move {place}",
+        )
+        for place, move in enumerate(moves)
     )

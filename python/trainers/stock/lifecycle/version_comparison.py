@@ -1,6 +1,5 @@
 """Comparison of two versions on the same symbols, on days that neither has seen in training."""
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Self
@@ -31,7 +30,7 @@ from trainers.stock.evaluation.evaluated_days import select_unseen_part
 from trainers.stock.evaluation.evaluation import encode_plain
 from trainers.stock.evaluation.evaluation_set import EvaluationSet, forecasts_of
 from trainers.stock.model_fit import build_engine
-from trainers.stock.recipe import ROLLING, SHARE, SPLIT, StockRecipe, read_recipe
+from trainers.stock.recipe import ROLLING, SHARE, SPLIT, read_recipe
 from trainers.stock.splits import SplitPart
 
 WARM_UP = 600
@@ -134,34 +133,25 @@ class ComparedVersion:
         The members of an ensemble are compared by name; this one may have dropped some of the other's.
         """
         ours, theirs = (_list_recipes(one.standing.model) for one in (self, other))
-        same_rule = len({_find_rule(one.source.card) for one in (self, other)}) == 1
+        weightings = [weighting_of(one.source.card) for one in (self, other)]
+        same_rule = len({None if one is None else one.rule for one in weightings}) == 1
         return same_rule and bool(ours) and all(theirs.get(name) == recipe for name, recipe in ours.items())
 
 
 def _list_recipes(model: Judgeable) -> dict[str, tuple[Json, Json]]:
-    """Settings and features of each member of an ensemble, or of a model without a name; empty if one has no recipe."""
+    """Settings and features of each member of an ensemble, or of a model without a name; empty if one has no recipe.
+
+    The splits, which move with the bars, and the device are left out.
+    """
     networks = model.members if isinstance(model, Ensemble) else {"": model}
-    if any("recipe" not in one.manifest.card for one in networks.values()):
-        return {}
-    return {
-        name: (
-            _list_own_settings(read_recipe(one.manifest.card["recipe"])),
-            identify_features(one.pipeline.features.features),
-        )
-        for name, one in networks.items()
-    }
-
-
-def _find_rule(card: Mapping[str, Json]) -> str | None:
-    """How the members of an ensemble were chosen; None for equal weights, or a single model."""
-    weighting = weighting_of(card)
-    return None if weighting is None else weighting.rule
-
-
-def _list_own_settings(recipe: StockRecipe) -> dict[str, Json]:
-    """Settings without the splits, which move with the bars, and the device."""
-    left_out = (SHARE, SPLIT, ROLLING, "device")
-    return {name: value for name, value in recipe.settings().items() if not name.startswith(left_out)}
+    recipes: dict[str, tuple[Json, Json]] = {}
+    for name, one in networks.items():
+        if "recipe" not in one.manifest.card:
+            return {}
+        settings = read_recipe(one.manifest.card["recipe"]).settings()
+        own = {key: value for key, value in settings.items() if not key.startswith((SHARE, SPLIT, ROLLING, "device"))}
+        recipes[name] = (own, identify_features(one.pipeline.features.features))
+    return recipes
 
 
 def load_version(models: Path, reference: str, covariates: CovariateSource = NO_SOURCE) -> ComparedVersion:

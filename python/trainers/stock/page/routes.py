@@ -80,15 +80,14 @@ class Page:
 
     def routes(self) -> Sequence[Route]:
         """Create the routes."""
-        gets = {
-            "/": self._home,
-            "/bars": self._bars,
-            "/forecast": self._forecast,
-            "/universe": self._universe,
-            "/models": self._show_models,
-            "/ledger": self._ledger,
-            "/training": self._show_training,
-            "/calls": self._show_calls,
+        views_by_path: dict[str, Callable[[PageFrame, dict[str, str]], str]] = {
+            "/": self._render_home,
+            "/bars": self._render_bars,
+            "/forecast": self._render_forecast,
+            "/universe": self._render_universe,
+            "/ledger": self._render_ledger,
+            "/training": self._render_training,
+            "/calls": self._render_calls,
         }
         posts = {
             "/files": self._receive,
@@ -100,6 +99,8 @@ class Page:
             "/training/stop": self._stop_training,
             "/training/resume": self._resume_training,
         }
+        gets = {path: self._answer_with(render) for path, render in views_by_path.items()}
+        gets["/models"] = self._show_models
         return [
             Route("/training/state", self._training_state, methods=["GET"]),
             *(Route(path, self._answered(handler), methods=["GET"]) for path, handler in gets.items()),
@@ -128,6 +129,15 @@ class Page:
 
         return answer
 
+    def _answer_with(self, render: Callable[[PageFrame, dict[str, str]], str]) -> Handler:
+        """A handler that renders a page on another thread, from its frame and the query of the request."""
+
+        async def answer(request: Request) -> Response:
+            frame = self._frame(request)
+            return _render_page(frame, await asyncio.to_thread(render, frame, dict(request.query_params)))
+
+        return answer
+
     def _frame(self, request: Request) -> PageFrame:
         hidden = {"/ledger"} if not self._settings.ledger else set[str]()
         hidden |= {"/training"} if self._is_remote else set()
@@ -140,12 +150,8 @@ class Page:
             script=self._script,
         )
 
-    async def _home(self, request: Request) -> Response:
-        frame = self._frame(request)
-        models = await asyncio.to_thread(self._models.models)
-        return _render_page(
-            frame, views.render_home(frame, self._uploaded, models, views.REMOTE if self._is_remote else "")
-        )
+    def _render_home(self, frame: PageFrame, _: dict[str, str]) -> str:
+        return views.render_home(frame, self._uploaded, self._models.models(), self._remote_note)
 
     async def _receive(self, request: Request) -> Response:
         """Receive one file; the first one of a drop replaces the bars before."""
@@ -169,16 +175,11 @@ class Page:
                 raise
         return Response(status_code=204)
 
-    async def _bars(self, request: Request) -> Response:
+    def _render_bars(self, frame: PageFrame, _: dict[str, str]) -> str:
         uploaded = self._uploaded_bars()
         if uploaded.checked is None and not uploaded.problem:
-            await asyncio.to_thread(uploaded.read, uploaded.choice)
-        frame = self._frame(request)
-        return _render_page(frame, await asyncio.to_thread(self._render_bars, frame, uploaded))
-
-    def _render_bars(self, frame: PageFrame, uploaded: UploadedBars) -> str:
-        note = views.REMOTE if self._is_remote else ""
-        return views.render_bars(frame, uploaded, self._models.models(), self._trained, note)
+            uploaded.read(uploaded.choice)
+        return views.render_bars(frame, uploaded, self._models.models(), self._trained, self._remote_note)
 
     async def _choose(self, request: Request) -> Response:
         form = await _read_form(request)
@@ -200,10 +201,6 @@ class Page:
     async def _forget(self, _: Request) -> Response:
         self._replace(None)
         return _redirect_to("/")
-
-    async def _forecast(self, request: Request) -> Response:
-        frame = self._frame(request)
-        return _render_page(frame, await asyncio.to_thread(self._render_forecast, frame, dict(request.query_params)))
 
     def _render_forecast(self, frame: PageFrame, query: dict[str, str]) -> str:
         reading, info = self._uploaded_bars().reading, self._chosen_model(query, self._trained)
@@ -231,10 +228,6 @@ class Page:
         )
         return views.render_forecast(frame, shown, self._models.models())
 
-    async def _universe(self, request: Request) -> Response:
-        frame = self._frame(request)
-        return _render_page(frame, await asyncio.to_thread(self._render_universe, frame, dict(request.query_params)))
-
     def _render_universe(self, frame: PageFrame, query: dict[str, str]) -> str:
         reading, info = self._uploaded_bars().reading, self._chosen_model(query, self._trained)
         forecast = self._models.predict(_format_reference(info), Instance(input=reading.panel))
@@ -243,7 +236,7 @@ class Page:
 
     async def _show_models(self, request: Request, result: Sequence[str] = ()) -> Response:
         frame, lines = self._frame(request), await asyncio.to_thread(self._lines)
-        note = views.REMOTE if self._is_remote else "" if self._settings.ledger else views.NO_LEDGER
+        note = self._remote_note or ("" if self._settings.ledger else views.NO_LEDGER)
         return _render_page(frame, views.render_models(frame, lines, note, result))
 
     def _lines(self) -> list[views.LineView]:
@@ -290,10 +283,6 @@ class Page:
         self._refresh()
         return [f"{name}@{move.version} is the champion again."]
 
-    async def _ledger(self, request: Request) -> Response:
-        frame = self._frame(request)
-        return _render_page(frame, await asyncio.to_thread(self._render_ledger, frame, dict(request.query_params)))
-
     def _render_ledger(self, frame: PageFrame, query: dict[str, str]) -> str:
         from trainers.stock.daily.evenings import DailySettings, summarise  # as above
         from trainers.stock.daily.page import render_evenings
@@ -308,13 +297,12 @@ class Page:
             raise NoLedgerError("the page has no ledger; start it with `quantra ui --ledger LEDGER`")
         return Ledger.open(self._settings.ledger)
 
-    async def _show_calls(self, request: Request) -> Response:
-        frame = self._frame(request)
-        return _render_page(frame, views.render_calls(frame, json.loads(describe_api())))
+    def _render_calls(self, frame: PageFrame, _: dict[str, str]) -> str:
+        return views.render_calls(frame, json.loads(describe_api()))
 
-    async def _show_training(self, request: Request) -> Response:
-        frame, bars = self._frame(request), None if self._uploaded is None else self._uploaded.checked
-        return _render_page(frame, views.render_training(frame, self._training.state, bars))
+    def _render_training(self, frame: PageFrame, _: dict[str, str]) -> str:
+        bars = None if self._uploaded is None else self._uploaded.checked
+        return views.render_training(frame, self._training.state, bars)
 
     async def _training_state(self, _: Request) -> Response:
         """The state for the script of the page, which does not wait for other work."""
@@ -354,6 +342,11 @@ class Page:
     def _is_remote(self) -> bool:
         """Whether the models are those of another server."""
         return self._refresh_local is None
+
+    @property
+    def _remote_note(self) -> str:
+        """Why no model is trained here; empty if it can be."""
+        return views.REMOTE if self._is_remote else ""
 
     def _refresh(self) -> None:
         """Serve what is new in the folder of models.
