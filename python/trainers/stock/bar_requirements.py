@@ -23,13 +23,6 @@ def check_enough(
 ) -> None:
     """Refuse bars whose training split is too short at any prices.
 
-    Args:
-        sessions: [T] of the bars, yyyymmdd.
-        symbols: number of symbols; windows of all symbols count.
-        features: features to compute.
-        recipe: recipe to train.
-        splits: the parts of these sessions.
-
     Raises:
         ConfigurationError: the training split is too short; the message names the number of sessions needed.
     """

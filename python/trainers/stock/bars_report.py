@@ -98,12 +98,7 @@ class BarRequirement:
 
 
 def find_findings(bars: BarPanel, calendar: SessionCalendar) -> tuple[SymbolFindings, ...]:
-    """The findings about each symbol, in the panel's order.
-
-    Args:
-        bars: the panel.
-        calendar: covers its sessions.
-    """
+    """The findings about each symbol, in the panel's order."""
     strange = np.isin(bars.sessions, calendar.unexpected(bars.sessions))
     suspects = find_suspects(bars)
     return tuple(_check_symbol(bars, row, calendar, strange, suspects) for row in range(len(bars.symbols)))
@@ -171,12 +166,6 @@ def draw_sparkline(values: FloatArray) -> str:
 
 def write_bars_page(path: Path, reading: BarReading, findings: Sequence[SymbolFindings], doubts: Sequence[str]) -> None:
     """Write a page with a chart of closes, suspected splits marked, and the findings.
-
-    Args:
-        path: the HTML file.
-        reading: the file that was read.
-        findings: of each symbol.
-        doubts: warnings, as text.
 
     Raises:
         MissingPackageError: plotly or jinja2 is not installed.

@@ -110,10 +110,7 @@ def describe_conformal(
 ) -> dict[str, Json]:
     """Effective samples of the conformal offsets, and scores with and without them, one per horizon.
 
-    Args:
-        test: windows of the test split.
-        forecasts: of the model, before and after the offsets.
-        effective_blocks: calibration days divided by the horizon, the number of outcomes that do not overlap.
+    `effective_blocks` are calibration days divided by the horizon, the number of outcomes that do not overlap.
     """
     card: dict[str, Json] = {"effective_samples": list(effective_blocks)}
     for when, values in (("before", forecasts.raw), ("after", forecasts.calibrated)):

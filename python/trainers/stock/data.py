@@ -117,11 +117,7 @@ class History:
     ) -> None:
         """Compute inputs and labels.
 
-        Args:
-            bars: S symbols, T sessions.
-            pipeline: fitted pipeline.
-            covariates: files of covariates.
-            cache: has features, labels and series on disk; None computes them in memory.
+        A cache has features, labels and series on disk; None computes them in memory.
 
         Raises:
             CovariateMissingError: the pipeline reads a covariate that no file has.

@@ -173,10 +173,6 @@ def describe_edges(network: nn.Module, given: Edges | None) -> dict[str, Json]:
 def find_user_edges(model: Model, symbols: Sequence[str]) -> Edges | None:
     """The edges that were given to a model's first training, for a refit.
 
-    Args:
-        model: the trained model.
-        symbols: of the new bars, in their order.
-
     Returns:
         None if the model has no graph or took its edges from returns, which each training split computes again.
 

@@ -80,9 +80,7 @@ def load_features(name: str, calendar: str, covariates: CovariateFields | None =
 def list_covariate_fields(covariates: CovariateSource, known: str = "") -> CovariateFields:
     """The columns of files as fields of the feature language.
 
-    Args:
-        covariates: the files.
-        known: comma-separated names of columns whose future values are known; the others are observed.
+    `known` names the columns whose future values are known, with commas; the others are observed.
 
     Raises:
         ConfigurationError: no file has such a column.

@@ -141,12 +141,7 @@ def forecast_frame(
 ) -> "pl.DataFrame":
     """One row per symbol and horizon: the quantiles in the target's unit, or the reason why there are none.
 
-    Args:
-        session: Session of the last bar.
-        info: The model.
-        symbols: All symbols.
-        made: Their forecast; None if no symbol has one.
-        refusals: The error of each symbol without a forecast.
+    `made` is None if no symbol has a forecast; `refusals` has the error of each symbol without one.
 
     Raises:
         MissingPackageError: polars is missing.
@@ -198,10 +193,6 @@ def was_seen(session: int, info: ModelInfo) -> bool | None:
 @final
 class ForecastFolder:
     """A folder with the forecasts of a model from some bars: `as_of=2013-01-04/forecasts.parquet` and so on.
-
-    Args:
-        path: The folder, created if missing.
-        settings: All that determines the forecasts.
 
     Raises:
         ConfigurationError: It cannot be written, or holds something else.

@@ -49,13 +49,7 @@ def fit_forests(
 ) -> None:
     """Fit a network's trees; each forest keeps the number of trees with the best loss on the selection split.
 
-    Args:
-        network: without trees.
-        history: inputs and labels.
-        train: windows that the trees are fitted to.
-        selection: windows that stop a forest.
-        levels: quantile levels of the forests.
-        seed: of the choice of columns per tree, and of the hidden static values.
+    The seed chooses the columns of each tree, and the hidden static values.
 
     Raises:
         MissingPackageError: LightGBM is not installed.

@@ -29,10 +29,7 @@ Batches = Callable[[], Iterable[WindowBatch]]
 def initialize(network: nn.Module, batches: Batches, levels: tuple[float, ...]) -> None:
     """Fit the highway's map, if the network has one, and the bias of its head on training windows.
 
-    Args:
-        network: on the CPU; its other weights stay.
-        batches: returns the training windows, oldest first, on every call.
-        levels: [Q] of the head.
+    The network is on the CPU. `batches` returns the training windows, oldest first, on every call.
     """
     highway = _solve_highway(network, batches)
     rest = [batch.target if highway is None else batch.target - highway.linear(batch.inputs) for batch in batches()]
@@ -46,10 +43,7 @@ def initialize(network: nn.Module, batches: Batches, levels: tuple[float, ...]) 
 def initialize_from(network: nn.Module, weights: Mapping[str, Tensor], batches: Batches) -> InitialWeights:
     """Copy weights into a new network and fit its highway again; a graph's edges are set later.
 
-    Args:
-        network: of the same kind and sizes, on the CPU.
-        weights: by name, in the network's shapes.
-        batches: returns the training windows, oldest first, on every call.
+    The network is on the CPU. `batches` is as for `initialize`.
 
     Raises:
         WeightsMismatchError: weights do not fit; the message names all of them.

@@ -119,12 +119,7 @@ def fit_artifact(
 ) -> Artifact:
     """Fit and calibrate without checkpoints; the card stays empty.
 
-    Args:
-        history: inputs and labels, from a pipeline fitted on the training split.
-        splits: only training, selection and calibration are used.
-        recipe: every other setting.
-        consume: receives the epoch reports.
-        edges: of a graph; None computes them from training returns.
+    Only training, selection and calibration are used. Without edges, a graph computes them from training returns.
 
     Raises:
         ConfigurationError: settings contradict each other or the bars.

@@ -29,11 +29,7 @@ def forecast_with_network(
 ) -> NetworkForecasts:
     """Forecast windows with a network.
 
-    Args:
-        engine: the network.
-        history: inputs of all its stocks.
-        windows: [N] windows by date.
-        universe: symbols in node order for a panel network, which reads all stocks with a bar on each day.
+    A panel network reads all stocks with a bar on each day; `universe` has its symbols in the order of its nodes.
     """
     if isinstance(engine.network, GraphForecaster):
         return _forecast_by_day(engine, history, windows, universe)

@@ -289,9 +289,7 @@ ValueT = TypeVar("ValueT", SplitShares, RollingSplits, BarRequirements, Optimisa
 def read_recipe(settings: Json, source: str = "recipe") -> StockRecipe:
     """Parse the result of `StockRecipe.settings()`.
 
-    Args:
-        settings: the card's "recipe" record.
-        source: name of the record in errors.
+    `source` names the record in errors.
 
     Raises:
         ConfigurationError: a setting is missing, unknown, of another type or out of its range.

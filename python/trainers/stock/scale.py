@@ -115,11 +115,7 @@ def _fit_level(sample: ScaleSample) -> FittedLevel:
 def sample_of(bars: BarPanel, draft: Pipeline, part: SplitPart, levels: tuple[float, ...]) -> ScaleSample:
     """Training windows and their outcomes; a few symbols are adjusted at a time.
 
-    Args:
-        bars: cut at the end of the training split, so that later bars have no effect.
-        draft: gives the target, the window length and the bars that a symbol must have.
-        part: the training split.
-        levels: [Q] of the quantiles.
+    The bars are cut at the end of the training split, so that later bars have no effect.
 
     Raises:
         ConfigurationError: the part holds no window.

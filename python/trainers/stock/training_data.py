@@ -139,10 +139,6 @@ class ParentArtifact:
     def check_unseen(self, splits: DataSplits, sessions: NDArray[np.int32]) -> None:
         """Check that selection, calibration and test hold no labels that it has seen.
 
-        Args:
-            splits: of the new training.
-            sessions: [T] of its bars, yyyymmdd.
-
         Raises:
             InSampleError: a part holds such days; the message names the part and the first allowed date.
         """

@@ -129,9 +129,7 @@ def list_settings(owner: type[Dataclass]) -> Iterator[FlagSetting]:
 def parse_settings(owner: type[SettingsT], values: Mapping[str, object]) -> ParsedFlags[SettingsT]:
     """The values that are settings of this dataclass, checked; None means not given.
 
-    Args:
-        owner: the dataclass.
-        values: by setting name; settings of other dataclasses are ignored.
+    Values of other dataclasses are ignored.
 
     Raises:
         ConfigurationError: a value is invalid.
@@ -218,11 +216,7 @@ def set_calendar(
 ) -> StockRecipe:
     """The recipe; one without a calendar gets the calendar that fits the dates of the bars, if there is one.
 
-    Args:
-        recipe: of a training without a parent, whose calendar is the parent's.
-        bars: all bars of the training.
-        tell: receives the name of a recognised calendar, as text.
-        setting: how the caller can choose another calendar.
+    `tell` receives the name of a recognised calendar; `setting` is how the caller can choose another one.
     """
     name = recipe.calendar or recognise_calendar(bars)
     if name == recipe.calendar:
@@ -250,11 +244,7 @@ class TrainingPlan:
     ) -> Self:
         """Check settings together, and merge them with the defaults.
 
-        Args:
-            values: by flag name; None means not given.
-            recipe: settings to start with; None takes the defaults of the kind.
-            start: the artifact to start from.
-            edges: the file of a graph's edges.
+        The values are by flag name; None means not given.
 
         Raises:
             ConfigurationError: a value is invalid, the kind has no such setting, or settings contradict each other.

@@ -160,10 +160,6 @@ def _list_facts(model: PublishedModel, settings: AdoptionSettings) -> AdoptionFa
 def split_after(sessions: NDArray[np.int32], settings: AdoptionSettings) -> DataSplits:
     """Split bars so that calibration and test are after the model's training; baselines are fitted on the days before.
 
-    Args:
-        sessions: [T] of the bars, yyyymmdd.
-        settings: gives the end of the training and the horizons.
-
     Raises:
         ConfigurationError: too few sessions are left after its training, or none before.
     """

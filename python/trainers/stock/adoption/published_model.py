@@ -41,11 +41,7 @@ class SourceFolder:
 
     @classmethod
     def read(cls, folder: Path, sha256_of_weights: str = "") -> Self:
-        """Read a folder.
-
-        Args:
-            folder: with the files.
-            sha256_of_weights: digest of `model.safetensors` in hex that the publisher states; empty: any.
+        """Read a folder whose weights have this SHA-256 in hex, as the publisher states it; empty means any.
 
         Raises:
             ConfigurationError: a file is missing, a link, too large, malformed or another one than stated, or the

@@ -80,12 +80,7 @@ def count_trials(given: int | None, card: Mapping[str, Json]) -> TrialCount:
 def check_trials(returns: FloatArray, trials: TrialCount, a_year: int = SESSIONS_A_YEAR) -> TrialsCheck:
     """Pass if the deflated Sharpe ratio is at least 0.95, fail if it is at most 0.05.
 
-    Without a count of trials the check does not pass.
-
-    Args:
-        returns: [T] daily returns after costs.
-        trials: Number of trials.
-        a_year: Sessions per year.
+    Without a count of trials the check does not pass. `returns` [T] are daily, after costs.
     """
     best = expected_best(trials.count, len(returns))
     moments = ReturnMoments.of(returns) if np.ptp(returns) > 0 else None
@@ -205,11 +200,7 @@ def measure_daily_losses(
 ) -> FloatArray:
     """[D] mean pinball loss over stocks and horizons, each divided by its spread; NaN without outcomes.
 
-    Args:
-        forecasts: Give the levels; their NaN exclude cells.
-        values: [D, S, H, Q] quantiles to score.
-        outcome: [D, S, H]
-        spread: [H]
+    NaN of the forecasts exclude cells; values are [D, S, H, Q], outcomes [D, S, H] and the spread is [H].
     """
     error = outcome[..., None] - values
     levels = np.array(forecasts.levels)
@@ -364,12 +355,6 @@ def check_permutations(
 
     The error is taken over days, because few trainings cannot give a small p-value. The verdict is undecided if a leak
     could hide within two errors.
-
-    Args:
-        judged: Forecasts of the model, and their outcomes.
-        retrained: Forecasts of models trained on shuffled labels.
-        epochs: Maximum epochs of each training.
-        lag: Lag of the outcomes: the model's own.
     """
     own = measure_gains(judged, judged.forecasts.values, lag)
     shuffled = [measure_gains(judged, forecasts.values, lag) for forecasts in retrained]

@@ -43,13 +43,7 @@ It returns a function of a session's position: the arrays computed for that sess
 
 @final
 class ModelStages:
-    """Inputs and forecasts of a model over the whole history.
-
-    Args:
-        model: A model of one network.
-        covariates: Covariate files.
-        bars: The history.
-    """
+    """Inputs and forecasts of a model over the whole history."""
 
     def __init__(self, model: Model, covariates: CovariateSource, bars: BarPanel) -> None:
         self._model = model
@@ -105,9 +99,7 @@ def adjust_panel(bars: BarPanel) -> BarPanel:
 def with_noise(bars: BarPanel, position: int) -> BarPanel:
     """Change prices and volumes after a position of the date axis, and remove some bars there.
 
-    Args:
-        bars: Bars without adjustments.
-        position: The last unchanged session; also the seed of the noise.
+    The position is that of the last unchanged session, and the seed of the noise. The bars have no adjustments.
     """
     random = np.random.default_rng(position)
     shape = (len(bars.symbols), len(bars.sessions) - position - 1)
@@ -147,12 +139,7 @@ def check_future(
 ) -> FutureCheck:
     """Compare all stages at some sessions, bit by bit, with and without noise after them.
 
-    Args:
-        bars: A long history.
-        staging: Creates the audited stages from bars.
-        positions: Sessions on the date axis, each followed by at least one bar.
-        fitting: The fitted numbers.
-        stepwise: Shows the current session.
+    At least one bar follows each of the positions on the date axis.
     """
     plain = adjust_panel(bars)
     base = staging(plain)

@@ -78,11 +78,7 @@ def complete_plan(
 ) -> WalkForwardPlan:
     """The plan; without a start it begins on the first possible day, and without an end it ends with the bars.
 
-    Args:
-        source: An artifact or a recipe.
-        bars: All bars.
-        given: Settings from the user.
-        tell: Receives a start that was left out, as text.
+    `tell` receives a start that was left out, as text.
 
     Raises:
         InSampleError, ConfigurationError: The bars lack the day, or the settings contradict each other.

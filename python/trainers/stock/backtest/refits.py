@@ -44,10 +44,7 @@ FORECASTS: Final = "forecasts"
 class ForecastStore:
     """The forecasts of one backtest's folds, in its run folder.
 
-    Args:
-        folder: The run folder, created if missing.
-        settings: All settings that determine the forecasts.
-        resume: Continue an existing folder with the same settings.
+    The settings determine the forecasts; `resume` continues an existing folder with the same settings.
 
     Raises:
         ConfigurationError: The folder cannot be written, exists without `resume`, or has other settings.
@@ -192,16 +189,7 @@ def refit(
 ) -> Artifact:
     """Train and calibrate a model without saving or scoring it.
 
-    Args:
-        bars: All bars that the model may be trained on.
-        features: Features of the network.
-        recipe: All other settings; its splits are ignored.
-        splits: Splits of these bars.
-        covariates: Covariate files.
-        edges: Edges of a graph; None derives them from returns of the training split.
-        cache: Has the observed features on disk; None computes them in memory.
-        labelled: Creates the history from bars.
-        consume: Receives the reports of the epochs; None ignores them.
+    `labelled` creates the history from bars, and `consume` receives the reports of the epochs.
 
     Raises:
         ConfigurationError: The settings contradict each other or the bars.

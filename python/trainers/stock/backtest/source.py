@@ -175,10 +175,7 @@ def recipe_source(path: Path, features: FeatureSet, covariates: CovariateSource 
 def find_first_decision(source: ModelSource, bars: BarPanel, embargo: int) -> int:
     """First day that an artifact has not seen, or before which a recipe can be trained; yyyymmdd.
 
-    Args:
-        source: An artifact or a recipe.
-        bars: All bars.
-        embargo: Sessions between the last label and the first decision.
+    `embargo` sessions lie between the last label and the first decision.
 
     Raises:
         InSampleError: The artifact has seen all days.
@@ -205,11 +202,7 @@ def _find_first_unseen(standing: TrainedModel, sessions: NDArray[np.int32], emba
 def refuse_in_sample(standing: TrainedModel, sessions: NDArray[np.int32], start: int, embargo: int = 0) -> None:
     """Check that all labels of the model's training end before the first decision.
 
-    Args:
-        standing: The model.
-        sessions: [T] of the bars, yyyymmdd.
-        start: First decision day.
-        embargo: Sessions between the last label and the first decision.
+    `embargo` sessions lie between the last label and the first decision.
 
     Raises:
         InSampleError: They do not; the message has the first allowed session.

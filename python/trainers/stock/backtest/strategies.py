@@ -229,13 +229,7 @@ def compute_benchmark_weights(
 
     Equal weight is long every stock with a bar. Momentum is long the stocks that rose most from 12 months to one month
     ago (Jegadeesh & Titman 1993), reversal those that fell most in 5 sessions (Lehmann 1990). Both are short the
-    opposite stocks.
-
-    Args:
-        closes: [T, S] adjusted closes of the whole history, NaN without a bar.
-        first: Position of the first decision.
-        share: Share of the stocks on each side.
-        a_year: Sessions per year.
+    opposite stocks. `closes` [T, S] are adjusted, of the whole history, NaN without a bar.
 
     Returns:
         [T - first, S] each.

@@ -45,13 +45,8 @@ def choose_forecasts(
     """Choose the model to report at each horizon.
 
     The champion is reported only if it is shown to be better than every simple model. If it is not better at a horizon,
-    the probability that it is ever reported there is at most ALPHA, although this is decided every evening.
-
-    Args:
-        evidence: the newest tests of the champion.
-        champion: the version that is tested.
-        simple: the baselines that made a forecast, by name, the simplest first.
-        horizons: in sessions.
+    the probability that it is ever reported there is at most ALPHA, although this is decided every evening. `simple`
+    holds the baselines that made a forecast, by name, the simplest first.
     """
     by_test = {(record.monitor, record.horizon): record for record in evidence}
     chosen: list[ServedForecast] = []

@@ -48,11 +48,8 @@ def find_common_splits(members: Mapping[str, DataSplits], *, is_scored: bool = T
 
     Its train, calibration and test splits are the days that all members share. So calibration and test days come after
     all labels that any member was trained or selected on, and test days also after all calibration days. `selection`
-    spans the selection splits of all members.
-
-    Args:
-        members: splits of each member.
-        is_scored: whether the ensemble has a test split; if False, those of the members are ignored.
+    spans the selection splits of all members. If it is not scored, it has no test split, and those of the members are
+    ignored.
 
     Raises:
         ConfigurationError: the members share no training, calibration or test days.

@@ -44,12 +44,7 @@ MORE_SEEDS: Final = 2
 
 @final
 class TimeBudget:
-    """Seconds until all trainings have ended, counted from its creation.
-
-    Args:
-        seconds: The whole budget.
-        left: What is left of it; by default all.
-    """
+    """Seconds until all trainings have ended, counted from its creation."""
 
     def __init__(self, seconds: float, left: float | None = None) -> None:
         self._end = monotonic() + (seconds if left is None else left)
@@ -230,13 +225,7 @@ def train_best(  # noqa: PLR0913 - a training's inputs and outputs
 class BestTraining:
     """Trains the members within a budget.
 
-    Args:
-        trainer: Runs the trainings.
-        material: Their inputs.
-        folder: Folder for the members' artifacts.
-        budget: Time for all of them.
-        announce: Receives the name of each training and the remaining time.
-        warn: Receives the name and the reason of each member that is left out.
+    `announce` receives the name of each training and the remaining time, `warn` why a member is left out.
     """
 
     def __init__(
@@ -262,9 +251,7 @@ class BestTraining:
     def run(self, recipes: Mapping[str, StockRecipe], left_out: Mapping[str, str]) -> TrainedMembers:
         """Train all kinds, then further seeds of the best network.
 
-        Args:
-            recipes: by kind.
-            left_out: kinds that the settings do not allow, by reason.
+        `left_out` has the kinds that the settings do not allow, by reason.
 
         Raises:
             ConfigurationError: no kind could be trained; the message has all reasons.
@@ -288,9 +275,7 @@ class BestTraining:
     def _train(self, recipes: Mapping[str, StockRecipe], needed: float = 0.0) -> None:
         """Train members of these names, and record why others are left out.
 
-        Args:
-            recipes: By name.
-            needed: Seconds without which a training does not begin.
+        A training does not begin if fewer than the `needed` seconds are left.
         """
         begun: dict[str, float] = {}
 
@@ -354,10 +339,6 @@ class TrainingDeadline:
     """Stops a training when the budget is used up, or cannot hold the epochs that early stopping needs at least.
 
     It stops after the epoch's checkpoint, if there is one, from which `--resume` continues.
-
-    Args:
-        budget: Time for all trainings.
-        patience: Epochs without improvement before early stopping.
     """
 
     def __init__(self, budget: TimeBudget, patience: int) -> None:

@@ -74,11 +74,6 @@ class MemberChoice:
 def choose_members(part: EvaluationSet, forecasts: Mapping[str, FloatArray], rule: WeightRule) -> MemberChoice:
     """Choose and weigh members by their calibrated forecasts [N, H, Q].
 
-    Args:
-        part: windows of the calibration part.
-        forecasts: by member name.
-        rule: screened or fitted; equal weights need no choice.
-
     Raises:
         ConfigurationError: the part has too few blocks for fitted weights.
     """

@@ -26,12 +26,7 @@ Judgeable = Model | Ensemble
 
 @final
 class EnsembleMembers:
-    """The members of an ensemble, each with the history that its pipeline has encoded.
-
-    Args:
-        models: By name.
-        histories: By the same names.
-    """
+    """The members of an ensemble, each with the history that its pipeline has encoded."""
 
     def __init__(self, models: Mapping[str, Model], histories: Mapping[str, History]) -> None:
         self.models = models

@@ -68,13 +68,7 @@ def shift_quantiles(quantiles: FloatArray, offsets: FloatArray, levels: tuple[fl
 
 
 class _AdaptiveLevel:
-    """The adaptive level of one quantile at one horizon.
-
-    Args:
-        residuals: Known before the first test day; NaN where unknown.
-        level: Share of outcomes that should fall below the quantile.
-        gamma: Step size.
-    """
+    """The adaptive level of one quantile at one horizon."""
 
     def __init__(self, residuals: FloatArray, level: float, gamma: float) -> None:
         self._known = np.sort(residuals[np.isfinite(residuals)])

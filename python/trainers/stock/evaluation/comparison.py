@@ -182,10 +182,7 @@ class SkillScore:
 class ModelComparison:
     """Compares a model with rivals on the same windows and keeps only the losses of the best rival.
 
-    Args:
-        test: The windows.
-        model: [N, H] losses of the model.
-        among: The kind of rivals, such as baselines.
+    `model` are its losses [N, H], and `among` the kind of rivals, such as baselines.
     """
 
     def __init__(self, test: EvaluationSet, model: FloatArray, among: str) -> None:

@@ -107,11 +107,8 @@ def note_missing_package() -> tuple[str, ...]:
 def find_confidence_set(test: EvaluationSet, daily: Mapping[str, FloatArray]) -> ConfidenceSet | None:
     """The confidence set of models; None without the package arch, or with too few days to tell skill from luck.
 
-    Blocks of days are resampled as for intervals, and resamples are widened as those are.
-
-    Args:
-        test: The windows.
-        daily: [D] losses of each day, see `comparison.average_days`, by model.
+    Blocks of days are resampled as for intervals, and resamples are widened as those are. `daily` has the losses [D] of
+    each day by model, see `comparison.average_days`.
     """
     if test.days_short or find_spec("arch") is None:
         return None

@@ -261,12 +261,7 @@ def forecasts_of(
 ) -> ModelForecasts:
     """Forecast windows of a history that the model's pipeline has encoded.
 
-    Args:
-        engine: The network.
-        output: Map from the network's output to quantiles.
-        history: Encoded inputs.
-        windows: [N] by date.
-        universe: Symbols in the order of the network's nodes, for graph models.
+    `universe` has the symbols in the order of the nodes of a graph.
     """
     forecasts = forecast_with_network(engine, history, windows, universe)
     levels = (forecasts.units, *history.level(windows))

@@ -106,11 +106,7 @@ def score_seeds(
 ) -> SeedScores:
     """Score several trainings; only one's forecasts are in memory at a time.
 
-    Args:
-        test: The windows.
-        runs: At least two seeds with their forecasts [N, H, Q].
-        baseline: [N, H] pinball losses of the best baseline.
-        baseline_name: Its name.
+    `runs` are at least two seeds with their forecasts [N, H, Q], `baseline` the pinball losses [N, H] of the best one.
     """
     seeds: list[int] = []
     means: list[float] = []

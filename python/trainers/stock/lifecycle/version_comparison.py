@@ -337,14 +337,8 @@ def compare_recipes(
 ) -> VersionComparison:
     """Compare the recipes of two versions in a walk forward, which trains both again on earlier bars.
 
-    The result is too optimistic for a recipe whose settings were chosen on these days.
-
-    Args:
-        champion: the version to be replaced.
-        challenger: the version to replace it.
-        bars: a long history.
-        start: first decision day, yyyymmdd.
-        refit: sessions between trainings.
+    The result is too optimistic for a recipe whose settings were chosen on these days. `start` is the first decision
+    day, yyyymmdd, and `refit` the sessions between trainings.
 
     Raises:
         ConfigurationError: a version is an ensemble, both have the same recipe or forecast different things, or the

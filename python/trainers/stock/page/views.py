@@ -95,12 +95,7 @@ def render_home(frame: PageFrame, uploaded: UploadedBars | None, models: Sequenc
 def render_bars(frame: PageFrame, uploaded: UploadedBars, models: Sequence[ModelInfo], trained: str, note: str) -> str:
     """How the bars are read, what is doubtful, and choices.
 
-    Args:
-        frame: Of the page.
-        uploaded: The bars.
-        models: To choose from.
-        trained: The model to begin with; empty for the live one.
-        note: Why no model is trained here; empty if it can be.
+    `trained` is the model to begin with, empty for the live one; `note` says why no model is trained here, if so.
     """
     page = PageBuilder(PACKAGE, "bars.html.j2", frame)
     checked, choice = uploaded.checked, uploaded.choice
@@ -286,11 +281,7 @@ def _list_universe_rows(forecast: Forecast) -> Iterator[UniverseRow]:
 def render_models(frame: PageFrame, lines: Sequence[LineView], note: str, result: Sequence[str] = ()) -> str:
     """What is live and why, with promotion and rollback.
 
-    Args:
-        frame: Of the page.
-        lines: The models.
-        note: Why nothing can be changed here; empty if it can.
-        result: Of the last change.
+    `note` says why nothing can be changed here, if so; `result` is that of the last change.
     """
     from trainers.stock.lifecycle.promotion import GATES  # slow to import, and the first page does not need it
 

@@ -68,10 +68,7 @@ def require_optuna() -> None:
 def open_study(storage: StudyStorage, settings: Mapping[str, Json], seed: int) -> "Generator[Study]":
     """Open or create a study; its database is closed at the end.
 
-    Args:
-        storage: the database and the name of the study.
-        settings: everything that the trials share: bars, features, the recipe that they vary.
-        seed: of the sampler.
+    `settings` are everything that the trials share: bars, features, the recipe that they vary.
 
     Raises:
         MissingPackageError: optuna is not installed.
@@ -279,13 +276,6 @@ def search(
 
     With n processes, trial k is chosen, and later pruned, by the results up to trial k - n. So a new study gives the
     same trials for the same n.
-
-    Args:
-        asked: inputs of the search.
-        storage: the study.
-        consume: receives the epoch reports of every fit in this process.
-        announce: receives a line per trial and seed.
-        runner: runs the trials; by default this process does.
 
     Raises:
         MissingPackageError: optuna is not installed.

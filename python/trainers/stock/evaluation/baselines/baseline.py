@@ -188,11 +188,7 @@ class InformationSet:
     def of(cls, history: History, splits: DataSplits, seen_until: int, levels: tuple[float, ...]) -> Self:
         """The information of a model with these splits.
 
-        Args:
-            history: Inputs and labels.
-            splits: Splits of the model; the members of an ensemble share them.
-            seen_until: Last session, yyyymmdd, of any label that the model or a member has seen.
-            levels: [Q]
+        `seen_until` is the last session, yyyymmdd, of any label that the model or a member has seen.
         """
         return cls(
             history=history,
