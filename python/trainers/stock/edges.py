@@ -108,12 +108,23 @@ def read_edges(path: Path, symbols: Sequence[str], *, neighbours: int) -> Edges:
     """
     place = {symbol: node for node, symbol in enumerate(symbols)}
     lists: list[list[tuple[float, int]]] = [[] for _ in symbols]
-    for where, (symbol, neighbour, weight) in _read_lines(path):
-        node, other = _find_node(symbol, place, where), _find_node(neighbour, place, where)
+    for where, (symbol, neighbour, text) in _read_lines(path):
+        for name in (symbol, neighbour):
+            if name not in place:
+                raise ConfigurationError(
+                    f"{where}: {name!r} is not among the {len(place)} symbols of the bars; remove the line"
+                )
+        node, other = place[symbol], place[neighbour]
         if node == other or other in (named for _, named in lists[node]):
             problem = "leads to the stock itself, which it always sees" if node == other else "appears twice"
             raise ConfigurationError(f"{where}: the edge from {symbol} to {neighbour} {problem}; remove the line")
-        lists[node].append((_parse_weight(weight, where), other))
+        try:
+            weight = float(text)
+        except ValueError as error:
+            raise ConfigurationError(f"{where}: the weight {text!r} is not a number") from error
+        if not isfinite(weight):
+            raise ConfigurationError(f"{where}: the weight is {text}, but must be finite")
+        lists[node].append((weight, other))
     return _select_strongest(lists, neighbours)
 
 
@@ -133,24 +144,6 @@ def _read_lines(path: Path) -> Iterator[tuple[str, tuple[str, str, str]]]:
         if None in row or None in row.values():
             raise ConfigurationError(f"{where}: a line must have {len(COLUMNS)} cells, {', '.join(COLUMNS)}")
         yield where, (row["symbol"], row["neighbour"], row["weight"])
-
-
-def _find_node(symbol: str, place: Mapping[str, int], where: str) -> int:
-    if symbol not in place:
-        raise ConfigurationError(
-            f"{where}: {symbol!r} is not among the {len(place)} symbols of the bars; remove the line"
-        )
-    return place[symbol]
-
-
-def _parse_weight(text: str, where: str) -> float:
-    try:
-        weight = float(text)
-    except ValueError as error:
-        raise ConfigurationError(f"{where}: the weight {text!r} is not a number") from error
-    if not isfinite(weight):
-        raise ConfigurationError(f"{where}: the weight is {text}, but must be finite")
-    return weight
 
 
 def _select_strongest(lists: Sequence[Sequence[tuple[float, int]]], count: int) -> Edges:

@@ -8,8 +8,6 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.optim import Optimizer
-from torch.optim.lr_scheduler import LRScheduler
 
 from predictor.artifact import Artifact, BaselineSpec, Conformal, Manifest
 from predictor.bars import BarPanel
@@ -247,7 +245,10 @@ def _build_loop(network: nn.Module, objective: StockObjective[Any], settings: Op
         weight_decay=settings.weight_decay,
         spared=list_undecayed_parameters(network),
     )
-    scheduler = _build_schedule(optimizer, objective.train.length, settings) if settings.schedule == "cosine" else None
+    scheduler = None
+    if settings.schedule == "cosine":
+        steps = settings.max_epochs * ceil(objective.train.length / (settings.accumulate * launched_size()))
+        scheduler = cosine(optimizer, warmup_steps=int(WARMUP * steps), total_steps=steps)
     return Loop(
         [Phase("network", objective.loss, learning, optimizer, scheduler=scheduler, clip=settings.clip)],
         modules={"network": network},
@@ -273,11 +274,6 @@ def list_undecayed_parameters(network: nn.Module) -> Iterator[nn.Parameter]:
             yield parameter
 
 
-def _build_schedule(optimizer: Optimizer, batches: int, settings: Optimisation) -> LRScheduler:
-    steps = settings.max_epochs * ceil(batches / (settings.accumulate * launched_size()))
-    return cosine(optimizer, warmup_steps=int(WARMUP * steps), total_steps=steps)
-
-
 def _build_network(
     history: History, train: TrainingWindows, recipe: StockRecipe, weights: Mapping[str, Tensor] | None
 ) -> tuple[nn.Module, InitialWeights | None]:
@@ -289,21 +285,16 @@ def _build_network(
         target=recipe.target,
         levels=recipe.quantiles,
     )
-    _refuse_unknown(history, train)
+    for h, horizon in enumerate(recipe.target.horizons):
+        if not np.isfinite(history.labels[train.symbols, train.positions, h]).any():
+            raise ConfigurationError(
+                f"split train has no known outcome {horizon} sessions ahead; give more bars or leave the horizon out"
+            )
     some = train.subsample(STARTED_FROM)
     if weights is not None:
         return network, initialize_from(network, weights, lambda: history.batches(some))
     initialize(network, lambda: history.batches(some), recipe.quantiles)
     return network, None
-
-
-def _refuse_unknown(history: History, train: TrainingWindows) -> None:
-    """Raise ConfigurationError if a horizon has no known outcome in the training split."""
-    for h, horizon in enumerate(history.pipeline.target.horizons):
-        if not np.isfinite(history.labels[train.symbols, train.positions, h]).any():
-            raise ConfigurationError(
-                f"split train has no known outcome {horizon} sessions ahead; give more bars or leave the horizon out"
-            )
 
 
 def _list_universe(history: History, recipe: StockRecipe) -> tuple[str, ...]:

@@ -89,15 +89,9 @@ def fit_normaliser(sample: ScaleSample, scale: Literal["har", "garch", "mix"]) -
     garch = FittedScale(garch=fit_garch(sample), har_share=0.0) if scale != "har" else None
     if har is None or garch is None:
         return har or garch or FittedScale()
-    tried = [_mix(har, garch, share) for share in SHARES]
-    return min(tried, key=lambda one: _measure_loss(one, sample))
-
-
-def _mix(har: FittedScale, garch: FittedScale, share: float) -> FittedScale:
-    """The convex mean of the logs; at either end only one of them."""
-    if share in (0.0, 1.0):
-        return har if share else garch
-    return FittedScale(har=har.har, garch=garch.garch, har_share=share)
+    # At either end, the mean is one of them.
+    means = [FittedScale(har=har.har, garch=garch.garch, har_share=share) for share in SHARES[1:-1]]
+    return min((garch, *means, har), key=lambda one: _measure_loss(one, sample))
 
 
 def _fit_level(sample: ScaleSample) -> FittedLevel:
@@ -265,11 +259,9 @@ _LARGEST_SUM: Final = 0.9995
 
 def _unbind_parameters(alpha: float, beta: float, freedom: float) -> tuple[float, float, float]:
     total = alpha + beta
-    return _compute_logit(total / _LARGEST_SUM), _compute_logit(alpha / total), float(np.log(freedom - 2))
-
-
-def _compute_logit(share: float) -> float:
-    return float(np.log(share / (1 - share)))
+    shares = (total / _LARGEST_SUM, alpha / total)
+    bound, share = (float(np.log(one / (1 - one))) for one in shares)
+    return bound, share, float(np.log(freedom - 2))
 
 
 def _bind_parameters(unbound: Tensor) -> tuple[Tensor, Tensor, Tensor]:

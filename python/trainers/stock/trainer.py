@@ -265,8 +265,8 @@ class StockTrainer:
         return TrainingPlan.of(
             self._given(),
             recipe=self.recipe,
-            start=_convert_to_path(self.from_artifact),
-            edges=_convert_to_path(self.edges),
+            start=None if self.from_artifact is None else Path(self.from_artifact),
+            edges=None if self.edges is None else Path(self.edges),
         )
 
     @property
@@ -295,13 +295,11 @@ class StockTrainer:
         """
         with self._working(self._threads) as output:
             cache = open_cache(self.feature_cache, output.warn)
-            panel = load_bars(bars, cache)
+            panel, source, shown = load_bars(bars, cache), read_covariates(covariates), self._with_callback(output)
             if self._best is None:
-                fitted = self._fit_one(panel, covariates, cache, self._with_callback(output))
+                fitted = _fit_one(self.plan.beside(panel, output.tell), panel, source, cache, shown)
             else:
-                source = read_covariates(covariates)
-                jobs = self._jobs(output.tell)
-                fitted = _fit_best(self._best, panel, source, cache, self._with_callback(output), jobs)
+                fitted = _fit_best(self._best, panel, source, cache, shown, self._jobs(output.tell))
             model = fitted.model(self._forecast_device, max_rows=MOST_ROWS)
             output.tell(fitted.sentence)
         self._slot.fitted = fitted
@@ -504,19 +502,6 @@ class StockTrainer:
             material = replace(plan.material(panel, covariates), cache=cache)
             return cross_validate(material, plan.recipe, windows=windows, step=step)
 
-    def _fit_one(
-        self, panel: BarPanel, covariates: CovariateFiles, cache: FeatureCache | None, output: ProgressOutput
-    ) -> FittedArtifact:
-        plan = self.plan.beside(panel, output.tell)
-        files = train_in_memory(
-            replace(plan.material(panel, covariates), cache=cache),
-            plan.recipe,
-            consume=output.consume,
-            announce=output.announce,
-            warn=output.warn,
-        )
-        return FittedArtifact.of(files)
-
     def _with_callback(self, output: ProgressOutput) -> ProgressOutput:
         if self.on_report is None:
             return output
@@ -589,6 +574,14 @@ class StockTrainer:
                 torch.set_num_threads(before)
 
 
+def _fit_one(
+    plan: TrainingPlan, panel: BarPanel, covariates: CovariateSource, cache: FeatureCache | None, output: ProgressOutput
+) -> FittedArtifact:
+    material = replace(plan.material(panel, covariates), cache=cache)
+    made = train_in_memory(material, plan.recipe, consume=output.consume, announce=output.announce, warn=output.warn)
+    return FittedArtifact.of(made)
+
+
 def _fit_best(
     plan: BestPlan,
     panel: BarPanel,
@@ -628,7 +621,3 @@ def _fit_best(
             warn=warn,
         )
         return FittedArtifact.read(joined.folder)
-
-
-def _convert_to_path(given: str | Path | None) -> Path | None:
-    return None if given is None else Path(given)

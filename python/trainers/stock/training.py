@@ -5,7 +5,6 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from math import isfinite
 from pathlib import Path
-from typing import NoReturn
 
 from torch import nn
 
@@ -170,25 +169,19 @@ class _TrainingSetup:
         stepwise: StepProgress,
     ) -> Artifact:
         """Run the epochs, then calibrate and score the model."""
-        fitted = fit(self.prepared, self.recipe.optimisation, checkpoints, consume)
+        recipe, parent = self.recipe, self.material.parent
+        fitted = fit(self.prepared, recipe.optimisation, checkpoints, consume)
+        if not kind_named(recipe.kind).learns:
+            kept = f"model {recipe.kind} is fitted"
+        elif fitted.best_epoch:
+            kept = f"epoch {fitted.best_epoch} of {len(fitted.epochs)} is the best"
+        else:
+            has_map = recipe.settings().get("network_highway") is True
+            kept = start_note(recipe.scale, has_map=has_map, has_parent=parent is not None)
         scoring = "" if self.splits.test is None else " and scoring it against the baselines"
-        announce(f"{self._kept(fitted)}; calibrating{scoring}")
-        return self._artifact_of(fitted, sections, stepwise)
-
-    def _kept(self, fitted: FittedNetwork) -> str:
-        """Which weights were kept."""
-        kind, scale, parent = self.recipe.kind, self.recipe.scale, self.material.parent
-        if not kind_named(kind).learns:
-            return f"model {kind} is fitted"
-        if fitted.best_epoch:
-            return f"epoch {fitted.best_epoch} of {len(fitted.epochs)} is the best"
-        has_map = self.recipe.settings().get("network_highway") is True
-        return start_note(scale, has_map=has_map, has_parent=parent is not None)
-
-    def _artifact_of(self, fitted: FittedNetwork, sections: Mapping[str, Json], stepwise: StepProgress) -> Artifact:
-        """Calibrate the network, and write its card."""
-        made = calibrate_network(fitted, self.history, self.splits, self.recipe)
-        ancestors = {} if self.material.parent is None else self.material.parent.card()
+        announce(f"{kept}; calibrating{scoring}")
+        made = calibrate_network(fitted, self.history, self.splits, recipe)
+        ancestors = {} if parent is None else parent.card()
         content = (
             ancestors
             | _build_card(made, fitted, self, describe_origin(ancestors), stepwise)
@@ -237,7 +230,10 @@ def _prepare(
         warn,
     )
     announce("computing features")
-    history = _prepare_history(material, recipe, splits)
+    pipeline = fit_pipeline(material.bars, material.features, recipe, splits, material.covariates, material.cache)
+    if parent is not None:
+        pipeline = parent.keeping_columns(pipeline)
+    history = History(material.bars, pipeline, material.covariates, material.cache)
     doubts += emit(
         (*find_untrained_symbol_warnings(history, splits, parent), *find_step_warnings(history, splits, shared)), warn
     )
@@ -267,14 +263,6 @@ def _inherit_from_parent(material: TrainingMaterial, recipe: StockRecipe) -> Tra
     return replace(material, edges=material.edges or parent.edges(material.bars))
 
 
-def _prepare_history(material: TrainingMaterial, recipe: StockRecipe, splits: DataSplits) -> History:
-    """Inputs and labels, from a pipeline that is fitted on the training split."""
-    pipeline = fit_pipeline(material.bars, material.features, recipe, splits, material.covariates, material.cache)
-    if material.parent is not None:
-        pipeline = material.parent.keeping_columns(pipeline)
-    return History(material.bars, pipeline, material.covariates, material.cache)
-
-
 def save_artifact(out: Path, made: Artifact, recorded: Golden, checkpoints: Checkpoints | None = None) -> None:
     """Write the artifact with its golden instance, then remove the checkpoints of its training.
 
@@ -300,19 +288,14 @@ def _open_checkpoints(keeping: CheckpointSettings, material: TrainingMaterial, r
         settings={**recipe.settings(), **material.identity()},
     )
     if checkpoints.any and not keeping.resume:
-        _refuse(checkpoints)
+        if launched_rank() == 0:
+            with checkpoints.open():
+                pass  # raises another error if a running training holds the folder
+        raise ConfigurationError(
+            f"{checkpoints.folder} holds checkpoints of a training that was stopped; continue it (--resume), or "
+            "remove the folder to start over"
+        )
     return checkpoints
-
-
-def _refuse(checkpoints: Checkpoints) -> NoReturn:
-    """Refuse existing checkpoints, with another message if their training still runs."""
-    if launched_rank() == 0:
-        with checkpoints.open():
-            pass  # raises if a running training holds the folder
-    raise ConfigurationError(
-        f"{checkpoints.folder} holds checkpoints of a training that was stopped; continue it (--resume), or remove "
-        "the folder to start over"
-    )
 
 
 def _build_card(

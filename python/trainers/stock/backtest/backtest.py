@@ -60,17 +60,10 @@ def iterate_silently(folds: Iterator[Fold], _total: int) -> Iterator[Fold]:
     return folds
 
 
-def choose_horizon(horizons: tuple[int, ...], wanted: int | None) -> int:
-    """The traded horizon: the requested one, else 5 sessions if the model forecasts them, else its first."""
-    if wanted is not None:
-        return wanted
-    return DEFAULT_HORIZON if DEFAULT_HORIZON in horizons else horizons[0]
-
-
 def choose_terms(terms: ParsedFlags[TradingTerms], source: ModelSource) -> TradingTerms:
-    """The requested terms, with a horizon that the source forecasts."""
-    asked: int | None = terms.value("horizon", None)
-    return terms.over(TradingTerms(horizon=choose_horizon(source.horizons, asked)))
+    """The requested terms; without a horizon, that of 5 sessions if the source forecasts it, else its first."""
+    usual = DEFAULT_HORIZON if DEFAULT_HORIZON in source.horizons else source.horizons[0]
+    return terms.over(TradingTerms(horizon=usual))
 
 
 def complete_plan(

@@ -1,15 +1,13 @@
 """The self-contained HTML page of a model's evenings, built only from its ledger."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
 from predictor import charts
 from predictor.adaptive_widths import WIDTHS
 from predictor.arrays import FloatArray
-from predictor.bars import BarPanel
 from predictor.dates import as_date
 from predictor.errors import counted, shown_date
 from predictor.evidence import ALPHA, CoverageSide, Lamp, LevelShares, bound_level_shares, describe_notice
@@ -31,19 +29,6 @@ _BARS: Final = charts.SESSIONS_SHOWN + 1
 _UNIT: Final = 1e4
 """Losses are shown in units of 1/10,000."""
 _VERDICTS: Final = {Lamp.GREEN: Verdict.BETTER, Lamp.RED: Verdict.WORSE}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FanRow:
-    """Tonight's forecast of one symbol at the last horizon."""
-
-    symbol: str
-    middle: float
-    """The median, in percent for returns."""
-    low: float
-    high: float
-    fan: str
-    """A small chart; empty beyond the first symbols."""
 
 
 def render_evenings(settings: DailySettings, summary: DailySummary, frame: PageFrame = FILE) -> str:
@@ -69,7 +54,9 @@ def render_evenings(settings: DailySettings, summary: DailySummary, frame: PageF
             "is_return": first is not None and first.target_kind == LOG_RETURN,
             "levels": (first.quantiles[0], first.quantiles[-1]) if first else (),
             "most_fans": _MOST_FANS,
-            "rows": sorted(map(_make_fan_row, tonight), key=lambda row: (-row.middle, row.symbol)) if tonight else (),
+            "rows": sorted(map(_make_fan_row, tonight), key=lambda row: (-row["middle"], row["symbol"]))
+            if tonight
+            else (),
             "past": list(_draw_past_fans(settings, page, tonight)),
             "coverage": list(_draw_coverage(page, evidence)),
             "reliability": _draw_reliability(page, settings, version),
@@ -80,18 +67,18 @@ def render_evenings(settings: DailySettings, summary: DailySummary, frame: PageF
     )
 
 
-def _make_fan_row(record: ForecastRecord) -> FanRow:
-    values = 100 * np.expm1(record.values) if record.target_kind == LOG_RETURN else record.values
-    middle = len(record.quantiles) // 2
-    return FanRow(
-        symbol=record.symbol,
-        middle=float(values[-1, middle]),
-        low=float(values[-1, 0]),
-        high=float(values[-1, -1]),
-        fan=charts.fan_svg(record.horizons, record.quantiles, values, title=record.symbol, start=0.0)
-        if record.target_kind == LOG_RETURN
-        else charts.fan_svg(record.horizons, record.quantiles, values, title=record.symbol),
-    )
+def _make_fan_row(record: ForecastRecord) -> dict[str, Any]:
+    """Tonight's forecast of one symbol at the last horizon, in percent for returns, and its small chart."""
+    is_return = record.target_kind == LOG_RETURN
+    values = 100 * np.expm1(record.values) if is_return else record.values
+    start = 0.0 if is_return else None
+    return {
+        "symbol": record.symbol,
+        "middle": float(values[-1, len(record.quantiles) // 2]),
+        "low": float(values[-1, 0]),
+        "high": float(values[-1, -1]),
+        "fan": charts.fan_svg(record.horizons, record.quantiles, values, title=record.symbol, start=start),
+    }
 
 
 def _draw_past_fans(
@@ -113,7 +100,13 @@ def _draw_past_fans(
             (record.symbol, settings.model_folder.name, days),
         )
         chart = charts.FanChart(
-            candles=_make_candles(bars, row),
+            candles=charts.Candles(
+                dates=sessions,
+                open=bars.open[row, there],
+                high=bars.high[row, there],
+                low=bars.low[row, there],
+                close=close,
+            ),
             target_dates=[as_date(day) for day in record.target_sessions],
             quantiles=record.quantiles,
             prices=float(close[-1]) * np.exp(record.values),
@@ -126,12 +119,6 @@ def _draw_past_fans(
             currency=bars.currency,
         )
         yield record.symbol, page.chart(charts.fan(chart), f"{record.symbol}: past and tonight's forecasts", top=64)
-
-
-def _make_candles(bars: BarPanel, row: int) -> charts.Candles:
-    there = bars.present[row]
-    columns = {name: getattr(bars, name)[row, there] for name in ("open", "high", "low", "close")}
-    return charts.Candles(dates=bars.sessions[there], **columns)
 
 
 def _make_past_fan(record: ForecastRecord, close: float) -> charts.PastFan:

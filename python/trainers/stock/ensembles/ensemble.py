@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import NoReturn, Self
+from typing import Self
 
 import numpy as np
 import torch
@@ -74,20 +74,16 @@ def _find_shared_days(
     latest = max(parts, key=lambda member: parts[member].first)
     earliest = min(parts, key=lambda member: parts[member].last)
     if parts[latest].first > parts[earliest].last:
-        _refuse(name, earliest, parts[earliest], latest, parts[latest])
+        one, other = (
+            f"{member}, {shown_date(parts[member].first)} to {shown_date(parts[member].last)}"
+            for member in (earliest, latest)
+        )
+        raise ConfigurationError(
+            f"the {name} parts of {one}, and {other}, share no day; an ensemble is calibrated and scored on days after "
+            "the training and selection of every member: train the members on the same splits (--splits), or leave one "
+            "out"
+        )
     return SplitPart(name, parts[latest].first, parts[earliest].last)
-
-
-def _refuse(name: str, a: str, one: SplitPart, b: str, other: SplitPart) -> NoReturn:
-    raise ConfigurationError(
-        f"the {name} parts of {a}, {_format_range(one)}, and {b}, {_format_range(other)}, share no day; an ensemble is "
-        "calibrated and scored on days after the training and selection of every member: train the members on the same "
-        "splits (--splits), or leave one out"
-    )
-
-
-def _format_range(part: SplitPart) -> str:
-    return f"{shown_date(part.first)} to {shown_date(part.last)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -173,7 +169,14 @@ def join(
         scores = _describe_scores(test, ours, splits, cards, origins, stepwise)
         effect = _describe_effect(test, ours, equal)
     weighting = {} if choice is None else {"weighting": _describe_weighting(choice) | effect}
-    content = _describe_training(members, splits, doubts) | scores | weighting | dict(sections)
+    history = members.first
+    training: dict[str, Json] = {
+        "data": card.describe_data(history.bars, doubts),
+        "covariates": {"sha256": history.covariates.digest()},
+        "splits": card.describe_splits(splits, history),
+        "libraries": card.list_libraries(),
+    }
+    content = training | scores | weighting | dict(sections)
     manifest = replace(ours, card=content)
     announce("recording the golden instance, and saving")
     combined = members.only(tuple(manifest.members)).models
@@ -263,17 +266,6 @@ class _PartForecasts:
         return replace(manifest, conformal=conformal)
 
 
-def _describe_training(members: EnsembleMembers, splits: DataSplits, doubts: tuple[str, ...]) -> dict[str, Json]:
-    """The sections of the card on the data."""
-    history = members.first
-    return {
-        "data": card.describe_data(history.bars, doubts),
-        "covariates": {"sha256": history.covariates.digest()},
-        "splits": card.describe_splits(splits, history),
-        "libraries": card.list_libraries(),
-    }
-
-
 def _describe_scores(
     forecast: _PartForecasts,
     manifest: EnsembleManifest,
@@ -324,12 +316,10 @@ def _describe_effect(forecast: _PartForecasts, ours: EnsembleManifest, equal: En
     """Test forecasts whose quantiles crossed, and the loss relative to that of equal weights for all members."""
     each = [forecast.each[name].calibrated for name in ours.members]
     crossed = (np.diff(weigh_quantiles(ours.weights, each), axis=-1) < 0).any(axis=-1).sum() if ours.weights else 0
-    return {"crossed": int(crossed), **({} if ours == equal else {"regret": _measure_regret(forecast, ours, equal)})}
-
-
-def _measure_regret(forecast: _PartForecasts, ours: EnsembleManifest, equal: EnsembleManifest) -> list[Json]:
-    """Relative loss over the other ensemble's, and the ends of its interval."""
-    test = forecast.outcomes
-    losses = [average_horizons(test, pinball(test, forecast.joined(manifest).calibrated)) for manifest in (ours, equal)]
-    gain = measure_improvement(test, *losses)
-    return [-gain.value, -gain.upper, -gain.lower]
+    effect: dict[str, Json] = {"crossed": int(crossed)}
+    if ours != equal:
+        test = forecast.outcomes
+        losses = [average_horizons(test, pinball(test, forecast.joined(one).calibrated)) for one in (ours, equal)]
+        gain = measure_improvement(test, *losses)
+        effect["regret"] = [-gain.value, -gain.upper, -gain.lower]
+    return effect

@@ -289,28 +289,6 @@ def render_models(frame: PageFrame, lines: Sequence[LineView], note: str, result
     return page.render({"lines": lines, "note": note, "gates": GATES, "result": result})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CallView:
-    """A call over HTTP."""
-
-    method: str
-    path: str
-    text: str
-    request: str
-    """Its message; empty without one."""
-    response: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FieldView:
-    """A field of a message."""
-
-    name: str
-    kind: str
-    message: str
-    """The message or the list of names that it holds; empty for others."""
-
-
 def render_calls(frame: PageFrame, described: Mapping[str, Any]) -> str:
     """The calls over HTTP and their messages, from their description as OpenAPI."""
     page, schemas = PageBuilder(PACKAGE, "calls.html.j2", frame), described["components"]["schemas"]
@@ -321,23 +299,25 @@ def render_calls(frame: PageFrame, described: Mapping[str, Any]) -> str:
     return page.render({"calls": list(_list_calls(described["paths"])), "messages": messages, "names": names})
 
 
-def _list_calls(paths: Mapping[str, Any]) -> Iterator[CallView]:
+def _list_calls(paths: Mapping[str, Any]) -> Iterator[Mapping[str, str]]:
+    """The calls over HTTP with their messages; `request` is empty without one."""
     for path, methods in paths.items():
         for method, call in methods.items():
-            yield CallView(
-                method=method.upper(),
-                path=path,
-                text=call["summary"],
-                request=_find_schema_name(call["requestBody"]) if "requestBody" in call else "",
-                response=_find_schema_name(call["responses"]["200"]),
-            )
+            yield {
+                "method": method.upper(),
+                "path": path,
+                "text": call["summary"],
+                "request": _find_schema_name(call["requestBody"]) if "requestBody" in call else "",
+                "response": _find_schema_name(call["responses"]["200"]),
+            }
 
 
 def _find_schema_name(part: Mapping[str, Any]) -> str:
     return _shorten_reference(part["content"]["application/json"]["schema"]["$ref"])
 
 
-def _list_fields(schema: Mapping[str, Any]) -> Iterator[FieldView]:
+def _list_fields(schema: Mapping[str, Any]) -> Iterator[Mapping[str, str]]:
+    """The fields of a message; their own `message`, or list of names, is empty for others."""
     for name, field in schema["properties"].items():
         one = field.get("items", field)
         message = _shorten_reference(one["$ref"]) if "$ref" in one else ""
@@ -346,7 +326,7 @@ def _list_fields(schema: Mapping[str, Any]) -> Iterator[FieldView]:
         else:
             kinds = one.get("type", "")
             kind = kinds if isinstance(kinds, str) else " or ".join(kinds)
-        yield FieldView(name=name, kind=f"list of {kind}".rstrip() if "items" in field else kind, message=message)
+        yield {"name": name, "kind": f"list of {kind}".rstrip() if "items" in field else kind, "message": message}
 
 
 def _shorten_reference(reference: str) -> str:
