@@ -191,11 +191,3 @@ def test_training_without_lightgbm_names_the_extra(monkeypatch: pytest.MonkeyPat
         MissingPackageError, match=r"training a model of trees needs .* pip install 'quantra\[baselines\]'"
     ):
         StockTrainer(**RECIPE, quiet=True).fit(BARS)
-
-
-def test_a_forest_learns_what_a_column_says_of_the_outcome() -> None:
-    network, rows = grown()[1], random_rows(2000, seed=8)
-    actual, found = outcomes(rows), network.forests.sums(rows)[:, 0]
-    constant = np.quantile(outcomes(random_rows(1500, seed=1)), 0.9)
-    losses = [float(np.maximum(0.9 * (actual - one), -0.1 * (actual - one)).mean()) for one in (found, constant)]
-    assert losses[0] < 0.9 * losses[1]

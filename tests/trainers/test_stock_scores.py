@@ -193,9 +193,3 @@ def test_a_split_of_a_few_days_gives_no_verdict_but_an_interval_that_is_no_point
     found = skill(evaluation_set(outcomes), quantiles(outcomes), {"GARCH": quantiles(outcomes, 2.0)})
     assert found.improvement.lower < found.improvement.value < found.improvement.upper
     assert found.sentence.startswith("No skill shown: the test split is 85 days too short")
-
-
-def test_the_same_forecasts_get_the_same_interval_again() -> None:
-    outcomes = normal_outcomes(200)
-    args = evaluation_set(outcomes), quantiles(outcomes, 1.1), {"GARCH": quantiles(outcomes)}
-    assert skill(*args) == skill(*args)

@@ -78,12 +78,6 @@ def test_a_part_uses_all_the_room_that_it_has() -> None:
     assert found[-1] + 6 == 59
 
 
-def test_a_decision_may_be_made_before_the_part_begins_because_encoders_look_back() -> None:
-    sessions, target = axis(100), Target(horizons=(1,))
-    first = list_decisions(SplitPart("selection", 20000151, 20000160), sessions, target)[0]
-    assert sessions[first] < 20000151
-
-
 def test_no_decision_lies_before_the_first_session() -> None:
     assert list_decisions(SplitPart("train", 20000101, 20000120), axis(50), Target(horizons=(1,), lag=1))[0] == 0
 
@@ -128,11 +122,6 @@ def test_shares_that_are_not_positive_or_do_not_add_up_are_refused(train: float)
         SplitShares(train=train)
 
 
-def test_parts_by_their_dates_that_meet_are_refused_naming_both() -> None:
-    with pytest.raises(ConfigurationError, match="target intervals of selection and calibration meet"):
-        DataSplits.by_dates([(20000103, 20071231), (20080102, 20090630), (20090630, 20101231), (20110103, 20121231)])
-
-
 def test_another_number_of_parts_than_three_or_four_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="2 splits are given, but three or four are needed"):
         DataSplits.by_dates([(20000103, 20071231), (20080102, 20090630)])
@@ -147,14 +136,6 @@ def test_rolling_parts_are_the_last_sessions_and_leave_no_test() -> None:
         ("selection", 51, 70),
         ("calibration", 71, 100),
     ]
-
-
-def test_rolling_parts_move_with_the_bars_and_keep_their_lengths() -> None:
-    recipe = StockRecipe(parts=RollingSplits(selection=20, calibration=30))
-    early, late = recipe.splits(axis(100)), recipe.splits(axis(140))
-    assert late.calibration.last - early.calibration.last == 40
-    assert late.calibration.last - late.calibration.first == early.calibration.last - early.calibration.first
-    assert late.train.first == early.train.first
 
 
 @pytest.mark.parametrize(
