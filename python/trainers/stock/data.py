@@ -300,10 +300,7 @@ class PanelDays:
     ) -> None:
         """Bind to a history.
 
-        Args:
-            gather: gathers windows of a history.
-            forecastable: [S, T] whether a stock can be forecast on a day.
-            nodes: [S] node of each stock in the network's universe, -1 = unknown; None if they are in its order.
+        `nodes` [S] are those of the stocks in the network's universe, -1 if unknown; None if they are in its order.
         """
         self._gather_windows = gather
         self._forecastable = forecastable

@@ -87,11 +87,7 @@ class FeatureCache:
     ) -> Scaling:
         """The scaling of the observed features.
 
-        Args:
-            learnt: The bars that it is fitted on.
-            features: F observed features.
-            covariates: All files of covariates.
-            fit: Fits it; not called if the cache has it.
+        `fit` computes it from the bars `learnt`; it is not called if the cache has it.
         """
 
         def compute() -> Iterator[Arrays]:
@@ -115,11 +111,7 @@ class FeatureCache:
     ) -> ObservedArrays:
         """The scaled features of a history and their mask, [S, T, F] each.
 
-        Args:
-            bars: S symbols, T sessions.
-            features: F observed features and their scaling.
-            covariates: All files of covariates.
-            blocks: Computes the features of a few symbols at a time; not called if the cache has them.
+        `blocks` computes the features of a few symbols at a time; it is not called if the cache has them.
         """
         shape = (len(bars.symbols), len(bars.sessions), len(features.features.observed))
         arrays = self.arrays(
@@ -164,10 +156,7 @@ class FeatureCache:
     ) -> Iterator[FloatArray]:
         """Columns [S, T], one after the other, by way of a temporary file.
 
-        Args:
-            count: Number of columns.
-            bars: S symbols, T sessions.
-            blocks: The columns of a few symbols at a time, with the rows of these symbols.
+        The blocks are columns of a few symbols, with the rows of these symbols.
         """
         sessions = bars.close.shape[1]
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -185,10 +174,7 @@ class FeatureCache:
     ) -> Arrays:
         """The arrays of an entry, memory-mapped; if it is missing or damaged, it is computed and written first.
 
-        Args:
-            key: Everything that determines the values.
-            shapes: Of the arrays, by name.
-            compute: Returns consecutive rows of all arrays, by name.
+        The key determines the values. `compute` returns consecutive rows of all arrays, by name.
 
         Raises:
             ConfigurationError: The folder cannot be written; the message says why.

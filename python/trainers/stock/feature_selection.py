@@ -61,10 +61,8 @@ def check_features(name: str) -> None:
 def load_features(name: str, calendar: str, covariates: CovariateFields | None = None) -> FeatureSet:
     """The feature set of that name, or of the file at that path.
 
-    Args:
-        name: `default`, `prices`, `alpha158` or a path.
-        calendar: of the model; the first two differ for markets that trade every day.
-        covariates: columns that the file's expressions may read; each unused column becomes a feature.
+    `default` and `prices` differ for markets that trade every day. Each column of covariates that no expression of the
+    file reads becomes a feature.
     """
     columns = covariates or CovariateFields()
     if name == "alpha158":
@@ -106,12 +104,7 @@ def fit_features(
 ) -> FittedFeatures:
     """Fit the features on the training split only.
 
-    Args:
-        learnt: bars cut at the end of the training split, so that later values have no effect.
-        features: features of bars, calendar and covariates.
-        calendar: covers the sessions of the bars.
-        covariates: files, of which only values known by the end of the training split are used.
-        cache: has the scaling of features that it has seen; None fits it.
+    Bars are cut at the end of the training split, and only values known by then are used, so later ones have no effect.
 
     Raises:
         CovariateMissingError: the features read a covariate that no file has.

@@ -163,12 +163,7 @@ def prepare(
 ) -> PreparedTraining:
     """Build a network with initial weights, its objective and its loop.
 
-    Args:
-        history: inputs and labels.
-        splits: only training and selection are used.
-        recipe: every other setting.
-        edges: of a graph; None computes them from training returns.
-        weights: initial weights from a network of the same kind and shapes; None for a new network.
+    Only training and selection are used. Initial `weights` are those of a network of the same kind and shapes.
 
     Raises:
         ConfigurationError: a part holds no window, or settings contradict each other.

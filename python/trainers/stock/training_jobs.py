@@ -77,11 +77,7 @@ class TrainingRunner:
     ) -> Iterator[tuple[str, TrainingResult]]:
         """Run all trainings, and yield each with its name when its artifact is saved. The others go on when one fails.
 
-        Args:
-            trainings: The trainings by name.
-            folders: Folder of each artifact, by name.
-            begin: Called with a name when its training can begin. Returns what may stop the training; None skips it.
-            on_failure: Receives the name and the error of a training that failed.
+        `begin` is called with a name when its training can begin, and returns what may stop it; None skips it.
         """
         found = {name: self.find(planned, folders[name]) for name, planned in trainings.items()}
         yield from ((name, trained) for name, trained in found.items() if trained is not None)

@@ -53,12 +53,7 @@ UNUSED: Final = (
 def read_kronos(source: SourceFolder, tokenizer: SourceFolder, *, paths: int, seed: int, reach: int) -> PublishedModel:
     """Read the folders of a Kronos model and of its tokenizer.
 
-    Args:
-        source: of the model, such as Kronos-small.
-        tokenizer: of the tokenizer, such as Kronos-Tokenizer-base.
-        paths: paths to sample for each forecast.
-        seed: of the sampled paths.
-        reach: sessions to forecast.
+    `reach` sessions are forecast, from paths that the seed draws.
 
     Raises:
         ConfigurationError: a setting is missing, unknown or out of range, or the two do not match.

@@ -185,18 +185,7 @@ def train_best(  # noqa: PLR0913 - a training's inputs and outputs
 ) -> tuple[JoinedEnsemble, Mapping[str, str]]:
     """Train several kinds within a budget and combine them into an ensemble.
 
-    Args:
-        plan: Settings of all members.
-        bars: Bars of all splits.
-        out: Folder of the ensemble, which must not exist.
-        trainer: Trains the members.
-        members: Folder for the members' artifacts.
-        covariates: Files of the covariates that the members read.
-        cache: Has the observed features on disk.
-        set_calendar: Adds the calendar to a recipe without one.
-        announce: Receives the name of each stage.
-        warn: Receives warnings about the data, and the reason of each member that is left out.
-        stepwise: Shows the progress of the scoring.
+    `warn` receives warnings about the data, and the reason of each member that is left out.
 
     Returns:
         The ensemble, and the members that are left out before their comparison, by reason.

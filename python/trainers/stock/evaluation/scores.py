@@ -222,11 +222,8 @@ def by_symbol(
 ) -> tuple[SymbolScores, ...]:
     """One row per symbol that has windows, in the panel's order.
 
-    Args:
-        test: The windows.
-        names: Symbols of the panel's rows.
-        forecasts: [N, H, Q] of the model.
-        baseline: [N, H] pinball losses of the best baseline.
+    `names` are the symbols of the panel, forecasts [N, H, Q] the model's, and `baseline` the losses [N, H] of the best
+    baseline.
     """
     rows: list[SymbolScores] = []
     for symbol in np.unique(test.symbols):
@@ -310,13 +307,7 @@ def score(
 ) -> ModelScores:
     """Compute all scores of forecasts.
 
-    Args:
-        test: The windows.
-        forecasts: [N, H, Q]
-        name: Name of the row.
-        role: Kind of the row.
-        fit: How a baseline was fitted.
-        ranking: [N, H] scores to correlate with the outcomes instead of medians.
+    Forecasts are [N, H, Q]. A `ranking` [N, H] is correlated with the outcomes instead of the medians.
     """
     correlations = correlate_forecasts(test, choose_median(test, forecasts) if ranking is None else ranking)
     losses = pinball(test, forecasts)

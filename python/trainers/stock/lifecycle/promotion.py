@@ -144,14 +144,7 @@ def promote_if_passed(
 ) -> PromotionResult:
     """Check the gates of a version, and make it the champion if they are passed or overridden.
 
-    Args:
-        challenger: the version to promote.
-        champion: the present one; None if the model has none.
-        compare: compares both; None without bars. The gate `losses` fails without a day that neither has seen.
-        reason: why, for the history.
-        ledger: as for `check_gates`.
-        overridden: as for `check_gates`.
-        uncompared: why `compare` is None.
+    `compare` compares both; None without bars, for the reason `uncompared`. See `check_gates` for the others.
 
     Raises:
         ConfigurationError, LedgerError: as `check_gates` and `promote`.

@@ -153,14 +153,8 @@ def plan_retraining(
 ) -> RetrainingPlan:
     """Plan a training on newer bars with the recipes, features and edges of a version.
 
-    The splits become rolling: selection and calibration keep their lengths and move to the end of the bars.
-
-    Args:
-        models: the folder of models.
-        reference: a model, which means its champion, or one of its versions.
-        bars: up to the newest, with every symbol of the version's training.
-        covariates: files of the covariates that it reads.
-        cache: has the observed features on disk; None computes them in memory.
+    The splits become rolling: selection and calibration keep their lengths and move to the end of the bars. The
+    reference is a model, which means its champion, or one of its versions.
 
     Raises:
         ModelNotFoundError, VersionNotFoundError: the model or version does not exist.

@@ -158,12 +158,8 @@ class _EpochClock:
 class ModelTraining:
     """Runs one training at a time, and remembers the last one. Thread-safe.
 
-    The process ends with this one: it stops as soon as its standard input closes.
-
-    Args:
-        models: The folder of models.
-        describe: Serves a finished version, and returns what it is worth; raises QuantraError if it cannot be served.
-        program: The command `quantra`.
+    The process ends with this one: it stops as soon as its standard input closes. `describe` serves a finished version,
+    and returns what it is worth; it raises QuantraError if it cannot be served.
     """
 
     def __init__(self, models: Path, describe: Callable[[str], str], program: Sequence[str] = QUANTRA) -> None:

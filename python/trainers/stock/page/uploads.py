@@ -75,8 +75,7 @@ class UploadedBars:
     def create(self, name: str) -> BinaryIO:
         """Create a file for the content of an upload.
 
-        Args:
-            name: Name of the file on the person's machine, perhaps with folders, which are ignored.
+        Folders in the name are ignored.
 
         Raises:
             BarsError: The name is unusual, exists already, or has another ending.
