@@ -20,6 +20,7 @@ from predictor.internals import Internal, InternalAxis
 from predictor.memory import error_of
 from predictor.service import (
     PredictionRequest,
+    PredictionService,
     QueryRequest,
     Simulation,
 )
@@ -32,8 +33,7 @@ _LONGEST_S = 30
 """Timeout, so that a failing test does not block its process."""
 
 
-@final
-class CannedService:
+class CannedService(PredictionService):
     """Answers each instance with `answer`, once `released` is set (it is, at first)."""
 
     def __init__(self, answer: Callable[[Instance], Outcome]) -> None:
@@ -66,11 +66,12 @@ class CannedService:
     ) -> "Future[AnswerT]":
         del here
         self.model(reference)
-        return self._predicting.submit(self._predict, request, deadline, encode)
+        return self._predicting.submit(self._forecast, request, deadline, encode)
 
-    def explain(self, reference: str, query: QueryRequest[Query], deadline: Deadline) -> "Future[Explanation]":
+    def explain(self, reference: str, query: QueryRequest[Query] | Query, deadline: Deadline) -> "Future[Explanation]":
+        assert isinstance(query, QueryRequest)
         self.model(reference)
-        return self._explaining.submit(self._explain, query, deadline)
+        return self._explaining.submit(self._answer_query, query, deadline)
 
     def simulate(self, reference: str, request: QueryRequest[PathQuery], deadline: Deadline) -> "Future[Simulation]":
         raise NotImplementedError
@@ -78,15 +79,16 @@ class CannedService:
     def explain_global(
         self,
         reference: str,
-        query: QueryRequest[GlobalQuery],
+        query: QueryRequest[GlobalQuery] | GlobalQuery,
         report: Callable[[GlobalImportance], object],
         deadline: Deadline,
     ) -> "Future[GlobalImportance]":
+        assert isinstance(query, QueryRequest)
         self.model(reference)
         self.deadlines.append(deadline)
         known = importance(len(query.query().instances))
         report(known)
-        return self._explaining.submit(self._explain_global, known)
+        return self._explaining.submit(self._answer_global, known)
 
     def is_cancelled_soon(self) -> bool:
         """Wait until the first call is cancelled."""
@@ -99,7 +101,7 @@ class CannedService:
         """Wait until every request has its response."""
         self._predicting.submit(lambda: None).result(_LONGEST_S)
 
-    def _predict(
+    def _forecast(
         self, asked: PredictionRequest, deadline: Deadline, encode: Callable[[tuple[Outcome, ...]], AnswerT]
     ) -> AnswerT:
         self.deadlines.append(deadline)
@@ -112,14 +114,14 @@ class CannedService:
         except Exception as error:
             raise error_of("Predict", error, _log) from error
 
-    def _explain(self, asked: QueryRequest[Query], deadline: Deadline) -> Explanation:
+    def _answer_query(self, asked: QueryRequest[Query], deadline: Deadline) -> Explanation:
         query = asked.query()
         self.deadlines.append(deadline)
         self.begun.set()
         self.explanations_released.wait(_LONGEST_S)
         return Explanation(attributions=(attribution(query.instance.input.symbols),), queue_ms=0.25, compute_ms=1.5)
 
-    def _explain_global(self, known: GlobalImportance) -> GlobalImportance:
+    def _answer_global(self, known: GlobalImportance) -> GlobalImportance:
         self.explanations_released.wait(_LONGEST_S)
         return known
 

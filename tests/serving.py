@@ -19,7 +19,6 @@ from unittest import mock
 from watched_logs import SUITE
 
 from predictor.calls import Calls, LedgerCalls
-from predictor.calls.service import CallService
 from predictor.server import Address, Listening, ServeFlags, ServerLimits, ServerSettings, logs
 from predictor.server.__main__ import _parser, main
 from predictor.server.credentials import Certificates
@@ -30,6 +29,7 @@ from predictor.server.observed_calls import CallObservers
 from predictor.server.process import run
 from predictor.server.servicer import LEDGER
 from predictor.server.tokens import TokenGuard
+from predictor.service import PredictionService
 
 ANY_PORT = Address("127.0.0.1", 0)
 
@@ -54,7 +54,7 @@ class Served:
 
 @contextmanager
 def serving(
-    service: CallService,
+    service: PredictionService,
     limits: ServerLimits | None = None,
     calls: Calls | None = None,
     *,
@@ -88,7 +88,7 @@ def serving(
 
 
 async def _serve(
-    service: CallService,
+    service: PredictionService,
     made: Callable[[], Listener],
     calls: Calls,
     ledger: LedgerCalls,

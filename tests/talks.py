@@ -10,14 +10,13 @@ from serving import serving
 
 from predictor._pb import prediction_pb2 as pb
 from predictor.calls import Calls
-from predictor.calls.service import CallService
-from predictor.calls.sessions import Sessions
 from predictor.client.calls import error_of
 from predictor.embed import EmbeddedStream
 from predictor.errors import QuantraError
 from predictor.instance import Deadline
 from predictor.limits import ServiceLimits
 from predictor.server import ServerLimits
+from predictor.service import PredictionService
 from predictor.wire import errors
 
 SOON_S = 30
@@ -141,12 +140,11 @@ class EmbeddedStreamInterface:
 @contextmanager
 def stream_interface(
     kind: str,
-    service: CallService,
+    service: PredictionService,
     limits: ServiceLimits | None = None,
-    sessions: Callable[[], Sessions] | None = None,
 ) -> Generator[StreamInterface]:
     """The interface `grpc` or `embedded` to a service."""
-    calls = Calls(service, limits, sessions)
+    calls = Calls(service, limits)
     if kind == "embedded":
         yield EmbeddedStreamInterface(calls)
         calls.close()

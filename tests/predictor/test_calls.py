@@ -15,7 +15,7 @@ from canned_service import CannedService, forecast_of, model_info
 
 from predictor._pb import prediction_pb2 as pb
 from predictor.calls import Calls
-from predictor.calls.job_thread import AT_ONCE
+from predictor.calls.futures import AT_ONCE
 from predictor.errors import (
     CallCancelledError,
     InternalError,

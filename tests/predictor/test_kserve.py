@@ -33,7 +33,7 @@ from predictor._pb import inference_pb2 as pb
 from predictor._pb import prediction_pb2 as ours
 from predictor.bars import BarPanel
 from predictor.calls import AdminCalls, Calls
-from predictor.calls.job_thread import AT_ONCE
+from predictor.calls.futures import AT_ONCE
 from predictor.covariates import CovariateSource
 from predictor.dates import optional_date
 from predictor.errors import (
@@ -288,14 +288,11 @@ def test_each_row_of_bars_has_its_own_part_of_every_input_without_what_pads(adju
 
 
 @final
-class ModelRecorder:
+class ModelRecorder(CannedService):
     """Records the requested model."""
 
     def __init__(self) -> None:
-        self.canned = CannedService(forecast_of)
-        self.models, self.model = self.canned.models, self.canned.model
-        self.explain, self.explain_global = self.canned.explain, self.canned.explain_global
-        self.simulate = self.canned.simulate
+        super().__init__(forecast_of)
         self.references: list[str] = []
 
     def answer(
@@ -308,7 +305,7 @@ class ModelRecorder:
         here: bool = False,
     ) -> "Future[Any]":
         self.references.append(reference)
-        return self.canned.answer("canned", request, deadline, encode, here=here)
+        return super().answer("canned", request, deadline, encode, here=here)
 
 
 def test_windows_are_answered_by_the_version_whose_form_they_were_read_in_and_bars_by_the_champion() -> None:

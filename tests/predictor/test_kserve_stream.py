@@ -6,8 +6,8 @@ import pytest
 from kserve_requests import a_window, infer_request
 
 from predictor._pb import inference_pb2 as pb
-from predictor.calls.flow_control import StreamWindow
-from predictor.calls.inference_stream import InferStream
+from predictor.calls.inference import InferStream
+from predictor.calls.streams import StreamWindow
 from predictor.errors import ModelNotFoundError, UnavailableError
 from predictor.instance import Deadline
 from predictor.wire.errors import MAX_INSTANCE_MESSAGE

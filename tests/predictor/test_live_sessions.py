@@ -6,6 +6,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
+from functools import partial
 from queue import SimpleQueue
 from typing import Any
 
@@ -17,7 +18,7 @@ from pushing import no_bar, push_of, scaled
 from predictor._pb import prediction_pb2 as pb
 from predictor.calls import Calls
 from predictor.calls.futures import convert
-from predictor.calls.session_room import SessionRoom
+from predictor.calls.live_sessions import SessionRoom
 from predictor.catalog import ModelInfo
 from predictor.errors import ConfigurationError, NoUsableSymbolError, QueueFullError, SessionGapError, TooFewBarsError
 from predictor.forecast import Outcome
@@ -415,13 +416,13 @@ def test_all_streams_together_have_at_most_so_many_sessions(held_model: HeldMode
 def test_what_a_streams_room_refuses_takes_nothing_of_the_processs() -> None:
     process = SessionRoom.of_process(ServiceLimits(sessions_per_stream=1, session_bytes_per_stream=100))
     room = process.of_stream(ServiceLimits(sessions_per_stream=1, session_bytes_per_stream=100))
-    room.enter()
-    room.grow(60)
-    for refused in (room.enter, lambda: room.grow(41)):
+    room.add(sessions=1)
+    room.add(size=60)
+    for refused in (partial(room.add, sessions=1), partial(room.add, size=41)):
         with pytest.raises(QueueFullError):
             refused()
     assert process.held == room.held == (1, 60)
-    room.leave(60)
+    room.add(sessions=-1, size=-60)
     assert process.held == room.held == (0, 0)
 
 

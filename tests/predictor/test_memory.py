@@ -22,7 +22,7 @@ from torch import nn
 
 from predictor._pb import prediction_pb2 as pb
 from predictor._pb import prediction_pb2_grpc
-from predictor.calls import Calls, unary
+from predictor.calls import Calls, prediction
 from predictor.errors import InternalError, QueueFullError
 from predictor.forecast import Forecast
 from predictor.instance import Deadline, Instance
@@ -173,7 +173,7 @@ def test_one_row_that_does_not_fit_is_told_as_such_and_the_next_call_is_answered
     assert answer.results[0].forecast.symbols == ["AAPL"]
 
 
-@pytest.mark.parametrize(("count", "module"), [(1, unary), (2, instances)])
+@pytest.mark.parametrize(("count", "module"), [(1, prediction), (2, instances)])
 def test_requests_that_cannot_be_decoded_for_lack_of_memory_may_be_repeated(
     count: int, module: ModuleType, service: PredictionService, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,9 +6,9 @@ import threading
 import weakref
 from collections.abc import Iterator
 from concurrent.futures import Future
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, final
+from unittest.mock import Mock
 
 import pytest
 from artifacts import recent_bars, small_models
@@ -18,8 +18,8 @@ from talks import SOON_S, StreamCaller, StreamInterface, stream_interface
 
 from benchmarks.faults.calls import nested
 from predictor._pb import prediction_pb2 as pb
-from predictor.calls import Calls, SessionRequest
-from predictor.catalog import ModelInfo
+from predictor.calls import Calls, prediction
+from predictor.calls.live_sessions import SessionRequest
 from predictor.errors import (
     DeadlineExceededError,
     MalformedRequestError,
@@ -464,11 +464,11 @@ def test_work_of_a_cancelled_stream_is_cancelled(canned: CannedService) -> None:
     calls.close()
 
 
-def test_a_request_that_is_cancelled_while_a_model_is_being_asked_leaves_the_queue(canned: CannedService) -> None:
+def test_a_request_that_is_cancelled_while_a_model_is_being_asked_leaves_the_queue() -> None:
     work: Future[Any] = Future()
 
-    @dataclass
-    class Asking:
+    @final
+    class Asking(CannedService):
         """A service that sees the cancellation before it queues the work."""
 
         def answer(
@@ -478,18 +478,8 @@ def test_a_request_that_is_cancelled_while_a_model_is_being_asked_leaves_the_que
             stream.send(cancelling("cancel", "one"))
             return work
 
-        def model(self, reference: str) -> ModelInfo:
-            return canned.model(reference)
-
-        models, explain, explain_global, simulate = (
-            canned.models,
-            canned.explain,
-            canned.explain_global,
-            canned.simulate,
-        )
-
     heard: list[bytes] = []
-    calls = Calls(Asking())
+    calls = Calls(Asking(forecast_of))
     stream = calls.open("PredictStream", Deadline(), heard.append)
     stream.send(predict_request("one"))
     assert work.cancelled()
@@ -570,9 +560,13 @@ def recording_sessions() -> RecordingSessions:
 
 @pytest.fixture(params=DOORS)
 def talk(
-    request: pytest.FixtureRequest, canned: CannedService, recording_sessions: RecordingSessions
+    request: pytest.FixtureRequest,
+    canned: CannedService,
+    recording_sessions: RecordingSessions,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[StreamCaller]:
-    with stream_interface(request.param, canned, sessions=lambda: recording_sessions) as opened:
+    monkeypatch.setattr(prediction, "LiveSessions", Mock(return_value=recording_sessions))
+    with stream_interface(request.param, canned) as opened:
         yield opened.open()
 
 
@@ -643,9 +637,10 @@ def test_a_bug_of_sessions_is_internal_and_ends_no_other_request(talk: StreamCal
 
 
 def test_sessions_end_once_when_their_stream_is_cancelled(
-    canned: CannedService, recording_sessions: RecordingSessions
+    canned: CannedService, recording_sessions: RecordingSessions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    calls = Calls(canned, sessions=lambda: recording_sessions)
+    monkeypatch.setattr(prediction, "LiveSessions", Mock(return_value=recording_sessions))
+    calls = Calls(canned)
     stream = calls.open("PredictStream", Deadline(), lambda _: None)
     stream.send(opening("o"))
     for count in range(20):
@@ -684,9 +679,12 @@ class SlowSessions:
 
 
 @pytest.mark.parametrize("how", ["cancel", "end"])
-def test_sessions_end_after_the_request_that_they_are_taking(canned: CannedService, how: str) -> None:
+def test_sessions_end_after_the_request_that_they_are_taking(
+    canned: CannedService, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
     slow = SlowSessions()
-    calls = Calls(canned, sessions=lambda: slow)
+    monkeypatch.setattr(prediction, "LiveSessions", Mock(return_value=slow))
+    calls = Calls(canned)
     stream = calls.open("PredictStream", Deadline(), lambda _: None)
     stream.send(pushing("wide", WIDE.bars))
     assert slow.begun.wait(SOON_S)

@@ -6,8 +6,7 @@ long work runs on threads of the service.
 
 from predictor.calls.admin import AdminCalls
 from predictor.calls.ledger import LedgerCalls
-from predictor.calls.sessions import SessionRequest, Sessions
+from predictor.calls.prediction import Calls
 from predictor.calls.streams import OpenCall
-from predictor.calls.unary import Calls
 
-__all__ = ["AdminCalls", "Calls", "LedgerCalls", "OpenCall", "SessionRequest", "Sessions"]
+__all__ = ["AdminCalls", "Calls", "LedgerCalls", "OpenCall"]

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Final, final
 from predictor._pb import inference_pb2 as inference_pb
 from predictor._pb import prediction_pb2 as pb
 from predictor.calls import inference
-from predictor.calls.futures import failed, finished
-from predictor.calls.job_thread import JobThread
+from predictor.calls.futures import JobThread, failed, finished
 from predictor.calls.requests import checked_reference
 from predictor.catalog import ModelInfo
 from predictor.errors import ArtifactError

@@ -1,19 +1,28 @@
-"""The unary calls of the open inference protocol, on the same service and queue."""
+"""The calls of the open inference protocol, on the same service and queue."""
 
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import CancelledError, Future
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Final, final
 
 import numpy as np
 
 from predictor._pb import inference_pb2 as pb
-from predictor.calls.futures import finished, start_after
-from predictor.calls.job_thread import AT_ONCE, JobThread
+from predictor.calls.futures import AT_ONCE, JobThread, finished, start_after
 from predictor.calls.requests import parse_short
-from predictor.calls.service import CallService
+from predictor.calls.streams import ManyRequestCall, ResponseCallback, StreamWindow
 from predictor.catalog import ModelInfo
-from predictor.errors import MalformedRequestError, ModelNotFoundError, PermissionDeniedError, VersionNotFoundError
+from predictor.errors import (
+    CallCancelledError,
+    MalformedRequestError,
+    ModelNotFoundError,
+    PermissionDeniedError,
+    QuantraError,
+    VersionNotFoundError,
+)
 from predictor.instance import Deadline, ReadInstance
+from predictor.service import PredictionService
 from predictor.wire.kserve import inputs, models
 from predictor.wire.kserve.answers import encode_answer, read_output_names
 from predictor.wire.kserve.requests import (
@@ -27,14 +36,14 @@ from predictor.wire.limits import check_text
 from predictor.wire.request_counts import TooManyPartsError
 
 if TYPE_CHECKING:
-    from concurrent.futures import Future
-
     from predictor.arrays import PositionArray
 
-Begin = Callable[[bytes, Deadline], "Future[bytes]"]
+
+Begin = Callable[[bytes, Deadline], Future[bytes]]
 """Starts the answer to a request; raises QuantraError."""
 
 INFER: Final = "ModelInfer"
+INFER_STREAM: Final = "ModelStreamInfer"
 _ONLY: Final = np.zeros(1, np.intp)
 """Position of a window's only symbol."""
 
@@ -83,7 +92,7 @@ class InferenceCalls:
         jobs: Parses large requests.
     """
 
-    def __init__(self, service: CallService, jobs: JobThread) -> None:
+    def __init__(self, service: PredictionService, jobs: JobThread) -> None:
         self._service = service
         self._jobs = jobs
         immediate: Mapping[str, Callable[[bytes], bytes]] = {
@@ -103,7 +112,7 @@ class InferenceCalls:
         }
         """Handlers by name."""
 
-    def _infer(self, body: bytes, deadline: Deadline) -> "Future[bytes]":
+    def _infer(self, body: bytes, deadline: Deadline) -> Future[bytes]:
         size = len(body)
         try:
             request = read_request(body, AT_ONCE)
@@ -112,7 +121,7 @@ class InferenceCalls:
             return start_after(INFER, reading, lambda read: self._forecast(read, size, deadline))
         return self._forecast(request, size, deadline)
 
-    def _forecast(self, request: InferRequest, size: int, deadline: Deadline) -> "Future[bytes]":
+    def _forecast(self, request: InferRequest, size: int, deadline: Deadline) -> Future[bytes]:
         request_id, symbols = request.head.id, request.symbols
         check_text("id", request_id)
         wanted = read_output_names(request.head)
@@ -212,7 +221,101 @@ def _wrong_address(_body: bytes) -> bytes:
 def _at_once(answer_of: Callable[[bytes], bytes]) -> Begin:
     """Create a handler that responds immediately."""
 
-    def begin(body: bytes, _deadline: Deadline) -> "Future[bytes]":
+    def begin(body: bytes, _deadline: Deadline) -> Future[bytes]:
         return finished(answer_of(body))
 
     return begin
+
+
+@final
+class PendingInference:
+    """A request whose response was not emitted yet."""
+
+    def __init__(self, request: bytes) -> None:
+        self.request_id = models.read_request_id(request)
+        self.size = len(request)
+        self.answer: Future[bytes] | None = None
+        """None while it is being started."""
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether the result is ready."""
+        return self.answer is not None and self.answer.done()
+
+    def cancel(self) -> None:
+        """Cancel the request."""
+        if self.answer is not None:
+            self.answer.cancel()
+
+    def result(self) -> bytes:
+        """Return the result, once ready; raises its error."""
+        assert self.answer is not None  # noqa: S101 - it is answered
+        return self.answer.result()
+
+
+@final
+class InferStream(ManyRequestCall):
+    """An open ModelStreamInfer.
+
+    Args:
+        infer: Starts one request; its future fails only with a QuantraError.
+        deadline, emit, flow, most_bytes: See `ManyRequestCall`.
+    """
+
+    def __init__(
+        self,
+        infer: Callable[[bytes, Deadline], Future[bytes]],
+        deadline: Deadline,
+        emit: ResponseCallback,
+        flow: StreamWindow,
+        most_bytes: int | None = None,
+    ) -> None:
+        super().__init__(INFER_STREAM, deadline, emit, flow, most_bytes)
+        self._infer = infer
+        self._requests: deque[PendingInference] = deque()
+        """Oldest first."""
+
+    def send(self, request: bytes) -> bool:
+        """See `OpenCall`. An invalid request gets its error as its response."""
+        with self._lock:
+            if not self._takes_more:
+                return False
+            pending = PendingInference(request)
+            self._flow.enter(pending.size)
+            self._requests.append(pending)
+        answer = self._infer(request, self._deadline)  # outside the lock, which completing the request takes
+        with self._lock:
+            pending.answer = answer
+            if self._is_cancelled:
+                answer.cancel()
+        answer.add_done_callback(lambda _: self._advance())
+        return self._may_continue()
+
+    def _cancellations(self) -> Sequence[Callable[[], object]]:
+        return [request.cancel for request in self._requests]
+
+    def _is_busy(self) -> bool:
+        return bool(self._requests)
+
+    def _advance(self) -> None:
+        """Emit the ready responses, up to the first request that is not ready."""
+        with self._lock:
+            while self._requests and self._requests[0].is_answered and not self._is_cancelled:
+                request = self._requests.popleft()
+                message = self._response(request)
+                self._flow.answer(request.size, len(message))
+                self._emit(message)
+        self._finish_if_over()
+
+    def _response(self, request: PendingInference) -> bytes:
+        try:
+            message = models.encode_response(request.result())
+            error = self._find_excess(message, "request fewer rows or outputs")
+        except CancelledError:
+            error = CallCancelledError("the request was cancelled before its response was ready")
+        except QuantraError as failure:
+            error = failure
+        else:
+            if error is None:
+                return message
+        return models.encode_error(request.request_id, error)

@@ -7,8 +7,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Final, Protocol, final
 
 from predictor._pb import ledger_pb2 as pb
-from predictor.calls.futures import convert, fail, failed, settle
-from predictor.calls.job_thread import JobThread
+from predictor.calls.futures import JobThread, convert, fail, failed, settle
 from predictor.calls.requests import parse_short
 from predictor.calls.streams import OneRequestCall, OpenCall, OpenStreams, ResponseCallback
 from predictor.errors import (

@@ -9,13 +9,10 @@ from operator import itemgetter
 from typing import Any, Final, TypeVar, final
 
 from predictor._pb import prediction_pb2 as pb
-from predictor.calls.flow_control import StreamWindow
-from predictor.calls.futures import quantra_error
-from predictor.calls.job_thread import AT_ONCE, JobThread
+from predictor.calls.futures import AT_ONCE, JobThread, quantra_error
+from predictor.calls.live_sessions import LiveSessions, SessionReply, SessionRequest
 from predictor.calls.requests import EncodedInstances, checked_reference
-from predictor.calls.service import CallService
-from predictor.calls.sessions import SessionReply, SessionRequest, Sessions
-from predictor.calls.streams import ManyRequestCall, ResponseCallback
+from predictor.calls.streams import ManyRequestCall, ResponseCallback, StreamWindow
 from predictor.errors import (
     CallCancelledError,
     DuplicateIdError,
@@ -24,7 +21,7 @@ from predictor.errors import (
 )
 from predictor.forecast import Forecast, Outcome
 from predictor.instance import Deadline
-from predictor.service import DecodedInstances, LightFuture, PredictionRequest
+from predictor.service import DecodedInstances, LightFuture, PredictionRequest, PredictionService
 from predictor.wire import errors, forecasts
 from predictor.wire.fields import encode_field
 from predictor.wire.instances import decode_or_error
@@ -39,7 +36,7 @@ from predictor.wire.request_counts import (
     read_request,
 )
 
-CALL: Final = "PredictStream"
+PREDICT_STREAM: Final = "PredictStream"
 
 SMALL: Final = 64 * 1024
 """Largest session request, in bytes, that is decoded on the calling thread."""
@@ -81,15 +78,15 @@ class PredictStream(ManyRequestCall):
 
     def __init__(
         self,
-        service: CallService,
-        sessions: Sessions,
+        service: PredictionService,
+        sessions: LiveSessions,
         jobs: JobThread,
         deadline: Deadline,
         emit: ResponseCallback,
         flow: StreamWindow,
         most_bytes: int | None = None,
     ) -> None:
-        super().__init__(CALL, deadline, emit, flow, most_bytes)
+        super().__init__(PREDICT_STREAM, deadline, emit, flow, most_bytes)
         self._service, self._sessions, self._jobs = service, sessions, jobs
         self._requests: dict[str, PendingRequest] = {}
         self._under_way = 0
@@ -111,7 +108,7 @@ class PredictStream(ManyRequestCall):
             if self._enter(pending, read):
                 self._begin(pending, read, request)
         except Exception as error:  # noqa: BLE001 - layer boundary
-            self._answer(pending, quantra_error(CALL, error))
+            self._answer(pending, quantra_error(PREDICT_STREAM, error))
         return self._may_continue()
 
     def _cancellations(self) -> "Sequence[Callable[[], object]]":
@@ -174,7 +171,7 @@ class PredictStream(ManyRequestCall):
         self._answer(request, pb.Ack())
 
     def _predict(self, request: PendingRequest, body: bytes, within: slice) -> None:
-        counted = self._jobs.count(CALL, body, pb.StreamPredict, request.deadline, within)
+        counted = self._jobs.count(PREDICT_STREAM, body, pb.StreamPredict, request.deadline, within)
         if isinstance(counted, RequestCounts):
             self._predict_counted(request, body, counted)
         else:
@@ -217,7 +214,7 @@ class PredictStream(ManyRequestCall):
             is_next = not self._steps
             self._steps += 1
         reply = _reply_at_once(work) if is_next and len(body) <= SMALL else None
-        reply = self._jobs.run(CALL, work, request.deadline, size=len(body)) if reply is None else reply
+        reply = self._jobs.run(PREDICT_STREAM, work, request.deadline, size=len(body)) if reply is None else reply
         self._when_done(request, reply, partial(self._handle, request))
         reply.add_done_callback(lambda _: self._leave_step())  # must come after the callback above
 
@@ -289,7 +286,7 @@ class PredictStream(ManyRequestCall):
             try:
                 _pass_on(work, then, failed or partial(self._answer, request))
             except Exception as error:  # noqa: BLE001 - layer boundary
-                self._answer(request, quantra_error(CALL, error))
+                self._answer(request, quantra_error(PREDICT_STREAM, error))
 
         request.work = work
         work.add_done_callback(done)
@@ -350,7 +347,7 @@ def _pass_on(work: "Future[DoneT]", then: Callable[[DoneT], None], failed: Calla
     except CancelledError:
         failed(CallCancelledError("the request was cancelled before its response was ready"))
     except Exception as error:  # noqa: BLE001 - layer boundary
-        failed(quantra_error(CALL, error))
+        failed(quantra_error(PREDICT_STREAM, error))
     else:
         then(result)
 

@@ -1,4 +1,4 @@
-"""The calls of PredictionService and their dispatch."""
+"""The calls of PredictionService, and the dispatch to those of GRPCInferenceService."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -8,29 +8,21 @@ from typing import TYPE_CHECKING, Final, final
 from google.protobuf.message import Message
 
 from predictor._pb import prediction_pb2 as pb
-from predictor.calls.flow_control import StreamWindow
-from predictor.calls.futures import convert, failed, finished, start_after
-from predictor.calls.inference import INFER, Begin, InferenceCalls
-from predictor.calls.inference_stream import CALL as INFER_STREAM
-from predictor.calls.inference_stream import InferStream
-from predictor.calls.job_thread import JobThread
-from predictor.calls.live_sessions import LiveSessions
-from predictor.calls.predict_stream import CALL as PREDICT_STREAM
-from predictor.calls.predict_stream import PredictStream
+from predictor.calls.futures import JobThread, convert, failed, finished, start_after
+from predictor.calls.inference import INFER, INFER_STREAM, Begin, InferenceCalls, InferStream
+from predictor.calls.live_sessions import LiveSessions, SessionRoom
+from predictor.calls.predict_stream import PREDICT_STREAM, PredictStream
 from predictor.calls.requests import (
     EncodedInstances,
     checked_reference,
 )
-from predictor.calls.service import CallService
-from predictor.calls.session_room import SessionRoom
-from predictor.calls.sessions import Sessions
-from predictor.calls.streams import OpenCall, OpenStreams, ProgressCall, ResponseCallback
+from predictor.calls.streams import OpenCall, OpenStreams, ProgressCall, ResponseCallback, StreamWindow
 from predictor.errors import MalformedRequestError, UnavailableError
 from predictor.forecast import Explanation, Forecast, Outcome
 from predictor.global_importance import GlobalImportance, GlobalQuery
 from predictor.instance import Deadline
 from predictor.limits import ServiceLimits
-from predictor.service import DecodedInstances, QueryRequest, Simulation
+from predictor.service import DecodedInstances, PredictionService, QueryRequest, Simulation
 from predictor.wire import attributions, errors, forecasts, global_importance, models, price_paths
 from predictor.wire.fields import encode_field
 from predictor.wire.instances import decode_or_error
@@ -55,19 +47,16 @@ class Calls:
         service: Computes the results.
         limits: Limits of the service.
         most_bytes: Largest request that the transport accepts; None: unlimited.
-        sessions: Creates the sessions of one stream; None: `LiveSessions`.
     """
 
     def __init__(
         self,
-        service: CallService,
+        service: PredictionService,
         limits: ServiceLimits | None = None,
-        sessions: Callable[[], Sessions] | None = None,
         *,
         most_bytes: int | None = None,
     ) -> None:
         self._service = service
-        self._sessions = sessions or self._live_sessions
         self._limits = limits or ServiceLimits()
         self._room = SessionRoom.of_process(self._limits)
         self._jobs = JobThread("count", self._limits.uncounted)
@@ -115,7 +104,8 @@ class Calls:
         if name == INFER_STREAM:
             return InferStream(partial(self.call, INFER), deadline, emit, flow, most_bytes)
         if name == PREDICT_STREAM:
-            return PredictStream(self._service, self._sessions(), self._jobs, deadline, emit, flow, most_bytes)
+            sessions = LiveSessions(self._service, self._room.of_stream(self._limits))
+            return PredictStream(self._service, sessions, self._jobs, deadline, emit, flow, most_bytes)
         methods: dict[str, tuple[type[Message], BeginCounted]] = {
             "ExplainGlobal": (pb.ExplainGlobalRequest, partial(self._explain_global, emit)),
             "SimulatePaths": (pb.SimulatePathsRequest, partial(self._simulate, emit)),
@@ -138,10 +128,6 @@ class Calls:
         """Drain, and finish the queue of requests to count. The service finishes the counted ones."""
         self.drain()
         self._jobs.close()
-
-    def _live_sessions(self) -> LiveSessions:
-        """Create the sessions of one new stream."""
-        return LiveSessions(self._service, self._room.of_stream(self._limits))
 
     def _begin(
         self, name: str, kind: type[Message], begin: BeginCounted, request: bytes, deadline: Deadline
