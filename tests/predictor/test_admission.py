@@ -84,13 +84,10 @@ class ArrivedCall:
 
     def __init__(self, name: str = "") -> None:
         self.peer = name
-        self.end: Callable[[], None] = lambda: None
+        self.on_end: Callable[[], None] = lambda: None
 
     async def read(self) -> bytes:
         return b"whole"
-
-    def when_done(self, end: Callable[[], None]) -> None:
-        self.end = end
 
 
 def test_requests_that_wait_for_a_place_of_their_connection_take_none_of_others() -> None:
@@ -117,7 +114,7 @@ def test_a_server_is_idle_once_the_last_call_has_left() -> None:
         for call in calls:
             await run_until_idle()
             assert not idle.done()
-            call.end()
+            call.on_end()
         await asyncio.wait_for(idle, 10)
 
     run(work())
@@ -130,7 +127,7 @@ def test_a_connection_is_forgotten_with_its_last_call_and_a_stream_gives_its_roo
             admission.enter(cast("Any", call), is_stream=True)
             with pytest.raises(QueueFullError):
                 admission.enter(cast("Any", ArrivedCall("b")), is_stream=True)
-            call.end()
+            call.on_end()
         assert admission._peers == {}
 
     run(work())

@@ -67,10 +67,8 @@ class Calls:
             "ListModels": partial(self._begin, "ListModels", pb.ListModelsRequest, self._list_models),
             "GetModel": partial(self._begin, "GetModel", pb.GetModelRequest, self._get_model),
             "Explain": partial(self._begin, "Explain", pb.ExplainRequest, self._explain),
-            "Predict": partial(self._begin_predict, here=False),
             **self._inference.unary,
         }
-        self._unary_here = {**self._unary, "Predict": partial(self._begin_predict, here=True)}
 
     def call(self, name: str, request: bytes, deadline: Deadline, *, here: bool = False) -> "Future[bytes]":
         """Answer one unary call. Never raises: the future fails, always with a QuantraError.
@@ -83,8 +81,12 @@ class Calls:
             deadline: Deadline of the call.
             here: Forecast in this thread if no other request waits.
         """
-        methods = self._unary_here if here else self._unary
-        return _begin_or_fail(name, methods.get(name), request, deadline)
+        try:
+            if name == "Predict":
+                return self._begin_predict(request, deadline, here=here)
+            return self._unary.get(name, _reject_unknown)(request, deadline)
+        except Exception as error:  # noqa: BLE001 - layer boundary
+            return failed(name, error)
 
     def open(self, name: str, deadline: Deadline, emit: ResponseCallback, most_bytes: int | None = None) -> OpenCall:
         """Open a call with a stream of response messages. Never raises, as `call`.
@@ -95,23 +97,29 @@ class Calls:
             emit: Receives each message.
             most_bytes: Largest message; None: any. A larger response to one request becomes an error.
         """
-        stream = self._opened(name, deadline, emit, most_bytes)
+        stream = self._create_stream(name, deadline, emit, most_bytes)
         self._open.add(stream)
         return stream
 
-    def _opened(self, name: str, deadline: Deadline, emit: ResponseCallback, most_bytes: int | None) -> OpenCall:
+    def _create_stream(self, name: str, deadline: Deadline, emit: ResponseCallback, most_bytes: int | None) -> OpenCall:
         flow = StreamWindow(self._limits.requests_per_stream, self._limits.bytes_per_stream)
         if name == INFER_STREAM:
             return InferStream(partial(self.call, INFER), deadline, emit, flow, most_bytes)
         if name == PREDICT_STREAM:
             sessions = LiveSessions(self._service, self._room.of_stream(self._limits))
             return PredictStream(self._service, sessions, self._jobs, deadline, emit, flow, most_bytes)
-        methods: dict[str, tuple[type[Message], BeginCounted]] = {
-            "ExplainGlobal": (pb.ExplainGlobalRequest, partial(self._explain_global, emit)),
-            "SimulatePaths": (pb.SimulatePathsRequest, partial(self._simulate, emit)),
+        methods: dict[str, Begin] = {
+            "ExplainGlobal": partial(self._begin, name, pb.ExplainGlobalRequest, partial(self._explain_global, emit)),
+            "SimulatePaths": partial(self._begin, name, pb.SimulatePathsRequest, partial(self._simulate, emit)),
         }
-        begin = partial(self._begin, name, *methods[name]) if name in methods else None
-        return ProgressCall(name, lambda request: _begin_or_fail(name, begin, request, deadline), deadline, emit)
+
+        def start(request: bytes) -> "Future[bytes]":
+            try:
+                return methods.get(name, _reject_unknown)(request, deadline)
+            except Exception as error:  # noqa: BLE001 - layer boundary
+                return failed(name, error)
+
+        return ProgressCall(name, start, deadline, emit)
 
     @property
     def sessions_held(self) -> tuple[int, int]:
@@ -204,13 +212,8 @@ class Calls:
         return convert("SimulatePaths", simulation, encode)
 
 
-def _begin_or_fail(name: str, begin: "Begin | None", request: bytes, deadline: Deadline) -> "Future[bytes]":
-    if begin is None:
-        return failed(name, MalformedRequestError(f"unknown call {name[:80]!r}; use a call of the service"))
-    try:
-        return begin(request, deadline)
-    except Exception as error:  # noqa: BLE001 - layer boundary
-        return failed(name, error)
+def _reject_unknown(_request: bytes, _deadline: Deadline) -> "Future[bytes]":
+    raise MalformedRequestError("unknown call; use a call of the service")
 
 
 def _request_limits(limits: ServiceLimits, most_bytes: int | None) -> RequestLimits:

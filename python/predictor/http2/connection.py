@@ -349,7 +349,8 @@ class Connection:
             if flags & PRIORITIZED:
                 block = _remove_priority(number, block)
             if not flags & END_HEADERS:
-                _check_odd(number)
+                if not number & 1:
+                    raise _even_stream(number)
                 self._block_stream, self._block_flags, self._block_frames = number, flags & END_STREAM, 0
                 self._only_kind = CONTINUATION
                 self._extend_block(block)
@@ -357,7 +358,8 @@ class Connection:
         if number <= self._last_stream:
             self._receive_trailers(flags, number, block, events)
             return
-        _check_odd(number)
+        if not number & 1:
+            raise _even_stream(number)
         self._last_stream = number
         if self._last_accepted is not None or len(self._streams) >= self._limits.streams:
             self._refuse(number, block)
@@ -504,7 +506,8 @@ class Connection:
             self._report_sent(stream, events)
 
     def _check_known(self, number: int) -> None:
-        _check_odd(number)
+        if not number & 1:
+            raise _even_stream(number)
         if number > self._last_stream:
             raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, f"stream {number} does not exist")
 
@@ -582,10 +585,9 @@ class Connection:
         self._writer.write(GOAWAY, 0, 0, encode_number(last_stream) + encode_number(code) + reason)
 
 
-def _check_odd(number: int) -> None:
-    if not number & 1:
-        reason = f"stream {number} is even, but clients open odd ones (section 5.1.1)"
-        raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, reason)
+def _even_stream(number: int) -> ConnectionFault:
+    reason = f"stream {number} is even, but clients open odd ones (section 5.1.1)"
+    return ConnectionFault(ErrorCode.PROTOCOL_ERROR, reason)
 
 
 def _remove_priority(number: int, payload: bytes) -> bytes:

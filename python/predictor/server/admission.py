@@ -3,6 +3,7 @@
 import asyncio
 from collections import Counter
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, Literal, final
 
 from predictor.errors import DeadlineExceededError, MalformedRequestError, QueueFullError, UnavailableError
@@ -99,7 +100,7 @@ class Admission:
         if is_stream:
             self._streams += 1
             peer.streams += 1
-        call.when_done(lambda: self._leave(name, peer, is_stream=is_stream))
+        call.on_end = partial(self._leave, name, peer, is_stream=is_stream)
         return peer
 
     def close(self) -> None:

@@ -41,7 +41,7 @@ class CallObservers:
 
     def __init__(self, observers: Sequence[CallObserver]) -> None:
         self._observers = observers
-        self._ids = (f"{prefix}-{number:x}" for prefix in (uuid.uuid4().hex[:8],) for number in itertools.count())
+        self._prefix, self._numbers = uuid.uuid4().hex[:8], itertools.count()
 
     def begin(self, service: str, method: str, call: IncomingCall, *, has_many: bool) -> "ObservedCall":
         """Begin to observe a call; the caller must call `end` on the result.
@@ -54,7 +54,7 @@ class CallObservers:
         """
         headers = call.head.texts
         sent_id = headers.get(REQUEST_ID, "")
-        request_id = sent_id if _WELL_FORMED.fullmatch(sent_id) else next(self._ids)
+        request_id = sent_id if _WELL_FORMED.fullmatch(sent_id) else f"{self._prefix}-{next(self._numbers):x}"
         call.trailing = {REQUEST_ID: request_id}
         trace = {key: headers[key] for key in _TRACE if key in headers} if _TRACE[0] in headers else _NO_TRACE
         return ObservedCall(

@@ -137,7 +137,7 @@ class AdmittedCall:
         self.deadline = Deadline.after(call.time_left_s, observed)
         self.cancel_work: Callable[[], object] | None = None
         """Cancels the work if the caller leaves."""
-        call.when_cancelled(self.cancel)
+        call.on_cancel = self.cancel
 
     def cancel(self) -> None:
         """Stop the work, because the caller no longer waits."""
@@ -334,16 +334,16 @@ class Servicer:
 
     def __init__(
         self,
-        offer: ServiceEndpoint,
+        endpoint: ServiceEndpoint,
         guard: TokenGuard,
         observers: CallObservers,
         admission: Admission,
         arrivals: IncomingRequests,
         limits: ServerLimits,
     ) -> None:
-        self.name: str = offer.service.full_name
+        self.name: str = endpoint.service.full_name
         """Full name of the service."""
-        self._offer = offer
+        self._endpoint = endpoint
         self._guard = guard
         self._observers = observers
         self._admission = admission
@@ -363,7 +363,7 @@ class Servicer:
 
     def handlers(self) -> dict[str, MethodHandler]:
         """Create the handlers of the methods, by name."""
-        return {name: self._handler(self._offer.service.methods_by_name[name]) for name in self._offer.methods}
+        return {name: self._handler(self._endpoint.service.methods_by_name[name]) for name in self._endpoint.methods}
 
     def _handler(self, method: "MethodDescriptor") -> MethodHandler:
         if method.client_streaming:
@@ -392,9 +392,9 @@ class Servicer:
             admitted.fail(error)
 
     def _while_loading(self, name: str) -> bytes:
-        if name not in self._offer.while_loading:
+        if name not in self._endpoint.while_loading:
             raise UnavailableError("the models are still loading; retry in a moment")
-        return self._offer.while_loading[name]
+        return self._endpoint.while_loading[name]
 
     def _begin_unary(self, admitted: AdmittedCall, calls: CallHandler, peer: PeerConnection) -> None:
         request = admitted.call.take_request()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias, final
 from grpc import StatusCode
 
 from predictor.errors import MalformedRequestError, QueueFullError, RequestTooLargeError
+from predictor.http2 import ErrorCode
 from predictor.server.settings import ServerLimits
 from predictor.server.transport.headers import OK, RESPONSE, Metadata, RequestHead, encode_metadata, encode_trailers
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 _PREFIX: Final = 5
 """Bytes before each message: whether it is compressed, and its length."""
+_PLAIN: Final = b"\0"
+"""Marks a message that is not compressed."""
 _GZIP: Final = 31
 """zlib's window bits for gzip."""
 _NO_METADATA: Final[Metadata] = {}
@@ -25,7 +28,7 @@ _NO_METADATA: Final[Metadata] = {}
 
 @final
 class IncomingCall:
-    """One call, on the event loop. It has ended after `reply`, `end`, its deadline or its cancellation by the peer.
+    """One call, on the event loop. It is over after `reply`, `end`, its deadline or its cancellation by the peer.
 
     The peer may send 64 KiB of the request before it is read.
 
@@ -37,19 +40,20 @@ class IncomingCall:
     """
 
     def __init__(self, connection: "HttpConnection", stream: int, head: RequestHead, limits: ServerLimits) -> None:
-        self.head = head
+        self.head, self.peer = head, connection.peer
         self.is_over = False
-        """Whether it has ended."""
         self.trailing: Metadata = _NO_METADATA
         """Metadata that ends the response."""
+        self.on_cancel: Callable[[], object] | None = None
+        """Called if it is over without `reply` or `end`."""
+        self.on_end: Callable[[], object] | None = None
+        """Called when it is over."""
         self._connection, self._stream, self._limits = connection, stream, limits
         self._most_bytes = limits.receive_bytes
         self._buffer: bytes | bytearray = b""
         self._unacknowledged = 0
         self._has_all = self._has_begun = False
         self._when_arrived: Callable[[], None] | None = None
-        self._when_cancelled: Callable[[], None] | None = None
-        self._when_done: Callable[[], None] | None = None
         self._task: asyncio.Task[None] | None = None
         self._timer: asyncio.Handle | None = None
         self._expires_at_s: float | None = None
@@ -59,7 +63,7 @@ class IncomingCall:
 
     # --- for the connection
 
-    def arrived(self, data: bytes, *, has_all: bool) -> None:
+    def receive(self, data: bytes, *, has_all: bool) -> None:
         """Take a part of the request; `has_all` says that it is the last."""
         if not self._buffer:
             self._buffer = data
@@ -85,22 +89,9 @@ class IncomingCall:
     # --- for its handler
 
     @property
-    def peer(self) -> str:
-        """Address of the caller."""
-        return self._connection.peer
-
-    @property
     def time_left_s(self) -> float | None:
         """Seconds until the deadline; None without one."""
         return None if self._expires_at_s is None else self._expires_at_s - self._connection.loop.time()
-
-    def when_cancelled(self, callback: Callable[[], None]) -> None:
-        """Call `callback` if it ends without `reply` or `end`."""
-        self._when_cancelled = callback
-
-    def when_done(self, callback: Callable[[], None]) -> None:
-        """Call `callback` when it has ended."""
-        self._when_done = callback
 
     def limit_request(self, most_bytes: int) -> None:
         """Accept only messages of at most `most_bytes`."""
@@ -112,7 +103,7 @@ class IncomingCall:
 
     def take_request(self) -> bytes | None:
         """Return the first message if the whole request has arrived; see `read`."""
-        return self._take() if self._has_all and self._has_message else None
+        return self._take() if self._has_all else None
 
     async def read(self) -> bytes | None:
         """Wait for the next message; None after the last.
@@ -126,7 +117,7 @@ class IncomingCall:
         if message is not None or self._has_all:
             return message
         await arrived
-        return self._take() if self._has_message else None
+        return self._take()
 
     def take_next(self, when_arrived: Callable[[], None]) -> bytes | None:
         """Return the next message, if it has arrived; otherwise call `when_arrived` once, when it has or at the end.
@@ -134,12 +125,11 @@ class IncomingCall:
         Raises:
             RequestTooLargeError, MalformedRequestError: As `read`.
         """
-        if self._has_message:
-            return self._take()
-        if not self._has_all:
+        message = self._take()
+        if message is None and not self._has_all:
             self._acknowledge()
             self._when_arrived = when_arrived
-        return None
+        return message
 
     @property
     def has_all_requests(self) -> bool:
@@ -160,9 +150,9 @@ class IncomingCall:
                 "detail",
                 metadata={"have": str(len(message)), "most": str(most)},
             )
-        if self._connection.unread > most_unread:
-            what = "bytes of responses are unread on this connection"
-            raise QueueFullError.of(what, self._connection.unread, most_unread)
+        unread = self._connection.http.waiting
+        if unread > most_unread:
+            raise QueueFullError.of("bytes of responses are unread on this connection", unread, most_unread)
 
     @property
     def has_room(self) -> bool:
@@ -179,8 +169,9 @@ class IncomingCall:
             return
         if not self._has_begun:
             self._has_begun = True
-            self._connection.send_headers(self._stream, RESPONSE)
-        self._connection.send_data(self._stream, _frame(message))
+            self._connection.http.send_headers(self._stream, RESPONSE)
+        self._connection.http.send_data(self._stream, _PLAIN + len(message).to_bytes(4, "big") + message)
+        self._connection.flush_soon()
 
     async def write(self, message: bytes) -> None:
         """Send a message as fast as the caller reads."""
@@ -191,14 +182,18 @@ class IncomingCall:
     def reply(self, message: bytes) -> None:
         """Send the only message, and end the call with OK."""
         if not self.is_over:
-            self._connection.send_response(self._stream, RESPONSE, _frame(message), OK + encode_metadata(self.trailing))
+            framed = _PLAIN + len(message).to_bytes(4, "big") + message
+            trailers = OK + encode_metadata(self.trailing)
+            self._connection.http.send_response(self._stream, RESPONSE, framed, trailers)
+            self._connection.flush_soon()
             self._close()
 
     def end(self, code: StatusCode = StatusCode.OK, details: str = "") -> None:
         """End the call with a status."""
         if not self.is_over:
             trailers = encode_trailers(code, details, self.trailing, has_begun=self._has_begun)
-            self._connection.send_headers(self._stream, trailers, end=True)
+            self._connection.http.send_headers(self._stream, trailers, end=True)
+            self._connection.flush_soon()
             self._close()
 
     # --- its own
@@ -211,7 +206,10 @@ class IncomingCall:
 
     def _expire(self) -> None:
         self._stop()
-        self._connection.reset_unread(self._stream)
+        http = self._connection.http
+        if http.unsent(self._stream):
+            http.reset(self._stream, ErrorCode.CANCEL)
+            self._connection.flush_soon()
         self.end(StatusCode.DEADLINE_EXCEEDED, "Deadline Exceeded")
 
     def _close(self) -> None:
@@ -219,21 +217,22 @@ class IncomingCall:
         if self._timer is not None:
             self._timer.cancel()
         self._connection.forget(self._stream)
-        if self._when_done is not None:
-            self._when_done()
-        self._when_done = self._when_cancelled = self._when_arrived = self._task = None  # they refer to this call
+        if self.on_end is not None:
+            self.on_end()
+        self.on_end = self.on_cancel = self._when_arrived = self._task = None  # they refer to this call
         self._buffer = b""
 
     def _stop(self) -> None:
         """Stop the work on it."""
         if self._task is not None:
             self._task.cancel()
-        if self._when_cancelled is not None:
-            self._when_cancelled()
+        if self.on_cancel is not None:
+            self.on_cancel()
 
     def _acknowledge(self) -> None:
         if self._unacknowledged:
-            self._connection.acknowledge(self._stream, self._unacknowledged)
+            self._connection.http.acknowledge(self._stream, self._unacknowledged)
+            self._connection.flush_soon()
             self._unacknowledged = 0
 
     @property
@@ -245,18 +244,22 @@ class IncomingCall:
         size = int.from_bytes(buffer[1:_PREFIX], "big")
         return size > self._most_bytes or len(buffer) >= _PREFIX + size
 
-    def _take(self) -> bytes:
-        """Remove a message from the buffer."""
+    def _take(self) -> bytes | None:
+        """Remove the first message from the buffer; None if it has not arrived."""
         buffer = self._buffer
+        if len(buffer) < _PREFIX:
+            return None
         size = int.from_bytes(buffer[1:_PREFIX], "big")
         if size > self._most_bytes:
             raise _too_large(size, self._most_bytes)
         end = _PREFIX + size
+        if len(buffer) < end:
+            return None
         message, is_compressed = bytes(memoryview(buffer)[_PREFIX:end]), buffer[0]
         self._buffer = buffer[end:]
-        return self._decompressed(message) if is_compressed else message
+        return self._decompress(message) if is_compressed else message
 
-    def _decompressed(self, message: bytes) -> bytes:
+    def _decompress(self, message: bytes) -> bytes:
         decompressor = zlib.decompressobj(_GZIP)
         try:
             content = decompressor.decompress(message, self._most_bytes + 1)
@@ -267,10 +270,6 @@ class IncomingCall:
         if not decompressor.eof:
             raise MalformedRequestError("the compressed request is cut off; send it again")
         return content
-
-
-def _frame(message: bytes) -> bytes:
-    return b"\0" + len(message).to_bytes(4, "big") + message
 
 
 def _wake(waiter: "asyncio.Future[None]") -> None:

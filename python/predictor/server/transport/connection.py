@@ -14,7 +14,6 @@ from predictor.http2 import (
     ConnectionEnded,
     ConnectionLimits,
     DataReceived,
-    ErrorCode,
     Headers,
     PingAnswered,
     RequestReceived,
@@ -67,7 +66,8 @@ class HttpConnection(asyncio.Protocol):
         self.loop = asyncio.get_running_loop()
         self.peer = name or ""
         self._handlers, self._limits, self._connections = handlers, limits, connections
-        self._http = Connection(_http_limits(limits))
+        self.http = Connection(_http_limits(limits))
+        """The protocol's state. Call `flush_soon` after sending."""
         self._calls: dict[int, IncomingCall] = {}
         self._new: list[tuple[MethodHandler, IncomingCall]] = []
         self._heads: dict[int, tuple[Headers, RequestHead]] = {}
@@ -122,7 +122,7 @@ class HttpConnection(asyncio.Protocol):
         if self._is_ending:
             return
         self._heard_s = self.loop.time()
-        for event in self._http.receive(data):
+        for event in self.http.receive(data):
             match event:
                 case RequestReceived():
                     self._used_s = self._heard_s
@@ -133,9 +133,9 @@ class HttpConnection(asyncio.Protocol):
                 case DataReceived():
                     call = self._calls.get(event.stream)
                     if call is None:
-                        self._http.acknowledge(event.stream, len(event.data))
+                        self.http.acknowledge(event.stream, len(event.data))
                     else:
-                        call.arrived(event.data, has_all=event.ended)
+                        call.receive(event.data, has_all=event.ended)
                 case StreamReset():
                     if (call := self._calls.get(event.stream)) is not None:
                         call.cancel()
@@ -145,56 +145,31 @@ class HttpConnection(asyncio.Protocol):
                     self._pinged_s = None
                     if self._is_leaving:
                         self._has_left = True
-                        self._http.go_away()
+                        self.http.go_away()
                 case ConnectionEnded():
                     _log.debug("connection of %s ended: %s", self.peer, event.reason)
         if not self._is_starting:
             self._start_calls()
-        self._flush_soon()
+        self.flush_soon()
 
     # --- for calls
 
-    def send_headers(self, stream: int, block: bytes, *, end: bool = False) -> None:
-        """Send encoded headers."""
-        self._http.send_headers(stream, block, end=end)
-        self._flush_soon()
-
-    def send_response(self, stream: int, headers: bytes, data: bytes, trailers: bytes) -> None:
-        """Send a whole response."""
-        self._http.send_response(stream, headers, data, trailers)
-        self._flush_soon()
-
-    def send_data(self, stream: int, data: bytes) -> None:
-        """Send a part of a response."""
-        self._http.send_data(stream, data)
-        self._flush_soon()
-
-    @property
-    def unread(self) -> int:
-        """Bytes of responses that the peer does not read."""
-        return self._http.waiting
+    def flush_soon(self) -> None:
+        """Flush at the end of this turn of the loop: one write for all calls."""
+        if not self._is_flushing:
+            self._is_flushing = True
+            self.loop.call_soon(self._flush)
 
     def has_room(self, stream: int) -> bool:
         """Whether the peer reads what was sent on this stream, and the socket accepts it; also if it is gone.
 
         Other streams do not matter: a peer that does not read one may still read this one.
         """
-        return self._transport is None or not (self._is_full or self._http.unsent(stream))
+        return self._transport is None or not (self._is_full or self.http.unsent(stream))
 
     def when_room(self, callback: Callable[[], None]) -> None:
         """Call `callback` once, when the peer has read something or is gone."""
         self._waiting.append(callback)
-
-    def acknowledge(self, stream: int, count: int) -> None:
-        """Allow the peer to send as many bytes more."""
-        self._http.acknowledge(stream, count)
-        self._flush_soon()
-
-    def reset_unread(self, stream: int) -> None:
-        """Cancel a stream if a part of its response was not sent."""
-        if self._http.unsent(stream):
-            self._http.reset(stream, ErrorCode.CANCEL)
-            self._flush_soon()
 
     def forget(self, stream: int) -> None:
         """Forget a call that has ended."""
@@ -210,7 +185,7 @@ class HttpConnection(asyncio.Protocol):
             ages: Whether its age is limited.
         """
         now_s, limits = self.loop.time(), self._limits
-        is_slow = not self._http.has_begun and now_s - self._begun_s > limits.handshake_s
+        is_slow = not self.http.has_begun and now_s - self._begun_s > limits.handshake_s
         is_dead = self._pinged_s is not None and now_s - self._pinged_s > limits.silence_s
         if is_slow or is_dead:
             self.abort()
@@ -218,17 +193,17 @@ class HttpConnection(asyncio.Protocol):
             self.close()
         elif self._pinged_s is None and now_s - self._heard_s > limits.silence_s:
             self._pinged_s = now_s
-            self._http.ping()
-            self._flush_soon()
+            self.http.ping()
+            self.flush_soon()
         if now_s - self._renewed_s > _RENEWAL_S:
             self._renewed_s = now_s
-            self._http.renew_budgets()
+            self.http.renew_budgets()
         if ages and now_s - self._begun_s > limits.age_s:
             self._leave()
 
     def close(self) -> None:
         """Announce the end, cancel the calls and close."""
-        self._http.go_away()
+        self.http.go_away()
         self._end()
 
     def abort(self) -> None:
@@ -245,7 +220,7 @@ class HttpConnection(asyncio.Protocol):
 
     @property
     def _is_full(self) -> bool:
-        return self._http.unfetched > _UNSENT
+        return self.http.unfetched > _UNSENT
 
     def _start_calls(self) -> None:
         """Start new calls, whose requests may have arrived with their headers; many in several turns of the loop."""
@@ -258,11 +233,11 @@ class HttpConnection(asyncio.Protocol):
             self.loop.call_soon(self._start_calls)
 
     def _begin(self, event: RequestReceived) -> None:
-        stream = event.stream
+        stream, known = event.stream, self._heads.get(id(event.headers))
         try:
-            head = self._find_head(event.headers)
+            head = self._parse_head(event.headers) if known is None else known[1]
         except NotGrpcError as error:
-            self.send_headers(stream, encode_headers(((b":status", error.status),)), end=True)
+            self.http.send_headers(stream, encode_headers(((b":status", error.status),)), end=True)
             return
         except ValueError as error:
             self._refuse(stream, StatusCode.INTERNAL, str(error))
@@ -275,13 +250,11 @@ class HttpConnection(asyncio.Protocol):
         else:
             call = self._calls[stream] = IncomingCall(self, stream, head, self._limits)
             if event.ended:
-                call.arrived(b"", has_all=True)
+                call.receive(b"", has_all=True)
             self._new.append((handler, call))
 
-    def _find_head(self, headers: Headers) -> RequestHead:
-        known = self._heads.get(id(headers))
-        if known is not None:
-            return known[1]
+    def _parse_head(self, headers: Headers) -> RequestHead:
+        """Parse headers, and remember the result: equal blocks of headers are one object while it is referred to."""
         head = parse_head(headers)
         if len(self._heads) >= _REMEMBERED:
             self._heads.clear()
@@ -289,16 +262,16 @@ class HttpConnection(asyncio.Protocol):
         return head
 
     def _refuse(self, stream: int, code: StatusCode, message: str) -> None:
-        self.send_headers(stream, encode_trailers(code, message, {}, has_begun=False), end=True)
+        self.http.send_headers(stream, encode_trailers(code, message, {}, has_begun=False), end=True)
 
     def _leave(self) -> None:
         """Take no further calls; close when none is left and the peer knows it."""
         if not self._is_leaving:
             self._is_leaving = True
-            self._http.announce_end()
-            self._http.ping()
+            self.http.announce_end()
+            self.http.ping()
             self._pinged_s = self.loop.time()
-            self._flush_soon()
+            self.flush_soon()
         if self._has_left and not self._calls:
             self._end()
 
@@ -307,22 +280,16 @@ class HttpConnection(asyncio.Protocol):
         for callback in waiting:
             callback()
 
-    def _flush_soon(self) -> None:
-        """Flush at the end of this turn of the loop: one write for all calls."""
-        if not self._is_flushing:
-            self._is_flushing = True
-            self.loop.call_soon(self._flush)
-
     def _flush(self) -> None:
         self._is_flushing = False
         if self._transport is None or self._is_paused:
             return
-        data = self._http.data_to_send()
+        data = self.http.data_to_send()
         if data:
             self._transport.write(data)
         if self._waiting and not self._is_full:
             self._wake_waiting()
-        if self._http.ended is not None:
+        if self.http.ended is not None:
             self._end()
 
     def _end(self) -> None:
@@ -389,11 +356,11 @@ class OpenConnections:
 
     def check_unread(self, most: int) -> None:
         """Close the connections with the most unread bytes until all have at most `most`."""
-        total = sum(connection.unread for connection in self._open)
-        for connection in sorted(self._open, key=lambda each: each.unread, reverse=True):
+        total = sum(connection.http.waiting for connection in self._open)
+        for connection in sorted(self._open, key=lambda each: each.http.waiting, reverse=True):
             if total <= most:
                 return
-            total -= connection.unread
+            total -= connection.http.waiting
             connection.abort()
 
     async def close(self) -> None:

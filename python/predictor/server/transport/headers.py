@@ -75,17 +75,17 @@ def parse_head(headers: Headers) -> RequestHead:
     if not values.get(b"content-type", b"").startswith(_CONTENT_TYPE):
         raise NotGrpcError(b"415")
     timeout = values.get(b"grpc-timeout")
-    metadata = tuple(_decode(name, value) for name, value in headers if name[:1] != b":")
+    metadata = tuple(_decode_header(name, value) for name, value in headers if name[:1] != b":")
     return RequestHead(
         method=values[b":path"].decode("ascii", "replace"),
         metadata=metadata,
         texts={key: value for key, value in metadata if isinstance(value, str)},
-        timeout_s=None if timeout is None else _seconds(timeout),
+        timeout_s=None if timeout is None else _decode_timeout(timeout),
         encoding=values.get(b"grpc-encoding", b"identity").decode("ascii", "replace"),
     )
 
 
-def _decode(name: bytes, value: bytes) -> tuple[str, str | bytes]:
+def _decode_header(name: bytes, value: bytes) -> tuple[str, str | bytes]:
     key = name.decode("ascii", "replace")
     if not key.endswith(_BINARY):
         return key, value.decode("ascii", "replace")
@@ -95,7 +95,7 @@ def _decode(name: bytes, value: bytes) -> tuple[str, str | bytes]:
         raise ValueError(f"header {key[:80]} is not base64") from None
 
 
-def _seconds(timeout: bytes) -> float:
+def _decode_timeout(timeout: bytes) -> float:
     digits, unit = timeout[:-1], _UNITS.get(timeout[-1:])
     if unit is None or not digits.isdigit() or len(timeout) > _LONGEST_TIMEOUT:
         raise ValueError("header grpc-timeout is not a number of at most 8 digits and a unit of H, M, S, m, u or n")
@@ -112,9 +112,7 @@ def encode_trailers(code: StatusCode, message: str, metadata: Metadata, *, has_b
 
 def encode_metadata(metadata: Metadata) -> bytes:
     """Encode the metadata of a response."""
-    return encode_headers(map(_encode, metadata.items()))
-
-
-def _encode(entry: tuple[str, str | bytes]) -> tuple[bytes, bytes]:
-    key, value = entry
-    return key.encode(), b64encode(value).rstrip(b"=") if isinstance(value, bytes) else value.encode()
+    fields: list[tuple[bytes, bytes]] = []
+    for key, value in metadata.items():
+        fields.append((key.encode(), b64encode(value).rstrip(b"=") if isinstance(value, bytes) else value.encode()))
+    return encode_headers(fields)
