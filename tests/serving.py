@@ -20,7 +20,7 @@ from watched_logs import SUITE
 
 from predictor.calls import Calls, LedgerCalls
 from predictor.server import Address, Listening, ServeFlags, ServerLimits, ServerSettings, logs
-from predictor.server.__main__ import _parser, main
+from predictor.server.__main__ import _create_parser, main
 from predictor.server.credentials import Certificates
 from predictor.server.host import Host
 from predictor.server.lifecycle_calls import LoadLifecycle
@@ -153,7 +153,7 @@ def hosted_server(models: Path, *options: str, load_lifecycle: LoadLifecycle | N
 
     The block gets a server that is ready, and its end drains it.
     """
-    given = _parser().parse_args(["--models", str(models), "--listen", "127.0.0.1:0", *options])
+    given = _create_parser().parse_args(["--models", str(models), "--listen", "127.0.0.1:0", *options])
     settings, ready = ServeFlags(**vars(given)).settings(), Future[tuple[HostedServer, Callable[[], object]]]()
     thread = threading.Thread(target=run, args=(_host(settings, load_lifecycle, ready),))
     with mock.patch.object(gc, "freeze"):  # a server process excludes what is imported from collections

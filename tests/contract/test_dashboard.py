@@ -114,7 +114,9 @@ def _scrape(gauges: LedgerGauges) -> str:
     metrics = Metrics()
     held = (0, 0, 0)
     queues = {"predictions": lambda: held}
-    metrics.read(ServerGauges(versions=lambda: [("m", 1)], queues=queues, sessions=lambda: 0, ledger=gauges.families))
+    metrics.read(
+        ServerGauges(versions=lambda: [("m", 1)], queues=queues, sessions=lambda: 0, ledger=gauges.read_families)
+    )
     call = ObservedCall(service="s", method="Predict", request_id="r", peer="p", model="m", version=1, took_s=0.1)
     metrics.ended(call)
     metrics.observed(

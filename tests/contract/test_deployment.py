@@ -15,7 +15,7 @@ import yaml
 from canned_service import CannedService, forecast_of
 from serving import serving
 
-from predictor.server.__main__ import _parser
+from predictor.server.__main__ import _create_parser
 from predictor.server.check import main as check
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
@@ -93,7 +93,7 @@ def test_every_file_parses(path: Path) -> None:
 
 
 def test_every_flag_exists() -> None:
-    known = set(_parser()._option_string_actions)
+    known = set(_create_parser()._option_string_actions)
     dockerfile = (DEPLOY / "docker" / "Dockerfile").read_text()
     given = [
         word
@@ -154,7 +154,7 @@ def test_the_units_run_commands_that_exist() -> None:
         found[unit.stem] = line
     verb, *words = found["quantra-serve"].split()
     assert verb == "serve"
-    assert {word for word in words if word.startswith("--")} <= set(_parser()._option_string_actions)
+    assert {word for word in words if word.startswith("--")} <= set(_create_parser()._option_string_actions)
     shown = (DEPLOY.parent / "docs" / "daily.md").read_text("utf-8")  # test_daily_docs.py runs what it shows
     assert f"\nquantra {found['quantra-daily']}\n" in shown
 

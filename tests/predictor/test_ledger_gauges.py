@@ -32,7 +32,7 @@ def ledger(tmp_path: Path) -> Iterator[Ledger]:
 
 def samples_of(gauges: LedgerGauges) -> Samples:
     """Values by name and labels."""
-    found = [sample for family in gauges.families() for sample in family.samples]
+    found = [sample for family in gauges.read_families() for sample in family.samples]
     return {(sample.name, *sample.labels.values()): sample.value for sample in found}
 
 

@@ -149,7 +149,7 @@ def test_calls_have_little_time_once_the_parent_has_exited(monkeypatch: pytest.M
                 ended = True
                 raise
 
-        await told.drained(drain())
+        await told.drain(drain())
         await asyncio.sleep(0)
         return ended
 
@@ -164,7 +164,7 @@ def test_a_running_drain_is_waited_for() -> None:
             await asyncio.sleep(0)
             order.append("drained")
 
-        await told.drained(drain())
+        await told.drain(drain())
         return [*order, "back"]
 
     assert asyncio.run(drained()) == ["drained", "back"]
@@ -175,7 +175,7 @@ def test_an_error_of_a_drain_is_not_lost() -> None:
         raise ZeroDivisionError
 
     async def drained() -> None:
-        await ShutdownSignal().drained(broken())
+        await ShutdownSignal().drain(broken())
 
     with pytest.raises(ZeroDivisionError):
         asyncio.run(drained())

@@ -22,7 +22,7 @@ from predictor.errors import ArtifactError, ConfigurationError, ModelNotFoundErr
 from predictor.instance import Deadline
 from predictor.limits import QueueLimits, ServiceLimits
 from predictor.server import Address, ServerLimits, ServerSettings, TlsFiles
-from predictor.server.addresses import reserved
+from predictor.server.addresses import reserve_address
 from predictor.server.logs import LogSettings
 from predictor.server.process import ShutdownSignal
 from predictor.server.workers import worker_process
@@ -32,9 +32,9 @@ from predictor.server.workers.channel import (
     Channel,
     ConfirmChange,
     LoadModels,
-    line_of,
-    read,
-    text_of,
+    decode_message,
+    encode_bytes,
+    encode_message,
 )
 from predictor.server.workers.pool import RestartBackoff, WorkerPool
 from predictor.server.workers.supervisor import AdminBroadcast, MetricTotals
@@ -80,13 +80,13 @@ from predictor.server.workers.channel import *
 from predictor.wire.errors import encode_details
 
 end = socket.socket(fileno=int(sys.argv[1])).makefile("rwb", buffering=0)
-start = read(end.readline())
+start = decode_message(end.readline())
 folder = start.settings.models
 mine = folder / str(os.getpid())
 
 
 def say(message):
-    end.write(line_of(message))
+    end.write(encode_message(message))
 
 
 def is_first():
@@ -100,7 +100,7 @@ if (folder / "dies").exists():
     os.kill(os.getpid(), 9)
 say(ModelsLoaded())
 for line in end:
-    message = read(line)
+    message = decode_message(line)
     if isinstance(message, Ping):
         say(Pong())
         continue
@@ -114,17 +114,17 @@ for line in end:
         case AdminRequest(name="Hang"):
             signal.pause()
         case SyncModels():
-            say(AdminResponse(message.number, text_of(f"what {mine.name} serves".encode())))
+            say(AdminResponse(message.number, encode_bytes(f"what {mine.name} serves".encode())))
         case AdminRequest(name="Fail"):
-            say(AdminFailure(message.number, text_of(encode_details(ModelNotFoundError("not there")))))
+            say(AdminFailure(message.number, encode_bytes(encode_details(ModelNotFoundError("not there")))))
         case AdminRequest(name="DieInOne") if is_first():
             os._exit(3)
         case AdminRequest(name="FailInOne") if is_first():
-            say(AdminFailure(message.number, text_of(encode_details(ModelNotFoundError("not there")))))
+            say(AdminFailure(message.number, encode_bytes(encode_details(ModelNotFoundError("not there")))))
         case CollectMetrics():
             if (folder / "slow").exists():
                 time.sleep(0.2)
-            say(AdminResponse(message.number, text_of((folder / "page").read_bytes())))
+            say(AdminResponse(message.number, encode_bytes((folder / "page").read_bytes())))
         case ConfirmChange() | MatchModels():
             say(AdminResponse(message.number, ""))
         case AdminRequest():
@@ -175,13 +175,13 @@ def test_a_worker_has_every_setting_of_its_server() -> None:
     plain = ServerSettings(models=Path())
     assert all(getattr(EVERYTHING, one.name) != getattr(plain, one.name) for one in fields(ServerSettings))
     start = LoadModels(EVERYTHING, LogSettings("debug", as_json=True))
-    assert read(line_of(start)) == start
+    assert decode_message(encode_message(start)) == start
 
 
 def test_a_message_is_one_line_whatever_it_holds() -> None:
     start = LoadModels(replace(EVERYTHING, models=Path("two\nlines")), LogSettings())
-    assert line_of(start).count(b"\n") == 1
-    assert read(line_of(start)) == start
+    assert encode_message(start).count(b"\n") == 1
+    assert decode_message(encode_message(start)) == start
 
 
 LINES = [b"", b"hello\n", b"{}\n", b'{"is": "Listening ears"}\n', b'{"is": "ConfirmChange"}\n']
@@ -190,7 +190,7 @@ LINES = [b"", b"hello\n", b"{}\n", b'{"is": "Listening ears"}\n', b'{"is": "Conf
 @pytest.mark.parametrize("line", LINES)
 def test_what_is_no_message_is_refused(line: bytes) -> None:
     with pytest.raises(ArtifactError):
-        read(line)
+        decode_message(line)
 
 
 # --- the port
@@ -202,21 +202,21 @@ def test_a_port_that_another_server_shares_with_its_own_is_in_use() -> None:
         other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         other.bind(("127.0.0.1", 0))
         other.listen()
-        with pytest.raises(ConfigurationError, match="is in use"), reserved(Address(*other.getsockname())):
+        with pytest.raises(ConfigurationError, match="is in use"), reserve_address(Address(*other.getsockname())):
             pass
 
 
 def test_a_port_is_reserved_before_anybody_listens() -> None:
     with (
-        reserved(Address("127.0.0.1", 0)) as address,
+        reserve_address(Address("127.0.0.1", 0)) as address,
         pytest.raises(ConfigurationError, match="is in use"),
-        reserved(address),
+        reserve_address(address),
     ):
         pass
 
 
 def test_only_workers_may_listen_on_a_reserved_port() -> None:
-    with reserved(Address("127.0.0.1", 0)) as address, socket.socket() as worker, socket.socket() as stranger:
+    with reserve_address(Address("127.0.0.1", 0)) as address, socket.socket() as worker, socket.socket() as stranger:
         worker.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         worker.bind((address.host, address.port))
         worker.listen()
@@ -281,7 +281,7 @@ def test_a_worker_that_dies_is_replaced_and_comes_to_serve_what_another_does(fol
     (begun,) = (lines for lines in told.values() if not any("UnloadModel" in line for line in lines))
     other = max((name for name, lines in told.items() if lines is not begun), key=int)
     assert [line.partition("(")[0] for line in begun] == ["SyncModels", "MatchModels", "StartListening"]
-    assert text_of(f"what {other} serves".encode()) in begun[1]
+    assert encode_bytes(f"what {other} serves".encode()) in begun[1]
 
 
 def test_where_all_have_died_the_first_that_begins_repeats_the_changes(folder: Path) -> None:
@@ -516,8 +516,8 @@ def test_a_change_is_skipped_if_its_caller_left_before_its_turn(folder: Path) ->
 
     with_team(folder, leave)
     told = "".join(one.read_text() for one in folder.iterdir())
-    assert text_of(request_for("third")) in told
-    assert text_of(request_for("second")) not in told
+    assert encode_bytes(request_for("third")) in told
+    assert encode_bytes(request_for("second")) not in told
 
 
 def test_more_changes_than_may_wait_are_refused(folder: Path) -> None:
@@ -563,7 +563,7 @@ def test_a_look_between_a_change_and_its_taking_back_does_not_disturb_it() -> No
 
     async def ask() -> list[int]:
         here, there = socket.socketpair()
-        supervisor, channel = await Channel.over(here), await Channel.over(there)
+        supervisor, channel = await Channel.open(here), await Channel.open(there)
         running = asyncio.create_task(WorkerControl(host, channel, ShutdownSignal()).run())
         answers: list[int] = []
         for question in asked:
@@ -571,9 +571,9 @@ def test_a_look_between_a_change_and_its_taking_back_does_not_disturb_it() -> No
             answer = await supervisor.receive()
             assert isinstance(answer, AdminResponse)
             answers.append(answer.number)
-        await supervisor.closed()
+        await supervisor.wait_closed()
         await running
-        await channel.closed()
+        await channel.wait_closed()
         return answers
 
     assert asyncio.run(ask()) == [1, 2, 3]

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final, final
 from predictor._pb import inference_pb2 as inference_pb
 from predictor._pb import prediction_pb2 as pb
 from predictor.calls import inference
-from predictor.calls.futures import JobThread, failed, finished
-from predictor.calls.requests import checked_reference
+from predictor.calls.futures import JobThread, reject, resolve
+from predictor.calls.requests import check_reference
 from predictor.catalog import ModelInfo
 from predictor.errors import ArtifactError
 from predictor.instance import Deadline
@@ -59,42 +59,42 @@ class AdminCalls:
         self._jobs = JobThread("admin", _WAITING)
         self._methods = {
             "LoadModel": AdminMethod(
-                _reference_decoder(pb.LoadModelRequest), served.load, _change_encoder(pb.LoadModelResponse)
+                _create_decoder(pb.LoadModelRequest), served.load, _create_encoder(pb.LoadModelResponse)
             ),
             "UnloadModel": AdminMethod(
-                _reference_decoder(pb.UnloadModelRequest),
+                _create_decoder(pb.UnloadModelRequest),
                 served.unload,
                 lambda infos, _: pb.UnloadModelResponse(models=map(models.encode, infos)).SerializeToString(),
             ),
             "ReloadModel": AdminMethod(
-                _reference_decoder(pb.ReloadModelRequest), served.reload, _change_encoder(pb.ReloadModelResponse)
+                _create_decoder(pb.ReloadModelRequest), served.reload, _create_encoder(pb.ReloadModelResponse)
             ),
             "RepositoryModelLoad": AdminMethod(
-                inference.loaded,
+                inference.decode_load,
                 served.reload,
                 lambda _infos, _problems: inference_pb.RepositoryModelLoadResponse().SerializeToString(),
             ),
             "RepositoryModelUnload": AdminMethod(
-                inference.unloaded,
+                inference.decode_unload,
                 served.unload,
                 lambda _infos, _problems: inference_pb.RepositoryModelUnloadResponse().SerializeToString(),
             ),
         }
         self._queries: Mapping[str, Callable[[bytes], bytes]] = {
-            "ServerLive": inference.live,
-            "ServerReady": inference.ready,
-            "RepositoryIndex": lambda body: inference.repository_index(body, served.infos()),
+            "ServerLive": inference.answer_live,
+            "ServerReady": inference.answer_ready,
+            "RepositoryIndex": lambda body: inference.answer_index(body, served.infos()),
         }
 
     def call(self, name: str, request: bytes, deadline: Deadline) -> "Future[bytes]":
         """Apply one change or list the served models. See `Calls.call`."""
         try:
             if name in self._queries:
-                return finished(self._queries[name](request))
+                return resolve(self._queries[name](request))
             method = self._methods[name]
             change = partial(self._apply, method, method.reference(request))
         except Exception as error:  # noqa: BLE001 - layer boundary
-            return failed(name, error)
+            return reject(name, error)
         return self._jobs.run(name, change, deadline, encode=bytes)
 
     def drain(self) -> None:
@@ -116,19 +116,19 @@ class AdminCalls:
         return method.answer([info for info in after.infos() if info.name == name], after.problems_of(name))
 
 
-def _reference_decoder(
+def _create_decoder(
     kind: "type[pb.LoadModelRequest | pb.UnloadModelRequest | pb.ReloadModelRequest]",
 ) -> Callable[[bytes], str]:
     """Create a decoder for the model reference of a ModelAdminService request."""
 
     def reference(body: bytes) -> str:
         count_parts(body, kind)
-        return checked_reference(parse(body, kind).model)
+        return check_reference(parse(body, kind).model)
 
     return reference
 
 
-def _change_encoder(
+def _create_encoder(
     kind: "type[pb.LoadModelResponse | pb.ReloadModelResponse]",
 ) -> Callable[[Sequence[ModelInfo], Sequence[ArtifactError]], bytes]:
     """Create an encoder for the response of a call that reads the models folder."""

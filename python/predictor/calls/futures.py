@@ -59,14 +59,14 @@ def _continue(call: str, first: Future[InputT], second: Future[Any], then: Calla
         fail(call, second, error)
 
 
-def finished(value: ResultT) -> Future[ResultT]:
+def resolve(value: ResultT) -> Future[ResultT]:
     """Return a future with its result."""
     future: Future[ResultT] = LightFuture()
     future.set_result(value)
     return future
 
 
-def failed(call: str, error: Exception) -> Future[Any]:
+def reject(call: str, error: Exception) -> Future[Any]:
     """Return a future with its error, which becomes a QuantraError by `error_of`."""
     future: Future[Any] = LightFuture()
     fail(call, future, error)
@@ -83,10 +83,10 @@ def fail(call: str, answer: Future[ResultT], error: Exception) -> None:
     """Set the error of a future that is neither done nor cancelled."""
     if not answer.done():
         with suppress(InvalidStateError):
-            answer.set_exception(quantra_error(call, error).without_frames())
+            answer.set_exception(to_quantra_error(call, error).without_frames())
 
 
-def quantra_error(call: str, error: Exception) -> QuantraError:
+def to_quantra_error(call: str, error: Exception) -> QuantraError:
     """Convert an error by `error_of`, with details in the log."""
     return error_of(call, error, _log)
 

@@ -3,13 +3,14 @@
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
+from functools import partial
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Final, final
 
 import numpy as np
 
 from predictor._pb import inference_pb2 as pb
-from predictor.calls.futures import AT_ONCE, JobThread, finished, start_after
+from predictor.calls.futures import AT_ONCE, JobThread, resolve, start_after
 from predictor.calls.requests import parse_short
 from predictor.calls.streams import ManyRequestCall, ResponseCallback, StreamWindow
 from predictor.catalog import ModelInfo
@@ -96,19 +97,19 @@ class InferenceCalls:
         self._service = service
         self._jobs = jobs
         immediate: Mapping[str, Callable[[bytes], bytes]] = {
-            "ServerLive": live,
-            "ServerReady": ready,
-            "ModelReady": self._model_ready,
-            "ServerMetadata": server_metadata,
-            "ModelMetadata": self._model_metadata,
-            "ModelConfig": self._model_config,
-            "RepositoryIndex": lambda body: repository_index(body, service.models()),
-            "RepositoryModelLoad": _wrong_address,
-            "RepositoryModelUnload": _wrong_address,
+            "ServerLive": answer_live,
+            "ServerReady": answer_ready,
+            "ModelReady": self._answer_model_ready,
+            "ServerMetadata": answer_metadata,
+            "ModelMetadata": self._answer_model_metadata,
+            "ModelConfig": self._answer_model_config,
+            "RepositoryIndex": lambda body: answer_index(body, service.models()),
+            "RepositoryModelLoad": _refuse_change,
+            "RepositoryModelUnload": _refuse_change,
         }
         self.unary: dict[str, Begin] = {
             INFER: self._infer,
-            **{name: _at_once(answer) for name, answer in immediate.items()},
+            **{name: partial(_answer_at_once, answer) for name, answer in immediate.items()},
         }
         """Handlers by name."""
 
@@ -138,7 +139,7 @@ class InferenceCalls:
             lambda done: encode_answer(done, rows.positions, symbols, request_id=request_id, wanted=wanted),
         )
 
-    def _model_ready(self, body: bytes) -> bytes:
+    def _answer_model_ready(self, body: bytes) -> bytes:
         request = parse_short(body, pb.ModelReadyRequest)
         try:
             self._service.model(join_reference(request.name, request.version))
@@ -146,31 +147,31 @@ class InferenceCalls:
             return pb.ModelReadyResponse(ready=False).SerializeToString()
         return pb.ModelReadyResponse(ready=True).SerializeToString()
 
-    def _model_metadata(self, body: bytes) -> bytes:
+    def _answer_model_metadata(self, body: bytes) -> bytes:
         request = parse_short(body, pb.ModelMetadataRequest)
         info = self._service.model(join_reference(request.name, request.version))
         versions = [other.version for other in self._service.models() if other.name == info.name]
         return models.encode_metadata(info, versions).SerializeToString()
 
-    def _model_config(self, body: bytes) -> bytes:
+    def _answer_model_config(self, body: bytes) -> bytes:
         request = parse_short(body, pb.ModelConfigRequest)
         info = self._service.model(join_reference(request.name, request.version))
         return pb.ModelConfigResponse(config=models.encode_config(info)).SerializeToString()
 
 
-def live(body: bytes) -> bytes:
+def answer_live(body: bytes) -> bytes:
     """Respond to ServerLive."""
     parse_short(body, pb.ServerLiveRequest)
     return pb.ServerLiveResponse(live=True).SerializeToString()
 
 
-def ready(body: bytes) -> bytes:
+def answer_ready(body: bytes) -> bytes:
     """Respond to ServerReady, once models are loaded."""
     parse_short(body, pb.ServerReadyRequest)
     return pb.ServerReadyResponse(ready=True).SerializeToString()
 
 
-def server_metadata(body: bytes) -> bytes:
+def answer_metadata(body: bytes) -> bytes:
     """Respond to ServerMetadata."""
     parse_short(body, pb.ServerMetadataRequest)
     return pb.ServerMetadataResponse(
@@ -178,13 +179,13 @@ def server_metadata(body: bytes) -> bytes:
     ).SerializeToString()
 
 
-def repository_index(body: bytes, infos: tuple[ModelInfo, ...]) -> bytes:
+def answer_index(body: bytes, infos: tuple[ModelInfo, ...]) -> bytes:
     """Respond to RepositoryIndex."""
     parse_short(body, pb.RepositoryIndexRequest)
     return models.encode_index(infos).SerializeToString()
 
 
-def loaded(body: bytes) -> str:
+def decode_load(body: bytes) -> str:
     """Decode the reference in a RepositoryModelLoadRequest.
 
     Raises:
@@ -195,8 +196,8 @@ def loaded(body: bytes) -> str:
     return join_reference(request.model_name, "")
 
 
-def unloaded(body: bytes) -> str:
-    """Decode the reference in a RepositoryModelUnloadRequest; raises as `loaded`."""
+def decode_unload(body: bytes) -> str:
+    """Decode the reference in a RepositoryModelUnloadRequest; raises as `decode_load`."""
     request = parse_short(body, pb.RepositoryModelUnloadRequest)
     _check_parameters(request.parameters, frozenset({"unload_dependents"}))
     return join_reference(request.model_name, "")
@@ -211,20 +212,15 @@ def _check_parameters(parameters: Mapping[str, pb.ModelRepositoryParameter], all
             )
 
 
-def _wrong_address(_body: bytes) -> bytes:
+def _refuse_change(_body: bytes) -> bytes:
     raise PermissionDeniedError(
         "models are loaded and unloaded at the server's admin address only (--admin-listen); send the call there",
         metadata={"role": "admin"},
     )
 
 
-def _at_once(answer_of: Callable[[bytes], bytes]) -> Begin:
-    """Create a handler that responds immediately."""
-
-    def begin(body: bytes, _deadline: Deadline) -> Future[bytes]:
-        return finished(answer_of(body))
-
-    return begin
+def _answer_at_once(answer: Callable[[bytes], bytes], body: bytes, _deadline: Deadline) -> Future[bytes]:
+    return resolve(answer(body))
 
 
 @final
@@ -289,9 +285,9 @@ class InferStream(ManyRequestCall):
             if self._is_cancelled:
                 answer.cancel()
         answer.add_done_callback(lambda _: self._advance())
-        return self._may_continue()
+        return self._can_continue()
 
-    def _cancellations(self) -> Sequence[Callable[[], object]]:
+    def _list_cancellations(self) -> Sequence[Callable[[], object]]:
         return [request.cancel for request in self._requests]
 
     def _is_busy(self) -> bool:
@@ -302,12 +298,12 @@ class InferStream(ManyRequestCall):
         with self._lock:
             while self._requests and self._requests[0].is_answered and not self._is_cancelled:
                 request = self._requests.popleft()
-                message = self._response(request)
+                message = self._encode_response(request)
                 self._flow.answer(request.size, len(message))
                 self._emit(message)
         self._finish_if_over()
 
-    def _response(self, request: PendingInference) -> bytes:
+    def _encode_response(self, request: PendingInference) -> bytes:
         try:
             message = models.encode_response(request.result())
             error = self._find_excess(message, "request fewer rows or outputs")

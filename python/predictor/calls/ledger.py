@@ -4,10 +4,10 @@ import math
 import threading
 from collections.abc import Callable, Collection, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, Final, Protocol, final
+from typing import TYPE_CHECKING, Final, final
 
 from predictor._pb import ledger_pb2 as pb
-from predictor.calls.futures import JobThread, convert, fail, failed, settle
+from predictor.calls.futures import JobThread, convert, fail, reject, settle
 from predictor.calls.requests import parse_short
 from predictor.calls.streams import OneRequestCall, OpenCall, OpenStreams, ResponseCallback
 from predictor.errors import (
@@ -38,27 +38,9 @@ QueryRunner = Callable[[str, Callable[[], Sequence[bytes]], Deadline], "Future[S
 """Runs a query of the named call on the ledger's thread."""
 
 
-class MessageSource(Protocol):
-    """The messages of one stream, read on the ledger's thread."""
-
-    def read(self) -> Sequence[bytes]:
-        """Read the next messages; empty if there are none at the moment."""
-        ...
-
-    @property
-    def is_done(self) -> bool:
-        """Whether no message can follow."""
-        ...
-
-    @property
-    def last_event(self) -> int:
-        """The number of the last event that it has read past."""
-        ...
-
-
 @final
 class ForecastMessages:
-    """The responses of ListForecasts."""
+    """The responses of ListForecasts, read on the ledger's thread."""
 
     last_event = 0
 
@@ -66,19 +48,19 @@ class ForecastMessages:
         self._listing = ForecastListing(ledger, wire.decode_filter(parse_short(body, pb.ListForecastsRequest)))
 
     def read(self) -> Sequence[bytes]:
-        """See `MessageSource`."""
+        """Read the next messages; empty if there are none."""
         part = self._listing.read_part()
         return [pb.ListForecastsResponse(forecasts=map(wire.encode_forecast, part)).SerializeToString()] if part else []
 
     @property
     def is_done(self) -> bool:
-        """See `MessageSource`."""
+        """Whether no message can follow."""
         return self._listing.is_done
 
 
 @final
 class EventMessages:
-    """The responses of WatchEvents, without an end."""
+    """The responses of WatchEvents, without an end, read on the ledger's thread."""
 
     is_done = False
 
@@ -92,9 +74,10 @@ class EventMessages:
         self._ledger = ledger
         self._model, self._version = wire.decode_reference(request.model)
         self.last_event = request.after
+        """The number of the last event that it has read past."""
 
     def read(self) -> Sequence[bytes]:
-        """See `MessageSource`."""
+        """Read the next messages; empty if there are none at the moment."""
         newest = find_last_event(self._ledger)
         rows = self._ledger.query(
             "select e.id, c.made_at, e.kind, e.model, e.version, e.session, e.reason, e.detail "
@@ -111,7 +94,7 @@ def find_last_event(ledger: Ledger) -> int:
     return int(ledger.query("select max(id) as last from event")[0]["last"] or 0)
 
 
-def _without_address(read: Callable[[], Sequence[bytes]]) -> Sequence[bytes]:
+def _run_query(read: Callable[[], Sequence[bytes]]) -> Sequence[bytes]:
     """Run a query; its error does not name the ledger's address."""
     try:
         return read()
@@ -124,18 +107,16 @@ class LedgerStream(OneRequestCall):
     """An open ListForecasts or WatchEvents; see `OpenCall`. Further messages are read when the caller has taken all.
 
     Args:
-        name: Name of the call.
+        name, deadline, emit: As for `OpenCall`.
         create: Creates the source of the messages from the request, on the ledger's thread.
         run: Runs a query on the ledger's thread.
-        deadline: Deadline of the call.
-        emit: Receives each message.
         poller: Reads further events; None for a call that ends after the last message.
     """
 
     def __init__(
         self,
         name: str,
-        create: Callable[[bytes], MessageSource],
+        create: Callable[[bytes], ForecastMessages | EventMessages],
         run: QueryRunner,
         deadline: Deadline,
         emit: ResponseCallback,
@@ -144,7 +125,7 @@ class LedgerStream(OneRequestCall):
         super().__init__(name, deadline, emit)
         self._create, self._run, self._poller = create, run, poller
         self._request = b""
-        self._source: MessageSource | None = None
+        self._source: ForecastMessages | EventMessages | None = None
         self._lock = threading.Lock()
         self._untaken = 0
         self._reading: Future[Sequence[bytes]] | None = None
@@ -293,7 +274,7 @@ class LedgerCalls:
             done = self._run(name, lambda: [query(ledger, request)], deadline)
             return convert(name, done, lambda messages: messages[0])
         except Exception as error:  # noqa: BLE001 - layer boundary
-            return failed(name, error)
+            return reject(name, error)
 
     def open(self, name: str, deadline: Deadline, emit: ResponseCallback, most_bytes: int | None = None) -> OpenCall:  # noqa: ARG002 - the transport checks
         """Open a call with a stream of response messages. See `Calls.open`."""
@@ -326,7 +307,7 @@ class LedgerCalls:
         return self._ledger
 
     def _run(self, name: str, read: Callable[[], Sequence[bytes]], deadline: Deadline) -> "Future[Sequence[bytes]]":
-        return self._jobs.run(name, lambda: _without_address(read), deadline)
+        return self._jobs.run(name, lambda: _run_query(read), deadline)
 
     def _get_forecast(self, ledger: Ledger, body: bytes) -> bytes:
         request = parse_short(body, pb.GetForecastRequest)

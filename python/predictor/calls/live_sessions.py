@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Final, final
 
 from predictor._pb import prediction_pb2 as pb
-from predictor.calls.futures import quantra_error
-from predictor.calls.requests import checked_reference
+from predictor.calls.futures import to_quantra_error
+from predictor.calls.requests import check_reference
 from predictor.catalog import ModelInfo
 from predictor.errors import DuplicateIdError, MalformedRequestError, QuantraError, QueueFullError, UnknownSessionError
 from predictor.forecast import Forecast, Outcome
@@ -130,7 +130,7 @@ class RequestSequencer:
             if self._is_advancing:
                 return
             self._is_advancing = True
-        while (queued := self._next()) is not None:
+        while (queued := self._take_next()) is not None:
             self._run_queued(*queued)
 
     def _run(self, step: SessionStep) -> SessionReply:
@@ -143,7 +143,7 @@ class RequestSequencer:
             if not needs_prediction:
                 self.advance()
 
-    def _next(self) -> "tuple[SessionStep, Future[SessionReply]] | None":
+    def _take_next(self) -> "tuple[SessionStep, Future[SessionReply]] | None":
         with self._lock:
             if self._is_busy or not self._waiting:
                 self._is_advancing = False
@@ -158,31 +158,9 @@ class RequestSequencer:
         try:
             reply = self._run(step)
         except Exception as error:  # noqa: BLE001 - a callback's edge: the error is the caller's answer
-            future.set_exception(quantra_error(_CALL, error))
+            future.set_exception(to_quantra_error(_CALL, error))
         else:
             future.set_result(reply)
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class SessionModel:
-    """Version and weights of a model, and how many bars it needs."""
-
-    version: int
-    weights_hash: str
-    bars_needed: int
-
-    @classmethod
-    def of(cls, info: ModelInfo) -> "SessionModel":
-        """From a model's info."""
-        return cls(info.version, info.weights_hash, info.bars_needed)
-
-    def produced(self, outcome: Outcome) -> bool:
-        """Whether these weights produced the forecast."""
-        return isinstance(outcome, Forecast) and (outcome.version, outcome.weights_hash) == (
-            self.version,
-            self.weights_hash,
-        )
 
 
 @final
@@ -280,7 +258,7 @@ class LiveSession:
             if opening.read is not None and isinstance(outcome, Forecast):
                 if (error := find_session_error(outcome, panel_of(opening.read))) is not None:
                     raise error
-                self._keep(Subscription.of(opening.read, self._current_model().bars_needed))
+                self._keep(Subscription.of(opening.read, self._find_model().bars_needed))
         except QuantraError as error:
             outcome = error
         finally:
@@ -290,8 +268,8 @@ class LiveSession:
         return outcome
 
     def _apply_push(self, push: Push, size: int) -> SessionReply:
-        model = self._current_model()
-        pushed = self._open_subscription().pushed(push, model.bars_needed)
+        model = self._find_model()
+        pushed = self._require_subscription().pushed(push, model.bars_needed)
         if not pushed.needs_model:
             self._keep(pushed.after)
             return pb.Ack(waiting_for=pushed.after.waits_for)
@@ -301,7 +279,7 @@ class LiveSession:
         )
 
     def _finish_push(
-        self, push: Push, size: int, pushed: AcceptedPush, model: SessionModel, outcome: Outcome
+        self, push: Push, size: int, pushed: AcceptedPush, model: ModelInfo, outcome: Outcome
     ) -> SessionReply:
         """Return the response to a push; keep the push unless this is an error."""
         needs_prediction = False
@@ -320,12 +298,14 @@ class LiveSession:
             if not needs_prediction:
                 self._sequencer.advance()
 
-    def _has_changed(self, model: SessionModel, outcome: Outcome) -> bool:
+    def _has_changed(self, model: ModelInfo, outcome: Outcome) -> bool:
         """Whether the model changed between counting the bars and the forecast."""
-        return not model.produced(outcome) and self._current_model() != model
+        if isinstance(outcome, Forecast) and (outcome.version, outcome.weights_hash) == _identify(model)[:2]:
+            return False
+        return _identify(self._find_model()) != _identify(model)
 
     def _close_open(self) -> SessionReply:
-        self._open_subscription()
+        self._require_subscription()
         self.end()
         return pb.Ack()
 
@@ -334,21 +314,26 @@ class LiveSession:
         size = subscription.size
         with self._lock:
             if self._is_over:
-                raise unknown(self._name)
+                raise _unknown_session(self._name)
             self._room.add(size=size - self._size)
             self._subscription, self._size = subscription, size
 
-    def _open_subscription(self) -> Subscription:
+    def _require_subscription(self) -> Subscription:
         subscription = self._subscription
         if subscription is None:
-            raise unknown(self._name)
+            raise _unknown_session(self._name)
         return subscription
 
-    def _current_model(self) -> SessionModel:
-        return SessionModel.of(self._models.model(self._model))
+    def _find_model(self) -> ModelInfo:
+        return self._models.model(self._model)
 
 
-def unknown(name: str) -> UnknownSessionError:
+def _identify(model: ModelInfo) -> tuple[int, str, int]:
+    """Return the version, the weights and the number of bars that it needs."""
+    return model.version, model.weights_hash, model.bars_needed
+
+
+def _unknown_session(name: str) -> UnknownSessionError:
     """Return the error for a session that is not open."""
     return UnknownSessionError(
         f"session {name[:_SHOWN]!r} is not open on this stream; open it with its history first",
@@ -383,7 +368,7 @@ class LiveSessions:
             DuplicateIdError: The id is in use.
             QueueFullError: Too many sessions are open.
         """
-        name, model = request.session_id, checked_reference(request.model)
+        name, model = request.session_id, check_reference(request.model)
         if not name:
             raise MalformedRequestError("session_id is empty; set a unique id", metadata={"field": "session_id"})
         self._models.model(model)
@@ -400,11 +385,11 @@ class LiveSessions:
 
     def push(self, request: pb.PushBars) -> SessionReply:
         """Push bars; raises UnknownSessionError if the session is not open."""
-        return self._session(request.session_id).push(request)
+        return self._find_session(request.session_id).push(request)
 
     def close(self, request: pb.CloseSession) -> SessionReply:
         """Close a session; raises as `push`."""
-        return self._session(request.session_id).close()
+        return self._find_session(request.session_id).close()
 
     def end(self) -> None:
         """End all sessions with the stream; called once, last."""
@@ -413,11 +398,11 @@ class LiveSessions:
         for session in sessions:
             session.end()
 
-    def _session(self, name: str) -> LiveSession:
+    def _find_session(self, name: str) -> LiveSession:
         with self._lock:
             session = self._sessions.get(name)
         if session is None:
-            raise unknown(name)
+            raise _unknown_session(name)
         return session
 
     def _leave(self, name: str) -> None:

@@ -9,9 +9,9 @@ from operator import itemgetter
 from typing import Any, Final, TypeVar, final
 
 from predictor._pb import prediction_pb2 as pb
-from predictor.calls.futures import AT_ONCE, JobThread, quantra_error
+from predictor.calls.futures import AT_ONCE, JobThread, to_quantra_error
 from predictor.calls.live_sessions import LiveSessions, SessionReply, SessionRequest
-from predictor.calls.requests import EncodedInstances, checked_reference
+from predictor.calls.requests import EncodedInstances, check_reference
 from predictor.calls.streams import ManyRequestCall, ResponseCallback, StreamWindow
 from predictor.errors import (
     CallCancelledError,
@@ -103,15 +103,15 @@ class PredictStream(ManyRequestCall):
         except QuantraError as error:
             self.stop(error)
             return False
-        pending = PendingRequest(read.request_id[:MAX_TEXT], len(request), self._deadline_of(read))
+        pending = PendingRequest(read.request_id[:MAX_TEXT], len(request), self._limit_deadline(read))
         try:
             if self._enter(pending, read):
                 self._begin(pending, read, request)
         except Exception as error:  # noqa: BLE001 - layer boundary
-            self._answer(pending, quantra_error(PREDICT_STREAM, error))
-        return self._may_continue()
+            self._answer(pending, to_quantra_error(PREDICT_STREAM, error))
+        return self._can_continue()
 
-    def _cancellations(self) -> "Sequence[Callable[[], object]]":
+    def _list_cancellations(self) -> "Sequence[Callable[[], object]]":
         return [request.cancel for request in self._requests.values()]
 
     def _is_busy(self) -> bool:
@@ -119,7 +119,7 @@ class PredictStream(ManyRequestCall):
 
     # --- requests
 
-    def _deadline_of(self, read: StreamRequest) -> Deadline:
+    def _limit_deadline(self, read: StreamRequest) -> Deadline:
         ends_s = time.monotonic() + read.timeout_s if read.timeout_s > 0 else math.inf
         whole_s = self._deadline.expires_at_s
         ends_s = ends_s if whole_s is None else min(ends_s, whole_s)
@@ -144,9 +144,9 @@ class PredictStream(ManyRequestCall):
 
     def _begin(self, request: PendingRequest, read: StreamRequest, body: bytes) -> None:
         if read.prediction is not None:
-            model = checked_reference(read.prediction.model)
+            model = check_reference(read.prediction.model)
             instances = DecodedInstances((decode_or_error(read.prediction.instance),), len(body))
-            self._run_prediction(request, model, instances, _as_response)
+            self._run_prediction(request, model, instances, _return_outcome)
             return
         action, within = read.action()
         match action:
@@ -155,7 +155,7 @@ class PredictStream(ManyRequestCall):
             case "cancel":
                 self._cancel(request, body, within)
             case _:
-                self._step(request, action, body, within)
+                self._begin_session_request(request, action, body, within)
 
     def _cancel(self, request: PendingRequest, body: bytes, within: slice) -> None:
         try:
@@ -175,16 +175,16 @@ class PredictStream(ManyRequestCall):
         if isinstance(counted, RequestCounts):
             self._predict_counted(request, body, counted)
         else:
-            self._when_done(request, counted, partial(self._predict_counted, request, body))
+            self._follow(request, counted, partial(self._predict_counted, request, body))
 
     def _predict_counted(self, request: PendingRequest, body: bytes, counted: RequestCounts) -> None:
-        model = checked_reference(parse(counted.head, pb.StreamPredict).model)
+        model = check_reference(parse(counted.head, pb.StreamPredict).model)
         if len(counted.instances) != 1:
             raise MalformedRequestError(
                 f"instance: have {len(counted.instances)}, need 1; send one request per instance",
                 metadata={"field": "instance", "have": str(len(counted.instances))},
             )
-        self._run_prediction(request, model, EncodedInstances(body, counted), _as_response)
+        self._run_prediction(request, model, EncodedInstances(body, counted), _return_outcome)
 
     def _run_prediction(
         self,
@@ -203,11 +203,11 @@ class PredictStream(ManyRequestCall):
         except QuantraError as error:
             finish(error)
         else:
-            self._when_done(request, outcome, finish, finish)
+            self._follow(request, outcome, finish, finish)
 
     # --- sessions
 
-    def _step(self, request: PendingRequest, action: str, body: bytes, within: slice) -> None:
+    def _begin_session_request(self, request: PendingRequest, action: str, body: bytes, within: slice) -> None:
         """Pass a request to the sessions: at once if it is small and the first, else queued."""
         work = partial(self._pass_to_sessions, request, action, body, within)
         with self._lock:
@@ -215,8 +215,8 @@ class PredictStream(ManyRequestCall):
             self._steps += 1
         reply = _reply_at_once(work) if is_next and len(body) <= SMALL else None
         reply = self._jobs.run(PREDICT_STREAM, work, request.deadline, size=len(body)) if reply is None else reply
-        self._when_done(request, reply, partial(self._handle, request))
-        reply.add_done_callback(lambda _: self._leave_step())  # must come after the callback above
+        self._follow(request, reply, partial(self._handle, request))
+        reply.add_done_callback(lambda _: self._finish_session_request())  # must come after the callback above
 
     def _pass_to_sessions(
         self, request: PendingRequest, action: str, body: bytes, within: slice, most_parts: int = MAX_PARTS
@@ -248,11 +248,11 @@ class PredictStream(ManyRequestCall):
         if isinstance(reply, SessionRequest):
             self._run_prediction(request, reply.model, reply.request, reply.respond)
         elif isinstance(reply, Future):
-            self._when_done(request, reply, partial(self._handle, request))
+            self._follow(request, reply, partial(self._handle, request))
         else:
             self._answer(request, reply)
 
-    def _leave_step(self) -> None:
+    def _finish_session_request(self) -> None:
         with self._lock:
             self._steps -= 1
         if self._is_cancelled:
@@ -270,7 +270,7 @@ class PredictStream(ManyRequestCall):
 
     # --- answers
 
-    def _when_done(
+    def _follow(
         self,
         request: PendingRequest,
         work: "Future[DoneT]",
@@ -286,7 +286,7 @@ class PredictStream(ManyRequestCall):
             try:
                 _pass_on(work, then, failed or partial(self._answer, request))
             except Exception as error:  # noqa: BLE001 - layer boundary
-                self._answer(request, quantra_error(PREDICT_STREAM, error))
+                self._answer(request, to_quantra_error(PREDICT_STREAM, error))
 
         request.work = work
         work.add_done_callback(done)
@@ -294,7 +294,7 @@ class PredictStream(ManyRequestCall):
             work.cancel()
 
     def _answer(self, request: PendingRequest, outcome: Outcome | pb.Ack) -> None:
-        message = self._encoded(request, outcome)
+        message = self._encode(request, outcome)
         with self._lock:
             if request.is_answered:
                 return
@@ -311,7 +311,7 @@ class PredictStream(ManyRequestCall):
                 self._under_way -= 1
             self._finish_if_over()
 
-    def _encoded(self, request: PendingRequest, outcome: Outcome | pb.Ack) -> bytes:
+    def _encode(self, request: PendingRequest, outcome: Outcome | pb.Ack) -> bytes:
         message = encode_response(request.request_id, request.session_id, outcome)
         error = self._find_excess(message, "request fewer symbols")
         return message if error is None else encode_response(request.request_id, request.session_id, error)
@@ -347,7 +347,7 @@ def _pass_on(work: "Future[DoneT]", then: Callable[[DoneT], None], failed: Calla
     except CancelledError:
         failed(CallCancelledError("the request was cancelled before its response was ready"))
     except Exception as error:  # noqa: BLE001 - layer boundary
-        failed(quantra_error(PREDICT_STREAM, error))
+        failed(to_quantra_error(PREDICT_STREAM, error))
     else:
         then(result)
 
@@ -364,6 +364,6 @@ def _reply_at_once(work: Callable[..., SessionReply]) -> "Future[SessionReply] |
     return reply
 
 
-def _as_response(outcome: Outcome) -> SessionReply:
+def _return_outcome(outcome: Outcome) -> SessionReply:
     """Return the outcome as the response."""
     return outcome

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Final, final
 from google.protobuf.message import Message
 
 from predictor._pb import prediction_pb2 as pb
-from predictor.calls.futures import JobThread, convert, failed, finished, start_after
+from predictor.calls.futures import JobThread, convert, reject, resolve, start_after
 from predictor.calls.inference import INFER, INFER_STREAM, Begin, InferenceCalls, InferStream
 from predictor.calls.live_sessions import LiveSessions, SessionRoom
 from predictor.calls.predict_stream import PREDICT_STREAM, PredictStream
 from predictor.calls.requests import (
     EncodedInstances,
-    checked_reference,
+    check_reference,
 )
 from predictor.calls.streams import OpenCall, OpenStreams, ProgressCall, ResponseCallback, StreamWindow
 from predictor.errors import MalformedRequestError, UnavailableError
@@ -86,7 +86,7 @@ class Calls:
                 return self._begin_predict(request, deadline, here=here)
             return self._unary.get(name, _reject_unknown)(request, deadline)
         except Exception as error:  # noqa: BLE001 - layer boundary
-            return failed(name, error)
+            return reject(name, error)
 
     def open(self, name: str, deadline: Deadline, emit: ResponseCallback, most_bytes: int | None = None) -> OpenCall:
         """Open a call with a stream of response messages. Never raises, as `call`.
@@ -117,7 +117,7 @@ class Calls:
             try:
                 return methods.get(name, _reject_unknown)(request, deadline)
             except Exception as error:  # noqa: BLE001 - layer boundary
-                return failed(name, error)
+                return reject(name, error)
 
         return ProgressCall(name, start, deadline, emit)
 
@@ -151,31 +151,31 @@ class Calls:
             return self._begin("Predict", pb.PredictRequest, self._predict, request, deadline)
         (message,) = small.instances
         instances, ids = DecodedInstances((decode_or_error(message),), len(request)), (message.request_id,)
-        model = checked_reference(small.model)
+        model = check_reference(small.model)
         return self._service.answer(model, instances, deadline, partial(encode_results, ids), here=here)
 
     def _list_models(self, body: bytes, _counted: RequestCounts, _deadline: Deadline) -> "Future[bytes]":
         parse(body, pb.ListModelsRequest)
         infos = self._service.models()
-        return finished(pb.ListModelsResponse(models=map(models.encode, infos)).SerializeToString())
+        return resolve(pb.ListModelsResponse(models=map(models.encode, infos)).SerializeToString())
 
     def _get_model(self, body: bytes, _counted: RequestCounts, _deadline: Deadline) -> "Future[bytes]":
         request = parse(body, pb.GetModelRequest)
-        info = self._service.model(checked_reference(request.model))
+        info = self._service.model(check_reference(request.model))
         response = pb.GetModelResponse(model=models.encode(info), limits=self._encoded_limits)
-        return finished(response.SerializeToString())
+        return resolve(response.SerializeToString())
 
     def _predict(self, body: bytes, counted: RequestCounts, deadline: Deadline) -> "Future[bytes]":
         model = parse(counted.head, pb.PredictRequest).model
         instances = EncodedInstances(body, counted)
         return self._service.answer(
-            checked_reference(model), instances, deadline, lambda done: encode_results(instances.request_ids, done)
+            check_reference(model), instances, deadline, lambda done: encode_results(instances.request_ids, done)
         )
 
     def _explain(self, body: bytes, counted: RequestCounts, deadline: Deadline) -> "Future[bytes]":
         message = parse(body, pb.ExplainRequest)
         query = QueryRequest(partial(attributions.decode_query, message), counted.rows, len(body))
-        explanation = self._service.explain(checked_reference(message.model), query, deadline)
+        explanation = self._service.explain(check_reference(message.model), query, deadline)
         return convert("Explain", explanation, lambda done: encode_explanation(message.instance.request_id, done))
 
     def _explain_global(
@@ -187,7 +187,7 @@ class Calls:
             return replace(global_importance.decode_query(head), instances=instances.instances())
 
         importance = self._service.explain_global(
-            checked_reference(head.model),
+            check_reference(head.model),
             QueryRequest(decode, counted.rows, len(body)),
             lambda progress: emit(encode_progress(progress)),
             deadline,
@@ -208,7 +208,7 @@ class Calls:
                 emit(part.SerializeToString())
             return messages[-1].SerializeToString()
 
-        simulation = self._service.simulate(checked_reference(message.model), query, deadline)
+        simulation = self._service.simulate(check_reference(message.model), query, deadline)
         return convert("SimulatePaths", simulation, encode)
 
 

@@ -41,7 +41,7 @@ class EncodedInstances:
     def instances(self) -> tuple[ReadInstance, ...]:
         """Decode each instance, or give its error; call it once, because it frees the bytes."""
         body, self._body = self._body, b""
-        messages = [each if isinstance(each, QuantraError) else _message(body[each]) for each in self._positions]
+        messages = [each if isinstance(each, QuantraError) else _parse_instance(body[each]) for each in self._positions]
         del body  # the messages have copies
         self._ids = tuple("" if isinstance(one, QuantraError) else one.request_id for one in messages)
         return tuple(one if isinstance(one, QuantraError) else instances.decode_or_error(one) for one in messages)
@@ -52,14 +52,14 @@ class EncodedInstances:
         return self._ids
 
 
-def _message(body: bytes) -> pb.Instance | QuantraError:
+def _parse_instance(body: bytes) -> pb.Instance | QuantraError:
     try:
         return parse(body, pb.Instance)
     except MalformedRequestError as error:
         return error
 
 
-def checked_reference(reference: str) -> str:
+def check_reference(reference: str) -> str:
     """Check the length of a model reference and return it."""
     check_text("model", reference)
     return reference

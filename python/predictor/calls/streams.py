@@ -4,7 +4,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from typing import Protocol, final
+from typing import final
 
 from predictor.calls.futures import fail, follow, settle
 from predictor.errors import MalformedRequestError, QuantraError, RequestTooLargeError
@@ -14,40 +14,10 @@ ResponseCallback = Callable[[bytes], object]
 """Receives one response message; called on any thread, possibly on several at once. It must not block."""
 
 
-class OpenCall(Protocol):
+class OpenCall(ABC):
     """A call in progress: requests go in one by one and messages come out until `ended` is done.
 
     Its methods neither raise nor block.
-    """
-
-    @property
-    def ended(self) -> "Future[None]":
-        """Done when all messages were emitted; its error is always a QuantraError."""
-        ...
-
-    def send(self, request: bytes) -> bool:
-        """Send a request. Returns whether the next may be sent now; if not, wait until `taken` returns True."""
-        ...
-
-    def taken(self, size: int) -> bool:
-        """Acknowledge a received message of `size` bytes. Returns whether a request may follow now."""
-        ...
-
-    def end(self) -> None:
-        """End the requests."""
-        ...
-
-    def stop(self, error: QuantraError) -> None:
-        """Reject new requests, answer pending ones, then fail with this error."""
-        ...
-
-    def cancel(self) -> None:
-        """Cancel the call: drop queued requests and interrupt running ones."""
-        ...
-
-
-class OneRequestCall(ABC):
-    """A call with exactly one request; see `OpenCall`.
 
     Args:
         name: Name of the call.
@@ -57,8 +27,34 @@ class OneRequestCall(ABC):
 
     def __init__(self, name: str, deadline: Deadline, emit: ResponseCallback) -> None:
         self._name, self._deadline, self._emit = name, deadline, emit
-        self._has_begun = False
         self.ended: Future[None] = Future()
+        """Done when all messages were emitted; its error is always a QuantraError."""
+
+    @abstractmethod
+    def send(self, request: bytes) -> bool:
+        """Send a request. Returns whether the next may be sent now; if not, wait until `taken` returns True."""
+
+    @abstractmethod
+    def taken(self, size: int) -> bool:
+        """Acknowledge a received message of `size` bytes. Returns whether a request may follow now."""
+
+    @abstractmethod
+    def end(self) -> None:
+        """End the requests."""
+
+    @abstractmethod
+    def stop(self, error: QuantraError) -> None:
+        """Reject new requests, answer pending ones, then fail with this error."""
+
+    @abstractmethod
+    def cancel(self) -> None:
+        """Cancel the call: drop queued requests and interrupt running ones."""
+
+
+class OneRequestCall(OpenCall):
+    """A call with exactly one request."""
+
+    _has_begun = False
 
     @abstractmethod
     def _begin(self, request: bytes) -> None:
@@ -99,10 +95,8 @@ class ProgressCall(OneRequestCall):
     """A call whose response ends with the result of one future.
 
     Args:
-        name: Name of the call.
+        name, deadline, emit: As for `OpenCall`.
         start: Starts the request; its future holds the last message.
-        deadline: Deadline of the call.
-        emit: Receives each message.
     """
 
     def __init__(
@@ -157,13 +151,11 @@ class StreamWindow:
         self._size -= response_size
 
 
-class ManyRequestCall(ABC):
-    """A call with many requests in flight; see `OpenCall`. Send requests one at a time, on any thread.
+class ManyRequestCall(OpenCall):
+    """A call with many requests in flight. Send requests one at a time, on any thread.
 
     Args:
-        name: Name of the call.
-        deadline: Deadline of the call.
-        emit: Receives each response.
+        name, deadline, emit: As for `OpenCall`.
         flow: Flow control of this call only.
         most_bytes: Largest response; None: any.
     """
@@ -171,7 +163,7 @@ class ManyRequestCall(ABC):
     def __init__(
         self, name: str, deadline: Deadline, emit: ResponseCallback, flow: StreamWindow, most_bytes: int | None
     ) -> None:
-        self._name, self._deadline, self._emit = name, deadline, emit
+        super().__init__(name, deadline, emit)
         self._flow = flow
         self._most_bytes = most_bytes
         self._lock = threading.RLock()  # `emit` may call `taken`
@@ -179,24 +171,23 @@ class ManyRequestCall(ABC):
         self._is_cancelled = False
         self._error: QuantraError | None = None
         """The error that the call ends with."""
-        self.ended: Future[None] = Future()
 
     @abstractmethod
-    def _cancellations(self) -> Sequence[Callable[[], object]]:
+    def _list_cancellations(self) -> Sequence[Callable[[], object]]:
         """List a function for each request without a response that cancels it; called with the lock."""
 
     @abstractmethod
     def _is_busy(self) -> bool:
         """Whether work or a response is outstanding; called with the lock."""
 
-    def _release(self) -> None:  # noqa: B027 - most calls hold nothing
+    def _release(self) -> None:
         """Release what the call holds, at its end or cancellation."""
 
     def taken(self, size: int) -> bool:
         """See `OpenCall`."""
         with self._lock:
             self._flow.leave(size)
-        return self._may_continue()
+        return self._can_continue()
 
     def end(self) -> None:
         """See `OpenCall`."""
@@ -211,13 +202,13 @@ class ManyRequestCall(ABC):
         self._deadline.cancel()
         with self._lock:
             self._takes_more, self._is_cancelled = False, True
-            cancellations = self._cancellations()
+            cancellations = self._list_cancellations()
         self.ended.cancel()
         for cancel in cancellations:
             cancel()
         self._release()
 
-    def _may_continue(self) -> bool:
+    def _can_continue(self) -> bool:
         """Whether another request may follow now."""
         with self._lock:
             return self._takes_more and self._flow.has_room

@@ -222,7 +222,7 @@ class Connection:
                 f"{count} bytes are acknowledged, but {state.unacknowledged} of stream {stream} are not yet"
             )
         state.unacknowledged -= count
-        self._return(count)
+        self._give_back(count)
         if state.has_request:
             return
         state.unannounced += count
@@ -303,7 +303,7 @@ class Connection:
             raise ConnectionFault(ErrorCode.FLOW_CONTROL_ERROR, "data exceed the connection's window")
         stream = self._streams.get(number)
         if stream is None:
-            self._return(size)
+            self._give_back(size)
             self._receive_late(number)
             return
         stream.unacknowledged += size
@@ -350,7 +350,7 @@ class Connection:
                 block = _remove_priority(number, block)
             if not flags & END_HEADERS:
                 if not number & 1:
-                    raise _even_stream(number)
+                    raise _create_even_fault(number)
                 self._block_stream, self._block_flags, self._block_frames = number, flags & END_STREAM, 0
                 self._only_kind = CONTINUATION
                 self._extend_block(block)
@@ -359,7 +359,7 @@ class Connection:
             self._receive_trailers(flags, number, block, events)
             return
         if not number & 1:
-            raise _even_stream(number)
+            raise _create_even_fault(number)
         self._last_stream = number
         if self._last_accepted is not None or len(self._streams) >= self._limits.streams:
             self._refuse(number, block)
@@ -507,7 +507,7 @@ class Connection:
 
     def _check_known(self, number: int) -> None:
         if not number & 1:
-            raise _even_stream(number)
+            raise _create_even_fault(number)
         if number > self._last_stream:
             raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, f"stream {number} does not exist")
 
@@ -527,7 +527,7 @@ class Connection:
         del self._streams[stream.number]
         self._unannounced += stream.unacknowledged
         if self._unannounced >= self._room:
-            self._return(0)
+            self._give_back(0)
 
     def _close(self, stream: Stream, *, by_peer: bool = False) -> None:
         del self._streams[stream.number]
@@ -536,7 +536,7 @@ class Connection:
         if stream.waiting is not None:
             self._writer.discard(stream)
         if stream.unacknowledged:
-            self._return(stream.unacknowledged)
+            self._give_back(stream.unacknowledged)
 
     def _remember_early_end(self, number: int, *, by_peer: bool) -> None:
         """Remember that the peer may still send frames of this stream; it knows at most `streams` of these."""
@@ -544,7 +544,7 @@ class Connection:
         if len(self._ended_early) > self._limits.streams + self._limits.resets:
             self._ended_early.popitem(last=False)
 
-    def _return(self, count: int) -> None:
+    def _give_back(self, count: int) -> None:
         """Give bytes back to the connection's window."""
         self._unannounced += count
         if self._unannounced >= max(1, self._room):
@@ -585,7 +585,7 @@ class Connection:
         self._writer.write(GOAWAY, 0, 0, encode_number(last_stream) + encode_number(code) + reason)
 
 
-def _even_stream(number: int) -> ConnectionFault:
+def _create_even_fault(number: int) -> ConnectionFault:
     reason = f"stream {number} is even, but clients open odd ones (section 5.1.1)"
     return ConnectionFault(ErrorCode.PROTOCOL_ERROR, reason)
 

@@ -14,7 +14,7 @@ from predictor.server import ServeFlags, logs, serve
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Read the command line and serve; the exit status is 0, 1 (could not start) or 2 (bad usage)."""
-    parser = _parser()
+    parser = _create_parser()
     flags = ServeFlags(**vars(parser.parse_args(arguments)))
     logs.set_up(flags.log)
     try:
@@ -24,7 +24,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return serve(settings, flags.log)
 
 
-def _parser() -> argparse.ArgumentParser:
+def _create_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m predictor.server",
         description="Serve forecasting models over gRPC.",
@@ -33,11 +33,11 @@ def _parser() -> argparse.ArgumentParser:
     hints = get_type_hints(ServeFlags, include_extras=True)
     for field in fields(ServeFlags):
         kind, flag = get_args(hints[field.name])
-        _add(parser, field, kind, flag)
+        _add_flag(parser, field, kind, flag)
     return parser
 
 
-def _add(parser: argparse.ArgumentParser, field: "Field[Any]", kind: Any, flag: Flag) -> None:
+def _add_flag(parser: argparse.ArgumentParser, field: "Field[Any]", kind: Any, flag: Flag) -> None:
     """Add the flag of a field, as typer would."""
     spelling = flag.spelling or f"--{field.name.replace('_', '-')}"
     if kind is bool:
@@ -49,7 +49,7 @@ def _add(parser: argparse.ArgumentParser, field: "Field[Any]", kind: Any, flag: 
     parser.add_argument(
         spelling,
         dest=field.name,
-        type=str if choices else _reading(kind, flag.minimum),
+        type=str if choices else _create_reader(kind, flag.minimum),
         choices=choices,
         default=None if is_required else field.default,
         required=is_required,
@@ -58,7 +58,7 @@ def _add(parser: argparse.ArgumentParser, field: "Field[Any]", kind: Any, flag: 
     )
 
 
-def _reading(kind: Any, minimum: float | None) -> Callable[[str], Any]:
+def _create_reader(kind: Any, minimum: float | None) -> Callable[[str], Any]:
     """Create a parser for values of a type or of the type in `T | None`."""
     make: Callable[[str], Any] = get_args(kind)[0] if isinstance(kind, UnionType) else kind
 

@@ -123,7 +123,7 @@ def bind(address: Listening, *, is_shared: bool = False) -> list[socket.socket]:
         if isinstance(address, Address):
             return _bind_each(address, is_shared=is_shared)
         address.path.unlink(missing_ok=True)
-        return [_listening_socket(socket.AF_UNIX, str(address.path), is_shared=False)]
+        return [_open_socket(socket.AF_UNIX, str(address.path), is_shared=False)]
     except OSError as error:
         raise ConfigurationError(explain_bind_error(address, error)) from None
 
@@ -137,7 +137,7 @@ def _bind_each(address: Address, *, is_shared: bool) -> list[socket.socket]:
         for family, host in places:
             port = sockets[0].getsockname()[1] if sockets else address.port
             try:
-                sock = _listening_socket(family, (host, port), is_shared=is_shared)
+                sock = _open_socket(family, (host, port), is_shared=is_shared)
             except OSError as error:
                 if len(places) == 1 or error.errno not in {errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT}:
                     raise
@@ -149,7 +149,7 @@ def _bind_each(address: Address, *, is_shared: bool) -> list[socket.socket]:
         return sockets
 
 
-def _listening_socket(family: int, place: tuple[str, int] | str, *, is_shared: bool) -> socket.socket:
+def _open_socket(family: int, place: tuple[str, int] | str, *, is_shared: bool) -> socket.socket:
     sock = socket.socket(family, socket.SOCK_STREAM)
     try:
         sock.setblocking(False)
@@ -168,7 +168,7 @@ def _listening_socket(family: int, place: tuple[str, int] | str, *, is_shared: b
 
 
 @contextmanager
-def reserved(address: Address) -> Generator[Address]:
+def reserve_address(address: Address) -> Generator[Address]:
     """Reserve an address for several processes of this user while the block runs.
 
     Yields it with the chosen port if it was 0. The socket never listens, so it gets no connections.

@@ -155,7 +155,7 @@ class IncomingRequests:
         while True:
             await asyncio.sleep(_GRACE_S / 2)
             now_s = asyncio.get_running_loop().time()
-            for timeout in self._slow_requests(now_s):
+            for timeout in self._find_slow_requests(now_s):
                 timeout.reschedule(now_s)
 
     async def _read(self, call: IncomingCall, peer: PeerConnection) -> bytes | None:
@@ -166,11 +166,11 @@ class IncomingRequests:
             async with timeout:
                 return await call.read()
         except TimeoutError:
-            raise self._too_slow(arrival) from None
+            raise self._create_timeout_error(arrival) from None
         finally:
             del self._arriving[timeout]
 
-    def _slow_requests(self, now_s: float) -> list[asyncio.Timeout]:
+    def _find_slow_requests(self, now_s: float) -> list[asyncio.Timeout]:
         """Return the oldest slow requests, as many as wait in total or for slots of the same connection."""
         slow: list[asyncio.Timeout] = []
         by_peer = Counter[PeerConnection]()
@@ -183,7 +183,7 @@ class IncomingRequests:
                 by_peer[arrival.peer] += 1
         return slow
 
-    def _too_slow(self, arrival: IncomingRequest) -> DeadlineExceededError | QueueFullError:
+    def _create_timeout_error(self, arrival: IncomingRequest) -> DeadlineExceededError | QueueFullError:
         took_s = asyncio.get_running_loop().time() - arrival.since_s
         if took_s < self._limits.request_s:
             return QueueFullError.of("requests are arriving", len(self._arriving), self._limits.arriving)

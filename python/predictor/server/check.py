@@ -25,14 +25,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--model", default="", help="check only this model")
     options = parser.parse_args(arguments)
     credentials = None if options.tls_ca is None else grpc.ssl_channel_credentials(options.tls_ca.read_bytes())
-    status = health_of(options.address, options.model, credentials)
+    status = read_health(options.address, options.model, credentials)
     if status != "SERVING":
         sys.stderr.write(f"{options.address}: {status}\n")
         return 1
     return 0
 
 
-def health_of(address: str, model: str = "", credentials: grpc.ChannelCredentials | None = None) -> str:
+def read_health(address: str, model: str = "", credentials: grpc.ChannelCredentials | None = None) -> str:
     """Return the health status of the server or of one model; the gRPC status code if the call fails."""
     open_channel = grpc.insecure_channel(address) if credentials is None else grpc.secure_channel(address, credentials)
     with open_channel as channel:

@@ -167,7 +167,7 @@ class CredentialRotation:
 
     async def follow(self) -> None:
         """Reload the files when they change; runs until cancelled."""
-        self._warn()
+        self._warn_of_readable_files()
         while self._tls is not None or self._tokens is not None:
             await asyncio.sleep(LOOK_S)
             try:
@@ -182,9 +182,9 @@ class CredentialRotation:
         if self._tokens is not None and tokens_changed:
             self.guard.change(self._tokens.value)
         if certificates_changed or tokens_changed:
-            self._warn()
+            self._warn_of_readable_files()
 
-    def _warn(self) -> None:
+    def _warn_of_readable_files(self) -> None:
         for path in self._private:
             if _is_readable_by_others(path):
                 _log.warning("other users can read %s; restrict it with chmod 600", path.name)

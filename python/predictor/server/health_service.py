@@ -64,15 +64,15 @@ class GrpcServices:
         self._serving = dict.fromkeys(self._serving, False)
         self._announce()
 
-    def health_handlers(self) -> dict[str, MethodHandler]:
+    def create_health_handlers(self) -> dict[str, MethodHandler]:
         """Create the handlers of the health service."""
         watch = partial(self._begin, self._watch, is_stream=True)
         return {"Check": self._begin_check, "Watch": watch}
 
-    def reflection_handlers(self, services: Sequence[str]) -> dict[str, MethodHandler]:
+    def create_reflection_handlers(self, services: Sequence[str]) -> dict[str, MethodHandler]:
         """Create the handlers of the reflection service."""
         names = (*services, HEALTH, REFLECTION)
-        servicer = reflection.aio.ReflectionServicer(names, pool=descriptor_pool())
+        servicer = reflection.aio.ReflectionServicer(names, pool=collect_descriptors())
         return {"ServerReflectionInfo": partial(self._begin, partial(self._reflect, servicer), is_stream=True)}
 
     def _announce(self) -> None:
@@ -100,7 +100,7 @@ class GrpcServices:
         except QuantraError as error:
             refuse(call, error)
         else:
-            call.run(_end_after(call, work(call)))
+            call.run(_run_to_end(call, work(call)))
 
     async def _check(self, call: IncomingCall) -> None:
         self._answer_check(call, require_request(await self._read(call)))
@@ -134,15 +134,15 @@ class GrpcServices:
         return health_pb2.HealthCheckResponse(status=status).SerializeToString()
 
     async def _reflect(self, servicer: Any, call: IncomingCall) -> None:
-        async def requests() -> AsyncIterator[reflection_pb2.ServerReflectionRequest]:
+        async def read_requests() -> AsyncIterator[reflection_pb2.ServerReflectionRequest]:
             while (body := await self._read(call)) is not None:
                 yield parse(body, reflection_pb2.ServerReflectionRequest)
 
-        async for reply in servicer.ServerReflectionInfo(requests(), None):
+        async for reply in servicer.ServerReflectionInfo(read_requests(), None):
             await call.write(reply.SerializeToString())
 
 
-async def _end_after(call: IncomingCall, work: Coroutine[Any, Any, None]) -> None:
+async def _run_to_end(call: IncomingCall, work: Coroutine[Any, Any, None]) -> None:
     """Do the work and end the call; every error becomes a status."""
     try:
         await work
@@ -153,22 +153,22 @@ async def _end_after(call: IncomingCall, work: Coroutine[Any, Any, None]) -> Non
         refuse(call, error_of(call.head.method, error, _log))
 
 
-def descriptor_pool() -> DescriptorPool:
+def collect_descriptors() -> DescriptorPool:
     """Collect the descriptors for reflection: the files of every service in one pool.
 
     The open inference protocol has a separate pool; the others share the default one.
     """
     pool, known = DescriptorPool(), set[str]()
     for module in (prediction_pb2, ledger_pb2, inference_pb2, health_pb2, reflection_pb2):
-        _add(module.DESCRIPTOR, pool, known)
+        _add_file(module.DESCRIPTOR, pool, known)
     return pool
 
 
-def _add(file: "FileDescriptor", pool: DescriptorPool, known: set[str]) -> None:
+def _add_file(file: "FileDescriptor", pool: DescriptorPool, known: set[str]) -> None:
     """Add a file after those that it imports."""
     if file.name in known:
         return
     known.add(file.name)
     for imported in file.dependencies:
-        _add(imported, pool, known)
+        _add_file(imported, pool, known)
     pool.AddSerializedFile(file.serialized_pb)

@@ -65,7 +65,7 @@ class LoadedService:
             versions=lambda: service.served.versions,
             queues={"predictions": lambda: service.waiting, "explanations": lambda: service.explaining},
             sessions=lambda: calls.sessions_held[0],
-            ledger=tuple if self.ledger is None else LedgerGauges(self.ledger).families,
+            ledger=tuple if self.ledger is None else LedgerGauges(self.ledger).read_families,
             recorded={} if recorder is None else {"recorded": lambda: recorder.recorded, "lost": lambda: recorder.lost},
         )
 
@@ -165,7 +165,7 @@ class Host:
 
         def load() -> None:
             try:
-                loaded.set_result(load_service(self._settings, self._changed, self.refresh, observer, wake))
+                loaded.set_result(load_service(self._settings, self._report_change, self.refresh, observer, wake))
             except Exception as error:  # noqa: BLE001 - thread boundary: the waiting task raises it
                 loaded.set_exception(error)
 
@@ -177,7 +177,7 @@ class Host:
         loaded = self._ready_service
         if self._metrics is not None:
             self._metrics.read(loaded.gauges)
-        _warn(loaded.service.problems)
+        _log_problems(loaded.service.problems)
         self._listener.serve(loaded.calls, loaded.names, {LEDGER.full_name: loaded.ledger_calls})
         if self._admin is not None:
             self._admin.serve(loaded.admin, (), {LIFECYCLE.full_name: self._lifecycle})
@@ -205,12 +205,12 @@ class Host:
     def restore(self, served: "ModelWorkers") -> None:
         """Return to the models served before a change."""
         self.models.restore(served)
-        self._changed()
+        self._report_change()
 
     def refresh(self) -> None:
         """Apply changes of the models folder if it is watched. May load models, so do not call it on the event loop."""
         if self._settings.watch:
-            self._changed(self.models.refresh())
+            self._report_change(self.models.refresh())
 
     async def drain(self) -> None:
         """Reject new calls, let those in flight finish, and close."""
@@ -245,9 +245,9 @@ class Host:
             await asyncio.sleep(WIDTHS_S)
             await asyncio.to_thread(widths.follow)
 
-    def _changed(self, problems: Sequence[QuantraError] = ()) -> None:
+    def _report_change(self, problems: Sequence[QuantraError] = ()) -> None:
         """Log new problems and update health after a change of the models; called on that change's thread."""
-        _warn(problems)
+        _log_problems(problems)
         self._loop.call_soon_threadsafe(self._update_health)
 
     def _update_health(self) -> None:
@@ -346,15 +346,15 @@ def _open_ledger(settings: ServerSettings) -> "Ledger | None":
         return None
 
 
-def _warn(problems: Iterable[QuantraError]) -> None:
+def _log_problems(problems: Iterable[QuantraError]) -> None:
     """Log one line per model."""
     lines: dict[str, list[str]] = {}
     for problem in problems:
-        lines.setdefault(problem.metadata.get("model", ""), []).append(one_line(problem))
+        lines.setdefault(problem.metadata.get("model", ""), []).append(join_lines(problem))
     for messages in lines.values():
         _log.warning("not served: %s", "; ".join(messages))
 
 
-def one_line(error: QuantraError) -> str:
+def join_lines(error: QuantraError) -> str:
     """Return the message of an error as one line."""
     return " ".join(error.message.split())

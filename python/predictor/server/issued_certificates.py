@@ -29,46 +29,16 @@ _PUBLIC: Final = 0o644
 
 
 @final
-@dataclass(frozen=True, slots=True)
 class IssuedCertificates:
     """The PEM files in a folder."""
 
-    folder: Path
-
-    @property
-    def ca(self) -> Path:
-        """The authority's certificate, for clients and for servers that require client certificates."""
-        return self.folder / "ca.pem"
-
-    @property
-    def ca_key(self) -> Path:
-        """The authority's key, which can sign any identity."""
-        return self.folder / "ca.key"
-
-    @property
-    def server(self) -> Path:
-        """The server's certificate."""
-        return self.folder / "server.pem"
-
-    @property
-    def server_key(self) -> Path:
-        """The server's key."""
-        return self.folder / "server.key"
-
-    @property
-    def client(self) -> Path:
-        """A client's certificate."""
-        return self.folder / "client.pem"
-
-    @property
-    def client_key(self) -> Path:
-        """That client's key."""
-        return self.folder / "client.key"
-
-    @property
-    def all(self) -> tuple[Path, ...]:
-        """All of them."""
-        return self.ca, self.ca_key, self.server, self.server_key, self.client, self.client_key
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.ca, self.ca_key = folder / "ca.pem", folder / "ca.key"
+        """The authority, for clients, and for servers that require client certificates; its key signs any identity."""
+        self.server, self.server_key = folder / "server.pem", folder / "server.key"
+        self.client, self.client_key = folder / "client.pem", folder / "client.key"
+        self.all = (self.ca, self.ca_key, self.server, self.server_key, self.client, self.client_key)
 
 
 @final
@@ -82,10 +52,10 @@ class CertificateKey:
     @classmethod
     def authority(cls, begin: datetime) -> Self:
         """Create a self-signed authority."""
-        key, name = _new_key(), _name("Quantra development authority")
+        key, name = _create_key(), _create_name("Quantra development authority")
         usage = x509.BasicConstraints(ca=True, path_length=0)
-        built = _builder(name, name, key, begin).add_extension(usage, critical=True)
-        built = built.add_extension(_signing(), critical=True)
+        built = _start_certificate(name, name, key, begin).add_extension(usage, critical=True)
+        built = built.add_extension(_create_signing_usage(), critical=True)
         own = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
         return cls(_sign(built.add_extension(own, critical=False), key), key)
 
@@ -93,14 +63,16 @@ class CertificateKey:
         self, name: str, purpose: x509.ObjectIdentifier, hosts: Sequence[str], begin: datetime
     ) -> "CertificateKey":
         """Create a certificate signed by this one."""
-        key = _new_key()
+        key = _create_key()
         usage = x509.BasicConstraints(ca=False, path_length=None)
-        built = _builder(_name(name), self.cert.subject, key, begin).add_extension(usage, critical=True)
+        built = _start_certificate(_create_name(name), self.cert.subject, key, begin).add_extension(
+            usage, critical=True
+        )
         built = built.add_extension(x509.ExtendedKeyUsage([purpose]), critical=False)
         above = x509.AuthorityKeyIdentifier.from_issuer_public_key(self.key.public_key())
         built = built.add_extension(above, critical=False)
         if hosts:
-            built = built.add_extension(x509.SubjectAlternativeName(list(map(_host, hosts))), critical=False)
+            built = built.add_extension(x509.SubjectAlternativeName(list(map(_parse_host, hosts))), critical=False)
         return CertificateKey(_sign(built, self.key), key)
 
     def write(self, cert: Path, key: Path) -> None:
@@ -138,15 +110,15 @@ def issue(folder: Path, hosts: Iterable[str] = (), begin: datetime | None = None
     return files
 
 
-def _new_key() -> ec.EllipticCurvePrivateKey:
+def _create_key() -> ec.EllipticCurvePrivateKey:
     return ec.generate_private_key(ec.SECP256R1())
 
 
-def _name(text: str) -> x509.Name:
+def _create_name(text: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
 
 
-def _host(text: str) -> x509.GeneralName:
+def _parse_host(text: str) -> x509.GeneralName:
     try:
         return x509.IPAddress(ipaddress.ip_address(text))
     except ValueError:
@@ -156,7 +128,7 @@ def _host(text: str) -> x509.GeneralName:
     return x509.DNSName(text)
 
 
-def _signing() -> x509.KeyUsage:
+def _create_signing_usage() -> x509.KeyUsage:
     """Key usage for signing certificates only."""
     return x509.KeyUsage(
         digital_signature=False,
@@ -171,7 +143,7 @@ def _signing() -> x509.KeyUsage:
     )
 
 
-def _builder(
+def _start_certificate(
     name: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey, begin: datetime
 ) -> x509.CertificateBuilder:
     empty = x509.CertificateBuilder().subject_name(name).issuer_name(issuer).public_key(key.public_key())

@@ -90,10 +90,10 @@ class Listener:
     async def start(self) -> None:
         """Respond that models are loading: UNAVAILABLE to calls, NOT_SERVING to health checks."""
         for servicer in self._servicers:
-            self._add_handlers(servicer.name, servicer.handlers())
-        self._add_handlers(HEALTH, self._grpc.health_handlers())
+            self._add_handlers(servicer.name, servicer.create_handlers())
+        self._add_handlers(HEALTH, self._grpc.create_health_handlers())
         if self._address.is_loopback:  # reflection would help attackers
-            self._add_handlers(REFLECTION, self._grpc.reflection_handlers(self._names))
+            self._add_handlers(REFLECTION, self._grpc.create_reflection_handlers(self._names))
         self._grpc.set_health({"", *self._names} - self._healthy, serving=False)
         self._servers = [await self._accept(sock) for sock in self._sockets]
         work = (self._check_connections(), self._arrivals.end_slow_requests())

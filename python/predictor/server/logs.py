@@ -98,7 +98,7 @@ class TextLine(logging.Formatter):
 
     def formatException(self, ei: ExcInfo) -> str:  # noqa: N802 - the name is logging's
         """Format an exception as types and locations."""
-        return "\n".join(locations(ei[1]))
+        return "\n".join(list_locations(ei[1]))
 
 
 @final
@@ -115,11 +115,11 @@ class JsonLine(logging.Formatter):
             **record.__dict__.get(FIELDS, {}),
         }
         if record.exc_info:
-            line["exception"] = list(locations(record.exc_info[1]))
+            line["exception"] = list(list_locations(record.exc_info[1]))
         return json.dumps(line, ensure_ascii=False)
 
 
-def locations(error: BaseException | None) -> Iterator[str]:
+def list_locations(error: BaseException | None) -> Iterator[str]:
     """Yield the types and stack locations of an exception and its causes, last first."""
     while error is not None:
         yield f"{type(error).__module__}.{type(error).__qualname__}, raised in"

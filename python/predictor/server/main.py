@@ -4,10 +4,10 @@ import logging
 import sys
 
 from predictor.errors import QuantraError
-from predictor.server.host import Host, one_line
+from predictor.server.host import Host, join_lines
 from predictor.server.lifecycle_calls import LoadLifecycle
 from predictor.server.logs import LogSettings
-from predictor.server.process import ShutdownSignal, end_with_parent, exit_now, run, stop_signals, tuned
+from predictor.server.process import ShutdownSignal, end_with_parent, exit_now, handle_signals, run, tuned
 from predictor.server.settings import ServerSettings
 
 _log = logging.getLogger(__name__)
@@ -35,7 +35,7 @@ def serve(settings: ServerSettings, log: LogSettings | None = None, load_lifecyc
                 _serve_here(settings, load_lifecycle) if is_alone else _supervise(settings, log, load_lifecycle)
             )
     except QuantraError as error:
-        sys.stderr.write(f"{one_line(error)}\n")
+        sys.stderr.write(f"{join_lines(error)}\n")
         return 1
     if must_exit:
         exit_now()
@@ -52,20 +52,20 @@ async def _supervise(settings: ServerSettings, log: LogSettings | None, load_lif
 async def _serve_here(settings: ServerSettings, load_lifecycle: LoadLifecycle | None) -> bool:
     """Run in this process; whether it must exit immediately: models are loading or compared, or the parent is gone."""
     host, shutdown = Host(settings, load_lifecycle=load_lifecycle), ShutdownSignal()
-    with stop_signals(shutdown, parent_watch=settings.parent_watch):
+    with handle_signals(shutdown, parent_watch=settings.parent_watch):
         try:
             if settings.parent_watch:
                 end_with_parent(shutdown)
             addresses = host.bind()
             await host.start()
-            if not await shutdown.until(host.load()):
+            if not await shutdown.run(host.load()):
                 _log.info("stopping before the models are loaded")
                 return True
             host.serve()
             addresses.announce()
             await shutdown.requested.wait()
             _log.info("stopping: calls in flight may finish")
-            await shutdown.drained(host.drain())
+            await shutdown.drain(host.drain())
         finally:
             await host.close()
     return shutdown.orphaned.is_set() or host.is_busy

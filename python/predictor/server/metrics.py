@@ -151,7 +151,7 @@ class Metrics:
         yield build
         yield from self._process.collect()
         if self._gauges is not None:
-            yield from _queues(self._gauges.queues)
+            yield from _count_queues(self._gauges.queues)
             yield GaugeMetricFamily("quantra_sessions", "Open sessions.", value=self._gauges.sessions())
             yield from self._gauges.ledger()
             yield from _count_recorded(self._gauges.recorded)
@@ -208,7 +208,7 @@ class Metrics:
                 }
 
 
-def _queues(queues: Mapping[str, Callable[[], QueueContents]]) -> Iterable[Metric]:
+def _count_queues(queues: Mapping[str, Callable[[], QueueContents]]) -> Iterable[Metric]:
     contents = {name: read() for name, read in queues.items()}
     for index, (unit, what) in enumerate(
         (("calls", "Calls"), ("rows", "Symbols of calls"), ("bytes", "Bytes of requests"))
@@ -258,7 +258,7 @@ class LedgerGauges:
         self._families: Sequence[Metric] = ()
         self._expires_s = clock()
 
-    def families(self) -> Iterable[Metric]:
+    def read_families(self) -> Iterable[Metric]:
         """The gauges; none, with a warning in the log, if the ledger cannot be read."""
         with self._lock:
             if self._clock() >= self._expires_s:
@@ -272,10 +272,10 @@ class LedgerGauges:
         except LedgerError as error:
             _log.warning("no metrics: %s", error.without_address().message)
             return ()
-        return [_lamps(evidence), *_bands(evidence), _last_session(session)]
+        return [_encode_lamps(evidence), *_encode_bands(evidence), _encode_last_session(session)]
 
 
-def _lamps(evidence: Sequence[EvidenceRecord]) -> Metric:
+def _encode_lamps(evidence: Sequence[EvidenceRecord]) -> Metric:
     text = "Lamp of a test of a model: 0 learning, 1 green, 2 amber, 3 red."
     family = GaugeMetricFamily(LAMP, text, labels=("model", "version", "monitor", "horizon"))
     for one in evidence:
@@ -283,7 +283,7 @@ def _lamps(evidence: Sequence[EvidenceRecord]) -> Metric:
     return family
 
 
-def _bands(evidence: Sequence[EvidenceRecord]) -> tuple[Metric, Metric]:
+def _encode_bands(evidence: Sequence[EvidenceRecord]) -> tuple[Metric, Metric]:
     """The share inside the band and the promised one, by the tests of too few outcomes inside."""
     share = GaugeMetricFamily(SHARE, "Share of outcomes in the band of a model.", labels=_BAND)
     promised = GaugeMetricFamily(PROMISED, "Share of outcomes that the band promises.", labels=_BAND)
@@ -296,7 +296,7 @@ def _bands(evidence: Sequence[EvidenceRecord]) -> tuple[Metric, Metric]:
     return share, promised
 
 
-def _last_session(session: int) -> Metric:
+def _encode_last_session(session: int) -> Metric:
     family = GaugeMetricFamily(LAST_SESSION, "Day of the newest bar of the ledger, at 0:00 UTC.")
     if session:
         day = datetime(session // 10000, session // 100 % 100, session % 100, tzinfo=UTC)
@@ -389,18 +389,18 @@ class MetricsPort:
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
-        method, path, headers = _parse(head)
+        method, path, headers = _parse_head(head)
         if path != "/metrics":
-            writer.write(_response("404 Not Found", b"not found; use /metrics\n", _TYPE))
+            writer.write(_encode_response("404 Not Found", b"not found; use /metrics\n", _TYPE))
         elif method != _GET:
-            writer.write(_response("405 Method Not Allowed", b"use GET\n", _TYPE, allow=_GET))
+            writer.write(_encode_response("405 Method Not Allowed", b"use GET\n", _TYPE, allow=_GET))
         else:
             async with self._rendering:
                 body, content_type = await asyncio.to_thread(self._source.page, headers.get("accept", ""))
-            writer.write(_response("200 OK", body, content_type))
+            writer.write(_encode_response("200 OK", body, content_type))
 
 
-def _parse(head: str) -> "tuple[str, str, Mapping[str, str]]":
+def _parse_head(head: str) -> "tuple[str, str, Mapping[str, str]]":
     """Parse the method, path and headers of a request; skips malformed lines."""
     first, *lines = head.split("\r\n")
     method, _, rest = first.partition(" ")
@@ -409,7 +409,7 @@ def _parse(head: str) -> "tuple[str, str, Mapping[str, str]]":
     return method, path, {name.strip().lower(): value.strip() for name, _, value in pairs}
 
 
-def _response(status: str, body: bytes, content_type: str, *, allow: str | None = None) -> bytes:
+def _encode_response(status: str, body: bytes, content_type: str, *, allow: str | None = None) -> bytes:
     head = [
         f"HTTP/1.1 {status}",
         f"Content-Type: {content_type}",

@@ -173,9 +173,9 @@ class AccessLog:
         """See `CallObserver.ended`."""
         if call.code == OK:
             if _log.isEnabledFor(logging.DEBUG):
-                _write(logging.DEBUG, call)
+                _write_line(logging.DEBUG, call)
         elif _log.isEnabledFor(logging.INFO) and self._has_room():
-            _write(logging.INFO, call)
+            _write_line(logging.INFO, call)
 
     def _has_room(self) -> bool:
         """Whether another failure may be logged in this second; logs how many were dropped in the previous one."""
@@ -191,7 +191,7 @@ class AccessLog:
         return has_room
 
 
-def _write(level: int, call: ObservedCall) -> None:
+def _write_line(level: int, call: ObservedCall) -> None:
     fields: dict[str, str | float] = {
         "method": call.method,
         "model": call.reference,

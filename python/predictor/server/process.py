@@ -39,11 +39,11 @@ _log = logging.getLogger(__name__)
 
 def run(main: Coroutine[Any, Any, ResultT]) -> ResultT:
     """Run on uvloop if the extra `fast` is installed, else on asyncio's loop."""
-    with asyncio.Runner(loop_factory=_fast_loop()) as runner:
+    with asyncio.Runner(loop_factory=_find_fast_loop()) as runner:
         return runner.run(main)
 
 
-def _fast_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
+def _find_fast_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
     """Return the loop factory of uvloop; None if it is not installed or cannot be used."""
     return import_module("uvloop").new_event_loop if find_spec("uvloop") and _has_standard_streams() else None
 
@@ -118,7 +118,7 @@ class ShutdownSignal:
             for event in events:
                 self._loop.call_soon_threadsafe(event.set)
 
-    async def until(self, work: Coroutine[None, None, object]) -> bool:
+    async def run(self, work: Coroutine[None, None, object]) -> bool:
         """Whether the work finished before a shutdown request, which cancels it. Raises as the work."""
         working, requested = asyncio.create_task(work), asyncio.create_task(self.requested.wait())
         await asyncio.wait({working, requested}, return_when="FIRST_COMPLETED")
@@ -129,7 +129,7 @@ class ShutdownSignal:
         await asyncio.wait({working})
         return False
 
-    async def drained(self, drain: Coroutine[None, None, None]) -> None:
+    async def drain(self, drain: Coroutine[None, None, None]) -> None:
         """Drain to the end, or for `ORPHAN_DRAIN_S` after the parent exits."""
         draining, orphaned = asyncio.create_task(drain), asyncio.create_task(self.orphaned.wait())
         await asyncio.wait({draining, orphaned}, return_when="FIRST_COMPLETED")
@@ -140,7 +140,7 @@ class ShutdownSignal:
 
 
 @contextmanager
-def stop_signals(shutdown: ShutdownSignal, *, parent_watch: bool = False) -> Generator[None]:
+def handle_signals(shutdown: ShutdownSignal, *, parent_watch: bool = False) -> Generator[None]:
     """Handle SIGTERM, SIGINT and SIGHUP as shutdown requests within the block; works also on Windows event loops.
 
     Args:

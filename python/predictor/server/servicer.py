@@ -122,7 +122,7 @@ def refuse(call: IncomingCall, error: QuantraError) -> None:
 
 
 @final
-class AdmittedCall:
+class ServedCall:
     """A call, its observers and its deadline.
 
     Args:
@@ -142,7 +142,7 @@ class AdmittedCall:
     def cancel(self) -> None:
         """Stop the work, because the caller no longer waits."""
         cancel_work = self.cancel_work
-        self._report(self._caller_error())
+        self._report(self._find_reason())
         self.deadline.cancel()
         if cancel_work is not None:
             cancel_work()
@@ -163,7 +163,7 @@ class AdmittedCall:
     def fail(self, error: Exception) -> None:
         """End the call with an error; callers get no internal ones."""
         if not self.call.is_over:
-            known = error if isinstance(error, QuantraError) else error_of(self.name, error, _log)
+            known = error_of(self.name, error, _log)
             self._report(known)
             refuse(self.call, known.without_frames())
 
@@ -173,7 +173,7 @@ class AdmittedCall:
         if observed is not None:
             observed.end(error)
 
-    def _caller_error(self) -> QuantraError:
+    def _find_reason(self) -> QuantraError:
         """Return the reason that the caller no longer waits: deadline exceeded or cancelled."""
         try:
             Deadline(self.deadline.expires_at_s).check()
@@ -225,7 +225,7 @@ class CallMessages:
         opened.send(request)
         opened.end()
 
-    def converse(self, opened: "OpenCall") -> None:
+    def exchange(self, opened: "OpenCall") -> None:
         """Pass on requests and send their responses until the call ends."""
         self._begin(opened)
         self._read()
@@ -361,92 +361,94 @@ class Servicer:
         if self._calls is not None:
             self._calls.drain()
 
-    def handlers(self) -> dict[str, MethodHandler]:
+    def create_handlers(self) -> dict[str, MethodHandler]:
         """Create the handlers of the methods, by name."""
-        return {name: self._handler(self._endpoint.service.methods_by_name[name]) for name in self._endpoint.methods}
+        return {
+            name: self._create_handler(self._endpoint.service.methods_by_name[name]) for name in self._endpoint.methods
+        }
 
-    def _handler(self, method: "MethodDescriptor") -> MethodHandler:
+    def _create_handler(self, method: "MethodDescriptor") -> MethodHandler:
         if method.client_streaming:
-            return partial(self._begin, method.name, self._begin_conversation, True)
+            return partial(self._begin, method.name, self._begin_exchange, True)
         work = self._begin_stream if method.server_streaming else self._begin_unary
         return partial(self._begin, method.name, work, method.name in _LONG)
 
     def _begin(
         self,
         name: str,
-        work: Callable[[AdmittedCall, CallHandler, PeerConnection], None],
+        work: Callable[[ServedCall, CallHandler, PeerConnection], None],
         is_stream: bool,  # noqa: FBT001 - bound by position above
         call: IncomingCall,
     ) -> None:
         """Admit a call and start the work on it; every error becomes a status."""
-        admitted = AdmittedCall(name, call, self._observers.begin(self.name, name, call, has_many=is_stream))
+        served = ServedCall(name, call, self._observers.begin(self.name, name, call, has_many=is_stream))
         try:
             if caller := self._guard.check(name, call.head.metadata):
-                admitted.deadline.caller = caller
+                served.deadline.caller = caller
             peer = self._admission.enter(call, is_stream=is_stream)
             if self._calls is None:
-                admitted.reply(self._while_loading(name))
+                served.reply(self._find_loading_response(name))
             else:
-                work(admitted, self._calls, peer)
+                work(served, self._calls, peer)
         except Exception as error:  # noqa: BLE001 - process boundary
-            admitted.fail(error)
+            served.fail(error)
 
-    def _while_loading(self, name: str) -> bytes:
+    def _find_loading_response(self, name: str) -> bytes:
         if name not in self._endpoint.while_loading:
             raise UnavailableError("the models are still loading; retry in a moment")
         return self._endpoint.while_loading[name]
 
-    def _begin_unary(self, admitted: AdmittedCall, calls: CallHandler, peer: PeerConnection) -> None:
-        request = admitted.call.take_request()
+    def _begin_unary(self, served: ServedCall, calls: CallHandler, peer: PeerConnection) -> None:
+        request = served.call.take_request()
         if request is None:
-            admitted.call.run(self._read_and_answer(admitted, calls, peer))
+            served.call.run(self._read_and_answer(served, calls, peer))
         else:
-            self._answer(admitted, calls, request)
+            self._answer(served, calls, request)
 
-    async def _read_and_answer(self, admitted: AdmittedCall, calls: CallHandler, peer: PeerConnection) -> None:
+    async def _read_and_answer(self, served: ServedCall, calls: CallHandler, peer: PeerConnection) -> None:
         try:
-            self._answer(admitted, calls, await self._arrivals.request(admitted.call, peer))
+            self._answer(served, calls, await self._arrivals.request(served.call, peer))
         except Exception as error:  # noqa: BLE001 - process boundary
-            admitted.fail(error)
+            served.fail(error)
 
-    def _answer(self, admitted: AdmittedCall, calls: CallHandler, request: bytes) -> None:
-        answer = calls.call(admitted.name, request, admitted.deadline)
-        admitted.cancel_work = answer.cancel
+    def _answer(self, served: ServedCall, calls: CallHandler, request: bytes) -> None:
+        answer = calls.call(served.name, request, served.deadline)
+        served.cancel_work = answer.cancel
         if answer.done():
-            self._reply(admitted, answer)
+            self._reply(served, answer)
         else:
-            answer.add_done_callback(lambda ended: self._bridge.call(partial(self._reply, admitted, ended)))
+            answer.add_done_callback(lambda ended: self._bridge.call(partial(self._reply, served, ended)))
 
-    def _reply(self, admitted: AdmittedCall, answer: "Future[bytes]") -> None:
-        if admitted.call.is_over or answer.cancelled():
+    def _reply(self, served: ServedCall, answer: "Future[bytes]") -> None:
+        if served.call.is_over:
             return
         try:
             message = answer.result()
-            admitted.call.check_response(message)
-            admitted.reply(message)
+            served.call.check_response(message)
+            served.reply(message)
         except Exception as error:  # noqa: BLE001 - process boundary
-            admitted.fail(error)
+            served.fail(error)
 
-    def _begin_stream(self, admitted: AdmittedCall, calls: CallHandler, peer: PeerConnection) -> None:
-        admitted.call.run(self._answer_with_stream(admitted, calls, peer))
+    def _begin_stream(self, served: ServedCall, calls: CallHandler, peer: PeerConnection) -> None:
+        served.call.run(self._answer_with_stream(served, calls, peer))
 
-    async def _answer_with_stream(self, admitted: AdmittedCall, calls: CallHandler, peer: PeerConnection) -> None:
+    async def _answer_with_stream(self, served: ServedCall, calls: CallHandler, peer: PeerConnection) -> None:
         try:
-            body = await self._arrivals.request(admitted.call, peer)
-            messages = self._messages(admitted)
-            messages.answer(self._open(admitted, calls, messages), body)
+            body = await self._arrivals.request(served.call, peer)
+            messages = self._create_messages(served)
+            messages.answer(self._open(served, calls, messages), body)
         except Exception as error:  # noqa: BLE001 - process boundary
-            admitted.fail(error)
+            served.fail(error)
 
-    def _begin_conversation(self, admitted: AdmittedCall, calls: CallHandler, _peer: PeerConnection) -> None:
-        messages = self._messages(admitted)
-        messages.converse(self._open(admitted, calls, messages))
+    def _begin_exchange(self, served: ServedCall, calls: CallHandler, _peer: PeerConnection) -> None:
+        messages = self._create_messages(served)
+        messages.exchange(self._open(served, calls, messages))
 
-    def _messages(self, admitted: AdmittedCall) -> CallMessages:
-        check_token = partial(self._guard.check, admitted.name, admitted.call.head.metadata)
-        return CallMessages(admitted.call, self._bridge, check_token, admitted.close)
+    def _create_messages(self, served: ServedCall) -> CallMessages:
+        check_token = partial(self._guard.check, served.name, served.call.head.metadata)
+        return CallMessages(served.call, self._bridge, check_token, served.close)
 
-    def _open(self, admitted: AdmittedCall, calls: CallHandler, messages: CallMessages) -> "OpenCall":
-        admitted.cancel_work = messages.cancel
+    def _open(self, served: ServedCall, calls: CallHandler, messages: CallMessages) -> "OpenCall":
+        served.cancel_work = messages.cancel
         streams = cast("StreamHandler", calls)  # the service of a streaming method has one
-        return streams.open(admitted.name, admitted.deadline, messages.emit, self._limits.send_bytes)
+        return streams.open(served.name, served.deadline, messages.emit, self._limits.send_bytes)

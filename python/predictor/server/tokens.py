@@ -59,7 +59,7 @@ class Token:
             raise ConfigurationError(
                 "the token has a character that is not visible ASCII; make one with openssl rand -hex 32"
             )
-        return cls(name, frozenset(roles), _digest(token))
+        return cls(name, frozenset(roles), _hash_token(token))
 
 
 @final
@@ -83,7 +83,7 @@ class Tokens:
             if not words or words[0].startswith("#"):
                 continue
             try:
-                token = _token_of(words)
+                token = _parse_token(words)
             except ConfigurationError as error:
                 raise ConfigurationError(f"line {number}: {error.message}") from None
             if token.digest in tokens:
@@ -98,7 +98,7 @@ class Tokens:
 
         Compares with every token in constant time, even after a match, so that the duration reveals nothing.
         """
-        digest, match = _digest(token), None
+        digest, match = _hash_token(token), None
         for known in self.all:
             if hmac.compare_digest(known.digest, digest):
                 match = known
@@ -112,7 +112,7 @@ class Tokens:
 NONE: Final = Tokens(())
 
 
-def _token_of(words: list[str]) -> Token:
+def _parse_token(words: list[str]) -> Token:
     if len(words) != 3:  # noqa: PLR2004 - as the message says
         raise ConfigurationError(f"{len(words)} words, but a line is NAME ROLE[,ROLE] TOKEN")
     name, roles, token = words
@@ -124,7 +124,7 @@ def _token_of(words: list[str]) -> Token:
     return Token.of(name, (known[role] for role in roles.split(",")), token)
 
 
-def _digest(token: str) -> bytes:
+def _hash_token(token: str) -> bytes:
     return hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
 
 
@@ -196,7 +196,7 @@ class TokenGuard:
         tokens, need = self._tokens, NEEDS.get(name, _NOT_LISTED)
         if tokens is None or not need:
             return ""
-        token = tokens.find(_sent(headers))
+        token = tokens.find(_find_token(headers))
         if token is None:
             raise UnauthenticatedError("unknown token; ask the server's operator for a valid one")
         if not token.roles & need:
@@ -209,7 +209,7 @@ class TokenGuard:
         return token.name
 
 
-def _sent(headers: Iterable[tuple[str, str | bytes]]) -> str:
+def _find_token(headers: Iterable[tuple[str, str | bytes]]) -> str:
     """Return the token of a call."""
     values = [value for key, value in headers if key == _HEADER]
     scheme, _, token = str(values[0]).partition(" ") if len(values) == 1 else ("", "", "")

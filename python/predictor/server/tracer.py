@@ -46,7 +46,7 @@ class CallTracer:
             f"{call.service}/{call.method}",
             context=self._propagator.extract(call.trace),
             kind=SpanKind.SERVER,
-            attributes=dict(_attributes(call)),
+            attributes=dict(_list_attributes(call)),
             start_time=ended_ns - int(_NS * call.took_s),
         )
         if call.code in _SERVER_ERRORS:
@@ -60,7 +60,7 @@ class CallTracer:
         thread.join(_CLOSE_TIMEOUT_S)
 
 
-def _attributes(call: ObservedCall) -> Iterator[tuple[str, str | int | float]]:
+def _list_attributes(call: ObservedCall) -> Iterator[tuple[str, str | int | float]]:
     """Yield attributes of a call; they contain no request or response data."""
     yield "rpc.system", "grpc"
     yield "rpc.service", call.service

@@ -30,9 +30,9 @@ from predictor.errors import InternalError, MalformedRequestError, PermissionDen
 from predictor.server import Address
 from predictor.server.addresses import bind
 from predictor.server.credentials import CredentialRotation
-from predictor.server.host import WATCH_S, load_service, one_line
+from predictor.server.host import WATCH_S, join_lines, load_service
 from predictor.server.loop_bridge import InlineBatcher
-from predictor.server.process import ShutdownSignal, exit_now, run, stop_signals, tuned
+from predictor.server.process import ShutdownSignal, exit_now, handle_signals, run, tuned
 from predictor.web.api import TIMEOUT_HEADER, Api, ByteCalls, ServiceCalls
 from predictor.web.page_access import (
     ROOT,
@@ -135,7 +135,7 @@ def serve(settings: WebSettings, load_page: LoadPage | None = None) -> int:
         with tuned():
             is_loading = run(_serve(settings, load_page))
     except QuantraError as error:
-        sys.stderr.write(f"{one_line(error)}\n")
+        sys.stderr.write(f"{join_lines(error)}\n")
         return 1
     if is_loading:
         exit_now()
@@ -147,7 +147,7 @@ async def _serve(settings: WebSettings, load_page: LoadPage | None) -> bool:
     limits, shutdown = settings.server.limits, ShutdownSignal()
     rotation = CredentialRotation(settings.server)
     api = Api(rotation.guard, limits)
-    with stop_signals(shutdown):
+    with handle_signals(shutdown):
         sockets = bind(settings.address)
         app = create_app(settings, api)
         server = _create_server(settings, app)
@@ -156,7 +156,7 @@ async def _serve(settings: WebSettings, load_page: LoadPage | None) -> bool:
         page: LoadedPage | None = None
         try:
             loading = asyncio.ensure_future(_load(settings, may_be_empty=load_page is not None))
-            if not await shutdown.until(_wait(loading)):
+            if not await shutdown.run(_wait(loading)):
                 return True
             backend = loading.result()
             api.serve(backend.calls)
@@ -256,7 +256,7 @@ async def _watch(refresh: Callable[[], Sequence[QuantraError]]) -> None:
 
 def _warn(problems: Sequence[QuantraError]) -> None:
     for problem in problems:
-        _log.warning("not served: %s", one_line(problem))
+        _log.warning("not served: %s", join_lines(problem))
 
 
 def _add_page(app: Starlette, page: LoadedPage) -> PageToken:
@@ -334,7 +334,7 @@ class Server(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Generator[None]:
-        """Leave the signals to `stop_signals`."""
+        """Leave the signals to `handle_signals`."""
         yield
 
 

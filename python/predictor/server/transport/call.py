@@ -251,7 +251,7 @@ class IncomingCall:
             return None
         size = int.from_bytes(buffer[1:_PREFIX], "big")
         if size > self._most_bytes:
-            raise _too_large(size, self._most_bytes)
+            raise _create_size_error(size, self._most_bytes)
         end = _PREFIX + size
         if len(buffer) < end:
             return None
@@ -266,7 +266,7 @@ class IncomingCall:
         except zlib.error as error:
             raise MalformedRequestError(f"the request cannot be decompressed: {error}; send it uncompressed") from None
         if len(content) > self._most_bytes:
-            raise _too_large(len(content), self._most_bytes)
+            raise _create_size_error(len(content), self._most_bytes)
         if not decompressor.eof:
             raise MalformedRequestError("the compressed request is cut off; send it again")
         return content
@@ -281,7 +281,7 @@ MethodHandler: TypeAlias = Callable[[IncomingCall], None]
 """Begins to answer a call; must not raise."""
 
 
-def _too_large(size: int, most: int) -> RequestTooLargeError:
+def _create_size_error(size: int, most: int) -> RequestTooLargeError:
     return RequestTooLargeError(
         f"the request has {size} bytes, at most {most}; send a smaller request, with fewer symbols or sessions",
         metadata={"have": str(size), "most": str(most)},

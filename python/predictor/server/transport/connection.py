@@ -66,7 +66,7 @@ class HttpConnection(asyncio.Protocol):
         self.loop = asyncio.get_running_loop()
         self.peer = name or ""
         self._handlers, self._limits, self._connections = handlers, limits, connections
-        self.http = Connection(_http_limits(limits))
+        self.http = Connection(_derive_limits(limits))
         """The protocol's state. Call `flush_soon` after sending."""
         self._calls: dict[int, IncomingCall] = {}
         self._new: list[tuple[MethodHandler, IncomingCall]] = []
@@ -372,7 +372,7 @@ class OpenConnections:
         await asyncio.gather(*(connection.lost.wait() for connection in connections))
 
 
-def _http_limits(limits: ServerLimits) -> ConnectionLimits:
+def _derive_limits(limits: ServerLimits) -> ConnectionLimits:
     # The state machine bounds what the protocol itself makes it store; `IncomingCall.check_response` bounds responses.
     return ConnectionLimits(
         streams=limits.calls_per_peer,

@@ -66,7 +66,7 @@ class AdminRequest:
     """Repeated in the response."""
     name: str
     request: str
-    """Bytes, as `text_of` writes them."""
+    """Bytes, as `encode_bytes` writes them."""
     is_change: bool
     """Whether it changes models; then `ConfirmChange` follows the response."""
 
@@ -78,7 +78,7 @@ class AdminResponse:
 
     number: int
     answer: str
-    """Bytes, as `text_of` writes them."""
+    """Bytes, as `encode_bytes` writes them."""
 
 
 @final
@@ -88,7 +88,7 @@ class AdminFailure:
 
     number: int
     details: str
-    """A google.rpc.Status, as `text_of` writes it."""
+    """A google.rpc.Status, as `encode_bytes` writes it."""
 
 
 @final
@@ -157,14 +157,14 @@ _KINDS: Final[Mapping[str, type[Message]]] = {kind.__name__: kind for kind in ge
 _SOURCE: Final = "a message between processes"
 
 
-def line_of(message: Message) -> bytes:
+def encode_message(message: Message) -> bytes:
     """Encode a message as one line."""
     value = {"is": type(message).__name__, **asdict(message)}
-    return json.dumps(value, default=_text_of_path, allow_nan=False).encode() + b"\n"
+    return json.dumps(value, default=_encode_path, allow_nan=False).encode() + b"\n"
 
 
-def read(line: bytes) -> Message:
-    """Decode a line written by `line_of`.
+def decode_message(line: bytes) -> Message:
+    """Decode a line written by `encode_message`.
 
     Raises:
         ArtifactError: the line is not a valid message.
@@ -176,17 +176,17 @@ def read(line: bytes) -> Message:
     return read_as(record, kind)
 
 
-def text_of(content: bytes) -> str:
+def encode_bytes(content: bytes) -> str:
     """Encode bytes as text for a message."""
     return base64.b64encode(content).decode("ascii")
 
 
-def bytes_of(text: str) -> bytes:
-    """Decode text written by `text_of`."""
+def decode_bytes(text: str) -> bytes:
+    """Decode text written by `encode_bytes`."""
     return base64.b64decode(text)
 
 
-def _text_of_path(value: object) -> "Json":
+def _encode_path(value: object) -> "Json":
     if not isinstance(value, Path):
         raise TypeError(f"{type(value).__name__} cannot be sent to a worker")
     return str(value)
@@ -206,20 +206,20 @@ class Channel:
         self._writer = writer
 
     @classmethod
-    async def over(cls, end: socket.socket) -> Self:
+    async def open(cls, end: socket.socket) -> Self:
         """Create a channel over a socket, which it closes."""
         return cls(*await asyncio.open_connection(sock=end, limit=_LONGEST))
 
     async def send(self, message: Message) -> None:
         """Send one message. If the other end is closed, do nothing: `receive` reports it."""
         with contextlib.suppress(ConnectionError):
-            self._writer.write(line_of(message))
+            self._writer.write(encode_message(message))
             await self._writer.drain()
 
-    def put(self, message: Message) -> None:
+    def send_now(self, message: Message) -> None:
         """Send a short message without waiting for earlier ones; do nothing if this end is closed."""
         if not self._writer.is_closing():
-            self._writer.write(line_of(message))
+            self._writer.write(encode_message(message))
 
     async def receive(self) -> Message | None:
         """Return the next message; None after the other end has closed.
@@ -231,13 +231,13 @@ class Channel:
             line = await self._reader.readline()
         except ConnectionError:
             return None
-        return read(line) if line.endswith(b"\n") else None
+        return decode_message(line) if line.endswith(b"\n") else None
 
     def close(self) -> None:
         """Signal the end of messages to the other end."""
         self._writer.close()
 
-    async def closed(self) -> None:
+    async def wait_closed(self) -> None:
         """Close this end and wait for it."""
         self.close()
         with contextlib.suppress(ConnectionError):

@@ -90,7 +90,7 @@ class WorkerPool:
         """
         places = range(1, self._count + 1)
         workers = await asyncio.gather(*(self._begin(place) for place in places))
-        await asyncio.gather(*(worker.loaded() for worker in workers))
+        await asyncio.gather(*(worker.wait_until_loaded() for worker in workers))
         await asyncio.gather(*(self._join(worker) for worker in workers))
 
     async def keep(self) -> None:
@@ -183,7 +183,7 @@ class WorkerPool:
         async with self._lock:
             if not await self._synchronize(worker):
                 for change in self._changes.values():
-                    await _repeat(worker, change)
+                    await _repeat_change(worker, change)
             await worker.listen()
             self._serving[worker.place] = worker
 
@@ -231,7 +231,7 @@ class WorkerPool:
     async def _start_replacement(self, place: int) -> WorkerProcess:
         worker = await self._begin(place)
         try:
-            await worker.loaded()
+            await worker.wait_until_loaded()
             await self._join(worker)
         except ConfigurationError:
             self._alive.discard(worker)
@@ -242,7 +242,7 @@ class WorkerPool:
         await asyncio.gather(*(worker.wait_for_exit() for worker in self._alive))
 
 
-async def _repeat(worker: WorkerProcess, change: BroadcastResult) -> None:
+async def _repeat_change(worker: WorkerProcess, change: BroadcastResult) -> None:
     try:
         await worker.call(change.name, change.request, is_change=True)
     except QuantraError as error:

@@ -14,15 +14,15 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from predictor._pb import inference_pb2 as inference_pb
 from predictor._pb import prediction_pb2 as pb
-from predictor.errors import QuantraError, QueueFullError
+from predictor.errors import QueueFullError
 from predictor.memory import error_of
-from predictor.server.addresses import Address, BoundAddresses, reserved
+from predictor.server.addresses import Address, BoundAddresses, reserve_address
 from predictor.server.credentials import CredentialRotation
 from predictor.server.lifecycle_calls import LifecycleCalls, LoadLifecycle
 from predictor.server.listener import Listener
 from predictor.server.logs import LogSettings
 from predictor.server.metrics import LEDGER_GAUGES, MetricsPort
-from predictor.server.process import ShutdownSignal, end_with_parent, stop_signals
+from predictor.server.process import ShutdownSignal, end_with_parent, handle_signals
 from predictor.server.servicer import CHANGES, LIFECYCLE
 from predictor.server.settings import ServerSettings
 from predictor.server.workers.channel import LoadModels
@@ -78,7 +78,11 @@ class MetricTotals:
             if page is not None:  # otherwise it is busy, and its last metrics count
                 self._last[worker] = parse_families(page)
         encode, content_type = choose_encoder(accepted)
-        return encode(_FamiliesRegistry(combine([self._ended, *self._last.values()]))), content_type
+        return encode(self), content_type
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield all metrics, as of the last call of `page`."""
+        yield from combine([self._ended, *self._last.values()]).values()
 
 
 def parse_families(page: bytes) -> Families:
@@ -100,18 +104,6 @@ def combine(pages: Iterable[Families]) -> Families:
         for (sample, labels), numbers in values[name].items():
             family.add_sample(sample, dict(labels), join(numbers))
     return families
-
-
-@final
-class _FamiliesRegistry:
-    """Metrics with the interface of a registry."""
-
-    def __init__(self, families: Families) -> None:
-        self._families = families
-
-    def collect(self) -> Iterator[Metric]:
-        """Iterate over the metrics."""
-        return iter(self._families.values())
 
 
 @final
@@ -149,12 +141,12 @@ class AdminBroadcast:
     async def _answer(self, name: str, request: bytes, deadline: "Deadline", answer: "Future[bytes]") -> None:
         try:
             response = await self._execute(name, request, deadline)
-        except QuantraError as error:
-            _resolve(answer, error)
         except Exception as error:  # noqa: BLE001 - task boundary: the caller gets the error
-            _resolve(answer, error_of(name, error, _log))
+            if answer.set_running_or_notify_cancel():
+                answer.set_exception(error_of(name, error, _log))
         else:
-            _resolve(answer, response)
+            if answer.set_running_or_notify_cancel():
+                answer.set_result(response)
 
     async def _execute(self, name: str, request: bytes, deadline: "Deadline") -> bytes:
         if name == "RepositoryIndex":
@@ -162,16 +154,6 @@ class AdminBroadcast:
         async with self._change_lock:
             deadline.check()
             return await self._pool.change(name, request)
-
-
-def _resolve(answer: "Future[bytes]", outcome: bytes | QuantraError) -> None:
-    """Resolve the future of a call, unless the caller has cancelled it."""
-    if not answer.set_running_or_notify_cancel():
-        return
-    if isinstance(outcome, QuantraError):
-        answer.set_exception(outcome)
-    else:
-        answer.set_result(outcome)
 
 
 @final
@@ -255,8 +237,12 @@ async def supervise(settings: ServerSettings, log: LogSettings, load_lifecycle: 
     Raises:
         ConfigurationError: an address is in use, or workers cannot serve.
     """
+    assert isinstance(settings.listen, Address)  # noqa: S101 - checked by the settings
     shutdown = ShutdownSignal()
-    with stop_signals(shutdown, parent_watch=settings.parent_watch), reserved(_address_of(settings)) as address:
+    with (
+        handle_signals(shutdown, parent_watch=settings.parent_watch),
+        reserve_address(settings.listen) as address,
+    ):
         if settings.parent_watch:
             end_with_parent(shutdown)
         own = replace(settings, listen=address, admin_listen=None, processes=1, parent_watch=False)
@@ -276,17 +262,12 @@ async def _serve(
     await endpoint.start()
     _log.info("starting the workers")
     try:
-        if await shutdown.until(pool.start()):
+        if await shutdown.run(pool.start()):
             endpoint.serve()
             addresses.announce()
-            await shutdown.until(pool.keep())
+            await shutdown.run(pool.keep())
     finally:
         if shutdown.requested.is_set():
             _log.info("stopping: calls in flight may finish")
-        await shutdown.drained(endpoint.drain())
+        await shutdown.drain(endpoint.drain())
         await pool.drain(shutdown.orphaned)
-
-
-def _address_of(settings: ServerSettings) -> Address:
-    assert isinstance(settings.listen, Address)  # noqa: S101 - checked by the settings
-    return settings.listen

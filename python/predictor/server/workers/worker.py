@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, NoReturn, final
 from predictor._pb import prediction_pb2 as pb
 from predictor.errors import QuantraError
 from predictor.memory import error_of
-from predictor.server.host import Host, one_line
+from predictor.server.host import Host, join_lines
 from predictor.server.logs import set_up
-from predictor.server.process import ShutdownSignal, exit_now, run, stop_signals, tuned
+from predictor.server.process import ShutdownSignal, exit_now, handle_signals, run, tuned
 from predictor.server.workers.channel import (
     AdminFailure,
     AdminRequest,
@@ -31,8 +31,8 @@ from predictor.server.workers.channel import (
     StartFailed,
     StartListening,
     SyncModels,
-    bytes_of,
-    text_of,
+    decode_bytes,
+    encode_bytes,
 )
 from predictor.wire import errors
 
@@ -57,8 +57,8 @@ def work(descriptor: int) -> NoReturn:
 async def _work(end: socket.socket) -> int:
     """Run the worker and return its exit status."""
     shutdown = ShutdownSignal()
-    with stop_signals(shutdown):
-        channel = await Channel.over(end)
+    with handle_signals(shutdown):
+        channel = await Channel.open(end)
         start = await channel.receive()
         if not isinstance(start, LoadModels):
             return 0
@@ -67,28 +67,28 @@ async def _work(end: socket.socket) -> int:
         try:
             await _serve(host, channel, shutdown)
         except QuantraError as error:
-            await channel.send(StartFailed(one_line(error)))
+            await channel.send(StartFailed(join_lines(error)))
             return 1
         finally:
             await host.close()
-            await channel.closed()
+            await channel.wait_closed()
     return 0
 
 
 async def _serve(host: Host, channel: Channel, shutdown: ShutdownSignal) -> None:
     control = WorkerControl(host, channel, shutdown)
     control_task = asyncio.create_task(control.run())
-    if not await shutdown.until(host.load()):
+    if not await shutdown.run(host.load()):
         return
     await channel.send(ModelsLoaded())
-    if await shutdown.until(control.may_listen.wait()):
+    if await shutdown.run(control.may_listen.wait()):
         host.bind()
         host.serve()
         await host.start()
         await channel.send(ListeningStarted())
         await shutdown.requested.wait()
         _log.info("worker %d is stopping: calls in flight may finish", os.getpid())
-        await shutdown.drained(host.drain())
+        await shutdown.drain(host.drain())
     control_task.cancel()
 
 
@@ -115,17 +115,17 @@ class WorkerControl:
         """Execute messages until the channel closes."""
         try:
             while (message := await self._channel.receive()) is not None:
-                self._execute(message)
+                self._dispatch(message)
         finally:
             self._shutdown.orphan()
 
-    def _execute(self, message: Message) -> None:
+    def _dispatch(self, message: Message) -> None:
         """Start a task, so that the next message is read immediately."""
         match message:
             case StartListening():
                 self.may_listen.set()
             case Ping():
-                self._channel.put(Pong())
+                self._channel.send_now(Pong())
             case AdminRequest() | ConfirmChange() | CollectMetrics() | SyncModels() | MatchModels():
                 task = asyncio.create_task(self._answer(message))
                 self._tasks.add(task)
@@ -135,15 +135,15 @@ class WorkerControl:
 
     async def _answer(self, question: Question) -> None:
         try:
-            answer = await self._answer_to(question)
+            answer = await self._execute(question)
         except QuantraError as error:
             await self._refuse(question, error)
         except Exception as error:  # noqa: BLE001 - task boundary: the supervisor gets the error
             await self._refuse(question, error_of(type(question).__name__, error, _log))
         else:
-            await self._channel.send(AdminResponse(question.number, text_of(answer)))
+            await self._channel.send(AdminResponse(question.number, encode_bytes(answer)))
 
-    async def _answer_to(self, question: Question) -> bytes:
+    async def _execute(self, question: Question) -> bytes:
         match question:
             case AdminRequest():
                 return await self._call(question)
@@ -154,11 +154,11 @@ class WorkerControl:
             case SyncModels():
                 return await asyncio.to_thread(self._sync_models)
             case MatchModels():
-                return await asyncio.to_thread(self._match_models, bytes_of(question.served))
+                return await asyncio.to_thread(self._match_models, decode_bytes(question.served))
 
     async def _call(self, request: AdminRequest) -> bytes:
         before = self._host.models.now
-        answer = await asyncio.wrap_future(self._host.change(request.name, bytes_of(request.request)))
+        answer = await asyncio.wrap_future(self._host.change(request.name, decode_bytes(request.request)))
         if request.is_change:
             self._before = before
         return answer
@@ -179,7 +179,7 @@ class WorkerControl:
         return b""
 
     async def _refuse(self, question: Question, error: QuantraError) -> None:
-        await self._channel.send(AdminFailure(question.number, text_of(errors.encode_details(error))))
+        await self._channel.send(AdminFailure(question.number, encode_bytes(errors.encode_details(error))))
 
 
 def encode_served(models: "ServedModels") -> bytes:
@@ -200,21 +200,21 @@ def match_models(models: "ServedModels", others: bytes) -> list[str]:
     Returns:
         The remaining differences, one sentence each.
     """
-    wanted = _by_reference(others)
-    missing = wanted.keys() - _by_reference(encode_served(models)).keys()
+    wanted = _decode_served(others)
+    missing = wanted.keys() - _decode_served(encode_served(models)).keys()
     problems = [*_apply(models.load, missing, "served by the other workers but not here")]
     champions = {reference for reference, info in wanted.items() if info.is_default}
     problems += _apply(models.adopt_champion, champions, "the champion of the other workers but not here")
-    surplus = _unwanted_models(_by_reference(encode_served(models)), wanted)
+    surplus = _find_surplus(_decode_served(encode_served(models)), wanted)
     problems += _apply(models.unload, surplus, "served here but not by the other workers")
-    return [*problems, *_differences(_by_reference(encode_served(models)), wanted)]
+    return [*problems, *_find_differences(_decode_served(encode_served(models)), wanted)]
 
 
-def _by_reference(served: bytes) -> Mapping[str, pb.ModelInfo]:
+def _decode_served(served: bytes) -> Mapping[str, pb.ModelInfo]:
     return {f"{info.name}@{info.version}": info for info in pb.ListModelsResponse.FromString(served).models}
 
 
-def _unwanted_models(own: Mapping[str, pb.ModelInfo], wanted: Mapping[str, pb.ModelInfo]) -> set[str]:
+def _find_surplus(own: Mapping[str, pb.ModelInfo], wanted: Mapping[str, pb.ModelInfo]) -> set[str]:
     """List what to unload. A model without wanted versions is unloaded as a whole, because its champion cannot be."""
     names = {info.name for info in wanted.values()}
     return {
@@ -231,7 +231,7 @@ def _apply(change: Callable[[str], None], references: set[str], what: str) -> It
             yield f"{reference} is {what}: {error.message}"
 
 
-def _differences(own: Mapping[str, pb.ModelInfo], wanted: Mapping[str, pb.ModelInfo]) -> Iterator[str]:
+def _find_differences(own: Mapping[str, pb.ModelInfo], wanted: Mapping[str, pb.ModelInfo]) -> Iterator[str]:
     for reference in sorted(own.keys() & wanted.keys()):
         here, there = own[reference], wanted[reference]
         if here.weights_hash != there.weights_hash:

@@ -28,8 +28,8 @@ from predictor.server.workers.channel import (
     StartFailed,
     StartListening,
     SyncModels,
-    bytes_of,
-    text_of,
+    decode_bytes,
+    encode_bytes,
 )
 from predictor.wire import errors
 
@@ -79,24 +79,24 @@ class WorkerProcess:
             process, channel = await _start_process()
         except OSError as error:
             raise ConfigurationError(f"cannot start a process for worker {place}: {error.strerror}") from error
-        channel.put(start)
+        channel.send_now(start)
         return cls(place, process, channel, start.settings.limits.stuck_s)
 
     def __str__(self) -> str:
         return f"worker {self.place} (process {self._process.pid})"
 
-    async def loaded(self) -> None:
+    async def wait_until_loaded(self) -> None:
         """Wait until the models are loaded.
 
         Raises:
             ConfigurationError: the worker exited before; the message gives the reason.
         """
-        await self._reach(self._is_loaded)
+        await self._wait_for(self._is_loaded)
 
     async def listen(self) -> None:
-        """Start listening and wait until it does; raises as `loaded`."""
+        """Start listening and wait until it does; raises as `wait_until_loaded`."""
         await self._channel.send(StartListening())
-        await self._reach(self._is_listening)
+        await self._wait_for(self._is_listening)
 
     async def call(self, name: str, request: bytes, *, is_change: bool) -> bytes:
         """Execute an admin call; a change must be followed by `confirm`.
@@ -105,7 +105,7 @@ class WorkerProcess:
             QuantraError: the call failed.
             UnavailableError: the worker exited.
         """
-        return await self._request(AdminRequest(next(self._numbers), name, text_of(request), is_change))
+        return await self._request(AdminRequest(next(self._numbers), name, encode_bytes(request), is_change))
 
     async def metrics(self) -> bytes:
         """Return the Prometheus metrics as text.
@@ -134,7 +134,7 @@ class WorkerProcess:
 
     async def match_models(self, served: bytes) -> None:
         """Serve the same models as another worker; failures are in the worker's log. Raises as `sync_models`."""
-        await self._request(MatchModels(next(self._numbers), text_of(served)))
+        await self._request(MatchModels(next(self._numbers), encode_bytes(served)))
 
     async def wait_for_exit(self) -> str:
         """Wait until the worker has exited; return its exit code or signal as text."""
@@ -143,7 +143,7 @@ class WorkerProcess:
 
     def terminate(self) -> None:
         """Let calls in flight finish, then exit."""
-        self._signal(signal.SIGTERM)
+        self._send_signal(signal.SIGTERM)
 
     def abandon(self) -> None:
         """Close the channel, which orphans the worker, and stop checking whether it is stuck."""
@@ -152,12 +152,12 @@ class WorkerProcess:
 
     async def kill(self) -> None:
         """Kill the worker if it has not exited."""
-        self._signal(signal.SIGKILL)
+        self._send_signal(signal.SIGKILL)
         await self.wait_for_exit()
 
     async def _request(self, question: Question) -> bytes:
         if self._exit.done():
-            raise self._exited_error()
+            raise self._create_exit_error()
         answer = self._pending[question.number] = asyncio.get_running_loop().create_future()
         await self._channel.send(question)
         return await answer
@@ -172,17 +172,17 @@ class WorkerProcess:
         silent_checks = 0
         while silent_checks < _CHECKS:
             before = self._received
-            self._channel.put(Ping())
+            self._channel.send_now(Ping())
             await asyncio.sleep(self._stuck_s / _CHECKS)
             silent_checks = silent_checks + 1 if self._received == before else 0
         _log.warning("%s has not responded for %g s; killing it", self, self._stuck_s)
-        self._signal(signal.SIGKILL)
+        self._send_signal(signal.SIGKILL)
 
-    def _signal(self, number: signal.Signals) -> None:
+    def _send_signal(self, number: signal.Signals) -> None:
         with contextlib.suppress(ProcessLookupError):
             self._process.send_signal(number)
 
-    async def _reach(self, state: asyncio.Event) -> None:
+    async def _wait_for(self, state: asyncio.Event) -> None:
         reached = asyncio.create_task(state.wait())
         try:
             await asyncio.wait({reached, self._exit}, return_when="FIRST_COMPLETED")
@@ -200,10 +200,10 @@ class WorkerProcess:
         finally:
             code = await self._process.wait()
             self._stuck_check.cancel()
-            await self._channel.closed()
+            await self._channel.wait_closed()
             for answer in self._pending.values():
                 if not answer.done():
-                    answer.set_exception(self._exited_error())
+                    answer.set_exception(self._create_exit_error())
         return code
 
     async def _read(self) -> None:
@@ -229,11 +229,11 @@ class WorkerProcess:
         if future.done():
             return
         if isinstance(message, AdminResponse):
-            future.set_result(bytes_of(message.answer))
+            future.set_result(decode_bytes(message.answer))
         else:
             future.set_exception(_decode_failure(message))
 
-    def _exited_error(self) -> UnavailableError:
+    def _create_exit_error(self) -> UnavailableError:
         return UnavailableError(f"{self} exited before it responded; retry in a moment")
 
 
@@ -241,7 +241,7 @@ async def _start_process() -> tuple[Process, Channel]:
     own_end, worker_end = socket.socketpair()
     with worker_end, contextlib.ExitStack() as cleanup:
         cleanup.callback(own_end.close)
-        channel = await Channel.over(own_end)
+        channel = await Channel.open(own_end)
         cleanup.callback(channel.close)
         process = await asyncio.create_subprocess_exec(  # last: a cancelled await after it would leak the process
             sys.executable,
@@ -258,6 +258,6 @@ async def _start_process() -> tuple[Process, Channel]:
 
 
 def _decode_failure(failure: AdminFailure) -> QuantraError:
-    return errors.decode_details(bytes_of(failure.details)) or QuantraError(
+    return errors.decode_details(decode_bytes(failure.details)) or QuantraError(
         "a worker rejected the call without a reason"
     )
