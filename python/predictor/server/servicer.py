@@ -343,12 +343,8 @@ class Servicer:
     ) -> None:
         self.name: str = endpoint.service.full_name
         """Full name of the service."""
-        self._endpoint = endpoint
-        self._guard = guard
-        self._observers = observers
-        self._admission = admission
-        self._arrivals = arrivals
-        self._limits = limits
+        self._endpoint, self._guard, self._observers = endpoint, guard, observers
+        self._admission, self._arrivals, self._limits = admission, arrivals, limits
         self._bridge = LoopBridge()
         self._calls: CallHandler | None = None
 
@@ -363,24 +359,12 @@ class Servicer:
 
     def create_handlers(self) -> dict[str, MethodHandler]:
         """Create the handlers of the methods, by name."""
-        return {
-            name: self._create_handler(self._endpoint.service.methods_by_name[name]) for name in self._endpoint.methods
-        }
+        methods = self._endpoint.service.methods_by_name
+        return {name: partial(self._begin, name, methods[name]) for name in self._endpoint.methods}
 
-    def _create_handler(self, method: "MethodDescriptor") -> MethodHandler:
-        if method.client_streaming:
-            return partial(self._begin, method.name, self._begin_exchange, True)
-        work = self._begin_stream if method.server_streaming else self._begin_unary
-        return partial(self._begin, method.name, work, method.name in _LONG)
-
-    def _begin(
-        self,
-        name: str,
-        work: Callable[[ServedCall, CallHandler, PeerConnection], None],
-        is_stream: bool,  # noqa: FBT001 - bound by position above
-        call: IncomingCall,
-    ) -> None:
+    def _begin(self, name: str, method: "MethodDescriptor", call: IncomingCall) -> None:
         """Admit a call and start the work on it; every error becomes a status."""
+        is_stream = method.client_streaming or name in _LONG
         served = ServedCall(name, call, self._observers.begin(self.name, name, call, has_many=is_stream))
         try:
             if caller := self._guard.check(name, call.head.metadata):
@@ -388,8 +372,13 @@ class Servicer:
             peer = self._admission.enter(call, is_stream=is_stream)
             if self._calls is None:
                 served.reply(self._find_loading_response(name))
+            elif method.client_streaming:
+                messages = self._create_messages(served)
+                messages.exchange(self._open(served, self._calls, messages))
+            elif (request := call.take_request()) is not None:
+                self._answer(served, method, self._calls, request)
             else:
-                work(served, self._calls, peer)
+                call.run(self._read_and_answer(served, method, self._calls, peer))
         except Exception as error:  # noqa: BLE001 - process boundary
             served.fail(error)
 
@@ -398,20 +387,19 @@ class Servicer:
             raise UnavailableError("the models are still loading; retry in a moment")
         return self._endpoint.while_loading[name]
 
-    def _begin_unary(self, served: ServedCall, calls: CallHandler, peer: PeerConnection) -> None:
-        request = served.call.take_request()
-        if request is None:
-            served.call.run(self._read_and_answer(served, calls, peer))
-        else:
-            self._answer(served, calls, request)
-
-    async def _read_and_answer(self, served: ServedCall, calls: CallHandler, peer: PeerConnection) -> None:
+    async def _read_and_answer(
+        self, served: ServedCall, method: "MethodDescriptor", calls: CallHandler, peer: PeerConnection
+    ) -> None:
         try:
-            self._answer(served, calls, await self._arrivals.request(served.call, peer))
+            self._answer(served, method, calls, await self._arrivals.request(served.call, peer))
         except Exception as error:  # noqa: BLE001 - process boundary
             served.fail(error)
 
-    def _answer(self, served: ServedCall, calls: CallHandler, request: bytes) -> None:
+    def _answer(self, served: ServedCall, method: "MethodDescriptor", calls: CallHandler, request: bytes) -> None:
+        if method.server_streaming:
+            messages = self._create_messages(served)
+            messages.answer(self._open(served, calls, messages), request)
+            return
         answer = calls.call(served.name, request, served.deadline)
         served.cancel_work = answer.cancel
         if answer.done():
@@ -420,7 +408,7 @@ class Servicer:
             answer.add_done_callback(lambda ended: self._bridge.call(partial(self._reply, served, ended)))
 
     def _reply(self, served: ServedCall, answer: "Future[bytes]") -> None:
-        if served.call.is_over:
+        if served.call.is_over or answer.cancelled():
             return
         try:
             message = answer.result()
@@ -428,21 +416,6 @@ class Servicer:
             served.reply(message)
         except Exception as error:  # noqa: BLE001 - process boundary
             served.fail(error)
-
-    def _begin_stream(self, served: ServedCall, calls: CallHandler, peer: PeerConnection) -> None:
-        served.call.run(self._answer_with_stream(served, calls, peer))
-
-    async def _answer_with_stream(self, served: ServedCall, calls: CallHandler, peer: PeerConnection) -> None:
-        try:
-            body = await self._arrivals.request(served.call, peer)
-            messages = self._create_messages(served)
-            messages.answer(self._open(served, calls, messages), body)
-        except Exception as error:  # noqa: BLE001 - process boundary
-            served.fail(error)
-
-    def _begin_exchange(self, served: ServedCall, calls: CallHandler, _peer: PeerConnection) -> None:
-        messages = self._create_messages(served)
-        messages.exchange(self._open(served, calls, messages))
 
     def _create_messages(self, served: ServedCall) -> CallMessages:
         check_token = partial(self._guard.check, served.name, served.call.head.metadata)

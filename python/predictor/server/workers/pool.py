@@ -36,8 +36,8 @@ class RestartBackoff:
 
 @final
 @dataclass(frozen=True, slots=True)
-class BroadcastResult:
-    """An admin call that all workers have executed."""
+class ModelChange:
+    """An admin call that all workers have executed, so that later workers repeat it."""
 
     name: str
     request: bytes
@@ -54,7 +54,7 @@ class BroadcastResult:
 
 @final
 class WorkerPool:
-    """WorkerProcess processes, on the running event loop.
+    """Worker processes, on the running event loop.
 
     Call `start`, `keep` and `drain` in this order; `close` works at any time.
 
@@ -74,7 +74,7 @@ class WorkerPool:
         """Serving workers by place."""
         self._lock = asyncio.Lock()
         """Held during a change and while a worker joins."""
-        self._changes: dict[str, BroadcastResult] = {}
+        self._changes: dict[str, ModelChange] = {}
         """Last change of each reference, oldest first; a worker that starts while no other serves repeats them."""
 
     @property
@@ -133,7 +133,7 @@ class WorkerPool:
             if errors:
                 failed = next(worker for worker in workers if worker not in responses)
                 raise _name_worker(failed, errors[0]) if responses else errors[0]
-            change = BroadcastResult(name, request)
+            change = ModelChange(name, request)
             self._changes.pop(change.reference, None)
             self._changes[change.reference] = change
             return next(iter(responses.values()))
@@ -242,7 +242,7 @@ class WorkerPool:
         await asyncio.gather(*(worker.wait_for_exit() for worker in self._alive))
 
 
-async def _repeat_change(worker: WorkerProcess, change: BroadcastResult) -> None:
+async def _repeat_change(worker: WorkerProcess, change: ModelChange) -> None:
     try:
         await worker.call(change.name, change.request, is_change=True)
     except QuantraError as error:
