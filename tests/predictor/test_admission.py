@@ -62,9 +62,9 @@ def test_a_request_whose_time_is_over_when_the_slow_ones_are_looked_for_stops_no
         assert isinstance(loop, ClockedLoop)
         arrivals, peer, call = IncomingRequests(ServerLimits(arriving=1)), PeerConnection(3), cast("Any", SilentCall())
         moving = asyncio.create_task(arrivals.end_slow_requests())
-        first = asyncio.create_task(arrivals.request(call, peer))
+        first = asyncio.create_task(arrivals.receive(call, peer))
         await run_until_idle()
-        second = asyncio.create_task(arrivals.request(call, peer))
+        second = asyncio.create_task(arrivals.receive(call, peer))
         await run_until_idle()
         loop.ahead_s += 100  # both are due now: the check, then the end of the first request
         with pytest.raises(DeadlineExceededError):
@@ -93,9 +93,9 @@ class ArrivedCall:
 def test_requests_that_wait_for_a_place_of_their_connection_take_none_of_others() -> None:
     async def work() -> None:
         arrivals, greedy, modest = IncomingRequests(ServerLimits(arriving=2)), PeerConnection(1), PeerConnection(1)
-        slow = [asyncio.create_task(arrivals.request(cast("Any", SilentCall()), greedy)) for _ in range(3)]
+        slow = [asyncio.create_task(arrivals.receive(cast("Any", SilentCall()), greedy)) for _ in range(3)]
         await run_until_idle()
-        other = asyncio.create_task(arrivals.request(cast("Any", ArrivedCall()), modest))
+        other = asyncio.create_task(arrivals.receive(cast("Any", ArrivedCall()), modest))
         await run_until_idle()
         assert other.done()
         for task in slow:
@@ -152,10 +152,10 @@ def test_a_request_that_has_come_is_not_ended_in_the_place_of_a_slow_one() -> No
         assert isinstance(loop, ClockedLoop)
         arrivals, peer = IncomingRequests(ServerLimits(arriving=1)), PeerConnection(3)
         moving = asyncio.create_task(arrivals.end_slow_requests())
-        assert await arrivals.request(cast("Any", ArrivedCall()), peer) == b"whole"
-        slow = asyncio.create_task(arrivals.request(cast("Any", SilentCall()), peer))
+        assert await arrivals.receive(cast("Any", ArrivedCall()), peer) == b"whole"
+        slow = asyncio.create_task(arrivals.receive(cast("Any", SilentCall()), peer))
         await run_until_idle()
-        waiting = asyncio.create_task(arrivals.request(cast("Any", ArrivedCall()), peer))
+        waiting = asyncio.create_task(arrivals.receive(cast("Any", ArrivedCall()), peer))
         await run_until_idle()
         loop.ahead_s += 2
         with pytest.raises(QueueFullError):
@@ -175,7 +175,7 @@ def test_of_one_connections_slow_requests_as_many_end_as_wait_for_its_places() -
         assert isinstance(loop, ClockedLoop)
         arrivals, peer = IncomingRequests(ServerLimits()), PeerConnection(2)
         moving = asyncio.create_task(arrivals.end_slow_requests())
-        slow = [asyncio.create_task(arrivals.request(cast("Any", SilentCall()), peer)) for _ in range(3)]
+        slow = [asyncio.create_task(arrivals.receive(cast("Any", SilentCall()), peer)) for _ in range(3)]
         await run_until_idle()
         loop.ahead_s += 2
         with pytest.raises(QueueFullError):
@@ -196,7 +196,7 @@ def test_a_request_has_a_second_to_come_though_others_wait_for_its_place() -> No
         assert isinstance(loop, ClockedLoop)
         arrivals, peer = IncomingRequests(ServerLimits(arriving=1)), PeerConnection(3)
         tasks: list[asyncio.Task[Any]] = [asyncio.create_task(arrivals.end_slow_requests())]
-        tasks += [asyncio.create_task(arrivals.request(cast("Any", SilentCall()), peer)) for _ in range(2)]
+        tasks += [asyncio.create_task(arrivals.receive(cast("Any", SilentCall()), peer)) for _ in range(2)]
         await run_until_idle()
         loop.ahead_s += 0.7  # one look
         await run_until_idle()

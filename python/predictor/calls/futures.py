@@ -93,12 +93,7 @@ def to_quantra_error(call: str, error: Exception) -> QuantraError:
 
 @final
 class JobThread:
-    """Runs jobs one at a time on one thread, in order of arrival within a call. Thread-safe.
-
-    Args:
-        name: Name of the thread.
-        limits: Limits of queued jobs.
-    """
+    """Runs jobs one at a time on one thread, in order of arrival within a call. Thread-safe."""
 
     def __init__(self, name: str, limits: QueueLimits) -> None:
         self._queue = RequestQueue(limits)

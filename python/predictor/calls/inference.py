@@ -86,12 +86,7 @@ class EncodedRows:
 
 @final
 class InferenceCalls:
-    """The unary calls of GRPCInferenceService.
-
-    Args:
-        service: Computes the results.
-        jobs: Parses large requests.
-    """
+    """The unary calls of GRPCInferenceService."""
 
     def __init__(self, service: PredictionService, jobs: JobThread) -> None:
         self._service = service

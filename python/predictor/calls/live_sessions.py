@@ -348,10 +348,6 @@ class LiveSessions:
     `open`, `push` and `close` are called one at a time, in request order, on any thread. A QuantraError that they raise
     is the response. Work longer than some hundred microseconds belongs in `SessionRequest.request`. A future
     that they return is cancelled with its request.
-
-    Args:
-        models: Looks up references.
-        room: Room of the stream.
     """
 
     def __init__(self, models: PredictionService, room: SessionRoom) -> None:

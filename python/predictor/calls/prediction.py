@@ -73,13 +73,8 @@ class Calls:
     def call(self, name: str, request: bytes, deadline: Deadline, *, here: bool = False) -> "Future[bytes]":
         """Answer one unary call. Never raises: the future fails, always with a QuantraError.
 
-        Cancelling the future ends it and drops a queued call; cancelling the deadline interrupts a running one.
-
-        Args:
-            name: Name of the call.
-            request: Bytes of the request.
-            deadline: Deadline of the call.
-            here: Forecast in this thread if no other request waits.
+        Cancelling the future ends it and drops a queued call; cancelling the deadline interrupts a running one. `here`
+        allows a forecast in this thread if no other request waits.
         """
         try:
             if name == "Predict":

@@ -21,10 +21,6 @@ def parse_short(body: bytes, kind: type[MessageT]) -> MessageT:
 class EncodedInstances:
     """The instances of an encoded request.
 
-    Args:
-        body: Bytes of the request.
-        counted: Counts of its parts.
-
     Raises:
         MalformedRequestError: It has no instance.
     """

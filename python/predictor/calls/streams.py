@@ -18,11 +18,6 @@ class OpenCall(ABC):
     """A call in progress: requests go in one by one and messages come out until `ended` is done.
 
     Its methods neither raise nor block.
-
-    Args:
-        name: Name of the call.
-        deadline: Deadline of the call.
-        emit: Receives each message.
     """
 
     def __init__(self, name: str, deadline: Deadline, emit: ResponseCallback) -> None:

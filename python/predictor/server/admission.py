@@ -66,10 +66,6 @@ class Admission:
     def enter(self, call: IncomingCall, *, is_stream: bool = False) -> PeerConnection:
         """Admit a call until it ends.
 
-        Args:
-            call: IncomingCall of the call.
-            is_stream: Whether it is a stream of requests.
-
         Returns:
             The connection of the call.
 
@@ -139,7 +135,7 @@ class IncomingRequests:
         self._arriving: dict[asyncio.Timeout, IncomingRequest] = {}
         """Oldest first."""
 
-    async def request(self, call: IncomingCall, peer: PeerConnection) -> bytes:
+    async def receive(self, call: IncomingCall, peer: PeerConnection) -> bytes:
         """Read the only message of a call.
 
         Raises:
@@ -187,7 +183,7 @@ class IncomingRequests:
         took_s = asyncio.get_running_loop().time() - arrival.since_s
         if took_s < self._limits.request_s:
             return QueueFullError.of("requests are arriving", len(self._arriving), self._limits.arriving)
-        return incomplete_request(self._limits)
+        return create_incomplete_error(self._limits)
 
 
 def require_request(message: bytes | None) -> bytes:
@@ -197,7 +193,7 @@ def require_request(message: bytes | None) -> bytes:
     return message
 
 
-def incomplete_request(limits: ServerLimits) -> DeadlineExceededError:
+def create_incomplete_error(limits: ServerLimits) -> DeadlineExceededError:
     """The error of a request that does not arrive in time."""
     return DeadlineExceededError(
         f"the request was incomplete after {limits.request_s:g} seconds; send a smaller request, or faster"

@@ -142,9 +142,6 @@ class WatchedFile(Generic[ValueT]):
 class CredentialRotation:
     """The certificates and tokens of one server.
 
-    Args:
-        settings: Settings with the paths of the files.
-
     Raises:
         ConfigurationError: A file is invalid.
     """

@@ -14,7 +14,7 @@ from grpc_reflection.v1alpha import reflection, reflection_pb2
 from predictor._pb import inference_pb2, ledger_pb2, prediction_pb2
 from predictor.errors import QuantraError
 from predictor.memory import error_of
-from predictor.server.admission import Admission, incomplete_request, require_request
+from predictor.server.admission import Admission, create_incomplete_error, require_request
 from predictor.server.servicer import refuse
 from predictor.server.settings import ServerLimits
 from predictor.server.transport import IncomingCall, MethodHandler
@@ -39,9 +39,6 @@ class GrpcServices:
     """Health and reflection. Their calls need no token and are counted apart, so that they work under any load.
 
     Their requests need no slot to arrive, because they fit the window of a stream.
-
-    Args:
-        limits: Limits of their calls.
     """
 
     def __init__(self, limits: ServerLimits) -> None:
@@ -127,7 +124,7 @@ class GrpcServices:
             async with asyncio.timeout(self._limits.request_s):
                 return await call.read()
         except TimeoutError:
-            raise incomplete_request(self._limits) from None
+            raise create_incomplete_error(self._limits) from None
 
     def _encode_status(self, name: str) -> bytes:
         status = _UNKNOWN if name not in self._serving else _SERVING if self._serving[name] else _NOT_SERVING

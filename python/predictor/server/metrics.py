@@ -244,12 +244,7 @@ _log = logging.getLogger(__name__)
 
 @final
 class LedgerGauges:
-    """The gauges of a ledger, read at a scrape. Thread-safe.
-
-    Args:
-        ledger: The ledger.
-        clock: Seconds.
-    """
+    """The gauges of a ledger, read at a scrape. Thread-safe."""
 
     def __init__(self, ledger: Ledger, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._ledger = ledger

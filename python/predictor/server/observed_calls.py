@@ -33,25 +33,14 @@ class CallObserver(Protocol):
 
 @final
 class CallObservers:
-    """The observers of a server.
-
-    Args:
-        observers: observers to notify.
-    """
+    """The observers of a server."""
 
     def __init__(self, observers: Sequence[CallObserver]) -> None:
         self._observers = observers
         self._prefix, self._numbers = uuid.uuid4().hex[:8], itertools.count()
 
     def begin(self, service: str, method: str, call: IncomingCall, *, has_many: bool) -> "ObservedCall":
-        """Begin to observe a call; the caller must call `end` on the result.
-
-        Args:
-            service: full name of the service.
-            method: name of the method.
-            call: the call.
-            has_many: whether it is a stream of requests, each of which is reported separately.
-        """
+        """Begin to observe a call of a method of a service; the caller must call `end` on the result."""
         headers = call.head.texts
         sent_id = headers.get(REQUEST_ID, "")
         request_id = sent_id if _WELL_FORMED.fullmatch(sent_id) else f"{self._prefix}-{next(self._numbers):x}"
@@ -156,11 +145,7 @@ _log = logging.getLogger(__name__)
 
 @final
 class AccessLog:
-    """Logs each call. Thread-safe.
-
-    Args:
-        clock: returns the time in seconds.
-    """
+    """Logs each call. Thread-safe."""
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

@@ -123,13 +123,7 @@ def refuse(call: IncomingCall, error: QuantraError) -> None:
 
 @final
 class ServedCall:
-    """A call, its observers and its deadline.
-
-    Args:
-        name: Name of the method.
-        call: The call.
-        observed: Receives its end.
-    """
+    """A call, its observers and its deadline."""
 
     def __init__(self, name: str, call: IncomingCall, observed: ObservedCall) -> None:
         self.name, self.call = name, call
@@ -391,7 +385,7 @@ class Servicer:
         self, served: ServedCall, method: "MethodDescriptor", calls: CallHandler, peer: PeerConnection
     ) -> None:
         try:
-            self._answer(served, method, calls, await self._arrivals.request(served.call, peer))
+            self._answer(served, method, calls, await self._arrivals.receive(served.call, peer))
         except Exception as error:  # noqa: BLE001 - process boundary
             served.fail(error)
 

@@ -194,12 +194,7 @@ def _encode_path(value: object) -> "Json":
 
 @final
 class Channel:
-    """Messages in both directions, on the running event loop.
-
-    Args:
-        reader: stream from the other end.
-        writer: stream to the other end.
-    """
+    """Messages in both directions, on the running event loop."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader

@@ -53,10 +53,6 @@ class MetricTotals:
     """Metrics of all workers, ended ones included.
 
     Counts between the last scrape of a worker and its death are lost.
-
-    Args:
-        pool: the workers.
-        loop: event loop of the workers.
     """
 
     def __init__(self, pool: WorkerPool, loop: asyncio.AbstractEventLoop) -> None:
@@ -108,11 +104,7 @@ def combine(pages: Iterable[Families]) -> Families:
 
 @final
 class AdminBroadcast:
-    """Sends each admin call to all workers and responds when all have responded, on the running event loop.
-
-    Args:
-        pool: the workers.
-    """
+    """Sends each admin call to all workers and responds when all have responded, on the running event loop."""
 
     def __init__(self, pool: WorkerPool) -> None:
         self._pool = pool
@@ -161,11 +153,6 @@ class SupervisorEndpoint:
     """The supervisor's own addresses, if any, on the running event loop.
 
     Call `bind`, `start`, `serve` and `drain` in this order; `close` works at any time.
-
-    Args:
-        settings: settings of the server.
-        pool: workers that execute admin calls.
-        load_lifecycle: as for `Host`.
 
     Raises:
         ConfigurationError: certificates or tokens are invalid.

@@ -44,11 +44,7 @@ _log = logging.getLogger(__name__)
 
 
 def work(descriptor: int) -> NoReturn:
-    """Serve until a signal or until the supervisor exits; the exit status is 1 if it could not serve.
-
-    Args:
-        descriptor: file descriptor of the worker's end of the socket pair.
-    """
+    """Serve until a signal or until the supervisor exits; the exit status is 1 if it could not serve."""
     with tuned():
         status = run(_work(socket.socket(fileno=descriptor)))
     exit_now(status)
@@ -94,13 +90,7 @@ async def _serve(host: Host, channel: Channel, shutdown: ShutdownSignal) -> None
 
 @final
 class WorkerControl:
-    """Executes the supervisor's messages; when the supervisor exits, so does the worker.
-
-    Args:
-        host: the server of this worker.
-        channel: channel to the supervisor.
-        shutdown: receives a request when the supervisor exits.
-    """
+    """Executes the supervisor's messages; when the supervisor exits, so does the worker."""
 
     def __init__(self, host: Host, channel: Channel, shutdown: ShutdownSignal) -> None:
         self.may_listen = asyncio.Event()
