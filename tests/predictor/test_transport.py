@@ -3,6 +3,7 @@
 import asyncio
 import gzip
 import socket
+import threading
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, cast, final
@@ -224,19 +225,24 @@ def test_many_large_responses_wait_for_a_slow_reader() -> None:
 class Ends:
     """Records the ends of calls."""
 
-    def __init__(self) -> None:
+    def __init__(self, expected: int) -> None:
         self.codes: list[str] = []
+        self.all_ended = threading.Event()
+        self._expected = expected
 
     def ended(self, call: ObservedCall) -> None:
         self.codes.append(call.code)
+        if len(self.codes) == self._expected:
+            self.all_ended.set()
 
 
 def test_a_caller_that_goes_while_its_response_waits_is_reported_once() -> None:
-    ends, calls = Ends(), cast("Any", LargeAnswers())
+    ends, calls = Ends(40), cast("Any", LargeAnswers())
     with serving(CannedService(forecast_of), calls=calls, watching=CallObservers([ends])) as served:
         with Connection(port_of(served)) as slow:
             first = slow.call_together(LIST, message(b""), 40)[0]
             slow.finish(first)
+            assert ends.all_ended.wait(10)
             slow.reset()
         with grpc.insecure_channel(served.target) as channel:
             channel.unary_unary(LIST)(b"", timeout=10)  # after the connection that was lost
