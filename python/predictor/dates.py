@@ -82,7 +82,7 @@ def day_number(day: Day) -> int:
         raise BarsError(f'{day!r} is not a date; pass a date, "2012-06-01" or 20120601') from None
 
 
-def exists(day: int) -> bool:
+def is_valid_date(day: int) -> bool:
     """Whether yyyymmdd is a real date from EARLIEST to LATEST."""
     year, month, of_month = day // 10000, day // 100 % 100, day % 100
     if not (EARLIEST <= day <= LATEST and 1 <= month <= 12):  # noqa: PLR2004 - the months of a year
@@ -97,7 +97,7 @@ def whole_months(first: int, last: int) -> tuple[int, int]:
         ConfigurationError: one of them is not a date, or `first` is after `last`.
     """
     for day in (first, last):
-        if not exists(day):
+        if not is_valid_date(day):
             raise ConfigurationError(f"{day} is not a date; pass yyyymmdd from {EARLIEST} to {LATEST}")
     if first > last:
         raise ConfigurationError(f"the calendar ends on {shown_date(last)}, before it begins on {shown_date(first)}")

@@ -83,7 +83,7 @@ def assess_model(
 
 
 def list_newest_evidence(ledger: Ledger, model: str = "", version: int = 0) -> list[EvidenceRecord]:
-    """The evidence after the last tested session of each version; empty arguments do not restrict."""
+    """Return each version's evidence at its last tested session; an empty name or 0 selects all."""
     given = {name: value for name, value in {"model": model, "version": version}.items() if value}
     where = " and ".join(f"{name} = ?" for name in given) or "true"
     last = f"select model, version, max(session) from evidence where {where} group by model, version"  # noqa: S608 - no value is in the text
@@ -93,7 +93,7 @@ def list_newest_evidence(ledger: Ledger, model: str = "", version: int = 0) -> l
 
 
 def skill_lamp(skill: SkillEvidence) -> Lamp:
-    """Green if the subject is better, red if it is worse, learning while the sequence contains 0."""
+    """Green if the subject is better, red if it is worse, learning while the confidence sequence contains 0."""
     if skill.lower > 0:
         return Lamp.GREEN
     return Lamp.RED if skill.upper < 0 else Lamp.LEARNING

@@ -42,7 +42,7 @@ _DRAWDOWN_LEVEL: Final = 0.95
 _DECAY: Final = 0.94
 """Weight of the past in the volatility, as in RiskMetrics."""
 _CHUNK: Final = 256
-"""Days over which the inverse of the weights stays a moderate number."""
+"""Days per block of the recursion; longer blocks would overflow the inverse weights."""
 _WARM_UP: Final = 40
 """Days until the volatility no longer depends on its start."""
 _LEAST_VOLATILITY: Final = 0.1
@@ -74,10 +74,10 @@ class Estimate(NamedTuple):
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PathQuestions:
-    """What to find out from paths."""
+    """Questions that price paths can answer."""
 
     day: int = 0
-    """1 for the first day after the last bar; 0 for the last one."""
+    """1 is the first day after the last bar; 0 is the last simulated day."""
     level: float = 0.99
     """Level of the value at risk."""
     holdings: Mapping[str, float] = field(default_factory=dict[str, float])
@@ -100,11 +100,10 @@ class PriceProbability(NamedTuple):
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PathAnswers:
-    """The answers to `PathQuestions`."""
+    """The answers to `PathQuestions`; those about holdings are None without holdings."""
 
     day: int
     value_at_risk: Estimate | None = None
-    """None without holdings, as the next two."""
     expected_shortfall: Estimate | None = None
     drawdown: Estimate | None = None
     """The largest loss from a high, as a share of the holdings, that 1 in 20 paths exceeds."""
@@ -254,7 +253,7 @@ class PricePaths:
 
         The range comes from drawing blocks of past days again.
         """
-        drawn = _draw_again(self.seed, self.past_days, self.days, len(self.origins))
+        drawn = _draw_replicates(self.seed, self.past_days, self.days, len(self.origins))
         replicates = [statistic(values[rows]) for rows in drawn]
         lower, upper = np.quantile(replicates, [(1 - _RANGE) / 2, (1 + _RANGE) / 2])
         return Estimate(statistic(values), float(lower), float(upper))
@@ -374,8 +373,8 @@ def _draw_origins(seed: int, past_days: int, count: int) -> PositionArray:
 
 
 @lru_cache(maxsize=8)
-def _draw_again(seed: int, past_days: int, days: int, count: int) -> tuple[PositionArray, ...]:
-    """The paths of each replicate: one per day of as many blocks of past days as there are days in all."""
+def _draw_replicates(seed: int, past_days: int, days: int, count: int) -> tuple[PositionArray, ...]:
+    """Resample the paths: each replicate draws blocks of past days until it has all days, and takes a path per day."""
     random = np.random.default_rng(seed)
     starts = random.integers(0, past_days, (_REPLICATES, -(-past_days // days)))
     drawn = ((starts[:, :, None] + np.arange(days)) % past_days).reshape(_REPLICATES, -1)

@@ -13,8 +13,8 @@ from predictor.errors import ConfigurationError
 from predictor.file_lock import claim_file
 
 _DRAFT: Final = ".draft"
-_OLDEST_DRAFT: Final = 3600
-"""Age in seconds from which on a draft is one that a killed process left."""
+_MAX_DRAFT_AGE_S: Final = 3600
+"""Older drafts are leftovers of killed processes."""
 
 
 def replace_file(path: Path, content: bytes) -> None:
@@ -41,7 +41,7 @@ def replace_file(path: Path, content: bytes) -> None:
 def _remove_old_drafts(path: Path) -> None:
     for draft in path.parent.glob(f".{escape(path.name)}.*{_DRAFT}"):
         with suppress(OSError):  # another process removed it, or its owner is another user
-            if time.time() - draft.stat().st_mtime > _OLDEST_DRAFT:
+            if time.time() - draft.stat().st_mtime > _MAX_DRAFT_AGE_S:
                 draft.unlink()
 
 
@@ -56,7 +56,7 @@ def check_file(path: Path) -> None:
         raise ConfigurationError(f"{path} is a folder; pass the path of a file")
     if not folder.is_dir():
         raise ConfigurationError(f"folder {folder} for {path.name} does not exist; create it first")
-    _check_written(folder, path)
+    _check_writable(folder, path)
 
 
 def check_folder(path: Path) -> None:
@@ -68,10 +68,10 @@ def check_folder(path: Path) -> None:
     nearest = next(folder for folder in (path.absolute(), *path.absolute().parents) if folder.exists())
     if not nearest.is_dir():
         raise ConfigurationError(f"{nearest} is not a folder, so {path} cannot be written; choose another path")
-    _check_written(nearest, path)
+    _check_writable(nearest, path)
 
 
-def _check_written(folder: Path, path: Path) -> None:
+def _check_writable(folder: Path, path: Path) -> None:
     """Write a temporary file, since permissions are not sufficient evidence."""
     try:
         with tempfile.TemporaryFile(dir=folder):
@@ -88,7 +88,7 @@ def claim_output(path: Path) -> Generator[None]:
     """Let only one process write a folder or a file in this context.
 
     Raises:
-        ConfigurationError: Another process does.
+        ConfigurationError: another process writes to `path`.
     """
     with claim_file(path / ".lock" if path.is_dir() else path.with_name(f"{path.name}.lock")) as holder:
         if holder:

@@ -240,7 +240,7 @@ def test_inspect_shows_what_it_started_from(
     monkeypatch.setenv("COLUMNS", "200")
     assert call_quantra("inspect", child.folder, "--all") == 0
     shown = capsys.readouterr().out
-    assert "weights that it started from" in shown
+    assert "parent weights" in shown
     assert f"{artifact.load(parent).weights_hash}, which had seen labels 2008-01-02 to 2010-08-31 of AAPL" in shown
 
 

@@ -46,7 +46,7 @@ from predictor.artifact.manifest import (
     BaselineSpec,
     Conformal,
     Manifest,
-    write_manifest,
+    encode_manifest,
 )
 
 __all__ = [
@@ -66,6 +66,7 @@ __all__ = [
     "StoredEnsemble",
     "check_compatible",
     "check_new_folder",
+    "encode_manifest",
     "is_artifact",
     "is_ensemble",
     "load",
@@ -79,5 +80,4 @@ __all__ = [
     "save_ensemble",
     "unpack_artifact",
     "write_folder",
-    "write_manifest",
 ]

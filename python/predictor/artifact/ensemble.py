@@ -23,15 +23,15 @@ from predictor.artifact.folder import (
     check_absent,
     check_format,
     check_no_other_files,
+    decode_golden,
+    encode_golden,
     list_entries,
     load,
-    read_golden,
     read_listed_files,
     read_verified_files,
     read_verified_manifest,
     sha256,
     write_folder,
-    write_golden,
 )
 from predictor.artifact.manifest import (
     DIGEST,
@@ -42,11 +42,11 @@ from predictor.artifact.manifest import (
     MEMBERS,
     Conformal,
     check_conformal,
+    decode_conformal,
+    decode_target,
+    encode_conformal,
+    encode_target,
     read_card,
-    read_conformal,
-    read_target,
-    write_conformal,
-    write_target,
 )
 from predictor.canonical import Json, Record
 from predictor.covariates import sent_as
@@ -234,7 +234,7 @@ def save_ensemble(folder: Path, manifest: EnsembleManifest, members: Mapping[str
         ArtifactError: a member is damaged or does not match the manifest.
     """
     check_absent(folder)
-    own = write_golden(golden)
+    own = encode_golden(golden)
     files = add_manifest(_write_manifest(manifest, own), own)
     for name, digest in manifest.members.items():
         files |= {f"{MEMBERS}/{name}/{file}": data for file, data in _read_member_files(members[name], digest).items()}
@@ -258,7 +258,7 @@ def load_ensemble(folder: Path) -> StoredEnsemble:
     check_no_other_files(folder, (MANIFEST, DIGEST, *ENSEMBLE_CONTENTS), apart=apart)
     members = {name: _load_member(folder, name, digest) for name, digest in manifest.members.items()}
     _check_common(manifest, members)
-    return StoredEnsemble(manifest=manifest, members=members, golden=read_golden(files), manifest_hash=sha256(text))
+    return StoredEnsemble(manifest=manifest, members=members, golden=decode_golden(files), manifest_hash=sha256(text))
 
 
 def is_ensemble(folder: Path) -> bool:
@@ -281,10 +281,10 @@ def _write_manifest(m: EnsembleManifest, files: Mapping[str, bytes]) -> Json:
         "members": [{"name": name, "manifest_sha256": digest} for name, digest in m.members.items()],
         "combination": m.combination,
         **({"weights": [list(row) for row in m.weights]} if m.weights else {}),
-        "target": write_target(m.target),
+        "target": encode_target(m.target),
         "quantiles": list(m.quantiles),
         "calendar": m.calendar,
-        "conformal": write_conformal(m.conformal),
+        "conformal": encode_conformal(m.conformal),
         "card": m.card,
     }
 
@@ -308,10 +308,10 @@ def _read_manifest(record: Record) -> EnsembleManifest:
     try:
         manifest = EnsembleManifest(
             members=_read_members(record),
-            target=read_target(record.record("target")),
+            target=decode_target(record.record("target")),
             quantiles=record.numbers("quantiles"),
             calendar=record.text("calendar"),
-            conformal=read_conformal(record.record("conformal")),
+            conformal=decode_conformal(record.record("conformal")),
             weights=weights,
             card=read_card(record.json("card")),
         )

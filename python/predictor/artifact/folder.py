@@ -31,8 +31,8 @@ from predictor.artifact.manifest import (
     MANIFEST,
     WEIGHTS,
     Manifest,
-    read_manifest,
-    write_manifest,
+    decode_manifest,
+    encode_manifest,
 )
 from predictor.canonical import Json, Record
 from predictor.errors import ArtifactError, ConfigurationError
@@ -108,7 +108,7 @@ def next_version(model: Path) -> Path:
 def add_manifest(manifest: Json, files: Mapping[str, bytes]) -> dict[str, bytes]:
     """Add the manifest and its digest to the files."""
     text = canonical.to_bytes(manifest)
-    return {**files, MANIFEST: text, DIGEST: write_digest(text)}
+    return {**files, MANIFEST: text, DIGEST: encode_digest(text)}
 
 
 def list_entries(files: Mapping[str, bytes]) -> dict[str, Json]:
@@ -116,7 +116,7 @@ def list_entries(files: Mapping[str, bytes]) -> dict[str, Json]:
     return {name: {"bytes": len(data), "sha256": sha256(data)} for name, data in files.items()}
 
 
-def write_digest(manifest: bytes) -> bytes:
+def encode_digest(manifest: bytes) -> bytes:
     """Content of the digest file, in the format of `sha256sum --check`."""
     return f"{sha256(manifest)}  {MANIFEST}\n".encode()
 
@@ -135,7 +135,7 @@ def read_verified_manifest(folder: Path) -> bytes:
     if not folder.is_dir():
         raise ArtifactError(f"the folder is missing; {REPLACE_ADVICE}")
     manifest = read(folder, MANIFEST, MAX_TEXT_BYTES)
-    if read(folder, DIGEST, MAX_DIGEST_BYTES) != write_digest(manifest):
+    if read(folder, DIGEST, MAX_DIGEST_BYTES) != encode_digest(manifest):
         raise ArtifactError.of(
             MANIFEST, f"its SHA-256 is not the one in {DIGEST}; the artifact was changed or damaged: {REPLACE_ADVICE}"
         )
@@ -249,7 +249,7 @@ def _flush_folder(folder: Path) -> None:
         os.close(handle)
 
 
-class VerifiedFiles(NamedTuple):
+class ArtifactFiles(NamedTuple):
     """Files with valid digests."""
 
     text: bytes
@@ -276,14 +276,14 @@ def pack_artifact(artifact: Artifact, golden: Golden) -> dict[str, bytes]:
         WEIGHTS: write_tensors(artifact.weights),
         FEATURES: artifact.pipeline.features.to_json(),
         CALENDAR: artifact.pipeline.calendar.to_json(),
-        **write_golden(golden),
+        **encode_golden(golden),
     }
     manifest: Json = {
         "format": FORMAT,
         "format_version": FORMAT_VERSION,
         "files": list_entries(files),
         **_list_repeated_facts(artifact.pipeline),
-        **write_manifest(artifact.manifest),
+        **encode_manifest(artifact.manifest),
     }
     return add_manifest(manifest, files)
 
@@ -298,7 +298,7 @@ def unpack_artifact(files: Mapping[str, bytes]) -> StoredArtifact:
     record = Record.from_bytes(text, MANIFEST)
     check_format(record, FORMAT)
     record.json("files")  # not needed: the contents are in `files`
-    return _parse_artifact(VerifiedFiles(text, record, dict(files)))
+    return _parse_artifact(ArtifactFiles(text, record, dict(files)))
 
 
 def load(folder: Path) -> StoredArtifact:
@@ -311,9 +311,9 @@ def load(folder: Path) -> StoredArtifact:
     return _parse_artifact(read_verified_files(folder))
 
 
-def _parse_artifact(verified_files: VerifiedFiles) -> StoredArtifact:
+def _parse_artifact(verified_files: ArtifactFiles) -> StoredArtifact:
     text, record, files = verified_files
-    manifest = read_manifest(record)
+    manifest = decode_manifest(record)
     pipeline = _read_pipeline(manifest, files)
     for key, fact in _list_repeated_facts(pipeline).items():
         stated = record.json(key)
@@ -322,7 +322,7 @@ def _parse_artifact(verified_files: VerifiedFiles) -> StoredArtifact:
     record.end()
     return StoredArtifact(
         artifact=Artifact(manifest=manifest, pipeline=pipeline, weights=read_tensors(files[WEIGHTS], WEIGHTS)),
-        golden=read_golden(files),
+        golden=decode_golden(files),
         weights_hash=sha256(files[WEIGHTS]),
         manifest_hash=sha256(text),
     )
@@ -333,7 +333,7 @@ def is_artifact(folder: Path) -> bool:
     return (folder / MANIFEST).is_file()
 
 
-def read_verified_files(folder: Path) -> VerifiedFiles:
+def read_verified_files(folder: Path) -> ArtifactFiles:
     """Read and verify the files of an artifact without parsing them.
 
     Raises:
@@ -343,15 +343,15 @@ def read_verified_files(folder: Path) -> VerifiedFiles:
     record = Record.from_bytes(text, MANIFEST)
     check_format(record, FORMAT)
     check_no_other_files(folder, (MANIFEST, DIGEST, *CONTENTS))
-    return VerifiedFiles(text, record, read_listed_files(folder, record, CONTENTS))
+    return ArtifactFiles(text, record, read_listed_files(folder, record, CONTENTS))
 
 
-def write_golden(golden: Golden) -> dict[str, bytes]:
+def encode_golden(golden: Golden) -> dict[str, bytes]:
     """Files of the golden instance by name."""
     return {GOLDEN_TEXT: canonical.to_bytes(golden.text), GOLDEN_ARRAYS: write_arrays(golden.arrays)}
 
 
-def read_golden(files: Mapping[str, bytes]) -> Golden:
+def decode_golden(files: Mapping[str, bytes]) -> Golden:
     """Read the golden instance from its files.
 
     Raises:

@@ -79,7 +79,7 @@ class Manifest:
     """Data, splits, training recipe, library versions and scores: information only, not used in computations."""
 
 
-def write_manifest(m: Manifest) -> dict[str, Json]:
+def encode_manifest(m: Manifest) -> dict[str, Json]:
     """Convert the manifest to JSON."""
     return {
         "network": {
@@ -88,12 +88,12 @@ def write_manifest(m: Manifest) -> dict[str, Json]:
             "config": settings_from_config(m.config),
             "arithmetic": m.kind.arithmetic,
         },
-        "target": write_target(m.target),
+        "target": encode_target(m.target),
         "quantiles": list(m.quantiles),
         "normaliser": write_normaliser(m.normaliser),
         "encoder_length": m.encoder_length,
         "minimum": asdict(m.minimum),
-        "conformal": write_conformal(m.conformal),
+        "conformal": encode_conformal(m.conformal),
         "baseline": {
             "name": m.baseline.name,
             "known": list(m.baseline.known),
@@ -106,7 +106,7 @@ def write_manifest(m: Manifest) -> dict[str, Json]:
     }
 
 
-def read_manifest(record: Record) -> Manifest:
+def decode_manifest(record: Record) -> Manifest:
     """Read the manifest; the record may hold more keys.
 
     Raises:
@@ -114,7 +114,7 @@ def read_manifest(record: Record) -> Manifest:
     """
     try:
         kind, config = _read_network(record.record("network"))
-        target = read_target(record.record("target"))
+        target = decode_target(record.record("target"))
         normaliser = record.record("normaliser")
         manifest = Manifest(
             kind=kind,
@@ -124,7 +124,7 @@ def read_manifest(record: Record) -> Manifest:
             normaliser=read_normaliser(normaliser, target, normaliser.text("kind")),
             encoder_length=record.integer("encoder_length"),
             minimum=_read_minimum(record.record("minimum")),
-            conformal=read_conformal(record.record("conformal")),
+            conformal=decode_conformal(record.record("conformal")),
             baseline=_read_baseline(record.record("baseline"), target),
             universe=record.texts("universe"),
             card=read_card(record.json("card")),
@@ -137,12 +137,12 @@ def read_manifest(record: Record) -> Manifest:
     return manifest
 
 
-def write_target(target: Target) -> dict[str, Json]:
+def encode_target(target: Target) -> dict[str, Json]:
     """Convert the target to JSON."""
     return {"kind": target.kind.value, "lag": target.lag, "horizons": list(target.horizons)}
 
 
-def write_conformal(conformal: Conformal) -> dict[str, Json]:
+def encode_conformal(conformal: Conformal) -> dict[str, Json]:
     """Convert conformal offsets to JSON."""
     return {
         "offsets": [list(row) for row in conformal.offsets],
@@ -150,8 +150,8 @@ def write_conformal(conformal: Conformal) -> dict[str, Json]:
     }
 
 
-def read_target(record: Record) -> Target:
-    """Read the target from JSON; raises like `read_manifest`."""
+def decode_target(record: Record) -> Target:
+    """Read the target from JSON; raises like `decode_manifest`."""
     target = Target(
         kind=TargetKind(record.text("kind")), lag=record.integer("lag"), horizons=record.integers("horizons")
     )
@@ -159,7 +159,7 @@ def read_target(record: Record) -> Target:
     return target
 
 
-def read_conformal(record: Record) -> Conformal:
+def decode_conformal(record: Record) -> Conformal:
     """Read conformal offsets from JSON; `check_conformal` checks their shape."""
     conformal = Conformal(offsets=record.rows("offsets"), effective_samples=record.numbers("effective_samples"))
     record.end()

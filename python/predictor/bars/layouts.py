@@ -41,10 +41,10 @@ class DecimalSign(StrEnum):
 class PriceKind(StrEnum):
     """How a table records splits and dividends."""
 
-    AS_THEY_ARE = "no splits or dividends recorded"
+    UNADJUSTED = "no splits or dividends recorded"
     ADJUSTED = "prices adjusted for splits and dividends"
-    BESIDE_CLOSES = "with adjusted closes"
-    BESIDE_EVENTS = "with splits and dividends"
+    WITH_ADJUSTED_CLOSE = "with adjusted closes"
+    WITH_EVENTS = "with splits and dividends"
 
 
 @final

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from plotly.graph_objects import Figure, Scatter
 
 
-_SIDE_BY_SIDE = 0.14
+_LEVEL_OFFSET = 0.14
 
-_BAND = "rgba(107, 114, 128, 0.3)"
+_BAND_COLOUR = "rgba(107, 114, 128, 0.3)"
 
 
 def calibration(
@@ -64,7 +64,7 @@ def calibration(
     figure.add_hline(y=0, line={"color": GREY, "width": 1.5, "dash": "dash"})
     nominal = np.asarray(levels)
     for row, name in enumerate(series):
-        positions = np.arange(nominal.size, dtype=np.float64) + (row - (len(series) - 1) / 2) * _SIDE_BY_SIDE
+        positions = np.arange(nominal.size, dtype=np.float64) + (row - (len(series) - 1) / 2) * _LEVEL_OFFSET
         figure.add_trace(_draw_coverage(name, row, positions, nominal, (observed[row], lower[row], upper[row])))
     labels = [f"{100 * level:g} %" for level in levels]
     figure.update_xaxes(
@@ -158,18 +158,18 @@ def _draw_chance_band(centres: FloatArray, widths: FloatArray, heights: FloatArr
         y=heights,
         base=bases,
         width=widths,
-        name="calibrated, by luck",
-        marker={"color": _BAND, "line": {"color": GREY, "width": 0}},
+        name="expected by chance",
+        marker={"color": _BAND_COLOUR, "line": {"color": GREY, "width": 0}},
         hoverinfo="skip",
     )
 
 
-_LONGEST = 17
+_MAX_LINE_LENGTH = 17
 """Maximum characters per line of a name, to leave room for the figure on narrow screens."""
 
-_APART = 0.16
+_SERIES_SPACING = 0.16
 
-_MOST_APART = 0.7
+_MAX_SERIES_SPREAD = 0.7
 """Maximum share of a name's height that its series use."""
 
 
@@ -199,8 +199,8 @@ def interval_rows(
     for name, array in (("values", values), ("lower", lower), ("upper", upper)):
         require_shape(name, array, (len(series), len(names)))
     figure = new_figure("", axis, "")
-    labels = ["<br>".join(map(plain, wrap(name, _LONGEST))) for name in names]
-    step = min(_APART, _MOST_APART / len(series))
+    labels = ["<br>".join(map(plain, wrap(name, _MAX_LINE_LENGTH))) for name in names]
+    step = min(_SERIES_SPACING, _MAX_SERIES_SPREAD / len(series))
     for row, name in enumerate(series):
         shift = (row - (len(series) - 1) / 2) * step
         figure.add_trace(_draw_points(names, name, series_style(row), shift, values[row], lower[row], upper[row]))
@@ -304,7 +304,7 @@ def _style_line(curve: BookCurve) -> dict[str, str | float]:
     return {"color": colour, "width": 2.5 if curve.book == 0 else 1.6, "dash": _DASHES[curve.book % len(_DASHES)]}
 
 
-_TICKS = 12
+_MAX_TICK_LABELS = 12
 """Maximum number of epochs with a label, which are whole numbers."""
 
 
@@ -355,7 +355,7 @@ def loss_curve(
         )
     )
     figure.update_layout(hovermode="x unified")
-    figure.update_xaxes(dtick=1 + len(epochs) // _TICKS)
+    figure.update_xaxes(dtick=1 + len(epochs) // _MAX_TICK_LABELS)
     return figure
 
 

@@ -187,7 +187,7 @@ def fan(chart: FanChart) -> "Figure":
     figure = new_figure(chart.title, "session", with_unit("price", chart.currency), chart.notes)
     figure.add_trace(_draw_candles(chart.candles))
     for place, past in enumerate(chart.past):
-        _add_bands(figure, _draw_past_bands(past, chart.quantiles, is_first=not place))
+        _add_bands(figure, _make_past_bands(past, chart.quantiles, is_first=not place))
     _add_fan(figure, chart)
     _place_axes(figure, chart)
     figure.update_layout(hovermode="x unified", height=480, margin_r=64)
@@ -310,7 +310,7 @@ def _prepend_close(close: float, prices: FloatArray) -> FloatArray:
     return np.vstack([np.full(prices.shape[1], close), prices]).T
 
 
-def _draw_past_bands(past: PastFan, quantiles: Sequence[float], *, is_first: bool) -> _Bands:
+def _make_past_bands(past: PastFan, quantiles: Sequence[float], *, is_first: bool) -> _Bands:
     """Grey bands on the axis of the bars; only the first is in the legend, for all."""
     return _Bands(
         x=[day.isoformat() for day in (past.start, *past.target_dates)],

@@ -75,7 +75,7 @@ def summary(info: ModelInfo, card: Card, audit: AuditRecord | None, manifest_has
         yield scores_table(card.scores, _select_best(card.scores))
     else:
         yield from shown_notes(card.notes)
-    yield Text(_describe_left_out(card), style="dim")
+    yield Text(_describe_more(card), style="dim")
 
 
 def one_line_table(facts: list[Fact]) -> Table:
@@ -139,8 +139,8 @@ def _describe_data(data: DataFacts) -> str:
 
 def _list_identities(info: ModelInfo, manifest_hash: str) -> Iterator[Fact]:
     """The hashes of the weights and of the manifest."""
-    yield "weights", f"{info.weights_hash[:ID_DIGITS]}, as forecasts name it"
-    yield "manifest", f"{manifest_hash[:ID_DIGITS]}, as backtests, audits and lock files name it"
+    yield "weights", f"{info.weights_hash[:ID_DIGITS]} (the id in forecasts)"
+    yield "manifest", f"{manifest_hash[:ID_DIGITS]} (the id in backtests, audits and lock files)"
 
 
 def _describe_audit(audit: AuditRecord | None) -> Iterator[Fact]:
@@ -159,7 +159,7 @@ def _select_best(scores: ScoreTable) -> tuple[ScoreRow, ...]:
     return tuple(row for row in scores.rows if row in kept)
 
 
-def _describe_left_out(card: Card) -> str:
+def _describe_more(card: Card) -> str:
     """The line on what `--all` adds."""
     rows = 0 if card.scores is None else max(0, len(card.scores.rows) - _SHOWN_ROWS)
     notes = len(card.notes) + (0 if card.data is None else len(card.data.notes))
@@ -168,7 +168,7 @@ def _describe_left_out(card: Card) -> str:
     return f"--all has {more}."
 
 
-_SCALE: Final = 10_000.0
+_WINKLER_FACTOR: Final = 10_000.0
 """Winkler scores are multiplied by this for display, like other losses."""
 
 
@@ -198,7 +198,7 @@ def inspect(
     console = Console(highlight=False)
     console.print(Text("✓ every file is intact, and the golden instance gives the recorded numbers", style="green"))
     manifest_hash = hashlib.sha256((artifact / MANIFEST).read_bytes()).hexdigest()
-    parts = _show_whole(info, card, audit, artifact) if show_all else summary(info, card, audit, manifest_hash)
+    parts = _build_whole_card(info, card, audit, artifact) if show_all else summary(info, card, audit, manifest_hash)
     for part in parts:
         console.print(part)
     print_next_commands(*_suggest_next(artifact, audit, card))
@@ -210,13 +210,15 @@ def _suggest_next(artifact: Path, audit: AuditRecord | None, card: Card) -> Iter
         yield quantra("audit", artifact, "--bars", "BARS")
 
 
-def _show_whole(info: ModelInfo, card: Card, audit: AuditRecord | None, artifact: Path) -> Iterator[RenderableType]:
+def _build_whole_card(
+    info: ModelInfo, card: Card, audit: AuditRecord | None, artifact: Path
+) -> Iterator[RenderableType]:
     """The whole card, the features and the audit."""
     yield skill_panel(card.skill)
     yield _make_fact_table("model", _list_model_details(info))
     yield from _list_card_sections(card, info)
     yield _make_feature_table(info)
-    yield _show_audit(audit, artifact)
+    yield _render_audit(audit, artifact)
 
 
 def _list_model_details(info: ModelInfo) -> tuple[Fact, ...]:
@@ -241,13 +243,13 @@ def _list_card_sections(card: Card, info: ModelInfo) -> Iterable[RenderableType]
         yield _make_fact_table(
             f"members ({len(card.members)})", ((member.name, _describe_member(member)) for member in card.members)
         )
-        yield _make_fact_table("how they are combined", card.combination)
+        yield _make_fact_table("combination", card.combination)
     if card.weighting is not None:
-        yield _make_fact_table("how they were chosen", _list_weighting_facts(card.weighting))
+        yield _make_fact_table("member selection", _list_weighting_facts(card.weighting))
     if card.ancestors:
-        yield _make_fact_table("weights that it started from", map(_describe_ancestor, count(1), card.ancestors))
+        yield _make_fact_table("parent weights", map(_describe_ancestor, count(1), card.ancestors))
     if card.adopted is not None:
-        yield _make_fact_table("where its weights come from", _list_adoption_facts(card.adopted))
+        yield _make_fact_table("adoption", _list_adoption_facts(card.adopted))
     if card.data is not None:
         data = card.data
         sessions = f"{data.sessions}, {iso(data.first_session)} to {iso(data.last_session)}"
@@ -279,20 +281,21 @@ def _list_card_sections(card: Card, info: ModelInfo) -> Iterable[RenderableType]
 
 def _describe_ancestor(generation: int, ancestor: ParentModel) -> Fact:
     seen = f"had seen labels {iso(ancestor.seen_from)} to {iso(ancestor.seen_until)} of {_list(ancestor.symbols)}"
-    return "parent" if generation == 1 else f"{generation} back", f"{ancestor.weights_hash}, which {seen}"
+    return "parent" if generation == 1 else f"ancestor {generation}", f"{ancestor.weights_hash}, which {seen}"
 
 
 def _list_adoption_facts(adopted: AdoptionFacts) -> tuple[Fact, ...]:
     license_file = f"{adopted.license_file}, SHA-256 {adopted.license_sha256}" if adopted.license_file else "none"
+    tokenizer = (
+        ("SHA-256 of the tokenizer's weights", adopted.tokenizer_weights_sha256),
+        ("SHA-256 of the tokenizer's config", adopted.tokenizer_config_sha256),
+    )
     return (
         ("trained until", f"{iso(adopted.trained_until)}, as stated at the adoption; these days count as seen"),
         ("architecture", f"{adopted.architecture} of {adopted.package}"),
         ("SHA-256 of weights", adopted.weights_sha256),
         ("SHA-256 of config", adopted.config_sha256),
-        *(
-            ("SHA-256 of the tokenizer's weights", adopted.tokenizer_weights_sha256),
-            ("SHA-256 of the tokenizer's config", adopted.tokenizer_config_sha256),
-        )[: 2 if adopted.tokenizer_weights_sha256 else 0],
+        *(tokenizer if adopted.tokenizer_weights_sha256 else ()),
         ("license file", license_file),
     )
 
@@ -301,13 +304,13 @@ def _list_tuning_facts(tuning: TuningFacts) -> tuple[Fact, ...]:
     seeds = f"{tuning.mean:.5f} ± {tuning.standard_deviation:.5f} from {len(tuning.seed_losses)} fresh seeds"
     return (
         ("trials", f"{tuning.trials}, of which {tuning.pruned} were pruned and {tuning.failed} failed"),
-        ("selection loss", f"{seeds}; {tuning.best_trial_loss:.5f} in the best trial, the luckiest"),
+        ("selection loss", f"{seeds}; {tuning.best_trial_loss:.5f} in the best trial, which is optimistic"),
     )
 
 
 def _list_conformal_facts(conformal: ConformalFacts, horizons: tuple[int, ...]) -> Iterable[Fact]:
     for h, horizon in enumerate(horizons):
-        winkler = (_SCALE * scores[h] for scores in (conformal.winkler_before, conformal.winkler_after))
+        winkler = (_WINKLER_FACTOR * scores[h] for scores in (conformal.winkler_before, conformal.winkler_after))
         inside = (100 * shares[h] for shares in (conformal.band_coverage_before, conformal.band_coverage_after))
         parts = (
             "Winkler score {:,.2f}, then {:,.2f}".format(*winkler),
@@ -317,7 +320,7 @@ def _list_conformal_facts(conformal: ConformalFacts, horizons: tuple[int, ...]) 
         yield sessions(horizon), "; ".join(parts)
 
 
-def _show_audit(audit: AuditRecord | None, artifact: Path) -> RenderableType:
+def _render_audit(audit: AuditRecord | None, artifact: Path) -> RenderableType:
     if audit is None:
         return Text(f"\nnot audited: quantra audit {artifact} --bars BARS", style="yellow")
     return audit_table(audit)

@@ -22,15 +22,15 @@ from predictor.price_paths import Estimate, PathAnswers, PathQuestions, PricePat
 from predictor.replacement import check_file, replace_file
 from predictor.report import describe_origin, write_paths_page
 
-_SHOWN: Final = (0.05, 0.5, 0.95)
+_PRICE_QUANTILES: Final = (0.05, 0.5, 0.95)
 """Quantiles of prices on screen."""
-_BAD: Final = 0.95
+_DRAWDOWN_QUANTILE: Final = 0.95
 """Quantile of drawdowns on screen."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PathFlags:
-    """What to simulate, and what to say about it."""
+    """Flags of the simulation and of its risk figures."""
 
     count: Annotated[int, typer.Option("--paths", metavar="N", min=1, help="Number of joint paths.")] = 1000
     seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same paths.")] = 0
@@ -55,7 +55,7 @@ def paths(
     source: SourceFlags,
     files: CovariateFlags,
     symbols: Symbols = None,
-    wanted: PathFlags,
+    flags: PathFlags,
     inputs: InputFlags,
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write all paths, as .parquet or .csv.")] = None,
     report: Report = None,
@@ -65,7 +65,7 @@ def paths(
 
     At each horizon the paths have the forecast's distribution. Their shape and dependence are those of the past.
     """
-    holdings, prices = _parse_pairs("--holding", wanted.holding), _parse_pairs("--price", wanted.price)
+    holdings, prices = _parse_pairs("--holding", flags.holding), _parse_pairs("--price", flags.price)
     if out is not None:
         if out.suffix.lower() not in {".parquet", ".csv"}:
             raise typer.BadParameter(f"--out {out} has no ending .parquet or .csv; add one")
@@ -74,11 +74,11 @@ def paths(
         panel = bars.read()
         forecast = model.predict(model_input(model, panel, symbols or (), files, inputs).instance)
     past = panel if inputs.as_of is None else panel.until(inputs.as_of)
-    simulated = simulate_paths(forecast, past, paths=wanted.count, seed=wanted.seed)
-    questions = PathQuestions(day=wanted.day or 0, level=wanted.level, holdings=holdings, prices=tuple(prices.items()))
+    simulated = simulate_paths(forecast, past, paths=flags.count, seed=flags.seed)
+    questions = PathQuestions(day=flags.day or 0, level=flags.level, holdings=holdings, prices=tuple(prices.items()))
     answers = simulated.answer(questions)
-    short = [error for symbol, error in simulated.refusals.items() if symbol not in forecast.refusals]
-    doubts = (*forecast.warnings, *(error.message for error in short))
+    too_short = [error for symbol, error in simulated.refusals.items() if symbol not in forecast.refusals]
+    warnings = (*forecast.warnings, *(error.message for error in too_short))
     if out is not None:
         _write_paths(simulated, out)
     if report is not None:
@@ -89,8 +89,8 @@ def paths(
             forecast,
             holdings=holdings,
             answers=answers,
-            level=wanted.level,
-            warnings=doubts,
+            level=flags.level,
+            warnings=warnings,
         )
     if as_json:
         write_json(_encode_paths(simulated, answers))
@@ -98,10 +98,10 @@ def paths(
     console = Console(highlight=False)
     console.print(_make_price_table(simulated, answers.day, panel.currency))
     if answers.value_at_risk is not None:
-        console.print(_make_risk_table(answers, wanted.level))
+        console.print(_make_risk_table(answers, flags.level))
     if answers.prices:
         console.print(_make_probability_table(answers))
-    for line in doubts:
+    for line in warnings:
         console.print(f"warning: {line}", style="yellow", markup=False)
     console.print(describe_origin(simulated), markup=False)
 
@@ -132,11 +132,11 @@ def _make_price_table(simulated: PricePaths, day: int, currency: str) -> Table:
         title=Text(f"closes {counted(day, 'session')} ahead{f', in {currency}' if currency else ''}"), box=None
     )
     table.add_column("")
-    for name in ("last close", *(f"{100 * level:g} %" for level in _SHOWN), "drawdown, 1 in 20"):
+    for name in ("last close", *(f"{100 * level:g} %" for level in _PRICE_QUANTILES), "drawdown, 1 in 20"):
         table.add_column(name, justify="right")
-    closes = np.quantile(simulated.prices[:, :, day - 1], _SHOWN, axis=0)
+    closes = np.quantile(simulated.prices[:, :, day - 1], _PRICE_QUANTILES, axis=0)
     for row, symbol in enumerate(simulated.symbols):
-        drawdown = np.quantile(simulated.drawdowns({symbol: 1.0}, day), _BAD)
+        drawdown = np.quantile(simulated.drawdowns({symbol: 1.0}, day), _DRAWDOWN_QUANTILE)
         cells = (simulated.anchor_price[row], *closes[:, row])
         table.add_row(symbol, *map(shown_price, map(float, cells)), f"{100 * drawdown:.1f} %")
     return table
@@ -173,7 +173,7 @@ def _make_probability_table(answers: PathAnswers) -> Table:
 
 
 def _encode_paths(simulated: PricePaths, answers: PathAnswers) -> dict[str, Json]:
-    closes = np.quantile(simulated.prices[:, :, answers.day - 1], _SHOWN, axis=0)
+    closes = np.quantile(simulated.prices[:, :, answers.day - 1], _PRICE_QUANTILES, axis=0)
     risk = {
         "value_at_risk": answers.value_at_risk,
         "expected_shortfall": answers.expected_shortfall,
@@ -188,7 +188,7 @@ def _encode_paths(simulated: PricePaths, answers: PathAnswers) -> dict[str, Json
         "past_days": simulated.past_days,
         "seed": simulated.seed,
         "closes": {
-            symbol: {f"{level:g}": float(closes[k, row]) for k, level in enumerate(_SHOWN)}
+            symbol: {f"{level:g}": float(closes[k, row]) for k, level in enumerate(_PRICE_QUANTILES)}
             for row, symbol in enumerate(simulated.symbols)
         },
         "risk": {name: found._asdict() for name, found in risk.items() if found is not None},

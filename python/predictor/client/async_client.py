@@ -17,10 +17,10 @@ from predictor.client.calls import (
     Steps,
     UnaryCall,
     cancelled_error,
-    checked_timeout,
     closed_error,
     decode_response,
     error_of,
+    validate_timeout,
 )
 from predictor.client.connection import ChannelOptions, ClientCredentials, options_for, target_of
 from predictor.client.panels import PanelPlanner
@@ -58,7 +58,7 @@ class AsyncQuantraClient:
         target = target if channel is not None else target_of(target, credentials)
         self._target = target
         self._model = model
-        self._timeout_s = checked_timeout(timeout_s)
+        self._timeout_s = validate_timeout(timeout_s)
         self._planner = PanelPlanner(model)
         self._is_closed = False
         options = options_for(target, credentials, has_channel=channel is not None)
@@ -183,7 +183,7 @@ class AsyncQuantraClient:
         """Explain the forecasts of many instances. See `QuantraClient.explain_global`."""
         deadline = self._start_timeout(timeout_s)
         request = global_importance.encode_query(*await self._run(self._planner.cut_query(query), deadline))
-        call = self._stub.ExplainGlobal(request, timeout=deadline.left_s(self._target), metadata=self._headers)
+        call = self._stub.ExplainGlobal(request, timeout=deadline.remaining_s(self._target), metadata=self._headers)
         try:
             async for progress in call:
                 yield global_importance.decode(progress)
@@ -207,7 +207,7 @@ class AsyncQuantraClient:
         deadline = self._start_timeout(timeout_s)
         call = LedgerServiceStub(self._channel).ListForecasts(
             ledger.request_forecasts(model, symbol, since, newest),
-            timeout=deadline.left_s(self._target),
+            timeout=deadline.remaining_s(self._target),
             metadata=self._headers,
         )
         try:
@@ -245,9 +245,9 @@ class AsyncQuantraClient:
     async def _call(self, call: UnaryCall[ValueT], deadline: CallTimeout) -> ValueT:
         if self._is_closed:
             raise closed_error(self._target)
-        left_s = deadline.left_s(self._target)
+        remaining_s = deadline.remaining_s(self._target)
         try:
-            response = await call.method(self._stub)(call.request, timeout=left_s, metadata=self._headers)
+            response = await call.method(self._stub)(call.request, timeout=remaining_s, metadata=self._headers)
         except grpc.RpcError as failure:
             raise error_of(failure, self._target, deadline.limit_s) from failure
         except asyncio.CancelledError:
@@ -257,7 +257,7 @@ class AsyncQuantraClient:
         return decode_response(self._target, call, response)
 
     def _start_timeout(self, timeout_s: float | None) -> CallTimeout:
-        return CallTimeout.after(self._timeout_s if timeout_s is None else checked_timeout(timeout_s))
+        return CallTimeout.after(self._timeout_s if timeout_s is None else validate_timeout(timeout_s))
 
 
 async def _cancel_when_overdue(stream: RequestStream, cancel: Callable[[], object]) -> None:

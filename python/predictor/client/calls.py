@@ -56,7 +56,7 @@ class CallTimeout:
 
     limit_s: float
     """Total timeout in seconds."""
-    ends_s: float
+    expires_at_s: float
     """Deadline on the monotonic clock."""
 
     @classmethod
@@ -64,16 +64,16 @@ class CallTimeout:
         """Create a deadline `limit_s` seconds from now."""
         return cls(limit_s, time.monotonic() + limit_s)
 
-    def left_s(self, target: str) -> float:
+    def remaining_s(self, target: str) -> float:
         """Return the timeout in seconds of the next call.
 
         Raises:
             DeadlineExceededError: the deadline has passed.
         """
-        left_s = self.ends_s - time.monotonic()
-        if left_s <= 0:
+        remaining_s = self.expires_at_s - time.monotonic()
+        if remaining_s <= 0:
             raise timeout_error(target, self.limit_s)
-        return left_s
+        return remaining_s
 
 
 @final
@@ -124,7 +124,7 @@ Steps = Generator[UnaryCall[Any], Any, ValueT]
 """Generator of calls: it yields each call, receives its decoded response, and returns their combined result."""
 
 
-def checked_timeout(timeout_s: float) -> float:
+def validate_timeout(timeout_s: float) -> float:
     """Return the timeout.
 
     Raises:
@@ -156,10 +156,10 @@ def decode_response(target: str, call: UnaryCall[ValueT], response: Message) -> 
         ) from error
 
 
-_CLOSED: Final = re.compile(r"Socket closed|Connection reset|Broken pipe")
+_CONNECTION_CLOSED: Final = re.compile(r"Socket closed|Connection reset|Broken pipe")
 
 
-_REFUSALS: Final[Mapping[grpc.StatusCode, tuple[type[QuantraError], str]]] = {
+_STATUS_ERRORS: Final[Mapping[grpc.StatusCode, tuple[type[QuantraError], str]]] = {
     grpc.StatusCode.RESOURCE_EXHAUSTED: (QueueFullError, "retry in a moment"),
     grpc.StatusCode.UNAUTHENTICATED: (UnauthenticatedError, "pass a valid token"),
     grpc.StatusCode.PERMISSION_DENIED: (PermissionDeniedError, "pass a token with the required role"),
@@ -210,8 +210,8 @@ def _convert_network_error(failure: grpc.RpcError, target: str, timeout_s: float
             return cancelled_error(target)
         case grpc.StatusCode.RESOURCE_EXHAUSTED if "larger than max" in details:
             return RequestTooLargeError(f"{target} rejected the call: {details}; send a smaller request")
-        case _ if code in _REFUSALS:
-            kind, advice = _REFUSALS[code]
+        case _ if code in _STATUS_ERRORS:
+            kind, advice = _STATUS_ERRORS[code]
             return kind(f"{target} rejected the call: {details}; {advice}")
         case _:
             return QuantraError(f"{target} answered {code.name}: {details}; is it a Quantra server of this version?")
@@ -228,7 +228,7 @@ def _advise(target: str, details: str) -> str:
         return "no authority in ca= (--tls-ca) has signed its certificate: pass the file of the one that has"
     if "WRONG_VERSION_NUMBER" in details:
         return "the server uses plain text: remove ca= (--tls-ca), or start it with --tls-cert"
-    if "failed to connect" in details and _CLOSED.search(details):
+    if "failed to connect" in details and _CONNECTION_CLOSED.search(details):
         return (
             "a server accepted the connection and closed it: if it uses TLS, pass ca= (--tls-ca); if it runs with "
             "--tls-client-ca, pass a certificate that its authorities signed as cert= and key= (--tls-cert, --tls-key)"

@@ -15,10 +15,10 @@ from predictor.client.calls import (
     CallTimeout,
     Steps,
     UnaryCall,
-    checked_timeout,
     closed_error,
     decode_response,
     error_of,
+    validate_timeout,
 )
 from predictor.client.connection import ClientCredentials, open_channel, options_for, target_of
 from predictor.client.panels import PanelPlanner
@@ -69,7 +69,7 @@ class QuantraClient:
         target = target if channel is not None else target_of(target, credentials)
         self._target = target
         self._model = model
-        self._timeout_s = checked_timeout(timeout_s)
+        self._timeout_s = validate_timeout(timeout_s)
         self._planner = PanelPlanner(model)
         self._is_closed = False
         options = options_for(target, credentials, has_channel=channel is not None)
@@ -235,7 +235,7 @@ class QuantraClient:
         """
         deadline = self._start_timeout(timeout_s)
         request = global_importance.encode_query(*self._run(self._planner.cut_query(query), deadline))
-        call = self._stub.ExplainGlobal(request, timeout=deadline.left_s(self._target), metadata=self._headers)
+        call = self._stub.ExplainGlobal(request, timeout=deadline.remaining_s(self._target), metadata=self._headers)
         try:
             for progress in call:
                 yield global_importance.decode(progress)
@@ -272,7 +272,7 @@ class QuantraClient:
         request = ledger.request_forecasts(model, symbol, since, newest)
         try:
             parts = LedgerServiceStub(self._channel).ListForecasts(
-                request, timeout=deadline.left_s(self._target), metadata=self._headers
+                request, timeout=deadline.remaining_s(self._target), metadata=self._headers
             )
             found = [forecast for part in parts for forecast in part.forecasts]
         except grpc.RpcError as failure:
@@ -306,9 +306,9 @@ class QuantraClient:
     def _call(self, call: UnaryCall[ValueT], deadline: CallTimeout) -> ValueT:
         if self._is_closed:
             raise closed_error(self._target)
-        left_s = deadline.left_s(self._target)
+        remaining_s = deadline.remaining_s(self._target)
         try:
-            response = call.method(self._stub)(call.request, timeout=left_s, metadata=self._headers)
+            response = call.method(self._stub)(call.request, timeout=remaining_s, metadata=self._headers)
         except grpc.RpcError as failure:
             raise error_of(failure, self._target, deadline.limit_s) from failure
         except ValueError as error:
@@ -331,4 +331,4 @@ class QuantraClient:
         return closed_error(self._target) if self._is_closed else error
 
     def _start_timeout(self, timeout_s: float | None) -> CallTimeout:
-        return CallTimeout.after(self._timeout_s if timeout_s is None else checked_timeout(timeout_s))
+        return CallTimeout.after(self._timeout_s if timeout_s is None else validate_timeout(timeout_s))

@@ -211,7 +211,7 @@ FeatureGroup = tuple[int, list[int]]
 _LOCATION, _SCALE, _OFFSETS = -3, -2, -1
 """The last parts of the inputs, and the last groups: what a forecast also uses outside the trees."""
 _COUNTS: Final = range(MOST_LEAVES + 1)
-_ORDERS: Final = np.array([[comb(a + b, a) for b in _COUNTS] for a in _COUNTS], np.float64)
+_BINOMIALS: Final = np.array([[comb(a + b, a) for b in _COUNTS] for a in _COUNTS], np.float64)
 """[a, b] (a + b)! / (a! b!)"""
 
 
@@ -292,7 +292,7 @@ class InterventionalTreeShap:
         values = paths.values[reached]
 
         def share(own: PositionArray, others: PositionArray) -> FloatArray:
-            return values / (np.maximum(own, 1) * _ORDERS[own, others])
+            return values / (np.maximum(own, 1) * _BINOMIALS[own, others])
 
         # The scale's baseline multiplies every leaf. Its change multiplies a leaf that also needs the scale's window.
         usual, change = units[0], np.where(needs_baseline, 0.0, units[1] - units[0])

@@ -59,7 +59,7 @@ class EvaluationPlan:
     """
 
     def __init__(self, expressions: Sequence[Expression]) -> None:
-        builder = _Builder()
+        builder = _PlanBuilder()
         outputs = [builder.series_of(expression) for expression in expressions]
         self.fields: tuple[str, ...] = tuple(builder.fields)
         self.fields_of_each: tuple[frozenset[str], ...] = tuple(map(fields_of, expressions))
@@ -162,7 +162,7 @@ def _shorten_step(step: _Step, before: Mapping[int, int]) -> _Step:
 
 
 @final
-class _Builder:
+class _PlanBuilder:
     """Assigns one slot to every distinct sub-expression, children before parents."""
 
     def __init__(self) -> None:
@@ -185,9 +185,9 @@ class _Builder:
         """Return the slot of an expression, creating its steps if necessary."""
         match expression:
             case Number(value):
-                return self._read_leaf(("number", value), np.array(value))
+                return self._get_or_add_leaf(("number", value), np.array(value))
             case Field(name):
-                series = self._read_leaf(("field", name), NOTHING)
+                series = self._get_or_add_leaf(("field", name), NOTHING)
                 self.fields[name] = series.slot
                 return series
             case Negative(operand):
@@ -196,15 +196,15 @@ class _Builder:
                 parts = (self.series_of(left), self.series_of(right))
                 return self._apply_kernel(operator, BINARY_KERNELS[operator], parts)
             case Call():
-                return self._call(expression)
+                return self._build_call(expression)
 
-    def _read_leaf(self, key: Hashable, value: FloatArray) -> _Series:
+    def _get_or_add_leaf(self, key: Hashable, value: FloatArray) -> _Series:
         if key not in self._known:
             self._known[key] = _Series(len(self.constants), 1, constant=value is not NOTHING)
             self.constants.append(value)
         return self._known[key]
 
-    def _call(self, call: Call) -> _Series:
+    def _build_call(self, call: Call) -> _Series:
         operator = OPERATORS[call.operator]
         parts = tuple(self.series_of(argument) for argument in call.arguments)
         settings = (*call.windows, *call.numbers)

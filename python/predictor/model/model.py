@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from predictor import canonical
-from predictor.artifact import Artifact, Manifest, write_manifest
+from predictor.artifact import Artifact, Manifest, encode_manifest
 from predictor.card import skill_of, start_note_of
 from predictor.catalog import FeatureInfo, ModelInfo
 from predictor.errors import ExplainUnsupportedError, QuantraError
@@ -422,7 +422,7 @@ def build_output_map(manifest: Manifest) -> OutputMap:
 
 def _compute_fingerprint(identity: ModelIdentity, manifest: Manifest, pipeline: Pipeline, engine: Engine) -> str:
     """Hash everything that the model's forecasts depend on; the card does not count."""
-    numbers = canonical.to_bytes(write_manifest(replace(manifest, card={})))
+    numbers = canonical.to_bytes(encode_manifest(replace(manifest, card={})))
     parts = f"{identity.weights_hash}|{pipeline.features.schema_hash}|{engine.name}|".encode()
     return hashlib.sha256(parts + numbers).hexdigest()
 

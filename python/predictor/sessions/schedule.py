@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from predictor import canonical
 from predictor.canonical import Json, Record
-from predictor.dates import dates_of, days_between, exists, weekdays_between
+from predictor.dates import dates_of, days_between, is_valid_date, weekdays_between
 
 WEEKDAYS = "weekdays"
 """The name of the calendar of an unknown exchange."""
@@ -200,7 +200,7 @@ def _close(record: Record, version: int) -> CloseTime:
 
 
 def _check_date(record: Record, key: str, day: int) -> None:
-    if not exists(day):
+    if not is_valid_date(day):
         raise record.refusal(key, f"is {day}, which is not a date (yyyymmdd)")
 
 

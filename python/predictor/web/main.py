@@ -64,7 +64,7 @@ HEADERS: Final = {
 
 @final
 class HostCheck:
-    """Rejects requests for other hosts, which a web page sends after it changed its own name's address.
+    """Rejects requests whose Host header does not name this server. This prevents DNS rebinding.
 
     Args:
         app: The routes.
@@ -84,7 +84,7 @@ class HostCheck:
                     headers.setdefault(name, value)
             await send(message)
 
-        host = _name_of(Headers(scope=scope).getlist("host"))
+        host = _parse_host(Headers(scope=scope).getlist("host"))
         if scope["type"] != "http":
             return
         if host in self._names:
@@ -105,7 +105,7 @@ def host_names(address: Address, others: Iterable[str]) -> frozenset[str]:
     )
 
 
-def _name_of(values: list[str]) -> str:
+def _parse_host(values: list[str]) -> str:
     """Return the host of a request, without the port; empty if there is not exactly one."""
     if len(values) != 1:
         return ""
@@ -113,9 +113,9 @@ def _name_of(values: list[str]) -> str:
     return name if colon and port.isdecimal() else values[0].lower()
 
 
-_HEADER_S: Final = 10.0
+_HEADER_TIMEOUT_S: Final = 10.0
 """Seconds in which the headers of a request must arrive."""
-_IDLE_S: Final = 300
+_IDLE_TIMEOUT_S: Final = 300
 """Seconds after which a connection without requests is closed."""
 
 _log = logging.getLogger(__name__)
@@ -181,7 +181,7 @@ async def _serve(settings: WebSettings, load_page: LoadPage | None) -> bool:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Backend:
-    """What answers: the models of a folder, or another server."""
+    """Source of the responses: the models of a folder, or another server."""
 
     calls: ByteCalls
     models: PageModels
@@ -191,7 +191,7 @@ class _Backend:
 
 
 async def _load(settings: WebSettings, *, may_be_empty: bool) -> _Backend:
-    """Load the models on another thread, or connect; forecasts are not recorded. A page can train the first model."""
+    """Load the models on another thread, or connect; a page may start without models, because it can train one."""
     if settings.remote is not None:
         return await asyncio.to_thread(_connect, settings.remote)
     wake = InlineBatcher().wake
@@ -224,7 +224,7 @@ def _connect(server: RemoteServer) -> _Backend:
     """Connect to another server, and check that it answers.
 
     Raises:
-        QuantraError: It does not.
+        QuantraError: the server does not respond.
     """
     calls, models = ForwardedCalls(server), RemoteModels(server)
 
@@ -241,6 +241,7 @@ def _connect(server: RemoteServer) -> _Backend:
 
 
 async def _wait(future: "asyncio.Future[_Backend]") -> None:
+    """Wait for the backend; a cancellation does not reach it."""
     await asyncio.shield(future)
 
 
@@ -321,7 +322,7 @@ def _create_server(settings: WebSettings, app: Starlette) -> "Server":
             access_log=False,
             server_header=False,
             proxy_headers=False,
-            timeout_keep_alive=_IDLE_S,
+            timeout_keep_alive=_IDLE_TIMEOUT_S,
             timeout_graceful_shutdown=round(settings.server.limits.drain_s),
             **files,
         )
@@ -356,4 +357,4 @@ class TimedProtocol(H11Protocol):
 
     def _limit_headers(self) -> None:
         if not self.transport.is_closing():
-            self.timeout_keep_alive_task = self.loop.call_later(_HEADER_S, self.timeout_keep_alive_handler)
+            self.timeout_keep_alive_task = self.loop.call_later(_HEADER_TIMEOUT_S, self.timeout_keep_alive_handler)

@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from predictor.dates import exists, optional_date
+from predictor.dates import is_valid_date, optional_date
 from predictor.errors import MalformedRequestError
 
 FLOAT64: Final = np.dtype("<f8")
@@ -86,7 +86,7 @@ def decode_session(day: int, field: str) -> date | None:
     Raises:
         MalformedRequestError: it is not a date.
     """
-    if day and not exists(day):
+    if day and not is_valid_date(day):
         raise MalformedRequestError(f"{field} is {day}, which is not a date yyyymmdd")
     return optional_date(day)
 

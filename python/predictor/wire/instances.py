@@ -16,7 +16,7 @@ from predictor._pb import prediction_pb2 as pb
 from predictor.arrays import FloatArray
 from predictor.bars import OPTIONAL_FIELDS, PRICE_FIELDS, BarPanel, BarTable
 from predictor.covariates import NO_COVARIATES, Covariates
-from predictor.dates import exists, optional_date, optional_number
+from predictor.dates import is_valid_date, optional_date, optional_number
 from predictor.errors import InvalidInputError, MalformedRequestError, QuantraError
 from predictor.instance import FeatureWindow, GapPolicy, Instance
 from predictor.wire import arrays
@@ -351,7 +351,7 @@ def decode_window(message: pb.FeatureWindow) -> FeatureWindow:
 
 @lru_cache(maxsize=256)
 def _decode_as_of_session(day: int) -> date | None:
-    if day and not exists(day):
+    if day and not is_valid_date(day):
         raise InvalidInputError(
             f"as_of_session {day} is not a date; send the session of the last row, yyyymmdd, or 0 if it is unknown"
         )

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from predictor._pb import ledger_pb2 as pb
-from predictor.dates import Day, day_number, exists
+from predictor.dates import Day, day_number, is_valid_date
 from predictor.errors import MalformedRequestError
 from predictor.evidence import Lamp
 from predictor.ledger import (
@@ -101,7 +101,7 @@ def decode_reference(reference: str) -> tuple[str, int]:
 
 def decode_session(field: str, day: int) -> int:
     """Check an optional session, 0 or yyyymmdd; raises MalformedRequestError."""
-    if day and not exists(day):
+    if day and not is_valid_date(day):
         raise _malformed_field_error(field, f"{day} is not a date; send yyyymmdd, or 0 for any")
     return day
 

@@ -38,7 +38,7 @@ def read_metadata(source: Path) -> tuple[tuple[tuple[str, str], ...], tuple[Reje
         DataError: The file is missing, empty or not UTF-8, or has other columns than file and prompt.
     """
     path = source / FILE
-    rows = rows_of(path, _hash_content(source), DataError)
+    rows = rows_of(path, _read_metadata_bytes(source), DataError)
     if rows and rows[0].cells[:1] == ("file",):
         names = rows[0].cells
         conditions = [name for name in names if name.lower() in CONDITIONS]
@@ -56,7 +56,7 @@ def read_metadata(source: Path) -> tuple[tuple[tuple[str, str], ...], tuple[Reje
     )
 
 
-def _hash_content(source: Path) -> bytes:
+def _read_metadata_bytes(source: Path) -> bytes:
     path = source / FILE
     if not source.is_dir():
         raise DataError(f"folder {source} does not exist; give the one with {FILE} and the images")

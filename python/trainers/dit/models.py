@@ -182,7 +182,7 @@ class ImageModel:
         """Condition of the empty prompt, with one row."""
         condition = self.prompts.embed(self.prompts.tokens([""]))
         priors = torch.zeros(1, self.network.priors, dtype=torch.long, device=condition.mask.device)
-        return condition._replace(priors=priors, blank=torch.ones_like(condition.blank))
+        return condition._replace(priors=priors, is_empty_prompt=torch.ones_like(condition.is_empty_prompt))
 
     def learning(self, name: ObjectiveName | None) -> Self:
         """This model with an objective: its own if it has one, else the named one or flow matching.

@@ -21,13 +21,13 @@ class PromptCondition(NamedTuple):
         embeddings: Embedded prompts, float32 [N, tokens, width].
         mask: int64 [N, tokens], 0 for padding.
         priors: Prior tokens, by which a language model plans the image, int64 [N, priors]; empty for most networks.
-        blank: Rows of an empty prompt, whose priors are ignored, bool [N].
+        is_empty_prompt: Rows of an empty prompt, whose priors are ignored, bool [N].
     """
 
     embeddings: Tensor
     mask: Tensor
     priors: Tensor
-    blank: Tensor
+    is_empty_prompt: Tensor
 
     @classmethod
     def of(cls, embeddings: Tensor, mask: Tensor) -> Self:
@@ -157,7 +157,7 @@ class GlmNetwork:
             hidden_states=latents,
             encoder_hidden_states=condition.embeddings[:, condition.mask.shape[1] - longest :],
             prior_token_id=condition.priors,
-            prior_token_drop=condition.blank[:, None].expand(-1, self.priors),
+            prior_token_drop=condition.is_empty_prompt[:, None].expand(-1, self.priors),
             timestep=timesteps,
             target_size=size,
             crop_coords=torch.zeros_like(size),

@@ -97,7 +97,7 @@ class DiffusionProcess:
         kept: Fraction of the variance that is from the latents at each time, float32 [times], decreasing; may include
             0 and 1.
         predicts: Target: noise or velocity.
-        gamma: min-SNR-gamma, which bounds the weight of times with little noise; None weighs all times equally.
+        gamma: min-SNR-gamma, which bounds the weight of times with little noise; None needs_weights all times equally.
     """
 
     kept: Tensor

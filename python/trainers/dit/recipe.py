@@ -41,7 +41,7 @@ def _check_decay(decay: float) -> None:
         raise ValueError(f"{decay:g} is not a decay; it must be 0 for no average, or below 1, such as 0.999")
 
 
-def _check_chance(noise: float) -> None:
+def _check_noise_scale(noise: float) -> None:
     if not noise > 0:
         raise ValueError(f"{noise:g} is not a scale of noise; it must be above 0")
 
@@ -166,7 +166,7 @@ class GrpoRecipe(Computation):
     members: Annotated[int, Flag("Images per prompt, which are compared with each other.", minimum=2)] = 12
     draw_steps: Annotated[int, Flag("Sampling steps of training images.", minimum=2)] = 8
     trained_steps: Annotated[int, Flag("How many of these to train on; each is an optimizer step.", minimum=1)] = 4
-    chance: Annotated[float, Flag("Scale of the noise in each step.", check=_check_chance)] = 0.7
+    noise_scale: Annotated[float, Flag("Scale of the noise in each step.", check=_check_noise_scale)] = 0.7
     guidance: Annotated[float, Flag("Scale of classifier-free guidance; 1: none.", minimum=1)] = 1.0
     learning_rate: Annotated[float, Flag("Learning rate of all steps.", minimum=0)] = 5e-5
     ratio_clip: Annotated[

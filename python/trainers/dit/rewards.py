@@ -227,14 +227,14 @@ class RewardKind:
     Attributes:
         make: Creates the reward.
         of_all: Whether it has one number for all images, so that it cannot compare images.
-        weighs: Whether it reads the folder of weights.
+        needs_weights: Whether it reads the folder of weights.
         title: Title of the number; empty for the name.
         is_distance: Whether the number is a negated distance, which is displayed without the sign.
     """
 
     make: Callable[[RewardInputs], Reward]
     of_all: bool = False
-    weighs: bool = False
+    needs_weights: bool = False
     title: str = ""
     is_distance: bool = False
 
@@ -345,7 +345,7 @@ KINDS: Final[Mapping[str, RewardKind]] = MappingProxyType(
         "ssim": RewardKind(lambda _: PairwiseSimilarity(ssim), title="SSIM"),
         "psnr": RewardKind(lambda _: PairwiseSimilarity(psnr), title="PSNR, dB"),
         "frechet": RewardKind(create_frechet_distance, of_all=True, title="Fréchet distance", is_distance=True),
-        "clip": RewardKind(load_clip_similarity, weighs=True, title="CLIP similarity"),
+        "clip": RewardKind(load_clip_similarity, needs_weights=True, title="CLIP similarity"),
     }
 )
 """Rewards by name. Add others with `{**KINDS, "mine": RewardKind(…)}`."""
@@ -376,7 +376,7 @@ def create_rewards(
     Raises:
         RewardError: A reward cannot be created, as in `create_reward`, or weights are given that none reads.
     """
-    if inputs.weights is not None and not any(name in kinds and kinds[name].weighs for name in names):
+    if inputs.weights is not None and not any(name in kinds and kinds[name].needs_weights for name in names):
         raise RewardError(f"reward {names[0]} reads no weights, but {inputs.weights} was given; leave it out")
     rewards = {name: create_reward(name, inputs, kinds) for name in dict.fromkeys(names)}
     return [rewards[name] for name in names]

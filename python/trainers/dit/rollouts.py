@@ -175,7 +175,7 @@ class PolicySampler:
     ) -> PolicyStep:
         """Step from latents, float32 [N, channels, side, side], at times [N], with lengths [N]."""
         guided = GuidedNetwork(network, condition, self._unconditional.on(latents.device), self._recipe.guidance)
-        return step_of(latents, guided(latents, timesteps).float(), times, lengths, self._recipe.chance)
+        return step_of(latents, guided(latents, timesteps).float(), times, lengths, self._recipe.noise_scale)
 
 
 @final

@@ -32,7 +32,7 @@ Part = Literal["train", "selection", "held_out"]
 
 FILE: Final = "corpus.json"
 VERSION: Final = 1
-_SHOWN: Final = 100
+_MAX_VALUE_CHARACTERS: Final = 100
 
 Entry = TypeVar("Entry")
 
@@ -87,17 +87,17 @@ def _parse_entry(folder: Path, kind: type[Entry], value: object, expected: str) 
         case dict() if value.keys() == {field.name for field in fields(kind)}:  # pyright: ignore[reportArgumentType]
             entry = kind(**value)
         case _:
-            raise _describe_wrong_value(folder, value, expected)
+            raise _wrong_value_error(folder, value, expected)
     for field in fields(kind):  # pyright: ignore[reportArgumentType]
         content, choices = getattr(entry, field.name), get_args(field.type)
         fits = content in choices if choices else type(content) is field.type
         if not fits or (isinstance(content, int) and content < 1):
-            raise _describe_wrong_value(folder, value, expected)
+            raise _wrong_value_error(folder, value, expected)
     return entry
 
 
-def _describe_wrong_value(folder: Path, value: object, expected: str) -> CorpusError:
-    return damaged_error(folder, f"{FILE} has {str(value)[:_SHOWN]}, expected {expected}")
+def _wrong_value_error(folder: Path, value: object, expected: str) -> CorpusError:
+    return damaged_error(folder, f"{FILE} has {str(value)[:_MAX_VALUE_CHARACTERS]}, expected {expected}")
 
 
 CLIPS: Final = "clips"
@@ -155,7 +155,7 @@ class SpeechCorpus:
             raise damaged_error(folder, f"{FILE} names a clip twice")
         for content, kind, expected in ((unknown.values(), int, "counts of characters"), (unlisted, str, "texts")):
             if not all(type(value) is kind for value in content):
-                raise _describe_wrong_value(folder, content, expected)
+                raise _wrong_value_error(folder, content, expected)
         kept = {path.stem for path in (folder / CLIPS).glob("*.safetensors")}
         missing = [clip.name for clip in clips if clip.digest not in kept]
         if missing:
@@ -275,7 +275,7 @@ def write_clip(folder: Path, digest: str, samples: Tensor, framing: FrameSetting
         raise OSError(None, str(error), str(path)) from error
 
 
-SHOWN: Final = 20
+MAX_LISTED: Final = 20
 """Maximum number of clips, characters or files in one notice."""
 
 
@@ -306,7 +306,7 @@ def _describe_shared_problems(corpus: SpeechCorpus) -> Iterator[str]:
     """Warnings that apply to recordings and corrections."""
     if corpus.refused:
         total = len(corpus.refused) + len(corpus.clips)
-        reasons = "".join(f"\n  {clip.name}: {clip.reason}" for clip in corpus.refused[:SHOWN])
+        reasons = "".join(f"\n  {clip.name}: {clip.reason}" for clip in corpus.refused[:MAX_LISTED])
         rest = _format_rest(len(corpus.refused), "\n")
         yield f"{len(corpus.refused)} of {total} clips were left out:{reasons}{rest}"
     if corpus.unknown:
@@ -321,8 +321,8 @@ def _format_counts(counts: Mapping[str, int]) -> str:
 
 def _join_names(names: Iterable[str]) -> str:
     listed = list(names)
-    return ", ".join(listed[:SHOWN]) + _format_rest(len(listed), " ")
+    return ", ".join(listed[:MAX_LISTED]) + _format_rest(len(listed), " ")
 
 
 def _format_rest(count: int, space: str) -> str:
-    return f"{space}and {count - SHOWN} more" if count > SHOWN else ""
+    return f"{space}and {count - MAX_LISTED} more" if count > MAX_LISTED else ""

@@ -49,7 +49,7 @@ def best_path_mean(costs: Costs) -> float:
         costs: [n, m], both 1 or more.
     """
     costs = costs if costs.shape[0] <= costs.shape[1] else costs.T
-    diagonals = _iterate_antidiagonals(costs)
+    diagonals = _skew_to_antidiagonals(costs)
     rows = len(costs)
     older, last = _PathSums.nowhere(rows), _PathSums.first(rows, costs[0, 0])
     for diagonal in diagonals[1:]:
@@ -90,13 +90,13 @@ class _PathSums:
         return following
 
 
-def _iterate_antidiagonals(costs: Costs) -> Costs:
+def _skew_to_antidiagonals(costs: Costs) -> Costs:
     """Costs [n, m] as antidiagonals [n + m - 1, n], padded with infinity."""
     rows, columns = costs.shape
-    moved = np.full((rows + columns - 1, rows), np.inf)
+    antidiagonals = np.full((rows + columns - 1, rows), np.inf)
     down, right = np.indices((rows, columns), sparse=True)
-    moved[down + right, down] = costs
-    return moved
+    antidiagonals[down + right, down] = costs
+    return antidiagonals
 
 
 def edit_distance(transcript: str, text: str) -> int:
@@ -154,14 +154,14 @@ def find_difference(transcript: str, reference: str) -> TextDifference:
 
 def _align_letters(transcript: str, reference: str) -> Iterator[tuple[Kind, str]]:
     """Letters with their kinds along a shortest edit path; a replaced letter is wrong."""
-    left = _compute_suffix_distances(transcript, reference)
+    remaining = _compute_suffix_distances(transcript, reference)
     i = j = 0
     while i < len(transcript) or j < len(reference):
         both = i < len(transcript) and j < len(reference)
-        if both and left[i][j] == left[i + 1][j + 1] + (transcript[i] != reference[j]):
+        if both and remaining[i][j] == remaining[i + 1][j + 1] + (transcript[i] != reference[j]):
             yield "right" if transcript[i] == reference[j] else "wrong", transcript[i]
             i, j = i + 1, j + 1
-        elif i < len(transcript) and left[i][j] == left[i + 1][j] + 1:
+        elif i < len(transcript) and remaining[i][j] == remaining[i + 1][j] + 1:
             yield "wrong", transcript[i]
             i += 1
         else:
@@ -172,9 +172,9 @@ def _align_letters(transcript: str, reference: str) -> Iterator[tuple[Kind, str]
 def _compute_suffix_distances(transcript: str, reference: str) -> list[list[int]]:
     """Edit distances of all pairs of suffixes: [transcript + 1][reference + 1]."""
     rows, columns = len(transcript), len(reference)
-    left = [[rows - i + columns - j for j in range(columns + 1)] for i in range(rows + 1)]
+    remaining = [[rows - i + columns - j for j in range(columns + 1)] for i in range(rows + 1)]
     for i in reversed(range(rows)):
         for j in reversed(range(columns)):
-            replaced = left[i + 1][j + 1] + (transcript[i] != reference[j])
-            left[i][j] = min(replaced, left[i + 1][j] + 1, left[i][j + 1] + 1)
-    return left
+            replaced = remaining[i + 1][j + 1] + (transcript[i] != reference[j])
+            remaining[i][j] = min(replaced, remaining[i + 1][j] + 1, remaining[i][j + 1] + 1)
+    return remaining

@@ -79,7 +79,7 @@ def draw_spectrogram(wave: Tensor, framing: FrameSettings, frames: int) -> str:
 
 def count_frames(wave: Tensor, framing: FrameSettings) -> int:
     """Width of the wave's picture, 1 or more."""
-    return max(len(wave), _find_shortest(framing)) // framing.hop
+    return max(len(wave), _count_min_samples(framing)) // framing.hop
 
 
 def place_ticks(seconds: float) -> tuple[float, ...]:
@@ -90,13 +90,13 @@ def place_ticks(seconds: float) -> tuple[float, ...]:
 
 def _compute_levels(wave: Tensor, framing: FrameSettings) -> NDArray[np.uint8]:
     """Palette indices, 1 to 255: [bands, frames], low frequencies first."""
-    padded = functional.pad(wave, (0, max(0, _find_shortest(framing) - len(wave))))
+    padded = functional.pad(wave, (0, max(0, _count_min_samples(framing) - len(wave))))
     mel = log_mel_of(padded[None], framing)[0]
     loudness = ((mel - SILENCE) / (LOUDEST - SILENCE)).clamp(0, 1)
     return (1 + 254 * loudness).round().to(torch.uint8).numpy()
 
 
-def _find_shortest(framing: FrameSettings) -> int:
+def _count_min_samples(framing: FrameSettings) -> int:
     """Minimum samples of a spectrogram: its edges and one frame."""
     return max(framing.hop, (framing.fft - framing.hop) // 2 + 1)
 
@@ -108,7 +108,7 @@ def _build_palette() -> bytes:
     return np.rint(np.stack(channels, axis=1)).astype(np.uint8).tobytes()
 
 
-SHOWN: Final = 24
+MAX_CLIPS: Final = 24
 """Maximum number of clips with sound and pictures."""
 
 MOST_CHARACTERS: Final = 1_800_000
@@ -173,17 +173,19 @@ def _list_figures(page: VoicePage) -> Iterator[LabelledFigure]:
     """Figures at the top of the page."""
     scores, spoken, unspoken = page.scores, len(page.spoken), len(page.scores.unspoken)
 
-    def describe_unspoken(what: str) -> str:
+    def describe_unspoken(treatment: str) -> str:
         count = spoken + unspoken
-        return f"; {unspoken:,} of {count:,} clips could not be spoken and {what}" if unspoken else ""
+        return f"; {unspoken:,} of {count:,} clips could not be spoken and {treatment}" if unspoken else ""
 
-    wrong, left, kept = map(describe_unspoken, ("count as wrong", "are left out", "are included"))
-    yield figure("Character error rate, spoken", scores.error_rate, percent, f"of the recogniser on the voice{wrong}")
+    wrong_note, omitted_note, included_note = map(describe_unspoken, ("count as wrong", "are left out", "are included"))
+    yield figure(
+        "Character error rate, spoken", scores.error_rate, percent, f"of the recogniser on the voice{wrong_note}"
+    )
     yield figure(
         "Character error rate, recorded",
         scores.real_error_rate,
         percent,
-        f"of the recogniser on recordings of the same clips{kept}",
+        f"of the recogniser on recordings of the same clips{included_note}",
     )
     yield figure(
         "Recogniser error rate", page.judge_error_rate, percent, "on held-out recordings, measured after its training"
@@ -192,16 +194,19 @@ def _list_figures(page: VoicePage) -> Iterator[LabelledFigure]:
         "Mel distance",
         _replace_unknown(scores.distance),
         plain,
-        f"log mels along the best time warping; 0 is the recording{left}",
+        f"log mels along the best time warping; 0 is the recording{omitted_note}",
     )
     yield figure(
-        "Reconstruction", scores.reconstruction, plain, f"log mels after encoder and decoder; 0 is perfect{kept}"
+        "Reconstruction",
+        scores.reconstruction,
+        plain,
+        f"log mels after encoder and decoder; 0 is perfect{included_note}",
     )
     yield figure(
         "Length error",
         _replace_unknown(scores.length_error),
         plain,
-        f"mean |log length ratio|; 0.1 is about 10\N{NO-BREAK SPACE}% off{left}",
+        f"mean |log length ratio|; 0.1 is about 10\N{NO-BREAK SPACE}% off{omitted_note}",
     )
     yield figure("Speaking rate", page.speaking_rate, "{:.2f}".format, "of the voice; lower is slower")
     yield figure("Clips", spoken, "{:,.0f} spoken".format, f"{unspoken:,} could not be spoken")
@@ -238,7 +243,7 @@ class ClipView:
         text: Text given to the voice.
         letters: Number of letters in the recogniser's spelling.
         waves: Recording and synthesised speech.
-        marks: Ticks of the shared time axis.
+        ticks: Ticks of the shared time axis.
         figures: Figures of the clip.
     """
 
@@ -246,7 +251,7 @@ class ClipView:
     text: str
     letters: int
     waves: tuple[ClipWave, ...]
-    marks: tuple[AxisTick, ...]
+    ticks: tuple[AxisTick, ...]
     figures: tuple[LabelledFigure, ...]
 
 
@@ -269,7 +274,7 @@ def _build_clip_view(score: ClipScore, real: Tensor, spoken: Tensor, framing: Fr
             )
             for heading, wave, heard in takes
         ),
-        marks=tuple(AxisTick(text=f"{at:g}", place=round(100 * at / seconds, 2)) for at in place_ticks(seconds)),
+        ticks=tuple(AxisTick(text=f"{at:g}", place=round(100 * at / seconds, 2)) for at in place_ticks(seconds)),
         figures=(
             figure("Mel distance", _replace_unknown(score.distance), plain),
             figure("Reconstruction", score.reconstruction, plain),
@@ -301,7 +306,8 @@ def build_page(
         judge_error_rate=judge.error_rate,
         scores=scores,
         waves=[
-            (corpus.wave(clip), voice.speak(clip.text, seed=derive_wave_seed(clip, seed))) for clip in spoken[:SHOWN]
+            (corpus.wave(clip), voice.speak(clip.text, seed=derive_wave_seed(clip, seed)))
+            for clip in spoken[:MAX_CLIPS]
         ],
     )
 

@@ -211,7 +211,7 @@ def test_no_clipping_and_checkpoints_after_epochs_only_can_be_asked_for(
     [
         ("train", ("--dropout", "1"), "1 is not a share of prompts to drop"),
         ("train", ("--ema", "1"), "1 is not a decay"),
-        ("grpo", ("--chance", "0"), "0 is not a scale of noise"),
+        ("grpo", ("--noise-scale", "0"), "0 is not a scale of noise"),
         ("grpo", ("--ratio-clip", "0"), "0 is not a clipping range"),
         ("grpo", ("--ratio-clip", "1"), "1 is not a clipping range"),
     ],

@@ -245,7 +245,7 @@ def brief(folder: Path) -> TuningResult:
     return tuned(folder, BRIEF)[1]
 
 
-@pytest.mark.parametrize("setting", [{"chance": 0.4}, {"guidance": 2.0}], ids=lambda setting: next(iter(setting)))
+@pytest.mark.parametrize("setting", [{"noise_scale": 0.4}, {"guidance": 2.0}], ids=lambda setting: next(iter(setting)))
 def test_a_setting_of_how_to_draw_counts(setting: dict[str, Any], folder: Path, brief: TuningResult) -> None:
     assert tuned(folder, replace(BRIEF, **setting))[1].rounds[0].reward != brief.rounds[0].reward
 

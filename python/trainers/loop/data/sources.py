@@ -64,7 +64,7 @@ class IterableSource(Generic[Batch]):
         length: Batches in an epoch; None if unknown.
         sequential_class: The class of an iterable that must be read from the start to reach a batch; None if any
             batch can be read directly.
-        sets_every_batch: Whether torch's generator is seeded for every batch when it is read.
+        seeds_every_batch: Whether torch's generator is seeded for every batch when it is read.
 
     Raises:
         ContractError: The iterable, or a loader's sampler, can be read only once; a `DistributedSampler` shards the
@@ -81,15 +81,15 @@ class IterableSource(Generic[Batch]):
         self._limit = length
         self.length = _find_length(batches) if length is None else length
         self._batches = batches
-        self._loading: IndexedLoader | StreamLoader | None = None
-        if isinstance(batches, DataLoader):
-            self._loading = IndexedLoader(batches) if has_indexed_batches(batches) else StreamLoader(batches)
+        self._loader: IndexedLoader | StreamLoader | None = None
         self.sequential_class = None if isinstance(batches, Sequence) else type(batches).__name__
         if isinstance(batches, DataLoader):
-            indexed = isinstance(self._loading, IndexedLoader)
-            dataset = type(batches.dataset).__name__
-            self.sequential_class = None if indexed else f"{type(batches).__name__} of {dataset}"
-        self.sets_every_batch = isinstance(self._loading, IndexedLoader)
+            if has_indexed_batches(batches):
+                self._loader, self.sequential_class = IndexedLoader(batches), None
+            else:
+                self._loader = StreamLoader(batches)
+                self.sequential_class = f"{type(batches).__name__} of {type(batches.dataset).__name__}"
+        self.seeds_every_batch = isinstance(self._loader, IndexedLoader)
 
     @property
     def can_read_ahead(self) -> bool:
@@ -104,14 +104,14 @@ class IterableSource(Generic[Batch]):
             ContractError: A sampler of a `DataLoader` gives a different order each time it is read.
         """
         wanted = None if self._limit is None else len(range(start, self._limit, step))
-        if self._loading is not None:
-            batches = self._loading.batches(epoch, start=start, step=step)
+        if self._loader is not None:
+            batches = self._loader.batches(epoch, start=start, step=step)
             return batches if wanted is None else islice(batches, wanted)
         return islice(iter(self._batches), start, self._limit, step)
 
     def digest(self, epoch: int) -> str:
         """Return a hash of the beginning of an epoch's order; empty if the loop does not control the order."""
-        return self._loading.digest(epoch) if isinstance(self._loading, IndexedLoader) else ""
+        return self._loader.digest(epoch) if isinstance(self._loader, IndexedLoader) else ""
 
 
 @final
@@ -263,7 +263,7 @@ def check_source(source: object) -> None:
     """Check that an object is a source.
 
     Raises:
-        ContractError: It is not; the message says what to pass instead.
+        ContractError: The object is not a `Source`; the message says what to pass instead.
     """
     if isinstance(source, Source):
         return
@@ -318,20 +318,20 @@ def read_batches(source: Source[Batch], epoch: int, *, start: int, step: int, se
         yield from source.batches(epoch, start=start, step=step)
         return
     generator = torch.default_generator
-    continues = not isinstance(source, IterableSource) or not source.sets_every_batch
-    reading = torch.Generator().manual_seed(derive_seed(seed, epoch)).get_state()
+    keeps_state = not isinstance(source, IterableSource) or not source.seeds_every_batch
+    source_state = torch.Generator().manual_seed(derive_seed(seed, epoch)).get_state()
     batches: Iterator[Batch] | None = None
     while True:
-        training = generator.get_state()
-        if continues or batches is None:  # otherwise every batch seeds it
-            generator.set_state(reading)
+        loop_state = generator.get_state()
+        if keeps_state or batches is None:  # otherwise every batch seeds it
+            generator.set_state(source_state)
         try:
             batches = source.batches(epoch, start=start, step=step) if batches is None else batches
             batch = next(batches, END)
-            if continues:
-                reading = generator.get_state()
+            if keeps_state:
+                source_state = generator.get_state()
         finally:
-            generator.set_state(training)
+            generator.set_state(loop_state)
         if batch is END:
             return
         yield cast("Batch", batch)

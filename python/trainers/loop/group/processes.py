@@ -58,15 +58,15 @@ class Bundle:
     """The vector of one phase, reused from window to window.
 
     It consists of: the number of processes that have a gradient, per parameter | the row of every process | the
-    gradients, multiplied by the count that backward assumed and divided by the unit. The vector is float64 if a
+    gradients, multiplied by the count that backward assumed and divided by the divisor. The vector is float64 if a
     parameter is, otherwise float32: gradients of fewer bits are summed in float32 and rounded once, in `unpack`.
 
     Args:
         parameters: The phase's parameters.
-        rows: The format of the rows.
+        row_format: The format of the rows.
         rank: Number of this process.
         size: Number of processes.
-        unit: A power of two near a typical count. Dividing by it prevents the gradients from overflowing and is exact.
+        divisor: A power of two near a typical count. Dividing by it is exact, and keeps the gradients from overflowing.
 
     Attributes:
         vector: The values to sum, shape [N].
@@ -75,27 +75,29 @@ class Bundle:
         ParallelismError: The parameters are on several devices, complex, or have sparse gradients.
     """
 
-    def __init__(self, parameters: Sequence[Parameter], *, rows: RowFormat, rank: int, size: int, unit: float) -> None:
+    def __init__(
+        self, parameters: Sequence[Parameter], *, row_format: RowFormat, rank: int, size: int, divisor: float
+    ) -> None:
         check_one_vector(parameters)
         self._parameters = tuple(parameters)
-        self._rows = rows
-        self._unit = unit
+        self._row_format = row_format
+        self._divisor = divisor
         double = any(parameter.dtype == torch.float64 for parameter in parameters)
         lengths = [parameter.numel() for parameter in parameters]
-        parts = [len(lengths), size * rows.width, sum(lengths)]
+        parts = [len(lengths), size * row_format.width, sum(lengths)]
         self.vector = torch.zeros(
             sum(parts), dtype=torch.float64 if double else torch.float32, device=parameters[0].device
         )
-        self._owners, head, self._gradients = self.vector.split(parts)
-        self._head = head.view(size, rows.width)
-        self._row = self._head[rank]
+        self._owners, rows, self._gradients = self.vector.split(parts)
+        self._rows = rows.view(size, row_format.width)
+        self._row = self._rows[rank]
         views = self._gradients.split(lengths)
         self._views = [view.view(parameter.shape) for parameter, view in zip(parameters, views, strict=True)]
 
     @property
     def parts(self) -> Sequence[str]:
         """The names of the parts in a row."""
-        return self._rows.parts
+        return self._row_format.parts
 
     def pack(self, local: LocalTotals) -> None:
         """Write this process's totals and gradients into the vector.
@@ -103,16 +105,16 @@ class Bundle:
         Raises:
             ContractError: The loss has a part that the processes have not agreed on.
         """
-        self._head.zero_()
-        self._rows.write(local, self._row)
-        self._rows.write_requests(local.requests, self._row)
+        self._rows.zero_()
+        self._row_format.write(local, self._row)
+        self._row_format.write_requests(local.requests, self._row)
         missing = self._find_missing()
         self._owners.fill_(1.0)
         for index in missing:
             self._owners[index] = 0.0
             self._views[index].zero_()
         self._copy_present(set(missing), inward=True)
-        self._gradients.mul_(local.expected / self._unit)
+        self._gradients.mul_(local.expected / self._divisor)
 
     def unpack(self) -> None:
         """Write the sums of all processes from the vector into the parameters' gradients.
@@ -131,7 +133,7 @@ class Bundle:
 
     def totals(self) -> GroupTotals:
         """Return the totals in the vector."""
-        return GroupTotals(head=self._head, rows=self._rows, unit=self._unit)
+        return GroupTotals(rows=self._rows, row_format=self._row_format, divisor=self._divisor)
 
     def _find_missing(self) -> list[int]:
         return [index for index, parameter in enumerate(self._parameters) if parameter.grad is None]
@@ -260,9 +262,11 @@ class Processes(Group):
         terms = self._terms.get(parameters[0])
         names = [*self._expected.get(parameters[0], ()), *part_names(local.losses)] if terms is None else terms
         gathered = self._gather_all((names, local.expected), "agreeing on the loss's parts")
-        rows = RowFormat(list(dict.fromkeys(name for names, _ in gathered for name in names)), terms=terms is not None)
-        unit = round_up_to_power_of_two(max(expected for _, expected in gathered))
-        bundle = Bundle(parameters, rows=rows, rank=self.rank, size=self.size, unit=unit)
+        row_format = RowFormat(
+            list(dict.fromkeys(name for names, _ in gathered for name in names)), has_terms=terms is not None
+        )
+        divisor = round_up_to_power_of_two(max(expected for _, expected in gathered))
+        bundle = Bundle(parameters, row_format=row_format, rank=self.rank, size=self.size, divisor=divisor)
         self._bundles[parameters[0]] = bundle
         return bundle
 

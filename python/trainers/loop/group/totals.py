@@ -1,7 +1,7 @@
 """The totals of a window, and the row of numbers in which processes exchange them.
 
-The totals of a process are a row of numbers: the mean loss and the mean of every part | the count of each, as two
-numbers | the requests. For a loss of several terms, the terms replace the parts, and their weights follow the counts.
+The row of a process holds, in order: the mean loss and the mean of every part; the count of each, as two numbers; the
+requests. For a loss of several terms, the terms replace the parts, and their weights follow the counts.
 Every process fills one row and leaves zeros in the others, so that the sum preserves every row exactly.
 """
 
@@ -92,7 +92,7 @@ class LocalTotals:
         return list_scalars(self.losses)
 
     def read(self, values: Iterator[float]) -> WindowTotals:
-        """Compute the weighted mean.
+        """Compute the totals from the values of `scalars()`, once they are on the host.
 
         Raises:
             EmptyTargetError: There is no target.
@@ -139,19 +139,19 @@ class RowFormat:
 
     Args:
         parts: The names of the parts, in order.
-        terms: Whether the parts are the terms of a loss.
+        has_terms: Whether the parts are the terms of a loss.
 
     Attributes:
         parts: The names of the parts.
-        terms: Whether the parts are the terms of a loss.
+        has_terms: Whether the parts are the terms of a loss.
         width: Number of values in a row.
     """
 
-    def __init__(self, parts: Sequence[str], *, terms: bool = False) -> None:
+    def __init__(self, parts: Sequence[str], *, has_terms: bool = False) -> None:
         self.parts = tuple(parts)
-        self.terms = terms
+        self.has_terms = has_terms
         self._columns = 1 + len(self.parts)
-        self._weights = len(self.parts) if terms else 0
+        self._weights = len(self.parts) if has_terms else 0
         self.width = 3 * self._columns + self._weights + 2
 
     def write(self, local: LocalTotals, row: Tensor) -> None:
@@ -163,14 +163,14 @@ class RowFormat:
         if not local.losses:
             return
         self._check_known(local.losses)
-        columns = [_add_targets((loss.mean, loss.count) for loss in local.losses)]
+        columns = [_drop_empty((loss.mean, loss.count) for loss in local.losses)]
         columns += [self._collect_means(name, local.losses) for name in self.parts]
         for index, column in enumerate(columns):
             if column:
                 row[index] = weighted_mean(column, row)
         counts = [sum(count for _, count in column) for column in columns]
         limbs = [limb for count in counts for limb in divmod(count, LIMB)]
-        numbers = [*limbs, *(_weight(name, local.losses) for name in self.parts if self.terms)]
+        numbers = [*limbs, *(_weight(name, local.losses) for name in self.parts if self.has_terms)]
         row[self._columns : -2].copy_(torch.tensor(numbers, dtype=row.dtype), non_blocking=True)
 
     def write_requests(self, requests: WindowRequests, row: Tensor) -> None:
@@ -195,13 +195,13 @@ class RowFormat:
 
     def _collect_means(self, name: str, losses: Sequence[Loss]) -> list[tuple[Tensor, int]]:
         """Return the means and counts of a part or term in all pieces."""
-        if self.terms:
+        if self.has_terms:
             terms = [loss.terms[name] for loss in losses if name in loss.terms]
-            return _add_targets((term.mean, term.count) for term in terms)
+            return _drop_empty((term.mean, term.count) for term in terms)
         return [(loss.parts[name], loss.count) for loss in losses if name in loss.parts]
 
     def _check_known(self, losses: Sequence[Loss]) -> None:
-        if self.terms:
+        if self.has_terms:
             return  # terms are checked against the counts
         for loss in losses:
             for name in loss.parts:
@@ -224,7 +224,7 @@ def weighted_mean(column: Sequence[tuple[Tensor, int]], like: Tensor) -> Tensor:
     return torch.stack(weighted).sum()
 
 
-def _add_targets(column: Iterable[tuple[Tensor, int]]) -> list[tuple[Tensor, int]]:
+def _drop_empty(column: Iterable[tuple[Tensor, int]]) -> list[tuple[Tensor, int]]:
     return [(mean, count) for mean, count in column if count]
 
 
@@ -239,36 +239,36 @@ class GroupTotals:
     """The totals of all processes.
 
     Attributes:
-        head: The rows of all processes, shape [processes, width], on the device.
-        rows: The format of the rows.
-        unit: The divisor of the gradients.
+        rows: The rows of all processes, shape [processes, width], on the device.
+        row_format: The format of the rows.
+        divisor: The divisor of the gradients.
     """
 
-    head: Tensor
-    rows: RowFormat
-    unit: float
+    rows: Tensor
+    row_format: RowFormat
+    divisor: float
 
     @property
     def correction(self) -> float | Tensor:
         """Unit divided by true count, a finite scalar on the device; 1 if the counts were known before."""
-        return 1.0 if self.rows.terms else self.unit / self.rows.count(self.head).clamp(min=1.0)
+        return 1.0 if self.row_format.has_terms else self.divisor / self.row_format.count(self.rows).clamp(min=1.0)
 
     def means(self) -> Sequence[Tensor]:
         """Return the mean loss of every process, scalars."""
-        return self.head[:, 0].unbind()
+        return self.rows[:, 0].unbind()
 
     def scalars(self) -> Sequence[Tensor]:
         """Return all values of all rows, as scalars."""
-        return self.head.flatten().unbind()
+        return self.rows.flatten().unbind()
 
     def read(self, values: Iterator[float]) -> WindowTotals:
-        """Compute the weighted mean over all processes, and combine their requests.
+        """Compute the totals of all processes from the values of `scalars()`, and combine their requests.
 
         Raises:
             EmptyTargetError: No process has a target.
             ContractError: The processes have different weights for a term.
         """
-        rows = [self.rows.read(values) for _ in range(self.head.shape[0])]
+        rows = [self.row_format.read(values) for _ in range(self.rows.shape[0])]
         self._check_weights(rows)
         loss = WeightedMean()
         for row in rows:
@@ -278,10 +278,12 @@ class GroupTotals:
             stop=max(row.requests.stop for row in rows),
             save=any(row.requests.save for row in rows),
         )
-        return WindowTotals(loss=loss, correction=1.0 if self.rows.terms else self.unit / loss.count, requests=requests)
+        return WindowTotals(
+            loss=loss, correction=1.0 if self.row_format.has_terms else self.divisor / loss.count, requests=requests
+        )
 
     def _check_weights(self, rows: Sequence[ExchangeRow]) -> None:
-        for index, name in enumerate(self.rows.parts if self.rows.terms else ()):
+        for index, name in enumerate(self.row_format.parts if self.row_format.has_terms else ()):
             weights = {row.weights[index] for row in rows if row.counts[index + 1]}
             if len(weights) > 1:
                 raise ContractError(
@@ -291,12 +293,12 @@ class GroupTotals:
 
     def _add(self, row: ExchangeRow, loss: WeightedMean) -> None:
         """Add the row of a process."""
-        if self.rows.terms:
-            for index, name in enumerate(self.rows.parts):
+        if self.row_format.has_terms:
+            for index, name in enumerate(self.row_format.parts):
                 loss.add_term(name, row.means[index + 1], row.counts[index + 1], row.weights[index])
             return
         loss.add(row.means[0], row.counts[0], {})
-        for name, mean, count in zip(self.rows.parts, row.means[1:], row.counts[1:], strict=True):
+        for name, mean, count in zip(self.row_format.parts, row.means[1:], row.counts[1:], strict=True):
             loss.add_part(name, mean, count)
 
 

@@ -18,7 +18,7 @@ def check_coverage(
     phases: Mapping[str, tuple[Sequence[Parameter], Optimizer]],
     modules: Mapping[str, nn.Module],
 ) -> None:
-    """Check that phases, optimizers and modules have the same parameters [...].
+    """Check that phases, optimizers and modules have the same parameters.
 
     Raises:
         UncoveredParameterError: The parameters of a phase and of its optimizer differ; a parameter is frozen, in no
@@ -45,7 +45,7 @@ def check_coverage(
 
 
 def name_parameters(modules: Iterable[tuple[str, nn.Module]]) -> dict[Parameter, str]:
-    """Return the name of every parameter [...], such as `net.head.weight`."""
+    """Return the name of every parameter, such as `net.head.weight`."""
     return {
         parameter: f"{module_name}.{name}"
         for module_name, module in modules
@@ -83,7 +83,7 @@ def hash_tensors(module: nn.Module) -> str:
 
 
 def hash_weights(tensors: Iterable[tuple[str, Tensor]]) -> str:
-    """Return the SHA-256 of names, dtypes, shapes and values of tensors [...], in their order."""
+    """Return the SHA-256 of names, dtypes, shapes and values of tensors, in their order."""
     sha = hashlib.sha256()
     for name, tensor in tensors:
         sha.update(f"{name} {tensor.dtype} {list(tensor.shape)}\n".encode())

@@ -235,7 +235,7 @@ class Accumulator(Generic[Batch]):
         """Lower the limit and restore the state before the piece; False if it is the state before the window."""
         self.shortages += 1
         graphs = "" if self._shared is None else self._shared.describe_graphs()
-        late = self._shared is not None and self._shared.has_run_before(self._phase)
+        late = self._shared is not None and self._shared.was_run_by_other_phase(self._phase)
         if self._shared is not None:
             self._shared.drop(number, piece)
         release(self._device, thorough=self._short_of_memory)  # thorough only if a quick release was not enough

@@ -47,18 +47,18 @@ class ForwardResult:
         """Return the tensors without a graph, in the same memory."""
         return map_tensors(self.tree, Tensor.detach)
 
-    def values(self, weights: AbstractSet[int]) -> "ForwardResult":
+    def without_graph(self, weight_addresses: AbstractSet[int]) -> "ForwardResult":
         """Return the result to keep for users after the owner has run: without a graph, and with weights copied.
 
         Args:
-            weights: The memory addresses of the owner's weights, which its step will change.
+            weight_addresses: The memory addresses of the owner's weights, which its step will change.
         """
 
-        def kept(tensor: Tensor) -> Tensor:
-            is_weight = tensor.untyped_storage().data_ptr() in weights
+        def detach_tensor(tensor: Tensor) -> Tensor:
+            is_weight = tensor.untyped_storage().data_ptr() in weight_addresses
             return tensor.detach().clone() if is_weight else tensor.detach()
 
-        return ForwardResult.of(map_tensors(self.tree, kept))
+        return ForwardResult.of(map_tensors(self.tree, detach_tensor))
 
     def changed(self) -> list[str]:
         """Return the paths of the tensors that were changed in place since."""
@@ -147,7 +147,7 @@ class SharedForward(Generic[Batch]):
         if phase != self.owner:
             return kept.detach()
         if self._is_needed_after(phase):
-            self._kept[key] = kept.values(self._weights)
+            self._kept[key] = kept.without_graph(self._weights)
         else:
             del self._kept[key]
         return kept.tree
@@ -170,8 +170,8 @@ class SharedForward(Generic[Batch]):
         if not self._is_needed_after(phase):
             self._kept.pop(key, None)
 
-    def has_run_before(self, phase: str) -> bool:
-        """Return whether another phase than the running one has run the forward in this window."""
+    def was_run_by_other_phase(self, phase: str) -> bool:
+        """Return whether a phase other than `phase` ran the forward in this window."""
         return self._first not in (None, phase)
 
     def describe_graphs(self) -> str:

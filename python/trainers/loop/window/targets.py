@@ -120,7 +120,7 @@ class TermTargets(Generic[Batch]):
         """Count a completed piece, and at the end of the batch check that the pieces add up to it.
 
         Raises:
-            ContractError: They do not.
+            ContractError: The counts of the pieces do not add up to that of the batch.
         """
         if piece.stop is None:
             return
