@@ -109,7 +109,7 @@ class BarTable:
     sessions: NDArray[np.int32]
     columns: Mapping[str, FloatArray]
     layout: str = PLAIN_LAYOUT.name
-    prices: PriceKind = PriceKind.AS_THEY_ARE
+    prices: PriceKind = PriceKind.UNADJUSTED
     remarks: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
@@ -323,10 +323,10 @@ def _place_values(values: FloatArray, rows: IndexArray, places: IndexArray, shap
 
 def _judge_prices(columns: Mapping[str, FloatArray], layout: Layout) -> PriceKind:
     if "adj_close" in columns:
-        return PriceKind.BESIDE_CLOSES
+        return PriceKind.WITH_ADJUSTED_CLOSE
     if "split_ratio" in columns or "cash_dividend" in columns:
-        return PriceKind.BESIDE_EVENTS
-    return PriceKind.ADJUSTED if layout.is_adjusted else PriceKind.AS_THEY_ARE
+        return PriceKind.WITH_EVENTS
+    return PriceKind.ADJUSTED if layout.is_adjusted else PriceKind.UNADJUSTED
 
 
 def _list_remarks(*, is_sorted: bool, days: SessionColumn, columns: Mapping[str, FloatArray]) -> list[str]:

@@ -80,9 +80,9 @@ class PolicyLoss:
         """Mean loss over images; its parts measure the distance from the start."""
         with full_precision(steps.before.device):  # 16 bits cannot resolve the differences of probabilities
             inputs = (steps.condition, steps.before, steps.timesteps, steps.times, steps.lengths)
-            step = self._sampler.of(self._network, *inputs)
+            step = self._sampler.step(self._network, *inputs)
             with torch.no_grad():
-                start = self._sampler.of(self._start, *inputs)
+                start = self._sampler.step(self._start, *inputs)
             ratios = (log_probability(step, steps.after) - steps.probability).exp()
             gain = compute_clipped_gain(ratios, steps.advantages, self._recipe.ratio_clip).mean()
             distance = divergence(step, start).mean()
@@ -142,7 +142,7 @@ def build_loop(model: ImageModel, rollouts: Rollouts, gate: RewardGate, recipe: 
             f"precision is {recipe.precision}; 16 bits cannot resolve the probabilities of steps, use fp32"
         )
     transformer, start = model.network.module, deepcopy(model.network)
-    sampler = PolicySampler(model.unconditional().on("cpu"), recipe)
+    sampler = PolicySampler(model.unconditional().to("cpu"), recipe)
     policy_loss = PolicyLoss(model.network, start, sampler, recipe)
     optimizer = adamw(transformer.parameters(), lr=recipe.learning_rate, weight_decay=0.0)
     phase = Phase[PolicySteps](

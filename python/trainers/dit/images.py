@@ -177,7 +177,7 @@ class ImageFolder:
         """Digest of prompts and pixels, in order."""
         return hashlib.sha256("\n".join(picture.digest for picture in self.pictures).encode()).hexdigest()
 
-    def some(self, count: int) -> "ImageFolder":
+    def sample(self, count: int) -> "ImageFolder":
         """Choose up to `count` images: always the same random ones, in the order of the folder.
 
         They are random because the first images of a folder sorted by prompt have the same prompt.

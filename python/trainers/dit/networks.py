@@ -40,7 +40,7 @@ class PromptCondition(NamedTuple):
         """Replace the prior tokens, int64 [N, priors]."""
         return self._replace(priors=priors)
 
-    def on(self, device: torch.device | str) -> Self:
+    def to(self, device: torch.device | str) -> Self:
         """Move to a device."""
         return type(self)(*(part.to(device) for part in self))
 
@@ -48,7 +48,7 @@ class PromptCondition(NamedTuple):
         """Select rows, int64 [N]."""
         return type(self)(*(part[index] for part in self))
 
-    def where(self, dropped: Tensor, other: Self) -> Self:
+    def replace_rows(self, dropped: Tensor, other: Self) -> Self:
         """Replace the rows in `dropped`, bool [N], by the only row of another condition."""
         parts = zip(self, other, strict=True)
         return type(self)(

@@ -211,7 +211,7 @@ class RewardInputs:
         Raises:
             RewardError: There are too few.
         """
-        held = self.held_out.some(self.count)
+        held = self.held_out.sample(self.count)
         if len(held.pictures) < self.count:
             raise RewardError(
                 f"{self.count} images were requested, but {self.held_out.folder} has prompts for only "
@@ -226,14 +226,14 @@ class RewardKind:
 
     Attributes:
         make: Creates the reward.
-        of_all: Whether it has one number for all images, so that it cannot compare images.
+        is_collective: Whether it has one number for all images, so that it cannot compare images.
         needs_weights: Whether it reads the folder of weights.
         title: Title of the number; empty for the name.
         is_distance: Whether the number is a negated distance, which is displayed without the sign.
     """
 
     make: Callable[[RewardInputs], Reward]
-    of_all: bool = False
+    is_collective: bool = False
     needs_weights: bool = False
     title: str = ""
     is_distance: bool = False
@@ -322,7 +322,7 @@ def create_frechet_distance(inputs: RewardInputs) -> FrechetDistance:
         RewardError: There are too few images.
     """
     with torch.no_grad():
-        real, others = read_pixels(inputs.held_out), read_pixels(inputs.pictures.some(inputs.count))
+        real, others = read_pixels(inputs.held_out), read_pixels(inputs.pictures.sample(inputs.count))
         return FrechetDistance(train_classifier(inputs.pictures), real, others, inputs.count)
 
 
@@ -344,7 +344,7 @@ KINDS: Final[Mapping[str, RewardKind]] = MappingProxyType(
         ),
         "ssim": RewardKind(lambda _: PairwiseSimilarity(ssim), title="SSIM"),
         "psnr": RewardKind(lambda _: PairwiseSimilarity(psnr), title="PSNR, dB"),
-        "frechet": RewardKind(create_frechet_distance, of_all=True, title="Fréchet distance", is_distance=True),
+        "frechet": RewardKind(create_frechet_distance, is_collective=True, title="Fréchet distance", is_distance=True),
         "clip": RewardKind(load_clip_similarity, needs_weights=True, title="CLIP similarity"),
     }
 )
@@ -361,8 +361,8 @@ def create_reward(name: str, inputs: RewardInputs, kinds: Mapping[str, RewardKin
     if name not in kinds:
         raise RewardError(f"{name!r} is not a reward; choose from {', '.join(kinds)}")
     kind = kinds[name]
-    validated = ValidatedReward(name, kind.make(inputs), of_all=kind.of_all, title=kind.title)
-    held = inputs.held_out.some(inputs.count)
+    validated = ValidatedReward(name, kind.make(inputs), is_collective=kind.is_collective, title=kind.title)
+    held = inputs.held_out.sample(inputs.count)
     real = read_pixels(held)
     validated(real, [picture.prompt for picture in held.pictures], real)
     return validated
@@ -389,21 +389,15 @@ class ValidatedReward:
     Args:
         name: Name of the reward, for messages.
         reward: Reward to check.
-        of_all: As in `RewardKind`.
-        title: As in `RewardKind`.
-
-    Attributes:
-        name: As given.
-        title: As given, or the name.
-        reward: As given.
-        of_all: As given.
+        is_collective: As in `RewardKind`.
+        title: Title of the number; empty for the name.
     """
 
-    def __init__(self, name: str, reward: Reward, *, of_all: bool = False, title: str = "") -> None:
+    def __init__(self, name: str, reward: Reward, *, is_collective: bool = False, title: str = "") -> None:
         self.name = name
         self.title = title or name
         self.reward = reward
-        self.of_all = of_all
+        self.is_collective = is_collective
 
     @property
     def facts(self) -> Mapping[str, float]:

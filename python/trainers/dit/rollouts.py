@@ -59,7 +59,7 @@ class Advantages(NamedTuple):
     equal: int
 
 
-def step_of(latents: Tensor, velocity: Tensor, times: Tensor, lengths: Tensor, noise: float) -> PolicyStep:
+def draw_step(latents: Tensor, velocity: Tensor, times: Tensor, lengths: Tensor, noise: float) -> PolicyStep:
     """Random step from times t to t - length, with the same marginal distribution as the deterministic step.
 
     With s = noise · √(t / (1 - t)), the mean is x - length · (v + s² / 2t · (x + (1 - t) v)) and the standard deviation
@@ -164,7 +164,7 @@ class PolicySampler:
         self._unconditional = unconditional
         self._recipe = recipe
 
-    def of(
+    def step(
         self,
         network: ImageNetwork,
         condition: PromptCondition,
@@ -174,8 +174,8 @@ class PolicySampler:
         lengths: Tensor,
     ) -> PolicyStep:
         """Step from latents, float32 [N, channels, side, side], at times [N], with lengths [N]."""
-        guided = GuidedNetwork(network, condition, self._unconditional.on(latents.device), self._recipe.guidance)
-        return step_of(latents, guided(latents, timesteps).float(), times, lengths, self._recipe.noise_scale)
+        guided = GuidedNetwork(network, condition, self._unconditional.to(latents.device), self._recipe.guidance)
+        return draw_step(latents, guided(latents, timesteps).float(), times, lengths, self._recipe.noise_scale)
 
 
 @final
@@ -201,7 +201,7 @@ class Rollouts:
         if model.objective is None or model.objective.name != "flow":
             named = "none" if model.objective is None else str(model.objective)
             raise SchedulerError(f"tuning needs flow matching, but the model's objective is {named}")
-        if reward.of_all:
+        if reward.is_collective:
             raise RewardError(
                 f"reward {reward.name} has one number for all images and cannot compare them; choose another"
             )
@@ -215,7 +215,7 @@ class Rollouts:
         self._pictures = pictures
         self._reward = reward
         self._recipe = recipe
-        self._sampler = PolicySampler(model.unconditional().on("cpu"), recipe)
+        self._sampler = PolicySampler(model.unconditional().to("cpu"), recipe)
         scheduler = model.objective.steps(recipe.draw_steps)
         self._timesteps: Tensor = scheduler.timesteps
         self._times: Tensor = scheduler.sigmas.float()
@@ -272,7 +272,7 @@ class Rollouts:
             times = self._times[index].expand(count).to(device)
             lengths = (self._times[index] - self._times[index + 1]).expand(count).to(device)
             timesteps = timestep.expand(count).to(device)
-            step = self._sampler.of(network, condition, latents, timesteps, times, lengths)
+            step = self._sampler.step(network, condition, latents, timesteps, times, lengths)
             noise = torch.randn(latents.shape).to(device)  # drawn on the CPU: the same on every device
             after = step.mean + step.deviation[:, None, None, None] * noise
             probability = log_probability(step, after)

@@ -218,7 +218,7 @@ def test_dropped_prompts_are_those_that_chance_names(folder: Path) -> None:
     model = a_model()
     batch = LatentCache.open(folder / "cache").gather(torch.arange(12))
     dropped = torch.arange(12) % 3 == 0
-    found = batch.condition.where(dropped, model.unconditional())
+    found = batch.condition.replace_rows(dropped, model.unconditional())
     blank = model.unconditional()
     for row in range(12):
         wanted = blank.rows(torch.tensor([0])) if dropped[row] else batch.condition.rows(torch.tensor([row]))

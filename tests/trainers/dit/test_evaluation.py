@@ -58,23 +58,23 @@ def drawn_by_hand() -> ImageEvaluation:
 def test_figures_are_those_of_some_held_out_prompts(
     model: ImageModel, material: RewardInputs, found: ImageEvaluation
 ) -> None:
-    prompts = [picture.prompt for picture in material.held_out.some(16).pictures]
+    prompts = [picture.prompt for picture in material.held_out.sample(16).pictures]
     images, judge = draw_images(model, prompts, SAMPLING), train_classifier(material.pictures)
     torch.testing.assert_close(found.images, images)
     assert found.correct == round(16 * judge.accuracy(images, prompts))
-    assert found.real_correct == round(16 * judge.accuracy(read_pixels(material.held_out.some(16)), prompts))
+    assert found.real_correct == round(16 * judge.accuracy(read_pixels(material.held_out.sample(16)), prompts))
     classifier, frechet, _ = found.scores
     chances = judge(images).softmax(1).gather(1, judge.classes(prompts)[:, None])
     assert classifier.value == pytest.approx(chances.mean().item())
     real = judge.features(read_pixels(material.held_out))
     assert frechet.value == pytest.approx(frechet_distance(judge.features(images), real), rel=1e-4)
-    beside = judge.features(read_pixels(material.pictures.some(16)))
+    beside = judge.features(read_pixels(material.pictures.sample(16)))
     assert frechet.real == pytest.approx(frechet_distance(beside, real), rel=1e-4)
     assert (frechet.is_distance, frechet.against) == (True, 24)
 
 
 def test_real_images_are_judged_by_the_same_rewards(material: RewardInputs, found: ImageEvaluation) -> None:
-    judge, targets = train_classifier(material.pictures), read_pixels(material.held_out.some(16))
+    judge, targets = train_classifier(material.pictures), read_pixels(material.held_out.sample(16))
     chances = judge(targets).softmax(1).gather(1, judge.classes(found.prompts)[:, None])
     classifier, _, ssim = found.scores
     assert classifier.real == pytest.approx(chances.mean().item())

@@ -198,7 +198,7 @@ def test_a_cache_keeps_the_plans_and_teaches_the_same(tmp_path: Path) -> None:
 def test_a_prompt_that_is_dropped_is_dropped_with_its_plan() -> None:
     model = a_model()
     condition = model.prompts.embed(model.prompts.tokens(PROMPTS)).with_priors(plans(2))
-    dropped = condition.where(torch.tensor([True, False]), model.unconditional())
+    dropped = condition.replace_rows(torch.tensor([True, False]), model.unconditional())
     latents, times = torch.randn(2, 4, 8, 8, generator=torch.Generator().manual_seed(1)), torch.tensor([500.0, 500.0])
     other = dropped.with_priors(torch.cat([plans(1, seed=9), dropped.priors[1:]]))
     one, two = (model.network.predict(latents, times, told) for told in (dropped, other))

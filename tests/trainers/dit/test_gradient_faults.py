@@ -91,7 +91,7 @@ def test_what_is_drawn_has_no_gradient_and_asking_again_about_its_steps_reaches_
 ) -> None:
     model, start = tiny_model().learning("flow"), tiny_model().learning("flow")
     recipe = GrpoRecipe(groups=3, members=4, draw_steps=4, trained_steps=1)
-    reward = ValidatedReward("brightness", Brightness(), of_all=False)
+    reward = ValidatedReward("brightness", Brightness(), is_collective=False)
     torch.manual_seed(3)
     moves = next(iter(Rollouts(model, some_pictures(tmp_path), reward, recipe)))
     assert [part.requires_grad for part in (*moves[:-1], *moves.condition)] == [False] * 11

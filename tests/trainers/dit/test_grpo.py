@@ -463,7 +463,7 @@ def test_what_cannot_be_tuned_is_refused(folder: Path) -> None:
         Rollouts(
             flow,
             own,
-            ValidatedReward("brightness", FormulaReward(brightness), of_all=True),
+            ValidatedReward("brightness", FormulaReward(brightness), is_collective=True),
             SMALL,
         )
     with pytest.raises(SettingsError, match="5 trained steps are more than the 4 steps of an image"):

@@ -51,12 +51,12 @@ def test_the_digest_follows_pixels_and_prompts_and_not_names(tmp_path: Path) -> 
 def test_some_images_are_always_the_same_and_of_many_prompts_also_where_a_folder_is_sorted(tmp_path: Path) -> None:
     pictures = read(write_images(tmp_path, 40))
     one_after_the_other = replace(pictures, pictures=tuple(sorted(pictures.pictures, key=lambda one: one.prompt)))
-    some = one_after_the_other.some(12)
+    some = one_after_the_other.sample(12)
     assert len(some.pictures) == 12
     assert {one.prompt for one in some.pictures} == set(PROMPTS)
     assert list(some.pictures) == [one for one in one_after_the_other.pictures if one in some.pictures]
-    assert one_after_the_other.some(12) == some
-    assert one_after_the_other.some(40) == one_after_the_other.some(99) == one_after_the_other
+    assert one_after_the_other.sample(12) == some
+    assert one_after_the_other.sample(40) == one_after_the_other.sample(99) == one_after_the_other
 
 
 def add_bad_images(folder: Path) -> dict[str, str]:

@@ -10,14 +10,14 @@ from trainers.dit.rollouts import (
     compute_advantages,
     compute_clipped_gain,
     divergence,
+    draw_step,
     log_probability,
-    step_of,
 )
 
 
 def test_a_step_has_the_mean_and_deviation_of_the_formula() -> None:
     latents, velocity = torch.full((2, 1, 1, 1), 0.8), torch.full((2, 1, 1, 1), -0.5)
-    step = step_of(latents, velocity, torch.tensor([0.5, 1.0]), torch.tensor([0.25, 0.125]), 0.7)
+    step = draw_step(latents, velocity, torch.tensor([0.5, 1.0]), torch.tensor([0.25, 0.125]), 0.7)
     # s² = .49 at t = .5; .49 · 24 at t = 1, which counts as .96 in it
     first = 0.8 - 0.25 * (-0.5 + 0.49 / (2 * 0.5) * (0.8 + 0.5 * -0.5))
     second = 0.8 - 0.125 * (-0.5 + 0.49 * 24 / 2 * 0.8)
@@ -27,7 +27,7 @@ def test_a_step_has_the_mean_and_deviation_of_the_formula() -> None:
 
 def test_a_step_without_chance_is_the_plain_one() -> None:
     latents, velocity = torch.randn(2, 3, 4, 5, 6, generator=torch.Generator().manual_seed(0))
-    step = step_of(latents, velocity, torch.full((3,), 0.6), torch.full((3,), 0.2), 0.0)
+    step = draw_step(latents, velocity, torch.full((3,), 0.6), torch.full((3,), 0.2), 0.0)
     torch.testing.assert_close(step.mean, latents - 0.2 * velocity)
     assert step.deviation.tolist() == [0, 0, 0]
 
@@ -43,7 +43,7 @@ def test_steps_by_chance_end_where_the_images_are() -> None:
         away = latents - (1 - time) * mean
         velocity = time / variance * away - (mean + (1 - time) * spread**2 / variance * away)
         at, length = torch.full((4000,), time), torch.full((4000,), 1 / steps)
-        step = step_of(latents, velocity, at, length, 0.7)
+        step = draw_step(latents, velocity, at, length, 0.7)
         latents = step.mean + step.deviation[:, None, None, None] * torch.randn_like(latents)
     assert float(latents.mean()) == pytest.approx(mean, abs=0.03)
     assert float(latents.std()) == pytest.approx(spread, abs=0.05)

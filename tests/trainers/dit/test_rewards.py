@@ -39,7 +39,7 @@ def material(tmp_path_factory: pytest.TempPathFactory) -> RewardInputs:
 
 
 def held_out_images(material: RewardInputs, count: int = 16) -> tuple[Tensor, list[str]]:
-    held = material.held_out.some(count)
+    held = material.held_out.sample(count)
     return read_pixels(held), [one.prompt for one in held.pictures]
 
 
@@ -101,7 +101,9 @@ def test_frechet_distances_are_of_one_number_of_images_with_the_floor_beside(mat
     assert reward.facts == {"images": 16, "against": 24, "floor": inner.floor}
     judge = train_classifier(material.pictures)
     real = judge.features(read_pixels(material.held_out))
-    assert inner.floor == pytest.approx(frechet_distance(judge.features(read_pixels(material.pictures.some(16))), real))
+    assert inner.floor == pytest.approx(
+        frechet_distance(judge.features(read_pixels(material.pictures.sample(16))), real)
+    )
     said = reward(images, prompts, images)
     assert said.tolist() == pytest.approx([-frechet_distance(judge.features(images), real)] * 16)
     assert float(reward(torch.rand(16, 1, 8, 8), prompts, images)[0]) < float(said[0]) - inner.floor
@@ -194,7 +196,7 @@ def broken_reward(said: Tensor) -> Reward:
 def test_a_reward_that_is_no_number_is_refused_before_a_training_starts(material: RewardInputs) -> None:
     values = torch.zeros(16)
     values[5] = math.nan
-    wrong = material.held_out.some(16).pictures[5].prompt
+    wrong = material.held_out.sample(16).pictures[5].prompt
     with pytest.raises(RewardError, match=f"reward mine is nan for an image of '{wrong}'.* 1 of 16 images"):
         create_reward("mine", material, {"mine": RewardKind(lambda _: broken_reward(values))})
     with pytest.raises(RewardError, match=r"reward mine has shape \[3\] for 16 images"):

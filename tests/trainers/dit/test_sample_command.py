@@ -156,7 +156,9 @@ def test_a_training_is_given_what_the_flags_say(
     model, source, recipe, _, _, monitor = seen
     assert (source.folder, recipe.seed, seeds) == (cached, 7, [7])
     assert (monitor._name, monitor.evaluator._sampling) == ("ssim", SamplingSettings(steps=3, guidance=1.5))
-    assert torch.equal(monitor.evaluator.targets, read_pixels(read_pictures(held, model.form, lambda _: None).some(4)))
+    assert torch.equal(
+        monitor.evaluator.targets, read_pixels(read_pictures(held, model.form, lambda _: None).sample(4))
+    )
     assert monitor._patience == 1
     told = json.loads((tmp_path / "model" / "training.json").read_text("utf-8"))
     assert told["facts"]["frechet"].items() >= FAR.items()
@@ -188,7 +190,7 @@ def test_a_tuning_is_given_what_the_flags_say(workspace: Path, tmp_path: Path, m
     model, pictures, reward, gate, recipe, _, _ = seen
     assert (pictures.folder, reward.name, recipe.seed, seeds) == (workspace / "own", "ssim", 7, [7])
     assert gate.evaluator._sampling == SamplingSettings(steps=4, guidance=1.5)
-    assert torch.equal(gate.evaluator.targets, read_pixels(read_pictures(held, model.form, lambda _: None).some(4)))
+    assert torch.equal(gate.evaluator.targets, read_pixels(read_pictures(held, model.form, lambda _: None).sample(4)))
     better = {"window": 8, "rewards": {"ssim": 0.6, "frechet": -2.5}}
     gate.load_state_dict({"snapshots": [asdict(SNAPSHOT), better]})
     assert gate.kept.window == 8
