@@ -127,7 +127,7 @@ def test_what_is_drawn_are_groups_of_a_prompt_with_steps_as_probable_as_they_wer
     steps = PolicySampler(model.unconditional(), SMALL)
     for one in moves:
         with torch.no_grad():
-            step = steps.of(model.network, one.condition, one.before, one.timesteps, one.times, one.lengths)
+            step = steps.step(model.network, one.condition, one.before, one.timesteps, one.times, one.lengths)
         torch.testing.assert_close(log_probability(step, one.after), one.probability, rtol=1e-4, atol=1e-5)
         chance = (one.after - step.mean) / step.deviation[:, None, None, None]
         assert float(chance.std()) == pytest.approx(1, abs=0.15)
@@ -212,7 +212,7 @@ def test_the_loss_is_the_clipped_gain_and_the_price_of_going_away(folder: Path) 
             weight.add_(0.02 * torch.randn_like(weight))
     with torch.no_grad():
         told = (moves.condition, moves.before, moves.timesteps, moves.times, moves.lengths)
-        step, other = steps.of(model.network, *told), steps.of(start.network, *told)
+        step, other = steps.step(model.network, *told), steps.step(start.network, *told)
     ratios = (log_probability(step, moves.after) - moves.probability).exp().tolist()
     gains = [
         min(ratio * worth, min(max(ratio, 0.99), 1.01) * worth)
