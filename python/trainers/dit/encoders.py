@@ -67,7 +67,7 @@ class LatentUnits(NamedTuple):
     center: Tensor
     unit: Tensor
 
-    def to(self, device: torch.device) -> tuple[Tensor, Tensor]:
+    def move_to(self, device: torch.device) -> tuple[Tensor, Tensor]:
         """Center and unit on a device, [channels, 1, 1] or [1, 1, 1]."""
         return self.center.to(device)[:, None, None], self.unit.to(device)[:, None, None]
 
@@ -125,14 +125,14 @@ class LatentCoder:
     def encode(self, pixels: Tensor) -> Posterior:
         """Encode images, float32 [N, channels, height, width], -1 to 1."""
         found = self.module.encode(pixels, return_dict=False)[0]
-        center, unit = self._units.to(pixels.device)
+        center, unit = self._units.move_to(pixels.device)
         # Random draws follow the memory layout, which must be the same as from a cache.
         return Posterior(((found.mean - center) / unit).contiguous(), (found.std / unit).contiguous())
 
     @torch.no_grad()
     def decode(self, latents: Tensor) -> Tensor:
         """Decode latents, float32 [N, channels, side, side], to images, [N, channels, height, width], 0 to 1."""
-        center, unit = self._units.to(latents.device)
+        center, unit = self._units.move_to(latents.device)
         scaled: Any = latents * unit + center
         pixels: Tensor = self.module.decode(scaled, return_dict=False)[0]
         return (pixels / 2 + 0.5).clamp(0, 1)

@@ -142,7 +142,7 @@ def build_loop(model: ImageModel, rollouts: Rollouts, gate: RewardGate, recipe: 
             f"precision is {recipe.precision}; 16 bits cannot resolve the probabilities of steps, use fp32"
         )
     transformer, start = model.network.module, deepcopy(model.network)
-    sampler = PolicySampler(model.unconditional().to("cpu"), recipe)
+    sampler = PolicySampler(model.unconditional().move_to("cpu"), recipe)
     policy_loss = PolicyLoss(model.network, start, sampler, recipe)
     optimizer = adamw(transformer.parameters(), lr=recipe.learning_rate, weight_decay=0.0)
     phase = Phase[PolicySteps](

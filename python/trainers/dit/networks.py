@@ -40,8 +40,8 @@ class PromptCondition(NamedTuple):
         """Replace the prior tokens, int64 [N, priors]."""
         return self._replace(priors=priors)
 
-    def to(self, device: torch.device | str) -> Self:
-        """Move to a device."""
+    def move_to(self, device: torch.device | str) -> Self:
+        """Move to a device. A method named `to` would keep the loop from cutting batches with conditions."""
         return type(self)(*(part.to(device) for part in self))
 
     def rows(self, index: Tensor) -> Self:

@@ -128,7 +128,7 @@ class SampleEvaluator:
     def _build_requests(self) -> list[SampleRequest]:
         """Batches of all images, on the CPU."""
         count = len(self.prompts)
-        condition = self._model.prompts.embed(self._model.prompts.tokens(self.prompts)).to("cpu")
+        condition = self._model.prompts.embed(self._model.prompts.tokens(self.prompts)).move_to("cpu")
         noise = draw_initial_noise(self._model, count, self._sampling.seed)
         parts = torch.arange(count).split(TOGETHER)
         return [SampleRequest(indices, condition.rows(indices), noise[indices]) for indices in parts]

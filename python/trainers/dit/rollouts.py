@@ -174,7 +174,7 @@ class PolicySampler:
         lengths: Tensor,
     ) -> PolicyStep:
         """Step from latents, float32 [N, channels, side, side], at times [N], with lengths [N]."""
-        guided = GuidedNetwork(network, condition, self._unconditional.to(latents.device), self._recipe.guidance)
+        guided = GuidedNetwork(network, condition, self._unconditional.move_to(latents.device), self._recipe.guidance)
         return draw_step(latents, guided(latents, timesteps).float(), times, lengths, self._recipe.noise_scale)
 
 
@@ -215,7 +215,7 @@ class Rollouts:
         self._pictures = pictures
         self._reward = reward
         self._recipe = recipe
-        self._sampler = PolicySampler(model.unconditional().to("cpu"), recipe)
+        self._sampler = PolicySampler(model.unconditional().move_to("cpu"), recipe)
         scheduler = model.objective.steps(recipe.draw_steps)
         self._timesteps: Tensor = scheduler.timesteps
         self._times: Tensor = scheduler.sigmas.float()

@@ -66,7 +66,7 @@ def draw_latents(model: ImageModel, condition: PromptCondition, noise: Tensor, s
     if model.objective is None:
         raise SchedulerError("the model has no scheduler: it is untrained; train it first")
     with evaluation_mode([model.network.module]):
-        guided = GuidedNetwork(model.network, condition, model.unconditional().to(noise.device), sampling.guidance)
+        guided = GuidedNetwork(model.network, condition, model.unconditional().move_to(noise.device), sampling.guidance)
         return model.objective.sample(guided, noise, sampling.steps)
 
 

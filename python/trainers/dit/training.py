@@ -100,7 +100,7 @@ class DenoisingLoss:
         latents = posterior.mean + posterior.deviation * drawn.within
         noised = self._objective.noised(latents, drawn.noise, drawn.times)
         if self._unconditional.mask.device != latents.device:
-            self._unconditional = self._unconditional.to(latents.device)
+            self._unconditional = self._unconditional.move_to(latents.device)
         kept = condition.replace_rows(drawn.dropped, self._unconditional)
         prediction = self._model.network.predict(noised.latents, noised.timesteps, kept)
         with full_precision(latents.device):
