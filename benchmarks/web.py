@@ -29,10 +29,10 @@ from trainers.demo.market import real_bars
 
 ROUNDS: Final = 400
 STARTS: Final = 5
-MOST_RATIO: Final = 1.5
-MOST_START_S: Final = 3.0
-MOST_FAN_S: Final = 3.0
-MOST_PAGE_MB: Final = 2.0
+MAX_RATIO: Final = 1.5
+MAX_START_S: Final = 3.0
+MAX_FAN_S: Final = 3.0
+MAX_PAGE_MB: Final = 2.0
 
 
 @contextmanager
@@ -79,7 +79,7 @@ def speed_rows(subject: Subject, rounds: int, *, judged: bool) -> Iterator[Row]:
     for name in bodies:
         detail = f"{1000 * p50[name]:.2f} ms against {1000 * p50['gRPC']:.2f} ms, one symbol with bars"
         ratio = p50[name] / p50["gRPC"]
-        yield at_most(f"HTTP/JSON over gRPC, p50, {name}", ratio, MOST_RATIO, detail=detail, judged=judged)
+        yield at_most(f"HTTP/JSON over gRPC, p50, {name}", ratio, MAX_RATIO, detail=detail, judged=judged)
 
 
 def start_rows(models: Path, starts: int, *, judged: bool) -> Iterator[Row]:
@@ -92,7 +92,7 @@ def start_rows(models: Path, starts: int, *, judged: bool) -> Iterator[Row]:
             connection.request("GET", "/v1/health")
             assert connection.getresponse().status == http.client.OK
     detail = f"process start to ready, median of {starts}"
-    yield at_most("start of quantra ui, s", median(taken), MOST_START_S, detail=detail, judged=judged)
+    yield at_most("start of quantra ui, s", median(taken), MAX_START_S, detail=detail, judged=judged)
     yield shown("slowest start, s", max(taken), detail="")
 
 
@@ -113,10 +113,10 @@ def page_rows(subject: Subject, rounds: int, *, judged: bool) -> Iterator[Row]:
                 heaviest = max(heaviest, len(text))
             taken.append(time.perf_counter() - start)
     detail = f"{len(content) / 1e6:.1f} MB of bars of four symbols, read and checked, then the page with the fan"
-    yield at_most("dropped file to its fan, first, s", taken[0], MOST_FAN_S, detail=detail, judged=judged)
-    yield at_most("dropped file to its fan, median, s", median(taken), MOST_FAN_S, detail="", judged=judged)
+    yield at_most("dropped file to its fan, first, s", taken[0], MAX_FAN_S, detail=detail, judged=judged)
+    yield at_most("dropped file to its fan, median, s", median(taken), MAX_FAN_S, detail="", judged=judged)
     yield at_most(
-        "heaviest page, MB", heaviest / 1e6, MOST_PAGE_MB, detail="the forecast with its reasons", judged=judged
+        "heaviest page, MB", heaviest / 1e6, MAX_PAGE_MB, detail="the forecast with its reasons", judged=judged
     )
 
 

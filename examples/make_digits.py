@@ -30,7 +30,7 @@ from trainers.dit.models import ImageModel
 
 DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 WORDS = ("a", "handwritten", "digit", *DIGITS)
-LONGEST = 12
+MAX_TOKENS = 12
 """Maximum number of tokens in a prompt."""
 TRAIN = 1400
 """Number of training images; the others are held out."""
@@ -76,7 +76,7 @@ def tokenizer_of(words: Sequence[str]) -> CLIPTokenizer:
             parts = [parts[0] + parts[1], *parts[2:]]
             vocabulary.setdefault(parts[0], len(vocabulary))
     pairs: Any = merges
-    return CLIPTokenizer(vocab=vocabulary, merges=pairs, model_max_length=LONGEST)
+    return CLIPTokenizer(vocab=vocabulary, merges=pairs, model_max_length=MAX_TOKENS)
 
 
 def encoder_of(tokenizer: CLIPTokenizer) -> CLIPTextModel:
@@ -88,7 +88,7 @@ def encoder_of(tokenizer: CLIPTokenizer) -> CLIPTextModel:
         intermediate_size=64,
         num_hidden_layers=2,
         num_attention_heads=2,
-        max_position_embeddings=LONGEST,
+        max_position_embeddings=MAX_TOKENS,
         bos_token_id=0,
         eos_token_id=1,
         pad_token_id=1,

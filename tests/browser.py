@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final, final
 
 NAMES: Final = ("chromium", "chromium-browser", "google-chrome")
-LONGEST_S: Final = 60
+MAX_WAIT_S: Final = 60
 """Timeout per response, so that a hanging browser does not block its test."""
 FLAGS: Final = (
     "--headless=new",
@@ -89,7 +89,7 @@ class Browser:
             self.ask("Page.navigate", url=address)
 
     @contextmanager
-    def loading(self, longest_s: float = LONGEST_S) -> Generator[None]:
+    def loading(self, longest_s: float = MAX_WAIT_S) -> Generator[None]:
         """Wait until the page that the block leads to is loaded, at most `longest_s`."""
         self._loaded = False
         self.complaints = []
@@ -131,7 +131,7 @@ class Browser:
         sent = json.dumps(message).encode() + b"\0"
         while sent:
             sent = sent[os.write(self._commands, sent) :]
-        deadline = time.monotonic() + LONGEST_S
+        deadline = time.monotonic() + MAX_WAIT_S
         while (answer := self._read(deadline)).get("id") != self._number:
             self._note(answer)
         assert "error" not in answer, f"{method}: {answer['error']}"
@@ -140,7 +140,7 @@ class Browser:
     def _read(self, deadline: float) -> dict[str, Any]:
         while b"\0" not in self._rest:
             ready, _, _ = select.select([self._answers], [], [], max(0.0, deadline - time.monotonic()))
-            assert ready, f"the browser has not answered for {LONGEST_S} s"
+            assert ready, f"the browser has not answered for {MAX_WAIT_S} s"
             more = os.read(self._answers, 1 << 20)
             assert more, "the browser is gone"
             self._rest += more
@@ -179,6 +179,6 @@ def running() -> Generator[Browser]:
             yield Browser(to_browser, from_browser)
         finally:
             process.terminate()
-            process.wait(LONGEST_S)
+            process.wait(MAX_WAIT_S)
             os.close(to_browser)
             os.close(from_browser)

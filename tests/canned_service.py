@@ -29,7 +29,7 @@ AnswerT = TypeVar("AnswerT")
 
 _log = logging.getLogger(__name__)
 
-_LONGEST_S = 30
+_MAX_WAIT_S = 30
 """Timeout, so that a failing test does not block its process."""
 
 
@@ -92,21 +92,21 @@ class CannedService(PredictionService):
 
     def is_cancelled_soon(self) -> bool:
         """Wait until the first call is cancelled."""
-        until_s = time.monotonic() + _LONGEST_S
+        until_s = time.monotonic() + _MAX_WAIT_S
         while not (is_cancelled := self.deadlines[0].is_cancelled) and time.monotonic() < until_s:
             threading.Event().wait(0.01)
         return is_cancelled
 
     def settle(self) -> None:
         """Wait until every request has its response."""
-        self._predicting.submit(lambda: None).result(_LONGEST_S)
+        self._predicting.submit(lambda: None).result(_MAX_WAIT_S)
 
     def _forecast(
         self, asked: PredictionRequest, deadline: Deadline, encode: Callable[[tuple[Outcome, ...]], AnswerT]
     ) -> AnswerT:
         self.deadlines.append(deadline)
         self.begun.set()
-        self.predictions_released.wait(_LONGEST_S)
+        self.predictions_released.wait(_MAX_WAIT_S)
         try:
             return encode(
                 tuple(one if isinstance(one, QuantraError) else self._answer(one) for one in asked.instances())
@@ -118,11 +118,11 @@ class CannedService(PredictionService):
         query = asked.query()
         self.deadlines.append(deadline)
         self.begun.set()
-        self.explanations_released.wait(_LONGEST_S)
+        self.explanations_released.wait(_MAX_WAIT_S)
         return Explanation(attributions=(attribution(query.instance.input.symbols),), queue_ms=0.25, compute_ms=1.5)
 
     def _answer_global(self, known: GlobalImportance) -> GlobalImportance:
-        self.explanations_released.wait(_LONGEST_S)
+        self.explanations_released.wait(_MAX_WAIT_S)
         return known
 
 

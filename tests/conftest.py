@@ -49,14 +49,14 @@ def pytest_xdist_auto_num_workers() -> int | None:
     return cores + cores // 2
 
 
-LONGEST_ID: Final = 60
+MAX_ID: Final = 60
 """Characters of a value in the id of its test."""
 
 
 def pytest_make_parametrize_id(val: object) -> str | None:
     """Shorten long values in ids, which pytest-xdist sends and child processes get in their environment."""
-    if isinstance(val, str | bytes) and len(val) > LONGEST_ID:
-        return f"{val[:LONGEST_ID]!a} of {len(val)}"
+    if isinstance(val, str | bytes) and len(val) > MAX_ID:
+        return f"{val[:MAX_ID]!a} of {len(val)}"
     return None
 
 

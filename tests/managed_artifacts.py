@@ -48,7 +48,7 @@ QUANTILES: Final = (0.1, 0.5, 0.9)
 ENCODER: Final = 12
 FEW: Final = ("return_1", "return_5", "gap", "close_in_day")
 """Observed features of most models: they look back a few days only."""
-FEWEST_COLUMNS: Final = 30
+MIN_COLUMNS: Final = 30
 """Fewer columns than trees of these models read."""
 SHORT: Final = Target(horizons=(1, 5))
 AFTER: Final = datetime(2013, 6, 3, tzinfo=UTC)
@@ -97,7 +97,7 @@ class Made:
         )
         weights = random_weights(manifest, pipeline, self.seed)
         if self.kind == "trees":
-            weights["columns"] %= FEWEST_COLUMNS
+            weights["columns"] %= MIN_COLUMNS
         return Artifact(manifest=manifest, pipeline=pipeline, weights=weights)
 
     def _pipeline(self) -> Pipeline:

@@ -20,7 +20,7 @@ _PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 _FIRST_WINDOW: Final = 65_535
 WHOLE_WINDOW: Final = 16 << 20
 """A window larger than any response."""
-_LARGEST_FRAME: Final = 16_384
+_MAX_FRAME: Final = 16_384
 _STATUS_NAMES: Final = range(8, 15)
 """Entries of HPACK's static table whose name is :status."""
 _STATIC_STATUS: Final = {8: "200", 9: "204", 10: "206", 11: "304", 12: "400", 13: "404", 14: "500"}
@@ -181,7 +181,7 @@ class Connection:
         """Send content within flow control; False if the server ended the call before all was sent."""
         rest = memoryview(content)
         while rest and not stream.ended:
-            room = min(self._window, stream.window, _LARGEST_FRAME, len(rest))
+            room = min(self._window, stream.window, _MAX_FRAME, len(rest))
             if room <= 0:
                 self.read()
                 continue

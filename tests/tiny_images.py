@@ -14,7 +14,7 @@ from tokenizers.models import Unigram
 from tokenizers.pre_tokenizers import Metaspace
 from transformers import CLIPTextConfig, CLIPTextModel, CLIPTokenizer, PreTrainedTokenizerFast
 
-from examples.make_digits import LONGEST as LENGTH
+from examples.make_digits import MAX_TOKENS as LENGTH
 from examples.make_digits import tokenizer_of
 from trainers.dit.models import ImageModel
 

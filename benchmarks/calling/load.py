@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from multiprocessing.connection import Connection  # not subscriptable at runtime
 
 SPAWN: Final = multiprocessing.get_context("spawn")
-MOST_CHANNELS: Final = 4
+MAX_CHANNELS: Final = 4
 WARM_S: Final = 0.2
 _PREDICT_ALL: Final[Mapping[str, str]] = {}
 _OPTIONS: Final = (("grpc.use_local_subchannel_pool", 1), ("grpc.max_receive_message_length", 16 << 20))
@@ -160,7 +160,7 @@ def serve_turns(settings: LoadSettings, pipe: "Connection[Calls, Turn]") -> None
 
 async def calls_of(target: str, method: str, request: bytes, turn: Turn, access: Access = PLAIN) -> Calls:
     """Call for the turn's time, after a short warm-up that does not count."""
-    channels = [access.open(target) for _ in range(min(turn.in_flight, MOST_CHANNELS))]
+    channels = [access.open(target) for _ in range(min(turn.in_flight, MAX_CHANNELS))]
     begin = time.perf_counter() + WARM_S
     end, took_s = begin + turn.seconds, list[float]()
 
@@ -180,7 +180,7 @@ async def calls_of(target: str, method: str, request: bytes, turn: Turn, access:
 
 async def paced_calls_of(target: str, method: str, request: bytes, turn: Turn, access: Access = PLAIN) -> Calls:
     """Call at the turn's rate. A call counts from the time at which it was due."""
-    channels = [access.open(target) for _ in range(min(turn.in_flight, MOST_CHANNELS))]
+    channels = [access.open(target) for _ in range(min(turn.in_flight, MAX_CHANNELS))]
     pauses_s = np.random.default_rng(0).exponential(1 / turn.rate, int(2 * turn.rate * (WARM_S + turn.seconds)))
     due_s = np.cumsum(pauses_s)
     begin = time.perf_counter()
@@ -202,7 +202,7 @@ async def paced_calls_of(target: str, method: str, request: bytes, turn: Turn, a
 async def streamed_calls_of(target: str, method: str, request: bytes, turn: Turn, access: Access = PLAIN) -> Calls:
     """Call over streams, which share the requests in flight."""
     streaming = _STREAMING_METHODS[method]
-    channels = [access.open(target) for _ in range(min(turn.streams, MOST_CHANNELS))]
+    channels = [access.open(target) for _ in range(min(turn.streams, MAX_CHANNELS))]
     begin = time.perf_counter() + WARM_S
     end, took_s = begin + turn.seconds, list[float]()
     bodies = streaming.requests(request, turn.in_flight // turn.streams)

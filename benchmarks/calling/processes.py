@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self, final
 
-from benchmarks.calling.load import MOST_CHANNELS, WARM_S, Load, Turn, load
+from benchmarks.calling.load import MAX_CHANNELS, WARM_S, Load, Turn, load
 from benchmarks.calling.rates import IN_FLIGHT, WINDOWS
 from benchmarks.calling.subject import Subject, started
 from benchmarks.faults.served import Vitals
@@ -107,6 +107,6 @@ def _compared(found: Sequence[Mapping[Cell, CpuUsage]], two: Cell, one: Cell) ->
     cost = statistics.median(each[two].request_ms / each[one].request_ms for each in found)
     spent = [statistics.median(each[cell].request_ms for each in found) for cell in (two, one)]
     most = statistics.median(each[two].most for each in found)
-    connections = min(two[1], MOST_CHANNELS)
+    connections = min(two[1], MAX_CHANNELS)
     description = f"{spent[0]:.3g} and {spent[1]:.3g} ms; {connections} connections, one worker did {most:.0%}; "
     return cost, description

@@ -37,7 +37,7 @@ NOT_READ: Final = ("anchor_price", "date")
 TRITON: Final = "Triton"
 ENGINES: Final = ("eager", "onnxruntime")
 _READY: Final = "/inference.GRPCInferenceService/ServerReady"
-LONGEST_START_S: Final = 120.0
+MAX_START_S: Final = 120.0
 
 Cell = tuple[str, int, int]
 """Name of a server, number of requests in flight, and of streams; 0 streams for unary calls."""
@@ -198,7 +198,7 @@ parameters {{ key: "artifact" value {{ string_value: "{artifact.resolve()}" }} }
 
 def wait_until_ready(target: str, process: "subprocess.Popen[bytes]") -> None:
     """Wait for the start of Triton."""
-    end = time.monotonic() + LONGEST_START_S
+    end = time.monotonic() + MAX_START_S
     with grpc.insecure_channel(target) as channel:
         ready = channel.unary_unary(_READY)
         while process.poll() is None and time.monotonic() < end:

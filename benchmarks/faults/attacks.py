@@ -18,7 +18,7 @@ from benchmarks.faults.served import MIB, Vitals
 from benchmarks.report import Row, at_most
 from predictor.http2 import encode_headers
 
-MOST_GROWN_MIB: Final = 50.0
+MAX_GROWN_MIB: Final = 50.0
 SECONDS: Final = 3.0
 
 _HEADERS, _RESET, _SETTINGS, _PING, _CONTINUATION = 1, 3, 4, 6, 9
@@ -126,7 +126,7 @@ def rows(subject: Subject, *, quick: bool) -> Iterator[Row]:
                 waits = pulse.stop()
             grown = (Vitals.of(process).peak - before) / MIB
             detail = f"in {seconds:g} s, over {before / MIB:.0f} MiB"
-            yield at_most(f"{name}: memory grown, MiB", grown, MOST_GROWN_MIB, detail=detail, judged=not quick)
+            yield at_most(f"{name}: memory grown, MiB", grown, MAX_GROWN_MIB, detail=detail, judged=not quick)
             yield from waits.rows(name, judged=not quick)
 
 

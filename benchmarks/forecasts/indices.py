@@ -16,7 +16,7 @@ TASKS: Final = ("ret", "vol")
 INDICES: Final = ("sp500", "nasdaq")
 TRAIN_ENDS: Final = "2013-12-31"
 VALIDATION_ENDS: Final = "2015-12-31"
-SMALLEST_RANGE: Final = 1e-4
+MIN_RANGE: Final = 1e-4
 VOLUME_DAYS: Final = 20
 
 
@@ -70,7 +70,7 @@ def _measured(bars: pd.DataFrame) -> dict[str, Series]:
     """All quantities [T], from the second day."""
     column = {name: bars[name].to_numpy(np.float64) for name in ("Open", "High", "Low", "Adj Close", "Volume")}
     close = column["Adj Close"]
-    daily_range = np.maximum(np.log(column["High"] / column["Low"]), SMALLEST_RANGE)
+    daily_range = np.maximum(np.log(column["High"] / column["Low"]), MIN_RANGE)
     volume = pd.Series(np.log(np.where(column["Volume"] > 0, column["Volume"], np.nan)[1:])).ffill()
     return {
         "ret": np.log(close[1:] / close[:-1]),

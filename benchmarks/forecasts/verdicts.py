@@ -10,7 +10,7 @@ from benchmarks.forecasts.results import Entry, Results
 from benchmarks.forecasts.systems import OUR_TFT
 from benchmarks.report import Row, at_least, at_most, shown, unmeasured
 
-MOST_ERRORS: Final = 2.0
+MAX_ERRORS: Final = 2.0
 """Allowed deviation of a coverage from the nominal one, in bootstrap errors."""
 EVEN: Final = 0.002
 """Our loss counts as even if it exceeds the best baseline's by at most this share and the interval holds 0."""
@@ -124,7 +124,7 @@ def _calibrated(results: Results, variant: str, words: str, *, judged: bool) -> 
     coverage = at_most(
         f"{title}: 80 % coverage, {words}, largest deviation in errors",
         float(errors.max()),
-        MOST_ERRORS,
+        MAX_ERRORS,
         detail=f"step {errors.argmax() + 1}; {covered:.3f} over all steps, {plain:.3f} uncalibrated; "
         f"{_resampled(results)}",
         judged=judged,

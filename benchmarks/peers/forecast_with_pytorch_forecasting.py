@@ -10,7 +10,7 @@ from pytorch_forecasting.data import EncoderNormalizer, NaNLabelEncoder
 from benchmarks.forecasts.protocol import BATCH, CLIP, DROPOUT, HEADS, HIDDEN, PEER_RATE, TrainingRequest, train_peer
 from benchmarks.forecasts.task import LEVELS, Task, Windows
 
-SMALLEST_SCALE = 1e-7
+MIN_SCALE = 1e-7
 """As in the library's normaliser."""
 
 
@@ -86,7 +86,7 @@ def quantiles(model: TemporalFusionTransformer, task: Task, windows: Windows) ->
     """Quantiles [N, H, Q] of the trained model, in the unit of the task."""
     count, steps = len(windows), task.encoder + task.horizon
     past = torch.from_numpy(windows.past)
-    location, scale = past.mean(1, keepdim=True), past.std(1, keepdim=True) + SMALLEST_SCALE
+    location, scale = past.mean(1, keepdim=True), past.std(1, keepdim=True) + MIN_SCALE
     blank = torch.zeros(count, task.horizon)
     columns = {"target": torch.cat([(past - location) / scale, blank], dim=1)}
     for i in range(task.observed.shape[-1]):

@@ -16,7 +16,7 @@ from predictor.model import Model
 from predictor.networks import Inputs
 from predictor.registry import Runtime, load_model
 
-MOST_ROWS = 256
+MAX_ROWS = 256
 
 
 @final
@@ -27,7 +27,7 @@ class TritonPythonModel:
         """Load the artifact that the configuration names."""
         torch.set_num_threads(1)
         folder = Path(json.loads(arguments["model_config"])["parameters"]["artifact"]["string_value"])
-        model = load_model(folder, ("stock", 1), Runtime(torch.device("cpu"), MOST_ROWS))
+        model = load_model(folder, ("stock", 1), Runtime(torch.device("cpu"), MAX_ROWS))
         assert isinstance(model, Model)
         self._engine = model.engine
 

@@ -39,7 +39,7 @@ FactsT = TypeVar("FactsT", bound="DataclassInstance")
 MAX_DEPTH = 64
 """Levels of nested objects and lists."""
 
-_LARGEST_INTEGER = 2**63 - 1
+_MAX_INTEGER = 2**63 - 1
 _SHOWN = 40
 _TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|(?P<open>[\[{])|(?P<close>[\]}])', re.DOTALL)
 _ESCAPED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
@@ -114,7 +114,7 @@ def _parse_finite(text: str) -> float:
 
 def _parse_integer(text: str) -> int:
     number = int(text)
-    if abs(number) > _LARGEST_INTEGER:
+    if abs(number) > _MAX_INTEGER:
         raise ValueError(f"{text} is beyond 64 bits")
     return number
 

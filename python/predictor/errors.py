@@ -71,13 +71,13 @@ def shown_price(price: float) -> str:
     return f"{price:.{SIGNIFICANT - 1 - math.floor(math.log10(abs(price)))}f}"
 
 
-MOST_LISTED: Final = 5
+MAX_LISTED: Final = 5
 
 
 def listed(names: Sequence[str], count: int = 0) -> str:
-    """Join the first MOST_LISTED names for messages, with the number of the others; `count` if `names` is truncated."""
-    more = max(len(names), count) - MOST_LISTED
-    return ", ".join(names[:MOST_LISTED]) + (f" and {more} more" if more > 0 else "")
+    """Join the first MAX_LISTED names for messages, with the number of the others; `count` if `names` is truncated."""
+    more = max(len(names), count) - MAX_LISTED
+    return ", ".join(names[:MAX_LISTED]) + (f" and {more} more" if more > 0 else "")
 
 
 def counted(count: int, noun: str) -> str:

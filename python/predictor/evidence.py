@@ -30,7 +30,7 @@ SINGLE_STAKES: Final = (0.4, 0.9, 1.6)
 POOLED_STAKES: Final = (0.8, 2.0, 3.6)
 """Stakes from POOLED_FROM symbols on, whose share varies less."""
 POOLED_FROM: Final = 20
-_LARGEST_LOSS: Final = 0.95
+_MAX_LOSS: Final = 0.95
 """Largest share of the capital that one bet may lose."""
 _SEQUENCE_DAYS: Final = 250
 """Dates at which the confidence sequence is narrowest."""
@@ -98,7 +98,7 @@ class _Bets:
         self._promised, self._side = promised, side
         worst = promised - 1 if side is CoverageSide.TOO_FEW else -promised
         stakes = np.array(POOLED_STAKES if symbols >= POOLED_FROM else SINGLE_STAKES)
-        self._stakes = np.minimum(stakes, _LARGEST_LOSS / -worst)
+        self._stakes = np.minimum(stakes, _MAX_LOSS / -worst)
         self.worst = 1 + self._stakes * worst
         """[S] factor of the capital, for each stake, if nothing is won."""
 
@@ -157,7 +157,7 @@ def _compute_capital_part(number: int) -> float:
     return 1 / ((number + 1) * (number + 2))
 
 
-_MOST_NUMBERS: Final = 1 << 20
+_MAX_NUMBERS: Final = 1 << 20
 """Size of the largest temporary array."""
 
 
@@ -177,7 +177,7 @@ def bet_on_shares(
     bets = _Bets(promised, side, symbols=symbols, horizon=horizon)
     after = bets.begin(shares, dates)
     plain, guarded = np.empty(shares.shape), np.empty(shares.shape)
-    step = max(1, _MOST_NUMBERS // max(1, count * horizon * bets.worst.size))
+    step = max(1, _MAX_NUMBERS // max(1, count * horizon * bets.worst.size))
     for first in range(0, dates, step):
         due = slice(first, min(first + step, dates))
         turns = bets.turns(np.arange(due.start, due.stop) + horizon)
@@ -239,8 +239,8 @@ def _find_first(dates: IntArray, is_true: BoolArray) -> int:
 
 _DROP: Final = 0.15
 _NOTICED: Final = 0.9
-_LONGEST_NOTICE: Final = 1000
-_LEAST_DATES: Final = 20
+_MAX_NOTICE_LENGTH: Final = 1000
+_MIN_DATES: Final = 20
 _PATHS: Final = 200
 _NOTICE_STEP: Final = 125
 """Sessions that are simulated before the next look."""
@@ -252,14 +252,14 @@ def notice_days(shares: FloatArray, promised: float, *, symbols: int, horizon: i
     Simulated from the present capital with blocks of the observed shares [D], to keep their dependence. 0 with too few
     dates for the simulation, or if it takes more than 1,000 sessions.
     """
-    if shares.size < max(_LEAST_DATES, 3 * horizon):
+    if shares.size < max(_MIN_DATES, 3 * horizon):
         return 0
     dropped = _draw_dropped_shares(shares, promised, symbols=symbols, horizon=horizon)
     bets = _Bets(promised, CoverageSide.TOO_FEW, symbols=symbols, horizon=horizon)
     first = shares.size + horizon
     before = np.repeat(bets.begin(shares[None], first)[:, -horizon:], _PATHS, axis=0)
     total, noticed = (before * bets.worst).sum(axis=(1, 2))[:, None], np.zeros((_PATHS, 1), np.bool_)
-    for done in range(0, _LONGEST_NOTICE, _NOTICE_STEP):
+    for done in range(0, _MAX_NOTICE_LENGTH, _NOTICE_STEP):
         after = bets.proceed(before, dropped[:, done : done + _NOTICE_STEP], first + done)
         dates = first + done + np.arange(after.shape[1])
         capital = np.concatenate([before, after], axis=1)
@@ -275,13 +275,13 @@ def notice_days(shares: FloatArray, promised: float, *, symbols: int, horizon: i
 
 
 def _draw_dropped_shares(shares: FloatArray, promised: float, *, symbols: int, horizon: int) -> FloatArray:
-    """[PATHS, LONGEST_NOTICE] shares in blocks of the observed ones, whose level drops within `horizon` sessions."""
+    """[PATHS, MAX_NOTICE_LENGTH] shares in blocks of the observed ones, whose level drops within `horizon` sessions."""
     random, block = np.random.default_rng(shares.size), max(2 * horizon, 5)
-    starts = random.integers(shares.size, size=(_PATHS, -(-_LONGEST_NOTICE // block)))
+    starts = random.integers(shares.size, size=(_PATHS, -(-_MAX_NOTICE_LENGTH // block)))
     places = (starts[..., None] + np.arange(block)).reshape(_PATHS, -1) % shares.size
-    level = promised - _DROP * np.minimum(1, np.arange(1, _LONGEST_NOTICE + 1) / horizon)
+    level = promised - _DROP * np.minimum(1, np.arange(1, _MAX_NOTICE_LENGTH + 1) / horizon)
     kept = np.minimum(1, level / max(float(shares.mean()), 1e-9))
-    drawn = shares[places[:, :_LONGEST_NOTICE]]
+    drawn = shares[places[:, :_MAX_NOTICE_LENGTH]]
     return random.binomial(np.round(symbols * drawn).astype(np.int64), kept) / symbols
 
 

@@ -15,7 +15,7 @@ from predictor.errors import QuantraError
 from predictor.forecast import Attribution, RowKind, TargetPoint
 from predictor.instance import ReadInstance
 
-MOST_REFUSALS: Final = 10
+MAX_REFUSALS: Final = 10
 """Refusals that a report lists; further ones are only counted."""
 
 
@@ -80,7 +80,7 @@ class GlobalImportance:
     refused_symbols: int
     """Symbols that could not be explained in instances that could."""
     refusals: tuple[Refusal, ...]
-    """The first MOST_REFUSALS errors of instances and symbols."""
+    """The first MAX_REFUSALS errors of instances and symbols."""
 
 
 @final
@@ -126,7 +126,7 @@ class ImportanceTally:
         )
 
     def _list_refusals(self, refusals: Sequence[Refusal]) -> None:
-        self._refusals += refusals[: MOST_REFUSALS - len(self._refusals)]
+        self._refusals += refusals[: MAX_REFUSALS - len(self._refusals)]
 
 
 class _TargetSums:

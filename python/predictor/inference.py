@@ -14,7 +14,7 @@ from predictor.instance import NEVER, Cancellation
 from predictor.memory import is_out_of_memory, recover
 from predictor.networks import Inputs, Internals, OutputMap, PanelOutput, TFTForecaster
 
-MOST_THREADS: Final = 4096
+MAX_THREADS: Final = 4096
 _DEVICES: Final = re.compile(r"auto|cpu(:0)?|(cuda|xpu|mps)(:\d+)?")
 
 
@@ -56,10 +56,10 @@ def use_threads(count: int) -> None:
     One thread is fastest for small networks, above all on a busy machine, where several threads wait for each other.
 
     Raises:
-        ConfigurationError: `count` is not 1 to MOST_THREADS.
+        ConfigurationError: `count` is not 1 to MAX_THREADS.
     """
-    if not 1 <= count <= MOST_THREADS:
-        raise ConfigurationError(f"threads is {count}, but must be 1 to {MOST_THREADS}")
+    if not 1 <= count <= MAX_THREADS:
+        raise ConfigurationError(f"threads is {count}, but must be 1 to {MAX_THREADS}")
     torch.set_num_threads(count)
 
 

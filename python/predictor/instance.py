@@ -189,7 +189,7 @@ OCCLUSION = "occlusion"
 """Of every model; the only method whose contributions do not add up."""
 EXPLAIN_METHODS = (INTEGRATED_GRADIENTS, TREE_SHAP, SHAPLEY, OCCLUSION)
 
-LEAST_TOLERANCE: Final = 1e-4
+MIN_TOLERANCE: Final = 1e-4
 """Smallest allowed tolerance; a smaller completeness gap is float32 rounding."""
 
 
@@ -215,7 +215,7 @@ class Query:
     """Empty = the method of the model."""
     detail: Detail = Detail.FEATURES
     tolerance: float = 0.01
-    """Largest relative completeness gap that counts as converged, in [LEAST_TOLERANCE, 1)."""
+    """Largest relative completeness gap that counts as converged, in [MIN_TOLERANCE, 1)."""
     symbols: tuple[str, ...] = ()
     """Symbols to explain, in this order; empty = all. The model reads the bars of all symbols in any case."""
 

@@ -6,7 +6,7 @@ from typing import Final
 
 from predictor.errors import ConfigurationError
 
-_LARGEST: Final = 1 << 20
+_MAX_BYTES: Final = 1 << 20
 _NO_PASSWORD: Final = ""
 """Keeps OpenSSL from prompting for one on the terminal."""
 
@@ -23,11 +23,11 @@ def read_bytes(flag: str, path: Path) -> bytes:
     """
     try:
         with path.open("rb") as file:
-            content = file.read(_LARGEST + 1)
+            content = file.read(_MAX_BYTES + 1)
     except OSError as error:
         raise ConfigurationError(f"{flag} {path.name}: {error.strerror}; pass a readable file") from None
-    if len(content) > _LARGEST:
-        raise ConfigurationError(f"{flag} {path.name} has over {_LARGEST} bytes; pass another file")
+    if len(content) > _MAX_BYTES:
+        raise ConfigurationError(f"{flag} {path.name} has over {_MAX_BYTES} bytes; pass another file")
     return content
 
 

@@ -32,10 +32,10 @@ from predictor.forecast import Forecast
 if TYPE_CHECKING:
     import pandas as pd
 
-LEAST_DAYS: Final = 250
+MIN_DAYS: Final = 250
 """Past paths that are needed, one per day."""
-MOST_PATHS: Final = 100_000
-MOST_CELLS: Final = 20_000_000
+MAX_PATHS: Final = 100_000
+MAX_CELLS: Final = 20_000_000
 """Largest number of paths x symbols x days."""
 _DRAWDOWN_LEVEL: Final = 0.95
 """Level of the drawdown that `PathAnswers` has."""
@@ -45,9 +45,9 @@ _CHUNK: Final = 256
 """Days per block of the recursion; longer blocks would overflow the inverse weights."""
 _WARM_UP: Final = 40
 """Days until the volatility no longer depends on its start."""
-_LEAST_VOLATILITY: Final = 0.1
+_MIN_VOLATILITY: Final = 0.1
 """Share of a typical move below which a volatility is that of a symbol without trading, which cannot scale returns."""
-_MOST_VALUE: Final = 1e100
+_MAX_VALUE: Final = 1e100
 """Largest holding, so that no profit overflows."""
 _REPLICATES: Final = 200
 _DRAWN: Final = 50
@@ -263,10 +263,8 @@ class PricePaths:
         self._check_day(day)
         rows = [self._find_row(symbol) for symbol in holdings]
         for symbol, value in holdings.items():
-            if not abs(value) <= _MOST_VALUE:  # nor NaN
-                raise InvalidInputError(
-                    f"the holding of {symbol} is {value:g}; give a value of at most {_MOST_VALUE:g}"
-                )
+            if not abs(value) <= _MAX_VALUE:  # nor NaN
+                raise InvalidInputError(f"the holding of {symbol} is {value:g}; give a value of at most {_MAX_VALUE:g}")
         values = np.array([*holdings.values()], np.float64)
         if not values.any():
             raise InvalidInputError(
@@ -313,7 +311,7 @@ def simulate_paths(
     *,
     paths: int = 1000,
     seed: int = 0,
-    most_cells: int = MOST_CELLS,
+    most_cells: int = MAX_CELLS,
     check: Callable[[], None] = lambda: None,
 ) -> PricePaths:
     """Draw joint paths whose distribution at each horizon of the forecast is the forecast's.
@@ -323,8 +321,8 @@ def simulate_paths(
 
     Args:
         forecast: of log returns without a lag.
-        bars: the past of the symbols up to the forecast's last bar; LEAST_DAYS + 40 bars and the longest horizon.
-        paths: number of paths, at most MOST_PATHS.
+        bars: the past of the symbols up to the forecast's last bar; MIN_DAYS + 40 bars and the longest horizon.
+        paths: number of paths, at most MAX_PATHS.
         seed: seed of the draw of past days, 0 or more.
         most_cells: largest number of paths x symbols x days.
         check: called between the steps; an error that it raises ends the work.
@@ -402,8 +400,8 @@ def _check_request(forecast: Forecast, bars: BarPanel, paths: int, most_cells: i
             f"the bars end on {last}, but those of the forecast on {forecast.as_of_session}; give the bars that were "
             "forecast, with their past"
         )
-    if not 1 <= paths <= MOST_PATHS:
-        raise InvalidInputError(f"paths is {paths}, but must be 1 to {MOST_PATHS:,}")
+    if not 1 <= paths <= MAX_PATHS:
+        raise InvalidInputError(f"paths is {paths}, but must be 1 to {MAX_PATHS:,}")
     cells = paths * len(forecast.symbols) * max(forecast.horizons)
     if cells > most_cells:
         raise InvalidInputError(
@@ -432,7 +430,7 @@ def _collect_past_paths(panel: BarPanel, days: int) -> _PastPaths:
         return _PastPaths(np.empty((len(moves), 0, days)), volatility[:, -1], np.empty((len(moves), 0), np.bool_))
     windows = np.lib.stride_tricks.sliding_window_view(moves[:, 1:], days, axis=1)
     start = volatility[:, : windows.shape[1], None]
-    least = _LEAST_VOLATILITY * _measure_typical_moves(moves)[:, None, None]
+    least = _MIN_VOLATILITY * _measure_typical_moves(moves)[:, None, None]
     scaled = np.cumsum(windows / np.where(start >= least, start, np.nan), axis=2)
     seen = np.cumsum(np.isfinite(moves), axis=1)[:, : windows.shape[1]]
     is_usable = np.isfinite(scaled).all(axis=2) & (seen >= _WARM_UP) & (volatility[:, -1:] > 0)
@@ -478,15 +476,15 @@ def _choose_symbols(symbols: tuple[str, ...], is_usable: BoolArray) -> tuple[lis
     refused: dict[str, QuantraError] = {}
     for row in np.argsort(-is_usable.sum(axis=1), kind="stable").tolist():
         shared = together & is_usable[row]
-        if shared.sum() >= LEAST_DAYS:
+        if shared.sum() >= MIN_DAYS:
             together = shared
             chosen.append(row)
             continue
         own = int(is_usable[row].sum())
         problem = (
-            f"{symbols[row]}: has {counted(own, 'past path')}, need {LEAST_DAYS}; give a longer history"
-            if own < LEAST_DAYS
-            else f"{symbols[row]}: shares {counted(int(shared.sum()), 'past day')} with the others, need {LEAST_DAYS}; "
+            f"{symbols[row]}: has {counted(own, 'past path')}, need {MIN_DAYS}; give a longer history"
+            if own < MIN_DAYS
+            else f"{symbols[row]}: shares {counted(int(shared.sum()), 'past day')} with the others, need {MIN_DAYS}; "
             "simulate it separately"
         )
         refused[symbols[row]] = TooFewBarsError(problem, metadata={"symbol": symbols[row], "have": str(own)})

@@ -22,9 +22,9 @@ from predictor.features import FittedFeatures
 from predictor.networks import DailySeries, Inputs, InputSizes, Normaliser, Target, WindowLevels
 from predictor.sessions import SessionCalendar
 
-LONGEST_ENCODER: Final = 2500
+MAX_ENCODER: Final = 2500
 """Sessions (ten years); bounds the size of the network that an artifact can demand."""
-LARGEST_TABLE: Final = 1 << 20
+MAX_TABLE: Final = 1 << 20
 """Cells (4 MiB); for a larger table, known features are computed for each forecast."""
 
 
@@ -115,9 +115,9 @@ class Pipeline:
     _known_table: NDArray[np.float32] | None = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        if not 1 <= self.encoder_length <= LONGEST_ENCODER:
+        if not 1 <= self.encoder_length <= MAX_ENCODER:
             raise ConfigurationError(
-                f"encoder length is {self.encoder_length} sessions, but must be 1 to {LONGEST_ENCODER}"
+                f"encoder length is {self.encoder_length} sessions, but must be 1 to {MAX_ENCODER}"
             )
         object.__setattr__(self, "covariates", _list_covariates(self.features))
         sizes = InputSizes(
@@ -409,7 +409,7 @@ def _compute_known_table(features: FittedFeatures, calendar: SessionCalendar) ->
     the last case a forecast that needs such a session raises an error that names it.
     """
     sessions = calendar.sessions(calendar.first, calendar.last)
-    if features.features.covariates.known or len(sessions) * len(features.known_columns) > LARGEST_TABLE:
+    if features.features.covariates.known or len(sessions) * len(features.known_columns) > MAX_TABLE:
         return None
     try:
         return features.known(calendar.fields(sessions))

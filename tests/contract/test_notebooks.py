@@ -8,7 +8,7 @@ from market import bokeh_panel
 from shown_commands import ROOT
 
 NOTEBOOKS = sorted((ROOT / "examples").glob("*.ipynb"))
-LONGEST_S = 120
+MAX_WAIT_S = 120
 
 
 @pytest.mark.slow
@@ -20,7 +20,7 @@ def test_a_notebook_runs(path: Path, tmp_path: Path) -> None:
     (tmp_path / "demo").mkdir()
     bokeh_panel("AAPL", "IBM").last(900).write_csv(tmp_path / "demo" / "bars.csv")
     notebook = nbformat.read(path, as_version=4)
-    NotebookClient(notebook, timeout=LONGEST_S, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    NotebookClient(notebook, timeout=MAX_WAIT_S, resources={"metadata": {"path": str(tmp_path)}}).execute()
     silent = [cell.source for cell in notebook.cells if cell.cell_type == "code" and not cell.outputs]
     assert silent == []
 

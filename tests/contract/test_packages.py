@@ -51,7 +51,7 @@ PROGRAMS = {
 }
 """How many of a page's blocks are its program, each going on from the one before (None: all); its other packages."""
 REPOSITORY = "https://example.org/quantra"
-MOST_CORE_PACKAGES = 22
+MAX_CORE_PACKAGES = 22
 """Number of packages in an installation without extras, including quantra."""
 HIDDEN = ("PYTHONPATH", "VIRTUAL_ENV", "QUANTRA_PYTHON", "QUANTRA_VENV")
 """Environment variables that would point a program to this checkout or environment."""
@@ -215,7 +215,7 @@ def test_an_installed_quantra_writes_pages(user_folder: UserFolder) -> None:
 def test_the_core_is_few_packages() -> None:
     """Not counting CUDA packages, which depend on the machine."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-    assert len(closure(project["dependencies"])) + 1 <= MOST_CORE_PACKAGES
+    assert len(closure(project["dependencies"])) + 1 <= MAX_CORE_PACKAGES
 
 
 def closure(requirements: Iterable[str]) -> set[str]:

@@ -141,7 +141,7 @@ def limit(name: str) -> float:
     if owner == "wire":
         return getattr(of_requests, name.rpartition(".")[2])
     if owner == "explain":
-        return integrated_gradients.MOST_ROWS
+        return integrated_gradients.MAX_ROWS
     limits = ServerLimits()
     return attrgetter(path)(limits if owner == "ServerLimits" else limits.service)
 

@@ -16,7 +16,7 @@ from predictor.sessions import EVERY_DAY, SessionCalendar
 from predictor.sessions.recognition import fitting_calendar
 from trainers import StockTrainer
 from trainers.cli.commands import app
-from trainers.stock.data_warnings import find_material_warnings
+from trainers.stock.data_warnings import find_recipe_warnings
 from trainers.stock.recipe import StockRecipe
 from trainers.stock.training_data import TrainingMaterial
 from trainers.stock.training_plan import set_calendar
@@ -152,5 +152,7 @@ def test_check_names_the_exchanges_of_symbols_without_a_common_calendar(mixed_fi
 
 def test_a_training_warns_about_symbols_without_a_common_calendar(mixed_files: list[str]) -> None:
     material = TrainingMaterial(read_files(mixed_files).panel, default_features())
-    assert MIXTURE in find_material_warnings(material, StockRecipe())
-    assert MIXTURE not in find_material_warnings(material, StockRecipe(calendar="XNYS"))
+    for calendar, is_warned in (("", True), ("XNYS", False)):
+        recipe = StockRecipe(calendar=calendar)
+        found = find_recipe_warnings(material.bars, material.features, material.covariates, recipe)
+        assert (MIXTURE in found) is is_warned

@@ -24,7 +24,7 @@ from predictor.inference import choose_device
 from predictor.registry import Registry, Runtime, read_aliases, set_alias
 from predictor.service import PredictionService
 from trainers.cli.commands import app
-from trainers.progress.screen import MOST_LINES, no_progress, progress_on
+from trainers.progress.screen import MAX_LINES, no_progress, progress_on
 
 Capture = pytest.CaptureFixture[str]
 TINY = "--model lstm --calendar XNYS --horizons 1 --encoder-length 10 --scale window --epochs 1"
@@ -302,7 +302,7 @@ def progress_output(steps: int, *, terminal: bool) -> str:
 
 def test_where_there_is_no_terminal_each_step_is_a_line_as_it_begins() -> None:
     assert progress_output(2, terminal=False) == "scoring 1/2  row 0\nscoring 2/2  row 1\n"
-    assert len(progress_output(1000, terminal=False).splitlines()) <= MOST_LINES
+    assert len(progress_output(1000, terminal=False).splitlines()) <= MAX_LINES
     assert progress_output(0, terminal=False) == ""
 
 

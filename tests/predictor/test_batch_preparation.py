@@ -397,7 +397,7 @@ def test_dates_that_calls_share_are_looked_up_once_and_again_for_an_earlier_time
 
 
 def test_more_dates_than_are_kept_are_read_as_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(import_module("predictor.model.dates"), "MOST_CACHED", 2)
+    monkeypatch.setattr(import_module("predictor.model.dates"), "MAX_CACHED", 2)
     asked = [ASKED[name] for name in ("one", "earlier", "earlier still", "gap ignored", "few", "one")]
     expected = [_alone_once(name) for name in ("one", "earlier", "earlier still", "gap ignored", "few", "one")]
     assert together(small_model(small_artifact(fitted=True)), asked * 2) == expected * 2

@@ -17,7 +17,7 @@ from predictor.bars import BarPanel
 from predictor.errors import CallCancelledError, DeadlineExceededError
 from predictor.explain import path
 from predictor.forecast import Forecast
-from predictor.instance import LEAST_TOLERANCE, Deadline, Instance, Query
+from predictor.instance import MIN_TOLERANCE, Deadline, Instance, Query
 from predictor.model import Ensemble, Model, ModelIdentity, Predictor
 from predictor.networks import Inputs, TFTForecaster
 from predictor.registry import ModelVersions, Registry
@@ -189,7 +189,7 @@ def test_a_cancelled_explanation_takes_no_other_forward(
     gone = Deadline()
     steps.at, steps.then = 3, gone.cancel
     with service_of(model) as service:
-        cancelled = service.explain("", Query(instance=PANEL, tolerance=LEAST_TOLERANCE), gone)
+        cancelled = service.explain("", Query(instance=PANEL, tolerance=MIN_TOLERANCE), gone)
         following = service.predict("", [ONE], Deadline())
         assert isinstance(cancelled.exception(SOON_S), CallCancelledError)
         assert isinstance(following.result(SOON_S)[0], Forecast)

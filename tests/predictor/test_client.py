@@ -17,7 +17,7 @@ from canned_service import CannedService, forecast, forecast_of
 from serving import hosted_server, serving
 
 from predictor._pb import prediction_pb2 as pb
-from predictor.client import LONGEST_TIMEOUT_S, AsyncQuantraClient, QuantraClient
+from predictor.client import MAX_TIMEOUT_S, AsyncQuantraClient, QuantraClient
 from predictor.errors import (
     CallCancelledError,
     ConfigurationError,
@@ -316,7 +316,7 @@ def test_a_timeout_that_cannot_be_is_refused(
 
 
 def test_the_longest_timeout_is_a_day_and_works(target: str) -> None:
-    with QuantraClient(target, timeout_s=LONGEST_TIMEOUT_S) as patient:
+    with QuantraClient(target, timeout_s=MAX_TIMEOUT_S) as patient:
         assert patient.models()
 
 

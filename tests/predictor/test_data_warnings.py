@@ -21,7 +21,7 @@ from predictor.forecast import Forecast, TargetPoint
 from predictor.golden import AFTER_ALL_SESSIONS
 from predictor.instance import Deadline, Instance, Query
 from predictor.model import Model, Predictor
-from predictor.model.prepared_instance import LONGEST_WARNING, MOST_WARNINGS, limit_warnings
+from predictor.model.prepared_instance import MAX_WARNING_LENGTH, MAX_WARNINGS, limit_warnings
 from predictor.service import PredictionService
 
 VOLUME = "every volume that the model reads is 0"
@@ -255,9 +255,9 @@ def test_megabytes_of_jumps_give_a_few_kilobytes_of_warnings(client: QuantraClie
 
 def test_warnings_are_bounded_in_number_and_in_length() -> None:
     told = limit_warnings("é" * 100_000 for _ in range(1000))
-    assert len(told) == MOST_WARNINGS + 1
-    assert told[-1] == f"{1000 - MOST_WARNINGS} more warnings were left out"
-    assert max(map(len, told)) == LONGEST_WARNING + 2
+    assert len(told) == MAX_WARNINGS + 1
+    assert told[-1] == f"{1000 - MAX_WARNINGS} more warnings were left out"
+    assert max(map(len, told)) == MAX_WARNING_LENGTH + 2
 
 
 # --- on the command line

@@ -401,7 +401,7 @@ def test_the_cost_is_that_of_all_members(joint: Ensemble, monkeypatch: pytest.Mo
     asked = Query(instance=Instance(input=recent_bars("AAPL")), targets=(POINT, POINT))
     cost = joint.explain_cost(asked)
     assert cost == sum(member.explain_cost(asked) for member in joint.members.values())
-    monkeypatch.setattr("predictor.explain.integrated_gradients.MOST_ROWS", cost - 1)
+    monkeypatch.setattr("predictor.explain.integrated_gradients.MAX_ROWS", cost - 1)
     with pytest.raises(RequestTooLargeError, match="1 targets of 1 symbols"):
         joint.explain(asked, AFTER_ALL_SESSIONS, Deadline())
 

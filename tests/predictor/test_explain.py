@@ -275,7 +275,7 @@ def test_many_windows_are_worked_on_in_parts_and_answered_together(monkeypatch: 
 
 
 def test_more_contributions_than_an_answer_may_hold_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("predictor.explain.integrated_gradients.MOST_NUMBERS", 3 * 2 * PER_WINDOW)
+    monkeypatch.setattr("predictor.explain.integrated_gradients.MAX_NUMBERS", 3 * 2 * PER_WINDOW)
     tested = explainer(lstm_forecaster())
     assert len(tested.explain(windows(3), POINTS[:2], deadline=OPEN_END)) == 2
     with pytest.raises(RequestTooLargeError, match=r"2 targets of 4 symbols have .* ask for fewer targets or symbols"):
@@ -301,7 +301,7 @@ def test_equal_points_are_worked_on_once_and_answered_each(monkeypatch: pytest.M
 
 
 def test_equal_points_count_towards_what_an_answer_may_hold(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("predictor.explain.integrated_gradients.MOST_NUMBERS", 2 * PER_WINDOW)
+    monkeypatch.setattr("predictor.explain.integrated_gradients.MAX_NUMBERS", 2 * PER_WINDOW)
     with pytest.raises(RequestTooLargeError, match="3 targets of 1 symbols"):
         explainer(lstm_forecaster()).explain(windows(1), [POINTS[0]] * 3, deadline=OPEN_END)
 

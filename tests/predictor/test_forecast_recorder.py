@@ -113,7 +113,7 @@ def test_calls_that_are_recorded_together_are_counted(models: Path, ledger: Ledg
 
 
 def test_the_oldest_forecasts_are_forgotten(models: Path, ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_MOST_REMEMBERED", 1)
+    monkeypatch.setattr(module, "_MAX_REMEMBERED", 1)
     service, recorder = recording(models, ledger)
     with service:
         ask(service, BARS.select("AAPL"))

@@ -21,7 +21,7 @@ from predictor.errors import (
     UnknownHorizonError,
 )
 from predictor.forecast import Attribution, RowKind, TargetPoint
-from predictor.global_importance import MOST_REFUSALS, GlobalImportance, GlobalQuery, ImportanceTally
+from predictor.global_importance import MAX_REFUSALS, GlobalImportance, GlobalQuery, ImportanceTally
 from predictor.golden import AFTER_ALL_SESSIONS
 from predictor.instance import NEVER, Deadline, Instance, Query, ReadInstance
 from predictor.model import Model, explain_each
@@ -118,11 +118,11 @@ def test_refused_instances_are_counted_and_the_first_is_reported() -> None:
     tested.refuse(BarsError("bad"))
     empty = tested.report()
     assert (empty.targets, empty.done, empty.total, empty.refused) == ((), 1, 30, 1)
-    for _ in range(2 * MOST_REFUSALS):
+    for _ in range(2 * MAX_REFUSALS):
         tested.refuse(BarsError("bad too"))
     full = tested.report()
-    assert (full.done, full.refused, len(full.refusals)) == (21, 21, MOST_REFUSALS)
-    assert [one.place for one in full.refusals] == list(range(MOST_REFUSALS))
+    assert (full.done, full.refused, len(full.refusals)) == (21, 21, MAX_REFUSALS)
+    assert [one.place for one in full.refusals] == list(range(MAX_REFUSALS))
     assert len(empty.refusals) == 1
 
 

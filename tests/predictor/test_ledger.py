@@ -481,10 +481,10 @@ def test_two_open_ledgers_write_one_chain(ledger_database: LedgerDatabase) -> No
 def test_a_long_log_is_moved_into_the_file(ledger_file: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     ledger_file.append([EVENT])
     size = Path(ledger_file.address).stat().st_size
-    monkeypatch.setattr(sqlite_store, "_LARGEST_LOG", 1 << 30)
+    monkeypatch.setattr(sqlite_store, "_MAX_LOG", 1 << 30)
     ledger_file.add_bars(PANEL)
     assert Path(ledger_file.address).stat().st_size == size
-    monkeypatch.setattr(sqlite_store, "_LARGEST_LOG", 1 << 10)
+    monkeypatch.setattr(sqlite_store, "_MAX_LOG", 1 << 10)
     ledger_file.append([replace(EVENT, key="second")])
     assert Path(ledger_file.address).stat().st_size > size
 

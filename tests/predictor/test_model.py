@@ -39,7 +39,7 @@ from predictor.golden import AFTER_ALL_SESSIONS
 from predictor.instance import Deadline, FeatureWindow, GapPolicy, Instance, Query
 from predictor.model import Model
 from predictor.model.prepared_instance import PreparedInstance
-from predictor.model.window_inputs import LARGEST_VALUES
+from predictor.model.window_inputs import MAX_VALUES
 from predictor.networks import GraphForecaster, Inputs, Target, TargetKind
 from predictor.sessions import SessionCalendar
 
@@ -605,10 +605,10 @@ def test_windows_as_of_a_day_without_trading_are_refused(model: Model, session: 
 def test_no_window_that_is_accepted_gives_a_number_that_is_not_finite(model: Model, size: float, seed: int) -> None:
     window, random = _window(model, recent_bars("AAPL")), np.random.default_rng(seed)
     wild = {
-        name: (random.uniform(-1, 1, getattr(window, name).shape) * size * LARGEST_VALUES[name]).astype(np.float32)
+        name: (random.uniform(-1, 1, getattr(window, name).shape) * size * MAX_VALUES[name]).astype(np.float32)
         for name in ("observed", "known")
     }
-    level, scale = np.array([size * LARGEST_VALUES["location"]]), np.array([size * LARGEST_VALUES["scale"]])
+    level, scale = np.array([size * MAX_VALUES["location"]]), np.array([size * MAX_VALUES["scale"]])
     asked = replace(window, mask=np.ones_like(window.mask), location=level, scale=scale, **wild)
     forecast = model.forecast([model.prepare(Instance(input=asked), AFTER_ALL_SESSIONS)])[0]
     assert np.isfinite(forecast.values).all()
@@ -753,7 +753,7 @@ def test_the_cost_counts_the_neighbours_that_a_window_is_read_with() -> None:
 def test_what_might_take_too_many_rows_is_refused_before_anything_is_prepared(
     model: Model, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("predictor.explain.integrated_gradients.MOST_ROWS", model.explain_cost(QUESTION))
+    monkeypatch.setattr("predictor.explain.integrated_gradients.MAX_ROWS", model.explain_cost(QUESTION))
     too_few = recent_bars("AAPL", "IBM", "MSFT").last(1)
     with pytest.raises(
         RequestTooLargeError, match=r"4 targets of 3 symbols .* ask for fewer targets or symbols"

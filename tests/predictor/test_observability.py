@@ -382,7 +382,7 @@ def test_many_failures_in_one_second_have_so_many_lines_and_then_a_number(caplog
         for _ in range(251):
             told.ended(call("NOT_FOUND", "MODEL_NOT_FOUND"))
     messages = [record.getMessage() for record in caplog.records]
-    assert len(messages) == observed_calls.MOST_FAILURES + 2
+    assert len(messages) == observed_calls.MAX_FAILURES + 2
     assert messages[-2].startswith("150 more calls failed")
 
 
@@ -464,13 +464,11 @@ def raw(port: int, sent: bytes) -> bytes:
 def test_three_hundred_connections_that_say_nothing_do_not_hold_the_metrics(
     port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(metrics, "LONGEST_S", 60.0)
+    monkeypatch.setattr(metrics, "MAX_WAIT_S", 60.0)
     with ExitStack() as silent:
         opened = [silent.enter_context(socket.create_connection(("127.0.0.1", port), timeout=20)) for _ in range(300)]
         assert samples(port)["quantra_build_info", built()] == 1
-        assert [is_ended(one) for one in opened[: -metrics.MOST_CONNECTIONS]] == [True] * (
-            300 - metrics.MOST_CONNECTIONS
-        )
+        assert [is_ended(one) for one in opened[: -metrics.MAX_CONNECTIONS]] == [True] * (300 - metrics.MAX_CONNECTIONS)
 
 
 def is_ended(connection: socket.socket) -> bool:
@@ -487,7 +485,7 @@ def built() -> Labels:
 
 
 def test_a_connection_that_is_slow_ends_after_its_time(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(metrics, "LONGEST_S", 0.2)
+    monkeypatch.setattr(metrics, "MAX_WAIT_S", 0.2)
     assert raw(port, b"GET /metrics HTTP/1.1\r\nHost") == b""
 
 

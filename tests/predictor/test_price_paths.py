@@ -23,7 +23,7 @@ from predictor.errors import DeadlineExceededError, InvalidInputError, TooFewBar
 from predictor.forecast import Forecast
 from predictor.forecaster import Forecaster
 from predictor.networks import Target, TargetKind
-from predictor.price_paths import LEAST_DAYS, PathQuestions, PricePaths, simulate_paths
+from predictor.price_paths import MIN_DAYS, PathQuestions, PricePaths, simulate_paths
 from predictor.registry import ModelVersions, Registry
 from predictor.report.paths import write_paths_page
 from predictor.service import PredictionService
@@ -106,7 +106,7 @@ def test_prices_before_a_split_do_not_matter() -> None:
 
 
 def test_a_young_symbol_is_refused_alone() -> None:
-    young = without_bars(bars(), "IBM", slice(-LEAST_DAYS - 30))
+    young = without_bars(bars(), "IBM", slice(-MIN_DAYS - 30))
     found = simulate_paths(forecast(), young, paths=50)
     assert found.symbols == ("AAPL", "MSFT")
     assert isinstance(found.refusals["IBM"], TooFewBarsError)

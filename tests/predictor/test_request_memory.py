@@ -33,7 +33,7 @@ from predictor.model import Predictor
 from predictor.service import PredictionService
 from predictor.wire import instances
 from predictor.wire.limits import MAX_INSTANCES, MAX_ROWS
-from predictor.wire.request_counts import MOST, SMALL, TooManyPartsError, count_parts, parse_small
+from predictor.wire.request_counts import MAX_COUNTS, SMALL, TooManyPartsError, count_parts, parse_small
 
 LARGEST = 16 << 20
 """Size of a request in bytes."""
@@ -288,7 +288,7 @@ def test_every_repeated_field_of_a_request_has_a_limit() -> None:
         kind = requests.pop()
         found |= {f"{kind.name}.{one.name}" for one in kind.fields if one.is_repeated}
         requests += [one.message_type for one in kind.fields if one.message_type is not None]
-    assert found == MOST.keys()
+    assert found == MAX_COUNTS.keys()
 
 
 def test_the_server_refuses_the_emptiest_request_as_too_large(tmp_path: Path) -> None:

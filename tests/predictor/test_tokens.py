@@ -9,7 +9,7 @@ from watched_logs import token
 from predictor._pb import ledger_pb2 as ledger_pb
 from predictor._pb import prediction_pb2 as pb
 from predictor.errors import ConfigurationError, PermissionDeniedError, UnauthenticatedError
-from predictor.server.tokens import MOST, NEEDS, Role, Token, TokenGuard, Tokens
+from predictor.server.tokens import MAX_TOKENS, NEEDS, Role, Token, TokenGuard, Tokens
 
 A, B, C, D = map(token, "abcd")
 FILE = f"""# who may ask
@@ -57,7 +57,7 @@ def test_a_line_that_is_no_token_is_refused_by_number_and_never_shown(line: str,
     assert not any(word in refused.value.message for word in (A, A[1:], B, "forecast", "d/e"))
 
 
-@pytest.mark.parametrize("count", [0, MOST + 1])
+@pytest.mark.parametrize("count", [0, MAX_TOKENS + 1])
 def test_a_file_of_no_token_or_of_too_many_is_refused(count: int) -> None:
     with pytest.raises(ConfigurationError, match=f"{count} tokens found"):
         Tokens.parse("# nobody\n" + "".join(f"n predict {number:032}\n" for number in range(count)))

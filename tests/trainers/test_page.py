@@ -42,7 +42,7 @@ LOOK: Final = (Path(__file__).parents[1] / "newcomer" / "look.js").read_text("ut
 HEAVIEST: Final = 2_000_000
 AXE: Final = files("axe_core_python").joinpath("axe.min.js").read_text("utf-8")
 PAGES: Final = ("/", "/bars", "/forecast", "/universe", "/training", "/models", "/ledger", "/calls")
-LONGEST_TRAINING_S: Final = 300.0
+MAX_TRAINING_S: Final = 300.0
 HOSTILE: Final = "<script>alert(1)</script>"
 
 
@@ -246,7 +246,7 @@ def test_a_file_with_another_content_than_its_name_is_rejected(name: str) -> Non
 
 
 def test_a_workbook_that_unpacks_to_much_is_rejected_unread(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(uploads, "MOST_UNPACKED", 1 << 20)
+    monkeypatch.setattr(uploads, "MAX_UNPACKED", 1 << 20)
     bomb = io.BytesIO()
     with zipfile.ZipFile(bomb, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("xl/workbook.xml", b" " * (4 << 20))
@@ -255,7 +255,7 @@ def test_a_workbook_that_unpacks_to_much_is_rejected_unread(monkeypatch: pytest.
 
 
 def test_a_parquet_file_with_many_equal_cells_is_rejected_unread(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(uploads, "MOST_CELLS", 1000)
+    monkeypatch.setattr(uploads, "MAX_CELLS", 1000)
     table = pl.DataFrame({"close": pl.repeat(1.0, 10_000, eager=True)})
     assert "has 10000 rows of 1 columns" in read_as("a.parquet", parquet_of(table)).problem
 
@@ -271,8 +271,8 @@ def test_an_extra_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_files_are_limited_in_number_and_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(uploads, "MOST_FILES", 1)
-    monkeypatch.setattr(uploads, "MOST_BYTES", 10)
+    monkeypatch.setattr(uploads, "MAX_FILES", 1)
+    monkeypatch.setattr(uploads, "MAX_BYTES", 10)
     uploaded = UploadedBars()
     uploaded.create("a.csv").close()
     with pytest.raises(RequestTooLargeError):
@@ -308,7 +308,7 @@ def test_forgotten_bars_are_deleted() -> None:
 
 
 def test_symbols_are_limited_before_their_bars_are_checked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(uploads, "MOST_SYMBOLS", 1)
+    monkeypatch.setattr(uploads, "MAX_SYMBOLS", 1)
     recent_bars("AAPL", "IBM").write_csv(tmp_path / "bars.csv")
     uploaded = UploadedBars()
     with uploaded.create("bars.csv") as file:
@@ -516,7 +516,7 @@ def test_a_model_is_trained_in_a_browser_and_used_at_once(page: Page, window: Br
         window.choose_files("#files", page.folder / "bars.csv")
     with window.loading():
         window.value("kind.value = 'har'; document.getElementById('name').value = 'young'; kind.form.requestSubmit()")
-    with window.loading(LONGEST_TRAINING_S):  # the script shows the end by itself
+    with window.loading(MAX_TRAINING_S):  # the script shows the end by itself
         status, text = page.post("/training", name="other", kind="har", minutes="1")
     assert (status, "young is being trained" in message_of(text)) == (400, True)
     assert "young@1 is trained" in window.value("document.getElementById('result').textContent")

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from predictor.errors import ConfigurationError
 from trainers.stock.backtest.book import Book, run_book
-from trainers.stock.backtest.strategies import LONGEST_HALT, TradingTerms
+from trainers.stock.backtest.strategies import MAX_HALT, TradingTerms
 
 FloatArray = NDArray[np.float64]
 GONE = float("nan")
@@ -62,13 +62,13 @@ def test_borrowing_is_paid_for_while_a_short_is_halted() -> None:
     np.testing.assert_allclose(book.net, [0, 0, -0.00005, -0.00005, -0.00005])
 
 
-@pytest.mark.parametrize(("missing", "closed"), [(LONGEST_HALT - 1, 0), (LONGEST_HALT, 1), (LONGEST_HALT + 1, 1)])
+@pytest.mark.parametrize(("missing", "closed"), [(MAX_HALT - 1, 0), (MAX_HALT, 1), (MAX_HALT + 1, 1)])
 def test_a_halt_of_twenty_sessions_is_the_first_that_closes_a_position(missing: int, closed: int) -> None:
-    assert LONGEST_HALT == 20
+    assert MAX_HALT == 20
     closes = single_stock(1, 1, *[GONE] * missing, 3, 3)
     book = run_book(always(1, sessions=len(closes)), closes, ONCE)
     assert book.closed.sum() == closed
-    assert book.closed[1 + LONGEST_HALT] == closed
+    assert book.closed[1 + MAX_HALT] == closed
     assert book.gross[-2] == (0 if closed else 2)
 
 
@@ -79,7 +79,7 @@ def test_a_position_whose_bars_end_is_closed_once_at_the_delisting_return_and_ch
     held = 0.5 * 1.1 / 1.05
     lost = -0.4 * held
     left = 0.6 * held / (1 + lost)
-    last = 2 + LONGEST_HALT
+    last = 2 + MAX_HALT
     assert np.flatnonzero(book.closed).tolist() == [last]
     np.testing.assert_allclose(book.gross[[2, last]], [0.05, lost])
     np.testing.assert_allclose(book.traded[[1, last]], [0.5, left])
@@ -91,15 +91,15 @@ def test_a_position_whose_bars_end_is_closed_once_at_the_delisting_return_and_ch
 
 
 def test_what_a_price_does_after_its_position_was_closed_is_not_earned_and_the_stock_may_be_bought_again() -> None:
-    closes = single_stock(1, 1, *[GONE] * LONGEST_HALT, 5, 10)
+    closes = single_stock(1, 1, *[GONE] * MAX_HALT, 5, 10)
     book = run_book(always(1, sessions=len(closes)), closes, FREE)
-    assert book.gross.tolist() == [0] * (3 + LONGEST_HALT) + [1]
+    assert book.gross.tolist() == [0] * (3 + MAX_HALT) + [1]
     assert book.weights[-4:, 0].tolist() == [1, 0, 1, 1]
 
 
 def test_a_renewal_on_the_session_of_the_closing_has_the_whole_room() -> None:
-    closes = np.array([[1.0, 1], [1, 1], *[[GONE, 1]] * LONGEST_HALT, [GONE, 1]])
-    wanted = np.array([[1.0, 0], *[[0, 1]] * (2 + LONGEST_HALT)])
+    closes = np.array([[1.0, 1], [1, 1], *[[GONE, 1]] * MAX_HALT, [GONE, 1]])
+    wanted = np.array([[1.0, 0], *[[0, 1]] * (2 + MAX_HALT)])
     book = run_book(wanted, closes, FREE)
     assert book.weights[-3:].tolist() == [[1, 0], [0, 1], [0, 1]]
 
@@ -112,9 +112,9 @@ def test_a_book_that_ends_within_a_halt_closes_the_position_on_its_last_session(
 
 
 def test_a_book_that_begins_within_a_halt_buys_when_bars_come_and_closes_nothing() -> None:
-    closes = single_stock(*[GONE] * (LONGEST_HALT + 5), 2, 3)
+    closes = single_stock(*[GONE] * (MAX_HALT + 5), 2, 3)
     book = run_book(always(1, sessions=len(closes)), closes, replace(FREE, delisting_return=-1))
-    assert book.gross.tolist() == [0] * (LONGEST_HALT + 6) + [0.5]
+    assert book.gross.tolist() == [0] * (MAX_HALT + 6) + [0.5]
     assert not book.closed.any()
 
 

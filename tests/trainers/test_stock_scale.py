@@ -12,7 +12,7 @@ from predictor.errors import ConfigurationError
 from predictor.networks import FittedLevel, FittedScale, TargetKind
 from predictor.networks.econometric import HAR_SESSIONS, TAPS
 from predictor.windows import trailing_windows
-from trainers.stock.scale import FEWEST, ScaleSample, fit_garch, fit_har, fit_normaliser
+from trainers.stock.scale import MIN_WINDOWS, ScaleSample, fit_garch, fit_har, fit_normaliser
 
 FloatArray = NDArray[np.float64]
 
@@ -220,7 +220,7 @@ def test_one_that_is_asked_for_stands_alone(scale: Literal["har", "garch"]) -> N
 
 @pytest.mark.parametrize("scale", ["har", "garch", "mix"])
 def test_too_few_windows_are_refused_by_their_number(scale: Literal["har", "garch", "mix"]) -> None:
-    few = of_windows(with_planted_ranges(windows=60), slice(FEWEST - 1))
+    few = of_windows(with_planted_ranges(windows=60), slice(MIN_WINDOWS - 1))
     with pytest.raises(
         ConfigurationError, match=rf"49 windows whose outcome at horizon 1 is known.*scale {scale} needs 50"
     ):

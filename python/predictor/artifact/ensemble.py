@@ -54,7 +54,7 @@ from predictor.errors import ArtifactError, ConfigurationError
 from predictor.networks import Target, check_quantiles
 from predictor.sessions import SessionCalendar
 
-MOST_MEMBERS: Final = 32
+MAX_MEMBERS: Final = 32
 
 ROUNDING: Final = 1e-9
 """Largest difference of a sum of weights from 1."""
@@ -177,8 +177,8 @@ class EnsembleManifest:
                 f"member name {wrong[0][:80]!r} is invalid; it must have 1 to 64 letters, digits, dots, dashes and "
                 "underscores"
             )
-        if not 1 <= len(self.members) <= MOST_MEMBERS:
-            raise ConfigurationError(f"an ensemble has 1 to {MOST_MEMBERS} members, but there are {len(self.members)}")
+        if not 1 <= len(self.members) <= MAX_MEMBERS:
+            raise ConfigurationError(f"an ensemble has 1 to {MAX_MEMBERS} members, but there are {len(self.members)}")
         if self.weights:
             self._check_weights()
 

@@ -47,7 +47,7 @@ MAX_TEXT_BYTES = 16 << 20
 
 MAX_DIGEST_BYTES = 1024
 
-_MOST_SUGGESTED: Final = 3
+_MAX_SUGGESTED: Final = 3
 
 REPLACE_ADVICE = "copy the artifact again from where it was trained, or train it again"
 """Advice for incomplete or damaged artifacts, which cannot be repaired."""
@@ -415,7 +415,7 @@ def _check_is_artifact(folder: Path) -> None:
 def _suggest_artifacts(folder: Path) -> str:
     """Suggest artifacts in the folder or in its subfolders, newest first; empty if there are none."""
     meant = _list_versions(folder) or [version for one in _list_folders(folder) for version in _list_versions(one)[:1]]
-    shown = [str(version) for version in meant[:_MOST_SUGGESTED]]
+    shown = [str(version) for version in meant[:_MAX_SUGGESTED]]
     return f"; did you mean {' or '.join(shown)}?" if shown else ""
 
 

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from predictor.arrays import BoolArray, FloatArray
 from predictor.dates import day_number
-from predictor.errors import MOST_LISTED, BarsError, listed, shown_date
+from predictor.errors import MAX_LISTED, BarsError, listed, shown_date
 
-LONGEST_NAME: Final = 64
+MAX_NAME_LENGTH: Final = 64
 LEAP_DAY: Final = 229
 REAL_DAYS: Final = np.zeros(10_000, np.bool_)
 """Which mmdd are days of a leap year."""
@@ -31,9 +31,9 @@ def check_symbols(symbols: tuple[str, ...]) -> None:
     if not symbols:
         raise BarsError("a panel needs at least one symbol, but has none")
     for symbol in symbols:
-        if not symbol.strip() or len(symbol) > LONGEST_NAME or not symbol.isprintable():
-            shown = symbol[: LONGEST_NAME + 1]
-            raise BarsError(f"symbol {shown!r} must have 1 to {LONGEST_NAME} printable characters, not only blanks")
+        if not symbol.strip() or len(symbol) > MAX_NAME_LENGTH or not symbol.isprintable():
+            shown = symbol[: MAX_NAME_LENGTH + 1]
+            raise BarsError(f"symbol {shown!r} must have 1 to {MAX_NAME_LENGTH} printable characters, not only blanks")
     if len(set(symbols)) != len(symbols):
         twice = next(symbol for symbol, count in Counter(symbols).items() if count > 1)
         raise BarsError(f"symbol {twice} appears twice in the panel; give each symbol one row")
@@ -41,8 +41,10 @@ def check_symbols(symbols: tuple[str, ...]) -> None:
 
 def check_label(name: str, text: str) -> None:
     """Raise BarsError for a calendar or currency code that is too long or not printable; empty means unknown."""
-    if len(text) > LONGEST_NAME or not text.isprintable():
-        raise BarsError(f"{name} {text[: LONGEST_NAME + 1]!r} must have at most {LONGEST_NAME} printable characters")
+    if len(text) > MAX_NAME_LENGTH or not text.isprintable():
+        raise BarsError(
+            f"{name} {text[: MAX_NAME_LENGTH + 1]!r} must have at most {MAX_NAME_LENGTH} printable characters"
+        )
 
 
 def frozen_sessions(sessions: NDArray[np.integer], symbols: tuple[str, ...]) -> NDArray[np.int32]:
@@ -200,7 +202,7 @@ def _list_further_bars(symbols: tuple[str, ...], sessions: NDArray[np.int32], so
     places = np.flatnonzero(~sound)[1:]
     if not places.size:
         return ""
-    rows, columns = np.divmod(places[:MOST_LISTED], sessions.size)
+    rows, columns = np.divmod(places[:MAX_LISTED], sessions.size)
     named = [f"{symbols[row]} {shown_date(int(sessions[column]))}" for row, column in zip(rows, columns, strict=True)]
     return f"; {places.size} more bar{'s' if places.size > 1 else ''} must be corrected: {listed(named, places.size)}"
 

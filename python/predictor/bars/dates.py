@@ -33,7 +33,7 @@ PARTS: Final = {DateOrder.DAY_FIRST: (4, 3, 1), DateOrder.MONTH_FIRST: (4, 1, 3)
 """The groups of `NUMBERED` with year, month and day."""
 DATE_CHARACTERS: Final = 10
 SATURDAY: Final = 6
-LONGEST_YEAR: Final = 4
+MAX_YEAR_DIGITS: Final = 4
 FORENOON_HOURS: Final = 10
 """A UTC time before this hour may belong to the previous day elsewhere, a later one to the next day."""
 CENTURY: Final = 100
@@ -176,7 +176,7 @@ def _infer_order(text: "pl.Series", source: str, form: DateForm) -> DateOrder:
     dates = text.filter(text.str.contains(NUMBERED).fill_null(value=False))
     first, second = (dates.str.extract(NUMBERED, place).cast(pl.Int32) for place in (1, 3))
     day_first, month_first = dates.filter(first > 12), dates.filter(second > 12)  # noqa: PLR2004 (months)
-    if (dates.str.extract(NUMBERED, 4).str.len_bytes() < LONGEST_YEAR).any():
+    if (dates.str.extract(NUMBERED, 4).str.len_bytes() < MAX_YEAR_DIGITS).any():
         raise BarsError(
             f"{source}: dates such as {dates[0]!r} have two-digit years; "
             f"{_describe_choices(dates[0], tuple(DateOrder), form)}"

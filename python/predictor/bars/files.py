@@ -31,8 +31,8 @@ WORKBOOK: Final = "xl/workbook.xml"
 DELIMITERS: Final = (",", ";", "\t", "|")
 HEAD_BYTES: Final = 1 << 20
 """Enough for the three header lines of a wide table with thousands of stocks."""
-MOST_TITLES: Final = 20
-LEAST_COLUMNS: Final = 3
+MAX_TITLES: Final = 20
+MIN_COLUMNS: Final = 3
 """Fewer cells than this are a title: a sentence may contain a comma."""
 UTF_8: Final = "utf-8"
 
@@ -254,7 +254,7 @@ def _check_header(path: Path, header: Sequence[str]) -> None:
 
 def _find_header(head: Sequence[str]) -> int:
     """The index of the header line: the first that is not empty, not Excel's `sep=;` and not a title."""
-    for at, line in enumerate(head[:MOST_TITLES]):
+    for at, line in enumerate(head[:MAX_TITLES]):
         if line.strip() and not line.lower().startswith("sep=") and not _is_title(line, head[at + 1 : at + 4]):
             return at
     return 0
@@ -263,7 +263,7 @@ def _find_header(head: Sequence[str]) -> int:
 def _is_title(line: str, following: Sequence[str]) -> bool:
     """Whether a line has too few cells for a table while one of the following has enough."""
     counts = [len(_split_cells(row, _find_delimiter(row))) for row in (line, *following)]
-    return counts[0] < LEAST_COLUMNS <= max(counts)
+    return counts[0] < MIN_COLUMNS <= max(counts)
 
 
 def _find_delimiter(line: str) -> str:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 
-MOST_NAMED: Final = 3
+MAX_NAMED: Final = 3
 """Names in the first line about a source; more are counted."""
 
 
@@ -64,7 +64,7 @@ def read_paths(paths: Sequence[Path], options: ReadingOptions | None = None) -> 
 
 def name_of(paths: Sequence[Path]) -> str:
     """The names of files for messages, or their number."""
-    return ", ".join(path.name for path in paths) if len(paths) <= MOST_NAMED else f"{len(paths)} files"
+    return ", ".join(path.name for path in paths) if len(paths) <= MAX_NAMED else f"{len(paths)} files"
 
 
 def read_folder(folder: Path, options: ReadingOptions | None = None) -> BarTable:
@@ -153,7 +153,7 @@ def _join(tables: dict[str, BarTable], failures: Mapping[str, str]) -> BarTable:
 
 SYMBOLS_AT_ONCE: Final = 500
 """Symbols per block: the rows of all would take several times the memory of the panel."""
-MOST_FAILURES: Final = 3
+MAX_FAILURES: Final = 3
 """Symbols that fail before any can be read; then the fault is that of all."""
 REMOTE: Final = re.compile(r"(s3|gs|gcs|az|azure|abfss?|hf|https?|file)://[^?#@]+(/|\.parquet)")
 _KEY: Final = re.compile(r"([^/\\=]+)=[^/\\]*[/\\]")
@@ -205,7 +205,7 @@ def read_blocks(
                 read(symbols[half:])
                 return
             failures[text] = error.message
-            if not tables and len(failures) == MOST_FAILURES:
+            if not tables and len(failures) == MAX_FAILURES:
                 raise _FirstSymbolsError from error
 
     try:

@@ -12,13 +12,13 @@ from predictor.arrays import FloatArray
 from predictor.bars.adjustment import RawBars, close_before
 from predictor.errors import shown_date
 
-LARGEST_USUAL_MOVE: Final = 1.4
+MAX_USUAL_MOVE: Final = 1.4
 """A price above this multiple of the previous close, or below its inverse, is a jump. Detects splits from 3:2."""
 
-LARGEST_CLOSE_JUMP: Final = 5.0
+MAX_CLOSE_JUMP: Final = 5.0
 """A close that moves by a larger factor than the adjusted close jumps."""
 
-LONGEST_ERROR: Final = 20
+MAX_ERROR_LENGTH: Final = 20
 """Sessions of wrong closes that are recognised; a split and its reverse by the same factor are farther apart."""
 
 LEVEL_TOLERANCE: Final = math.log(2)
@@ -27,7 +27,7 @@ LEVEL_TOLERANCE: Final = math.log(2)
 SPLIT_TOLERANCE: Final = 0.04
 """Largest overnight move, in log terms, that may occur on top of a split."""
 
-MOST_SHOWN: Final = 10
+MAX_SHOWN: Final = 10
 """Jumps of one panel that are listed; further ones are only counted."""
 
 COMMON_SPLITS: Final = ((3, 2), (2, 1), (3, 1), (4, 1), (5, 1), (7, 1), (10, 1), (15, 1), (20, 1))
@@ -112,7 +112,7 @@ class PriceJumps:
 
     Attributes:
         count: Number of jumps.
-        shown: The first MOST_SHOWN jumps, by symbol and then by date.
+        shown: The first MAX_SHOWN jumps, by symbol and then by date.
     """
 
     count: int = 0
@@ -122,7 +122,7 @@ class PriceJumps:
     def join(cls, parts: Sequence["PriceJumps"]) -> Self:
         """The jumps of a panel from those of its parts, in order."""
         shown = tuple(jump for part in parts for jump in part.shown)
-        return cls(count=sum(part.count for part in parts), shown=shown[:MOST_SHOWN])
+        return cls(count=sum(part.count for part in parts), shown=shown[:MAX_SHOWN])
 
     def apart_from(self, days: Collection[tuple[str, int]]) -> "PriceJumps":
         """The jumps without the shown ones of these symbols and sessions, yyyymmdd."""
@@ -140,9 +140,9 @@ def find_jumps(bars: RawBars) -> PriceJumps:
     """Find the price jumps of raw bars that may be unrecorded splits or wrong closes; none beside recorded splits.
 
     Without adjusted closes, a bar jumps if its open or close differs from the previous close by more than the largest
-    usual move. With them, a close jumps if it moves by more than LARGEST_CLOSE_JUMP times what the adjusted close does,
+    usual move. With them, a close jumps if it moves by more than MAX_CLOSE_JUMP times what the adjusted close does,
     and no split explains it. A split takes the close towards the adjusted close, which it equals at the end, and stays.
-    So a close that returns to the old level within LONGEST_ERROR sessions is wrong, and one that leaves the adjusted
+    So a close that returns to the old level within MAX_ERROR_LENGTH sessions is wrong, and one that leaves the adjusted
     close in the last of them may be.
     """
     if bars.split_ratio is not None:
@@ -152,19 +152,19 @@ def find_jumps(bars: RawBars) -> PriceJumps:
         return _list_jumps(bars.symbols, bars.sessions, ratios)
     with np.errstate(all="ignore"):
         levels = bars.close / bars.adj_close
-        may_jump = _is_jump(levels / close_before(levels), LARGEST_CLOSE_JUMP).any(axis=1)
+        may_jump = _is_jump(levels / close_before(levels), MAX_CLOSE_JUMP).any(axis=1)
     jumps = [
         jump
         for s in np.flatnonzero(may_jump)
         for jump in _find_close_jumps(bars.symbols[s], bars.sessions, bars.close[s], bars.adj_close[s])
     ]
-    return PriceJumps(count=len(jumps), shown=tuple(jumps[:MOST_SHOWN]))
+    return PriceJumps(count=len(jumps), shown=tuple(jumps[:MAX_SHOWN]))
 
 
 def _find_close_jumps(
     symbol: str, sessions: NDArray[np.int32], close: FloatArray, adj_close: FloatArray
 ) -> Iterator[CloseJump]:
-    present, largest = np.flatnonzero(~np.isnan(close)), math.log(LARGEST_CLOSE_JUMP)
+    present, largest = np.flatnonzero(~np.isnan(close)), math.log(MAX_CLOSE_JUMP)
     days, close, adj_close = sessions[present].tolist(), close[present], adj_close[present]
     levels, adjusted = np.log(close / adj_close), np.log(adj_close)
     jumps = 1 + np.flatnonzero((np.abs(np.diff(levels)) > largest) & (np.abs(np.diff(adjusted)) <= largest))
@@ -172,10 +172,10 @@ def _find_close_jumps(
     while place < len(jumps):
         bar = int(jumps[place])
         level, old = levels[bar], levels[bar - 1]
-        later = jumps[place + 1 : place + 1 + LONGEST_ERROR]
-        back = later[(later <= bar + LONGEST_ERROR) & (np.abs(levels[later] - old) < LEVEL_TOLERANCE)]
+        later = jumps[place + 1 : place + 1 + MAX_ERROR_LENGTH]
+        back = later[(later <= bar + MAX_ERROR_LENGTH) & (np.abs(levels[later] - old) < LEVEL_TOLERANCE)]
         is_away = abs(level - np.clip(level, min(old, 0.0), max(old, 0.0))) > LEVEL_TOLERANCE
-        if back.size or (is_away and bar >= len(days) - LONGEST_ERROR):
+        if back.size or (is_away and bar >= len(days) - MAX_ERROR_LENGTH):
             yield CloseJump(
                 symbol=symbol,
                 session=days[bar],
@@ -206,11 +206,10 @@ def _compute_ratios(open_: FloatArray, close: FloatArray, before: FloatArray) ->
 def _list_jumps(symbols: tuple[str, ...], sessions: NDArray[np.int32], ratios: FloatArray) -> PriceJumps:
     places = np.argwhere(_is_jump(ratios))
     shown = tuple(
-        PriceJump(symbol=symbols[s], session=int(sessions[t]), ratio=float(ratios[s, t]))
-        for s, t in places[:MOST_SHOWN]
+        PriceJump(symbol=symbols[s], session=int(sessions[t]), ratio=float(ratios[s, t])) for s, t in places[:MAX_SHOWN]
     )
     return PriceJumps(count=len(places), shown=shown)
 
 
-def _is_jump(ratios: FloatArray, largest: float = LARGEST_USUAL_MOVE) -> NDArray[np.bool_]:
+def _is_jump(ratios: FloatArray, largest: float = MAX_USUAL_MOVE) -> NDArray[np.bool_]:
     return (ratios > largest) | (ratios < 1 / largest)

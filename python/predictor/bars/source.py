@@ -16,7 +16,7 @@ from urllib.parse import parse_qsl, unquote
 
 from predictor.bars.columns import normalise_columns
 from predictor.bars.files import TableCells
-from predictor.bars.folders import MOST_NAMED, is_remote, name_of, read_partitions, read_paths
+from predictor.bars.folders import MAX_NAMED, is_remote, name_of, read_partitions, read_paths
 from predictor.bars.panel import BarPanel
 from predictor.bars.suspects import find_unexplained_splits
 from predictor.bars.tables import BarTable, ReadingOptions, TableSource, build_table, emit_warnings
@@ -63,7 +63,7 @@ class BarReading:
     def __str__(self) -> str:
         """One line, such as: bars.csv read as yfinance, 4 symbols, 2010-01-04 to 2026-11-20, with adjusted closes."""
         symbols, sessions = self.panel.symbols, self.panel.sessions
-        names = ", ".join(symbols) if len(symbols) <= MOST_NAMED else f"{len(symbols)} symbols"
+        names = ", ".join(symbols) if len(symbols) <= MAX_NAMED else f"{len(symbols)} symbols"
         span = f"{shown_date(int(sessions[0]))} to {shown_date(int(sessions[-1]))}"
         parts = [f"{self.name} read as {self.layout}", names, span, self.prices]
         jumps = find_unexplained_splits(self.panel).count

@@ -21,22 +21,22 @@ from predictor.bars.panel import JUDGED_AT_ONCE, BarPanel
 from predictor.dates import days_of
 from predictor.errors import BarSuspectError, listed, shown_date
 
-LARGEST_MOVE: Final = math.log(5)
+MAX_MOVE: Final = math.log(5)
 """Log returns up to this size are possible for any symbol."""
 DEVIATIONS: Final = 20.0
 """Robust standard deviations beyond which a log return is impossible."""
-LEAST_DEVIATION: Final = 0.002
+MIN_DEVIATION: Final = 0.002
 """Smallest standard deviation of daily log returns that a symbol is assumed to have."""
 FEW_RETURNS: Final = 20
 """With fewer returns the deviation is not reliable, and `DEVIATION_OF_FEW` is its least value."""
 DEVIATION_OF_FEW: Final = 0.05
 IMPOSSIBLE_LEVEL: Final = math.log(100)
 """No event changes a level by more in one session."""
-LARGEST_VOLUME_MOVE: Final = math.log(1000)
+MAX_VOLUME_MOVE: Final = math.log(1000)
 """Volumes within this factor of their median are possible for any symbol."""
 UNUSUAL_MOVE: Final = math.log(1.5)
-"""Smaller than `LARGEST_MOVE`: such a move of the last bar is possible, but named."""
-MOST_NAMED: Final = 3
+"""Smaller than `MAX_MOVE`: such a move of the last bar is possible, but named."""
+MAX_NAMED: Final = 3
 """Changes that the error of one symbol names; the others are counted."""
 LONG_GAP: Final = 20
 """Weekdays without a bar after which another company may trade under the ticker."""
@@ -47,7 +47,7 @@ MAD_TO_DEVIATION: Final = 1.4826
 """Standard deviation of a normal distribution per median absolute deviation."""
 OFTEN_UNTRADED: Final = 0.05
 """Share of days without a trade above which a note says so."""
-LARGEST_LOG: Final = 700.0
+MAX_LOG: Final = 700.0
 SAMPLED_DAYS: Final = 8
 """One of so many days is in the sample of volumes."""
 LAST_DAYS: Final = 5
@@ -160,8 +160,8 @@ def _round(factor: float) -> str:
 def bar_suspect_error(suspects: Iterable[SuspectBars]) -> BarSuspectError:
     """The error for a symbol that is refused because of these bars."""
     first, *others = suspects
-    shown = "".join(f" {other}" for other in others[: MOST_NAMED - 1])
-    more = f" {len(others) - MOST_NAMED + 1} more such changes." if len(others) >= MOST_NAMED else ""
+    shown = "".join(f" {other}" for other in others[: MAX_NAMED - 1])
+    more = f" {len(others) - MAX_NAMED + 1} more such changes." if len(others) >= MAX_NAMED else ""
     return BarSuspectError(
         f"{first}{shown}{more} Correct the bars, or set accept_suspect_bars (--accept-suspect-bars)",
         metadata={
@@ -181,7 +181,7 @@ def may_be_suspect(high: FloatArray, low: FloatArray, close: FloatArray, volume:
     A symbol that passes has none. A move across a gap counts from the close before the gap.
     """
     with np.errstate(all="ignore"):
-        ranges = np.fmax.reduce(high / low, axis=1) > math.exp(LARGEST_MOVE)
+        ranges = np.fmax.reduce(high / low, axis=1) > math.exp(MAX_MOVE)
         before, after = close[:, :-1], close[:, 1:]
         if np.isnan(close).any():
             before = close_before(close)[:, 1:]
@@ -196,7 +196,7 @@ def _may_have_wrong_volume(volume: FloatArray) -> BoolArray:
     sample = np.sort(traded[:, ::SAMPLED_DAYS], axis=1)  # NaN comes last
     known = np.isfinite(sample).sum(axis=1)
     middle = sample[np.arange(len(sample)), known // 2]
-    far = math.exp(LARGEST_VOLUME_MOVE) / 2  # the median of all days differs
+    far = math.exp(MAX_VOLUME_MOVE) / 2  # the median of all days differs
     return (np.fmax.reduce(traded, axis=1) > middle * far) | (
         np.fmin.reduce(traded[:, -LAST_DAYS:], axis=1) * far < middle
     )
@@ -364,7 +364,7 @@ class _Judge:
 
     def _find_moves(self) -> Iterator[SuspectBars]:
         """Suspects by the returns from close to close."""
-        limit = max(LARGEST_MOVE, DEVIATIONS * self._deviation)
+        limit = max(MAX_MOVE, DEVIATIONS * self._deviation)
         moves = self._returns - self._center
         large = np.flatnonzero(np.abs(moves) > limit)
         place = 0
@@ -420,7 +420,7 @@ class _Judge:
         with np.errstate(over="ignore"):  # infinity, far above any other range
             ranges = np.log(self._prices["high"] / self._prices["low"])
         center, deviation = _estimate_robustly(ranges)
-        for bar in np.flatnonzero(ranges - center > max(LARGEST_MOVE, DEVIATIONS * deviation)):
+        for bar in np.flatnonzero(ranges - center > max(MAX_MOVE, DEVIATIONS * deviation)):
             # raw prices: an adjustment that lacks the error would move the correct ones
             near = math.log(self._raw["close"][bar - 1 if bar else 1])
             above = math.log(self._raw["high"][bar]) - near
@@ -437,7 +437,7 @@ class _Judge:
         traded = np.flatnonzero(volume > 0)
         levels = np.log(volume[traded])
         center, deviation = _estimate_robustly(levels)
-        limit = max(LARGEST_VOLUME_MOVE, DEVIATIONS * deviation)
+        limit = max(MAX_VOLUME_MOVE, DEVIATIONS * deviation)
         is_last_and_low = np.logical_and.accumulate(levels[::-1] < center - limit)[::-1]
         wrong = np.flatnonzero((levels > center + limit) | is_last_and_low)
         if wrong.size:
@@ -489,12 +489,12 @@ def _estimate_robustly(values: FloatArray) -> tuple[float, float]:
         return 0.0, DEVIATION_OF_FEW
     center = float(np.median(values))
     deviation = MAD_TO_DEVIATION * float(np.median(np.abs(values - center)))
-    return center, max(deviation, LEAST_DEVIATION if values.size >= FEW_RETURNS else DEVIATION_OF_FEW)
+    return center, max(deviation, MIN_DEVIATION if values.size >= FEW_RETURNS else DEVIATION_OF_FEW)
 
 
 def _compute_bounded_exp(value: float) -> float:
     """exp(value) within what a double can hold."""
-    return math.exp(min(max(value, -LARGEST_LOG), LARGEST_LOG))
+    return math.exp(min(max(value, -MAX_LOG), MAX_LOG))
 
 
 def _is_near(size: float, factors: Iterable[float]) -> bool:

@@ -40,14 +40,14 @@ if TYPE_CHECKING:
     import polars as pl
 
 
-LEAST_DATES: Final = 5
+MIN_DATES: Final = 5
 """Dates that are needed to decide whether bars are daily."""
-LEAST_GAP_DAYS: Final = 5
+MIN_GAP_DAYS: Final = 5
 """If all gaps between dates are at least so many days, bars are not daily."""
 ALWAYS_TAKEN: Final = 10_000_000
 """Largest product of symbols and dates that is accepted regardless of the number of bars."""
-MOST_CELLS_A_ROW: Final = 100
-MOST_SHOWN: Final = 20
+MAX_CELLS_PER_ROW: Final = 100
+MAX_SHOWN: Final = 20
 DECIMAL_SIGNS: Final = {None: "", DecimalSign.POINT: ".", DecimalSign.COMMA: ","}
 
 
@@ -257,8 +257,8 @@ def _check_missing(frame: "pl.DataFrame", names: Mapping[str, str], source: Tabl
 
 
 def _format(columns: Sequence[str]) -> str:
-    more = len(columns) - MOST_SHOWN
-    return ", ".join(columns[:MOST_SHOWN]) + (f" and {more} more" if more > 0 else "")
+    more = len(columns) - MAX_SHOWN
+    return ", ".join(columns[:MAX_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
 def _check_periods(frame: "pl.DataFrame", source: TableSource, layout: Layout) -> None:
@@ -308,10 +308,10 @@ def _index_symbols(frame: "pl.DataFrame", source: TableSource) -> tuple[tuple[st
 def _check_size(symbols: int, sessions: int, rows: int, source: TableSource) -> None:
     """Raise BarsError if the panel would be a huge array with almost no bars."""
     cells = symbols * sessions
-    if cells > ALWAYS_TAKEN and cells > MOST_CELLS_A_ROW * rows:
+    if cells > ALWAYS_TAKEN and cells > MAX_CELLS_PER_ROW * rows:
         raise BarsError(
             f"{source.name} has {rows} rows for {symbols} symbols on {sessions} dates, so that fewer than one in "
-            f"{MOST_CELLS_A_ROW} cells has a bar; put symbols with other dates into separate files"
+            f"{MAX_CELLS_PER_ROW} cells has a bar; put symbols with other dates into separate files"
         )
 
 
@@ -461,10 +461,10 @@ def _find_likely_symbols(frame: "pl.DataFrame", days: NDArray[np.int32]) -> list
 
 def check_daily(sessions: NDArray[np.int32], source: str) -> None:
     """Raise BarsError for weekly or monthly bars, which have no adjacent dates."""
-    if sessions.size < LEAST_DATES:
+    if sessions.size < MIN_DATES:
         return
     gaps = np.diff(days_of(sessions)).astype(np.int64)
-    if gaps.min() >= LEAST_GAP_DAYS:
+    if gaps.min() >= MIN_GAP_DAYS:
         raise BarsError(
             f"{source}: its bars are {int(np.median(gaps))} days apart, the nearest {gaps.min()}, but must be "
             "daily; export it with an interval of one day"

@@ -58,7 +58,7 @@ OPTIONAL: Final = {
 }
 """The extra that installs each distribution."""
 
-OLDEST_PYTHON: Final = (3, 11)
+MIN_PYTHON: Final = (3, 11)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,8 +109,8 @@ def _run_checks(artifact: Path | None, device: str) -> Iterator[HealthCheck]:
 
 def _check_python() -> HealthCheck:
     running = ".".join(map(str, sys.version_info[:3]))
-    oldest = ".".join(map(str, OLDEST_PYTHON))
-    ok = sys.version_info >= OLDEST_PYTHON
+    oldest = ".".join(map(str, MIN_PYTHON))
+    ok = sys.version_info >= MIN_PYTHON
     return HealthCheck(name="Python", ok=ok, detail=running, remedy=f"install Python {oldest} or newer")
 
 

@@ -164,7 +164,7 @@ def _draw_bars(row: Contribution, reach: float) -> tuple[RenderableType, Rendera
     return "", Bar(1, 0, share, color="blue")
 
 
-_MOST_NOTES: Final = 12
+_MAX_NOTES: Final = 12
 
 VERDICT_COLOURS: Final = {Verdict.BETTER: "green", Verdict.UNDECIDED: "yellow", Verdict.WORSE: "red"}
 
@@ -177,10 +177,10 @@ def judgement(card: Card) -> RenderableType:
 
 def shown_notes(notes: Sequence[str]) -> Iterator[Text]:
     """The first notes on the scores, one per line, and the number of others."""
-    for note in notes[:_MOST_NOTES]:
+    for note in notes[:_MAX_NOTES]:
         yield Text(f"note: {note}", style="yellow")
-    if len(notes) > _MOST_NOTES:
-        yield Text(f"and {len(notes) - _MOST_NOTES} more notes; --json has them all", style="yellow")
+    if len(notes) > _MAX_NOTES:
+        yield Text(f"and {len(notes) - _MAX_NOTES} more notes; --json has them all", style="yellow")
 
 
 def skill_panel(skill: Skill | None) -> RenderableType:

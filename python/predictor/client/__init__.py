@@ -7,7 +7,7 @@ The client raises the same exceptions as `Forecaster`, and UnavailableError if i
 """
 
 from predictor.client.async_client import AsyncQuantraClient
-from predictor.client.calls import DEFAULT_TIMEOUT_S, LONGEST_TIMEOUT_S
+from predictor.client.calls import DEFAULT_TIMEOUT_S, MAX_TIMEOUT_S
 from predictor.client.connection import ClientCredentials
 from predictor.client.sessions import AsyncBarSession, BarSession, PushAccepted
 from predictor.client.streams import DEFAULT_IN_FLIGHT, StreamResponse
@@ -16,7 +16,7 @@ from predictor.client.sync_client import QuantraClient
 __all__ = [
     "DEFAULT_IN_FLIGHT",
     "DEFAULT_TIMEOUT_S",
-    "LONGEST_TIMEOUT_S",
+    "MAX_TIMEOUT_S",
     "AsyncBarSession",
     "AsyncQuantraClient",
     "BarSession",

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 DEFAULT_TIMEOUT_S: Final = 30.0
 
-LONGEST_TIMEOUT_S: Final = 86_400.0
+MAX_TIMEOUT_S: Final = 86_400.0
 """One day, as in the .NET client. Timeouts of centuries overflow gRPC's clock and expire at once."""
 
 
@@ -130,9 +130,9 @@ def validate_timeout(timeout_s: float) -> float:
     Raises:
         ConfigurationError: it is out of range.
     """
-    if not 0 < timeout_s <= LONGEST_TIMEOUT_S:  # also rejects NaN
+    if not 0 < timeout_s <= MAX_TIMEOUT_S:  # also rejects NaN
         raise ConfigurationError(
-            f"timeout_s is {timeout_s:g} seconds, but must be above 0 and at most {LONGEST_TIMEOUT_S:g}, which is a day"
+            f"timeout_s is {timeout_s:g} seconds, but must be above 0 and at most {MAX_TIMEOUT_S:g}, which is a day"
         )
     return timeout_s
 

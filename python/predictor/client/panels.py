@@ -102,7 +102,7 @@ def without_last(forecast: Forecast) -> Forecast:
     )
 
 
-_MOST_TRIES: Final = 3
+_MAX_TRIES: Final = 3
 """Attempts before all bars are sent in one call; each deployment of a version during a question costs one."""
 
 
@@ -124,7 +124,7 @@ class PanelPlanner:
         if is_small(instances):
             return (yield UnaryCall.predict(self._reference, instances))
         model = self._model or (yield from self._describe())
-        for _ in range(_MOST_TRIES):
+        for _ in range(_MAX_TRIES):
             responses = _PlannedResponses(self._reference, instances, model)
             outcomes = yield from responses.request_all()
             if responses.are_all_from(model) and not responses.may_lack_bars:
@@ -140,7 +140,7 @@ class PanelPlanner:
         if is_small([query.instance]):
             return (yield UnaryCall.explain(self._reference, query))
         model = self._model or (yield from self._describe())
-        for _ in range(_MOST_TRIES):
+        for _ in range(_MAX_TRIES):
             outcome = yield from self._explain_cut(query, model)
             if isinstance(outcome, Explanation) and all(map(model.made, outcome.attributions)):
                 return outcome

@@ -47,7 +47,7 @@ class QuantraClient:
     Args:
         target: "HOST:PORT" or "unix:PATH", optionally with the prefix http://, or https:// with `credentials.ca`.
         model: "NAME", "NAME@VERSION" or "NAME@ALIAS"; empty: the server's only model.
-        timeout_s: default timeout of a call in seconds, above 0 and at most LONGEST_TIMEOUT_S.
+        timeout_s: default timeout of a call in seconds, above 0 and at most MAX_TIMEOUT_S.
         credentials: TLS files and token. None: plain text, with the token in QUANTRA_TOKEN, if set.
         channel: a channel to use instead of `credentials`. The client then adds no token, does not close the channel,
             and uses `target` only in messages.

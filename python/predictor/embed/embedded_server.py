@@ -84,7 +84,7 @@ def _find_expiry_s(deadline: Deadline) -> float:
 
 _log = logging.getLogger(__name__)
 _SHOWN: Final = 80
-_MOST_BYTES_HERE: Final = 1 << 16
+_MAX_LOCAL_BYTES: Final = 1 << 16
 """About a year of bars of a few symbols; a longer forecast would block the host's other calls."""
 
 
@@ -140,7 +140,7 @@ class EmbeddedServer:
         A handover to another thread and back takes a large part of the time of a forecast.
         """
         body = bytes(memoryview(request))
-        return self._call(name, body, timeout_s, here=len(body) <= _MOST_BYTES_HERE)
+        return self._call(name, body, timeout_s, here=len(body) <= _MAX_LOCAL_BYTES)
 
     def open(self, name: str, timeout_s: float, emit: Callable[[bytes], object]) -> "EmbeddedStream":
         """Open a call with a stream of response messages.

@@ -7,7 +7,7 @@ model has occlusion, which does not add up.
 
 from predictor.explain.feature_forecasts import FeatureForecasts
 from predictor.explain.integrated_gradients import (
-    MOST_ROWS,
+    MAX_ROWS,
     Contributions,
     Explainer,
     ExplanationCost,
@@ -20,7 +20,7 @@ from predictor.explain.shapley import ShapleyExplainer, count_forecasts
 from predictor.explain.tree_shap import TreeExplainer
 
 __all__ = [
-    "MOST_ROWS",
+    "MAX_ROWS",
     "NODE_COUNTS",
     "BarOcclusionExplainer",
     "Baseline",

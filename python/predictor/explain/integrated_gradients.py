@@ -73,7 +73,7 @@ def _copy_around(network: nn.Module, shared: dict[int, object]) -> nn.Module:
 GAP_FLOOR: Final = 0.05
 """Smallest denominator of the relative gap, in units of the window's volatility over the horizon."""
 
-MOST_NUMBERS: Final = 2**25
+MAX_NUMBERS: Final = 2**25
 """Maximum number of contributions in a response, per cell: 256 MiB."""
 BATCH_NUMBERS: Final = 2**22
 """Contributions per batch, including those of other stocks: 32 MiB, and a few times that during the computation."""
@@ -308,7 +308,7 @@ class Explainer:
         Raises:
             InvalidInputError: windows or points are empty, a point is outside the forecast, or a forecast is not
                 finite.
-            RequestTooLargeError: the response would have more than MOST_NUMBERS contributions.
+            RequestTooLargeError: the response would have more than MAX_NUMBERS contributions.
             WindowShapeError: the windows do not match the baseline.
             ConfigurationError: tolerance is not positive, or the node counts are empty or not ascending.
             DeadlineExceededError, CallCancelledError: the call timed out or was cancelled.
@@ -384,11 +384,11 @@ def check_request(inputs: Inputs, points: Sequence[Point], output: OutputMap, *,
             "but there must be at least one of each"
         )
     have = len(points) * _count_numbers(inputs) // members
-    if have > MOST_NUMBERS:
+    if have > MAX_NUMBERS:
         raise RequestTooLargeError(
             f"{len(points)} targets of {len(inputs.location)} symbols have {have} contributions, more than the "
-            f"limit of {MOST_NUMBERS}; ask for fewer targets or symbols",
-            metadata={"have": str(have), "most": str(MOST_NUMBERS)},
+            f"limit of {MAX_NUMBERS}; ask for fewer targets or symbols",
+            metadata={"have": str(have), "most": str(MAX_NUMBERS)},
         )
     horizons, quantiles = output.offsets.shape
     for h, q in points:
@@ -408,7 +408,7 @@ def _count_numbers(inputs: Inputs) -> int:
     return sum(group.numel() for group in inputs) - inputs.mask.numel()
 
 
-MOST_ROWS: Final = 5_000_000
+MAX_ROWS: Final = 5_000_000
 """Maximum number of rows of one explanation in the worst case; most windows need three nodes, a 255th of that.
 
 It allows 100 symbols at every horizon for a network with eleven rows per window, and 500 symbols with twelve targets
@@ -437,11 +437,11 @@ class ExplanationCost:
         """Reject a request that could block other explanations for too long.
 
         Raises:
-            RequestTooLargeError: more than MOST_ROWS; the metadata has the number.
+            RequestTooLargeError: more than MAX_ROWS; the metadata has the number.
         """
-        if self.rows > MOST_ROWS:
+        if self.rows > MAX_ROWS:
             raise RequestTooLargeError(
                 f"explaining {self.targets} targets of {self.symbols} symbols may take {self.rows} rows of the "
-                f"network, more than the limit of {MOST_ROWS} per request; ask for fewer targets or symbols",
-                metadata={"have": str(self.rows), "most": str(MOST_ROWS)},
+                f"network, more than the limit of {MAX_ROWS} per request; ask for fewer targets or symbols",
+                metadata={"have": str(self.rows), "most": str(MAX_ROWS)},
             )

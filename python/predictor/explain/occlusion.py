@@ -20,12 +20,12 @@ from predictor.explain.path import PathParts, StraightPath
 from predictor.instance import Cancellation
 from predictor.networks import Inputs, OutputMap
 
-MOST_GROUPS: Final = 20
+MAX_GROUPS: Final = 20
 
 
 def group_bars(length: int) -> list[PositionArray]:
     """Positions of each group of consecutive sessions among `length`, oldest first; none has the last session."""
-    return np.array_split(np.arange(length - 1), max(1, min(MOST_GROUPS, length - 1)))
+    return np.array_split(np.arange(length - 1), max(1, min(MAX_GROUPS, length - 1)))
 
 
 @final

@@ -20,7 +20,7 @@ from predictor.explain.integrated_gradients import GAP_FLOOR, Contributions, che
 from predictor.explain.integration import NODE_COUNTS, Point, gauss_legendre
 from predictor.explain.path import Baseline, PathParts, StraightPath
 from predictor.instance import Cancellation
-from predictor.networks import MOST_LEAVES, Forests, Inputs, OutputMap, TreesForecaster
+from predictor.networks import MAX_LEAVES, Forests, Inputs, OutputMap, TreesForecaster
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -210,7 +210,7 @@ FeatureGroup = tuple[int, list[int]]
 
 _LOCATION, _SCALE, _OFFSETS = -3, -2, -1
 """The last parts of the inputs, and the last groups: what a forecast also uses outside the trees."""
-_COUNTS: Final = range(MOST_LEAVES + 1)
+_COUNTS: Final = range(MAX_LEAVES + 1)
 _BINOMIALS: Final = np.array([[comb(a + b, a) for b in _COUNTS] for a in _COUNTS], np.float64)
 """[a, b] (a + b)! / (a! b!)"""
 

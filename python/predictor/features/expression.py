@@ -23,7 +23,7 @@ _COMPARISON, _SUM, _PRODUCT, _NEGATIVE, _ATOM = 1, 2, 3, 4, 5
 
 _BINDING: Final = {">": _COMPARISON, "<": _COMPARISON, "+": _SUM, "-": _SUM, "*": _PRODUCT, "/": _PRODUCT}
 
-_LARGEST_PLAIN_WHOLE_NUMBER: Final = 1e15
+_MAX_PLAIN_INTEGER: Final = 1e15
 
 
 @final
@@ -128,7 +128,7 @@ def _find_binding(expression: Expression) -> int:
 
 def _format_number(value: float) -> str:
     """Format a number, such as `5`, `0.25`, `1e-9`: `repr` without a fraction of zero and leading exponent zeros."""
-    if value.is_integer() and value <= _LARGEST_PLAIN_WHOLE_NUMBER:
+    if value.is_integer() and value <= _MAX_PLAIN_INTEGER:
         return str(int(value))
     digits, _, exponent = repr(value).partition("e")
     return f"{digits}e{int(exponent)}" if exponent else digits
@@ -202,7 +202,7 @@ Columns = Mapping[str, FloatArray]
 NO_COLUMNS: Final[Columns] = {}
 
 
-MOST_COVARIATES: Final = 500
+MAX_COVARIATES: Final = 500
 
 
 @final
@@ -223,8 +223,8 @@ class CovariateFields:
 
     def __post_init__(self) -> None:
         names = (*self.observed, *self.known)
-        if len(names) > MOST_COVARIATES:
-            raise ConfigurationError(f"there are {len(names)} covariates, but at most {MOST_COVARIATES} are allowed")
+        if len(names) > MAX_COVARIATES:
+            raise ConfigurationError(f"there are {len(names)} covariates, but at most {MAX_COVARIATES} are allowed")
         taken = {*OBSERVED.formulas, *KNOWN.formulas, *DATES}
         for name in names:
             check_name(name)

@@ -37,8 +37,8 @@ VOLUME_FIELDS: Final = frozenset({"volume", "money"})
 FEATURES_AT_ONCE: Final = 4
 """Features that `columns` evaluates together."""
 
-LONGEST_NAME: Final = 64
-MOST_FEATURES: Final = 1000
+MAX_NAME_LENGTH: Final = 64
+MAX_FEATURES: Final = 1000
 _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 
 
@@ -60,10 +60,10 @@ class FeatureDefinition:
     unit: str
 
     def __post_init__(self) -> None:
-        if len(self.name) > LONGEST_NAME or not _NAME.fullmatch(self.name):
+        if len(self.name) > MAX_NAME_LENGTH or not _NAME.fullmatch(self.name):
             raise ConfigurationError(
-                f"feature name {self.name[: LONGEST_NAME + 1]!r} must have 1 to {LONGEST_NAME} letters, digits and "
-                "underscores, and start with a letter"
+                f"feature name {self.name[: MAX_NAME_LENGTH + 1]!r} must have 1 to {MAX_NAME_LENGTH} letters, digits "
+                "and underscores, and start with a letter"
             )
 
 
@@ -114,9 +114,9 @@ class FeatureSet:
         names = [definition.name for definition in (*self.observed, *self.known)]
         if not self.observed:
             raise ConfigurationError("a feature set needs at least one observed feature")
-        if len(names) > MOST_FEATURES:
+        if len(names) > MAX_FEATURES:
             raise ConfigurationError(
-                f"a feature set has at most {MOST_FEATURES} features, but this one has {len(names)}"
+                f"a feature set has at most {MAX_FEATURES} features, but this one has {len(names)}"
             )
         twice = find_duplicates(names)
         if twice:

@@ -20,7 +20,7 @@ from predictor.features.statics import DEFAULT_CLIP, StaticFeatures
 NORMAL_QUARTILE_RANGE: Final = 1.3489795003921634
 """Interquartile range of the standard normal distribution; makes the scale of normal data its standard deviation."""
 
-FEWEST_ROWS: Final = 20
+MIN_ROWS: Final = 20
 
 SOURCE = "features.json"
 _SHOWN: Final = 5
@@ -111,10 +111,10 @@ class Scaling:
 
 def _fit_one(name: str, column: FloatArray, *, sparse: bool) -> tuple[float, float]:
     finite = column[np.isfinite(column)]
-    if finite.size < FEWEST_ROWS:
+    if finite.size < MIN_ROWS:
         raise ConfigurationError(
-            f"feature {name} is known on {finite.size} bars of the training split, but needs {FEWEST_ROWS}; add "
-            f"{FEWEST_ROWS - finite.size} bars to that split, or leave the feature out (--features FILE; if volumes "
+            f"feature {name} is known on {finite.size} bars of the training split, but needs {MIN_ROWS}; add "
+            f"{MIN_ROWS - finite.size} bars to that split, or leave the feature out (--features FILE; if volumes "
             "are unknown, --features prices)"
         )
     low, middle, high = np.quantile(finite, (0.25, 0.5, 0.75))

@@ -17,8 +17,8 @@ from predictor.features.expression import BinaryOperator
 from predictor.features.kernels import Kernel
 
 OPERATOR_SET: Final = 1
-LONGEST_WINDOW: Final = 1000
-SMALLEST_PLUS: Final = 1e-12
+MAX_WINDOW: Final = 1000
+MIN_PLUS: Final = 1e-12
 """A smaller number would be within the rounding of a price of 100."""
 
 
@@ -59,7 +59,7 @@ def flatness_of_quotient(above: Flatness, below: Flatness) -> Flatness:
 @final
 @dataclass(frozen=True, slots=True)
 class Window:
-    """An integer argument of an operator, from `smallest` to LONGEST_WINDOW.
+    """An integer argument of an operator, from `smallest` to MAX_WINDOW.
 
     Attributes:
         name: The name in the signature.
@@ -250,7 +250,7 @@ _TABLE: Final = (
         kernels.plus,
         "x + c, for formulas that divide by a range plus a constant c; at flat prices they divide by c",
         reach=_count_no_bars,
-        numbers=(Constant("c", SMALLEST_PLUS, 1.0),),
+        numbers=(Constant("c", MIN_PLUS, 1.0),),
     ),
     _make_elementwise("Abs", np.absolute, "absolute value", _keep_flatness),
     _make_elementwise("Sign", np.sign, "-1, 0 or 1", _measure_spread),

@@ -15,12 +15,12 @@ from typing import Final, cast, final
 from predictor.errors import ExpressionError
 from predictor.features import operators
 from predictor.features.expression import Binary, BinaryOperator, Call, Expression, Field, FieldSet, Negative, Number
-from predictor.features.operators import LONGEST_WINDOW, OPERATORS, Constant, Flatness, Operator, Window
+from predictor.features.operators import MAX_WINDOW, OPERATORS, Constant, Flatness, Operator, Window
 
-LONGEST_TEXT: Final = 2000
+MAX_TEXT_LENGTH: Final = 2000
 DEEPEST_NESTING: Final = 32
-MOST_NODES: Final = 500
-LONGEST_LOOKBACK: Final = 2000
+MAX_NODES: Final = 500
+MAX_LOOKBACK: Final = 2000
 
 _TOKEN: Final = re.compile(
     r"(?P<number>(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)"
@@ -68,8 +68,8 @@ class _ParsedTerm:
 
 
 def _split_tokens(text: str) -> list[_Token]:
-    if len(text) > LONGEST_TEXT:
-        raise ExpressionError.at(text, LONGEST_TEXT, f"an expression has at most {LONGEST_TEXT} characters")
+    if len(text) > MAX_TEXT_LENGTH:
+        raise ExpressionError.at(text, MAX_TEXT_LENGTH, f"an expression has at most {MAX_TEXT_LENGTH} characters")
     tokens: list[_Token] = []
     position = _skip_space(text, 0)
     while position < len(text):
@@ -106,8 +106,8 @@ class _Parser:
         if part.constant:
             raise self._locate_error(part.position, "a feature must read at least one field")
         length = len(str(part.tree))
-        if length > LONGEST_TEXT:  # an artifact stores the canonical text and must be able to parse it
-            problem = f"in canonical form it has {length} characters, at most {LONGEST_TEXT} are allowed"
+        if length > MAX_TEXT_LENGTH:  # an artifact stores the canonical text and must be able to parse it
+            problem = f"in canonical form it has {length} characters, at most {MAX_TEXT_LENGTH} are allowed"
             raise self._locate_error(part.position, problem)
         return part.tree
 
@@ -277,12 +277,12 @@ class _Parser:
             )
         allowed = f"{window.name} of {operator.signature} must be a whole number from {window.smallest} to"
         if not _WHOLE.fullmatch(token.text):
-            raise self._locate_error(token.position, f"{allowed} {LONGEST_WINDOW}, found {token.text or 'the end'!r}")
+            raise self._locate_error(token.position, f"{allowed} {MAX_WINDOW}, found {token.text or 'the end'!r}")
         value = int(self._take().text)
-        if not window.smallest <= value <= LONGEST_WINDOW:
-            raise self._locate_error(token.position, f"{allowed} {LONGEST_WINDOW}, but is {token.text}")
+        if not window.smallest <= value <= MAX_WINDOW:
+            raise self._locate_error(token.position, f"{allowed} {MAX_WINDOW}, but is {token.text}")
         if self._token.text not in (",", ")"):
-            raise self._locate_error(token.position, f"{allowed} {LONGEST_WINDOW}, not an expression")
+            raise self._locate_error(token.position, f"{allowed} {MAX_WINDOW}, not an expression")
         return value
 
     def _parse_constant(self, operator: Operator, constant: Constant, place: int) -> float:
@@ -311,15 +311,13 @@ class _Parser:
         """Create a node after checking the limits of size, depth and look-back."""
         self._nodes += 1
         height = 1 + max((part.height for part in parts), default=0)
-        if self._nodes > MOST_NODES:
-            raise self._locate_error(position, f"an expression has at most {MOST_NODES} nodes")
+        if self._nodes > MAX_NODES:
+            raise self._locate_error(position, f"an expression has at most {MAX_NODES} nodes")
         if height > DEEPEST_NESTING:
             problem = f"an expression may be nested at most {DEEPEST_NESTING} deep; group long sums with parentheses"
             raise self._locate_error(position, problem)
-        if lookback > LONGEST_LOOKBACK:
-            raise self._locate_error(
-                position, f"this looks back {lookback} bars, at most {LONGEST_LOOKBACK} are allowed"
-            )
+        if lookback > MAX_LOOKBACK:
+            raise self._locate_error(position, f"this looks back {lookback} bars, at most {MAX_LOOKBACK} are allowed")
         return _ParsedTerm(
             tree=tree,
             position=position if start is None else start,

@@ -23,8 +23,8 @@ ValueT = TypeVar("ValueT")
 UNKNOWN: Final = "unknown"
 DEFAULT_CLIP: Final = 8.0
 """Largest absolute scaled value."""
-MOST_VARIABLES: Final = 200
-MOST_CATEGORIES: Final = 500
+MAX_VARIABLES: Final = 200
+MAX_CATEGORIES: Final = 500
 
 
 @final
@@ -99,9 +99,9 @@ class StaticCategory:
         known = self.categories
         if not known or any(a >= b for a, b in pairwise(known)) or "" in known:
             raise ConfigurationError(f"static covariate {self.name} must have distinct, sorted categories")
-        if len(known) > MOST_CATEGORIES:
+        if len(known) > MAX_CATEGORIES:
             raise ConfigurationError(
-                f"static covariate {self.name} has {len(known)} categories, but at most {MOST_CATEGORIES} are allowed; "
+                f"static covariate {self.name} has {len(known)} categories, but at most {MAX_CATEGORIES} are allowed; "
                 "group them, or leave it out"
             )
 
@@ -146,9 +146,9 @@ class StaticFeatures:
     categories: tuple[StaticCategory, ...] = ()
 
     def __post_init__(self) -> None:
-        if len(self.names) > MOST_VARIABLES:
+        if len(self.names) > MAX_VARIABLES:
             raise ConfigurationError(
-                f"there are {len(self.names)} static covariates, but at most {MOST_VARIABLES} are allowed"
+                f"there are {len(self.names)} static covariates, but at most {MAX_VARIABLES} are allowed"
             )
         for name in self.names:
             check_name(name, "static covariate")

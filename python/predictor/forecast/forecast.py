@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 LOG_RETURN = "log-return"
 
-_MOST_FANS: Final = 6
+_MAX_FANS: Final = 6
 """Most symbols with a fan chart above the table."""
 
 
@@ -265,7 +265,7 @@ class Forecast:
             for r in self._list_rows()
         )
         notes = "".join(f"<p>{escape(note)}</p>" for note in self.notes)
-        fans = "".join(self._draw_fan(s) for s in range(len(self.symbols[:_MOST_FANS])))
+        fans = "".join(self._draw_fan(s) for s in range(len(self.symbols[:_MAX_FANS])))
         return f"{fans}<table><tr>{titles}</tr>{body}</table>{notes}"
 
     def _draw_fan(self, s: int) -> str:

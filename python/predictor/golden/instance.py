@@ -28,7 +28,7 @@ from predictor.golden.bars import (
 )
 from predictor.golden.stages import (
     AFTER_ALL_SESSIONS,
-    MOST_FLOAT32_ERROR,
+    MAX_FLOAT32_ERROR,
     GoldenRequest,
     StageComparison,
     Stages,
@@ -105,7 +105,7 @@ def _check_stages(
 
 def compute_slack(model: Model, golden: Golden) -> float:
     """Tolerated relative error of the network's arithmetic in the stages after it."""
-    return max(min(4 * _read_facts(golden).float32_error, MOST_FLOAT32_ERROR), model.engine.relative_error)
+    return max(min(4 * _read_facts(golden).float32_error, MAX_FLOAT32_ERROR), model.engine.relative_error)
 
 
 def _drop_bars(model: Model, request: GoldenRequest) -> GoldenRequest:

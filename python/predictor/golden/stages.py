@@ -96,7 +96,7 @@ NETWORK_STAGES: Final = frozenset(
 )
 """Stages that depend on the network's float32 arithmetic."""
 
-MOST_FLOAT32_ERROR: Final = 1e-4
+MAX_FLOAT32_ERROR: Final = 1e-4
 """Upper bound of the recorded float32 error that loosens the tolerance of the network's stages."""
 
 

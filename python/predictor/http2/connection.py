@@ -42,9 +42,9 @@ from predictor.http2.limits import DEFAULT_WINDOW, Budget, ConnectionLimits, dec
 
 _ANY: Final = -1
 _OWN_PING: Final = b"keep-ali"
-_LARGEST_STREAM: Final = 2**31 - 1
+_MAX_STREAM: Final = 2**31 - 1
 _PRIORITY_SIZE, _PING_SIZE, _GOAWAY_SIZE, _NUMBER_SIZE = 5, 8, 8, 4
-_MOST_CONTINUATIONS: Final = 32
+_MAX_CONTINUATIONS: Final = 32
 _CONTROL_FRAMES: Final = 1000
 _CONTROL_FRAMES_PER_RESPONSE: Final = 8
 _CONTROL_FRAMES_PER_MESSAGE: Final = 2
@@ -249,7 +249,7 @@ class Connection:
         Follow with `ping`: after its answer, the peer opens none, and `go_away` loses none (section 6.8).
         """
         if self.ended is None and self._last_accepted is None:
-            self._write_go_away(_LARGEST_STREAM, ErrorCode.NO_ERROR)
+            self._write_go_away(_MAX_STREAM, ErrorCode.NO_ERROR)
 
     def go_away(self, code: int = ErrorCode.NO_ERROR) -> None:
         """Accept no further streams; open streams go on (section 6.8)."""
@@ -376,7 +376,7 @@ class Connection:
             raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "a continuation has no headers before it")
         self._control.spend()
         self._block_frames += 1
-        if self._block_frames > _MOST_CONTINUATIONS:
+        if self._block_frames > _MAX_CONTINUATIONS:
             raise ConnectionFault(ErrorCode.ENHANCE_YOUR_CALM, "a header block has too many frames")
         self._extend_block(payload)
         if flags & END_HEADERS:

@@ -10,7 +10,7 @@ from predictor.http2.frames import (
     END_HEADERS,
     END_STREAM,
     HEADERS,
-    LARGEST_WINDOW,
+    MAX_WINDOW,
     ConnectionFault,
     ErrorCode,
     StreamFault,
@@ -111,7 +111,7 @@ class FrameWriter:
             ConnectionFault: the window would be larger than allowed.
         """
         self.window += increment
-        if self.window > LARGEST_WINDOW:
+        if self.window > MAX_WINDOW:
             raise ConnectionFault(ErrorCode.FLOW_CONTROL_ERROR, "the connection's window is above 2^31-1")
         written: list[Stream] = []
         while self.window > 0 and self._stalled:
@@ -127,7 +127,7 @@ class FrameWriter:
             StreamFault: the window would be larger than allowed.
         """
         stream.window += increment
-        if stream.window > LARGEST_WINDOW:
+        if stream.window > MAX_WINDOW:
             raise StreamFault(stream.number, ErrorCode.FLOW_CONTROL_ERROR, "the stream's window is above 2^31-1")
         return self.resume(stream)
 

@@ -7,7 +7,7 @@ from typing import Final, final
 PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 """What every client sends first (section 3.4)."""
 HEADER_SIZE: Final = 9
-LARGEST_WINDOW: Final = (1 << 31) - 1
+MAX_WINDOW: Final = (1 << 31) - 1
 STREAM_BITS: Final = (1 << 31) - 1
 """The highest bit of a stream number is reserved and ignored (section 4.1)."""
 

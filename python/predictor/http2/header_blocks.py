@@ -15,9 +15,9 @@ from predictor.http2.frames import ConnectionFault, ErrorCode, StreamFault
 
 _CACHED_BYTES: Final = 1 << 17
 _INDEXED, _ADDED, _TABLE_SIZE, _HUFFMAN = 0x80, 0x40, 0x20, 0x80
-_LARGEST_INTEGER_BITS: Final = 35
+_MAX_INTEGER_BITS: Final = 35
 _STATIC: Final = HeaderTable.STATIC_TABLE
-_MOST_TABLE_SIZE_UPDATES: Final = 2  # RFC 7541, section 4.2: the smallest size and the last one
+_MAX_TABLE_SIZE_UPDATES: Final = 2  # RFC 7541, section 4.2: the smallest size and the last one
 _PSEUDO_HEADERS: Final = frozenset({b":method", b":scheme", b":path", b":authority"})
 _REQUIRED: Final = frozenset({b":method", b":scheme", b":path"})
 _CONNECTION_SPECIFIC: Final = frozenset(
@@ -128,7 +128,7 @@ class HeaderDecoder:
             elif first & (_ADDED | _TABLE_SIZE) == _TABLE_SIZE:
                 table_sizes += 1
                 most, at = _read_integer(block, at, 0x1F)
-                if fields or table_sizes > _MOST_TABLE_SIZE_UPDATES or most > HeaderTable.DEFAULT_SIZE:
+                if fields or table_sizes > _MAX_TABLE_SIZE_UPDATES or most > HeaderTable.DEFAULT_SIZE:
                     raise HPACKDecodingError("the size of the table is too large, too late or repeated")
                 table.maxsize = most
                 changes_table = True
@@ -167,7 +167,7 @@ def _read_integer(block: bytes, at: int, most: int) -> tuple[int, int]:
     at += 1
     if number < most:
         return number, at
-    for shift in range(0, _LARGEST_INTEGER_BITS, 7):
+    for shift in range(0, _MAX_INTEGER_BITS, 7):
         number += (block[at] & 0x7F) << shift
         at += 1
         if block[at - 1] < 0x80:  # noqa: PLR2004

@@ -4,15 +4,15 @@ import struct
 from dataclasses import dataclass
 from typing import Final, final
 
-from predictor.http2.frames import LARGEST_WINDOW, ConnectionFault, ErrorCode
+from predictor.http2.frames import MAX_WINDOW, ConnectionFault, ErrorCode
 
 DEFAULT_WINDOW: Final = 65_535
 """Of a stream and of the connection until a peer announces another (section 6.9.2)."""
 DEFAULT_FRAME: Final = 16_384
-_LARGEST_FRAME: Final = (1 << 24) - 1
-_LARGEST_OWN_FRAME: Final = 1 << 20
+_MAX_FRAME: Final = (1 << 24) - 1
+_MAX_OWN_FRAME: Final = 1 << 20
 _ENABLE_PUSH, _STREAMS, _WINDOW, _FRAME, _HEADER_LIST, _CONNECT_PROTOCOL = 2, 3, 4, 5, 6, 8
-_MOST_SETTINGS: Final = 32
+_MAX_SETTINGS: Final = 32
 """Settings of one frame; RFC 9113 and its extensions define fewer than ten."""
 
 
@@ -45,13 +45,13 @@ class ConnectionLimits:
 
     def __post_init__(self) -> None:
         ranges = {
-            "streams": (1, LARGEST_WINDOW),
-            "window": (DEFAULT_WINDOW, LARGEST_WINDOW),
-            "connection_window": (DEFAULT_WINDOW, LARGEST_WINDOW),
-            "frame": (DEFAULT_FRAME, _LARGEST_OWN_FRAME),
-            "header_list": (1, LARGEST_WINDOW),
-            "resets": (1, LARGEST_WINDOW),
-            "unsent": (1, LARGEST_WINDOW),
+            "streams": (1, MAX_WINDOW),
+            "window": (DEFAULT_WINDOW, MAX_WINDOW),
+            "connection_window": (DEFAULT_WINDOW, MAX_WINDOW),
+            "frame": (DEFAULT_FRAME, _MAX_OWN_FRAME),
+            "header_list": (1, MAX_WINDOW),
+            "resets": (1, MAX_WINDOW),
+            "unsent": (1, MAX_WINDOW),
         }
         for name, (least, most) in ranges.items():
             value: int = getattr(self, name)
@@ -81,18 +81,18 @@ def decode_settings(payload: bytes) -> PeerSettings:
     """
     if len(payload) % 6:
         raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, f"{len(payload)} bytes of settings are not a multiple of 6")
-    if len(payload) > _MOST_SETTINGS * 6:
+    if len(payload) > _MAX_SETTINGS * 6:
         raise ConnectionFault(ErrorCode.ENHANCE_YOUR_CALM, f"a frame has {len(payload) // 6} settings")
     window = frame = None
     for name, value in struct.iter_unpack(">HI", payload):
         if name in {_ENABLE_PUSH, _CONNECT_PROTOCOL} and value > 1:
             raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, f"setting {name} is {value}, but must be 0 or 1")
         if name == _WINDOW:
-            if value > LARGEST_WINDOW:
+            if value > MAX_WINDOW:
                 raise ConnectionFault(ErrorCode.FLOW_CONTROL_ERROR, f"the initial window is {value}")
             window = value
         elif name == _FRAME:
-            if not DEFAULT_FRAME <= value <= _LARGEST_FRAME:
+            if not DEFAULT_FRAME <= value <= _MAX_FRAME:
                 raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, f"the largest frame is {value}")
             frame = value
     return PeerSettings(window, frame)

@@ -26,7 +26,7 @@ _PATIENCE_SECONDS: Final = 10
 _SILENCE_SECONDS: Final = 20.0
 """Longer than a wait for the lock, and shorter than the usual timeout of a client, 30 seconds."""
 _POLL_SECONDS: Final = 0.1
-_LONGEST_NAME: Final = 63
+_MAX_NAME_LENGTH: Final = 63
 """Characters of an application's name that PostgreSQL keeps."""
 _STREAMED_ROWS: Final = 100
 """Rows that are fetched together, because a row of bars can be large."""
@@ -158,7 +158,7 @@ class PostgresStore(LedgerStore):
         return self._opened
 
     def _connect(self) -> psycopg.Connection[Any]:
-        name = f"Quantra process {os.getpid()} on {socket.gethostname()}"[:_LONGEST_NAME]
+        name = f"Quantra process {os.getpid()} on {socket.gethostname()}"[:_MAX_NAME_LENGTH]
         try:
             settings: dict[str, Any] = {**_CONNECTION, "application_name": name, **conninfo_to_dict(self.address)}
             connection = _Connection.connect(make_conninfo("", **settings), autocommit=True)

@@ -17,12 +17,12 @@ from predictor.ledger.store import Cursor, LedgerStore
 from predictor.replacement import check_file
 
 _BUSY_SECONDS: Final = 10
-_LARGEST_LOG: Final = 64 << 20
+_MAX_LOG: Final = 64 << 20
 """Bytes of the write-ahead log above which a write also makes a checkpoint."""
 _PRAGMAS: Final = (
     "pragma synchronous = full",
     "pragma wal_autocheckpoint = 0",  # a checkpoint outside of the lock may corrupt the file before SQLite 3.51.3
-    f"pragma journal_size_limit = {_LARGEST_LOG}",
+    f"pragma journal_size_limit = {_MAX_LOG}",
     "pragma cache_size = -65536",  # KiB; scores are looked up one by one
     "pragma mmap_size = 0",
     "pragma foreign_keys = on",
@@ -178,7 +178,7 @@ class SqliteStore(LedgerStore):
                     self._connection.execute("rollback")
                 raise
             log = Path(f"{self._path}-wal")
-            if log.exists() and os.stat(log).st_size > _LARGEST_LOG:  # noqa: PTH116 - as cheap as it gets
+            if log.exists() and os.stat(log).st_size > _MAX_LOG:  # noqa: PTH116 - as cheap as it gets
                 self._connection.execute("pragma wal_checkpoint(passive)")
 
     def _begin_snapshot(self) -> AbstractContextManager[None]:

@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol, Self, final
 from predictor.errors import ConfigurationError, LedgerError
 from predictor.ledger.schema import STORED_AS_GIVEN, TABLES, LedgerRow, json_rows
 
-_MOST_VALUES: Final = 999
+_MAX_VALUES: Final = 999
 """Values of one statement; every version of SQLite takes as many."""
 
 
@@ -262,7 +262,7 @@ class OpenBatch:
         names = ", ".join(f'"{name}"' for name in ("batch", *columns))
         places = f"({', '.join('?' * (len(columns) + 1))})"
         remaining, before = iter(rows), self.rows
-        while part := list(islice(remaining, _MOST_VALUES // (len(columns) + 1))):
+        while part := list(islice(remaining, _MAX_VALUES // (len(columns) + 1))):
             statement = f"insert into {table} ({names}) values {', '.join([places] * len(part))} on conflict do nothing"  # noqa: S608
             values = [value for row in part for value in (self.number, *row)]
             new = self._store.execute(statement, values).rowcount

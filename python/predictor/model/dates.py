@@ -19,7 +19,7 @@ from predictor.model.prepared_instance import check_length
 from predictor.sessions import SessionCalendar, is_weekend
 from predictor.windows import Pipeline
 
-MOST_CACHED: Final = 256
+MAX_CACHED: Final = 256
 """Most entries in the cache of dates; one takes a few KiB."""
 
 NO_EXCHANGE_WARNING = (
@@ -98,7 +98,7 @@ class DateReader:
         if read is not None and now.tzinfo is not None and now >= read.now:
             return read.dates
         dates = self._compute(instance, bars, now)
-        if len(self._read) >= MOST_CACHED:
+        if len(self._read) >= MAX_CACHED:
             self._read.clear()
         self._read[key] = _CachedDates(dates, now)
         return dates

@@ -327,7 +327,7 @@ class Ensemble(TwoStagePredictor[JointlyPrepared]):
 
         Raises:
             ExplainUnsupportedError: the members have no common method, or not this one.
-            RequestTooLargeError: all members together may need more than `explain.MOST_ROWS`.
+            RequestTooLargeError: all members together may need more than `explain.MAX_ROWS`.
             QuantraError: see `prepare` and `Model.attributions`.
         """
         method = self._choose_method(query)

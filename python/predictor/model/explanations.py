@@ -17,7 +17,7 @@ from predictor.explain import ExplanationCost
 from predictor.explain.integration import Point
 from predictor.forecast import TargetPoint
 from predictor.global_importance import GlobalImportance, GlobalQuery, ImportanceTally
-from predictor.instance import LEAST_TOLERANCE, Cancellation, Query
+from predictor.instance import MIN_TOLERANCE, Cancellation, Query
 from predictor.model.predictor import Predictor
 from predictor.networks import Target
 
@@ -28,9 +28,9 @@ def check_tolerance(tolerance: float) -> None:
     Raises:
         InvalidInputError: it is out of range, for example below the limit of float32.
     """
-    if not LEAST_TOLERANCE <= tolerance < 1:
+    if not MIN_TOLERANCE <= tolerance < 1:
         raise InvalidInputError(
-            f"tolerance is {tolerance:g}, but must be from {LEAST_TOLERANCE:g} to below 1: float32 has no finer gaps"
+            f"tolerance is {tolerance:g}, but must be from {MIN_TOLERANCE:g} to below 1: float32 has no finer gaps"
         )
 
 

@@ -206,7 +206,7 @@ class Model(TwoStagePredictor[PreparedInstance]):
         """Explain one query; returns one attribution per target.
 
         Raises:
-            RequestTooLargeError: the query may need more than `explain.MOST_ROWS`.
+            RequestTooLargeError: the query may need more than `explain.MAX_ROWS`.
             QuantraError: see `prepare` and `attributions`.
         """
         self._cost(query).check()

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from predictor.arrays import BoolArray, FloatArray, IndexArray
 from predictor.bars import BarPanel
 from predictor.bars.adjustment import adjust_each
-from predictor.bars.jumps import LARGEST_CLOSE_JUMP, LARGEST_USUAL_MOVE
+from predictor.bars.jumps import MAX_CLOSE_JUMP, MAX_USUAL_MOVE
 from predictor.bars.suspects import (
     SuspectBars,
     SuspectKind,
@@ -100,10 +100,10 @@ class StackedBars:
             return is_complete
         with np.errstate(all="ignore"):
             if self.adj_close is None:
-                before, largest = self.close[:, :-1], LARGEST_USUAL_MOVE
+                before, largest = self.close[:, :-1], MAX_USUAL_MOVE
                 moves = np.stack([self.open[:, 1:] / before, self.close[:, 1:] / before])
             else:
-                levels, largest = self.close / self.adj_close, LARGEST_CLOSE_JUMP
+                levels, largest = self.close / self.adj_close, MAX_CLOSE_JUMP
                 moves = (levels[:, 1:] / levels[:, :-1])[None]
         usual = (moves <= largest) & (moves >= 1 / largest)
         return is_complete & np.all(usual, axis=(0, 2))

@@ -28,17 +28,17 @@ from predictor.instance import Instance
 from predictor.networks import DailySeries, Inputs
 from predictor.windows import Pipeline, SymbolHistory
 
-LARGEST_SCALE = 10.0
+MAX_SCALE = 10.0
 """Largest daily volatility as a log return, a factor of 22 000 per day. A larger one would overflow a price fan."""
 
-LARGEST_PRICE = 1e100
+MAX_PRICE = 1e100
 """Largest usable price; its inverse is the smallest. A price fan beyond these limits would overflow float64."""
 
-MOST_WARNINGS: Final = 20
+MAX_WARNINGS: Final = 20
 """Most warnings per forecast; any further ones are only counted."""
-LONGEST_WARNING: Final = 1000
+MAX_WARNING_LENGTH: Final = 1000
 """Most characters per warning: enough for a sentence and five symbols of 64 characters."""
-MOST_LISTED: Final = 5
+MAX_LISTED: Final = 5
 MANY_UNKNOWN: Final = 0.2
 """Share of days with an empty volume above which a warning gives the share."""
 MANY_ZERO: Final = 0.5
@@ -115,14 +115,14 @@ class PreparedInstance:
 
 def can_anchor(prices: FloatArray) -> BoolArray:
     """Whether a price fan can start from each price, of any shape; False for NaN."""
-    return (prices >= 1 / LARGEST_PRICE) & (prices <= LARGEST_PRICE)
+    return (prices >= 1 / MAX_PRICE) & (prices <= MAX_PRICE)
 
 
 def limit_warnings(lines: Iterable[str]) -> tuple[str, ...]:
-    """Shorten the first MOST_WARNINGS lines and count the rest in a last line."""
-    every = tuple(line if len(line) <= LONGEST_WARNING else f"{line[:LONGEST_WARNING]} …" for line in lines)
-    left = len(every) - MOST_WARNINGS
-    return every if left <= 0 else (*every[:MOST_WARNINGS], f"{left} more warnings were left out")
+    """Shorten the first MAX_WARNINGS lines and count the rest in a last line."""
+    every = tuple(line if len(line) <= MAX_WARNING_LENGTH else f"{line[:MAX_WARNING_LENGTH]} …" for line in lines)
+    left = len(every) - MAX_WARNINGS
+    return every if left <= 0 else (*every[:MAX_WARNINGS], f"{left} more warnings were left out")
 
 
 def no_usable_symbol_error(refusals: Mapping[str, QuantraError]) -> QuantraError:
@@ -130,8 +130,8 @@ def no_usable_symbol_error(refusals: Mapping[str, QuantraError]) -> QuantraError
     first, *others = refusals.values()
     if not others and isinstance(first, TooFewBarsError | BarSuspectError):
         return first
-    messages = "; ".join(error.message for error in list(refusals.values())[:MOST_LISTED])
-    more = f"; and {len(refusals) - MOST_LISTED} more symbols" if len(refusals) > MOST_LISTED else ""
+    messages = "; ".join(error.message for error in list(refusals.values())[:MAX_LISTED])
+    more = f"; and {len(refusals) - MAX_LISTED} more symbols" if len(refusals) > MAX_LISTED else ""
     if all(isinstance(error, TooFewBarsError) for error in refusals.values()):
         return TooFewBarsError(messages + more, metadata=first.metadata)
     if all(isinstance(error, BarSuspectError) for error in refusals.values()):
@@ -177,7 +177,7 @@ class SymbolStates:
         scale = rows.scale.numpy()
         largest = np.maximum.reduce(scale, axis=1)
         knows_something = np.logical_or.reduce(rows.mask.numpy(), axis=(1, 2))
-        sound = can_anchor(close[:, -1]) & (largest <= LARGEST_SCALE) & knows_something
+        sound = can_anchor(close[:, -1]) & (largest <= MAX_SCALE) & knows_something
         return cls(
             counts=counts,
             scale=largest,
@@ -222,8 +222,8 @@ def _find_refusal(pipeline: Pipeline, panel: PanelState, s: int) -> QuantraError
     if np.isnan(bars.close[s, -1]):
         return _no_last_bar_error(symbol, bars)
     scale, close = panel.symbols.scale[s], bars.close[s, -1]
-    if scale > LARGEST_SCALE or not can_anchor(close):
-        impossible = f"a volatility of {scale:.3g} per day" if scale > LARGEST_SCALE else f"a last close of {close:.3g}"
+    if scale > MAX_SCALE or not can_anchor(close):
+        impossible = f"a volatility of {scale:.3g} per day" if scale > MAX_SCALE else f"a last close of {close:.3g}"
         return NoUsableSymbolError(f"{symbol}: has {impossible}, which is impossible; check its prices")
     if counts.bars[s] < pipeline.least_bars:
         return _too_few_bars_error(pipeline, symbol, int(counts.bars[s]))
@@ -267,10 +267,10 @@ def _too_few_bars_error(pipeline: Pipeline, symbol: str, have: int) -> TooFewBar
 
 def find_warnings(pipeline: Pipeline, panel: PanelState, refusals: Mapping[str, QuantraError]) -> Iterator[str]:
     """Yield a warning for each group of symbols with no forecast or a less reliable one."""
-    for error in list(refusals.values())[:MOST_LISTED]:
+    for error in list(refusals.values())[:MAX_LISTED]:
         yield f"no forecast of {error.message}"
-    if len(refusals) > MOST_LISTED:
-        yield f"no forecast of {len(refusals) - MOST_LISTED} more symbols either; the response has the reason for each"
+    if len(refusals) > MAX_LISTED:
+        yield f"no forecast of {len(refusals) - MAX_LISTED} more symbols either; the response has the reason for each"
     symbols = panel.bars.symbols
     answered = [row for row, symbol in enumerate(symbols) if symbol not in refusals]
     yield from panel.bars.rows(answered).suspicious_jumps().lines() if answered else ()

@@ -19,7 +19,7 @@ from predictor.errors import (
     WindowShapeError,
 )
 from predictor.instance import FeatureWindow
-from predictor.model.prepared_instance import LARGEST_PRICE, LARGEST_SCALE, PreparedInstance, can_anchor
+from predictor.model.prepared_instance import MAX_PRICE, MAX_SCALE, PreparedInstance, can_anchor
 from predictor.networks import Inputs
 from predictor.windows import Pipeline
 
@@ -33,16 +33,16 @@ WINDOW_TYPES: Mapping[str, type[np.generic]] = {
 }
 """Groups of a feature window, in `Inputs` order."""
 
-LARGEST_VALUES: Mapping[str, float] = {
+MAX_VALUES: Mapping[str, float] = {
     "observed": 1e6,
     "known": 1e6,
     "static": 1e6,
     "location": 100.0,
-    "scale": LARGEST_SCALE,
+    "scale": MAX_SCALE,
 }
 """Bounds for callers' windows: far above real feature values, and far below values that overflow prices."""
 
-MOST_CACHED: Final = 256
+MAX_CACHED: Final = 256
 """Most forms, and most sessions, that a reader remembers."""
 
 _NO_SESSIONS: Final = np.zeros(0, np.int32)
@@ -130,7 +130,7 @@ class WindowReader:
         check_form(self._pipeline, window)
         dates = WindowDates.of(self._pipeline, as_of)
         for remembered in (self._forms, self._dates):
-            if len(remembered) >= MOST_CACHED:
+            if len(remembered) >= MAX_CACHED:
                 remembered.clear()
         self._forms.add(form)
         self._dates[as_of] = dates
@@ -210,7 +210,7 @@ def _find_fault(groups: WindowInputs, windows: Sequence[FeatureWindow]) -> Inval
     prices = [window.anchor_price for window in windows if window.anchor_price is not None]
     if prices and not can_anchor(np.concatenate(prices)).all():
         return _anchor_error()
-    for name, largest in LARGEST_VALUES.items():
+    for name, largest in MAX_VALUES.items():
         if not _is_within(getattr(groups, name), largest):
             return InvalidInputError(f"{name} holds a value that is not finite, or beyond {largest:g}")
     if not np.logical_and.reduce(groups.mask, axis=None):
@@ -277,4 +277,4 @@ def _check_shape(name: str, group: NDArray[np.generic], shape: tuple[int, ...]) 
 
 
 def _anchor_error() -> InvalidInputError:
-    return InvalidInputError(f"anchor_price holds a value that is not above 0 and at most {LARGEST_PRICE:g}")
+    return InvalidInputError(f"anchor_price holds a value that is not above 0 and at most {MAX_PRICE:g}")

@@ -63,9 +63,9 @@ from predictor.networks.recurrent import (
     LSTMConfig,
     LSTMForecaster,
 )
-from predictor.networks.target import SMALLEST_RANGE_VOLATILITY, Target, TargetKind
+from predictor.networks.target import MIN_RANGE_VOLATILITY, Target, TargetKind
 from predictor.networks.tft import TFTConfig, TFTForecaster
-from predictor.networks.trees import MOST_LEAVES, Forests, TreesConfig, TreesForecaster, WindowSummaries
+from predictor.networks.trees import MAX_LEAVES, Forests, TreesConfig, TreesForecaster, WindowSummaries
 
 __all__ = [
     "CHRONOS_2",
@@ -73,9 +73,9 @@ __all__ = [
     "HAR_SESSIONS",
     "KINDS",
     "KRONOS",
-    "MOST_LEAVES",
+    "MAX_LEAVES",
+    "MIN_RANGE_VOLATILITY",
     "NORMALISERS",
-    "SMALLEST_RANGE_VOLATILITY",
     "TAPS",
     "WINDOW",
     "AdoptedForecaster",

@@ -28,10 +28,10 @@ CHRONOS_ARITHMETIC: Final[Mapping[str, str | float]] = {
 }
 """Conventions that another implementation needs besides the settings and the classes of the package."""
 
-MOST_LAYERS: Final = 100
-MOST_WIDTH: Final = 2**15
-MOST_SESSIONS: Final = 2**16
-_FEWEST_BUCKETS: Final = 4
+MAX_LAYERS: Final = 100
+MAX_WIDTH: Final = 2**15
+MAX_SESSIONS: Final = 2**16
+_MIN_BUCKETS: Final = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,10 +53,10 @@ class ChronosConfig:
 
     def __post_init__(self) -> None:
         for name in ("d_model", "d_kv", "d_ff", "num_heads"):
-            check_whole(name, getattr(self, name), MOST_WIDTH)
-        check_whole("num_layers", self.num_layers, MOST_LAYERS)
+            check_whole(name, getattr(self, name), MAX_WIDTH)
+        check_whole("num_layers", self.num_layers, MAX_LAYERS)
         for name in ("context_length", "input_patch_size", "input_patch_stride"):
-            check_whole(name, getattr(self, name), MOST_SESSIONS)
+            check_whole(name, getattr(self, name), MAX_SESSIONS)
         if not 0 < self.layer_norm_epsilon < 1:
             raise ConfigurationError(f"layer_norm_epsilon is {self.layer_norm_epsilon:g}, but must be between 0 and 1")
         levels = self.levels
@@ -82,17 +82,17 @@ class ChronosBoltConfig(ChronosConfig):
 
     def __post_init__(self) -> None:
         super(ChronosBoltConfig, self).__post_init__()
-        check_whole("num_decoder_layers", self.num_decoder_layers, MOST_LAYERS)
+        check_whole("num_decoder_layers", self.num_decoder_layers, MAX_LAYERS)
         buckets, farthest = self.relative_attention_num_buckets, self.relative_attention_max_distance
-        check_whole("relative_attention_num_buckets", buckets, MOST_WIDTH)
-        check_whole("relative_attention_max_distance", farthest, MOST_SESSIONS)
+        check_whole("relative_attention_num_buckets", buckets, MAX_WIDTH)
+        check_whole("relative_attention_max_distance", farthest, MAX_SESSIONS)
         # Half of the buckets are for one distance each, and the others are spaced by logarithms up to the farthest.
-        if buckets < _FEWEST_BUCKETS or farthest <= buckets // 2:
+        if buckets < _MIN_BUCKETS or farthest <= buckets // 2:
             raise ConfigurationError(
                 f"relative_attention_num_buckets is {buckets} and relative_attention_max_distance is {farthest}, but "
-                f"there must be at least {_FEWEST_BUCKETS} buckets, and the distance must be more than half of them"
+                f"there must be at least {_MIN_BUCKETS} buckets, and the distance must be more than half of them"
             )
-        check_whole("prediction_length", self.prediction_length, MOST_SESSIONS)
+        check_whole("prediction_length", self.prediction_length, MAX_SESSIONS)
 
     @property
     def reach(self) -> int:
@@ -152,7 +152,7 @@ class Chronos2Config(ChronosConfig):
         if not 1 <= self.rope_theta < inf:
             raise ConfigurationError(f"rope_theta is {self.rope_theta:g}, but must be finite and at least 1")
         for name in ("max_output_patches", "time_encoding_scale"):
-            check_whole(name, getattr(self, name), MOST_SESSIONS)
+            check_whole(name, getattr(self, name), MAX_SESSIONS)
 
     @property
     def reach(self) -> int:

@@ -22,13 +22,13 @@ from predictor.bars import AdjustedBars
 from predictor.canonical import Json, Record
 from predictor.errors import ConfigurationError
 from predictor.networks.normaliser import DailySeries, NormaliserKind, WindowLevels, ordered_sum
-from predictor.networks.target import SMALLEST_RANGE_VOLATILITY, Target, TargetKind
+from predictor.networks.target import MIN_RANGE_VOLATILITY, Target, TargetKind
 
 HAR_SESSIONS: Final = (1, 5, 22, 60)
 """A day, a week, a month and a quarter, in sessions."""
 TAPS: Final = 139
 """Sessions that a fitted normaliser reads; 140 bars have 139 returns."""
-MOST_TAPS: Final = 2500
+MAX_TAPS: Final = 2500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +60,7 @@ class Har:
     def terms(self, volatility: FloatArray) -> FloatArray:
         """[N, K] log of each average of daily volatilities [N, W] relative to the window's; 0 without any value."""
         with np.errstate(all="ignore"):
-            known = volatility > SMALLEST_RANGE_VOLATILITY
+            known = volatility > MIN_RANGE_VOLATILITY
             means = _compute_means(np.where(known, volatility, 0.0), known, (*self.sessions, volatility.shape[1]))
             logs = np.log(means[:, :-1] / means[:, -1:])
         return np.where(np.isnan(logs), 0.0, logs)
@@ -260,8 +260,8 @@ def _compute_means(values: FloatArray, known: BoolArray, sessions: Sequence[int]
 def check_window(window: int, floor: float, har: Har | None) -> None:
     """Raise ConfigurationError unless the window holds all averages and the floor is a small number above 0."""
     least = max(har.sessions) if har else 2
-    if not least <= window <= MOST_TAPS:
-        raise ConfigurationError(f"normaliser window is {window} sessions, but must be {least} to {MOST_TAPS}")
+    if not least <= window <= MAX_TAPS:
+        raise ConfigurationError(f"normaliser window is {window} sessions, but must be {least} to {MAX_TAPS}")
     if not 0 < floor < 1:
         raise ConfigurationError(f"normaliser floor is {floor:g}, but must be between 0 and 1")
 

@@ -12,7 +12,7 @@ from predictor.errors import ConfigurationError
 from predictor.networks.inputs import ROW_ARITHMETIC, Edges, Inputs, InputSizes, row_width, session_rows
 from predictor.networks.layers import (
     CONTEXT_ARITHMETIC,
-    MOST_HIDDEN,
+    MAX_HIDDEN,
     NORM_EPSILON,
     DropoutShare,
     HeadCount,
@@ -38,9 +38,9 @@ FAN_ARITHMETIC: Final = (
     f"clamp((power / (power of rank K + 1, plus {TINY:g}, plus {FLAT:g} of the largest power) - 1) / {RAMP:g}, 0, 1)"
 )
 
-MOST_NEIGHBOURS: Final = 256
-MOST_FREQUENCIES: Final = 64
-MOST_PATCH: Final = 64
+MAX_NEIGHBOURS: Final = 256
+MAX_FREQUENCIES: Final = 64
+MAX_PATCH: Final = 64
 
 NO_NEIGHBOUR_LOGIT: Final = -1e9
 """Logit of a missing neighbour; finite, so that a row without neighbours attends to nothing instead of NaN."""
@@ -148,12 +148,12 @@ class GraphConfig:
     """Share of values dropped from the attended values and before the heads during training, in [0, 1)."""
 
     def __post_init__(self) -> None:
-        check_whole("hidden", self.hidden, MOST_HIDDEN)
-        check_whole("patch", self.patch, MOST_PATCH)
+        check_whole("hidden", self.hidden, MAX_HIDDEN)
+        check_whole("patch", self.patch, MAX_PATCH)
         check_heads(self.heads, self.hidden)
         check_dropout(self.dropout)
-        check_whole("neighbours", self.neighbours, MOST_NEIGHBOURS, least=0)
-        check_whole("frequencies", self.frequencies, MOST_FREQUENCIES, least=0)
+        check_whole("neighbours", self.neighbours, MAX_NEIGHBOURS, least=0)
+        check_whole("frequencies", self.frequencies, MAX_FREQUENCIES, least=0)
 
 
 class GraphForecaster(nn.Module):

@@ -34,8 +34,8 @@ STAMPS: Final = ("weekday", "day_of_month", "month_of_year")
 """The known features, in order."""
 STAMP_SIZES: Final = {"minute": 60, "hour": 24, "weekday": 7, "day": 32, "month": 13}
 CLIP: Final = 5.0
-SMALLEST_SPREAD: Final = 1e-5
-SMALLEST_CLOSE: Final = 0.01
+MIN_SPREAD: Final = 1e-5
+MIN_CLOSE: Final = 0.01
 ROTATION_BASE: Final = 10_000.0
 NORM_EPSILON: Final = 1e-5
 SIBLING_HEADS: Final = 4
@@ -43,22 +43,22 @@ SIBLING_HEADS: Final = 4
 KRONOS_ARITHMETIC: Final[Mapping[str, str | float]] = {
     "precision": "float64",
     "input": "sessions with known prices; volumes and amounts are 0 unless all are known; minus their mean, over "
-    f"their standard deviation (n) plus {SMALLEST_SPREAD:g}, clipped to {CLIP:g}",
+    f"their standard deviation (n) plus {MIN_SPREAD:g}, clipped to {CLIP:g}",
     "stamps": "minute 0, hour 0, weekday, day of the month, month",
     "token": "inverse of the cumulative probabilities, not tempered or truncated, at the noise",
     "noise": "Latin hypercube [sessions, 2, paths] of the seed (PCG64), the same for every window",
-    "output": f"logarithm of the path's close, at least {SMALLEST_CLOSE:g} of the last close, over the last close; "
+    "output": f"logarithm of the path's close, at least {MIN_CLOSE:g} of the last close, over the last close; "
     "linear quantiles over the paths; (quantile - location) / (scale * spread of the target)",
 }
 """Conventions that another implementation needs besides the settings."""
 
-MOST_LAYERS: Final = 100
-MOST_WIDTH: Final = 2**13
-MOST_BITS: Final = 14
-MOST_PATHS: Final = 1000
-MOST_READ: Final = 2048
+MAX_LAYERS: Final = 100
+MAX_WIDTH: Final = 2**13
+MAX_BITS: Final = 14
+MAX_PATHS: Final = 1000
+MAX_READ: Final = 2048
 """Sessions that the largest published context holds, those of the forecast included."""
-MOST_FORECAST: Final = 120
+MAX_FORECAST: Final = 120
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,16 +81,16 @@ class KronosConfig:
 
     def __post_init__(self) -> None:
         for name in ("s1_bits", "s2_bits"):
-            check_whole(name, getattr(self, name), MOST_BITS)
+            check_whole(name, getattr(self, name), MAX_BITS)
         for name in ("d_model", "ff_dim", "tokenizer_d_model", "tokenizer_ff_dim"):
-            check_whole(name, getattr(self, name), MOST_WIDTH)
+            check_whole(name, getattr(self, name), MAX_WIDTH)
         for name in ("n_layers", "tokenizer_n_enc_layers", "tokenizer_n_dec_layers"):
-            check_whole(name, getattr(self, name), MOST_LAYERS)
-        check_whole("paths", self.paths, MOST_PATHS)
+            check_whole(name, getattr(self, name), MAX_LAYERS)
+        check_whole("paths", self.paths, MAX_PATHS)
         if self.seed < 0:
             raise ConfigurationError(f"seed is {self.seed}, but must be 0 or more")
         for width, heads in (("d_model", "n_heads"), ("tokenizer_d_model", "tokenizer_n_heads")):
-            check_whole(heads, getattr(self, heads), MOST_WIDTH)
+            check_whole(heads, getattr(self, heads), MAX_WIDTH)
             if getattr(self, width) % (2 * getattr(self, heads)):
                 raise ConfigurationError(
                     f"{width} is {getattr(self, width)}, but must be a multiple of twice {heads}, "
@@ -412,7 +412,7 @@ class KronosForecaster(AdoptedForecaster):
     """
 
     def __init__(self, config: KronosConfig, *, sizes: InputSizes, target: Target, levels: tuple[float, ...]) -> None:
-        super().__init__(target, sizes, longest=MOST_READ - target.horizons[-1], reach=MOST_FORECAST)
+        super().__init__(target, sizes, longest=MAX_READ - target.horizons[-1], reach=MAX_FORECAST)
         if (sizes.observed, sizes.known) != (len(CHANNELS), len(STAMPS)):
             raise ConfigurationError(
                 f"a Kronos model reads the observed features {', '.join(CHANNELS)} and the known features "
@@ -443,11 +443,11 @@ class KronosForecaster(AdoptedForecaster):
             bars[:, PRICES:] = 0.0
         stamps = torch.cat([known[: len(mask)][present], known[len(mask) : len(mask) + len(noise)]])
         stamps = functional.pad(stamps, (len(STAMP_SIZES) - len(STAMPS), 0))
-        center, spread = bars.mean(dim=0), bars.std(dim=0, correction=0) + SMALLEST_SPREAD
+        center, spread = bars.mean(dim=0), bars.std(dim=0, correction=0) + MIN_SPREAD
         read = self.tokenizer.encode(((bars - center) / spread).clamp(-CLIP, CLIP)[None])
         sampled = self.tokenizer.decode(read, self.model.sample(read, stamps, noise))
         closes = sampled[..., CLOSE] * spread[CLOSE] + center[CLOSE]
-        return (closes / bars[-1, CLOSE]).clamp(min=SMALLEST_CLOSE).log()
+        return (closes / bars[-1, CLOSE]).clamp(min=MIN_CLOSE).log()
 
 
 KRONOS: Final = NetworkKind(

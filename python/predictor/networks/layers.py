@@ -15,11 +15,11 @@ from predictor.flags import Flag
 from predictor.networks.inputs import Inputs, InputSizes
 from predictor.networks.target import Target
 
-MOST_CELLS: Final = 2048
+MAX_CELLS: Final = 2048
 """Maximum number of observed cells that the highway reads; more are hard to fit and hardly useful."""
 
 HIGHWAY_ARITHMETIC: Final = (
-    f"linear in the observed cells of the newest sessions, at most {MOST_CELLS}; times twice the sigmoid of a linear "
+    f"linear in the observed cells of the newest sessions, at most {MAX_CELLS}; times twice the sigmoid of a linear "
     "map of what the head reads; added to every quantile of a horizon"
 )
 
@@ -34,9 +34,9 @@ CONTEXT_ARITHMETIC: Final[Mapping[str, str | float]] = {
     "norm_epsilon": NORM_EPSILON,
 }
 
-MOST_HIDDEN: Final = 4096
-MOST_LAYERS: Final = 16
-MOST_HEADS: Final = 64
+MAX_HIDDEN: Final = 4096
+MAX_LAYERS: Final = 16
+MAX_HEADS: Final = 64
 
 _OWN: Final = "depends on the kind"
 HiddenSize = Annotated[int, Flag("Width of the network.", own=_OWN)]
@@ -58,7 +58,7 @@ class Highway(nn.Module):
 
     def __init__(self, sizes: InputSizes, width: int, *, horizons: int) -> None:
         super().__init__()
-        self.sessions: Final = max(1, min(sizes.encoder_length, MOST_CELLS // sizes.observed))
+        self.sessions: Final = max(1, min(sizes.encoder_length, MAX_CELLS // sizes.observed))
         self.weight = nn.Parameter(torch.zeros(horizons, self.sessions * sizes.observed))
         self.gate = nn.Linear(width, 1)
         nn.init.zeros_(self.gate.weight)
@@ -162,6 +162,6 @@ def check_dropout(dropout: float) -> None:
 
 def check_heads(heads: int, hidden: int) -> None:
     """Raise ConfigurationError unless `heads` is in bounds and divides `hidden`."""
-    check_whole("heads", heads, MOST_HEADS)
+    check_whole("heads", heads, MAX_HEADS)
     if hidden % heads:
         raise ConfigurationError(f"hidden is {hidden}, but must be a multiple of heads, {heads}")

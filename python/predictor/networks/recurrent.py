@@ -9,8 +9,8 @@ from torch import Tensor, nn
 from predictor.networks.inputs import ROW_ARITHMETIC, Inputs, InputSizes, row_width, session_rows
 from predictor.networks.layers import (
     CONTEXT_ARITHMETIC,
-    MOST_HIDDEN,
-    MOST_LAYERS,
+    MAX_HIDDEN,
+    MAX_LAYERS,
     NORM_EPSILON,
     BlockCount,
     DropoutShare,
@@ -69,9 +69,9 @@ class HybridConfig:
     """Share of values dropped between layers, in the Transformer and before the head during training, in [0, 1)."""
 
     def __post_init__(self) -> None:
-        check_whole("hidden", self.hidden, MOST_HIDDEN)
-        check_whole("layers", self.layers, MOST_LAYERS)
-        check_whole("blocks", self.blocks, MOST_LAYERS)
+        check_whole("hidden", self.hidden, MAX_HIDDEN)
+        check_whole("layers", self.layers, MAX_LAYERS)
+        check_whole("blocks", self.blocks, MAX_LAYERS)
         check_heads(self.heads, self.hidden)
         check_dropout(self.dropout)
 
@@ -141,8 +141,8 @@ class GRUConfig:
 
 
 def _check(config: LSTMConfig | GRUConfig) -> None:
-    check_whole("hidden", config.hidden, MOST_HIDDEN)
-    check_whole("layers", config.layers, MOST_LAYERS)
+    check_whole("hidden", config.hidden, MAX_HIDDEN)
+    check_whole("layers", config.layers, MAX_LAYERS)
     check_dropout(config.dropout)
 
 

@@ -83,12 +83,12 @@ class Target:
             with np.errstate(all="ignore"):  # prices whose quotient overflows are rejected by their volatility
                 returns[:, 1:] = np.log(bars.close[:, 1:] / bars.close[:, :-1])
             return returns
-        return np.log(np.maximum(_compute_parkinson_variance(bars), _SMALLEST_VARIANCE)) / 2
+        return np.log(np.maximum(_compute_parkinson_variance(bars), _MIN_VARIANCE)) / 2
 
     @staticmethod
     def range_volatility(bars: AdjustedBars) -> FloatArray:
         """[S, T] daily volatility by Parkinson's estimator; the minimum for bars without a range, NaN without a bar."""
-        return np.sqrt(np.maximum(_compute_parkinson_variance(bars), _SMALLEST_VARIANCE))
+        return np.sqrt(np.maximum(_compute_parkinson_variance(bars), _MIN_VARIANCE))
 
     def labels(self, bars: AdjustedBars) -> FloatArray:
         """[S, T, H] the target's value for a forecast after session t; NaN if its future is incomplete."""
@@ -104,12 +104,12 @@ class Target:
             with np.errstate(all="ignore"):
                 return np.log(_shift_ahead(series, self.lag + horizon) / _shift_ahead(series, self.lag))
         mean = sum((_shift_ahead(series, self.lag + k) for k in range(1, horizon + 1)), 0.0) / horizon
-        return np.log(np.maximum(mean, _SMALLEST_VARIANCE)) / 2
+        return np.log(np.maximum(mean, _MIN_VARIANCE)) / 2
 
 
-_SMALLEST_VARIANCE = 1e-10
+_MIN_VARIANCE = 1e-10
 """Daily variance of sessions without a range."""
-SMALLEST_RANGE_VOLATILITY = sqrt(_SMALLEST_VARIANCE)
+MIN_RANGE_VOLATILITY = sqrt(_MIN_VARIANCE)
 """The same as a volatility: 1e-5 of the price."""
 
 

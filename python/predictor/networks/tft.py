@@ -21,7 +21,7 @@ from predictor.networks.gated_residuals import (
 from predictor.networks.inputs import ROW_ARITHMETIC, Inputs, InputSizes, row_width, session_rows
 from predictor.networks.layers import (
     HIGHWAY_ARITHMETIC,
-    MOST_HIDDEN,
+    MAX_HIDDEN,
     DropoutShare,
     HeadCount,
     HiddenSize,
@@ -199,7 +199,7 @@ class TFTConfig:
     """Whether to add a gated linear map of the observed features to the forecast. False: the paper's network."""
 
     def __post_init__(self) -> None:
-        check_whole("hidden", self.hidden, MOST_HIDDEN, least=2)  # a layer norm of one value is constant
+        check_whole("hidden", self.hidden, MAX_HIDDEN, least=2)  # a layer norm of one value is constant
         check_heads(self.heads, self.hidden)
         check_dropout(self.dropout)
 

@@ -23,10 +23,10 @@ from predictor.networks.network_kind import NetworkKind
 from predictor.networks.normaliser import ordered_sum
 from predictor.networks.target import Target
 
-MOST_TREES: Final = 2000
-MOST_LEAVES: Final = 64
+MAX_TREES: Final = 2000
+MAX_LEAVES: Final = 64
 """Leaves of a tree are the bits of one integer."""
-MOST_COLUMNS: Final = 2**15
+MAX_COLUMNS: Final = 2**15
 """Splits store the index of their column as int16."""
 SHORT_SPANS: Final = (5, 20)
 """Sessions of a week and a month, over which features are summarised besides the whole window."""
@@ -54,8 +54,8 @@ class TreesConfig:
     leaves: Annotated[int, Flag("Most leaves of each tree.", own="trees: 15")] = 15
 
     def __post_init__(self) -> None:
-        check_whole("trees", self.trees, MOST_TREES)
-        check_whole("leaves", self.leaves, MOST_LEAVES, least=2)
+        check_whole("trees", self.trees, MAX_TREES)
+        check_whole("leaves", self.leaves, MAX_LEAVES, least=2)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -240,9 +240,9 @@ class TreesForecaster(nn.Module):
     def __init__(self, config: TreesConfig, *, sizes: InputSizes, target: Target, levels: tuple[float, ...]) -> None:
         super().__init__()
         self.summaries: Final = WindowSummaries(sizes=sizes, target=target)
-        if sum(self.summaries.widths) > MOST_COLUMNS:
+        if sum(self.summaries.widths) > MAX_COLUMNS:
             raise ConfigurationError(
-                f"the trees read {sum(self.summaries.widths)} columns, more than {MOST_COLUMNS}; use fewer features"
+                f"the trees read {sum(self.summaries.widths)} columns, more than {MAX_COLUMNS}; use fewer features"
             )
         shape = (len(target.horizons), len(levels), config.trees)
         splits, leaves = (*shape, config.leaves - 1), (*shape, config.leaves)

@@ -43,7 +43,7 @@ from predictor.replacement import replace_file
 GRAPH_PACKAGES: Final = ("quantra", "torch", "onnx", "onnxscript", "onnxruntime")
 """Packages whose versions a graph depends on."""
 GRAPH_KEY_DIGITS: Final = 32
-LONGEST_EXPORT_S: Final = 600.0
+MAX_EXPORT_S: Final = 600.0
 """Seconds after which writing a graph is given up."""
 
 
@@ -87,9 +87,9 @@ def _write_graph(folder: Path) -> bytes:
     command = [sys.executable, "-m", "predictor.export", str(folder)]
     watched, held = os.pipe()  # closes when this process ends, however it ends; then the other one ends too
     try:
-        ran = subprocess.run(command, stdin=watched, capture_output=True, check=False, timeout=LONGEST_EXPORT_S)  # noqa: S603
+        ran = subprocess.run(command, stdin=watched, capture_output=True, check=False, timeout=MAX_EXPORT_S)  # noqa: S603
     except subprocess.TimeoutExpired as error:
-        raise _describe_graph_error(f"not finished after {LONGEST_EXPORT_S:g} seconds") from error
+        raise _describe_graph_error(f"not finished after {MAX_EXPORT_S:g} seconds") from error
     finally:
         os.close(watched)
         os.close(held)

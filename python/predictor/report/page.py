@@ -24,7 +24,7 @@ from predictor.report.paths import DrawnPaths, PathsView, describe_origin, draw_
 from predictor.report.templates import PageBuilder, iso, level, sessions
 from predictor.skill import line_of
 
-_MOST_WITH_ALL_REASONS: Final = 4
+_MAX_WITH_ALL_REASONS: Final = 4
 """Maximum number of symbols of a page with reasons for every quantile; a larger page would exceed 2 MB."""
 
 
@@ -142,7 +142,7 @@ def render_report(content: ReportContent) -> str:
 def _reduce(content: ReportContent) -> ReportContent:
     """For many symbols, keep only the reasons of the median."""
     attributions = content.attributions
-    if len(content.symbols) <= _MOST_WITH_ALL_REASONS:
+    if len(content.symbols) <= _MAX_WITH_ALL_REASONS:
         return content
     return replace(content, attributions=tuple(one for one in attributions if is_nearest_to_median(one, attributions)))
 

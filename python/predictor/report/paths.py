@@ -18,7 +18,7 @@ from predictor.report.templates import PageBuilder, iso, percent, sessions
 
 _DRAWN: Final = 30
 _CLOSES_SHOWN: Final = 60
-_MOST_DRAWN: Final = 60
+_MAX_DRAWN: Final = 60
 """Symbols of a page that have charts, which keeps pages of hundreds of symbols below 2 MB."""
 _RARE: Final = 0.95
 """Level of the marked drawdown: 1 in 20 paths has a larger one."""
@@ -179,10 +179,10 @@ def write_paths_page(
         "remarks": (price_note(bars.select(simulated.symbols)),),
         "holdings": holdings_view(simulated, holdings, answers, level, page) if holdings else None,
         "views": [
-            *(paths_view(simulated, bars, symbol, answers.day, page) for symbol in simulated.symbols[:_MOST_DRAWN]),
-            *(_describe_falls(simulated, symbol, answers.day) for symbol in simulated.symbols[_MOST_DRAWN:]),
+            *(paths_view(simulated, bars, symbol, answers.day, page) for symbol in simulated.symbols[:_MAX_DRAWN]),
+            *(_describe_falls(simulated, symbol, answers.day) for symbol in simulated.symbols[_MAX_DRAWN:]),
         ],
-        "most_drawn": _MOST_DRAWN,
+        "most_drawn": _MAX_DRAWN,
         "origin": describe_origin(simulated),
     }
     replace_file(path, page.render(parts).encode())

@@ -17,7 +17,7 @@ from predictor.report.templates import iso, level, sessions
 from predictor.skill import line_of
 
 PICTURE_SUFFIXES: Final = (".png", ".svg")
-MOST_PANELS: Final = 20
+MAX_PANELS: Final = 20
 """Most symbols of a picture."""
 
 
@@ -61,9 +61,9 @@ def _write(path: Path, panels: Sequence[charts.Panel], notes: Sequence[str]) -> 
 
 
 def _check_count(path: Path, symbols: Sequence[str]) -> None:
-    if len(symbols) > MOST_PANELS:
+    if len(symbols) > MAX_PANELS:
         raise ConfigurationError(
-            f"{path.name} would show {len(symbols)} symbols, but a picture shows at most {MOST_PANELS}; choose some "
+            f"{path.name} would show {len(symbols)} symbols, but a picture shows at most {MAX_PANELS}; choose some "
             f"with --symbol, or write {path.with_suffix('.html').name}"
         )
 

@@ -18,7 +18,7 @@ from predictor.errors import ConfigurationError
 
 LAST_PORT: Final = 65535
 _SCHEME: Final = "unix:"
-_LONGEST_PATH: Final = 100
+_MAX_PATH_LENGTH: Final = 100
 """Bytes; the system limit is 108 on Linux and 104 on macOS, including a final zero byte."""
 BACKLOG: Final = 4096
 """Connections that wait to be accepted."""
@@ -82,8 +82,10 @@ class SocketAddress:
         path = Path(name).absolute()
         if not name or name.endswith("/") or "\0" in name:
             raise ConfigurationError(f"the address {text[:80]!r} is not unix:PATH, such as unix:run/quantra.sock")
-        if len(os.fsencode(path)) > _LONGEST_PATH:
-            raise ConfigurationError(f"the path of {text[:80]!r} has over {_LONGEST_PATH} bytes; choose a shorter one")
+        if len(os.fsencode(path)) > _MAX_PATH_LENGTH:
+            raise ConfigurationError(
+                f"the path of {text[:80]!r} has over {_MAX_PATH_LENGTH} bytes; choose a shorter one"
+            )
         return cls(path)
 
     @property

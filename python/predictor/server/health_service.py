@@ -28,7 +28,7 @@ REFLECTION: Final = reflection.SERVICE_NAME
 
 _SERVING, _NOT_SERVING = health_pb2.HealthCheckResponse.SERVING, health_pb2.HealthCheckResponse.NOT_SERVING
 _UNKNOWN: Final = health_pb2.HealthCheckResponse.SERVICE_UNKNOWN
-_MOST_BYTES: Final = 1 << 15
+_MAX_BYTES: Final = 1 << 15
 """Of a request; names of services and symbols are shorter."""
 
 _log = logging.getLogger(__name__)
@@ -78,7 +78,7 @@ class GrpcServices:
 
     def _begin_check(self, call: IncomingCall) -> None:
         """Answer a check at once, without a limit, if its request has arrived with its headers."""
-        call.limit_request(_MOST_BYTES)
+        call.limit_request(_MAX_BYTES)
         try:
             request = call.take_request()
             if request is None:
@@ -91,7 +91,7 @@ class GrpcServices:
     def _begin(
         self, work: Callable[[IncomingCall], Coroutine[Any, Any, None]], call: IncomingCall, *, is_stream: bool
     ) -> None:
-        call.limit_request(_MOST_BYTES)
+        call.limit_request(_MAX_BYTES)
         try:
             self._admission.enter(call, is_stream=is_stream)
         except QuantraError as error:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 LoadLifecycle = Callable[[Path], "ModelLifecycle"]
 """Creates the lifecycle of a folder of models; called on a thread when the first call needs it."""
 
-_MOST_WAITING: Final = 16
+_MAX_WAITING: Final = 16
 
 _log = logging.getLogger(__name__)
 
@@ -76,8 +76,8 @@ class LifecycleCalls:
             self._check_offered()
             with self._lock:
                 self._check_open()
-                if self._waiting >= _MOST_WAITING:
-                    raise QueueFullError.of("comparisons and promotions wait", self._waiting, _MOST_WAITING)
+                if self._waiting >= _MAX_WAITING:
+                    raise QueueFullError.of("comparisons and promotions wait", self._waiting, _MAX_WAITING)
                 self._waiting += 1
                 answer = self._thread.submit(self._run, name, request, deadline)
         except QuantraError as error:

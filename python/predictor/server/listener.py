@@ -22,7 +22,7 @@ from predictor.server.transport.connection import HttpConnection, OpenConnection
 _CLOSE_TIMEOUT_S: Final = 0.2
 """Time to send responses and for health watchers to disconnect after the last call in flight."""
 _CHECKS_PER_LIMIT: Final = 4
-_LONGEST_CHECK_S: Final = 1.0
+_MAX_CHECK_S: Final = 1.0
 _ACCEPT_S: Final = 0.01
 """Time in which the loop hands over the connections that it has just accepted: a few of its turns."""
 
@@ -177,6 +177,6 @@ class Listener:
         limits = self._limits
         shortest_s = min(limits.handshake_s, limits.idle_s, limits.silence_s, limits.age_s)
         while True:
-            await asyncio.sleep(min(_LONGEST_CHECK_S, shortest_s / _CHECKS_PER_LIMIT))
+            await asyncio.sleep(min(_MAX_CHECK_S, shortest_s / _CHECKS_PER_LIMIT))
             self._connections.check_times(ages=self._certificates is not None)
             self._connections.check_unread(limits.unread_bytes)

@@ -18,7 +18,7 @@ _LINE: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 FIELDS: Final = "fields"
 """Attribute of a log record with the fields of its line, for the JSON log."""
 _LOGGER: Final = "predictor"
-_MOST_WAITING: Final = 10_000
+_MAX_WAITING: Final = 10_000
 _FLUSH_S: Final = 1.0
 
 ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]
@@ -56,7 +56,7 @@ class BackgroundHandler(logging.Handler):
     def __init__(self, descriptor: int) -> None:
         super().__init__()
         self._descriptor = descriptor
-        self._lines: Queue[bytes] = Queue(_MOST_WAITING)
+        self._lines: Queue[bytes] = Queue(_MAX_WAITING)
         self.dropped = 0
         """Number of lines dropped since the start."""
         threading.Thread(target=self._write, name="log", daemon=True).start()

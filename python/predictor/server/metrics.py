@@ -300,11 +300,11 @@ def _encode_last_session(session: int) -> Metric:
 
 
 HOST: Final = "127.0.0.1"
-LONGEST_S: Final = 5.0
+MAX_WAIT_S: Final = 5.0
 """Longest duration of a connection in seconds."""
-MOST_CONNECTIONS: Final = 32
+MAX_CONNECTIONS: Final = 32
 """Most open connections; a further one closes the oldest."""
-MOST_HEAD_BYTES: Final = 8192
+MAX_HEAD_BYTES: Final = 8192
 """Largest request."""
 
 _GET: Final = "GET"
@@ -354,7 +354,7 @@ class MetricsPort:
 
     async def start(self) -> None:
         """Start responding."""
-        self._server = await asyncio.start_server(self._serve, sock=self._socket, limit=MOST_HEAD_BYTES)
+        self._server = await asyncio.start_server(self._serve, sock=self._socket, limit=MAX_HEAD_BYTES)
 
     async def close(self) -> None:
         """Release the port immediately, in any state."""
@@ -367,12 +367,12 @@ class MetricsPort:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._open[writer] = None
-        if len(self._open) > MOST_CONNECTIONS:
+        if len(self._open) > MAX_CONNECTIONS:
             oldest = next(iter(self._open))
             del self._open[oldest]  # immediately: its task may react only after further connections
             oldest.transport.abort()
         try:
-            async with asyncio.timeout(LONGEST_S):
+            async with asyncio.timeout(MAX_WAIT_S):
                 await self._answer(reader, writer)
                 await writer.drain()
                 writer.close()

@@ -137,7 +137,7 @@ class ObservedCall:
             observer.ended(self)
 
 
-MOST_FAILURES: Final = 100
+MAX_FAILURES: Final = 100
 """Most lines about failed calls per second. Further failures are only counted, so that callers cannot fill the disk."""
 
 _log = logging.getLogger(__name__)
@@ -167,10 +167,10 @@ class AccessLog:
         with self._lock:
             second, dropped = int(self._clock()), 0
             if second != self._second:
-                dropped = self._failures - MOST_FAILURES
+                dropped = self._failures - MAX_FAILURES
                 self._second, self._failures = second, 0
             self._failures += 1
-            has_room = self._failures <= MOST_FAILURES
+            has_room = self._failures <= MAX_FAILURES
         if dropped > 0:
             _log.info("%d more calls failed within one second and were not logged", dropped)
         return has_room

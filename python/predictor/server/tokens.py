@@ -10,10 +10,10 @@ from typing import Final, Self, final
 
 from predictor.errors import ConfigurationError, PermissionDeniedError, UnauthenticatedError
 
-SHORTEST: Final = 32
+MIN_CHARACTERS: Final = 32
 """Fewest characters; a shorter token might be guessed."""
-LONGEST: Final = 1024
-MOST: Final = 256
+MAX_CHARACTERS: Final = 1024
+MAX_TOKENS: Final = 256
 """Most tokens in one file; each call is compared with all of them."""
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _TOKEN: Final = re.compile(r"[!-~]+")
@@ -50,10 +50,10 @@ class Token:
         Raises:
             ConfigurationError: It is too short, too long, or has characters that are invalid in a header.
         """
-        if not SHORTEST <= len(token) <= LONGEST:
+        if not MIN_CHARACTERS <= len(token) <= MAX_CHARACTERS:
             raise ConfigurationError(
-                f"the token has {len(token)} characters, but must have {SHORTEST} to {LONGEST}; make one with "
-                "openssl rand -hex 32"
+                f"the token has {len(token)} characters, but must have {MIN_CHARACTERS} to {MAX_CHARACTERS}; make one "
+                "with openssl rand -hex 32"
             )
         if not _TOKEN.fullmatch(token):
             raise ConfigurationError(
@@ -89,8 +89,10 @@ class Tokens:
             if token.digest in tokens:
                 raise ConfigurationError(f"line {number}: duplicates the token of an earlier line; make another one")
             tokens[token.digest] = token
-        if not 0 < len(tokens) <= MOST:
-            raise ConfigurationError(f"{len(tokens)} tokens found, need 1 to {MOST} lines of NAME ROLE[,ROLE] TOKEN")
+        if not 0 < len(tokens) <= MAX_TOKENS:
+            raise ConfigurationError(
+                f"{len(tokens)} tokens found, need 1 to {MAX_TOKENS} lines of NAME ROLE[,ROLE] TOKEN"
+            )
         return cls(tuple(tokens.values()))
 
     def find(self, token: str) -> Token | None:

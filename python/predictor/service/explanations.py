@@ -15,7 +15,7 @@ from predictor.model import Predictor, explain_each
 QueryT = TypeVar("QueryT")
 ResultT = TypeVar("ResultT")
 
-MOST_REPORTS: Final = 100
+MAX_REPORTS: Final = 100
 """Approximate number of reports of one global explanation; each repeats all rows."""
 
 Report = Callable[[GlobalImportance], object]
@@ -87,7 +87,7 @@ class GlobalExplanation:
         progress = next(self._steps)
         if progress.done == progress.total:
             return progress
-        if progress.done % ceil(progress.total / MOST_REPORTS) == 0:
+        if progress.done % ceil(progress.total / MAX_REPORTS) == 0:
             self._report(progress)
         return None
 

@@ -17,12 +17,12 @@ from predictor.service.request_queue import LazyThread, QueuedRequest
 DELAY_S: Final = 0.1
 """Seconds between two writes, which record all forecasts of that time as one batch."""
 RETRY_S: Final = 1.0
-MOST_WAITING: Final = 20_000
+MAX_WAITING: Final = 20_000
 """Forecasts that may wait to be recorded; each takes about 3 kB."""
 GAP: Final = "gap"
 """Kind of the event that counts forecasts of clients that were not recorded."""
 _WARN_S: Final = 60.0
-_MOST_REMEMBERED: Final = 20_000
+_MAX_REMEMBERED: Final = 20_000
 """Recorded forecasts whose ids are remembered, because many clients ask for the same ones."""
 
 _log = logging.getLogger(__name__)
@@ -101,7 +101,7 @@ class ForecastRecorder:
     """
 
     def __init__(
-        self, ledger: Ledger, *, engine: str, is_strict: bool = False, most_waiting: int = MOST_WAITING
+        self, ledger: Ledger, *, engine: str, is_strict: bool = False, most_waiting: int = MAX_WAITING
     ) -> None:
         self._ledger, self._engine, self._is_strict = ledger, engine, is_strict
         self._most_waiting = most_waiting
@@ -220,7 +220,7 @@ class ForecastRecorder:
 
     def _remember(self, rows: Mapping[str, int]) -> None:
         self._remembered.update(rows)
-        for oldest in list(islice(self._remembered, max(0, len(self._remembered) - _MOST_REMEMBERED))):
+        for oldest in list(islice(self._remembered, max(0, len(self._remembered) - _MAX_REMEMBERED))):
             del self._remembered[oldest]
 
     def _gaps(self) -> list[LedgerEvent]:

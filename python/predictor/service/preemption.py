@@ -14,7 +14,7 @@ from predictor.service.request_queue import RequestQueue
 
 QUIET_S: Final = 0.01
 """Predictions closer together than this count as continuous activity."""
-LONGEST_PAUSE_S: Final = 0.2
+MAX_PAUSE_S: Final = 0.2
 """Longest pause of an explanation between two steps."""
 
 
@@ -39,8 +39,8 @@ class PredictionActivity:
         self._clock, self._sleep = clock, sleep
 
     def pause(self) -> None:
-        """Wait until there was no prediction for QUIET_S, at most LONGEST_PAUSE_S."""
-        longest_s = self._clock() + LONGEST_PAUSE_S
+        """Wait until there was no prediction for QUIET_S, at most MAX_PAUSE_S."""
+        longest_s = self._clock() + MAX_PAUSE_S
         while self._is_busy() and self._clock() < longest_s:
             self._sleep(QUIET_S / 4)
 

@@ -10,7 +10,7 @@ from predictor.instance import Cancellation, PathQuery, bars_of
 from predictor.model import Predictor
 from predictor.price_paths import PricePaths, simulate_paths
 
-MOST_CELLS: Final = 2_000_000
+MAX_CELLS: Final = 2_000_000
 """Largest number of paths x symbols x days of one request: 16 MB."""
 
 
@@ -32,6 +32,6 @@ def simulate_query(
     past = bars_of(query.instance, "paths")
     forecast = forecast_or_raise(model.predict([query.instance], now, deadline)[0])
     paths = simulate_paths(
-        forecast, past, paths=query.paths, seed=query.seed, most_cells=MOST_CELLS, check=deadline.check
+        forecast, past, paths=query.paths, seed=query.seed, most_cells=MAX_CELLS, check=deadline.check
     )
     return Simulation(query=query, forecast=forecast, paths=paths)

@@ -39,9 +39,9 @@ SUFFIXES: Final = {
 """Exchanges by the suffix of tickers, as Yahoo writes them."""
 OTHERS: Final = ("XNYS", "XLON", "XETR", "XTKS", "XHKG", "XPAR", "XTSE", "XASX", "XSWX", "XBOM", "XSHG")
 """Exchanges that are tried for tickers without a known suffix, in this order."""
-FEWEST: Final = 20
+MIN_SESSIONS: Final = 20
 """Fewest sessions by which a calendar is recognised."""
-MOST_STRANGE: Final = 0.01
+MAX_STRANGE: Final = 0.01
 """Share of dates that may be holidays: some vendors copy the bar of the day before."""
 WEEKENDS: Final = 0.2
 """Share of Saturdays and Sundays from which bars are of every day; two of seven days are."""
@@ -59,7 +59,7 @@ def fitting_calendar(sessions: NDArray[np.int32], symbols: Sequence[str]) -> str
         sessions: [T] yyyymmdd, in increasing order.
         symbols: Tickers, whose suffix names the exchange first.
     """
-    if len(sessions) < FEWEST:
+    if len(sessions) < MIN_SESSIONS:
         return ""
     if is_weekend(sessions).mean() > WEEKENDS:
         return EVERY_DAY
@@ -73,7 +73,7 @@ def fitting_calendar(sessions: NDArray[np.int32], symbols: Sequence[str]) -> str
         except ConfigurationError:  # not recorded for these years
             continue
         strange = calendar.unexpected(sessions)
-        if len(strange) > MOST_STRANGE * len(sessions):
+        if len(strange) > MAX_STRANGE * len(sessions):
             continue
         explained = len(missing) - len(calendar.missing(np.setdiff1d(sessions, strange))) - len(strange)
         if explained <= most:

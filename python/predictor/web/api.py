@@ -115,7 +115,7 @@ _DIGITS: Final = 19
 
 TIMEOUT_HEADER: Final = "x-timeout-seconds"
 """Header with the deadline of a call, in seconds from its arrival."""
-LONGEST_TIMEOUT_S: Final = 3600.0
+MAX_TIMEOUT_S: Final = 3600.0
 _PATHS: Final = "SimulatePaths"
 _SERVING: Final = HealthCheckResponse(status=HealthCheckResponse.SERVING).SerializeToString()
 _HEALTH_S: Final = 5.0
@@ -350,9 +350,9 @@ def _read_timeout_s(request: Request) -> float | None:
         seconds = float(text)
     except ValueError:
         seconds = math.nan
-    if not 0 < seconds <= LONGEST_TIMEOUT_S:
+    if not 0 < seconds <= MAX_TIMEOUT_S:
         raise MalformedRequestError(
-            f"{TIMEOUT_HEADER} is {text[:20]!r}; send seconds above 0 and up to {LONGEST_TIMEOUT_S:g}, such as 2.5"
+            f"{TIMEOUT_HEADER} is {text[:20]!r}; send seconds above 0 and up to {MAX_TIMEOUT_S:g}, such as 2.5"
         )
     return seconds
 

@@ -19,12 +19,12 @@ from google.protobuf.message import Message
 from predictor.errors import MalformedRequestError, RequestTooLargeError
 from predictor.wire.errors import shortened
 
-MOST_PARTS: Final = 250_000
+MAX_PARTS: Final = 250_000
 """Most brackets and commas of a request. Parsing holds the GIL, for some 50 ms with this many; base64 has none."""
-MOST_TEXT: Final = 65_536
+MAX_TEXT: Final = 65_536
 """Most characters of a text in a request; protobuf searches it, and holds the GIL. Numbers in base64 may be longer."""
 _PIECE: Final = 256 * 1024
-_MOST_SHOWN: Final = 300
+_MAX_SHOWN: Final = 300
 _NUMBERS: Final = "<f8"
 _TENSOR_NUMBERS: Final = {"DATA_TYPE_FLOAT32": "<f4", 1: "<f4", "DATA_TYPE_BOOL": "|b1", 3: "|b1"}
 
@@ -35,18 +35,18 @@ def parse_message(body: bytes, kind: type[MessageT]) -> tuple[MessageT, bool]:
     """Parse a request, and whether it has lists instead of bytes.
 
     Raises:
-        RequestTooLargeError: It has more than MOST_PARTS parts, or a text has more than MOST_TEXT characters.
+        RequestTooLargeError: It has more than MAX_PARTS parts, or a text has more than MAX_TEXT characters.
         MalformedRequestError: It is not such a message.
     """
     # Count the parts of a request, a piece at a time, because a count holds the GIL.
     parts = 0
     for start in range(0, len(body), _PIECE):
         parts += sum(body.count(sign, start, start + _PIECE) for sign in (b",", b"[", b"{"))
-        if parts > MOST_PARTS:
+        if parts > MAX_PARTS:
             raise RequestTooLargeError(
-                f"the JSON has more than {MOST_PARTS} lists, objects and values; send numbers in base64, or several "
+                f"the JSON has more than {MAX_PARTS} lists, objects and values; send numbers in base64, or several "
                 "requests",
-                metadata={"have": f"more than {MOST_PARTS}", "most": str(MOST_PARTS)},
+                metadata={"have": f"more than {MAX_PARTS}", "most": str(MAX_PARTS)},
             )
     found: list[bool] = []
     try:
@@ -89,10 +89,10 @@ def _convert(
         elif field.type == FieldDescriptor.TYPE_STRING and not has_nulls:
             texts = content if isinstance(content, list) else (content,)
             for text in texts:
-                if isinstance(text, str) and len(text) > MOST_TEXT:
+                if isinstance(text, str) and len(text) > MAX_TEXT:
                     raise RequestTooLargeError(
-                        f"{name} has a text of {len(text)} characters, at most {MOST_TEXT}",
-                        metadata={"have": str(len(text)), "most": str(MOST_TEXT)},
+                        f"{name} has a text of {len(text)} characters, at most {MAX_TEXT}",
+                        metadata={"have": str(len(text)), "most": str(MAX_TEXT)},
                     )
         elif field.type == FieldDescriptor.TYPE_DOUBLE:
             value[name] = None if has_nulls and content in _NOT_FINITE else content
@@ -125,5 +125,5 @@ def _refuse_constant(name: str) -> NoReturn:
 def _describe_malformed(kind: type[Message], problem: str) -> MalformedRequestError:
     name = kind.DESCRIPTOR.name
     return MalformedRequestError(
-        f"the body is not the JSON of a {name}: {shortened(problem, _MOST_SHOWN)}; see /openapi.json"
+        f"the body is not the JSON of a {name}: {shortened(problem, _MAX_SHOWN)}; see /openapi.json"
     )

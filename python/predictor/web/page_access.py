@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from predictor.service import PredictionService
 
 ROOT: Final = "/page"
-LONGEST_S: Final = 60.0
+MAX_WAIT_S: Final = 60.0
 """Seconds that a forecast or its reasons may take on the page."""
 _COOKIE: Final = "quantra-page"
 _QUERY: Final = "token"
@@ -63,12 +63,12 @@ class ServiceModels:
 
     def predict(self, reference: str, instance: Instance) -> Forecast:
         """Forecast one instance."""
-        (outcome,) = self.service.predict_here(reference, [instance], Deadline.after(LONGEST_S))
+        (outcome,) = self.service.predict_here(reference, [instance], Deadline.after(MAX_WAIT_S))
         return forecast_or_raise(outcome)
 
     def explain(self, reference: str, query: Query) -> Explanation:
         """Explain one forecast."""
-        return self.service.explain(reference, query, Deadline.after(LONGEST_S)).result(LONGEST_S)
+        return self.service.explain(reference, query, Deadline.after(MAX_WAIT_S)).result(MAX_WAIT_S)
 
 
 @final

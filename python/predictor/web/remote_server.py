@@ -17,8 +17,8 @@ from predictor.client.connection import ChannelOptions, open_channel, target_of
 from predictor.errors import QuantraError
 from predictor.forecast import Explanation, Forecast
 from predictor.instance import Deadline, Instance, Query
-from predictor.web.api import LONGEST_TIMEOUT_S, join_paths
-from predictor.web.page_access import LONGEST_S
+from predictor.web.api import MAX_TIMEOUT_S, join_paths
+from predictor.web.page_access import MAX_WAIT_S
 
 _SERVICE: Final = "/quantra.v1.PredictionService/"
 _HEALTH: Final = "/grpc.health.v1.Health/Check"
@@ -132,12 +132,12 @@ class RemoteModels:
         with self._lock:
             if reference not in self._clients:
                 self._clients[reference] = QuantraClient(
-                    self._server.address, reference, LONGEST_S, credentials=self._server.credentials
+                    self._server.address, reference, MAX_WAIT_S, credentials=self._server.credentials
                 )
             return self._clients[reference]
 
 
 def _compute_left_s(deadline: Deadline) -> float:
     if deadline.expires_at_s is None:
-        return LONGEST_TIMEOUT_S
+        return MAX_TIMEOUT_S
     return max(0.0, deadline.expires_at_s - time.monotonic())

@@ -7,7 +7,7 @@ from predictor._pb import prediction_pb2 as pb
 from predictor.dates import as_number, optional_number
 from predictor.errors import ExplainUnsupportedError, MalformedRequestError
 from predictor.forecast import Attribution, Detail, Explanation, RowKind, TargetPoint
-from predictor.instance import INTEGRATED_GRADIENTS, LEAST_TOLERANCE, OCCLUSION, SHAPLEY, TREE_SHAP, Query
+from predictor.instance import INTEGRATED_GRADIENTS, MIN_TOLERANCE, OCCLUSION, SHAPLEY, TREE_SHAP, Query
 from predictor.internals import Internal, InternalAxis
 from predictor.wire import arrays, errors, forecasts, instances
 from predictor.wire.limits import MAX_TARGETS, check_count
@@ -103,7 +103,7 @@ def decode_query(message: pb.ExplainRequest) -> Query:
     """Decode a query.
 
     Raises:
-        MalformedRequestError: the tolerance is neither 0 nor in [LEAST_TOLERANCE, 1), the detail is unknown, or the
+        MalformedRequestError: the tolerance is neither 0 nor in [MIN_TOLERANCE, 1), the detail is unknown, or the
             instance is malformed.
         RequestTooLargeError: the request exceeds a limit.
         ExplainUnsupportedError: the method is unknown.
@@ -147,11 +147,11 @@ def decode_tolerance(value: float) -> float:
     """Check a tolerance; 0 means DEFAULT_TOLERANCE.
 
     Raises:
-        MalformedRequestError: it is neither 0 nor in [LEAST_TOLERANCE, 1).
+        MalformedRequestError: it is neither 0 nor in [MIN_TOLERANCE, 1).
     """
-    if value != 0 and not LEAST_TOLERANCE <= value < 1:
+    if value != 0 and not MIN_TOLERANCE <= value < 1:
         raise MalformedRequestError(
-            f"tolerance: {value:g} is out of range; use a value from {LEAST_TOLERANCE:g} to below 1, which float32 can "
+            f"tolerance: {value:g} is out of range; use a value from {MIN_TOLERANCE:g} to below 1, which float32 can "
             f"resolve, or 0 for the default {DEFAULT_TOLERANCE:g}",
             metadata={"field": "tolerance", "value": repr(value)},
         )

@@ -28,7 +28,7 @@ def decode_query(message: pb.ExplainGlobalRequest) -> GlobalQuery:
     """Decode a query; an instance that cannot be decoded is replaced by its error.
 
     Raises:
-        MalformedRequestError: the tolerance is neither 0 nor in [LEAST_TOLERANCE, 1).
+        MalformedRequestError: the tolerance is neither 0 nor in [MIN_TOLERANCE, 1).
         RequestTooLargeError: there are too many instances or targets.
         ExplainUnsupportedError: the method is unknown.
     """

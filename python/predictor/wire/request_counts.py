@@ -38,7 +38,7 @@ REQUEST: Final = "request"
 LONG: Final = 0x80
 """Continuation bit of a varint: a byte of this value or above is not the last. One-byte varints are read inline."""
 
-LONGEST_VARINT: Final = 10
+MAX_VARINT_BYTES: Final = 10
 
 _FIXED: Final = {FIXED64: 8, FIXED32: 4}
 
@@ -110,7 +110,7 @@ def _too_many_parts_error(most: int) -> Exception:
 def _read_varint(body: bytes, at: int) -> tuple[int, int]:
     """Return the varint at an offset and the offset after it."""
     value = 0
-    for k in range(LONGEST_VARINT):
+    for k in range(MAX_VARINT_BYTES):
         byte = body[at + k]
         value |= (byte & 0x7F) << (7 * k)
         if byte < LONG:
@@ -118,7 +118,7 @@ def _read_varint(body: bytes, at: int) -> tuple[int, int]:
     raise IndexError
 
 
-MOST: Final[Mapping[str, int]] = {
+MAX_COUNTS: Final[Mapping[str, int]] = {
     "PredictRequest.instances": MAX_INSTANCES,
     "ExplainRequest.targets": MAX_TARGETS,
     "ExplainRequest.symbols": MAX_SYMBOLS,
@@ -177,14 +177,14 @@ def parse_small(body: bytes, kind: type[MessageT]) -> MessageT | None:
     return message if message.ByteSize() == len(body) else None
 
 
-_MOST_TEXTS: Final = 128
+_MAX_TEXTS: Final = 128
 
 
 def is_plain(message: pb.Instance) -> bool:
     """Whether an instance takes little more memory when it is decoded: it has few texts and no covariates."""
     window = message.window
     texts = len(window.symbols) + len(window.features) + len(message.bars.symbols)
-    return texts <= _MOST_TEXTS and not message.HasField("covariates")
+    return texts <= _MAX_TEXTS and not message.HasField("covariates")
 
 
 @final
@@ -292,7 +292,7 @@ class _CountingPass:
             return 1
         if field.element_bytes:
             return (end - at) // field.element_bytes
-        if end - at > LONGEST_VARINT * field.most:
+        if end - at > MAX_VARINT_BYTES * field.most:
             return field.most + 1
         return len(self._body[at:end].translate(None, _CONTINUED))
 
@@ -342,7 +342,7 @@ def _describe_field(field: FieldDescriptor) -> _Field:
     return _Field(
         number=field.number,
         name=name,
-        most=MOST.get(name, 0),
+        most=MAX_COUNTS.get(name, 0),
         is_row=name in _ROWS,
         element_bytes=_ELEMENT_BYTES.get(field.type, 0),
         message=field.message_type,
@@ -362,7 +362,7 @@ _ELEMENT_BYTES: Final[Mapping[int, int | None]] = {
 }
 """Other types are varints, with 0."""
 
-_MOST_FIELDS: Final = 64
+_MAX_FIELDS: Final = 64
 """This version sends three; a newer client may send more."""
 
 _ACTIONS: Final = {
@@ -408,7 +408,7 @@ def read_request(body: bytes) -> StreamRequest:
         return StreamRequest(small.request_id, small.timeout_s, (), small.predict)
     actions, rest = list[tuple[str, slice]](), list[bytes]()
     try:
-        for start, number, form, at, end in FieldReader(body, _MOST_FIELDS).between(0, len(body)):
+        for start, number, form, at, end in FieldReader(body, _MAX_FIELDS).between(0, len(body)):
             if number in _ACTIONS and form == BYTES:
                 actions.append((_ACTIONS[number], slice(at, end)))
             else:

@@ -15,7 +15,7 @@ DOTNET = Path(__file__).parents[3] / "dotnet"
 CLIENT = DOTNET / "Quantra.Client" / "Quantra.Client.csproj"
 """Project of the client, if this package runs from a checkout."""
 
-OLDEST_SDK: Final = 10
+MIN_SDK: Final = 10
 
 SOURCE: Final = "Program.cs"
 PROJECT_FILE: Final = "Ask.csproj"
@@ -52,8 +52,8 @@ def reason_to_skip() -> str:
         return "the C# sources are missing; they come with a checkout of the project"
     version = subprocess.run(["dotnet", "--version"], capture_output=True, text=True, check=False).stdout.strip()  # noqa: S607
     major = version.partition(".")[0]
-    if not major.isdigit() or int(major) < OLDEST_SDK:
-        return f"the .NET SDK on the PATH is {version or 'missing'}, and {OLDEST_SDK} or newer is needed"
+    if not major.isdigit() or int(major) < MIN_SDK:
+        return f"the .NET SDK on the PATH is {version or 'missing'}, and {MIN_SDK} or newer is needed"
     return ""
 
 

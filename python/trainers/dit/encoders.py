@@ -20,7 +20,7 @@ from trainers.media.metadata import normal_text
 SAVING_FIELDS: Final = frozenset(("architectures", "dtype", "torch_dtype", "transformers_version"))
 """Configuration fields that saving adds."""
 
-MOST_TOKENS: Final = 120
+MAX_TOKENS: Final = 120
 """Maximum prompt tokens of PixArt's pipeline."""
 
 SURROUNDING: Final = re.compile(r"^\W+|\W+$")
@@ -28,7 +28,7 @@ SURROUNDING: Final = re.compile(r"^\W+|\W+$")
 
 
 QUOTES: Final = tuple(re.compile(quoted) for quoted in (r"'([^']*)'", r"“([^“”]*)”", r'"([^"]*)"', r"「([^「」]*)」"))
-MOST_GLYPHS: Final = 2048
+MAX_GLYPHS: Final = 2048
 """Maximum tokens of a written text in its pipeline."""
 
 
@@ -165,7 +165,7 @@ class PixArtPromptEncoder:
         config: Any = module.config
         self.module = module.requires_grad_(False).eval()
         self.tokenizer = tokenizer
-        self.length = min(int(tokenizer.model_max_length), MOST_TOKENS)
+        self.length = min(int(tokenizer.model_max_length), MAX_TOKENS)
         self.width: int = config.hidden_size
         # T5's positions are relative, so that it reads any number of tokens.
         if isinstance(config, CLIPTextConfig) and self.length > config.max_position_embeddings:
@@ -252,7 +252,7 @@ class GlyphCoder:
     def __init__(self, module: Any, tokenizer: Any, length: int = 256) -> None:
         self.module = module.requires_grad_(False).eval()
         self.tokenizer = tokenizer
-        self.length = min(length, MOST_GLYPHS)
+        self.length = min(length, MAX_GLYPHS)
         self.width: int = module.config.d_model
 
     def check(self, prompt: str) -> None:

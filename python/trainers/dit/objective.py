@@ -162,7 +162,7 @@ The sampler truncates timesteps to whole numbers. With this number, many step co
 """
 
 
-MOST_STEPS: Final = 200
+MAX_STEPS: Final = 200
 """Largest step count that a message suggests."""
 
 
@@ -314,7 +314,7 @@ class DiffusionObjective:
 
     def _suggest_counts(self, count: int) -> str:
         """Nearest exact step counts below and above."""
-        good = [number for number in range(1, MOST_STEPS + 1) if self._can_take(number)]
+        good = [number for number in range(1, MAX_STEPS + 1) if self._can_take(number)]
         below, above = [n for n in good if n < count], [n for n in good if n > count]
         return " or ".join(str(number) for number in (*below[-1:], *above[:1]))
 

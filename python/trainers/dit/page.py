@@ -28,19 +28,19 @@ from trainers.media.page import (
 )
 from trainers.media.run_directory import rounds_for
 
-MOST_PROMPTS: Final = 24
+MAX_PROMPTS: Final = 24
 """Maximum number of prompts shown."""
 
 
-MOST_IMAGES: Final = 8
+MAX_IMAGES: Final = 8
 """Maximum number of images shown per prompt."""
 
 
-MOST_DRAWN: Final = 100
+MAX_DRAWN: Final = 100
 """Maximum number of images shown on a page of one prompt."""
 
 
-MOST_MISTAKEN: Final = 24
+MAX_MISTAKEN: Final = 24
 """Maximum number of misclassified images shown."""
 
 
@@ -56,7 +56,7 @@ HEAVIEST_MISTAKEN: Final = 400_000
 """Maximum characters of the misclassified images."""
 
 
-LARGEST: Final = 160
+MAX_EDGE: Final = 160
 """Longer edge of an image on the page, in pixels; larger images are scaled down."""
 
 
@@ -151,7 +151,7 @@ def sample_sheet(
     title: str, lines: Sequence[str], prompt: str, images: Tensor, curves: Iterable[TrainingCurve]
 ) -> PageData:
     """Contents of a page of one prompt, with images, float32 [N, channels, height, width], 0 to 1."""
-    strip = strip_of("Drawn", images[:MOST_DRAWN], prompt)
+    strip = strip_of("Drawn", images[:MAX_DRAWN], prompt)
     strip = replace(strip, pictures=take_within_limit(strip.pictures, len, HEAVIEST))
     note = f"{len(images):,} image{'s' if len(images) > 1 else ''}"
     if len(images) > len(strip.pictures):
@@ -170,7 +170,7 @@ def build_evaluation_page(
     """Contents of a page of an evaluation, with the first images of the first prompts."""
     prompts = tuple(dict.fromkeys(evaluation.prompts))
     shown = take_within_limit(
-        (_select_samples(evaluation, prompt) for prompt in prompts[:MOST_PROMPTS]),
+        (_select_samples(evaluation, prompt) for prompt in prompts[:MAX_PROMPTS]),
         lambda samples: sum(map(_strip_weight, samples.strips)),
         HEAVIEST,
     )
@@ -182,7 +182,7 @@ def build_evaluation_page(
             predicted=predictions[index],
             strip=strip_of("Drawn", evaluation.images[index : index + 1], evaluation.prompts[index]),
         )
-        for index in wrong[:MOST_MISTAKEN]
+        for index in wrong[:MAX_MISTAKEN]
     )
     return PageData(
         title=title,
@@ -205,7 +205,7 @@ def strip_of(heading: str, images: Tensor, prompt: str) -> ImageStrip:
     """Row of images of a prompt, float [N, channels, height, width], 0 to 1, scaled down for the page."""
     height, width = images.shape[2:]
     small = max(height, width) < SHOWN_AT
-    reduced = min(1.0, LARGEST / max(height, width))
+    reduced = min(1.0, MAX_EDGE / max(height, width))
     return ImageStrip(
         heading=heading,
         pictures=tuple(png_uri(_reduce(as_image(image))) for image in images),
@@ -216,7 +216,7 @@ def strip_of(heading: str, images: Tensor, prompt: str) -> ImageStrip:
 
 
 def _reduce(image: Image.Image) -> Image.Image:
-    image.thumbnail((LARGEST, LARGEST), Image.Resampling.LANCZOS)
+    image.thumbnail((MAX_EDGE, MAX_EDGE), Image.Resampling.LANCZOS)
     return image
 
 
@@ -243,7 +243,7 @@ def _select_samples(evaluation: ImageEvaluation, prompt: str) -> PromptSamples:
     note = f"{len(indices):,} drawn"
     if evaluation.predictions is not None:
         note += f", {sum(evaluation.predictions.drawn[index] == prompt for index in indices):,} classified as it"
-    shown = torch.tensor(indices[:MOST_IMAGES])
+    shown = torch.tensor(indices[:MAX_IMAGES])
     strips = strip_of("Real", evaluation.targets[shown], prompt), strip_of("Drawn", evaluation.images[shown], prompt)
     return PromptSamples(prompt=prompt, note=note, strips=strips)
 

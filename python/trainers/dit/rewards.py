@@ -23,12 +23,12 @@ from trainers.dit.statistics import frechet_distance, psnr, ssim
 FEATURE_COUNT: Final = 64
 """Number of features of an image."""
 
-LEAST_IMAGES_PER_PROMPT: Final = 8
+MIN_IMAGES_PER_PROMPT: Final = 8
 """Minimum mean number of images per prompt."""
 
 EPOCHS, BATCH, RATE, DECAY = 300, 200, 1e-3, 1e-4
 
-LEAST_LOSS: Final = 1e-3
+MIN_LOSS: Final = 1e-3
 """Mean loss of an epoch below which the training ends."""
 
 
@@ -87,10 +87,10 @@ def train_classifier(pictures: ImageFolder, *, seed: int = 0) -> PromptClassifie
         RewardError: There is only one prompt, or there are too few images per prompt.
     """
     count, known = len(pictures.pictures), pictures.prompts
-    if len(known) < 2 or count < LEAST_IMAGES_PER_PROMPT * len(known):  # noqa: PLR2004  two classes at least
+    if len(known) < 2 or count < MIN_IMAGES_PER_PROMPT * len(known):  # noqa: PLR2004  two classes at least
         raise RewardError(
             f"{pictures.folder} has {count} images of {len(known)} prompts; a classifier needs at least 2 prompts, and "
-            f"on average {LEAST_IMAGES_PER_PROMPT} images of each: choose another reward, such as clip"
+            f"on average {MIN_IMAGES_PER_PROMPT} images of each: choose another reward, such as clip"
         )
     images = read_pixels(pictures)
     labels = [picture.prompt for picture in pictures.pictures]
@@ -116,7 +116,7 @@ def _train(classifier: PromptClassifier, images: Tensor, classes: Tensor) -> Non
             loss.backward()
             optimizer.step()
             total += loss.item() * len(indices)
-        if total < LEAST_LOSS * len(images):
+        if total < MIN_LOSS * len(images):
             return
 
 

@@ -25,13 +25,13 @@ from trainers.loop.validation import evaluation_mode
 LATEST: Final = 0.96
 """Upper bound of the time in the noise scale, which diverges at 1."""
 
-LEAST_SPREAD: Final = 1e-6
+MIN_SPREAD: Final = 1e-6
 """Rewards of a group with a smaller standard deviation count as equal."""
 
 STEADYING: Final = 1e-4
 """Added to the standard deviation of a group, which keeps advantages of nearly equal rewards small."""
 
-MOST: Final = 3.0
+MAX_ADVANTAGE: Final = 3.0
 """Bound of advantages."""
 
 
@@ -86,8 +86,8 @@ def log_probability(step: PolicyStep, taken: Tensor) -> Tensor:
 def compute_advantages(rewards: Tensor) -> Advantages:
     """Normalise rewards, float [groups, members], by mean and standard deviation of their group."""
     spread = rewards.std(dim=1, keepdim=True)
-    equal = spread < LEAST_SPREAD
-    values = ((rewards - rewards.mean(1, keepdim=True)) / (spread + STEADYING)).clamp(-MOST, MOST)
+    equal = spread < MIN_SPREAD
+    values = ((rewards - rewards.mean(1, keepdim=True)) / (spread + STEADYING)).clamp(-MAX_ADVANTAGE, MAX_ADVANTAGE)
     return Advantages(torch.where(equal, 0.0, values), int(equal.sum()))
 
 

@@ -19,13 +19,13 @@ SPREAD: Final = 1.5
 """Standard deviation of the window, in pixels."""
 LUMINANCE, CONTRAST = 0.01**2, 0.03**2
 """Constants that keep SSIM finite, for pixels from 0 to 1."""
-LEAST_ERROR: Final = 1e-10
+MIN_ERROR: Final = 1e-10
 """Lower bound of the mean squared error, so that equal images have 100 dB."""
 
 
 def psnr(images: Tensor, targets: Tensor) -> Tensor:
     """Peak signal-to-noise ratio in dB, [N], of images, float [N, channels, height, width], 0 to 1; at most 100."""
-    errors = (images - targets).square().mean((1, 2, 3)).clamp(min=LEAST_ERROR)
+    errors = (images - targets).square().mean((1, 2, 3)).clamp(min=MIN_ERROR)
     return -10 * errors.log10()
 
 

@@ -156,7 +156,7 @@ def _replace(path: Path, content: bytes) -> None:
         draft.unlink(missing_ok=True)
 
 
-MOST_MARKS: Final = 5
+MAX_MARKS: Final = 5
 """Approximate number of ticks on an axis."""
 
 STEPS: Final = (1, 2, 5, 10)
@@ -168,7 +168,7 @@ MARGIN: Final = 0.06
 FLAT: Final = 1e-6
 """Values whose relative difference is below this are shown as equal."""
 
-LARGEST: Final = 1e300
+MAX_NUMBER: Final = 1e300
 """Larger numbers are left out like infinite ones, because their range would overflow."""
 
 DIGITS: Final = 4
@@ -282,7 +282,7 @@ def plot(curve: TrainingCurve) -> CurvePlot:
     )
 
 
-def round_values(low: float, high: float, count: int = MOST_MARKS, least: float = 0.0) -> list[float]:
+def round_values(low: float, high: float, count: int = MAX_MARKS, least: float = 0.0) -> list[float]:
     """Evenly spaced round numbers between low and high (low < high): about `count`, at least `least` apart."""
     rough = (high - low) / count
     power = 10.0 ** math.floor(math.log10(rough))
@@ -313,4 +313,4 @@ def _span_heights(values: Sequence[float], level: float | None) -> _Range:
 
 
 def _is_shown(value: float) -> bool:
-    return math.isfinite(value) and abs(value) < LARGEST
+    return math.isfinite(value) and abs(value) < MAX_NUMBER

@@ -201,7 +201,7 @@ def is_cell(stream: IO[str]) -> bool:
     return isinstance(stream, OutStream)
 
 
-MOST_LINES: Final = 20
+MAX_LINES: Final = 20
 """Most lines per task without a terminal."""
 
 
@@ -228,19 +228,19 @@ def no_progress(steps: Sequence[StepT], /, *, title: str, tell: Callable[[StepT]
 
 
 def progress_on(stream: IO[str]) -> StepProgress:
-    """A live bar for a terminal, which needs the extra `cli`; else at most MOST_LINES lines."""
+    """A live bar for a terminal, which needs the extra `cli`; else at most MAX_LINES lines."""
     return _OnABar(stream) if stream.isatty() else _InLines(stream)
 
 
 @final
 class _InLines:
-    """Writes a line for each step, or for every n-th of more than MOST_LINES steps."""
+    """Writes a line for each step, or for every n-th of more than MAX_LINES steps."""
 
     def __init__(self, stream: IO[str]) -> None:
         self._stream = stream
 
     def __call__(self, steps: Sequence[StepT], /, *, title: str, tell: Callable[[StepT], str]) -> Iterator[StepT]:
-        every = -(-len(steps) // MOST_LINES)
+        every = -(-len(steps) // MAX_LINES)
         for count, step in enumerate(steps):
             if count % every == 0:
                 self._stream.write(f"{title} {count + 1}/{len(steps)}  {tell(step)}\n")

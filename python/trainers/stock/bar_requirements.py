@@ -14,7 +14,7 @@ from predictor.sessions import WEEKDAYS, SessionCalendar, is_weekend
 from predictor.sessions.recognition import SUFFIXES, fitting_calendar
 from predictor.windows import lookback_of
 from trainers.stock.recipe import StockRecipe
-from trainers.stock.scale import FEWEST
+from trainers.stock.scale import MIN_WINDOWS
 from trainers.stock.splits import DataSplits
 
 
@@ -51,7 +51,7 @@ def count_bars_of_window(features: FeatureSet, recipe: StockRecipe) -> int:
 
 def _count_windows(recipe: StockRecipe) -> int:
     """Fewest windows of the training split: every scale but `window` is fitted on them."""
-    return 1 if recipe.scale == "window" else FEWEST
+    return 1 if recipe.scale == "window" else MIN_WINDOWS
 
 
 def _advise(need: int, recipe: StockRecipe, sessions: NDArray[np.int32], splits: DataSplits) -> str:

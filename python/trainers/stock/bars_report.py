@@ -39,7 +39,7 @@ from trainers.stock.recipe import StockRecipe
 LARGE_SHARE: Final = 0.05
 """Share of days from which a finding states its share."""
 
-MOST_SHOWN: Final = 3
+MAX_SHOWN: Final = 3
 """Days listed per kind of finding; the others are counted."""
 
 
@@ -151,7 +151,7 @@ BLOCKS: Final = "▁▂▃▄▅▆▇█"
 
 WIDTH: Final = 16
 
-MOST_LINES: Final = 12
+MAX_LINES: Final = 12
 """Most symbols on the chart."""
 
 
@@ -176,7 +176,7 @@ def write_bars_page(path: Path, reading: BarReading, findings: Sequence[SymbolFi
         "name": reading.name,
         "read_as": str(reading),
         "closes": draw_closes(reading, findings, page),
-        "more": max(0, len(findings) - MOST_LINES),
+        "more": max(0, len(findings) - MAX_LINES),
         "symbols": build_symbol_table(findings),
         "doubts": tuple(doubts),
     }
@@ -184,9 +184,9 @@ def write_bars_page(path: Path, reading: BarReading, findings: Sequence[SymbolFi
 
 
 def draw_closes(reading: BarReading, findings: Sequence[SymbolFindings], page: PageBuilder) -> str:
-    """A chart of the first `MOST_LINES` symbols, each 100 on its first day."""
+    """A chart of the first `MAX_LINES` symbols, each 100 on its first day."""
     bars, marked = reading.panel, {one.symbol: _mark_sessions(one) for one in findings}
-    names = bars.symbols[:MOST_LINES]
+    names = bars.symbols[:MAX_LINES]
     label = f"Closes of {', '.join(names)}, 100 on each one's first day; suspect bars and splits are marked"
     return page.chart(closes_lines(names, bars.sessions, bars.close[: len(names)], marked), label)
 
@@ -213,7 +213,7 @@ def _build_row(one: SymbolFindings) -> TableRow:
 
 CHANGES: Final = ".changes.txt"
 
-MOST_SYMBOLS: Final = 40
+MAX_SYMBOLS: Final = 40
 """Most rows of the table; the JSON has all."""
 
 
@@ -353,7 +353,7 @@ def build_table(checked: BarsReport) -> RenderableType:
     for name in ("bars", "windows", "gaps"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("close", no_wrap=True)
-    for row, one in enumerate(checked.findings[:MOST_SYMBOLS]):
+    for row, one in enumerate(checked.findings[:MAX_SYMBOLS]):
         table.add_row(
             Text(one.symbol),
             shown_date(one.first) if one.first else "",
@@ -368,7 +368,7 @@ def build_table(checked: BarsReport) -> RenderableType:
 
 def list_warnings(checked: BarsReport) -> Iterator[str]:
     """Warnings, one per line, after the number of bars that a forecast needs."""
-    more = len(checked.findings) - MOST_SYMBOLS
+    more = len(checked.findings) - MAX_SYMBOLS
     if more > 0:
         yield f"{more} more symbols; --json has them all"
     yield (
@@ -377,7 +377,7 @@ def list_warnings(checked: BarsReport) -> Iterator[str]:
     )
     if checked.mixture:
         yield checked.mixture
-    for one in checked.findings[:MOST_SYMBOLS]:
+    for one in checked.findings[:MAX_SYMBOLS]:
         kinds = (
             (f"no bar, though {_format_calendar(checked.calendar)} has a session", one.gaps),
             (f"a bar, though {_format_calendar(checked.calendar)} has no session", one.strangers),
@@ -407,8 +407,8 @@ def _format_calendar(calendar: SessionCalendar) -> str:
 
 
 def _format_days(days: NDArray[np.int32]) -> str:
-    more = len(days) - MOST_SHOWN
-    return ", ".join(shown_date(int(day)) for day in days[:MOST_SHOWN]) + (f" and {more} more" if more > 0 else "")
+    more = len(days) - MAX_SHOWN
+    return ", ".join(shown_date(int(day)) for day in days[:MAX_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
 def encode_report(checked: BarsReport, changes: Sequence[str]) -> dict[str, Json]:

@@ -24,7 +24,7 @@ from trainers.stock.recipe import StockRecipe
 from trainers.stock.splits import DataSplits
 from trainers.stock.training_data import ParentArtifact
 
-FEWEST_STEPS: Final = 10
+MIN_STEPS: Final = 10
 """Optimizer steps per epoch; with fewer, the weights hardly change before early stopping."""
 
 
@@ -144,7 +144,7 @@ def find_step_warnings(history: History, splits: DataSplits, recipe: StockRecipe
         return ()
     windows, settings = history.windows(splits.train), recipe.optimisation
     steps = -(-count_batches(history, windows, recipe) // (settings.accumulate * launched_size()))
-    if steps >= FEWEST_STEPS:
+    if steps >= MIN_STEPS:
         return ()
     line = (
         f"split train holds {len(windows)} windows, which is {steps} step{'' if steps == 1 else 's'} of the optimizer "

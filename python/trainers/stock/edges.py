@@ -20,7 +20,7 @@ from predictor.errors import ConfigurationError
 from predictor.model import Model
 from predictor.networks import Edges, GraphForecaster
 
-LEAST_SESSIONS: Final = 60
+MIN_SESSIONS: Final = 60
 """Shared sessions needed for a correlation."""
 MARKET: Final = 5
 """Fewest stocks whose mean return counts as the market."""
@@ -78,13 +78,13 @@ def remove_market(returns: FloatArray) -> FloatArray:
 
 
 def correlate(values: FloatArray) -> FloatArray:
-    """[S, S] correlations of series [S, T] over shared sessions; 0 with fewer than `LEAST_SESSIONS`."""
+    """[S, S] correlations of series [S, T] over shared sessions; 0 with fewer than `MIN_SESSIONS`."""
     known = np.isfinite(values)
     centred = _subtract_means(values, known)
     shared = known.astype(np.float64)
     power = (centred * centred) @ shared.T
     spread = np.sqrt(power * power.T)
-    enough = (shared @ shared.T >= LEAST_SESSIONS) & (spread > 0)
+    enough = (shared @ shared.T >= MIN_SESSIONS) & (spread > 0)
     return np.divide(centred @ centred.T, spread, out=np.zeros_like(spread), where=enough)
 
 

@@ -37,7 +37,7 @@ FORMAT: Final = 1
 RECORD: Final = "entry.json"
 DRAFT: Final = ".draft-"
 FOLDER_MODE: Final = 0o755
-MOST_WRITES: Final = 3
+MAX_WRITES: Final = 3
 """Most times that an entry is computed for one reader, if it is removed while or after it is written."""
 BAR_FIELDS: Final = ("open", "high", "low", "close", "volume", "adj_close", "split_ratio", "cash_dividend")
 
@@ -183,7 +183,7 @@ class FeatureCache:
         content = canonical.to_bytes({"format": FORMAT, "operators": OPERATOR_SET, **libraries, **key})
         name = hashlib.sha256(content).hexdigest()
         try:
-            for _ in range(MOST_WRITES):
+            for _ in range(MAX_WRITES):
                 self.folder.mkdir(parents=True, exist_ok=True)
                 with locked(self.folder / f"{name}.lock", patience=inf):
                     if (found := self._open(name, shapes)) is not None:
@@ -196,7 +196,7 @@ class FeatureCache:
                 "another folder, or train without a cache"
             ) from error
         raise ConfigurationError(
-            f"the feature cache {self.folder} was removed or changed {MOST_WRITES} times while it was written; stop "
+            f"the feature cache {self.folder} was removed or changed {MAX_WRITES} times while it was written; stop "
             "what changes it, and train again"
         )
 

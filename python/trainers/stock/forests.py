@@ -16,7 +16,7 @@ from trainers.stock.objectives import StaticDropout
 if TYPE_CHECKING:
     from lightgbm import Booster
 
-MOST_NUMBERS: Final = 40_000_000
+MAX_NUMBERS: Final = 40_000_000
 """Numbers in the columns of all training windows, 320 MB; more windows are thinned out evenly."""
 PATIENCE: Final = 20
 """Trees without a better loss on the selection split before a forest stops growing."""
@@ -57,7 +57,7 @@ def fit_forests(
     require_lightgbm()
     import lightgbm
 
-    most = MOST_NUMBERS // sum(network.summaries.widths)
+    most = MAX_NUMBERS // sum(network.summaries.widths)
     learnt = _collect(network, StaticDropout(history, seed=seed), train.subsample(most))
     held = _collect(network, history, selection.subsample(most))
     # With `deterministic`, the number of threads does not change the trees.

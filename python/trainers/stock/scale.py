@@ -17,7 +17,7 @@ from predictor.bars import BarPanel
 from predictor.errors import ConfigurationError
 from predictor.networks import (
     HAR_SESSIONS,
-    SMALLEST_RANGE_VOLATILITY,
+    MIN_RANGE_VOLATILITY,
     TAPS,
     DailySeries,
     FittedLevel,
@@ -38,16 +38,16 @@ from trainers.stock.splits import SplitPart, list_decisions
 Steps = tuple[tuple[int, int], ...]
 """[H] first and last day of each horizon, the day after the decision being 1."""
 
-MOST_WINDOWS: Final = 20_000
+MAX_WINDOWS: Final = 20_000
 """Most windows of a fit."""
-FEWEST: Final = 50
+MIN_WINDOWS: Final = 50
 """Windows with a known outcome that a fit needs: ten per parameter of HAR."""
 SHARES: Final = tuple(k / 10 for k in range(11))
 """Shares of HAR in the mean to try."""
 START: Final = (0.07, 0.92, 6.0)
 """Starting values of GARCH's alpha, beta and degrees of freedom: typical of daily returns."""
 SEARCH_STEPS: Final = 60
-NO_RANGE: Final = log(SMALLEST_RANGE_VOLATILITY) + 1e-9
+NO_RANGE: Final = log(MIN_RANGE_VOLATILITY) + 1e-9
 """Log volatility of an outcome without any range, with a margin for rounding."""
 
 
@@ -78,10 +78,10 @@ def fit_normaliser(sample: ScaleSample, scale: Literal["har", "garch", "mix"]) -
         ConfigurationError: there are too few windows with a known outcome, or prices never move.
     """
     for (first, last), known in zip(sample.steps, np.isfinite(sample.outcomes).sum(axis=0), strict=True):
-        if known < FEWEST:
+        if known < MIN_WINDOWS:
             raise ConfigurationError(
                 f"the training part has {known} windows whose outcome at horizon {last - first + 1} is known, and "
-                f"fitting the scale {scale} needs {FEWEST}; give more bars, or use --scale window"
+                f"fitting the scale {scale} needs {MIN_WINDOWS}; give more bars, or use --scale window"
             )
     if sample.kind is TargetKind.LOG_VOLATILITY:
         return _fit_level(sample)
@@ -116,7 +116,7 @@ def sample_of(bars: BarPanel, draft: Pipeline, part: SplitPart, levels: tuple[fl
     """
     target = draft.target
     ranged = replace(target, kind=TargetKind.LOG_VOLATILITY)
-    windows = _select_windows(bars, draft, part).subsample(MOST_WINDOWS)
+    windows = _select_windows(bars, draft, part).subsample(MAX_WINDOWS)
     shape = (len(windows), len(target.horizons))
     sample = ScaleSample(
         kind=target.kind,
@@ -165,7 +165,7 @@ def fit_har(sample: ScaleSample) -> Har:
     """Least squares of the horizon's log volatility on the terms, both relative to the window's level.
 
     Windows with a session without a range, in them or in their outcome, are left out: logs near zero would bend the
-    fit of all symbols. If fewer than `FEWEST` remain, all weights are 0.
+    fit of all symbols. If fewer than `MIN_WINDOWS` remain, all weights are 0.
 
     For a return target, intercepts are set so that outcomes in units of the forecast have a mean square of 1, because
     range volatility and the volatility of closes are different measures.
@@ -173,7 +173,7 @@ def fit_har(sample: ScaleSample) -> Har:
     ranges = sample.windows[-1][:, -TAPS:]
     plain = Har(intercepts=(0.0,), weights=((0.0,) * len(HAR_SESSIONS),))
     terms, level = plain.terms(ranges), np.log(window_mean(ranges))
-    ranged = ~(ranges <= SMALLEST_RANGE_VOLATILITY).any(axis=1)
+    ranged = ~(ranges <= MIN_RANGE_VOLATILITY).any(axis=1)
     solved = [
         _solve_least_squares(terms, column - level, ranged & (column > NO_RANGE)) for column in sample.volatility.T
     ]
@@ -184,7 +184,7 @@ def fit_har(sample: ScaleSample) -> Har:
 def _solve_least_squares(terms: FloatArray, outcomes: FloatArray, ranged: BoolArray) -> tuple[float, ...]:
     """Weights of the terms [N, K], then a constant, from the rows with ranges; 0 if these are too few."""
     rows = ranged & np.isfinite(outcomes)
-    if rows.sum() < FEWEST:
+    if rows.sum() < MIN_WINDOWS:
         return (0.0,) * (terms.shape[1] + 1)
     known = np.column_stack([terms[rows], np.ones(int(rows.sum()))])
     return tuple(np.linalg.lstsq(known, outcomes[rows])[0].tolist())
@@ -214,10 +214,10 @@ def fit_garch(sample: ScaleSample) -> Garch:
     squares = returns * returns
     long_run = window_mean(squares)
     rows = np.isfinite(outcome) & (long_run > 0)
-    if rows.sum() < FEWEST:
+    if rows.sum() < MIN_WINDOWS:
         raise ConfigurationError(
-            f"{rows.sum()} windows of the training part have prices that move, and GARCH needs {FEWEST}; give other "
-            "bars, or use --scale window"
+            f"{rows.sum()} windows of the training part have prices that move, and GARCH needs {MIN_WINDOWS}; give "
+            "other bars, or use --scale window"
         )
     distance = np.where(np.isnan(squares), 0.0, squares - long_run[:, None])[rows, ::-1].copy()
     alpha, beta = _maximise_likelihood(*map(torch.from_numpy, (distance, long_run[rows], outcome[rows])))
@@ -239,7 +239,7 @@ def _maximise_likelihood(distance: Tensor, long_run: Tensor, outcome: Tensor) ->
     def loss() -> Tensor:
         search.zero_grad()
         alpha, beta, freedom = _bind_parameters(unbound)
-        variance = (long_run + distance @ (alpha * beta**powers)).clamp(min=_SMALLEST)
+        variance = (long_run + distance @ (alpha * beta**powers)).clamp(min=_MIN_VARIANCE)
         surprise = torch.log1p(outcome / (variance * (freedom - 2)))
         constant = torch.lgamma(freedom / 2) - torch.lgamma((freedom + 1) / 2) + torch.log(freedom - 2) / 2
         mean = constant + (torch.log(variance) / 2 + (freedom + 1) / 2 * surprise).mean()
@@ -251,21 +251,21 @@ def _maximise_likelihood(distance: Tensor, long_run: Tensor, outcome: Tensor) ->
     return alpha, beta
 
 
-_SMALLEST: Final = 1e-12
+_MIN_VARIANCE: Final = 1e-12
 """Smallest variance."""
-_LARGEST_SUM: Final = 0.9995
+_MAX_SUM: Final = 0.9995
 """Largest sum of alpha and beta; at 1, variance would not return to a level."""
 
 
 def _unbind_parameters(alpha: float, beta: float, freedom: float) -> tuple[float, float, float]:
     total = alpha + beta
-    shares = (total / _LARGEST_SUM, alpha / total)
+    shares = (total / _MAX_SUM, alpha / total)
     bound, share = (float(np.log(one / (1 - one))) for one in shares)
     return bound, share, float(np.log(freedom - 2))
 
 
 def _bind_parameters(unbound: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    total, share = _LARGEST_SUM * unbound[0].sigmoid(), unbound[1].sigmoid()
+    total, share = _MAX_SUM * unbound[0].sigmoid(), unbound[1].sigmoid()
     return total * share, total * (1 - share), 2 + unbound[2].exp()
 
 

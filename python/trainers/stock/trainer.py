@@ -76,8 +76,6 @@ from trainers.stock.training_plan import (
 if TYPE_CHECKING:
     import polars as pl
 
-MOST_ROWS: Final = 256
-"""Most rows per forward of the fitted forecaster, as of a loaded one."""
 
 NOT_RECORDED: Final = ("quiet", "on_report")
 """Settings that leave the model as it is."""
@@ -300,7 +298,7 @@ class StockTrainer:
                 fitted = _fit_one(self.plan.beside(panel, output.tell), panel, source, cache, shown)
             else:
                 fitted = _fit_best(self._best, panel, source, cache, shown, self._jobs(output.tell))
-            model = fitted.model(self._forecast_device, max_rows=MOST_ROWS)
+            model = fitted.model(self._forecast_device, max_rows=MAX_ROWS)
             output.tell(fitted.sentence)
         self._slot.fitted = fitted
         return Forecaster.of(model)

@@ -21,7 +21,7 @@ from trainers.media.metadata import normal_text
 from trainers.vits.batches import CorpusDataset
 from trainers.vits.corpus import Part, RecordedClip, SpeechCorpus
 from trainers.vits.errors import FeedbackError, VoiceError
-from trainers.vits.gate import FEWEST
+from trainers.vits.gate import MIN_HELD_OUT
 from trainers.vits.manifest import SHARES, SHOWN, ClipCorrection, ClipRating, FeedbackManifest, hash_parts
 from trainers.vits.metadata import normalise_words
 from trainers.vits.preparation import CorpusSettings, RecordingEntry, prepare_clips
@@ -33,7 +33,7 @@ FEEDBACK_FOLDER: Final = "feedback"
 
 RATINGS_FILE: Final = "ratings.json"
 
-LEAST_TEXTS: Final = FEWEST + 3
+MIN_TEXTS: Final = MIN_HELD_OUT + 3
 """Minimum number of different texts in new corrections: 1 for selection, 2 for training, the others held out."""
 
 SELECTION_EVERY: Final = 20
@@ -189,7 +189,7 @@ def prepare_corrections(
     skip_bad: bool = False,
     on_progress: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> WeightedCorpus:
-    """Prepare new corrections as a corpus; a third of the texts, at least `FEWEST`, are held out.
+    """Prepare new corrections as a corpus; a third of the texts, at least `MIN_HELD_OUT`, are held out.
 
     Args:
         new_items: New corrections.
@@ -232,13 +232,13 @@ def _choose_part_sizes(texts: int) -> tuple[int, int]:
     Raises:
         FeedbackError: There are too few texts.
     """
-    if texts < LEAST_TEXTS:
+    if texts < MIN_TEXTS:
         raise FeedbackError(
-            f"usable new corrections have {texts} different texts, but training and evaluation need {LEAST_TEXTS}; "
+            f"usable new corrections have {texts} different texts, but training and evaluation need {MIN_TEXTS}; "
             "record "
             "more and submit them together"
         )
-    return max(1, texts // SELECTION_EVERY), max(FEWEST, ceil(texts / 3))
+    return max(1, texts // SELECTION_EVERY), max(MIN_HELD_OUT, ceil(texts / 3))
 
 
 def find_used_digests(new_items: NewCorrections, rated: WeightedCorpus) -> frozenset[str]:
@@ -400,10 +400,10 @@ class CorrectionMaterial:
             normalise_words(clip.text) for rated in self.previous.corrections for clip in rated.corpus.part("train")
         }
         clips = _remove_texts(self.rated.corpus.part("held_out"), trained)
-        if len(clips) < FEWEST:
+        if len(clips) < MIN_HELD_OUT:
             raise FeedbackError(
-                f"{len(clips)} new corrections can be held out, but {FEWEST} are needed: the other texts were trained "
-                "by earlier corrections; record other texts as well"
+                f"{len(clips)} new corrections can be held out, but {MIN_HELD_OUT} are needed: the other texts were "
+                "trained by earlier corrections; record other texts as well"
             )
         return self.rated.corpus, clips
 

@@ -20,12 +20,12 @@ from trainers.vits.speech_evaluation import SpeechEvaluation
 
 LEVEL: Final = 0.95
 """Confidence level of the interval. Without a true change, the whole interval lies below 0 in about 1 of 40 cases; with
-`FEWEST` pairs, in 1 of 28."""
+`MIN_HELD_OUT` pairs, in 1 of 28."""
 
 ACCEPTED_BY_CHANCE: Final = 0.05
 """Maximum share of unchanged voices that are accepted."""
 
-FEWEST: Final = 6
+MIN_HELD_OUT: Final = 6
 """Minimum number of held-out corrections: with fewer, all distances fall by chance too often."""
 
 DRAWS: Final = 10_000
@@ -236,8 +236,8 @@ def bootstrap_change(pairs: Sequence[tuple[float, float]]) -> tuple[float, float
 def _compare_corrections(clips: VoiceComparison) -> ComparedFigure:
     what, pairs = "corrections, distance", clips.pairs
     before, after = _average_pairs(pairs)
-    if len(pairs) < FEWEST:
-        rule = f"both voices say only {len(pairs)} of the clips, at least {FEWEST} are needed"
+    if len(pairs) < MIN_HELD_OUT:
+        rule = f"both voices say only {len(pairs)} of the clips, at least {MIN_HELD_OUT} are needed"
         return ComparedFigure(what=what, before=before, after=after, rule=rule, holds=False)
     interval = bootstrap_change(pairs)
     rule = f"the {LEVEL:.0%} interval must lie below 0"

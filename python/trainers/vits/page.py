@@ -46,7 +46,7 @@ TRANSPARENT_INDEX: Final = 0
 TICK_STEPS: Final = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 60)
 """Possible tick distances in seconds."""
 
-MOST_TICKS: Final = 6
+MAX_TICKS: Final = 6
 
 
 def encode_sound(wave: Tensor, rate: int) -> str:
@@ -83,8 +83,8 @@ def count_frames(wave: Tensor, framing: FrameSettings) -> int:
 
 
 def place_ticks(seconds: float) -> tuple[float, ...]:
-    """Evenly spaced ticks of an axis from 0: at most `MOST_TICKS`, except beyond minutes."""
-    step = next((step for step in TICK_STEPS if seconds < MOST_TICKS * step), TICK_STEPS[-1])
+    """Evenly spaced ticks of an axis from 0: at most `MAX_TICKS`, except beyond minutes."""
+    step = next((step for step in TICK_STEPS if seconds < MAX_TICKS * step), TICK_STEPS[-1])
     return tuple(round(step * number, 1) for number in range(int(seconds / step + 1e-9) + 1))
 
 
@@ -111,7 +111,7 @@ def _build_palette() -> bytes:
 MAX_CLIPS: Final = 24
 """Maximum number of clips with sound and pictures."""
 
-MOST_CHARACTERS: Final = 1_800_000
+MAX_CHARACTERS: Final = 1_800_000
 """Maximum characters of sounds and pictures, so that phones can load the page."""
 
 
@@ -154,7 +154,7 @@ def render_page(page: VoicePage) -> str:
         for score, (real, spoken) in zip(page.spoken, page.waves, strict=False)
     )
     clips = take_within_limit(
-        views, lambda view: sum(len(wave.sound) + len(wave.picture) for wave in view.waves), MOST_CHARACTERS
+        views, lambda view: sum(len(wave.sound) + len(wave.picture) for wave in view.waves), MAX_CHARACTERS
     )
     scale = {"quietest": SILENCE, "loudest": LOUDEST, "colours": ", ".join(f"rgb{colour}" for colour in COLOURS)}
     parts = {"page": page, "figures": tuple(_list_figures(page)), "clips": clips, "scale": scale}

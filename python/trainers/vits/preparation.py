@@ -51,10 +51,10 @@ ENDINGS: Final = (".wav", ".flac")
 SILENT_BELOW: Final = 1e-3
 """A clip whose samples all stay this close to their mean (-60 dB of full scale) is silent."""
 
-LEAST_RATE: Final = 4_000
+MIN_RATE: Final = 4_000
 """Minimum plausible sample rate of speech."""
 
-MOST_RATE: Final = 768_000
+MAX_RATE: Final = 768_000
 """Maximum sample rate; conversion from far beyond takes minutes and gigabytes."""
 
 _CUT: Final = re.compile(r"^data : (?P<says>\d+) \(should be (?P<has>\d+)\)", re.MULTILINE)
@@ -232,7 +232,7 @@ def _check_head(path: Path, file: "SoundFile", settings: CorpusSettings) -> None
         raise CorpusError(f"{path} ends after {has} of {says} bytes of samples; copy it again")
     if file.channels != 1:
         raise CorpusError(f"{path} has {file.channels} channels; mix them into one: ffmpeg -i IN -ac 1 OUT")
-    if not LEAST_RATE <= file.samplerate <= MOST_RATE:
+    if not MIN_RATE <= file.samplerate <= MAX_RATE:
         raise CorpusError(f"{path} has {file.samplerate} samples per second in a damaged header; copy it again")
     if file.samplerate != settings.framing.rate and not settings.resample:
         raise CorpusError(

@@ -162,7 +162,7 @@ def _zero(layer: nn.Conv1d) -> None:
         nn.init.zeros_(layer.bias)
 
 
-LONGEST_SECONDS: Final = 60.0
+MAX_SECONDS: Final = 60.0
 """A longer sentence means that the voice has not learnt durations."""
 
 RATES: Final = np.exp(np.linspace(np.log(0.4), np.log(2.5), 401))
@@ -251,10 +251,10 @@ class Voice:
             return self.model(input_ids=ids).waveform[0].float().cpu()
 
     def _check_seconds(self, text: str, frames: float) -> None:
-        if self.framing.seconds(frames) > LONGEST_SECONDS:
+        if self.framing.seconds(frames) > MAX_SECONDS:
             raise VoiceError(
                 f"the voice would speak {self.framing.seconds(frames):.0f} seconds or more for "
-                f"{shorten(text, 40)!r}, above the maximum of {LONGEST_SECONDS:.0f}; split the text into sentences, "
+                f"{shorten(text, 40)!r}, above the maximum of {MAX_SECONDS:.0f}; split the text into sentences, "
                 "or train the voice for longer"
             )
 

@@ -42,7 +42,7 @@ START = encode_headers([(b":status", b"200"), (b"content-type", b"application/gr
 TRAILERS = encode_headers([(b"grpc-status", b"0")])
 FIRST_WINDOW = 65_535
 WIDE = frame(WINDOW_UPDATE, number(1 << 28))
-INITIAL_WINDOW, LARGEST_FRAME = 4, 5
+INITIAL_WINDOW, MAX_FRAME = 4, 5
 
 
 def _bodies(output: bytes) -> dict[int, int]:
@@ -157,7 +157,7 @@ def test_a_larger_initial_window_releases_data() -> None:
 
 def test_frames_have_the_size_that_the_peer_announces() -> None:
     connection = greeted()
-    connection.receive(call(1) + settings(LARGEST_FRAME, 30_000))
+    connection.receive(call(1) + settings(MAX_FRAME, 30_000))
     connection.send_data(1, bytes(50_000))
     assert [len(one.content) for one in frames(connection.data_to_send()) if one.kind == DATA] == [30_000, 20_000]
 

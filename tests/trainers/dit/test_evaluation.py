@@ -15,7 +15,7 @@ from trainers.dit.errors import ModelError, PriorError, RewardError
 from trainers.dit.evaluation import ClassifierPredictions, ImageEvaluation, RewardScore, evaluate
 from trainers.dit.images import read_pictures
 from trainers.dit.models import ImageModel, read_notes
-from trainers.dit.page import MOST_IMAGES, build_curves, build_evaluation_page, render_sheet, sample_sheet, strip_of
+from trainers.dit.page import MAX_IMAGES, build_curves, build_evaluation_page, render_sheet, sample_sheet, strip_of
 from trainers.dit.recipe import SamplingSettings, reward_names
 from trainers.dit.rewards import RewardInputs, create_rewards, read_pixels, train_classifier
 from trainers.dit.sampling import draw_images
@@ -178,7 +178,7 @@ def test_images_on_a_page_are_those_that_were_drawn(found: ImageEvaluation) -> N
     assert [one.prompt for one in sheet.prompts] == [*dict.fromkeys(found.prompts)]
     real, drawn = sheet.prompts[0].strips
     assert (real.heading, drawn.heading) == ("Real", "Drawn")
-    assert len(drawn.pictures) == min(MOST_IMAGES, found.prompts.count(found.prompts[0]))
+    assert len(drawn.pictures) == min(MAX_IMAGES, found.prompts.count(found.prompts[0]))
     assert render_sheet(sheet) == render_sheet(build_evaluation_page("ImageEvaluation", (), found, ()))
 
 

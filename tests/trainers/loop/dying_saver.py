@@ -19,7 +19,7 @@ from trainers.loop.checkpoint.snapshot import LoadedCheckpoint, Snapshot
 from trainers.loop.checkpoint.store import Checkpoints
 
 FILE_STEPS = ("open", "os.", "shutil.", "tempfile.")
-MOST_STEPS = 100
+MAX_STEPS = 100
 SIZES = (0, 40, 1_000, 10_000, 20_500)  # the last is more than the tensors of a file take, and less than the state
 
 
@@ -31,7 +31,7 @@ def main(folder: Path) -> None:
         save(folder, before)
         killed = in_process(lambda size=size, windows=before + 1: save_within(folder, windows, size))
         report_checkpoint(folder, f"byte {size}", before, killed=killed)
-    for step in range(1, MOST_STEPS):
+    for step in range(1, MAX_STEPS):
         before = 2 * (len(SIZES) + step) + 1
         save(folder, before)
         killed = in_process(lambda step=step, windows=before + 1: save_until(folder, windows, step))

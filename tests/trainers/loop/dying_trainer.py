@@ -18,7 +18,7 @@ from pathlib import Path
 import torch
 from interrupted_training import Training
 
-MOST_MOMENTS = 36  # about three windows with their checkpoints
+MAX_MOMENTS = 36  # about three windows with their checkpoints
 
 
 def main(folder: Path, kills: int) -> None:
@@ -27,7 +27,7 @@ def main(folder: Path, kills: int) -> None:
     dice = random.Random(7)
     training = Training(epochs=kills, patience=kills, every_windows=1)
     finish(training, folder / "whole")  # in this process, so that forks find everything imported
-    for last in dice.choices(range(MOST_MOMENTS), k=kills):
+    for last in dice.choices(range(MAX_MOMENTS), k=kills):
         report_end(folder / "cut", in_process(partial(die, training, folder / "cut", last)))
     report_end(folder / "cut", in_process(partial(finish, training, folder / "cut")))
     whole, cut = ((folder / name / "left").read_bytes() for name in ("whole", "cut"))

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from trainers.loop import BestWeights, IterableSource, Loop, Loss, Phase, ResidentSource, Source, WindowReport
-from trainers.loop.data.transfer import MOST_UNPINNED_BYTES, DeviceTransfer, DirectFeeder
+from trainers.loop.data.transfer import MAX_UNPINNED_BYTES, DeviceTransfer, DirectFeeder
 from trainers.loop.weights.weight_copies import LARGE, AveragedWeights, copy_tensors
 
 pytestmark = [
@@ -24,7 +24,7 @@ def data(windows: int = 12) -> Tensor:
     """Host data; only pinned memory is copied asynchronously."""
     generator = torch.Generator().manual_seed(1)
     found = torch.randn(windows * ROWS, WIDTH, generator=generator)
-    assert found[:ROWS].numel() * 4 > MOST_UNPINNED_BYTES
+    assert found[:ROWS].numel() * 4 > MAX_UNPINNED_BYTES
     return found
 
 

@@ -9,8 +9,8 @@ from scipy.special import stdtrit
 
 from trainers.vits.gate import (
     ACCEPTED_BY_CHANCE,
-    FEWEST,
     LEVEL,
+    MIN_HELD_OUT,
     RELIABLE,
     SATURATED,
     SpeechScores,
@@ -70,7 +70,7 @@ def test_a_mean_that_one_clip_lowers_is_luck() -> None:
 
 
 def test_too_few_corrections_are_inconclusive() -> None:
-    few = VoiceComparison(spoken(*[1.0] * (FEWEST - 1)), spoken(*[0.5] * (FEWEST - 1)))
+    few = VoiceComparison(spoken(*[1.0] * (MIN_HELD_OUT - 1)), spoken(*[0.5] * (MIN_HELD_OUT - 1)))
     assert failed_criteria(few) == ["corrections, distance"]
 
 
@@ -141,7 +141,7 @@ def test_lines_tell_figures_change_interval_and_verdict() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("count", [FEWEST, 8, 20])
+@pytest.mark.parametrize("count", [MIN_HELD_OUT, 8, 20])
 @pytest.mark.parametrize("spread", ["even", "heavy"])
 def test_where_nothing_changed_the_stated_share_is_accepted_at_most(count: int, spread: str) -> None:
     draw = np.random.default_rng(count)
@@ -157,9 +157,9 @@ def test_where_nothing_changed_the_stated_share_is_accepted_at_most(count: int, 
 
 def test_an_interval_of_few_pairs_is_as_wide_as_students() -> None:
     """For small changes around 0, the ratio of means is the mean of changes."""
-    changes = 0.001 * np.random.default_rng(4).normal(size=FEWEST)
+    changes = 0.001 * np.random.default_rng(4).normal(size=MIN_HELD_OUT)
     low, high = bootstrap_change([(1.0, 1.0 + change) for change in changes.tolist()])
-    half = stdtrit(FEWEST - 1, (1 + LEVEL) / 2) * changes.std(ddof=1) / np.sqrt(FEWEST)
+    half = stdtrit(MIN_HELD_OUT - 1, (1 + LEVEL) / 2) * changes.std(ddof=1) / np.sqrt(MIN_HELD_OUT)
     assert (high - low) / 2 == pytest.approx(half, rel=0.08)
 
 

@@ -24,7 +24,7 @@ from trainers.vits.corrections import (
     set_speaking_rate,
 )
 from trainers.vits.errors import FeedbackError, VoiceError
-from trainers.vits.gate import FEWEST
+from trainers.vits.gate import MIN_HELD_OUT
 from trainers.vits.manifest import read_manifest
 from trainers.vits.versions import VoiceVersions
 from trainers.vits.voice import Voice
@@ -117,7 +117,7 @@ def test_a_correction_rated_1_is_consumed_and_not_learnt(corpus: SpeechCorpus, t
 
 
 def test_a_third_of_the_texts_and_six_at_least_are_to_judge_by(corpus: SpeechCorpus, tmp_path: Path) -> None:
-    for count, expected in ((9, (2, 1, FEWEST)), (30, (19, 1, 10))):
+    for count, expected in ((9, (2, 1, MIN_HELD_OUT)), (30, (19, 1, 10))):
         made = prepare_corrections(
             select_corrections(tmp_path, corpus, rated(LATER[:count])), corpus, tmp_path / "work"
         ).corpus
@@ -149,7 +149,7 @@ def test_earlier_corrections_are_drawn_again_beside_new_ones(corpus: SpeechCorpu
     assert len(weights) == len(base) + len(earlier) + len(new)
     assert weights[0] == 0 < weights[1]
     assert weights[len(base) :] == pytest.approx([0.4 / (len(earlier) + len(new))] * (len(earlier) + len(new)))
-    assert [len(clips) for _, clips in one.earlier_held_out()] == [FEWEST]
+    assert [len(clips) for _, clips in one.earlier_held_out()] == [MIN_HELD_OUT]
 
 
 def test_the_latest_rating_of_a_clip_counts(corpus: SpeechCorpus, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from trainers.vits.spectrum import FrameSettings, spectrogram
 from trainers.vits.speech_evaluation import SpeechEvaluation
 from trainers.vits.speech_evaluation import score as score_voice
 from trainers.vits.speech_recogniser import SpeechRecogniser, audible_text, train_judge
-from trainers.vits.voice import LONGEST_SECONDS, Voice
+from trainers.vits.voice import MAX_SECONDS, Voice
 
 KURDISH = Path(__file__).parents[2] / "fixtures" / "kurdish"
 
@@ -122,7 +122,7 @@ def test_characters_without_sound_are_not_spoken(
 def test_a_minute_of_babble_is_judged_to_its_end(corpus: SpeechCorpus, judge: SpeechRecogniser, parrot: Parrot) -> None:
     clip = corpus.part("held_out")[0]
     wave = corpus.wave(clip)
-    times = int(LONGEST_SECONDS * corpus.framing.rate / len(wave))
+    times = int(MAX_SECONDS * corpus.framing.rate / len(wave))
     speaker = replace(parrot, waves={clip.text: wave.repeat(times)}, left=wave)
     (one,) = score(speaker, corpus, [clip], judge).clips
     assert one.log_length_ratio == pytest.approx(math.log(times))

@@ -15,7 +15,7 @@ Metadata: TypeAlias = Mapping[str, str | bytes]
 """Values by lower-case name; those of names that end with -bin are bytes."""
 
 _UNITS: Final = {b"H": 3600.0, b"M": 60.0, b"S": 1.0, b"m": 1e-3, b"u": 1e-6, b"n": 1e-9}
-_LONGEST_TIMEOUT: Final = 9
+_MAX_TIMEOUT: Final = 9
 """At most 8 digits and a unit."""
 _CONTENT_TYPE: Final = b"application/grpc"
 _BINARY: Final = "-bin"
@@ -97,7 +97,7 @@ def _decode_header(name: bytes, value: bytes) -> tuple[str, str | bytes]:
 
 def _decode_timeout(timeout: bytes) -> float:
     digits, unit = timeout[:-1], _UNITS.get(timeout[-1:])
-    if unit is None or not digits.isdigit() or len(timeout) > _LONGEST_TIMEOUT:
+    if unit is None or not digits.isdigit() or len(timeout) > _MAX_TIMEOUT:
         raise ValueError("header grpc-timeout is not a number of at most 8 digits and a unit of H, M, S, m, u or n")
     return int(digits) * unit
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from predictor.canonical import Json
 
 
-_LONGEST: Final = 256 << 20
+_MAX_LINE_BYTES: Final = 256 << 20
 """Longest line in bytes; responses of the admin service contain model cards."""
 
 
@@ -203,7 +203,7 @@ class Channel:
     @classmethod
     async def open(cls, end: socket.socket) -> Self:
         """Create a channel over a socket, which it closes."""
-        return cls(*await asyncio.open_connection(sock=end, limit=_LONGEST))
+        return cls(*await asyncio.open_connection(sock=end, limit=_MAX_LINE_BYTES))
 
     async def send(self, message: Message) -> None:
         """Send one message. If the other end is closed, do nothing: `receive` reports it."""

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_MOST_WAITING: Final = 16
+_MAX_WAITING: Final = 16
 TIMEOUT_S: Final = 4.0
 """Longest wait for the metrics of workers in seconds."""
 _NOT_SUMMED: Final = LEDGER_GAUGES | {"quantra_build_info", "process_start_time_seconds", "process_max_fds"}
@@ -119,8 +119,8 @@ class AdminBroadcast:
         elif name == "ServerReady":
             ready = bool(self._pool.serving)
             answer.set_result(inference_pb.ServerReadyResponse(ready=ready).SerializeToString())
-        elif len(self._tasks) >= _MOST_WAITING:
-            answer.set_exception(QueueFullError.of("changes wait", len(self._tasks), _MOST_WAITING))
+        elif len(self._tasks) >= _MAX_WAITING:
+            answer.set_exception(QueueFullError.of("changes wait", len(self._tasks), _MAX_WAITING))
         else:
             task = asyncio.create_task(self._answer(name, request, deadline, answer))
             self._tasks.add(task)

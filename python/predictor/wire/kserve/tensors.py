@@ -25,7 +25,7 @@ from predictor.wire.request_counts import (
     FIXED32,
     FIXED64,
     LONG,
-    LONGEST_VARINT,
+    MAX_VARINT_BYTES,
     VARINT,
     FieldReader,
     malformed_message_error,
@@ -82,7 +82,7 @@ class InputTensor:
             arrays.check_length(len(data), shape, INT64, self.name)
             return _convert_days(np.frombuffer(data, INT64), self.name).reshape(shape)
         data = b"".join(self._read_contents())
-        check_count(f"{self.name}: bytes", len(data), LONGEST_VARINT * prod(shape))
+        check_count(f"{self.name}: bytes", len(data), MAX_VARINT_BYTES * prod(shape))
         days = decode_varints(data, self.name)
         arrays.check_values(days, shape, self.name)
         return _convert_days(days, self.name).reshape(shape)
@@ -171,7 +171,7 @@ def decode_varints(data: bytes, field: str) -> NDArray[np.int64]:
     last = np.flatnonzero(taken < LONG)
     first = np.concatenate([np.zeros(min(1, len(last)), last.dtype), last[:-1] + 1])
     lengths = last - first + 1
-    if (len(data) and (not len(last) or last[-1] + 1 != len(data))) or (lengths > LONGEST_VARINT).any():
+    if (len(data) and (not len(last) or last[-1] + 1 != len(data))) or (lengths > MAX_VARINT_BYTES).any():
         raise MalformedRequestError(f"{field}: values are not valid varints", metadata={"field": field})
     numbers = np.zeros(len(last), np.uint64)
     for k in range(int(lengths.max(initial=0))):

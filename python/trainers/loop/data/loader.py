@@ -29,7 +29,7 @@ from trainers.loop.errors import ContractError
 Item = TypeVar("Item")
 
 
-FIRST_CHUNK, LARGEST_CHUNK = 16, 1024
+FIRST_CHUNK, MAX_CHUNK = 16, 1024
 """Indices drawn at a time. The number doubles, because setting all generators takes as long as a small batch."""
 
 
@@ -179,7 +179,7 @@ class Order:
             if not chunk:
                 return
             yield chunk
-            size = min(2 * size, LARGEST_CHUNK)
+            size = min(2 * size, MAX_CHUNK)
 
 
 def _find_nested_samplers(first: object) -> list[object]:

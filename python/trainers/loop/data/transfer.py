@@ -24,7 +24,7 @@ WINDOW_DIVISOR = 32
 """A window is copied to the device at once only if it takes at most 1/32 of the memory there. With the next window that
 is 1/16, for inputs without activations. Larger windows are moved batch by batch."""
 
-MOST_UNPINNED_BYTES = 64 * 1024
+MAX_UNPINNED_BYTES = 64 * 1024
 """Bytes. CUDA copies tensors up to this size asynchronously from any memory, larger ones only from pinned memory
 (https://docs.nvidia.com/cuda/cuda-runtime-api/api-sync-behavior.html)."""
 
@@ -231,7 +231,7 @@ class DeviceTransfer:
 def _pin(tensor: Tensor) -> Tensor:
     """Return the tensor in pinned memory, or unchanged if it is small, not on the CPU or not a plain dense tensor."""
     plain = type(tensor) is Tensor and tensor.layout == torch.strided and not tensor.requires_grad
-    if not plain or not tensor.is_cpu or _count_bytes(tensor) <= MOST_UNPINNED_BYTES or tensor.is_pinned():
+    if not plain or not tensor.is_cpu or _count_bytes(tensor) <= MAX_UNPINNED_BYTES or tensor.is_pinned():
         return tensor
     return torch.empty_like(tensor, pin_memory=True).copy_(tensor)
 

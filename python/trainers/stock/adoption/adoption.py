@@ -37,7 +37,7 @@ from trainers.stock.training import TrainingResult, save_artifact, score_on_test
 
 USUAL_WINDOW: Final = 512
 USUAL_CALENDAR: Final = "XNYS"
-FEWEST_DECISIONS: Final = 60
+MIN_DECISIONS: Final = 60
 """Decision days of the calibration split, and of the test split."""
 UNCALIBRATED: Final = (
     "the model was adopted without bars: its quantiles are not calibrated, and it has no scores; adopt it again with "
@@ -46,7 +46,7 @@ UNCALIBRATED: Final = (
 YEARS_BEFORE: Final = 15
 """Years of the calendar before the end of the training of a model that is adopted without bars."""
 EARLIEST_END: Final = 19000101
-LARGEST_RETURN: Final = 100.0
+MAX_RETURN: Final = 100.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,7 +165,7 @@ def split_after(sessions: NDArray[np.int32], settings: AdoptionSettings) -> Data
     """
     shares, count = SplitShares(), len(sessions)
     seen = int(np.searchsorted(sessions, settings.trained_until, side="right"))
-    least = 2 * (FEWEST_DECISIONS + settings.horizons[-1])
+    least = 2 * (MIN_DECISIONS + settings.horizons[-1])
     if count - seen < least:
         raise ConfigurationError(
             f"the bars have {count - seen} sessions after {shown_date(settings.trained_until)}, but calibration and "
@@ -234,7 +234,7 @@ def _check_size(folder: Path, recorded: Golden) -> None:
             f"{folder}: its forecasts of example bars are not finite; its weights are damaged or too large"
         )
     largest = float(np.nanmax(np.abs(recorded.arrays["stage.values"])))
-    if largest > LARGEST_RETURN:
+    if largest > MAX_RETURN:
         raise ConfigurationError(
             f"{folder}: its forecasts of example bars reach a log return of {largest:.3g}, which is no price; its "
             "weights are damaged or too large"

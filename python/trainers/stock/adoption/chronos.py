@@ -14,7 +14,7 @@ from trainers.stock.adoption.published_model import CONFIG, PublishedModel, Sour
 
 PACKAGES: Final = ("chronos-forecasting", "transformers")
 LOG_CLOSE: Final = FeatureDefinition("log_close", "Log($close)", "logarithm of the adjusted close", "log price")
-LARGEST_LOG_PRICE: Final = 100.0
+MAX_LOG_PRICE: Final = 100.0
 ARCHITECTURES: Final[Mapping[str, NetworkKind]] = {
     "ChronosBoltModelForForecasting": CHRONOS_BOLT,
     "Chronos2Model": CHRONOS_2,
@@ -58,7 +58,7 @@ def read_chronos(source: SourceFolder) -> PublishedModel:
         config=config,
         weights=rename_weights(source.tensors, kind),
         features=FeatureSet(observed=(LOG_CLOSE,)),
-        largest=LARGEST_LOG_PRICE,
+        largest=MAX_LOG_PRICE,
         longest=config.context_length,
     )
 

@@ -15,7 +15,7 @@ from trainers.stock.adoption.published_model import CONFIG, PublishedModel, Sour
 USUAL_CONTEXT: Final = 512
 """Sessions that the published models read and forecast together."""
 USUAL_PATHS: Final = KronosConfig().paths
-LARGEST_VALUE: Final = 1e30
+MAX_VALUE: Final = 1e30
 FEATURES: Final = FeatureSet(
     observed=(
         FeatureDefinition("open", "$open", "adjusted open", "price"),
@@ -88,7 +88,7 @@ def read_kronos(source: SourceFolder, tokenizer: SourceFolder, *, paths: int, se
             **dict(_rename_weights("tokenizer.", tokenizer.tensors)),
         },
         features=FEATURES,
-        largest=LARGEST_VALUE,
+        largest=MAX_VALUE,
         longest=max(1, USUAL_CONTEXT - reach),
     )
 

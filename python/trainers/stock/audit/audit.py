@@ -50,7 +50,7 @@ from trainers.stock.splits import DataSplits
 
 Announce = Callable[[str], None]
 
-FEWEST_DAYS = 20
+MIN_DAYS = 20
 """Minimum of decision days."""
 
 
@@ -205,10 +205,10 @@ def _select_days(subject: _AuditedModel) -> NDArray[np.int64]:
     sessions, seen = subject.bars.sessions, subject.last_seen
     allowed = int(np.searchsorted(sessions, seen, side="right"))
     end = len(sessions) - LAGS[-1] - subject.recipe.target.horizons[-1]
-    if end - allowed < FEWEST_DAYS:
+    if end - allowed < MIN_DAYS:
         raise ConfigurationError(
             f"the bars have {max(0, end - allowed)} decision days with known outcomes after {shown_date(seen)}, the "
-            f"last session that the model has seen; at least {FEWEST_DAYS} are needed: give later bars"
+            f"last session that the model has seen; at least {MIN_DAYS} are needed: give later bars"
         )
     return np.arange(allowed, end)
 
@@ -243,9 +243,9 @@ def _forecast_days(
     came = judged.outcomes[-1]
     known = np.isfinite(judged.forecasts.median) & np.isfinite(came)
     days = int(known.any(axis=(1, 2)).sum())
-    if days < FEWEST_DAYS:
+    if days < MIN_DAYS:
         raise ConfigurationError(
-            f"{days} decision days have a forecast and a known outcome, but at least {FEWEST_DAYS} are needed: give "
+            f"{days} decision days have a forecast and a known outcome, but at least {MIN_DAYS} are needed: give "
             "bars of stocks that trade on them"
         )
     if np.ptp(came[known]) == 0:

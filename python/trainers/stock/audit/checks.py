@@ -148,7 +148,7 @@ def expected_best(trials: int, sessions: int) -> float:
     return highest / sqrt(sessions - 1)
 
 
-FEWEST_STOCKS = 3
+MIN_STOCKS = 3
 """Minimum of stocks for a day's rank correlation."""
 
 
@@ -230,7 +230,7 @@ def rank_ic(scores: FloatArray, outcome: FloatArray) -> FloatArray:
     correlations: list[float] = []
     for score, came in zip(scores, outcome, strict=True):
         known = np.isfinite(score) & np.isfinite(came)
-        if known.sum() >= FEWEST_STOCKS and np.ptp(score[known]) > 0 and np.ptp(came[known]) > 0:
+        if known.sum() >= MIN_STOCKS and np.ptp(score[known]) > 0 and np.ptp(came[known]) > 0:
             correlations.append(float(np.corrcoef(rank_values(score[known]), rank_values(came[known]))[0, 1]))
     return np.array(correlations)
 

@@ -23,7 +23,7 @@ others in their tranche:
 
 A renewed tranche never exceeds the decided exposure, unless its locked positions do.
 
-A position is closed as delisted after `LONGEST_HALT` sessions in a row without a bar, or on the book's last session. It
+A position is closed as delisted after `MAX_HALT` sessions in a row without a bar, or on the book's last session. It
 earns the delisting return, and the rest is charged once as traded. If bars return later, the next renewal may buy the
 stock again; it does not earn the move in between.
 """
@@ -35,7 +35,7 @@ from numpy.typing import NDArray
 
 from predictor.arrays import BoolArray, FloatArray
 from predictor.errors import ConfigurationError
-from trainers.stock.backtest.strategies import LONGEST_HALT, TradingTerms
+from trainers.stock.backtest.strategies import MAX_HALT, TradingTerms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -121,7 +121,7 @@ def _measure_market(closes: FloatArray, delisting_return: float) -> _Market:
     sessions = np.arange(len(closes))[:, None]
     halted = np.isnan(closes)
     latest = np.maximum.accumulate(np.where(halted, -1, sessions), axis=0)
-    delisted = halted & ((sessions - latest >= LONGEST_HALT) | (sessions == sessions[-1]))
+    delisted = halted & ((sessions - latest >= MAX_HALT) | (sessions == sessions[-1]))
     seen = np.take_along_axis(closes, np.maximum(latest, 0), axis=0)
     returns = np.full_like(closes, np.nan)
     returns[1:] = seen[1:] / seen[:-1] - 1.0

@@ -31,7 +31,7 @@ from trainers.stock.backtest.folds import Fold, WalkForwardPlan, describe_fold
 from trainers.stock.backtest.page import build_figure_table, find_largest_fall, render_backtest
 from trainers.stock.backtest.result import Backtest, describe_sharpe, judge, summary_json
 from trainers.stock.backtest.source import ModelSource, artifact_source, recipe_source
-from trainers.stock.backtest.strategies import LONGEST_HALT, StrategySettings, TradingTerms
+from trainers.stock.backtest.strategies import MAX_HALT, StrategySettings, TradingTerms
 from trainers.stock.data_warnings import emit
 from trainers.stock.evaluation.command import convert_table
 from trainers.stock.feature_cache import map_bars, open_cache
@@ -66,7 +66,7 @@ def _describe_notes(backtest: Backtest) -> Iterator[str]:
         f"{terms.tranches} tranches"
     )
     yield (
-        f"a position in a halted stock is kept; after {LONGEST_HALT} sessions without a bar, or at the end, it is "
+        f"a position in a halted stock is kept; after {MAX_HALT} sessions without a bar, or at the end, it is "
         f"closed at a return of {100 * terms.delisting_return:g} % on the last close"
     )
     yield (

@@ -21,7 +21,7 @@ from trainers.stock.backtest.result import (
     sharpe_at,
     write_sharpe_formula,
 )
-from trainers.stock.backtest.strategies import LONGEST_HALT, Strategy, StrategySettings
+from trainers.stock.backtest.strategies import MAX_HALT, Strategy, StrategySettings
 
 SMOOTHED: Final = 21
 """Sessions of the rolling mean of turnover, about a month."""
@@ -50,7 +50,7 @@ def render_backtest(name: str, backtest: Backtest) -> str:
             "paid": draw_costs(backtest, page),
             "turnover": draw_turnover(backtest, page),
             "smoothed": SMOOTHED,
-            "longest_halt": LONGEST_HALT,
+            "longest_halt": MAX_HALT,
             "sharpe_formula": write_sharpe_formula(backtest.terms.sessions_a_year),
         }
     )

@@ -15,7 +15,7 @@ from trainers.stock.backtest.book import Book
 from trainers.stock.backtest.folds import Fold
 from trainers.stock.backtest.strategies import (
     BASIS_POINT,
-    LONGEST_HALT,
+    MAX_HALT,
     SESSIONS_A_YEAR,
     StrategySettings,
     TradingTerms,
@@ -257,7 +257,7 @@ def summary_json(backtest: Backtest) -> dict[str, Json]:
         "terms": {
             **asdict(backtest.terms),
             "tranches": backtest.terms.tranches,
-            "longest_halt": LONGEST_HALT,
+            "longest_halt": MAX_HALT,
         },
         "sharpe": write_sharpe_formula(backtest.terms.sessions_a_year),
         "folds": [asdict(fold) for fold in backtest.folds],

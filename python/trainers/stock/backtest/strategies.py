@@ -26,7 +26,7 @@ DAYS_A_YEAR = 365
 """For markets that trade every day of the week."""
 BASIS_POINT = 1e-4
 
-LONGEST_HALT = 20
+MAX_HALT = 20
 """Consecutive sessions without a bar after which a position is closed as delisted."""
 
 MONTHS_A_YEAR = 12
@@ -56,7 +56,7 @@ class TradingTerms:
     delisting_return: Annotated[
         float,
         Flag(
-            f"Simple return on the last close of a position without a bar for {LONGEST_HALT} sessions or at the end; "
+            f"Simple return on the last close of a position without a bar for {MAX_HALT} sessions or at the end; "
             "-1 loses everything.",
             minimum=-1,
         ),

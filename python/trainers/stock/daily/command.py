@@ -300,17 +300,17 @@ def print_summary(summary: DailySummary, *, as_json: bool) -> None:
     console.print(Text.assemble("Lamp: ", (summary.lamp.value, _COLOURS[summary.lamp])))
     for sentence in summary.notes:
         console.print(sentence, markup=False)
-    for reason in list(summary.refused.values())[:_MOST_SHOWN]:
+    for reason in list(summary.refused.values())[:_MAX_SHOWN]:
         console.print(f"no forecast of {reason}", style="yellow", markup=False)  # it begins with the symbol
-    if len(summary.refused) > _MOST_SHOWN:
-        console.print(f"and {len(summary.refused) - _MOST_SHOWN} more symbols (--json lists all)", style="yellow")
+    if len(summary.refused) > _MAX_SHOWN:
+        console.print(f"and {len(summary.refused) - _MAX_SHOWN} more symbols (--json lists all)", style="yellow")
     if summary.refused:
         console.print("A bar that arrives later makes no forecast of this session.", style="yellow")
     for finding in summary.findings:
         console.print(f"look: {finding}", style="red", markup=False)
 
 
-_MOST_SHOWN = 5
+_MAX_SHOWN = 5
 
 
 class Scheduler(StrEnum):

@@ -19,9 +19,9 @@ from predictor.skill import Verdict
 from trainers.stock.daily.evenings import EVENING, DailySettings, DailySummary, describe_alarm
 from trainers.stock.daily.served_forecasts import read_forecasts, read_served
 
-_MOST_FANS: Final = 60
+_MAX_FANS: Final = 60
 """Symbols whose fan is drawn in the table."""
-_MOST_PAST: Final = 4
+_MAX_PAST: Final = 4
 """Symbols whose past fans are drawn with the later bars."""
 _PAST_FAN_AGES: Final = (20, 40, 60)
 """Ages of the past fans in sessions."""
@@ -53,7 +53,7 @@ def render_evenings(settings: DailySettings, summary: DailySummary, frame: PageF
             "horizon": first.horizons[-1] if first else 0,
             "is_return": first is not None and first.target_kind == LOG_RETURN,
             "levels": (first.quantiles[0], first.quantiles[-1]) if first else (),
-            "most_fans": _MOST_FANS,
+            "most_fans": _MAX_FANS,
             "rows": sorted(map(_make_fan_row, tonight), key=lambda row: (-row["middle"], row["symbol"]))
             if tonight
             else (),
@@ -85,7 +85,7 @@ def _draw_past_fans(
     settings: DailySettings, page: PageBuilder, tonight: Sequence[ForecastRecord]
 ) -> Iterator[tuple[str, str]]:
     """Tonight's fan of the first symbols, with earlier fans and the bars since then."""
-    shown = [one for one in tonight if one.target_kind == LOG_RETURN and one.base_session == one.as_of][:_MOST_PAST]
+    shown = [one for one in tonight if one.target_kind == LOG_RETURN and one.base_session == one.as_of][:_MAX_PAST]
     if not shown:
         return
     bars = settings.ledger.panel([one.symbol for one in shown], last=shown[0].as_of).last(_BARS)

@@ -31,7 +31,7 @@ from trainers.stock.training_data import TrainingMaterial
 
 BASELINES: Final = ("har", "garch")
 """Kinds without a network, which need no tuning."""
-_MOST_LOADED: Final = 8
+_MAX_LOADED: Final = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -92,7 +92,7 @@ class RecordedModel:
         return outcome
 
 
-@lru_cache(maxsize=_MOST_LOADED)
+@lru_cache(maxsize=_MAX_LOADED)
 def _load(folder: Path, name: str, version: int) -> Judgeable:
     with name_folder_in_errors(folder):
         return load_model(folder, (name, version), Runtime(choose_device("cpu"), MAX_ROWS))

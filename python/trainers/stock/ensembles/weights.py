@@ -37,7 +37,7 @@ def read_weight_rule(text: str) -> WeightRule:
     raise ConfigurationError(f"the ensemble's weights are {text!r}, which this version does not know; update Quantra")
 
 
-FEWEST_BLOCKS_TO_FIT: Final = 16
+MIN_BLOCKS_TO_FIT: Final = 16
 """Independent blocks below which fitted weights lose to equal ones."""
 
 BLOCKS_OF_HALF_WEIGHT: Final = 40
@@ -78,10 +78,10 @@ def choose_members(part: EvaluationSet, forecasts: Mapping[str, FloatArray], rul
         ConfigurationError: the part has too few blocks for fitted weights.
     """
     blocks = count_blocks(part)
-    if rule == "fitted" and blocks < FEWEST_BLOCKS_TO_FIT:
+    if rule == "fitted" and blocks < MIN_BLOCKS_TO_FIT:
         raise ConfigurationError(
             f"the calibration days that all members share hold {blocks} independent blocks of {part.wanted_block} "
-            f"sessions, but fitted weights need {FEWEST_BLOCKS_TO_FIT}, or they are worse than equal ones; use "
+            f"sessions, but fitted weights need {MIN_BLOCKS_TO_FIT}, or they are worse than equal ones; use "
             "--weights screened, or train the members with a longer calibration part (--splits)"
         )
     losses = {name: average_horizons(part, pinball(part, one)) for name, one in forecasts.items()}

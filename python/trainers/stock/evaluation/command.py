@@ -47,8 +47,8 @@ from trainers.stock.feature_cache import map_bars, open_cache
 from trainers.stock.flags import CacheFolder
 from trainers.stock.progress_output import announce_on_stderr, warn_on_stderr
 
-_MOST_SYMBOLS: Final = 20
-_MOST_COLUMNS: Final = 7
+_MAX_SYMBOLS: Final = 20
+_MAX_COLUMNS: Final = 7
 """Columns per table, which leaves room for names."""
 
 
@@ -161,11 +161,11 @@ def render_tables(evaluation: ModelEvaluation) -> Iterator[RenderableType]:
     title = "where outcomes fell (PIT); a calibrated model has the expected shares"
     pit = build_pit_table(evaluation)
     yield from convert_table(title, pit, noted=pit.columns)
-    symbols, more = build_symbol_table(evaluation), len(evaluation.by_symbol) - _MOST_SYMBOLS
+    symbols, more = build_symbol_table(evaluation), len(evaluation.by_symbol) - _MAX_SYMBOLS
     gain = f"gain: how much smaller the loss is than that of {evaluation.skill.baseline}"
     yield from convert_table(
         "by symbol",
-        replace(symbols, lines=symbols.lines[:_MOST_SYMBOLS]),
+        replace(symbols, lines=symbols.lines[:_MAX_SYMBOLS]),
         gain if more <= 0 else f"{gain}; and {more} more symbols, which --json has",
         noted=("gain",),
     )
@@ -174,16 +174,16 @@ def render_tables(evaluation: ModelEvaluation) -> Iterator[RenderableType]:
 
 
 def convert_table(title: str, table: ReportTable, caption: str = "", noted: Collection[str] = ()) -> Iterator[Table]:
-    """Tables for a terminal, of at most `_MOST_COLUMNS` columns each.
+    """Tables for a terminal, of at most `_MAX_COLUMNS` columns each.
 
     `noted` names the columns and lines whose notes are printed below their numbers; the others are too wide.
     """
-    for first in range(0, len(table.columns), _MOST_COLUMNS):
-        columns = table.columns[first : first + _MOST_COLUMNS]
+    for first in range(0, len(table.columns), _MAX_COLUMNS):
+        columns = table.columns[first : first + _MAX_COLUMNS]
         shown = create_table(title, *(name.replace(" ", "\n", 1) for name in columns))
         shown.caption = caption
         for line in table.lines:
-            cells = line.cells[first : first + _MOST_COLUMNS]
+            cells = line.cells[first : first + _MAX_COLUMNS]
             numbers = [Text(cell.text, style="bold" if cell.is_best else "") for cell in cells]
             shown.add_row(Text(line.name), *numbers, style="blue" if line.is_model else "")
             pairs = zip(columns, cells, strict=True)

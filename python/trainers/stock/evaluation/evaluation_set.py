@@ -50,7 +50,7 @@ def widening_factor(share: float) -> float:
     return 1 + (2.1859 * share + 0.3142 * share**2 - 0.3427 * share**3) / 1.6449
 
 
-FEWEST_BLOCKS = 5
+MIN_BLOCKS = 5
 """Blocks of days needed before an interval can tell skill from luck."""
 
 
@@ -109,8 +109,8 @@ class EvaluationSet:
 
     @property
     def block(self) -> int:
-        """Sessions per bootstrap block: `wanted_block`, or fewer so that at least `FEWEST_BLOCKS` blocks fit."""
-        return max(1, min(self.wanted_block, self.days // FEWEST_BLOCKS))
+        """Sessions per bootstrap block: `wanted_block`, or fewer so that at least `MIN_BLOCKS` blocks fit."""
+        return max(1, min(self.wanted_block, self.days // MIN_BLOCKS))
 
     @property
     def wanted_block(self) -> int:
@@ -130,7 +130,7 @@ class EvaluationSet:
     @property
     def days_short(self) -> int:
         """Decision days missing to tell skill from luck; 0 if there are enough."""
-        return max(0, FEWEST_BLOCKS * self.wanted_block - self.days)
+        return max(0, MIN_BLOCKS * self.wanted_block - self.days)
 
     def rows(self, chosen: BoolArray) -> "EvaluationSet":
         """Select windows by a mask [N]."""

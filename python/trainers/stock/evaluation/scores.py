@@ -47,13 +47,13 @@ from trainers.stock.evaluation.evaluation_set import (
     widen_resamples,
 )
 
-FEWEST_SYMBOLS: Final = 10
+MIN_SYMBOLS: Final = 10
 """Symbols per day needed for correlations across symbols."""
 
 
 ACROSS_SYMBOLS: Final = "across the symbols of a day, mean over days"
 
-ACROSS_DAYS: Final = f"across the days of a symbol, mean over symbols: fewer than {FEWEST_SYMBOLS} symbols a day"
+ACROSS_DAYS: Final = f"across the days of a symbol, mean over symbols: fewer than {MIN_SYMBOLS} symbols a day"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +80,7 @@ def correlate_forecasts(test: EvaluationSet, centres: FloatArray) -> tuple[Corre
 
 def _has_cross_section(test: EvaluationSet) -> bool:
     _, counts = np.unique(test.positions, return_counts=True)
-    return float(np.median(counts)) >= FEWEST_SYMBOLS
+    return float(np.median(counts)) >= MIN_SYMBOLS
 
 
 def _correlate_across_symbols(test: EvaluationSet, centres: FloatArray, outcomes: FloatArray) -> Correlation:
@@ -98,7 +98,7 @@ def _correlate_across_symbols(test: EvaluationSet, centres: FloatArray, outcomes
 def _correlate_day(pairs: FloatArray) -> tuple[float, float]:
     """IC and RankIC of one day's forecasts and outcomes [2, n]; NaN with too few outcomes or without variation."""
     x, y = pairs[:, np.isfinite(pairs[1])]
-    if len(x) < FEWEST_SYMBOLS or min(np.ptp(x), np.ptp(y)) == 0:
+    if len(x) < MIN_SYMBOLS or min(np.ptp(x), np.ptp(y)) == 0:
         return nan, nan
     return float(np.corrcoef(x, y)[0, 1]), float(np.corrcoef(rank_values(x), rank_values(y))[0, 1])
 
@@ -366,7 +366,7 @@ def _measure_levels(test: EvaluationSet, forecasts: FloatArray) -> tuple[FloatAr
     return quotient(total, np.stack(counts, axis=1)), quotient(2 * total, sizes[:, None])
 
 
-MOST_NAMED: Final = 5
+MAX_NAMED: Final = 5
 """A note names so many symbols, and counts the others."""
 
 
@@ -431,5 +431,5 @@ def _note_replaced(name: str, replaced: ReplacedSymbols, test: EvaluationSet, sy
     reasons = [f"{symbols[row]} ({replaced.why[row]})" for row in np.unique(test.symbols) if row in replaced.why]
     if not reasons:
         return []
-    more = f" and {len(reasons) - MOST_NAMED} more" if len(reasons) > MOST_NAMED else ""
-    return [f"{name} uses the {replaced.by} for {', '.join(reasons[:MOST_NAMED])}{more}"]
+    more = f" and {len(reasons) - MAX_NAMED} more" if len(reasons) > MAX_NAMED else ""
+    return [f"{name} uses the {replaced.by} for {', '.join(reasons[:MAX_NAMED])}{more}"]

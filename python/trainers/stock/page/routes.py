@@ -34,13 +34,13 @@ from predictor.registry import find_model_folder, read_aliases, read_moves
 from predictor.report import PageFrame
 from predictor.skill import line_of
 from predictor.web.openapi import describe_api
-from predictor.web.page_access import LONGEST_S, ROOT, LoadedPage, PageContext
+from predictor.web.page_access import MAX_WAIT_S, ROOT, LoadedPage, PageContext
 from predictor.web.responses import status_code
 from trainers.stock.page import views
 from trainers.stock.page.training import ModelTraining, TrainingPhase, TrainingRequest
 from trainers.stock.page.uploads import ReadingChoice, UploadedBars
 
-MOST_FORM_BYTES: Final = 16_384
+MAX_FORM_BYTES: Final = 16_384
 _LINKS: Final = (
     ("/", "Bars"),
     ("/universe", "All symbols"),
@@ -163,14 +163,14 @@ class Page:
         uploaded.check_room(request.headers.get("content-length", ""))
         with uploaded.create(name) as file:
             try:
-                async with asyncio.timeout(LONGEST_S):
+                async with asyncio.timeout(MAX_WAIT_S):
                     async for part in request.stream():
                         uploaded.grow(part)
                         await asyncio.to_thread(file.write, part)
             except BaseException as error:
                 uploaded.discard(name)
                 if isinstance(error, TimeoutError):
-                    late = f"the file did not arrive in {LONGEST_S:g} seconds; try again"
+                    late = f"the file did not arrive in {MAX_WAIT_S:g} seconds; try again"
                     raise DeadlineExceededError(late) from None
                 raise
         return Response(status_code=204)
@@ -408,8 +408,8 @@ async def _read_form(request: Request) -> dict[str, str]:
     body = b""
     async for part in request.stream():
         body += part
-        if len(body) > MOST_FORM_BYTES:
-            raise MalformedRequestError(f"the form has more than {MOST_FORM_BYTES} bytes; write a shorter reason")
+        if len(body) > MAX_FORM_BYTES:
+            raise MalformedRequestError(f"the form has more than {MAX_FORM_BYTES} bytes; write a shorter reason")
     try:
         return {name: values[-1].strip() for name, values in parse_qs(body.decode(), max_num_fields=64).items()}
     except ValueError:

@@ -30,12 +30,12 @@ KINDS: Final[Mapping[str, str]] = {
 }
 """The kinds that the page trains, with what each costs."""
 QUANTRA: Final = (sys.executable, "-m", "quantra")
-MOST_MINUTES: Final = 24 * 60
+MAX_MINUTES: Final = 24 * 60
 STOP_S: Final = 20.0
 """Seconds in which a training writes its last checkpoint when the server stops."""
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-_MOST_WARNINGS: Final = 20
-_MOST_SHOWN: Final = 300
+_MAX_WARNINGS: Final = 20
+_MAX_SHOWN: Final = 300
 
 
 class TrainingPhase(StrEnum):
@@ -69,8 +69,8 @@ class TrainingRequest:
             )
         if self.kind not in KINDS:
             raise ConfigurationError(f"{self.kind[:20]!r} is not a kind that is trained here; use {', '.join(KINDS)}")
-        if not 1 <= self.minutes <= MOST_MINUTES:
-            raise ConfigurationError(f"the budget is {self.minutes} minutes; give 1 to {MOST_MINUTES}")
+        if not 1 <= self.minutes <= MAX_MINUTES:
+            raise ConfigurationError(f"the budget is {self.minutes} minutes; give 1 to {MAX_MINUTES}")
 
     def words(self, models: Path, bars: Sequence[Path]) -> list[str]:
         """The words after `quantra`; the command continues a training that was stopped."""
@@ -294,7 +294,7 @@ class ModelTraining:
         elif state.phase is TrainingPhase.STOPPING and not state.message:
             ended = replace(state, phase=TrainingPhase.STOPPED)
         else:
-            why = state.message or f"the training process ended with code {code}: {printed[:_MOST_SHOWN]}"
+            why = state.message or f"the training process ended with code {code}: {printed[:_MAX_SHOWN]}"
             ended = replace(state, phase=TrainingPhase.FAILED, message=self._without_folder(why))
         with self._lock:
             self._state = ended
@@ -309,7 +309,7 @@ def _advance(state: ShownTraining, report: Mapping[str, Any], clock: _EpochClock
             clock.first = None
             return replace(state, stage=stage[:1].upper() + stage[1:], epoch=0, loss=None, selection=None, left_s=None)
         case {"kind": "warning", "warning": str(warning)}:
-            return replace(state, warnings=(*state.warnings, warning)[:_MOST_WARNINGS])
+            return replace(state, warnings=(*state.warnings, warning)[:_MAX_WARNINGS])
         case {
             "kind": "window",
             "epoch": int(epoch),

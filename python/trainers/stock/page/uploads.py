@@ -18,13 +18,13 @@ from predictor.errors import BarsError, QuantraError, RequestTooLargeError
 if TYPE_CHECKING:
     from trainers.stock.bars_report import BarsReport
 
-MOST_FILES: Final = 2_000
-MOST_BYTES: Final = 128 << 20
+MAX_FILES: Final = 2_000
+MAX_BYTES: Final = 128 << 20
 """Most bytes of all files together."""
-MOST_SYMBOLS: Final = 3_000
-MOST_UNPACKED: Final = 512 << 20
+MAX_SYMBOLS: Final = 3_000
+MAX_UNPACKED: Final = 512 << 20
 """Most bytes in an Excel file, which is compressed."""
-MOST_CELLS: Final = 64_000_000
+MAX_CELLS: Final = 64_000_000
 """Most cells of a Parquet file, which may repeat a value without bytes."""
 ENDINGS: Final = (*TEXT_ENDINGS, *EXCEL_ENDINGS, PARQUET)
 _NAME: Final = re.compile(r"[\w^=&+][\w .,^=&+()-]{0,99}")
@@ -89,8 +89,8 @@ class UploadedBars:
             )
         if last in self._files:
             raise BarsError(f"two files are named {last}; choose the files of one folder")
-        if len(self._files) >= MOST_FILES:
-            raise RequestTooLargeError(f"there are more than {MOST_FILES} files; join them, or use the command line")
+        if len(self._files) >= MAX_FILES:
+            raise RequestTooLargeError(f"there are more than {MAX_FILES} files; join them, or use the command line")
         path = Path(self._folder.name) / last
         self._files[last] = path
         self.checked, self.problem = None, ""
@@ -98,7 +98,7 @@ class UploadedBars:
 
     def check_room(self, announced: str) -> None:
         """Check the length of an upload that its header announces, if any; raises as `grow`."""
-        if announced.isdecimal() and self._size + int(announced[:19]) > MOST_BYTES:
+        if announced.isdecimal() and self._size + int(announced[:19]) > MAX_BYTES:
             raise _describe_too_large()
 
     def grow(self, content: bytes) -> None:
@@ -108,7 +108,7 @@ class UploadedBars:
             RequestTooLargeError: The files are too large together.
         """
         self._size += len(content)
-        if self._size > MOST_BYTES:
+        if self._size > MAX_BYTES:
             raise _describe_too_large()
 
     def discard(self, name: str) -> None:
@@ -146,15 +146,15 @@ class UploadedBars:
 
 def _describe_too_large() -> RequestTooLargeError:
     return RequestTooLargeError(
-        f"the files have more than {MOST_BYTES >> 20} MiB together; use the command line for so many bars"
+        f"the files have more than {MAX_BYTES >> 20} MiB together; use the command line for so many bars"
     )
 
 
 def _check_symbols(reading: BarReading) -> None:
     have = len(reading.panel.symbols)
-    if have > MOST_SYMBOLS:
+    if have > MAX_SYMBOLS:
         raise RequestTooLargeError(
-            f"the bars have {have} symbols, at most {MOST_SYMBOLS}; use the command line for more"
+            f"the bars have {have} symbols, at most {MAX_SYMBOLS}; use the command line for more"
         )
 
 
@@ -185,10 +185,10 @@ def _check_cells(path: Path) -> None:
         table = pl.scan_parquet(path)
         rows, columns = table.select(pl.len()).collect().item(), len(table.collect_schema())
     except (pl.exceptions.PolarsError, OSError) as error:
-        raise BarsError(f"{path.name} is not a Parquet file, or damaged: {str(error)[:_MOST_SHOWN]}") from None
-    if rows * columns > MOST_CELLS:
+        raise BarsError(f"{path.name} is not a Parquet file, or damaged: {str(error)[:_MAX_SHOWN]}") from None
+    if rows * columns > MAX_CELLS:
         raise RequestTooLargeError(
-            f"{path.name} has {rows} rows of {columns} columns, at most {MOST_CELLS} cells; use the command line"
+            f"{path.name} has {rows} rows of {columns} columns, at most {MAX_CELLS} cells; use the command line"
         )
 
 
@@ -200,9 +200,9 @@ def _check_archive(path: Path) -> None:
             for member in archive.infolist():
                 for part in _iterate_sizes(file, member):
                     size += part
-                    if size > MOST_UNPACKED:
+                    if size > MAX_UNPACKED:
                         raise RequestTooLargeError(
-                            f"{path.name} has more than {MOST_UNPACKED >> 20} MiB unpacked; save it as CSV or Parquet"
+                            f"{path.name} has more than {MAX_UNPACKED >> 20} MiB unpacked; save it as CSV or Parquet"
                         )
     except (zipfile.BadZipFile, zlib.error, struct.error, NotImplementedError) as error:
         raise BarsError(f"{path.name} is not an Excel file, or damaged: {error}; open it and save it again") from None
@@ -214,7 +214,7 @@ def _iterate_sizes(file: BinaryIO, member: zipfile.ZipInfo) -> Iterator[int]:
         yield member.compress_size
         return
     if member.compress_type != zipfile.ZIP_DEFLATED:
-        raise zipfile.BadZipFile(f"{member.filename[:_MOST_SHOWN]} is compressed in an unusual way")
+        raise zipfile.BadZipFile(f"{member.filename[:_MAX_SHOWN]} is compressed in an unusual way")
     file.seek(member.header_offset + _LENGTHS_AT)
     name, extra = struct.unpack("<HH", file.read(4))
     file.seek(name + extra, 1)
@@ -232,4 +232,4 @@ def _iterate_sizes(file: BinaryIO, member: zipfile.ZipInfo) -> Iterator[int]:
 _LENGTHS_AT: Final = 26
 """Place of the lengths of name and extra field in the header of a member, which ends after them."""
 _PART: Final = 1 << 20
-_MOST_SHOWN: Final = 200
+_MAX_SHOWN: Final = 200

@@ -26,9 +26,9 @@ from trainers.stock.page.uploads import ENDINGS, UploadedBars
 if TYPE_CHECKING:
     from trainers.stock.bars_report import BarsReport
 
-MOST_LISTED: Final = 500
+MAX_LISTED: Final = 500
 """Most symbols in the table of findings."""
-MOST_FANS: Final = 200
+MAX_FANS: Final = 200
 """Symbols whose small fan is drawn in the table of a universe."""
 CALENDARS: Final = ("", "XNYS", "XLON", "XPAR", "XETR", "XTKS", "XHKG", "XSHG", "24/7")
 REMOTE: Final = (
@@ -136,7 +136,7 @@ def _view_findings(checked: "BarsReport", page: PageBuilder) -> Mapping[str, obj
 
     return {
         "closes": draw_closes(checked.reading, checked.findings, page),
-        "table": build_symbol_table(checked.findings[:MOST_LISTED]),
+        "table": build_symbol_table(checked.findings[:MAX_LISTED]),
         "doubts": tuple(list_warnings(checked)),
     }
 
@@ -274,7 +274,7 @@ def _list_universe_rows(forecast: Forecast) -> Iterator[UniverseRow]:
             low=float(values[-1, 0]),
             high=float(values[-1, -1]),
             rank=0 if forecast.ranks is None else int(forecast.ranks[s, -1]),
-            fan=fan if place < MOST_FANS else "",
+            fan=fan if place < MAX_FANS else "",
         )
 
 
