@@ -1,4 +1,4 @@
-"""Memory of a training on 1,000 symbols x 2,500 days, relative to its bars and features.
+"""Memory of a training run on 1,000 symbols x 2,500 days, relative to its bars and features.
 
 Bars are random walks in a Parquet file. Each training runs in a separate process, from the file to the saved artifact,
 with all windows and one epoch. Growth is the peak memory of the process less its memory after all imports. Bars are

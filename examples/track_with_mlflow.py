@@ -1,4 +1,4 @@
-"""Log a training to MLflow: python examples/track_with_mlflow.py BARS.csv."""
+"""Log a training run to MLflow: python examples/track_with_mlflow.py BARS.csv."""
 
 import sys
 

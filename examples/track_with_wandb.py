@@ -1,4 +1,4 @@
-"""Log a training to Weights & Biases: python examples/track_with_wandb.py BARS.csv."""
+"""Log a training run to Weights & Biases: python examples/track_with_wandb.py BARS.csv."""
 
 import sys
 

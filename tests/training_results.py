@@ -14,7 +14,7 @@ MEASURED = ("seconds", "data_seconds", "peak_bytes")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingResult:
-    """The complete final state of a training.
+    """The complete final state of a training run.
 
     Attributes:
         weights: Of every trained module, as they are.

@@ -82,7 +82,7 @@ class Workplace:
         return place
 
     def tuned(self, name: str, start: Path, seed: int, *words: str) -> Path:
-        """Tune a model with these flags if it does not exist; a tuning that its gate stops is valid."""
+        """Tune a model with these flags if it does not exist; a tuning run that its gate stops is valid."""
         place = self.folder / name
         if not place.is_dir():
             model = ("--model", start, "--held-out", self.held_out, "--out", place, "--seed", seed)
@@ -111,7 +111,7 @@ def quieten() -> None:
 
 
 def seconds_of(model: Path) -> float:
-    """Seconds of a training by its own reports, over all epochs; a repeated epoch counts once."""
+    """Seconds of a training run by its own reports, over all epochs; a repeated epoch counts once."""
     lines = model.with_name(f"{model.name}.run").joinpath("reports.jsonl").read_text("utf-8").splitlines()
     reports: list[dict[str, Any]] = [json.loads(line) for line in lines]
     return sum({one["epoch"]: float(one["seconds"]) for one in reports if one["kind"] == "epoch"}.values())

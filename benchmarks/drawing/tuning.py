@@ -104,7 +104,7 @@ def cost(work: Workplace, *, quick: bool) -> list[Row]:
 
 @final
 class _Clock:
-    """Records the processor seconds of each iteration and each evaluation from the reports of a tuning."""
+    """Records the processor seconds of each iteration and each evaluation from the reports of a tuning run."""
 
     def __init__(self) -> None:
         self.iterations: list[float] = []
@@ -192,7 +192,7 @@ def _guided(work: Workplace, judging: ImageJudge, seed: int) -> list[Row]:
 
 
 def _describe_tuning(model: Path) -> str:
-    """Describe a tuning from the file that is saved with its model."""
+    """Describe a tuning run from the file that is saved with its model."""
     tuned: Mapping[str, Any] = json.loads((model / "tuning.json").read_text("utf-8"))["tuned"]
     end = "ended by its gate" if tuned["refused"] else "to its end"
     return f"{len(tuned['rounds'])} iterations, {end}; kept after {tuned['kept']['window']} steps"

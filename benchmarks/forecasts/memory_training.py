@@ -24,7 +24,7 @@ from trainers.stock.training_data import TrainingMaterial
 
 STATUS, PEAKS = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 IMPORTED_WHEN_NEEDED = ("polars", "sklearn.linear_model", "sklearn.pipeline", "statsmodels.api", "torch._dynamo")
-"""Libraries that a training imports lazily; they are imported first, so that they do not count as growth."""
+"""Libraries that a training run imports lazily; they are imported first, so that they do not count as growth."""
 BYTES_A_FEATURE = 5
 """A float32 and its mask."""
 RESET_PEAK = "5"
@@ -42,7 +42,7 @@ class Stage(TypedDict):
 
 @final
 class Stages:
-    """Records the stages of a training as they begin."""
+    """Records the stages of a training run as they begin."""
 
     def __init__(self) -> None:
         self.done: list[Stage] = []

@@ -62,7 +62,7 @@ Array = NDArray[np.float64]
 
 SELECTED: Final = "-selected"
 SELECTED_STEPS: Final = 4
-"""Factor of the steps of a training with selection."""
+"""Factor of the steps of a training run with selection."""
 SMALL: Final = 0.5
 """Factor of a window's level and of the log of its scale."""
 ROWS: Final = 256

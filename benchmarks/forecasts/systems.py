@@ -117,7 +117,7 @@ PEERS: Final = (
 
 
 class FailedError(Exception):
-    """A training failed; the message holds the last line of its output."""
+    """A training run failed; the message holds the last line of its output."""
 
 
 @final
@@ -263,7 +263,7 @@ def _digest_of_task(task: Task) -> str:
 
 
 def _digest_of_source(system: System) -> str:
-    """Digest of all files that a training depends on."""
+    """Digest of all files that a training run depends on."""
     script = ROOT / f"{system.module.replace('.', '/')}.py"
     if system.is_peer:
         return _digest([script, Path(__file__).with_name("protocol.py")], FORECASTERS[system.library][0])

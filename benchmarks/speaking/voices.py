@@ -100,7 +100,7 @@ class Workplace:
 
 
 def first_voice(corpus: SpeechCorpus, seed: int) -> Voice:
-    """A new voice of size `fast`, as a training with this seed initializes it."""
+    """A new voice of size `fast`, as a training run with this seed initializes it."""
     seed_everything(seed)
     return Voice.fresh(build_config("fast", "deterministic", corpus.framing, corpus.vocabulary), corpus.vocabulary)
 

@@ -60,7 +60,7 @@ class TinyLstm(nn.Module):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """A training before its start.
+    """A training run before its start.
 
     Attributes:
         network: takes a batch's `x` and `y`, returns the mean loss.

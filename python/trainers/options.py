@@ -102,10 +102,10 @@ class Computation:
 
 @dataclass(frozen=True, kw_only=True)
 class RunOptions:
-    """Settings of a training's run and reports, which do not affect its numbers."""
+    """Settings of a training run and its reports, which do not affect its numbers."""
 
     threads: Threads = 1
-    resume: Annotated[bool, Flag("Continue from the last checkpoint of a training that was stopped.")] = False
+    resume: Annotated[bool, Flag("Continue from the last checkpoint of a training run that was stopped.")] = False
     checkpoint_seconds: Annotated[
         float,
         Flag(

@@ -65,7 +65,7 @@ TINY = replace(SMALL_RECIPE, parts=RollingSplits(selection=40, calibration=60))
 
 
 def learnt_and_later() -> tuple[BarPanel, BarPanel]:
-    """Bars of a training, and the same with 120 later sessions."""
+    """Bars of a training run, and the same with 120 later sessions."""
     bars = bokeh_panel("AAPL", "IBM").last(420)
     return bars.until(int(bars.sessions[-121])), bars
 

@@ -46,7 +46,7 @@ from trainers.stock.training_plan import load_bars
 NOT_FROM_PYTHON: Final = {
     *("bars", "bars_env", "query", "covariates", "static"),  # arguments of `fit`
     *("layout", "date_order", "time_zone", "decimal", "volume_unit"),  # flags of a file, which is already a panel
-    *("out", "resume", "checkpoint_seconds", "keep", "profile", "tensorboard"),  # flags of a training in a folder
+    *("out", "resume", "checkpoint_seconds", "keep", "profile", "tensorboard"),  # flags of a training run in a folder
     *("job_memory", "job_timeout"),  # limits of jobs
     *("parent_watch", "json"),  # flags of a process started by another one
 }

@@ -129,7 +129,7 @@ def test_aliases_that_are_set_at_once_are_all_kept(models: Path) -> None:
     assert read_aliases(models / "mine").keys() >= set(names)
 
 
-# --- the first version of a training
+# --- the first version of a training run
 
 
 def test_the_first_version_of_a_model_becomes_its_champion(tmp_path: Path, saved_artifacts: Path) -> None:

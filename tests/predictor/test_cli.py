@@ -324,7 +324,7 @@ AS_HAR = "the network added nothing to HAR on these data: this model forecasts a
 
 
 def trained_card(kind: str) -> dict[str, Json]:
-    """The card of a training in which no epoch improved on the start; HAR has no epochs."""
+    """The card of a training run in which no epoch improved on the start; HAR has no epochs."""
     epochs: list[Json] = [] if kind == "har" else [{"epoch": 1, "train": 0.3, "selection": 0.3}]
     training: dict[str, Json] = {"device": "cpu", "precision": "fp32", "parameters": 9, "best_selection": 0.25}
     return full_card() | {

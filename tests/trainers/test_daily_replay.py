@@ -152,7 +152,7 @@ def run_with_renewal(
 
 @pytest.fixture
 def calendar_ends_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every calendar ends soon, as it does years after a training."""
+    """Every calendar ends soon, as it does years after a training run."""
 
     def count_few(_: RecordedModel, __: int) -> int:
         return 10

@@ -39,7 +39,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def killed_after(path: Path, count: int, *, torn: str = "") -> None:
-    """The log of a training killed after so many reports, while writing the next."""
+    """The log of a training run killed after so many reports, while writing the next."""
     list(JsonlLog(path)(WHOLE[:count]))
     with path.open("a", encoding="utf-8") as log:
         log.write(torn)
@@ -169,7 +169,7 @@ def files_end_at(size: int) -> Generator[None]:
 
 
 def notices_of(path: Path, reports: Sequence[Report], size: int) -> list[TrainingNotice]:
-    """Notices of a training whose log is cut at so many bytes; all reports pass."""
+    """Notices of a training run whose log is cut at so many bytes; all reports pass."""
     with files_end_at(size):
         passed = list(JsonlLog(path)(reports))
     assert [report for report in passed if not isinstance(report, TrainingNotice)] == reports

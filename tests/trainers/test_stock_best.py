@@ -374,7 +374,7 @@ def test_finished_members_without_resume_are_refused(
     trained: BestRun, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert trained.repeat(tmp_path) != 0
-    assert "holds members of a training that was stopped" in " ".join(capsys.readouterr().err.split())
+    assert "holds members of a training run that was stopped" in " ".join(capsys.readouterr().err.split())
 
 
 @pytest.mark.slow
@@ -401,7 +401,7 @@ def test_a_target_that_a_kind_does_not_have_leaves_it_out() -> None:
 
 @pytest.fixture(scope="module")
 def fitted(bars_file: Path) -> Generator[tuple[StockTrainer, Forecaster]]:
-    """A training with the settings of `trained`."""
+    """A training run with the settings of `trained`."""
     made = StockTrainer(model="best", epochs=1, horizons=[1, 3], encoder_length=10, budget="1h", quiet=True)
     with few_kinds():
         forecaster = made.fit(bars_file)

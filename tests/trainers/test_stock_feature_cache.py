@@ -164,7 +164,7 @@ def walk(cache: FeatureCache | None) -> FloatArray:
 
 
 def train_from_a_seed(cache: FeatureCache | None) -> FloatArray:
-    """Forecasts of a training from another seed."""
+    """Forecasts of a training run from another seed."""
     splits = SHORT.splits(bars().sessions)
     refits = SeedRefits(
         bars=bars(),
@@ -181,7 +181,7 @@ def train_from_a_seed(cache: FeatureCache | None) -> FloatArray:
 
 
 def train_on_shuffled_labels(cache: FeatureCache | None) -> FloatArray:
-    """Forecasts of a training on shuffled labels."""
+    """Forecasts of a training run on shuffled labels."""
     training = ShuffledTraining(
         bars=bars(),
         sessions=bars().sessions[-5:],

@@ -380,7 +380,7 @@ def test_a_retraining_of_an_ensemble_that_was_stopped_leaves_no_version_and_is_r
     assert not (ensembles / "both" / "3").exists()
     assert read_aliases(ensembles / "both") == {"champion": 1}
     assert program_exit_code(app, *words) == 1
-    assert "holds members of a training that was stopped; continue it (--resume)" in capsys.readouterr().out
+    assert "holds members of a training run that was stopped; continue it (--resume)" in capsys.readouterr().out
     assert program_exit_code(app, *words, "--resume", "--workers", 2) == 0
     assert '"stage": "the training of slow is done"' in capsys.readouterr().out
     retrain(plan_retraining(ensembles, "both@2", bars(SECOND)), ensembles / "both" / "4")

@@ -165,7 +165,7 @@ def test_other_test_bars_change_scores_and_nothing_that_forecasts(
 
 @pytest.fixture(scope="module")
 def diverging_result(tmp_path_factory: pytest.TempPathFactory) -> TrainingResult:
-    """A training with large steps, whose selection loss soon rises, on learnable data."""
+    """A training run with large steps, whose selection loss soon rises, on learnable data."""
     folder = tmp_path_factory.mktemp("wild")
     (folder / "mine.json").write_text(json.dumps(OWN_FEATURES))
     settings = replace(QUICK, max_epochs=30, patience=2, learning_rate=0.03, batch_size=32)

@@ -562,7 +562,7 @@ def test_weights_that_are_no_numbers_are_refused(parent: Path, tmp_path: Path) -
 
 
 class TrainingStopped(Exception):  # noqa: N818 - as if the process had ended
-    """Raised to end a training."""
+    """Raised to end a training run."""
 
 
 def until(epoch: int, window: int) -> ReportConsumer:

@@ -75,7 +75,7 @@ def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
 
 
 def check_new_folder(folder: Path) -> None:
-    """Check before a training that its artifact's folder can be written.
+    """Check before a training run that its artifact's folder can be written.
 
     Raises:
         ConfigurationError: `folder` exists already, or its parent is not writable.

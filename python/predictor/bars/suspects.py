@@ -321,7 +321,7 @@ def usable_bars(bars: BarPanel) -> BarPanel:
 
 
 def suspect_lines(bars: BarPanel) -> Iterator[str]:
-    """Warnings for a training or an evaluation: each finding, and the number of bars that are left out."""
+    """Warnings for a training run or an evaluation: each finding, and the number of bars that are left out."""
     suspects = find_suspects(bars)
     yield from map(str, suspects)
     for cells, why in (

@@ -55,7 +55,7 @@ class DemoInputs:
 
     @classmethod
     def of(cls, bars: BarPanel, features: FeatureSet, recipe: StockRecipe) -> Self:
-        """The inputs of a training with this program and the installed packages."""
+        """The inputs of a training run with this program and the installed packages."""
         return cls(
             {
                 "recipe": recipe.settings(),

@@ -65,7 +65,7 @@ def open_source(
 def create_monitor(
     model: "ImageModel", settings: MonitorSettings, images: Path, *, skip_bad: bool, silent: bool
 ) -> "RewardMonitor | None":
-    """Create the monitor of a training, if requested, and test its rewards on real images."""
+    """Create the monitor of a training run, if requested, and test its rewards on real images."""
     from trainers.dit.images import read_pictures
     from trainers.dit.reward_monitor import RewardMonitor, SampleEvaluator
     from trainers.dit.rewards import RewardInputs, create_rewards
@@ -93,7 +93,7 @@ def create_monitor(
 def create_gate(
     model: "ImageModel", inputs: "RewardInputs", recipe: GrpoRecipe
 ) -> "tuple[ValidatedReward, RewardGate]":
-    """Create the reward and the gate of a tuning, and test both on real images."""
+    """Create the reward and the gate of a tuning run, and test both on real images."""
     from trainers.dit.reward_monitor import RewardGate, SampleEvaluator
     from trainers.dit.rewards import create_rewards
 

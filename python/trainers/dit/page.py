@@ -276,7 +276,7 @@ def _build_training_curves(notes: Mapping[str, Any]) -> Iterator[TrainingCurve]:
 
 
 def _build_tuning_curves(notes: Mapping[str, Any]) -> Iterator[TrainingCurve]:
-    """Rewards of a tuning: of its rollouts, then of held-out prompts."""
+    """Rewards of a tuning run: of its rollouts, then of held-out prompts."""
     recipe, rounds = notes["recipe"], notes["tuned"]["rounds"]
     yield TrainingCurve(
         name=f"{_build_title(recipe['reward'])}, rollouts",

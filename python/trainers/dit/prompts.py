@@ -23,7 +23,7 @@ SHOWN: Final = 5
 def add_words(
     before: frozenset[str] | None, prompts: Iterable[str], encoder: "PromptEncoder", *, fresh: bool
 ) -> list[str] | None:
-    """Words that a model knows after a training, sorted; None if those before it are unknown.
+    """Words that a model knows after a training run, sorted; None if those before it are unknown.
 
     Args:
         before: Words before the training.

@@ -53,7 +53,7 @@ def _check_ratio_clip(clip: float) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class ImageRecipe(Computation):
-    """Settings of a training; the defaults suit a small transformer and a few thousand small images."""
+    """Settings of a training run; the defaults suit a small transformer and a few thousand small images."""
 
     steps: Annotated[int, Flag("Optimizer steps; rounded up to whole rounds of about 100.", minimum=1)] = 1500
     batch_size: Annotated[int, Flag("Images in a batch.", minimum=1)] = 64
@@ -79,7 +79,7 @@ class ImageRecipe(Computation):
 
 @dataclass(frozen=True, kw_only=True)
 class ObjectiveSettings:
-    """Objective of a training."""
+    """Objective of a training run."""
 
     objective: Annotated[
         ObjectiveName,
@@ -118,7 +118,7 @@ class ImageEvaluationSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class MonitorSettings:
-    """Rewards that monitor a training, on held-out prompts drawn from the same noise each time."""
+    """Rewards that monitor a training run, on held-out prompts drawn from the same noise each time."""
 
     monitor: Annotated[
         tuple[RewardName, ...] | None,
@@ -153,7 +153,7 @@ class MonitorSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class GrpoRecipe(Computation):
-    """Settings of a tuning; the gentle defaults suit a model that already draws small images well."""
+    """Settings of a tuning run; the gentle defaults suit a model that already draws small images well."""
 
     reward: Annotated[RewardName, Flag("Reward to increase; it must have a number for each image.")] = "classifier"
     gate: Annotated[RewardName, Flag("Another reward, which must not get worse.")] = "frechet"

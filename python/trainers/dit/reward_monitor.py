@@ -1,4 +1,4 @@
-"""Rewards of held-out prompts during a training: snapshots, early stopping on collapse and the quality gate."""
+"""Rewards of held-out prompts during a training run: snapshots, early stopping on collapse and the quality gate."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -193,7 +193,7 @@ class RewardMonitor:
         self.collapsed = False
 
     def monitor(self, run: TrainingRun[Any], reports: Iterable[Report]) -> Iterator[Report]:
-        """Pass on the reports of a training, and a notice after each evaluation, until the reward collapses.
+        """Pass on the reports of a training run, and a notice after each evaluation, until the reward collapses.
 
         Raises:
             RewardError: A reward is not finite.
@@ -240,7 +240,8 @@ class RewardMonitor:
 
 @final
 class RewardGate:
-    """Evaluates reward and quality before a training, at regular intervals and at the end, and ends it at poor quality.
+    """Evaluates reward and quality before a training run, at regular intervals and at the end, and ends it at poor
+    quality.
 
     The loop's checkpoints must include its state.
 
@@ -288,7 +289,7 @@ class RewardGate:
         return max(filter(self.accepts, self.snapshots), key=lambda snapshot: snapshot.rewards[self._reward])
 
     def monitor(self, run: TrainingRun[Any], reports: Iterable[Report]) -> Iterator[Report]:
-        """Pass on the reports of a training, and a notice after each evaluation, until one is rejected.
+        """Pass on the reports of a training run, and a notice after each evaluation, until one is rejected.
 
         Raises:
             RewardError: A reward is not finite.

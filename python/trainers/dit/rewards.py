@@ -1,7 +1,7 @@
 """Rewards of images, by name; higher is better.
 
-A reward is created and tested before a training starts, from local images and weights. If something is missing, that is
-an error; nothing is downloaded.
+A reward is created and tested before a training run starts, from local images and weights. If something is missing,
+that is an error; nothing is downloaded.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -120,7 +120,7 @@ TRANSFORMER = "transformer"
 
 @dataclass(frozen=True, slots=True)
 class ImageTrainingResult:
-    """Result of a training.
+    """Result of a training run.
 
     Attributes:
         loss: Mean loss of each round.

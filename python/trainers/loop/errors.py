@@ -69,7 +69,7 @@ class NonFiniteError(LoopError):
 
 
 class BatchCoupledError(LoopError):
-    """Layers whose output depends on the other samples, such as BatchNorm, in a training that would cut batches."""
+    """Layers whose output depends on the other samples, such as BatchNorm, in a training run that would cut batches."""
 
 
 class OutOfMemoryError(LoopError):

@@ -98,7 +98,7 @@ class Loop(Generic[Batch]):
         UncoveredParameterError: Phases, optimizers and modules do not have the same parameters.
     """
 
-    def __init__(  # noqa: PLR0913  every choice of a training, by name
+    def __init__(  # noqa: PLR0913  every choice of a training run, by name
         self,
         phases: Sequence[Phase[Batch]],
         *,

@@ -1,4 +1,4 @@
-"""The checked settings of a training, and the parts of a run."""
+"""The checked settings of a training run, and the parts of a run."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -36,7 +36,7 @@ CoupledChoice = Literal["refuse", "accept"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoopSettings(Generic[Batch]):
-    """The checked settings of a training; `Loop` documents those that are not listed here.
+    """The checked settings of a training run; `Loop` documents those that are not listed here.
 
     Attributes:
         groups: Number of parameter groups of each phase's optimizer when the loop was created.

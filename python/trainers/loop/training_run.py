@@ -50,7 +50,7 @@ NO_REQUESTS = WindowRequests()
 
 @final
 class TrainingRun(Generic[Batch]):
-    """A training in progress; `Loop.running()` yields it.
+    """A training run in progress; `Loop.running()` yields it.
 
     Attributes:
         best: The best value recorded by `stalled`, with its weights.

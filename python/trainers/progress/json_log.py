@@ -67,7 +67,7 @@ class JsonlLog:
     """Appends one JSON object per report to a file, which a resumed training continues.
 
     A resumed training repeats the windows after its last checkpoint. So the first window or epoch that it reports
-    removes the older lines of that place and later, and the log holds each window once. A training that starts over
+    removes the older lines of that place and later, and the log holds each window once. A training run that starts over
     removes all lines; otherwise older notices stay. Incomplete and damaged lines are dropped.
 
     Args:

@@ -1,4 +1,4 @@
-"""TensorBoard logs of a training."""
+"""TensorBoard logs of a training run."""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping

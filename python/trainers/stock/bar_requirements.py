@@ -1,4 +1,4 @@
-"""Checks of the number and the calendar of bars before a training."""
+"""Checks of the number and the calendar of bars before a training run."""
 
 from math import ceil
 

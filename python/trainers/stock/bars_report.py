@@ -89,7 +89,7 @@ class BarRequirement:
     Attributes:
         bars: Bars needed for one forecast.
         reach: Sessions to the farthest target.
-        refusal: Why the given bars are too few for a training, and what to do; empty if they suffice.
+        refusal: Why the given bars are too few for a training run, and what to do; empty if they suffice.
     """
 
     bars: int

@@ -212,8 +212,8 @@ def choose_members_folder(out: Path, *, resume: bool) -> Path:
     folder = out.with_name(out.name + RUN) / artifact.MEMBERS
     if folder.exists() and not resume:
         raise ConfigurationError(
-            f"{folder} holds members of a training that was stopped; continue it (--resume), or remove the folder to "
-            "start over"
+            f"{folder} holds members of a training run that was stopped; continue it (--resume), or remove the folder "
+            "to start over"
         )
     return folder
 

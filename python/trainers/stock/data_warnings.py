@@ -1,4 +1,4 @@
-"""Warnings about data before a training or an evaluation, which the card records."""
+"""Warnings about data before a training run or an evaluation, which the card records."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
@@ -57,7 +57,7 @@ def emit(lines: Sequence[str], warn: Warn) -> tuple[str, ...]:
 def find_recipe_warnings(
     bars: BarPanel, features: FeatureSet, covariates: CovariateSource, recipe: StockRecipe, *, is_adjusted: bool = False
 ) -> tuple[str, ...]:
-    """Warnings about the data of a training.
+    """Warnings about the data of a training run.
 
     `is_adjusted` is whether the bars of an earlier training included splits and dividends.
     """

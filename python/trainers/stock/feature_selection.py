@@ -149,7 +149,7 @@ def describe_covariates(pipeline: Pipeline, covariates: CovariateSource) -> dict
 
 
 def list_needs(features: FeatureSet, covariates: CovariateSource) -> tuple[CovariateInfo, ...]:
-    """Covariates that a training reads: those of the features, and all static ones."""
+    """Covariates that a training run reads: those of the features, and all static ones."""
     facts = (CovariateInfo(name=name, group=CovariateGroup.STATIC) for name in covariates.static_names)
     return (*_list_field_needs(features.covariates), *facts)
 

@@ -31,7 +31,7 @@ def choose_version_folder(out: Path, *, resume: bool = False, tells: bool = True
 
     Args:
         out: from the command line.
-        resume: whether to continue a training, which is that of the newest version unless a later one was stopped.
+        resume: whether to continue a training run, which is that of the newest version unless a later one was stopped.
         tells: whether to print the folder to standard error if it is another one.
 
     Raises:

@@ -190,7 +190,7 @@ def _reshape_by_day(values: Tensor, panels: int) -> Tensor:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class StockObjective(Generic[BatchT]):
-    """Losses and batches of a training."""
+    """Losses and batches of a training run."""
 
     loss: Callable[[BatchT], Loss]
     selection_loss: Callable[[BatchT], Loss]

@@ -43,7 +43,7 @@ def cross_validate(material: TrainingMaterial, recipe: StockRecipe, *, windows: 
 
     Raises:
         ConfigurationError: There are too few bars, or a number is not positive.
-        LoopError: A training failed.
+        LoopError: A training run failed.
     """
     for name, value in (("windows", windows), ("step", step)):
         if value < 1:

@@ -1,4 +1,4 @@
-"""The recipe of a stock model: every setting that affects the result of a training."""
+"""The recipe of a stock model: every setting that affects the result of a training run."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields

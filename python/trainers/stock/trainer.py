@@ -487,7 +487,8 @@ class StockTrainer:
             As `forecast_history`.
 
         Raises:
-            QuantraError: The bars are invalid or too few, a training failed, or the settings are for several trainings.
+            QuantraError: The bars are invalid or too few, a training run failed, or the settings are for several
+            trainings.
         """
         if self._best is not None or self.from_artifact is not None:
             raise ConfigurationError(

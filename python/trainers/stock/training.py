@@ -55,7 +55,7 @@ OURS = "this model"
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TrainingResult:
-    """The result of a training."""
+    """The result of a training run."""
 
     folder: Path
     card: dict[str, Json]
@@ -69,7 +69,7 @@ class TrainingResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointSettings:
-    """Where and how often a training writes checkpoints."""
+    """Where and how often a training run writes checkpoints."""
 
     folder: Path
     resume: bool = False
@@ -151,7 +151,7 @@ def train_in_memory(
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _TrainingSetup:
-    """A training that is ready to run."""
+    """A training run that is ready to run."""
 
     material: TrainingMaterial
     recipe: StockRecipe
@@ -292,7 +292,7 @@ def _open_checkpoints(keeping: CheckpointSettings, material: TrainingMaterial, r
             with checkpoints.open():
                 pass  # raises another error if a running training holds the folder
         raise ConfigurationError(
-            f"{checkpoints.folder} holds checkpoints of a training that was stopped; continue it (--resume), or "
+            f"{checkpoints.folder} holds checkpoints of a training run that was stopped; continue it (--resume), or "
             "remove the folder to start over"
         )
     return checkpoints

@@ -1,4 +1,4 @@
-"""Inputs of a training besides its recipe: bars, features and a parent artifact to start from."""
+"""Inputs of a training run besides its recipe: bars, features and a parent artifact to start from."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
@@ -35,7 +35,7 @@ FREE: Final = f"{NETWORK}dropout"
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ParentArtifact:
-    """A trained artifact whose weights a training starts from."""
+    """A trained artifact whose weights a training run starts from."""
 
     stored: StoredArtifact
     recipe: StockRecipe
@@ -115,7 +115,7 @@ class ParentArtifact:
         return read_user_edges(self.stored.artifact.manifest, self.weights, bars.symbols)
 
     def check(self, features: FeatureSet, recipe: StockRecipe) -> None:
-        """Check that a training keeps the settings that the weights depend on.
+        """Check that a training run keeps the settings that the weights depend on.
 
         Raises:
             ConfigurationError: settings differ; the message names all of them.
@@ -216,7 +216,7 @@ def _format_variables(statics: StaticFeatures) -> str:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TrainingMaterial:
-    """Inputs of a training besides its recipe."""
+    """Inputs of a training run besides its recipe."""
 
     bars: BarPanel
     features: FeatureSet

@@ -22,7 +22,7 @@ SavedFiles = Mapping[str, bytes]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PlannedTraining:
-    """The inputs of a training."""
+    """The inputs of a training run."""
 
     material: TrainingMaterial
     recipe: StockRecipe
@@ -49,7 +49,7 @@ def train_quietly(planned: PlannedTraining, folder: Path, limit: ReportConsumer)
 
 
 def find_none(_planned: PlannedTraining, _folder: Path) -> None:
-    """Find no artifact of a training that was stopped."""
+    """Find no artifact of a training run that was stopped."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -62,7 +62,7 @@ class TrainingRunner:
 
     train: TrainAndSave = train_quietly
     find: Callable[[PlannedTraining, Path], TrainingResult | None] = find_none
-    """Finds the artifact of a training that ended before the command was stopped."""
+    """Finds the artifact of a training run that ended before the command was stopped."""
     jobs: JobRunner = field(default_factory=InThisProcess)
     announce: Callable[[str], None] = discard
     """Receives a line for each training that ends in another process."""

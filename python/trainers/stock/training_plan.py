@@ -1,4 +1,4 @@
-"""Settings of a training from Python, checked and merged with the defaults of the network kind."""
+"""Settings of a training run from Python, checked and merged with the defaults of the network kind."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -341,7 +341,7 @@ WITHOUT_LEARNING: Final = frozenset({"device", "seed", "deterministic"})
 
 
 _CHANGEABLE: Final = frozenset({"parts", "calendar", "dropout"})
-"""Settings that a training from a parent may change."""
+"""Settings that a training run from a parent may change."""
 
 
 def describe_unused_flags(asked: RecipeChanges) -> str:

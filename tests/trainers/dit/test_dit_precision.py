@@ -30,7 +30,7 @@ MEBIBYTE = 2**20
 
 
 class TrainingSize(NamedTuple):
-    """Size of a training."""
+    """Size of a training run."""
 
     make: Callable[[], PixArtTransformer2DModel]
     batch: int
@@ -57,7 +57,7 @@ SIZES = {"cpu": TrainingSize(tiny_transformer, 12), "cuda": TrainingSize(large_t
 
 @dataclass(frozen=True)
 class Seen:
-    """Measurements of a training."""
+    """Measurements of a training run."""
 
     losses: list[float]
     seconds: list[float]

@@ -46,7 +46,7 @@ class Rows(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Training:
-    """A training with two phases, each with its own network and memory limit.
+    """A training run with two phases, each with its own network and memory limit.
 
     Attributes:
         sizes: Samples of every batch.
@@ -71,7 +71,7 @@ class Training:
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingOutcome:
-    """Result of a training."""
+    """Result of a training run."""
 
     weights: list[Tensor]
     generator: Tensor

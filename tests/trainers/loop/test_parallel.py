@@ -59,7 +59,7 @@ class Rows(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingConfig:
-    """A training with everything on: a schedule, an average, clipping, validation, early stopping.
+    """A training run with everything on: a schedule, an average, clipping, validation, early stopping.
 
     Attributes:
         sizes: Samples of every batch.
@@ -103,7 +103,7 @@ class TrainingConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingOutcome:
-    """Result of a training.
+    """Result of a training run.
 
     Attributes:
         weights: At the end.

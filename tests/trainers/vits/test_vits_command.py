@@ -123,7 +123,7 @@ def test_a_training_stopped_before_the_discriminators_judge_goes_on_to_the_same_
 
 
 def windows_in(done: Any) -> list[dict[str, Any]]:
-    """Window reports of a training."""
+    """Window reports of a training run."""
     assert done.exit_code == 0, done.output
     return [line for line in map(json.loads, done.stdout.splitlines()) if line["kind"] == "window"]
 

@@ -1,1 +1,1 @@
-"""Checkpoints: saving a training, and resuming it exactly."""
+"""Checkpoints: saving a training run, and resuming it exactly."""

@@ -75,8 +75,8 @@ def _format(values: Mapping[str, Json], name: str) -> str:
 def describe_layout(trained: Mapping[str, nn.Module], phases: Sequence[PhaseRun[Any]]) -> dict[str, Any]:
     """Describe phases, optimizers and weights as plain values that must be the same on resume.
 
-    Learning rates and similar settings are not included, because they change during a training and are restored from
-    the checkpoint. `LearningRates` compares their initial values.
+    Learning rates and similar settings are not included, because they change during a training run and are restored
+    from the checkpoint. `LearningRates` compares their initial values.
     """
     parts: dict[str, Any] = {"phases": [phase.phase.name for phase in phases]}
     names = name_parameters(trained.items())

@@ -1,4 +1,4 @@
-"""Saving a training to checkpoints, and resuming it."""
+"""Saving a training run to checkpoints, and resuming it."""
 
 from collections.abc import Mapping
 from itertools import count
@@ -34,7 +34,7 @@ MAX_TIME_SHARE = 0.05
 
 @final
 class Recorder:
-    """Saves a training and restores it bit by bit.
+    """Saves a training run and restores it bit by bit.
 
     Args:
         checkpoints: The checkpoints, opened by rank 0.

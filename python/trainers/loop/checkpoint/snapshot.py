@@ -31,7 +31,7 @@ META_BYTES = 4096
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """The state of a training between two windows.
+    """The state of a training run between two windows.
 
     Attributes:
         tensors: Tensors by name, in groups such as `modules` or `average`; every group that is not empty has a file.

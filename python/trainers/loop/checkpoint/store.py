@@ -1,4 +1,4 @@
-"""The checkpoints of a training, and the signals that stop it."""
+"""The checkpoints of a training run, and the signals that stop it."""
 
 import math
 import signal
@@ -51,7 +51,7 @@ GROUPS: Mapping[Which, str] = {"best": "best", "newest": "modules"}
 
 @final
 class Checkpoints:
-    """The checkpoint folder of a training.
+    """The checkpoint folder of a training run.
 
     Call `open` before anything that writes; reading does not need it.
 
@@ -60,7 +60,8 @@ class Checkpoints:
         keep: Number of newest checkpoints to keep, 1 or more, in addition to the newest one that was the best.
         every_seconds: Seconds between checkpoints; None for no such rule.
         every_windows: Windows between checkpoints; None for no such rule.
-        settings: The settings that identify the training, as JSON. A training resumes only from checkpoints with the
+        settings: The settings that identify the training, as JSON. A training run resumes only from checkpoints with
+        the
             same settings.
         clock: A monotonic clock in seconds, for `every_seconds`.
 
@@ -188,7 +189,7 @@ class Checkpoints:
             raise SettingsError(f"which is {which!r}; it must be {' or '.join(map(repr, GROUPS))}")
         present = self._list_entries()
         if not present:
-            raise CheckpointError(f"{self.folder} holds no checkpoint; give the checkpoint folder of a training")
+            raise CheckpointError(f"{self.folder} holds no checkpoint; give the checkpoint folder of a training run")
         entry = present[-1]
         try:
             tensors = read_tensors(entry.path, GROUPS[which])

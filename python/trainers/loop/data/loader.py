@@ -158,8 +158,8 @@ class Order:
         if not self._checked and self._read_beginning(epoch, seed) != self._read_beginning(epoch, seed):
             raise ContractError(
                 f"the sampler {self._samplers.name} gives the same epoch in a different order each time it is read, so "
-                "a training could not resume in mid-epoch, and processes could not share an epoch. Draw the order from "
-                "the global generators of torch, Python or NumPy, from a generator in an attribute of the sampler, or "
+                "a training run could not resume in mid-epoch, and processes could not share an epoch. Draw the order "
+                "from the global generators of torch, Python or NumPy, from a generator in an attribute of the sampler, or "
                 "from the epoch in a method set_epoch(epoch); or use LiveSource(loader), which is never read again"
             )
         self._checked = True
@@ -418,5 +418,5 @@ def _check_in_order(loader: DataLoader[Any]) -> None:
     if loader.num_workers and not loader.in_order:
         raise ContractError(
             "the loader has in_order=False, so the order of its batches depends on the workers' speed, and a training "
-            "could not resume in mid-epoch; use in_order=True, or LiveSource(loader), which is never read again"
+            "run could not resume in mid-epoch; use in_order=True, or LiveSource(loader), which is never read again"
         )

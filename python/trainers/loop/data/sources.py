@@ -118,8 +118,8 @@ class IterableSource(Generic[Batch]):
 class LiveSource(Generic[Batch]):
     """Batches that are available only once, such as those of a replay buffer, an environment or a feed.
 
-    A training that resumes in mid-epoch continues with the next batch: nothing is skipped or read again, and a notice
-    reports this. The source draws from the training's generators, which the checkpoint saves. In a group, every
+    A training run that resumes in mid-epoch continues with the next batch: nothing is skipped or read again, and a
+    notice reports this. The source draws from the training's generators, which the checkpoint saves. In a group, every
     process has a separate source and reads all of its batches.
 
     Args:

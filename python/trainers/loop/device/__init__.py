@@ -1,4 +1,4 @@
-"""The device of a training: hardware, precision, memory, compilation and random state."""
+"""The device of a training run: hardware, precision, memory, compilation and random state."""
 
 from trainers.loop.device.compilation import compact_parameters, compile_modules
 from trainers.loop.device.hardware import (

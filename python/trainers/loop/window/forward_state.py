@@ -102,7 +102,7 @@ class Rewind:
 
 
 def _read_versions(tensors: Mapping[str, Tensor | None]) -> list[int | None]:
-    # A buffer that a validation has replaced is an inference tensor, which a training cannot change in place.
+    # A buffer that a validation has replaced is an inference tensor, which a training run cannot change in place.
     return [
         None if tensor is None or tensor.is_inference() else tensor._version  # noqa: SLF001  no public name
         for tensor in tensors.values()

@@ -155,8 +155,8 @@ MIN_STOCKS = 3
 YARDSTICK: Final = OWN_SCALE
 YARDSTICK_FIT: Final = FitScope.CALIBRATED
 YARDSTICK_NAME: Final = YARDSTICK.named(YARDSTICK_FIT)
-"""The baseline for an audit's skill, which shows whether skill comes from inputs. The scores of a training compare with
-the best of all baselines."""
+"""The baseline for an audit's skill, which shows whether skill comes from inputs. The scores of a training run compare
+with the best of all baselines."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

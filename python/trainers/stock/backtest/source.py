@@ -189,8 +189,8 @@ def find_first_decision(source: ModelSource, bars: BarPanel, embargo: int) -> in
     needed = count_fewest_sessions(source.known_recipe(), source.features, bars) + embargo
     if needed >= len(sessions):
         raise ConfigurationError(
-            f"the bars have {len(sessions)} sessions, but a training of this recipe and a decision need {needed + 1}; "
-            "give more bars"
+            f"the bars have {len(sessions)} sessions, but a training run of this recipe and a decision need "
+            f"{needed + 1}; give more bars"
         )
     return int(sessions[needed])
 

@@ -89,7 +89,7 @@ def _retrain_if_due(
 
 
 def _list_reasons(champion: RecordedModel, session: int, evidence: Sequence[EvidenceRecord]) -> Iterator[str]:
-    """The reasons for a training now."""
+    """The reasons for a training run now."""
     versions = f"{SKILL} {champion.version.model}@"
     for record in evidence:
         if record.lamp is Lamp.RED and not record.monitor.startswith(versions):

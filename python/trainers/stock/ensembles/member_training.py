@@ -79,7 +79,7 @@ def parse_budget(text: str) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BestPlan:
-    """The settings of a training of several kinds.
+    """The settings of a training run of several kinds.
 
     Raises:
         ConfigurationError: Settings belong to one kind of model; the message names them.
@@ -169,7 +169,7 @@ class TrainedMembers:
     """The reason by name."""
 
 
-def train_best(  # noqa: PLR0913 - a training's inputs and outputs
+def train_best(  # noqa: PLR0913 - a training run's inputs and outputs
     plan: BestPlan,
     bars: BarPanel,
     out: Path,
@@ -264,7 +264,7 @@ class BestTraining:
     def _train(self, recipes: Mapping[str, StockRecipe], needed: float = 0.0) -> None:
         """Train members of these names, and record why others are left out.
 
-        A training does not begin if fewer than the `needed` seconds are left.
+        A training run does not begin if fewer than the `needed` seconds are left.
         """
         begun: dict[str, float] = {}
 
@@ -325,7 +325,7 @@ def repeats_scale(card: Card) -> bool:
 
 @final
 class TrainingDeadline:
-    """Stops a training when the budget is used up, or cannot hold the epochs that early stopping needs at least.
+    """Stops a training run when the budget is used up, or cannot hold the epochs that early stopping needs at least.
 
     It stops after the epoch's checkpoint, if there is one, from which `--resume` continues.
     """

@@ -67,7 +67,7 @@ class SeedRefits:
 
 
 def name_seed(seed: int) -> str:
-    """The name of a training in errors."""
+    """The name of a training run in errors."""
     return f"the training with seed {seed}"
 
 

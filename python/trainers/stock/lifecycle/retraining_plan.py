@@ -90,8 +90,8 @@ def retrain(
         stepwise: Shows the progress of the combination.
 
     Raises:
-        ConfigurationError: `out` exists, or a training or the combination is not possible with these bars.
-        LoopError: A training failed in this process.
+        ConfigurationError: `out` exists, or a training run or the combination is not possible with these bars.
+        LoopError: A training run failed in this process.
     """
     artifact.check_new_folder(out)
     trainer = TrainingRunner() if trainer is None else trainer
@@ -151,7 +151,7 @@ def plan_retraining(
     covariates: CovariateSource = NO_SOURCE,
     cache: FeatureCache | None = None,
 ) -> RetrainingPlan:
-    """Plan a training on newer bars with the recipes, features and edges of a version.
+    """Plan a training run on newer bars with the recipes, features and edges of a version.
 
     The splits become rolling: selection and calibration keep their lengths and move to the end of the bars. The
     reference is a model, which means its champion, or one of its versions.

@@ -67,7 +67,7 @@ def walk_forward(walked: RefitMaterial, folds: tuple[Fold, ...]) -> JudgedForeca
 
     Raises:
         ConfigurationError: the bars are too few, or the recipe reads too many.
-        LoopError: a training failed.
+        LoopError: a training run failed.
     """
     parts = [_forecast_fold(walked, fold) for fold in folds]
     tests = [part.test for part in parts]
@@ -343,7 +343,7 @@ def compare_recipes(
     Raises:
         ConfigurationError: a version is an ensemble, both have the same recipe or forecast different things, or the
             bars are too few.
-        LoopError: a training failed.
+        LoopError: a training run failed.
     """
     _check_comparable(champion, challenger)
     if challenger.has_recipe_of(champion):

@@ -32,14 +32,14 @@ KINDS: Final[Mapping[str, str]] = {
 QUANTRA: Final = (sys.executable, "-m", "quantra")
 MAX_MINUTES: Final = 24 * 60
 STOP_S: Final = 20.0
-"""Seconds in which a training writes its last checkpoint when the server stops."""
+"""Seconds in which a training run writes its last checkpoint when the server stops."""
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _MAX_WARNINGS: Final = 20
 _MAX_SHOWN: Final = 300
 
 
 class TrainingPhase(StrEnum):
-    """Where a training is."""
+    """Where a training run is."""
 
     RUNNING = "running"
     STOPPING = "stopping"
@@ -73,7 +73,7 @@ class TrainingRequest:
             raise ConfigurationError(f"the budget is {self.minutes} minutes; give 1 to {MAX_MINUTES}")
 
     def words(self, models: Path, bars: Sequence[Path]) -> list[str]:
-        """The words after `quantra`; the command continues a training that was stopped."""
+        """The words after `quantra`; the command continues a training run that was stopped."""
         files = [word for path in bars for word in ("--bars", str(path))]
         chosen = {
             "layout": self.options.layout,
@@ -93,7 +93,7 @@ class TrainingRequest:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownTraining:
-    """How far a training is. Immutable; each line of the process makes a new one."""
+    """How far a training run is. Immutable; each line of the process makes a new one."""
 
     request: TrainingRequest
     phase: TrainingPhase = TrainingPhase.RUNNING
@@ -107,7 +107,7 @@ class ShownTraining:
     selection: float | None = None
     """Loss on the selection part after the last epoch."""
     left_s: float | None = None
-    """Most seconds until the last epoch ends; a training may stop earlier."""
+    """Most seconds until the last epoch ends; a training run may stop earlier."""
     warnings: tuple[str, ...] = ()
     message: str = ""
     """Why it failed, or what the new model is worth."""
@@ -141,7 +141,7 @@ class ShownTraining:
 @final
 @dataclass(slots=True)
 class _EpochClock:
-    """The time left of a training, by the rate of its windows since the first one."""
+    """The time left of a training run, by the rate of its windows since the first one."""
 
     first: float | None = None
     started_s: float = 0.0
@@ -177,7 +177,7 @@ class ModelTraining:
         return self._state
 
     def start(self, request: TrainingRequest, copy_bars: Callable[[Path], None]) -> None:
-        """Start a training on a copy of the bars, which `copy_bars` writes into a folder.
+        """Start a training run on a copy of the bars, which `copy_bars` writes into a folder.
 
         Raises:
             ConfigurationError: Another one runs, or the model exists.

@@ -163,7 +163,7 @@ class BaselineModel:
     module: str = ""
     """Module of the package, if it has another name."""
     most_quick_symbols: float = inf
-    """With more symbols, the fit takes too long for the scores at the end of a training."""
+    """With more symbols, the fit takes too long for the scores at the end of a training run."""
 
     def named(self, fit: FitScope) -> str:
         """Name of its row of scores."""
