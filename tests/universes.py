@@ -97,7 +97,7 @@ def two_versions(folder: Path) -> Path:
 
 
 @final
-class VersionSwitchingService:
+class VersionSwitchingService(PredictionService):
     """A service that uses the given versions in turn.
 
     Args:
@@ -129,7 +129,7 @@ class VersionSwitchingService:
         del reference
         return self._service.answer(self._next(), request, deadline, encode, here=here)
 
-    def explain(self, reference: str, query: QueryRequest[Query], deadline: Deadline) -> "Future[Explanation]":
+    def explain(self, reference: str, query: QueryRequest[Query] | Query, deadline: Deadline) -> "Future[Explanation]":
         del reference
         return self._service.explain(self._next(), query, deadline)
 
@@ -140,7 +140,7 @@ class VersionSwitchingService:
     def explain_global(
         self,
         reference: str,
-        query: QueryRequest[GlobalQuery],
+        query: QueryRequest[GlobalQuery] | GlobalQuery,
         report: Callable[[GlobalImportance], object],
         deadline: Deadline,
     ) -> "Future[GlobalImportance]":
