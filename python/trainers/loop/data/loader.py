@@ -160,8 +160,8 @@ class Order:
                 f"the sampler {self._samplers.name} gives the same epoch in a different order each time it is read, so "
                 "a training run could not resume in mid-epoch, and processes could not share an epoch. Draw the order "
                 "from the global generators of torch, Python or NumPy, from a generator in an attribute of the "
-                "sampler, or from the epoch in a method set_epoch(epoch); or use LiveSource(loader), which is never read "
-                "again"
+                "sampler, or from the epoch in a method set_epoch(epoch); or use LiveSource(loader), which is never "
+                "read again"
             )
         self._checked = True
 
