@@ -1,5 +1,6 @@
 """Model predictions from bars and windows, and refused inputs."""
 
+import pickle
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
@@ -54,6 +55,14 @@ def model() -> Model:
 
 
 # --- forecasts
+
+
+def test_a_forecast_can_be_pickled(model: Model) -> None:
+    forecast = model.predict([QUESTION.instance], AFTER_ALL_SESSIONS, Deadline())[0]
+    assert isinstance(forecast, Forecast)
+    copy = pickle.loads(pickle.dumps(forecast))  # noqa: S301  what the test itself has written
+    np.testing.assert_array_equal(copy.values, forecast.values)
+    assert (copy.symbols, copy.refusals) == (forecast.symbols, {})
 
 
 def test_a_forecast_says_what_it_is_of(model: Model) -> None:

@@ -4,7 +4,6 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import accumulate, chain, pairwise
-from types import MappingProxyType
 from typing import Final, TypeVar, final
 
 import numpy as np
@@ -372,7 +371,8 @@ def _compute_together(
     each = zip(aligned_instances, stack.rows, is_plain.tolist(), may_lack_data.tolist(), strict=True)
     for aligned, rows, has_no_remark, lacks_data in each:
         if has_no_remark and not aligned.refusals:
-            prepared.append(_build_prepared(pipeline, aligned, inputs, rows, anchors[rows], may_lack_data=lacks_data))
+            plain = _build_prepared(pipeline, aligned, inputs, rows, anchors[rows], {}, (), may_lack_data=lacks_data)
+            prepared.append(plain)
             continue
         own_faults = faults if len(aligned_instances) == 1 else adjust_each(stack_bars([aligned]))[1]
         panel = PanelState(bars=aligned.dates.recent(aligned.bars), symbols=states.part(rows), faults=own_faults)
@@ -416,8 +416,8 @@ def _build_prepared(
     batch: Inputs,
     rows: slice,
     anchor: FloatArray,
-    refusals: Mapping[str, QuantraError] = MappingProxyType({}),
-    remarks: tuple[str, ...] = (),
+    refusals: Mapping[str, QuantraError],
+    remarks: tuple[str, ...],
     *,
     may_lack_data: bool,
 ) -> PreparedInstance:
