@@ -40,7 +40,7 @@ MAX_DEPTH = 64
 """Levels of nested objects and lists."""
 
 _MAX_INTEGER = 2**63 - 1
-_SHOWN = 40
+_MAX_SHOWN_CHARACTERS = 40
 _TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|(?P<open>[\[{])|(?P<close>[\]}])', re.DOTALL)
 _ESCAPED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
@@ -318,4 +318,4 @@ def _take_number(value: Json) -> float | None:
 
 def _format(value: Json) -> str:
     shown = json.dumps(value, ensure_ascii=False)
-    return shown if len(shown) <= _SHOWN else shown[:_SHOWN] + "…"
+    return shown if len(shown) <= _MAX_SHOWN_CHARACTERS else shown[:_MAX_SHOWN_CHARACTERS] + "…"

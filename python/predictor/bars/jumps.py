@@ -27,7 +27,7 @@ LEVEL_TOLERANCE: Final = math.log(2)
 SPLIT_TOLERANCE: Final = 0.04
 """Largest overnight move, in log terms, that may occur on top of a split."""
 
-MAX_SHOWN: Final = 10
+MAX_LISTED_JUMPS: Final = 10
 """Jumps of one panel that are listed; further ones are only counted."""
 
 COMMON_SPLITS: Final = ((3, 2), (2, 1), (3, 1), (4, 1), (5, 1), (7, 1), (10, 1), (15, 1), (20, 1))
@@ -112,7 +112,7 @@ class PriceJumps:
 
     Attributes:
         count: Number of jumps.
-        shown: The first MAX_SHOWN jumps, by symbol and then by date.
+        shown: The first MAX_LISTED_JUMPS jumps, by symbol and then by date.
     """
 
     count: int = 0
@@ -122,7 +122,7 @@ class PriceJumps:
     def join(cls, parts: Sequence["PriceJumps"]) -> Self:
         """The jumps of a panel from those of its parts, in order."""
         shown = tuple(jump for part in parts for jump in part.shown)
-        return cls(count=sum(part.count for part in parts), shown=shown[:MAX_SHOWN])
+        return cls(count=sum(part.count for part in parts), shown=shown[:MAX_LISTED_JUMPS])
 
     def apart_from(self, days: Collection[tuple[str, int]]) -> "PriceJumps":
         """The jumps without the shown ones of these symbols and sessions, yyyymmdd."""
@@ -158,7 +158,7 @@ def find_jumps(bars: RawBars) -> PriceJumps:
         for s in np.flatnonzero(may_jump)
         for jump in _find_close_jumps(bars.symbols[s], bars.sessions, bars.close[s], bars.adj_close[s])
     ]
-    return PriceJumps(count=len(jumps), shown=tuple(jumps[:MAX_SHOWN]))
+    return PriceJumps(count=len(jumps), shown=tuple(jumps[:MAX_LISTED_JUMPS]))
 
 
 def _find_close_jumps(
@@ -206,7 +206,8 @@ def _compute_ratios(open_: FloatArray, close: FloatArray, before: FloatArray) ->
 def _list_jumps(symbols: tuple[str, ...], sessions: NDArray[np.int32], ratios: FloatArray) -> PriceJumps:
     places = np.argwhere(_is_jump(ratios))
     shown = tuple(
-        PriceJump(symbol=symbols[s], session=int(sessions[t]), ratio=float(ratios[s, t])) for s, t in places[:MAX_SHOWN]
+        PriceJump(symbol=symbols[s], session=int(sessions[t]), ratio=float(ratios[s, t]))
+        for s, t in places[:MAX_LISTED_JUMPS]
     )
     return PriceJumps(count=len(places), shown=shown)
 

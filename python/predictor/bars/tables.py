@@ -47,7 +47,7 @@ MIN_GAP_DAYS: Final = 5
 ALWAYS_TAKEN: Final = 10_000_000
 """Largest product of symbols and dates that is accepted regardless of the number of bars."""
 MAX_CELLS_PER_ROW: Final = 100
-MAX_SHOWN: Final = 20
+MAX_LISTED_COLUMNS: Final = 20
 DECIMAL_SIGNS: Final = {None: "", DecimalSign.POINT: ".", DecimalSign.COMMA: ","}
 
 
@@ -257,8 +257,8 @@ def _check_missing(frame: "pl.DataFrame", names: Mapping[str, str], source: Tabl
 
 
 def _format(columns: Sequence[str]) -> str:
-    more = len(columns) - MAX_SHOWN
-    return ", ".join(columns[:MAX_SHOWN]) + (f" and {more} more" if more > 0 else "")
+    more = len(columns) - MAX_LISTED_COLUMNS
+    return ", ".join(columns[:MAX_LISTED_COLUMNS]) + (f" and {more} more" if more > 0 else "")
 
 
 def _check_periods(frame: "pl.DataFrame", source: TableSource, layout: Layout) -> None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,63}")
 
-_MAX_SHOWN: Final = 70
+_MAX_SHOWN_CHARACTERS: Final = 70
 
 
 @final
@@ -222,8 +222,8 @@ def check_name(name: str, kind: str = "covariate") -> None:
     """
     if not _NAME.fullmatch(name):
         raise ConfigurationError(
-            f"{kind} {name[:_MAX_SHOWN]!r} must have 1 to 64 lower-case letters, digits and underscores, and "
-            "start with a letter, to be named in expressions"
+            f"{kind} {name[:_MAX_SHOWN_CHARACTERS]!r} must have 1 to 64 lower-case letters, digits and underscores, "
+            "and start with a letter, to be named in expressions"
         )
 
 

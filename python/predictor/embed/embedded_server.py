@@ -83,7 +83,7 @@ def _find_expiry_s(deadline: Deadline) -> float:
 
 
 _log = logging.getLogger(__name__)
-_SHOWN: Final = 80
+_MAX_SHOWN_CHARACTERS: Final = 80
 _MAX_LOCAL_BYTES: Final = 1 << 16
 """About a year of bars of a few symbols; a longer forecast would block the host's other calls."""
 
@@ -108,7 +108,7 @@ def open_embedded_server(
     except QuantraError as error:
         return None, [errors.encode_details(error)]
     except OSError as error:
-        problem = ConfigurationError(f"{models[:_SHOWN]}: {error.strerror}; name another folder")
+        problem = ConfigurationError(f"{models[:_MAX_SHOWN_CHARACTERS]}: {error.strerror}; name another folder")
         return None, [errors.encode_details(problem)]
     except Exception as error:  # noqa: BLE001 - process boundary: the host gets no Python exceptions
         return None, [errors.encode_details(InternalError.of("loading the models", error, _log))]

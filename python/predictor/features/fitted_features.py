@@ -23,7 +23,7 @@ NORMAL_QUARTILE_RANGE: Final = 1.3489795003921634
 MIN_ROWS: Final = 20
 
 SOURCE = "features.json"
-_SHOWN: Final = 5
+_MAX_LISTED: Final = 5
 
 
 @final
@@ -322,7 +322,7 @@ def _check_once(names: tuple[str, ...], kind: str) -> None:
     """Raise ConfigurationError if a name is repeated."""
     twice = sorted(name for name, count in Counter(names).items() if count > 1)
     if twice:
-        raise ConfigurationError(f"names of {kind} appear twice: {', '.join(twice[:_SHOWN])}")
+        raise ConfigurationError(f"names of {kind} appear twice: {', '.join(twice[:_MAX_LISTED])}")
 
 
 def _fit_known_scaling(features: FeatureSet, known: FloatArray) -> Scaling:

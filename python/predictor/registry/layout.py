@@ -33,7 +33,7 @@ _LOCK: Final = f".{ALIASES}.lock"
 CHAMPION: Final = "champion"
 """The alias that a plain name resolves to."""
 
-SHOWN: Final = 80
+MAX_SHOWN_CHARACTERS: Final = 80
 """Most characters of external text in a message."""
 
 
@@ -110,7 +110,7 @@ def _read_aliases(record: Record, source: str) -> dict[str, int]:
     aliases = {alias: record.integer(alias) for alias in record.keys()}  # noqa: SIM118 - a Record is not a dict
     wrong = [alias for alias in aliases if not _is_alias(alias)]
     if wrong:
-        raise ArtifactError.of(source, f"{wrong[0][:SHOWN]!r} is not an alias; {_ALIAS_RULE}")
+        raise ArtifactError.of(source, f"{wrong[0][:MAX_SHOWN_CHARACTERS]!r} is not an alias; {_ALIAS_RULE}")
     return aliases
 
 
@@ -136,8 +136,8 @@ def find_version(models: Path, reference: str) -> tuple[Path, int]:
         version = max(versions, default=None)
     if version is None or not artifact.is_artifact(model_folder / str(version)):
         problem = (
-            f"{models} holds no {reference[:SHOWN]}; {name} has the versions {sorted(versions)} and the aliases "
-            f"{dict(sorted(aliases.items()))}"
+            f"{models} holds no {reference[:MAX_SHOWN_CHARACTERS]}; {name} has the versions {sorted(versions)} "
+            f"and the aliases {dict(sorted(aliases.items()))}"
         )
         lost = [alias for alias, named in aliases.items() if named == version]
         if lost and versions:
@@ -155,7 +155,7 @@ def find_model_folder(models: Path, name: str) -> Path:
     names = sorted(names_in(models)) if models.is_dir() else []
     if name not in names:
         known = f"there are {names}" if names else "it holds no model; give another folder with --models"
-        raise ModelNotFoundError(f"there is no model {name[:SHOWN]!r} in {models}; {known}")
+        raise ModelNotFoundError(f"there is no model {name[:MAX_SHOWN_CHARACTERS]!r} in {models}; {known}")
     return models / name
 
 
@@ -166,7 +166,7 @@ def set_alias(model_folder: Path, alias: str, version: int) -> None:
         ConfigurationError: the alias is not a valid name, the version does not exist, or the folder cannot be written.
     """
     if not _is_alias(alias):
-        raise ConfigurationError(f"{alias[:SHOWN]!r} is not an alias; {_ALIAS_RULE}")
+        raise ConfigurationError(f"{alias[:MAX_SHOWN_CHARACTERS]!r} is not an alias; {_ALIAS_RULE}")
     _check_version(model_folder, version)
     check_file(model_folder / ALIASES)
     with locked(model_folder / _LOCK):

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple, Self
 
 from predictor.artifact import MANIFEST
 from predictor.errors import ArtifactError, ConfigurationError
-from predictor.registry.layout import SHOWN, is_name, version_number
+from predictor.registry.layout import MAX_SHOWN_CHARACTERS, is_name, version_number
 
 RECIPE: Final = "run 'sha256sum */*/manifest.json' in the folder of models and keep what it prints"
 """How to create a lock file."""
@@ -95,8 +95,8 @@ def _parse_entry(path: Path, number: int, line: str) -> _Entry:
     match = _LINE.fullmatch(line)
     if match is None:
         raise ConfigurationError(
-            f"{path}: line {number} is {line[:SHOWN]!r}, but must be 64 hexadecimal digits, two spaces and "
-            f"NAME/VERSION/{MANIFEST}; {RECIPE}"
+            f"{path}: line {number} is {line[:MAX_SHOWN_CHARACTERS]!r}, but must be 64 hexadecimal digits, two spaces "
+            f"and NAME/VERSION/{MANIFEST}; {RECIPE}"
         )
     digest, name, folder = match.groups()
     return _Entry(name, folder, digest.lower())

@@ -9,7 +9,15 @@ from typing import final
 from predictor.catalog import ModelInfo
 from predictor.errors import ArtifactError, ConfigurationError, ModelNotFoundError, VersionNotFoundError
 from predictor.model import ModelIdentity, Predictor
-from predictor.registry.layout import ALIASES, CHAMPION, SHOWN, models_hint, names_in, version_number, versions_in
+from predictor.registry.layout import (
+    ALIASES,
+    CHAMPION,
+    MAX_SHOWN_CHARACTERS,
+    models_hint,
+    names_in,
+    version_number,
+    versions_in,
+)
 from predictor.registry.lock import VersionLock
 from predictor.registry.model_loader import Runtime
 from predictor.registry.versions import NOTHING, ModelReader, ModelReload, ModelVersions, change_champion, unreadable
@@ -130,7 +138,9 @@ class Registry:
         """Return the error of a model that is not served, with its problem if it has a folder."""
         own = self.problems_of(name)
         if not own:
-            return ModelNotFoundError(f"there is no model {name[:SHOWN]!r}; there are {sorted(self.models)}")
+            return ModelNotFoundError(
+                f"there is no model {name[:MAX_SHOWN_CHARACTERS]!r}; there are {sorted(self.models)}"
+            )
         problem = next((p for p in own if p.metadata.get("file") == f"{name}/{ALIASES}"), own[0])
         return ModelNotFoundError(f"model {name!r} is not served: {problem.message}")
 
@@ -149,7 +159,11 @@ class Registry:
 def _describe_not_found(name: str, served: ModelVersions, selector: str) -> VersionNotFoundError:
     lost = served.lost_aliases()
     aliases = sorted(served.aliases.keys() - lost.keys())
-    what = f"alias {selector!r} {lost[selector]}" if selector in lost else f"no version or alias {selector[:SHOWN]!r}"
+    what = (
+        f"alias {selector!r} {lost[selector]}"
+        if selector in lost
+        else f"no version or alias {selector[:MAX_SHOWN_CHARACTERS]!r}"
+    )
     return VersionNotFoundError(
         f"model {name!r} has {what}; it has versions {sorted(served.versions)} and aliases {aliases}"
     )
@@ -211,7 +225,9 @@ class ModelsFolder:
         name, version = _split_reference(reference)
         served = registry.models.get(name)
         if served is None:
-            raise ModelNotFoundError(f"there is no model {name[:SHOWN]!r}; there are {sorted(registry.models)}")
+            raise ModelNotFoundError(
+                f"there is no model {name[:MAX_SHOWN_CHARACTERS]!r}; there are {sorted(registry.models)}"
+            )
         if version is None:
             return registry.replace_model(name, ModelReload(served=None))
         left = served.with_unloaded(*_check_one(name, version, frozenset(served.versions)))
@@ -282,7 +298,7 @@ class ModelsFolder:
             raise ArtifactError(f"the folder of models cannot be read: {error.strerror}") from error
         if name not in names:
             raise ModelNotFoundError(
-                f"there is no model {name[:SHOWN]!r} in the folder of models; there are {sorted(names)}"
+                f"there is no model {name[:MAX_SHOWN_CHARACTERS]!r} in the folder of models; there are {sorted(names)}"
             )
         return name, version
 
@@ -314,7 +330,8 @@ def _split_reference(reference: str) -> tuple[str, int | None]:
     version = version_number(selector)
     if at and version is None:
         raise VersionNotFoundError(
-            f"{selector[:SHOWN]!r} is not a version of {name[:SHOWN]!r}; give NAME or NAME@VERSION, such as NAME@1"
+            f"{selector[:MAX_SHOWN_CHARACTERS]!r} is not a version of {name[:MAX_SHOWN_CHARACTERS]!r}; "
+            "give NAME or NAME@VERSION, such as NAME@1"
         )
     return name, version
 

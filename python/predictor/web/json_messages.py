@@ -24,7 +24,7 @@ MAX_PARTS: Final = 250_000
 MAX_TEXT: Final = 65_536
 """Most characters of a text in a request; protobuf searches it, and holds the GIL. Numbers in base64 may be longer."""
 _PIECE: Final = 256 * 1024
-_MAX_SHOWN: Final = 300
+_MAX_SHOWN_CHARACTERS: Final = 300
 _NUMBERS: Final = "<f8"
 _TENSOR_NUMBERS: Final = {"DATA_TYPE_FLOAT32": "<f4", 1: "<f4", "DATA_TYPE_BOOL": "|b1", 3: "|b1"}
 
@@ -125,5 +125,5 @@ def _refuse_constant(name: str) -> NoReturn:
 def _describe_malformed(kind: type[Message], problem: str) -> MalformedRequestError:
     name = kind.DESCRIPTOR.name
     return MalformedRequestError(
-        f"the body is not the JSON of a {name}: {shortened(problem, _MAX_SHOWN)}; see /openapi.json"
+        f"the body is not the JSON of a {name}: {shortened(problem, _MAX_SHOWN_CHARACTERS)}; see /openapi.json"
     )

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from trainers.dit.encoders import PromptEncoder
 
 
-SHOWN: Final = 5
+MAX_LISTED: Final = 5
 """Maximum number of words or images in a message."""
 
 
@@ -68,9 +68,9 @@ def describe_unknown_words_of_folder(
 
 
 def _join_words(words: Collection[str]) -> str:
-    """Quoted words, at most `SHOWN`."""
-    shown = ", ".join(map(repr, [*words][:SHOWN]))
-    return f"{shown} and {len(words) - SHOWN} more words" if len(words) > SHOWN else shown
+    """Quoted words, at most `MAX_LISTED`."""
+    shown = ", ".join(map(repr, [*words][:MAX_LISTED]))
+    return f"{shown} and {len(words) - MAX_LISTED} more words" if len(words) > MAX_LISTED else shown
 
 
 def read_priors(path: Path) -> dict[str, Tensor]:
@@ -99,8 +99,8 @@ def gather_priors(priors: Mapping[str, Tensor] | None, names: Sequence[str], net
     missing = [name for name in names if name not in available]
     if missing:
         raise PriorError(
-            f"{len(missing)} of {len(names)} images have no prior tokens, first: {', '.join(missing[:SHOWN])}; this "
-            f"model needs {network.priors} per image, from its language model"
+            f"{len(missing)} of {len(names)} images have no prior tokens, first: {', '.join(missing[:MAX_LISTED])}; "
+            f"this model needs {network.priors} per image, from its language model"
         )
     for name in names:
         check_priors(available[name][None], network, name)

@@ -11,7 +11,7 @@ from trainers.media.errors import MediaError
 
 FILE: Final = "metadata.csv"
 
-SHOWN: Final = 20
+MAX_LISTED: Final = 20
 """Number of unusable files that a message lists."""
 
 Line = TypeVar("Line")
@@ -99,9 +99,9 @@ def partition_rows(
 
 
 def lines_of(numbers: Sequence[int]) -> str:
-    """List line numbers in words, up to `SHOWN` of them."""
-    more = len(numbers) - SHOWN
-    return ", ".join(map(str, numbers[:SHOWN])) + (f" and {more:,} more" if more > 0 else "")
+    """List line numbers in words, up to `MAX_LISTED` of them."""
+    more = len(numbers) - MAX_LISTED
+    return ", ".join(map(str, numbers[:MAX_LISTED])) + (f" and {more:,} more" if more > 0 else "")
 
 
 def normal_text(text: str) -> str:
@@ -127,8 +127,8 @@ def rejection_message(refused: Sequence[RejectedFile], good: int, noun: str) -> 
         good: Number of usable files.
         noun: Plural noun for the files.
     """
-    lines = [f"  {rejected.name}: {rejected.reason}" for rejected in refused[:SHOWN]]
-    more = [f"  and {len(refused) - SHOWN} more"] if len(refused) > SHOWN else []
+    lines = [f"  {rejected.name}: {rejected.reason}" for rejected in refused[:MAX_LISTED]]
+    more = [f"  and {len(refused) - MAX_LISTED} more"] if len(refused) > MAX_LISTED else []
     total = len(refused) + good
     remedy = "fix them, or leave them out with --skip-bad" if good else "nothing is left to train on"
     return "\n".join([f"{len(refused)} of {total} {noun} cannot be used; {remedy}:", *lines, *more])

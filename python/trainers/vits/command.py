@@ -30,7 +30,7 @@ VoiceArgument = Annotated[
 FEW: Final = 10
 """Fewer held-out clips than this give unreliable figures."""
 
-SHOWN: Final = 5
+MAX_LISTED: Final = 5
 """Number of base clips that a rejection lists."""
 
 if TYPE_CHECKING:
@@ -434,7 +434,7 @@ def _report_result(result: "CorrectionResult", voice: Path, run: RunOptions) -> 
         echo(f"{'!' if line.holds is False else ' '} {line}")
     if not accepted:
         if result.decision.worse_clips:
-            names = ", ".join(result.decision.worse_clips[:SHOWN])
+            names = ", ".join(result.decision.worse_clips[:MAX_LISTED])
             echo(
                 f"! Worse than before: {names}. If these recordings contain the mistake that you corrected, rate them 1"
             )

@@ -22,7 +22,7 @@ from trainers.vits.batches import CorpusDataset
 from trainers.vits.corpus import Part, RecordedClip, SpeechCorpus
 from trainers.vits.errors import FeedbackError, VoiceError
 from trainers.vits.gate import MIN_HELD_OUT
-from trainers.vits.manifest import SHARES, SHOWN, ClipCorrection, ClipRating, FeedbackManifest, hash_parts
+from trainers.vits.manifest import MAX_LISTED, SHARES, ClipCorrection, ClipRating, FeedbackManifest, hash_parts
 from trainers.vits.metadata import normalise_words
 from trainers.vits.preparation import CorpusSettings, RecordingEntry, prepare_clips
 from trainers.vits.training import CORRECTIONS, TrainingSetup
@@ -272,8 +272,8 @@ def _reject_base_recordings(clips: Iterable[RecordedClip], corpus: SpeechCorpus)
 
 
 def _join_problems(problems: Sequence[str]) -> str:
-    more = f"; and {len(problems) - SHOWN} more" if len(problems) > SHOWN else ""
-    return "; ".join(problems[:SHOWN]) + more
+    more = f"; and {len(problems) - MAX_LISTED} more" if len(problems) > MAX_LISTED else ""
+    return "; ".join(problems[:MAX_LISTED]) + more
 
 
 def _name_correction(correction: ClipCorrection) -> str:

@@ -21,7 +21,7 @@ from trainers.vits.vocabulary import shorten
 SHARES: Final[Mapping[int, float]] = {1: 0.0, 2: 0.25, 3: 0.5, 4: 0.75, 5: 1.0}
 """Weight of an item by rating."""
 
-SHOWN: Final = 20
+MAX_LISTED: Final = 20
 """Maximum number of faults in a message."""
 
 
@@ -114,8 +114,8 @@ def read_manifest(path: Path, *, complete: bool = True) -> FeedbackManifest:
             faults.append(f"line {number}: {error}")
     faults.extend(_find_conflicts(items))
     if faults:
-        more = f"; and {len(faults) - SHOWN} more" if len(faults) > SHOWN else ""
-        raise FeedbackError(f"{path} cannot be used. {'; '.join(faults[:SHOWN])}{more}")
+        more = f"; and {len(faults) - MAX_LISTED} more" if len(faults) > MAX_LISTED else ""
+        raise FeedbackError(f"{path} cannot be used. {'; '.join(faults[:MAX_LISTED])}{more}")
     if not items:
         raise FeedbackError(f'{path} is empty; a correction is {{"audio": …, "text": …, "rating": 1 to 5}}')
     return FeedbackManifest(

@@ -41,7 +41,7 @@ _NULS: Final = 8
 _PLAIN: Final = 2
 """Number of columns of `id|text`."""
 
-_SHOWN: Final = 5
+_MAX_LISTED: Final = 5
 
 _REPEATS: Final = 4
 """Average repetitions of each value in a column of labels."""
@@ -212,7 +212,8 @@ def _read_text(columns: _TextColumns, row: MetadataRow) -> str:
 
 def _join_names(names: Iterable[str]) -> str:
     shown = list(names)
-    return ", ".join(shown[:_SHOWN]) + (f" and {len(shown) - _SHOWN} others" if len(shown) > _SHOWN else "")
+    more = len(shown) - _MAX_LISTED
+    return ", ".join(shown[:_MAX_LISTED]) + (f" and {more} others" if more > 0 else "")
 
 
 def assign_parts(texts: Iterable[str], *, selection: float, held_out: float) -> Mapping[str, Part]:

@@ -49,7 +49,7 @@ USUAL, SPREAD = -5.0, 2.5
 LOUDNESS, NOISE = 0.3, 0.3
 """Standard deviations of the noise added to log mels in training: per clip, and per value."""
 
-SHOWN = 5
+MAX_LISTED = 5
 """Number of clips that a message lists."""
 
 
@@ -170,10 +170,11 @@ def _check_lengths(clips: Iterable[RecordedClip]) -> None:
         if clip.frames < sum(1 + (a == b) for a, b in pairwise("\0" + audible_text(clip.text)))
     ]
     if short:
-        more = f" and {len(short) - SHOWN} more" if len(short) > SHOWN else ""
+        more = f" and {len(short) - MAX_LISTED} more" if len(short) > MAX_LISTED else ""
         raise JudgeError(
-            f"a recogniser cannot be trained on clips with more letters than frames: {', '.join(short[:SHOWN])}{more}; "
-            "the texts are longer than the recordings: correct or remove them, and prepare again"
+            "a recogniser cannot be trained on clips with more letters than frames: "
+            f"{', '.join(short[:MAX_LISTED])}{more}; the texts are longer than the recordings: correct or remove them, "
+            "and prepare again"
         )
 
 

@@ -26,11 +26,11 @@ UNKNOWN: Final = "<unk>"
 VOCABULARY: Final = "vocab.json"
 """File name in prepared corpora and model folders."""
 
-SHOWN: Final = 80
+MAX_SHOWN_CHARACTERS: Final = 80
 """Maximum characters of a text in a message."""
 
 
-def shorten(text: str, most: int = SHOWN) -> str:
+def shorten(text: str, most: int = MAX_SHOWN_CHARACTERS) -> str:
     """Shorten a text for a message."""
     return text if len(text) <= most else f"{text[:most]}… ({len(text)} characters)"
 
