@@ -37,7 +37,7 @@ from trainers import StockTrainer
 from trainers.stock import Optimisation, StockRecipe
 from trainers.stock.backtest.folds import Fold, WalkForwardPlan, split_sessions
 from trainers.stock.backtest.refits import RefitMaterial, make_tradable
-from trainers.stock.data import NO_SOURCE, History
+from trainers.stock.data import NO_COVARIATE_FILES, History
 from trainers.stock.feature_cache import FeatureCache
 from trainers.stock.feature_selection import fit_features
 from trainers.stock.model_fit import fit_calendar, fit_pipeline, prepare
@@ -184,9 +184,9 @@ def cache_rows(folder: Path, *, quick: bool) -> Iterator[Row]:
     draft = fit_pipeline(bars, features, RECIPE, RECIPE.splits(bars.sessions))
 
     def read(cache: FeatureCache) -> str:
-        fitted = fit_features(learnt, features, calendar, NO_SOURCE, cache)
+        fitted = fit_features(learnt, features, calendar, NO_COVARIATE_FILES, cache)
         pipeline = replace(draft, features=fitted)
-        observed, mask = cache.observed(bars, fitted, NO_SOURCE, partial(pipeline.observed_blocks, bars))
+        observed, mask = cache.observed(bars, fitted, NO_COVARIATE_FILES, partial(pipeline.observed_blocks, bars))
         return hashlib.sha256(observed.data).hexdigest() + hashlib.sha256(mask.data).hexdigest()
 
     ratios: list[float] = []

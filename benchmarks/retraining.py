@@ -26,7 +26,7 @@ from trainers.demo.market import CALENDAR, real_bars
 from trainers.stock.backtest.folds import WalkForwardPlan, split_sessions
 from trainers.stock.backtest.refits import RefitMaterial
 from trainers.stock.evaluation.comparison import compare, pinball
-from trainers.stock.evaluation.evaluation_set import LEVEL, EvaluationSet
+from trainers.stock.evaluation.evaluation_set import CONFIDENCE, EvaluationSet
 from trainers.stock.lifecycle.version_comparison import walk_forward
 from trainers.stock.recipe import StockRecipe, recipe_of
 from trainers.stock.splits import RollingSplits
@@ -68,7 +68,7 @@ def rows(market: Market, kind: str, seeds: int, schedules: Sequence[str]) -> Ite
         first, last = map(shown_date, test.span)
         fixed = losses if fixed is None else fixed
         gain = compare(test, losses, fixed, "once").improvement
-        interval = f"{100 * LEVEL:g} %: {100 * gain.lower:+.2f} to {100 * gain.upper:+.2f}"
+        interval = f"{100 * CONFIDENCE:g} %: {100 * gain.lower:+.2f} to {100 * gain.upper:+.2f}"
         detail = f"{interval}; {test.days} days, {first} to {last}; {tried} seeds"
         yield shown(f"{market.name}, {kind}, trained {name}: gain in %", 100 * gain.value, detail=detail)
 
@@ -82,7 +82,7 @@ def length_rows(market: Market) -> Iterator[Row]:
             test, losses = walk(market, recipe, SCHEDULES[name])
             first = losses if first is None else first
             gain = compare(test, losses, first, "one year").improvement
-            detail = f"{100 * LEVEL:g} %: {100 * gain.lower:+.2f} to {100 * gain.upper:+.2f}"
+            detail = f"{100 * CONFIDENCE:g} %: {100 * gain.lower:+.2f} to {100 * gain.upper:+.2f}"
             what = f"{market.name}, har, {length} sessions of calibration, trained {name}: gain in %"
             yield shown(what, 100 * gain.value, detail=detail)
 

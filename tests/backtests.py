@@ -25,7 +25,7 @@ def backtest(*, strategy: BookTrack | None = None, note: str = "a note", symbol:
         forecasts=f"artifact of {symbol}",
         digest="ab" * 32,
         terms=TERMS,
-        tactic=StrategySettings(),
+        strategy_settings=StrategySettings(),
         folds=(
             Fold(number=1, first=20110301, last=20110331, learn_first=20000301, learn_last=20110228),
             Fold(number=2, first=20110401, last=20110519, learn_first=20000301, learn_last=20110331),

@@ -74,10 +74,10 @@ def evaluation(
         unit="log return",
         target=Target(kind=KIND, horizons=HORIZONS),
         levels=LEVELS,
-        days=EvaluationPeriod(seen_until=20110504, first=20110505, last=20130131, days=200, windows=400, symbols=2),
-        level=0.9,
+        period=EvaluationPeriod(seen_until=20110504, first=20110505, last=20130131, days=200, windows=400, symbols=2),
+        confidence=0.9,
         method="circular block bootstrap",
-        correlated="across the days of a symbol",
+        correlation_note="across the days of a symbol",
         rows=(
             model_scores("this model", ScoreRole.MODEL, 3),
             model_scores(BEST_BASELINE, ScoreRole.BASELINE, 4, FitScope.CALIBRATED),

@@ -18,7 +18,7 @@ from predictor import jobs
 from predictor.cluster import OnRay
 from predictor.errors import ConfigurationError, DeadlineExceededError, QuantraError, UnavailableError
 from predictor.jobs import InThisProcess, JobRunner
-from trainers.stock.data import NO_SOURCE
+from trainers.stock.data import NO_COVARIATE_FILES
 from trainers.stock.forecast_files import ForecastFolder, ForecastMaterial, write_forecasts
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def test_forecasts_have_the_bytes_of_one_process(tmp_path: Path) -> None:
     bars = bokeh_panel("AAPL", "IBM").last(220)
     sessions = bars.sessions[-40:].tolist()
     artifact = save_small_artifact(tmp_path / "models" / "mine" / "1")
-    material = ForecastMaterial(artifact=artifact, bars=bars, covariates=NO_SOURCE, device="cpu")
+    material = ForecastMaterial(artifact=artifact, bars=bars, covariates=NO_COVARIATE_FILES, device="cpu")
 
     def files_by(runner: JobRunner, out: Path) -> dict[str, bytes]:
         made = write_forecasts(material, sessions, ForecastFolder(out, material.settings()), runner)

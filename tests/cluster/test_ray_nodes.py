@@ -80,7 +80,7 @@ def audit_with(runner: JobRunner, folder: Path) -> object:
         artifact_source(train_tiny(folder / "1"), "cpu"),
         learnt_and_later()[1],
         terms=TradingTerms(horizon=3),
-        tactic=StrategySettings(),
+        strategy_settings=StrategySettings(),
         depth=AuditBudget(sessions=2, permutations=2, epochs=1),
         announce=ignore,
         runner=runner,

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from predictor.bars import BarPanel, read_file
 from predictor.sessions import SessionCalendar
 from trainers.cli.commands import app
-from trainers.stock.bars_report import BarRequirement, find_findings
+from trainers.stock.bars_report import BarRequirement, check_symbols
 
 HEADER = "symbol,date,open,high,low,close,volume\n"
 
@@ -51,7 +51,7 @@ def test_a_file_is_described_with_what_is_doubtful_in_it(tmp_path: Path) -> None
 
 def test_windows_are_those_that_a_default_training_could_learn_from() -> None:
     panel = bokeh_panel("AAPL").last(200)
-    one = find_findings(panel, SessionCalendar.weekdays(20120101, 20131231))[0]
+    one = check_symbols(panel, SessionCalendar.weekdays(20120101, 20131231))[0]
     assert one.windows(BarRequirement(bars=140, reach=20, refusal="")) == 200 - 140 - 20 + 1
     assert one.windows(BarRequirement(bars=200, reach=1, refusal="")) == 0
 

@@ -261,7 +261,7 @@ def test_the_settings_are_the_flags_of_the_command_by_the_same_names() -> None:
     app.command()(stock)
     spelt = {option.opts[0].lstrip("-").replace("-", "_") for option in typer.main.get_command(app).params}
     flags = {"from_artifact" if name == "from" else name for name in spelt - NOT_FROM_PYTHON - {"help"}}
-    assert {name for name in StockTrainer.__dataclass_fields__ if name != "_slot"} - NOT_A_FLAG == flags
+    assert {name for name in StockTrainer.__dataclass_fields__ if name != "_artifact"} - NOT_A_FLAG == flags
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS))
@@ -645,7 +645,7 @@ def test_a_forecast_history_begins_after_what_the_model_has_seen(
     history = made.forecast_history(bars())
     with pytest.raises(InSampleError, match="is in sample"):
         made.forecast_history(bars(), start=bars().sessions[300].item())
-    first = made.evaluate(bars(), seeds=1).days.first
+    first = made.evaluate(bars(), seeds=1).period.first
     assert history["cutoff"].min() == date.fromisoformat(shown_date(first))
 
 

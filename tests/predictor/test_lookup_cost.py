@@ -68,7 +68,7 @@ REFUSED: dict[str, Callable[[], object]] = {
 FOUND: dict[str, Callable[[], object]] = {
     "a column of a table that stands twice": lambda: find_duplicates(with_duplicate()),
     "columns that nobody reads": lambda: list(
-        CovariateSource(statics=table(fresh_names())).doubts(needed(fresh_names(10)))
+        CovariateSource(statics=table(fresh_names())).find_warnings(needed(fresh_names(10)))
     ),
     "indices of symbols that are explained": lambda: find_indices(fresh_names(), fresh_names()),
 }

@@ -22,7 +22,7 @@ from trainers.stock.daily import DailySettings, DailySummary, run_due_evenings
 from trainers.stock.daily.evenings import adapt_widths
 from trainers.stock.daily.recorded_models import load_champion
 from trainers.stock.daily.replay import replay_forecasts, sample_forecasts
-from trainers.stock.data import NO_SOURCE
+from trainers.stock.data import NO_COVARIATE_FILES
 
 UNTIL = 20101230
 DAYS = daily_bars(UNTIL).between(20101201, UNTIL).sessions.tolist()
@@ -82,7 +82,9 @@ def test_bands_that_were_too_wide_on_past_days_are_narrowed_and_others_widened(m
     for name, by in names.items():
         move_bounds(models / "mine" / "1", tmp_path / name / "1", by)
     champions = [load_champion(tmp_path / name) for name in names]
-    narrow, right, wide = (adapt_widths(one, daily_bars(UNTIL), NO_SOURCE).factors[:, [0, 2]] for one in champions)
+    narrow, right, wide = (
+        adapt_widths(one, daily_bars(UNTIL), NO_COVARIATE_FILES).factors[:, [0, 2]] for one in champions
+    )
     assert (narrow > 1.2).all()
     np.testing.assert_allclose(right, 1.0, atol=0.2)
     assert (wide < 0.85).all()
@@ -123,7 +125,7 @@ def test_adaptive_forecasts_replay_to_the_last_bit_although_bars_were_revised_si
 def test_recorded_widths_are_read_as_they_were(models: Path, ledger: Path) -> None:
     summary = run_adaptively(ledger, models, daily_bars(DAYS[0]))
     champion = load_champion(models / "mine")
-    made = adapt_widths(champion, daily_bars(DAYS[0]), NO_SOURCE)
+    made = adapt_widths(champion, daily_bars(DAYS[0]), NO_COVARIATE_FILES)
     with Ledger.open(ledger) as opened:
         read = AdaptiveWidths.read(opened, champion.version, summary.session)
         (event,) = opened.records(LedgerEvent, f"kind = '{WIDTHS}'")

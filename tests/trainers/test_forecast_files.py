@@ -18,7 +18,7 @@ from predictor.dates import as_date
 from predictor.errors import ConfigurationError
 from predictor.forecaster import Forecaster
 from predictor.jobs import InThisProcess, JobRunner
-from trainers.stock.data import NO_SOURCE
+from trainers.stock.data import NO_COVARIATE_FILES
 from trainers.stock.forecast_files import (
     SESSIONS_AT_ONCE,
     ForecastFolder,
@@ -49,7 +49,7 @@ def bars_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def material(artifact: Path, bars: BarPanel = BARS) -> ForecastMaterial:
-    return ForecastMaterial(artifact=artifact, bars=bars, covariates=NO_SOURCE, device="cpu")
+    return ForecastMaterial(artifact=artifact, bars=bars, covariates=NO_COVARIATE_FILES, device="cpu")
 
 
 def written(given: ForecastMaterial, out: Path, runner: JobRunner | None = None) -> pl.DataFrame:

@@ -209,7 +209,7 @@ def judged_of(
         closes=closes[days],
         spread=np.ones(1),
         terms=TradingTerms(horizon=1),
-        tactic=StrategySettings(share=0.34),
+        strategy_settings=StrategySettings(share=0.34),
     )
     return judged, returns
 
@@ -253,7 +253,7 @@ def overlapping_sums(seed: int) -> FloatArray:
 
 def test_the_sharpe_ratio_of_a_lag_is_that_of_the_book_from_its_first_trade_on_before_costs() -> None:
     judged, returns = judged_of(np.ones((400, 6)))
-    long = replace(judged, tactic=StrategySettings(strategy=Strategy.SIGN))
+    long = replace(judged, strategy_settings=StrategySettings(strategy=Strategy.SIGN))
     held = np.expm1(returns).mean(axis=1)
     for row in check_lags(long).rows:
         expected = sharpe(np.concatenate([[0.0], held[row.lag + 1 : 395]]))
@@ -356,7 +356,7 @@ def test_shuffled_labels_are_those_of_other_days_of_the_same_part(model: Model) 
         """[D, S x H] labels in units of each window's volatility."""
         places = list_decisions(getattr(splits, name), bars().sessions, model.pipeline.target)
         places = places[places >= model.pipeline.bars_needed]
-        unit = history.level_of_days(places)[1].numpy() * model.pipeline.target.spread
+        unit = history.location_and_scale_of_days(places)[1].numpy() * model.pipeline.target.spread
         return np.moveaxis(history.labels[:, places] / unit, 1, 0).reshape(len(places), -1)
 
     for name in ("selection", "calibration"):
@@ -464,7 +464,7 @@ def audited(trained_artifact: Path, runner: JobRunner) -> AuditRecord:
         artifact_source(trained_artifact, "cpu"),
         bars(),
         terms=TradingTerms(horizon=3),
-        tactic=StrategySettings(),
+        strategy_settings=StrategySettings(),
         depth=AuditBudget(sessions=2, permutations=1, epochs=1, trials=20),
         announce=lambda _stage: None,
         runner=runner,
@@ -565,7 +565,7 @@ def test_a_suspect_bar_is_left_out_of_an_audit(trained_artifact: Path) -> None:
             artifact_source(trained_artifact, "cpu"),
             panel,
             terms=TradingTerms(horizon=3),
-            tactic=StrategySettings(),
+            strategy_settings=StrategySettings(),
             depth=AuditBudget(sessions=1, permutations=1, epochs=1),
             announce=lambda _stage: None,
         )
@@ -577,14 +577,14 @@ def test_a_suspect_bar_is_left_out_of_an_audit(trained_artifact: Path) -> None:
 
 def test_bars_that_end_with_the_training_leave_nothing_to_audit(trained_artifact: Path) -> None:
     source = artifact_source(trained_artifact, "cpu")
-    assert source.standing is not None
-    seen = bars().until(source.standing.last_seen)
+    assert source.trained_model is not None
+    seen = bars().until(source.trained_model.last_seen)
     with pytest.raises(ConfigurationError, match="have 0 decision days"):
         audit(
             source,
             seen,
             terms=TradingTerms(horizon=3),
-            tactic=StrategySettings(),
+            strategy_settings=StrategySettings(),
             depth=AuditBudget(),
             announce=lambda _stage: None,
         )
@@ -597,7 +597,7 @@ def test_bars_that_lack_the_training_cannot_be_audited(trained_artifact: Path) -
             source,
             bars().last(300),
             terms=TradingTerms(horizon=3),
-            tactic=StrategySettings(),
+            strategy_settings=StrategySettings(),
             depth=AuditBudget(),
             announce=print,
         )
@@ -624,7 +624,7 @@ def test_days_that_can_tell_nothing_are_refused_before_anything_is_tried(
             source,
             with_closes(bars(), 320, value),
             terms=TradingTerms(horizon=3),
-            tactic=StrategySettings(),
+            strategy_settings=StrategySettings(),
             depth=AuditBudget(),
             announce=lambda _stage: None,
         )
@@ -688,5 +688,5 @@ def lines(text: str) -> Iterator[str]:
 
 def test_splits_of_the_recipe_are_those_that_are_audited(trained_artifact: Path) -> None:
     source = artifact_source(trained_artifact, "cpu")
-    assert source.standing is not None
-    assert source.standing.splits == DataSplits.by_shares(bars().sessions, SMALL_RECIPE.shares)
+    assert source.trained_model is not None
+    assert source.trained_model.splits == DataSplits.by_shares(bars().sessions, SMALL_RECIPE.shares)

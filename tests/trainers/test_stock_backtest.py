@@ -99,7 +99,7 @@ def walked(
         bars(),
         plan,
         terms=TERMS,
-        tactic=StrategySettings(),
+        strategy_settings=StrategySettings(),
         folder=BacktestFolder(path=folder, resume=resume),
         runner=InThisProcess() if workers == 1 else InProcesses(workers),
     )
@@ -198,7 +198,7 @@ def test_a_stock_that_is_delisted_is_held_for_twenty_sessions_and_then_closed_in
         delisted(25),
         replace(PLAN, refit=None),
         terms=TradingTerms(horizon=1, delisting_return=-0.5),
-        tactic=StrategySettings(strategy=Strategy.SIGN),
+        strategy_settings=StrategySettings(strategy=Strategy.SIGN),
         folder=BacktestFolder(path=tmp_path / "run"),
     )
     for track in found.tracks[:2]:
@@ -217,7 +217,7 @@ def test_a_stock_that_is_delisted_is_held_for_twenty_sessions_and_then_closed_in
 def test_a_stock_without_bars_has_no_forecast(source: ModelSource, tmp_path: Path) -> None:
     plan, bare = replace(PLAN, refit=None), delisted(10)
     terms, folder = TradingTerms(horizon=1), BacktestFolder(path=tmp_path / "run")
-    backtest(source, bare, plan, terms=terms, tactic=StrategySettings(), folder=folder)
+    backtest(source, bare, plan, terms=terms, strategy_settings=StrategySettings(), folder=folder)
     store = ForecastStore(folder.path, collect_settings(source, bare, plan), resume=True)
     known = np.isfinite(store.read(split_sessions(bare.sessions, plan)[0]).median[..., 0])
     assert known[:-10].all()
@@ -233,10 +233,10 @@ def test_books_are_traded_on_their_own_horizon_share_and_sessions(source: ModelS
         levels=(0.1, 0.5, 0.9),
         values=np.sort(np.random.default_rng(0).standard_normal((80, 4, 2, 3)), axis=-1),
     )
-    tactic, terms = StrategySettings(share=0.5), TradingTerms(horizon=3, cost_bps=30)
-    found = trade_forecasts(source, panel, told, (), terms=terms, tactic=tactic, digest="")
+    strategy_settings, terms = StrategySettings(share=0.5), TradingTerms(horizon=3, cost_bps=30)
+    found = trade_forecasts(source, panel, told, (), terms=terms, strategy_settings=strategy_settings, digest="")
     closes = panel.adjusted().close.T
-    wanted = (decide_weights(told, 3, tactic), *compute_benchmark_weights(closes[:380], 300, 0.5).values())
+    wanted = (decide_weights(told, 3, strategy_settings), *compute_benchmark_weights(closes[:380], 300, 0.5).values())
     for track, weights in zip(found.tracks, wanted, strict=True):
         book = run_book(weights, closes[places], terms).since(1)
         assert track.book.net.tobytes() == book.net.tobytes()
@@ -325,8 +325,10 @@ def test_an_artifact_as_it_stands_is_asked_as_serving_asks_it(trained_artifact: 
     source = artifact_source(trained_artifact, "cpu")
     found = walked(source, tmp_path / "run", WalkForwardPlan(start=20130102, end=20130301))
     assert source.recipe == read_recipe(SMALL_RECIPE.settings())
-    assert source.standing is not None
-    assert [(fold.learn_first, fold.learn_last) for fold in found.folds] == [(session(0), source.standing.last_seen)]
+    assert source.trained_model is not None
+    assert [(fold.learn_first, fold.learn_last) for fold in found.folds] == [
+        (session(0), source.trained_model.last_seen)
+    ]
     assert found.strategy.sessions[0] == 20130103
     assert found.strategy.book.exposure[0] == pytest.approx(1 / 3)
 
@@ -341,7 +343,7 @@ def test_a_suspect_bar_is_neither_forecast_from_nor_traded_on(trained_artifact: 
             panel,
             WalkForwardPlan(start=20130102, end=20130301),
             terms=TERMS,
-            tactic=StrategySettings(),
+            strategy_settings=StrategySettings(),
             folder=BacktestFolder(path=tmp_path / name),
         )
         for name, panel in (
@@ -359,8 +361,8 @@ def test_days_that_an_artifact_has_seen_are_refused_naming_the_first_allowed(
     trained_artifact: Path, tmp_path: Path, refit: int | None
 ) -> None:
     source = artifact_source(trained_artifact, "cpu")
-    assert source.standing is not None
-    last = int(np.searchsorted(bars().sessions, source.standing.last_seen))
+    assert source.trained_model is not None
+    last = int(np.searchsorted(bars().sessions, source.trained_model.last_seen))
     day = f"{session(last + 1)}"
     shown = f"{day[:4]}-{day[4:6]}-{day[6:]}"
     with pytest.raises(InSampleError, match=f"first allowed decision day is {shown}"):
@@ -372,8 +374,8 @@ def test_days_that_an_artifact_has_seen_are_refused_naming_the_first_allowed(
 
 def test_a_plan_without_days_covers_all_that_the_artifact_has_not_seen(trained_artifact: Path) -> None:
     source, said = artifact_source(trained_artifact, "cpu"), list[str]()
-    assert source.standing is not None
-    last = int(np.searchsorted(bars().sessions, source.standing.last_seen))
+    assert source.trained_model is not None
+    last = int(np.searchsorted(bars().sessions, source.trained_model.last_seen))
     given = ParsedFlags[WalkForwardPlan]({"embargo": 2})
     plan = complete_plan(source, bars(), given, said.append)
     assert plan == WalkForwardPlan(start=session(last + 3), end=session(-1), embargo=2)
@@ -388,9 +390,9 @@ def test_given_days_are_kept(trained_artifact: Path) -> None:
 
 def test_an_artifact_that_has_seen_all_bars_leaves_no_day(trained_artifact: Path) -> None:
     source = artifact_source(trained_artifact, "cpu")
-    assert source.standing is not None
+    assert source.trained_model is not None
     with pytest.raises(InSampleError, match="first allowed decision day is none of these bars"):
-        complete_plan(source, bars().until(source.standing.last_seen), ParsedFlags(), pytest.fail)
+        complete_plan(source, bars().until(source.trained_model.last_seen), ParsedFlags(), pytest.fail)
 
 
 def test_a_recipe_decides_from_the_first_day_that_it_can_be_trained_before(source: ModelSource) -> None:
@@ -420,7 +422,7 @@ def test_a_horizon_that_is_not_forecast_is_refused_before_anything_is_trained(
             bars(),
             PLAN,
             terms=TradingTerms(horizon=5),
-            tactic=StrategySettings(),
+            strategy_settings=StrategySettings(),
             folder=BacktestFolder(path=tmp_path / "run"),
         )
     assert not (tmp_path / "run").exists()

@@ -176,11 +176,11 @@ def test_sign_is_long_short_or_flat_within_the_threshold() -> None:
 
 
 def test_vol_target_scales_each_stock_down_to_the_volatility_aimed_at() -> None:
-    tactic = StrategySettings(strategy=Strategy.VOL_TARGET, volatility=0.1)
+    strategy_settings = StrategySettings(strategy=Strategy.VOL_TARGET, volatility=0.1)
     yearly = 0.02 / (2 * 1.2815515655) * (252 / 4) ** 0.5
-    wide = decide_weights(forecasts_of([[0.0, 0.0]], width=0.04), 4, tactic)
+    wide = decide_weights(forecasts_of([[0.0, 0.0]], width=0.04), 4, strategy_settings)
     np.testing.assert_allclose(wide, [[0.05 / (2 * yearly)] * 2])
-    assert decide_weights(forecasts_of([[0.0, 0.0]], width=0.001), 4, tactic).tolist() == [[0.5, 0.5]]
+    assert decide_weights(forecasts_of([[0.0, 0.0]], width=0.001), 4, strategy_settings).tolist() == [[0.5, 0.5]]
 
 
 def test_vol_target_reads_forecasts_of_volatility_too() -> None:
@@ -385,8 +385,11 @@ def test_a_calendars_name_says_how_many_sessions_a_year_has() -> None:
 
 
 def test_risk_aimed_at_is_that_of_the_calendars_year() -> None:
-    told, tactic = forecasts_of([[0.0]], width=0.04), StrategySettings(strategy=Strategy.VOL_TARGET, volatility=0.1)
-    weights, daily = decide_weights(told, 4, tactic), decide_weights(told, 4, tactic, 365)
+    told, strategy_settings = (
+        forecasts_of([[0.0]], width=0.04),
+        StrategySettings(strategy=Strategy.VOL_TARGET, volatility=0.1),
+    )
+    weights, daily = decide_weights(told, 4, strategy_settings), decide_weights(told, 4, strategy_settings, 365)
     np.testing.assert_allclose(daily, weights * (252 / 365) ** 0.5)
 
 

@@ -102,7 +102,7 @@ def told_in_units(units: Callable[[TrainingWindows], FloatArray]) -> BaselineMod
     """Quantiles [n, Q] in units of the window's volatility at each horizon."""
 
     def quantiles(asked: MeasuredWindows) -> FloatArray:
-        _, scale = (level.numpy() for level in history().level(asked.windows))
+        _, scale = (part.numpy() for part in history().location_and_scale(asked.windows))
         return (scale * np.sqrt(HORIZONS))[..., None] * units(asked.windows)[:, None]
 
     return BaselineModel(name="biased", estimator=lambda _sample: FittedBaseline(quantiles=quantiles))

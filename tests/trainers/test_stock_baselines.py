@@ -282,11 +282,11 @@ def test_ridge_solves_the_normal_equations_of_its_standardised_regressors(kind: 
     spread = x.std(axis=0)
     spread[spread == 0] = 1.0
     x, z = (x - x.mean(axis=0)) / spread, (z - x.mean(axis=0)) / spread
-    location, scale = (part.numpy()[:, 1] for part in found.level(learnt))
+    location, scale = (part.numpy()[:, 1] for part in found.location_and_scale(learnt))
     y = (found.outcomes(learnt)[:, 1] - location) / (scale * np.sqrt(5) if kind is TargetKind.LOG_RETURN else 1.0)
     weights = np.linalg.solve(x.T @ x + 10 * np.eye(x.shape[1]), x.T @ (y - y.mean()))
     residuals = np.quantile(y - y.mean() - x @ weights, LEVELS)
-    location, scale = (part.numpy()[:, 1] for part in found.level(asked))
+    location, scale = (part.numpy()[:, 1] for part in found.location_and_scale(asked))
     unit = scale * np.sqrt(5) if kind is TargetKind.LOG_RETURN else np.ones_like(scale)
     expected = location[:, None] + unit[:, None] * ((z @ weights + y.mean())[:, None] + residuals)
     np.testing.assert_allclose(made.forecasts["ridge"][:, 1], expected, rtol=1e-6, atol=1e-9)

@@ -177,7 +177,7 @@ def test_the_scale_is_fitted_on_the_same_windows_that_are_trained_on() -> None:
     found = History(halted, pipeline)
     windows, known = found.windows(splits().train), np.isfinite(learnt.outcomes).any(axis=1)
     np.testing.assert_allclose(learnt.outcomes[known], found.outcomes(windows), rtol=1e-9)
-    for mine, theirs in zip(pipeline.normaliser.levels(learnt.windows), found.level(windows), strict=True):
+    for mine, theirs in zip(pipeline.normaliser.levels(learnt.windows), found.location_and_scale(windows), strict=True):
         np.testing.assert_allclose(mine[known], theirs, rtol=1e-9)
 
 

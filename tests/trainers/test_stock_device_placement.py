@@ -13,7 +13,7 @@ from one_device import META, OneDevice
 from torch import Tensor
 
 from trainers.loop.data.tree import iterate_tensors, move
-from trainers.stock.data import SHARE, DeviceHistory, History, PanelDays, count_bytes, place_history
+from trainers.stock.data import MAX_MEMORY_FRACTION, DeviceHistory, History, PanelDays, count_bytes, place_history
 from trainers.stock.objectives import StaticDropout
 
 CPU = torch.device("cpu")
@@ -103,7 +103,7 @@ def test_a_history_goes_to_a_device_that_has_room_for_it(
     monkeypatch: pytest.MonkeyPatch, spare: int, *, goes: bool
 ) -> None:
     def free(_device: torch.device) -> int:
-        return SHARE * count_bytes(history().stored) + spare
+        return round(count_bytes(history().stored) / MAX_MEMORY_FRACTION) + spare
 
     monkeypatch.setattr("trainers.stock.data.measure_free_bytes", free)
     assert isinstance(place_history(history(), CPU), DeviceHistory) is goes

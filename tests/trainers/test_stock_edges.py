@@ -29,10 +29,10 @@ from trainers.stock.backtest import (
     artifact_source,
     backtest,
 )
-from trainers.stock.backtest.backtest import GIVEN_EDGES, collect_settings
+from trainers.stock.backtest.backtest import USER_EDGES_NOTE, collect_settings
 from trainers.stock.backtest.folds import split_sessions
 from trainers.stock.backtest.refits import ForecastStore, RefitMaterial, make_tradable
-from trainers.stock.data import NO_SOURCE, TrainingWindows
+from trainers.stock.data import NO_COVARIATE_FILES, TrainingWindows
 from trainers.stock.edges import (
     correlate,
     find_user_edges,
@@ -45,7 +45,7 @@ from trainers.stock.edges import (
 from trainers.stock.evaluation.bound_model import bind_model, find_calendar, find_last_seen
 from trainers.stock.evaluation.comparison import average_horizons, pinball
 from trainers.stock.evaluation.evaluated_days import select_unseen_part
-from trainers.stock.evaluation.evaluation import OURS, EvaluationSettings, evaluate
+from trainers.stock.evaluation.evaluation import MODEL_NAME, EvaluationSettings, evaluate
 from trainers.stock.evaluation.evaluation_set import EvaluationSet
 from trainers.stock.evaluation.seeds import SeedRefits
 from trainers.stock.training_data import TrainingMaterial
@@ -215,14 +215,14 @@ def given_edges_model(tmp_path_factory: pytest.TempPathFactory) -> ModelSource:
     """A graph artifact trained with given edges, on all but the newest year."""
     learnt = graph_bars().until(int(graph_bars().sessions[399]))
     folder = tmp_path_factory.mktemp("given") / "1"
-    train(TrainingMaterial(learnt, FEATURES, NO_SOURCE, GIVEN), RECIPE, folder, consume=ConsumerChain())
+    train(TrainingMaterial(learnt, FEATURES, NO_COVARIATE_FILES, GIVEN), RECIPE, folder, consume=ConsumerChain())
     return artifact_source(folder, "cpu")
 
 
 def model_of(source: ModelSource) -> Model:
-    assert source.standing is not None
-    assert isinstance(source.standing.model, Model)
-    return source.standing.model
+    assert source.trained_model is not None
+    assert isinstance(source.trained_model.model, Model)
+    return source.trained_model.model
 
 
 def assert_given(found: Edges | None) -> None:
@@ -251,13 +251,13 @@ def test_edges_among_other_symbols_lead_to_the_same_stocks() -> None:
 
 def refitting_of(source: ModelSource, windows: TrainingWindows) -> SeedRefits:
     """The recipe with the artifact's given edges."""
-    assert source.standing is not None
+    assert source.trained_model is not None
     return SeedRefits(
         bars=graph_bars(),
         features=FEATURES,
         recipe=source.known_recipe(),
-        splits=source.standing.splits,
-        covariates=NO_SOURCE,
+        splits=source.trained_model.splits,
+        covariates=NO_COVARIATE_FILES,
         edges=find_user_edges(model_of(source), SYMBOLS),
         windows=windows,
         cache=None,
@@ -266,10 +266,10 @@ def refitting_of(source: ModelSource, windows: TrainingWindows) -> SeedRefits:
 
 
 def test_the_same_seed_again_with_the_given_edges_is_the_artifact_again(given_edges_model: ModelSource) -> None:
-    assert given_edges_model.standing is not None
+    assert given_edges_model.trained_model is not None
     seed = given_edges_model.known_recipe().optimisation.seed
     reading = bind_model(model_of(given_edges_model), graph_bars())
-    windows = reading.windows(given_edges_model.standing.splits.require_test())
+    windows = reading.windows(given_edges_model.trained_model.splits.require_test())
     refitting = refitting_of(given_edges_model, windows)
     ours = reading.forecasts(windows).calibrated
     again = refitting.forecast(seed)
@@ -285,7 +285,7 @@ def test_the_other_seeds_of_an_evaluation_have_the_given_edges(given_edges_model
         model, graph_bars(), EvaluationSettings(seeds=2, device="cpu"), consume=ConsumerChain(), announce=ignore_reports
     )
     assert found.seeds is not None
-    (ours,) = [row.mean.value for row in found.rows if row.name == OURS]
+    (ours,) = [row.mean.value for row in found.rows if row.name == MODEL_NAME]
     other = 2 * found.seeds.mean.mean - ours
     reading = bind_model(model, graph_bars())
     days = select_unseen_part(
@@ -319,7 +319,7 @@ def test_an_audit_trains_on_shuffled_labels_with_the_given_edges(
             source,
             graph_bars(),
             terms=TradingTerms(horizon=3),
-            tactic=StrategySettings(),
+            strategy_settings=StrategySettings(),
             depth=depth,
             announce=ignore_reports,
         )
@@ -338,8 +338,8 @@ def test_every_fold_of_a_backtest_has_the_given_edges_and_says_so(
     bars = graph_bars()
     plan = WalkForwardPlan(start=int(bars.sessions[500]), end=int(bars.sessions[520]), refit=30)
     terms, folder = TradingTerms(horizon=3), BacktestFolder(path=tmp_path / "backtest")
-    found = backtest(given_edges_model, bars, plan, terms=terms, tactic=StrategySettings(), folder=folder)
-    assert GIVEN_EDGES in found.notes
+    found = backtest(given_edges_model, bars, plan, terms=terms, strategy_settings=StrategySettings(), folder=folder)
+    assert USER_EDGES_NOTE in found.notes
     (fold,) = split_sessions(bars.sessions, plan)
     kept = ForecastStore(folder.path, collect_settings(given_edges_model, bars, plan), resume=True).read(fold)
     wanted, other = (

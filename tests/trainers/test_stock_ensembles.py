@@ -26,7 +26,7 @@ from predictor.errors import ArtifactError, ConfigurationError
 from predictor.forecaster import Forecaster
 from predictor.networks import Target
 from predictor.registry import read_aliases
-from trainers.stock.data import NO_SOURCE, TrainingWindows
+from trainers.stock.data import NO_COVARIATE_FILES, TrainingWindows
 from trainers.stock.ensembles import JoinedEnsemble, join
 from trainers.stock.ensembles.command import ensemble, name_members
 from trainers.stock.ensembles.ensemble import find_common_splits
@@ -276,7 +276,7 @@ def test_windows_are_those_that_every_member_can_forecast(
 ) -> None:
     """The member with the longer encoder needs more bars before its first window."""
     models = {name: small_model(artifact.load(folder).artifact) for name, folder in folders.items()}
-    members = EnsembleMembers.over(bars, models, NO_SOURCE)
+    members = EnsembleMembers.over(bars, models, NO_COVARIATE_FILES)
     counts = {name: len(history.windows(splits.train)) for name, history in members.histories.items()}
     assert counts["long"] < counts["short"]
     windows = members.windows(splits.train)
@@ -290,7 +290,7 @@ def test_it_is_judged_by_the_ranking_that_it_serves(tmp_path: Path) -> None:
     folder = save_ensemble(tmp_path / "joint" / "1", folders)
     manifest = artifact.load_ensemble(folder).manifest
     members = EnsembleMembers.over(
-        bars, {name: small_model(artifact.load(one).artifact) for name, one in folders.items()}, NO_SOURCE
+        bars, {name: small_model(artifact.load(one).artifact) for name, one in folders.items()}, NO_COVARIATE_FILES
     )
     day = len(bars.sessions) - 25
     windows = TrainingWindows(symbols=np.arange(len(UNIVERSE)), positions=np.full(len(UNIVERSE), day))
@@ -397,7 +397,7 @@ def _share_below(
 ) -> NDArray[np.float64]:
     """Share of outcomes at or below each quantile, [H, Q]."""
     models = {name: small_model(artifact.load(folder).artifact) for name, folder in folders.items()}
-    members = EnsembleMembers.over(bars, models, NO_SOURCE)
+    members = EnsembleMembers.over(bars, models, NO_COVARIATE_FILES)
     windows = members.windows(part)
     values = members.joined(stored.manifest, windows, members.forecasts(windows)).calibrated
     return (members.first.outcomes(windows)[..., None] <= values).mean(axis=0)

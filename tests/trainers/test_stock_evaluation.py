@@ -38,7 +38,7 @@ from trainers.stock.evaluation.bound_model import bind_model
 from trainers.stock.evaluation.calibration import ForecastWindows, forecast_adaptively
 from trainers.stock.evaluation.command import evaluate_command
 from trainers.stock.evaluation.evaluated_days import read_splits, select_unseen_part
-from trainers.stock.evaluation.evaluation import OURS, EvaluationSettings, ModelEvaluation, evaluate
+from trainers.stock.evaluation.evaluation import MODEL_NAME, EvaluationSettings, ModelEvaluation, evaluate
 from trainers.stock.evaluation.evaluation_set import EvaluationSet, forecasts_of
 from trainers.stock.evaluation.scores import ScoreRole, score
 from trainers.stock.evaluation.seeds import SeedRefits
@@ -127,7 +127,7 @@ def session_index(session: int) -> int:
 
 def test_the_model_and_all_baselines_stand_in_one_table_best_first(evaluation: ModelEvaluation) -> None:
     assert {row.name for row in evaluation.rows} == {
-        OURS,
+        MODEL_NAME,
         "zero return",
         "60-day empirical quantiles",
         "60-day empirical quantiles, calibrated",
@@ -139,26 +139,26 @@ def test_the_model_and_all_baselines_stand_in_one_table_best_first(evaluation: M
     assert evaluation.skill.baseline == evaluation.comparison.baseline
     assert evaluation.skill.improvement == evaluation.comparison.improvement
     assert evaluation.confidence_set is not None
-    assert set(evaluation.confidence_set.p_values) == {*evaluation.skill.rivals, OURS}
+    assert set(evaluation.confidence_set.p_values) == {*evaluation.skill.rivals, MODEL_NAME}
     assert evaluation.rows[0].name in evaluation.confidence_set.members
-    assert (evaluation.skill.first_day, evaluation.skill.last_day) == (evaluation.days.first, evaluation.days.last)
+    assert (evaluation.skill.first_day, evaluation.skill.last_day) == (evaluation.period.first, evaluation.period.last)
     assert f"that of the best of 17 baselines, {evaluation.skill.baseline}; improvement" in evaluation.skill.sentence
 
 
 def test_the_first_day_that_is_judged_is_the_one_after_the_last_label_that_was_seen(
     evaluation: ModelEvaluation,
 ) -> None:
-    assert evaluation.days.seen_until == LAST_SEEN
-    assert evaluation.days.first == FIRST_ALLOWED
-    assert evaluation.days.last == int(bars().sessions[-1 - SMALL_RECIPE.target.reach])
-    assert evaluation.days.windows == 2 * evaluation.days.days
+    assert evaluation.period.seen_until == LAST_SEEN
+    assert evaluation.period.first == FIRST_ALLOWED
+    assert evaluation.period.last == int(bars().sessions[-1 - SMALL_RECIPE.target.reach])
+    assert evaluation.period.windows == 2 * evaluation.period.days
 
 
 def test_every_number_is_json(evaluation: ModelEvaluation) -> None:
     told = json.loads(json.dumps(evaluation.to_json(), allow_nan=False))
     assert told["sentence"] == evaluation.skill.sentence
     assert told["target"] == {"kind": "log-return", "lag": 0, "horizons": [1, 3]}
-    row = next(row for row in told["rows"] if row["name"] == OURS)
+    row = next(row for row in told["rows"] if row["name"] == MODEL_NAME)
     assert set(row["horizons"][0]) >= {
         "pinball",
         "pinball_by_level",
@@ -210,7 +210,7 @@ def test_offsets_and_adaptive_offsets_are_compared_with_none_and_show_their_effe
     assert made.adaptive is not None
     assert made.adaptive_gain is not None
     assert made.after == replace(
-        next(row for row in evaluation.rows if row.name == OURS), name=made.after.name, role=made.after.role
+        next(row for row in evaluation.rows if row.name == MODEL_NAME), name=made.after.name, role=made.after.role
     )
     assert made.before != made.after != made.adaptive
     assert made.effective_blocks[0] / 3 == pytest.approx(made.effective_blocks[1])
@@ -237,8 +237,8 @@ def test_adaptive_offsets_walk_on_from_the_calibration_part(
 
 def test_skill_is_that_of_the_forecasts_as_they_are_served_over_the_best_baseline(evaluation: ModelEvaluation) -> None:
     means = {row.name: row.mean.value for row in evaluation.rows}
-    assert evaluation.skill.baseline == min(means.keys() - {OURS}, key=lambda name: means[name])
-    assert evaluation.skill.improvement.value == pytest.approx(1 - means[OURS] / means[evaluation.skill.baseline])
+    assert evaluation.skill.baseline == min(means.keys() - {MODEL_NAME}, key=lambda name: means[name])
+    assert evaluation.skill.improvement.value == pytest.approx(1 - means[MODEL_NAME] / means[evaluation.skill.baseline])
 
 
 def test_the_card_of_a_training_tells_winkler_scores_before_and_after_its_offsets(
@@ -253,7 +253,7 @@ def test_the_card_of_a_training_tells_winkler_scores_before_and_after_its_offset
 
 def test_each_symbol_is_judged_on_its_own_windows(evaluation: ModelEvaluation) -> None:
     assert [row.symbol for row in evaluation.by_symbol] == ["AAPL", "GOOG"]
-    ours = next(row for row in evaluation.rows if row.name == OURS)
+    ours = next(row for row in evaluation.rows if row.name == MODEL_NAME)
     assert np.mean([row.mean.value for row in evaluation.by_symbol]) == pytest.approx(ours.mean.value)
 
 
@@ -275,7 +275,7 @@ def test_other_seeds_are_the_same_recipe_on_the_same_splits(trained_model: Train
     found = evaluated(trained_model, wanted=EvaluationSettings(seeds=2), runner=PickledJobs())
     other = replace(SMALL_RECIPE, optimisation=replace(SMALL_RECIPE.optimisation, seed=1))
     alone = evaluated(trained_into(tmp_path, other))
-    pair = [next(row for row in each.rows if row.name == OURS) for each in (found, alone)]
+    pair = [next(row for row in each.rows if row.name == MODEL_NAME) for each in (found, alone)]
     assert found.seeds is not None
     assert found.seeds.seeds == (0, 1)
     means = [row.mean.value for row in pair]
@@ -435,7 +435,7 @@ def test_bars_of_the_training_alone_are_refused_with_the_first_day_that_is_allow
 @pytest.mark.usefixtures("with_few_baselines")
 def test_a_start_and_an_end_bound_the_decision_days(trained_model: TrainingResult) -> None:
     found = evaluated(trained_model, wanted=replace(ALONE, start=20120915, end=20121015))
-    assert (found.days.first, found.days.last) == (20120917, 20121015)
+    assert (found.period.first, found.period.last) == (20120917, 20121015)
 
 
 @pytest.mark.parametrize(
@@ -451,7 +451,7 @@ def test_a_horizon_longer_than_what_is_left_is_refused(
 @pytest.mark.usefixtures("with_few_baselines")
 def test_a_horizon_as_long_as_what_is_left_is_judged_on_one_day(trained_model: TrainingResult) -> None:
     found = evaluated(trained_model, bars().until(int(bars().sessions[session_index(FIRST_ALLOWED) + 3])))
-    assert found.days.days == 1
+    assert found.period.days == 1
     assert found.skill.sentence.startswith("No skill shown: the test split is 99 days too short")
 
 
@@ -471,7 +471,7 @@ def test_a_delisted_stock_is_judged_up_to_its_last_outcomes(trained_model: Train
     last = session_index(20121130)
     found = evaluated(trained_model, changed_bars(bars(), 1, slice(last + 1, None), np.nan))
     apple, google = found.by_symbol
-    assert apple.windows - google.windows == session_index(found.days.last) - (last - 1)
+    assert apple.windows - google.windows == session_index(found.period.last) - (last - 1)
     assert any(note.startswith("GOOG has no bar after 2012-11-30") for note in found.notes)
 
 
@@ -485,7 +485,7 @@ def test_bars_without_the_training_part_are_refused(trained_model: TrainingResul
 @pytest.mark.usefixtures("with_few_baselines")
 def test_bars_from_before_the_models_calendar_change_none_of_its_scores(trained_model: TrainingResult) -> None:
     longer, own = evaluated(trained_model, bokeh_panel("AAPL", "GOOG").last(1400)), evaluated(trained_model)
-    assert longer.days == own.days
+    assert longer.period == own.period
     assert longer.calibration == own.calibration
 
 

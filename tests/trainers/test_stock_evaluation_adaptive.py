@@ -158,7 +158,7 @@ def history(lag: int) -> History:
 
 def units(found: History, windows: TrainingWindows) -> FloatArray:
     """Volatility of each window, scaled to the horizon, [N, H, 1]."""
-    return (found.level(windows)[1].numpy() * np.array([1, 5**0.5]))[..., None]
+    return (found.location_and_scale(windows)[1].numpy() * np.array([1, 5**0.5]))[..., None]
 
 
 def forecast(found: History, part: SplitPart) -> ForecastWindows:

@@ -33,7 +33,7 @@ from trainers.stock.audit.audit import ShuffledTraining
 from trainers.stock.backtest.folds import Fold
 from trainers.stock.backtest.refits import RefitMaterial, make_tradable
 from trainers.stock.command import stock
-from trainers.stock.data import NO_SOURCE, History
+from trainers.stock.data import NO_COVARIATE_FILES, History
 from trainers.stock.evaluation.seeds import SeedRefits
 from trainers.stock.feature_cache import Arrays, ArrayShape, FeatureCache
 from trainers.stock.model_fit import fit_pipeline
@@ -171,7 +171,7 @@ def train_from_a_seed(cache: FeatureCache | None) -> FloatArray:
         features=default_features(),
         recipe=SHORT,
         splits=splits,
-        covariates=NO_SOURCE,
+        covariates=NO_COVARIATE_FILES,
         edges=None,
         windows=history(bars(), default_features(), SHORT, None).windows(splits.calibration),
         cache=cache,
@@ -188,7 +188,7 @@ def train_on_shuffled_labels(cache: FeatureCache | None) -> FloatArray:
         features=default_features(),
         recipe=SHORT,
         splits=SHORT.splits(bars().sessions),
-        covariates=NO_SOURCE,
+        covariates=NO_COVARIATE_FILES,
         edges=None,
         cache=cache,
         stepwise=no_progress,

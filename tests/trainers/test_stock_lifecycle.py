@@ -535,7 +535,7 @@ def test_a_walk_forward_gives_the_calibrated_forecasts_of_a_model_trained_before
     walked = walk_forward(material, (fold,))
     known = TrainingMaterial(bars().between(fold.learn_first, fold.learn_last), default_features())
     train(known, HAR, models / "mine" / "5", consume=iter)
-    bound = bind_model(load_version(models, "mine@5").standing.model, bars())
+    bound = bind_model(load_version(models, "mine@5").trained_model.model, bars())
     windows = bound.windows(SplitPart("test", 20110104, 20110405))
     values = bound.forecasts(windows).calibrated
     np.testing.assert_allclose(walked.values[: len(bars().symbols)], values[: len(bars().symbols)], rtol=1e-5)
@@ -670,7 +670,7 @@ def shadow_forecasts(
             forecast_id=f"{version.reference} {day}",
             role=role,
             version=version.version,
-            weights_hash=version.standing.model.identity.weights_hash,
+            weights_hash=version.trained_model.model.identity.weights_hash,
         )
         for day in range(sessions)
     ]

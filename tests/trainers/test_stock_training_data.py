@@ -52,7 +52,7 @@ from trainers.stock.audit import AuditBudget, audit
 from trainers.stock.backtest import BacktestFolder, StrategySettings, TradingTerms, artifact_source, backtest
 from trainers.stock.backtest import WalkForwardPlan as Walk
 from trainers.stock.backtest.source import refuse_in_sample
-from trainers.stock.data import NO_SOURCE, History
+from trainers.stock.data import NO_COVARIATE_FILES, History
 from trainers.stock.edges import fit_training_edges
 from trainers.stock.ensembles import join
 from trainers.stock.evaluation.bound_model import find_last_seen
@@ -144,7 +144,7 @@ def rewritten(folder: Path, out: Path, **sections: Json) -> Path:
 
 def history_of(recipe: StockRecipe, bars: BarPanel) -> History:
     splits = recipe.splits(bars.sessions)
-    return History(bars, fit_pipeline(bars, FEATURES, recipe, splits), NO_SOURCE)
+    return History(bars, fit_pipeline(bars, FEATURES, recipe, splits), NO_COVARIATE_FILES)
 
 
 KINDS = {
@@ -411,7 +411,7 @@ def test_evaluations_hold_to_what_any_ancestor_has_seen(informed_child: Path) ->
     with pytest.raises(InSampleError, match=r"seen labels up to 2012-06-29.*first allowed decision day is 2012-07-02"):
         evaluate(model, new_bars(), wanted, consume=ConsumerChain(), announce=print)
     found = evaluate(model, new_bars(), replace(wanted, start=None), consume=ConsumerChain(), announce=print)
-    assert (found.days.seen_until, found.days.first) == (20120629, 20120702)
+    assert (found.period.seen_until, found.period.first) == (20120629, 20120702)
     assert found.seeds is None
     assert found.notes[0].startswith("fine-tuned from the weights ")
     assert "a fine-tuned artifact lacks its parent's weights, so it is not trained from other seeds" in found.notes
@@ -426,7 +426,7 @@ def test_backtests_hold_to_what_any_ancestor_has_seen_and_refit_nothing(informed
             new_bars(),
             plan,
             terms=TradingTerms(horizon=3),
-            tactic=StrategySettings(),
+            strategy_settings=StrategySettings(),
             folder=BacktestFolder(path=tmp_path / "a"),
         )
     later = replace(plan, start=20120702)
@@ -436,7 +436,7 @@ def test_backtests_hold_to_what_any_ancestor_has_seen_and_refit_nothing(informed
             new_bars(),
             replace(later, refit=63),
             terms=TradingTerms(horizon=3),
-            tactic=StrategySettings(),
+            strategy_settings=StrategySettings(),
             folder=BacktestFolder(path=tmp_path / "b"),
         )
     assert list(tmp_path.iterdir()) == []
@@ -445,12 +445,12 @@ def test_backtests_hold_to_what_any_ancestor_has_seen_and_refit_nothing(informed
         new_bars(),
         later,
         terms=TradingTerms(horizon=3),
-        tactic=StrategySettings(),
+        strategy_settings=StrategySettings(),
         folder=BacktestFolder(path=tmp_path / "c"),
     )
     assert found.notes[0].startswith("fine-tuned from the weights ")
-    assert source.standing is not None
-    refuse_in_sample(source.standing, new_bars().sessions, 20120702)
+    assert source.trained_model is not None
+    refuse_in_sample(source.trained_model, new_bars().sessions, 20120702)
 
 
 def test_audits_hold_to_what_any_ancestor_has_seen(informed_child: Path) -> None:
@@ -458,7 +458,7 @@ def test_audits_hold_to_what_any_ancestor_has_seen(informed_child: Path) -> None
         artifact_source(informed_child, "cpu"),
         new_bars(),
         terms=TradingTerms(horizon=3),
-        tactic=StrategySettings(),
+        strategy_settings=StrategySettings(),
         depth=AuditBudget(sessions=1, permutations=1, epochs=1),
         announce=print,
     )

@@ -102,7 +102,7 @@ class ModelInput(NamedTuple):
 
     panel: BarPanel
     instance: Instance
-    doubts: tuple[str, ...]
+    warnings: tuple[str, ...]
     """Warnings about the files."""
 
 
@@ -119,10 +119,10 @@ def model_input(
         BarsError: a symbol does not exist.
     """
     panel = bars_to_send(source, inputs.read_of(bars), symbols)
-    covariates, doubts = Covariates(), tuple[str, ...]()
+    covariates, warnings = Covariates(), tuple[str, ...]()
     if files.covariates or files.static is not None:
         read, model = files.read(), source.model()
-        covariates, doubts = read.for_model(model, panel), tuple(read.doubts(model.covariates))
+        covariates, warnings = read.for_model(model, panel), tuple(read.find_warnings(model.covariates))
     return ModelInput(
         panel,
         Instance(
@@ -133,7 +133,7 @@ def model_input(
             accept_suspect_bars=inputs.accept_suspect_bars,
             max_age_sessions=inputs.max_age,
         ),
-        doubts,
+        warnings,
     )
 
 
@@ -183,11 +183,11 @@ def predict(
         if plot is not None and not isinstance(model, QuantraClient) and forecast.prices is not None:
             past = _repeat_forecasts(model, forecast, (horizon, quantile), panel, files, inputs)
     panel = request.panel
-    doubts = request.doubts
+    warnings = request.warnings
     as_of = forecast.as_of_session if inputs.as_of is not None else None
     if card is not None and as_of is not None and as_number(as_of) < card.seen_to:
-        doubts = (_describe_seen_day(as_of, card), *doubts)
-    forecast = replace(forecast, warnings=(*doubts, *forecast.warnings))
+        warnings = (_describe_seen_day(as_of, card), *warnings)
+    forecast = replace(forecast, warnings=(*warnings, *forecast.warnings))
     shown = [name for name in forecast.symbols if name not in forecast.refusals]  # the warnings say why
     if as_json:
         write_json(forecast_json(forecast))
@@ -230,7 +230,7 @@ def explain(
         query = Query(instance=request.instance, targets=targets, symbols=tuple(symbols or ()), method=method)
         explanation = model.explain(query)
         info = model.model()
-    explanation = with_warnings(explanation, request.doubts)
+    explanation = with_warnings(explanation, request.warnings)
     attribution = explanation.attributions[0]
     known = np.isfinite(attribution.prediction)  # the warnings say why others are missing
     shown = [name for name, is_known in zip(attribution.symbols, known, strict=True) if is_known]
@@ -350,9 +350,9 @@ def _warn(console: Console, warnings: Sequence[str]) -> None:
         console.print(f"warning: {warning}", style="yellow", markup=False)
 
 
-def with_warnings(explanation: Explanation, doubts: tuple[str, ...]) -> Explanation:
+def with_warnings(explanation: Explanation, warnings: tuple[str, ...]) -> Explanation:
     """The explanation with these warnings before its own."""
     return replace(
         explanation,
-        attributions=tuple(replace(one, warnings=(*doubts, *one.warnings)) for one in explanation.attributions),
+        attributions=tuple(replace(one, warnings=(*warnings, *one.warnings)) for one in explanation.attributions),
     )

@@ -94,7 +94,7 @@ def _make_content(
     return ReportContent(
         info=info,
         bars=request.panel,
-        forecast=replace(forecast, warnings=(*request.doubts, *forecast.warnings)),
+        forecast=replace(forecast, warnings=(*request.warnings, *forecast.warnings)),
         attributions=explanation.attributions,
         symbols=shown,
         audit=audit,

@@ -66,7 +66,7 @@ class CovariateSource:
         """Names of the static columns."""
         return () if self.statics is None else self.statics.names
 
-    def doubts(self, needs: Sequence[CovariateInfo]) -> Iterator[str]:
+    def find_warnings(self, needs: Sequence[CovariateInfo]) -> Iterator[str]:
         """A warning about the columns that a model does not read, if there are any."""
         read = {need.name for need in needs}
         unread = [name for name in (*self.series_names, *self.static_names) if name not in read]
@@ -79,8 +79,8 @@ class CovariateSource:
     def for_model(self, model: ModelInfo, bars: BarPanel) -> Covariates:
         """Select the values that a model reads for these bars, as known at the close of the last bar.
 
-        Other columns are left out, as `doubts` reports. A covariate that no file has stays missing, which the model
-        reports as an error. The future days include all sessions of the model's calendar.
+        Other columns are left out, as `find_warnings` reports. A covariate that no file has stays missing, which the
+        model reports as an error. The future days include all sessions of the model's calendar.
         """
         last = int(bars.sessions[-1])
         future = _list_days_after(last, model)

@@ -39,7 +39,7 @@ from trainers.stock.recipe import StockRecipe
 LARGE_SHARE: Final = 0.05
 """Share of days from which a finding states its share."""
 
-MAX_SHOWN: Final = 3
+MAX_LISTED_DAYS: Final = 3
 """Days listed per kind of finding; the others are counted."""
 
 
@@ -54,8 +54,8 @@ class SymbolFindings:
         first: Day of the first bar, yyyymmdd; 0 without any.
         last: Day of the last bar.
         gaps: int32, sessions without a bar between the first and the last.
-        strangers: int32, days with a bar that are not sessions.
-        stale: int32, days whose prices and volume all equal those of the bar before.
+        without_session: int32, days with a bar that are not sessions.
+        repeated: int32, days whose prices and volume all equal those of the bar before.
         without_volume: int32, days with a volume of 0.
         unknown_volume: int32, days whose volume is empty.
         jumps: Price changes that look like unrecorded splits.
@@ -68,8 +68,8 @@ class SymbolFindings:
     first: int
     last: int
     gaps: NDArray[np.int32]
-    strangers: NDArray[np.int32]
-    stale: NDArray[np.int32]
+    without_session: NDArray[np.int32]
+    repeated: NDArray[np.int32]
     without_volume: NDArray[np.int32]
     unknown_volume: NDArray[np.int32]
     jumps: PriceJumps
@@ -97,28 +97,28 @@ class BarRequirement:
     refusal: str
 
 
-def find_findings(bars: BarPanel, calendar: SessionCalendar) -> tuple[SymbolFindings, ...]:
+def check_symbols(bars: BarPanel, calendar: SessionCalendar) -> tuple[SymbolFindings, ...]:
     """The findings about each symbol, in the panel's order."""
-    strange = np.isin(bars.sessions, calendar.unexpected(bars.sessions))
+    is_without_session = np.isin(bars.sessions, calendar.unexpected(bars.sessions))
     suspects = find_suspects(bars)
-    return tuple(_check_symbol(bars, row, calendar, strange, suspects) for row in range(len(bars.symbols)))
+    return tuple(_check_symbol(bars, row, calendar, is_without_session, suspects) for row in range(len(bars.symbols)))
 
 
 def _check_symbol(
-    bars: BarPanel, row: int, calendar: SessionCalendar, strange: BoolArray, suspects: Sequence[SuspectBars]
+    bars: BarPanel, row: int, calendar: SessionCalendar, is_without_session: BoolArray, suspects: Sequence[SuspectBars]
 ) -> SymbolFindings:
     present, own = bars.present[row], bars.rows([row])
     named = tuple(suspect for suspect in suspects if suspect.symbol == bars.symbols[row])
     days, volume = bars.sessions[present], bars.volume[row, present]
-    expected = bars.sessions[present & ~strange]
+    expected = bars.sessions[present & ~is_without_session]
     return SymbolFindings(
         symbol=bars.symbols[row],
         bars=int(present.sum()),
         first=int(days[0]) if days.size else 0,
         last=int(days[-1]) if days.size else 0,
         gaps=calendar.missing(expected),
-        strangers=bars.sessions[present & strange],
-        stale=days[_find_repeats(bars, row, present)],
+        without_session=bars.sessions[present & is_without_session],
+        repeated=days[_find_repeats(bars, row, present)],
         without_volume=days[volume == 0],
         unknown_volume=days[np.isnan(volume)],
         jumps=find_unexplained_splits(own),
@@ -164,7 +164,9 @@ def draw_sparkline(values: FloatArray) -> str:
     return "".join(" " if np.isnan(mean) else BLOCKS[round((mean - low) / step)] for mean in means.tolist())
 
 
-def write_bars_page(path: Path, reading: BarReading, findings: Sequence[SymbolFindings], doubts: Sequence[str]) -> None:
+def write_bars_page(
+    path: Path, reading: BarReading, findings: Sequence[SymbolFindings], warnings: Sequence[str]
+) -> None:
     """Write a page with a chart of closes, suspected splits marked, and the findings.
 
     Raises:
@@ -178,7 +180,7 @@ def write_bars_page(path: Path, reading: BarReading, findings: Sequence[SymbolFi
         "closes": draw_closes(reading, findings, page),
         "more": max(0, len(findings) - MAX_LINES),
         "symbols": build_symbol_table(findings),
-        "doubts": tuple(doubts),
+        "warnings": tuple(warnings),
     }
     replace_file(path, page.render(parts).encode())
 
@@ -206,8 +208,8 @@ def build_symbol_table(findings: Sequence[SymbolFindings]) -> ReportTable:
 def _build_row(one: SymbolFindings) -> TableRow:
     days = f"{iso(one.first)} to {iso(one.last)}"
     no_volume = (*one.without_volume, *one.unknown_volume)
-    doubtful = (*map(len, (one.gaps, one.strangers, one.stale, no_volume, one.suspects)), one.jumps.count)
-    counts = (number_cell(count, "{:,.0f}".format) for count in doubtful)
+    findings = (*map(len, (one.gaps, one.without_session, one.repeated, no_volume, one.suspects)), one.jumps.count)
+    counts = (number_cell(count, "{:,.0f}".format) for count in findings)
     return TableRow(name=one.symbol, cells=(number_cell(one.bars, "{:,.0f}".format, note=days), *counts))
 
 
@@ -227,14 +229,14 @@ class BarsReport:
         calendar: Calendar that its days were compared with.
         findings: Of each symbol.
         needs: Bars needed by a model with default settings.
-        mixture: The exchanges of the symbols if they have no common calendar; else empty.
+        mixed_exchanges: The exchanges of the symbols if they have no common calendar; else empty.
     """
 
     reading: BarReading
     calendar: SessionCalendar
     findings: tuple[SymbolFindings, ...]
     needs: BarRequirement
-    mixture: str
+    mixed_exchanges: str
 
 
 @with_flags
@@ -293,9 +295,14 @@ def check_bars(read: BarReading, calendar: str) -> BarsReport:
     """Compare bars with an exchange's calendar; an empty name means Monday to Friday."""
     days = read.panel.sessions
     sessions = SessionCalendar.named(calendar, int(days[0]), int(days[-1]))
-    findings = find_findings(read.panel, sessions)
-    needs, mixture = compute_needs(read.panel, calendar), "" if calendar else describe_mixed_exchanges(read.panel)
-    return BarsReport(reading=read, calendar=sessions, findings=findings, needs=needs, mixture=mixture)
+    findings = check_symbols(read.panel, sessions)
+    return BarsReport(
+        reading=read,
+        calendar=sessions,
+        findings=findings,
+        needs=compute_needs(read.panel, calendar),
+        mixed_exchanges="" if calendar else describe_mixed_exchanges(read.panel),
+    )
 
 
 def _write_fixed(checked: BarsReport, out: Path) -> tuple[str, ...]:
@@ -323,22 +330,26 @@ def _write_fixed(checked: BarsReport, out: Path) -> tuple[str, ...]:
 
 def _find_copied_days(checked: BarsReport) -> list[int]:
     """Days, yyyymmdd, that are not sessions and on which every bar repeats the bar before."""
-    strange = {int(day) for one in checked.findings for day in one.strangers}
-    return sorted(day for day in strange if all(day in one.stale for one in checked.findings if day in one.strangers))
+    without_session = {int(day) for one in checked.findings for day in one.without_session}
+    return sorted(
+        day
+        for day in without_session
+        if all(day in one.repeated for one in checked.findings if day in one.without_session)
+    )
 
 
 def _suggest_next(checked: BarsReport, files: Sequence[Path], calendar: str) -> str:
     """The suggested next command."""
     exchange = ("--calendar", calendar) if calendar else ()
-    strange = {int(day) for one in checked.findings for day in one.strangers}
-    if strange and strange == {*_find_copied_days(checked)}:
+    without_session = {int(day) for one in checked.findings for day in one.without_session}
+    if without_session and without_session == {*_find_copied_days(checked)}:
         clean = files[0].with_name(f"{file_stem(files[0])}.clean.csv")
         return f"Next: {quantra('check', *files, *exchange, '--fix', clean)}"
-    if strange:
+    if without_session:
         return f"Next: {quantra('check', *files, '--calendar', EVERY_DAY if not calendar else 'NAME')}"
     if checked.needs.refusal:
         return f"Too few bars to train on: {checked.needs.refusal}"
-    if checked.mixture:
+    if checked.mixed_exchanges:
         return "Next: check the files of each exchange by themselves"
     features = () if (checked.reading.panel.volume > 0).any() else ("--features", "prices")
     words = ("train", "stock", "--bars", *files, *exchange, "--model", "lstm", *features, "--out", "models/mine/1")
@@ -375,13 +386,13 @@ def list_warnings(checked: BarsReport) -> Iterator[str]:
         f"A model with the default settings needs {checked.needs.bars} bars for a forecast; windows are those with a "
         f"known outcome, up to {checked.needs.reach} sessions ahead."
     )
-    if checked.mixture:
-        yield checked.mixture
+    if checked.mixed_exchanges:
+        yield checked.mixed_exchanges
     for one in checked.findings[:MAX_SYMBOLS]:
         kinds = (
             (f"no bar, though {_format_calendar(checked.calendar)} has a session", one.gaps),
-            (f"a bar, though {_format_calendar(checked.calendar)} has no session", one.strangers),
-            ("the same bar as the day before", one.stale),
+            (f"a bar, though {_format_calendar(checked.calendar)} has no session", one.without_session),
+            ("the same bar as the day before", one.repeated),
             ("no trade (prices repeat the close before, volume 0)", one.untraded),
             (_describe_share(one, "a volume of 0", one.without_volume), one.without_volume),
             (_describe_share(one, "an empty volume", one.unknown_volume), one.unknown_volume),
@@ -407,8 +418,8 @@ def _format_calendar(calendar: SessionCalendar) -> str:
 
 
 def _format_days(days: NDArray[np.int32]) -> str:
-    more = len(days) - MAX_SHOWN
-    return ", ".join(shown_date(int(day)) for day in days[:MAX_SHOWN]) + (f" and {more} more" if more > 0 else "")
+    more = len(days) - MAX_LISTED_DAYS
+    return ", ".join(shown_date(int(day)) for day in days[:MAX_LISTED_DAYS]) + (f" and {more} more" if more > 0 else "")
 
 
 def encode_report(checked: BarsReport, changes: Sequence[str]) -> dict[str, Json]:
@@ -437,8 +448,8 @@ def _encode_symbol(one: SymbolFindings, checked: BarsReport) -> Json:
         "last": one.last,
         "windows": one.windows(checked.needs),
         "gaps": one.gaps.tolist(),
-        "without_session": one.strangers.tolist(),
-        "repeated": one.stale.tolist(),
+        "without_session": one.without_session.tolist(),
+        "repeated": one.repeated.tolist(),
         "without_volume": one.without_volume.tolist(),
         "unknown_volume": one.unknown_volume.tolist(),
         "untraded": one.untraded.tolist(),

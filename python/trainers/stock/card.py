@@ -11,7 +11,7 @@ from predictor.card import UNADJUSTED
 from predictor.features import FeatureSet
 from trainers.stock.data import History
 from trainers.stock.evaluation.comparison import SkillScore, mark_inside, winkler
-from trainers.stock.evaluation.evaluation_set import LEVEL, EvaluationSet, ModelForecasts, resampled_mean
+from trainers.stock.evaluation.evaluation_set import CONFIDENCE, EvaluationSet, ModelForecasts, resampled_mean
 from trainers.stock.evaluation.scores import ModelScores, ScoreRole, measure_below_by_level
 from trainers.stock.feature_cache import hash_bars
 from trainers.stock.splits import DataSplits
@@ -32,7 +32,7 @@ NO_TEST = (
 """The note of a card without a test split."""
 
 
-def describe_data(bars: BarPanel, doubts: Sequence[str], untrained_symbols: Sequence[str] = ()) -> dict[str, Json]:
+def describe_data(bars: BarPanel, warnings: Sequence[str], untrained_symbols: Sequence[str] = ()) -> dict[str, Json]:
     """The training's bars, symbols without a training window, and warnings about the bars."""
     adjustment = "adj_close" if bars.adj_close is not None else "split_ratio and cash_dividend"
     return {
@@ -43,7 +43,7 @@ def describe_data(bars: BarPanel, doubts: Sequence[str], untrained_symbols: Sequ
         "sessions": len(bars.sessions),
         "sha256": hash_bars(bars),
         "adjustment": UNADJUSTED if bars.is_unadjusted else adjustment,
-        "notes": list(doubts),
+        "notes": list(warnings),
     }
 
 
@@ -100,7 +100,7 @@ def describe_calibration(test: EvaluationSet, forecasts: ModelForecasts) -> dict
         "observed": [[share.value for share in row] for row in shares],
         "lower": [[share.lower for share in row] for row in shares],
         "upper": [[share.upper for share in row] for row in shares],
-        "level": LEVEL,
+        "level": CONFIDENCE,
         "method": f"circular block bootstrap, blocks of {test.block} sessions",
     }
 
@@ -126,7 +126,7 @@ def describe_skill(skill: SkillScore) -> dict[str, Json]:
     rivals: dict[str, Json] = {"baseline": skill.baseline, "rivals": list(skill.rivals)}
     gain = skill.improvement
     improvement: dict[str, Json] = {"improvement": gain.value, "lower": gain.lower, "upper": gain.upper}
-    return {**rivals, **days, "level": LEVEL, **verdict, **improvement}
+    return {**rivals, **days, "level": CONFIDENCE, **verdict, **improvement}
 
 
 def describe_epochs(epochs: Sequence[tuple[float, float]]) -> list[Json]:

@@ -21,14 +21,13 @@ from trainers.loop import ResidentSource, measure_free_bytes
 from trainers.stock.feature_cache import FeatureCache, map_bars, release_bars
 from trainers.stock.splits import SplitPart, list_decisions
 
-NO_SOURCE = CovariateSource()
+NO_COVARIATE_FILES = CovariateSource()
 
-
-ROWS = 1024
+WINDOWS_PER_BATCH = 1024
 """Windows per batch when a whole part is gathered, which bounds memory."""
 
-MEASURED: Final = 8192
-"""Windows per block when levels are measured."""
+WINDOWS_PER_BLOCK: Final = 8192
+"""Windows per block when location and scale are computed."""
 
 
 class WindowBatch(NamedTuple):
@@ -88,7 +87,7 @@ class StoredInputs(NamedTuple):
     """int64 offsets of the sessions after it."""
 
     def gather(self, symbols: Tensor, positions: Tensor, location: Tensor, scale: Tensor) -> Inputs:
-        """The windows of N symbols that end at N positions, int64 [N] both, with their levels [N, H]."""
+        """The windows of N symbols that end at N positions, int64 [N] both, with their location and scale [N, H]."""
         rows, back = symbols[:, None], positions[:, None] + self.back
         return Inputs(
             observed=self.observed[rows, back],
@@ -112,7 +111,7 @@ class History:
         self,
         bars: BarPanel,
         pipeline: Pipeline,
-        covariates: CovariateSource = NO_SOURCE,
+        covariates: CovariateSource = NO_COVARIATE_FILES,
         cache: FeatureCache | None = None,
     ) -> None:
         """Compute inputs and labels.
@@ -189,40 +188,40 @@ class History:
         usable = self.forecastable[:, positions] & np.isfinite(self.labels[:, positions]).any(axis=2)
         order, symbols = np.nonzero(usable.T)
         if len(order) == 0:
-            raise describe_missing_windows(part, self.pipeline)
+            raise missing_windows_error(part, self.pipeline)
         return TrainingWindows(symbols=symbols.astype(np.int64, copy=False), positions=positions[order])
 
     def gather(self, windows: TrainingWindows) -> WindowBatch:
         """Inputs and targets of these windows."""
-        location, scale = self.level(windows)
+        location, scale = self.location_and_scale(windows)
         inputs = self.stored.gather(*locate_windows(windows), location, scale)
         return WindowBatch(inputs=inputs, target=self.normalised(windows, location, scale))
 
     def batches(self, windows: TrainingWindows) -> Iterator[WindowBatch]:
         """Batches of these windows, in order."""
-        return (self.gather(block) for _, block in windows.blocks(ROWS))
+        return (self.gather(block) for _, block in windows.blocks(WINDOWS_PER_BATCH))
 
-    def level(self, windows: TrainingWindows) -> tuple[Tensor, Tensor]:
+    def location_and_scale(self, windows: TrainingWindows) -> tuple[Tensor, Tensor]:
         """Location and scale of each window at each horizon, float64 [N, H] both.
 
         They are not cached: for all sessions and horizons they would take more memory than the features.
         """
         shape = (len(windows), len(self.pipeline.target.horizons))
         location, scale = np.empty(shape), np.empty(shape)
-        for rows, block in windows.blocks(MEASURED):
+        for rows, block in windows.blocks(WINDOWS_PER_BLOCK):
             location[rows], scale[rows] = self.pipeline.levels(self.encoded.series, block.symbols, block.positions)
         return torch.from_numpy(location), torch.from_numpy(scale)
 
-    def level_of_days(self, positions: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
+    def location_and_scale_of_days(self, positions: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
         """Location and scale of every symbol on each of D days, float64 [S, D, H] both; NaN where unknown."""
         count, days = len(self.bars.symbols), len(positions)
         every = TrainingWindows(symbols=np.repeat(np.arange(count), days), positions=np.tile(positions, count))
-        location, scale = self.level(every)
+        location, scale = self.location_and_scale(every)
         return location.unflatten(0, (count, days)), scale.unflatten(0, (count, days))
 
     def targets(self, windows: TrainingWindows) -> Tensor:
         """Outcomes, float32 [N, H] in units of each window's scale; NaN where unknown."""
-        return self.normalised(windows, *self.level(windows))
+        return self.normalised(windows, *self.location_and_scale(windows))
 
     def normalised(self, windows: TrainingWindows, location: Tensor, scale: Tensor) -> Tensor:
         """`targets` for windows with known location and scale [N, H]."""
@@ -234,7 +233,7 @@ class History:
         return self.labels[windows.symbols, windows.positions]
 
 
-def describe_missing_windows(part: SplitPart, pipeline: Pipeline) -> ConfigurationError:
+def missing_windows_error(part: SplitPart, pipeline: Pipeline) -> ConfigurationError:
     """The error for a part without windows."""
     return ConfigurationError(
         f"split {part.name}, {part.first} to {part.last}, holds no window: each needs {pipeline.bars_needed} bars "
@@ -369,9 +368,9 @@ class PanelSplitter:
         )
 
 
-SHARE: Final = 4
-"""A history moves to the device if its inputs take at most 1/SHARE of the free memory there; network, optimizer and
-activations need the rest. From the host, every window would be transferred again in every epoch."""
+MAX_MEMORY_FRACTION: Final = 1 / 4
+"""A history moves to the device if its inputs take at most this fraction of the free memory there; network, optimizer
+and activations need the rest. From the host, every window would be transferred again in every epoch."""
 
 
 def count_bytes(stored: StoredInputs) -> int:
@@ -381,7 +380,7 @@ def count_bytes(stored: StoredInputs) -> int:
 
 @final
 class DeviceHistory:
-    """A history whose inputs are gathered on a device; levels and targets are measured on the host, in float64."""
+    """A history whose inputs are gathered on a device; targets and scale are computed on the host, in float64."""
 
     def __init__(self, history: History, device: torch.device) -> None:
         self.bars = history.bars
@@ -397,7 +396,7 @@ class DeviceHistory:
 
     def gather(self, windows: TrainingWindows) -> WindowBatch:
         """As `History.gather`, the same bits on the device."""
-        location, scale = self._history.level(windows)
+        location, scale = self._history.location_and_scale(windows)
         target = self._history.normalised(windows, location, scale)
         small = (*locate_windows(windows), location, scale, target)
         symbols, positions, location, scale, target = (tensor.to(self._device, non_blocking=True) for tensor in small)
@@ -405,13 +404,13 @@ class DeviceHistory:
 
 
 TrainingHistory = History | DeviceHistory
-"""Data of an objective."""
+"""A history on the host or on a device."""
 
 
 def place_history(history: History, device: torch.device) -> TrainingHistory:
     """The history, with its inputs on the device if it is a GPU with enough free memory."""
     free = measure_free_bytes(device)
-    if free is None or count_bytes(history.stored) > free // SHARE:
+    if free is None or count_bytes(history.stored) > MAX_MEMORY_FRACTION * free:
         return history
     return DeviceHistory(history, device)
 

@@ -16,7 +16,7 @@ from predictor.networks import kind_named
 from predictor.sessions import SessionCalendar
 from trainers.loop import launched_size
 from trainers.stock.bar_requirements import check_sessions, describe_mixed_exchanges
-from trainers.stock.data import NO_SOURCE, History, TrainingWindows
+from trainers.stock.data import NO_COVARIATE_FILES, History, TrainingWindows
 from trainers.stock.evaluation.evaluation_set import EvaluationSet
 from trainers.stock.feature_selection import list_needs
 from trainers.stock.objectives import count_batches
@@ -63,15 +63,15 @@ def find_recipe_warnings(
     """
     reads_features = not kind_named(recipe.kind).is_scale_only
     needs = list_needs(features, covariates) if reads_features else ()
-    mixture = "" if recipe.calendar else describe_mixed_exchanges(bars)
+    mixed_exchanges = "" if recipe.calendar else describe_mixed_exchanges(bars)
     reads_volume = reads_features and features.reads_volume
-    doubts = _find_warnings(bars, covariates, needs, reads_volume=reads_volume, is_adjusted=is_adjusted)
-    return (mixture, *doubts) if mixture else doubts
+    warnings = _find_warnings(bars, covariates, needs, reads_volume=reads_volume, is_adjusted=is_adjusted)
+    return (mixed_exchanges, *warnings) if mixed_exchanges else warnings
 
 
 def find_close_warnings(bars: BarPanel) -> tuple[str, ...]:
     """Warnings about the bars of a model that reads only closes."""
-    return _find_warnings(bars, NO_SOURCE, (), reads_volume=False, is_adjusted=False)
+    return _find_warnings(bars, NO_COVARIATE_FILES, (), reads_volume=False, is_adjusted=False)
 
 
 def find_model_warnings(models: Sequence[Model], bars: BarPanel, covariates: CovariateSource) -> tuple[str, ...]:
@@ -100,7 +100,7 @@ def _find_warnings(
 ) -> tuple[str, ...]:
     warnings = find_bars_warnings(bars, bars.symbols, reads_volume=reads_volume, is_adjusted=is_adjusted)
     return limit_warnings(
-        (*warnings, *covariates.doubts(needs), *suspect_lines(bars), *find_unexplained_splits(bars).lines())
+        (*warnings, *covariates.find_warnings(needs), *suspect_lines(bars), *find_unexplained_splits(bars).lines())
     )
 
 

@@ -113,7 +113,7 @@ class _SessionForecaster:
         return [self._forecast(session, info) for session in sessions]
 
     def _forecast(self, session: int, info: ModelInfo) -> SessionFile:
-        bars, made = self.material.bars.until(session), None
+        bars, forecast = self.material.bars.until(session), None
         refusals: Mapping[str, QuantraError]
         try:
             instance = Instance(
@@ -122,12 +122,12 @@ class _SessionForecaster:
                 gap_policy=self.material.gaps,
                 accept_suspect_bars=self.material.accept_suspect_bars,
             )
-            made = self.forecaster.predict(instance)
-            symbols, refusals = made.symbols, made.refusals
+            forecast = self.forecaster.predict(instance)
+            symbols, refusals = forecast.symbols, forecast.refusals
         except _ABOUT_BARS as error:
             symbols, refusals = bars.symbols, dict.fromkeys(bars.symbols, error)
         content = BytesIO()
-        forecast_frame(session, info, symbols, made, refusals).write_parquet(content)
+        forecast_frame(session, info, symbols, forecast, refusals).write_parquet(content)
         reasons = tuple(answer_of(error).reason for error in refusals.values())
         return SessionFile(session, content.getvalue(), len(symbols) - len(refusals), reasons)
 
@@ -136,12 +136,12 @@ def forecast_frame(
     session: int,
     info: ModelInfo,
     symbols: tuple[str, ...],
-    made: Forecast | None,
+    forecast: Forecast | None,
     refusals: Mapping[str, QuantraError],
 ) -> "pl.DataFrame":
     """One row per symbol and horizon: the quantiles in the target's unit, or the reason why there are none.
 
-    `made` is None if no symbol has a forecast; `refusals` has the error of each symbol without one.
+    `forecast` is None if no symbol has a forecast; `refusals` has the error of each symbol without one.
 
     Raises:
         MissingPackageError: polars is missing.
@@ -152,7 +152,7 @@ def forecast_frame(
         raise MissingPackageError.of("polars", "data", "a Parquet file of forecasts") from error
     per_symbol, horizons = len(info.horizons), len(symbols) * list(info.horizons)
     names = [symbol for symbol in symbols for _ in range(per_symbol)]
-    targets = [None] * len(names) if made is None else len(symbols) * list(made.target_sessions)
+    targets = [None] * len(names) if forecast is None else len(symbols) * list(forecast.target_sessions)
 
     def spread(values: FloatArray | None) -> "pl.Series":
         """A number per symbol, or per symbol and horizon, as a column in which unknown ones are null."""
@@ -165,19 +165,19 @@ def forecast_frame(
         "symbol": names,
         "horizon": pl.Series(horizons, dtype=pl.Int32),
         "session": pl.Series(targets, dtype=pl.Date),
-        "close": spread(None if made is None else made.anchor_price),
+        "close": spread(None if forecast is None else forecast.anchor_price),
     }
     for k, quantile in enumerate(info.quantiles):
-        columns[f"q{quantile:g}"] = spread(None if made is None else made.values[:, :, k])
-    columns["score"] = spread(None if made is None else made.scores)
+        columns[f"q{quantile:g}"] = spread(None if forecast is None else forecast.values[:, :, k])
+    columns["score"] = spread(None if forecast is None else forecast.scores)
     errors = [refusals.get(name) for name in names]
     columns |= {
         "target": [info.target_kind] * len(names),
         "model": [info.name] * len(names),
         "version": pl.Series([info.version] * len(names), dtype=pl.Int32),
-        "forecast_id": [None if made is None else made.forecast_id] * len(names),
+        "forecast_id": [None if forecast is None else forecast.forecast_id] * len(names),
         "is_seen": pl.Series([was_seen(session, info)] * len(names), dtype=pl.Boolean),
-        "warnings": ["" if made is None else "\n".join(made.warnings)] * len(names),
+        "warnings": ["" if forecast is None else "\n".join(forecast.warnings)] * len(names),
         "reason": pl.Series([None if error is None else answer_of(error).reason for error in errors], dtype=pl.String),
         "message": pl.Series([None if error is None else error.message for error in errors], dtype=pl.String),
     }
@@ -212,11 +212,11 @@ class ForecastFolder:
         """Whether the session's forecasts are stored."""
         return self._path(session).is_file()
 
-    def keep(self, made: SessionFile) -> None:
+    def keep(self, file: SessionFile) -> None:
         """Store a session's forecasts, completely or not at all."""
-        path = self._path(made.session)
+        path = self._path(file.session)
         path.parent.mkdir(exist_ok=True)
-        replace_file(path, made.content)
+        replace_file(path, file.content)
 
     def _path(self, session: int) -> Path:
         return self.path / f"as_of={as_date(session).isoformat()}" / FORECASTS
@@ -243,10 +243,10 @@ def write_forecasts(
     """
     blocks = [tuple(sessions[k : k + SESSIONS_AT_ONCE]) for k in range(0, len(sessions), SESSIONS_AT_ONCE)]
     with claim_output(folder.path):
-        for _, made in runner.run(material.worker, blocks, name=_name_block):
-            for one in made:
-                folder.keep(one)
-                yield one
+        for _, session_files in runner.run(material.worker, blocks, name=_name_block):
+            for file in session_files:
+                folder.keep(file)
+                yield file
 
 
 def _name_block(sessions: Sequence[int]) -> str:
@@ -317,48 +317,49 @@ def forecast_command(  # noqa: PLR0913 - the flags of a command
     steps = write_forecasts(material, missing, folder, runner)
     if not as_json:
 
-        def tell(made: SessionFile) -> str:
-            refused = f", {len(made.reasons)} without" if made.reasons else ""
-            return f"{shown_date(made.session)}  {counted(made.forecasts, 'forecast')}{refused}{runner.remark}"
+        def tell(file: SessionFile) -> str:
+            refused = f", {len(file.reasons)} without" if file.reasons else ""
+            return f"{shown_date(file.session)}  {counted(file.forecasts, 'forecast')}{refused}{runner.remark}"
 
         steps = show_finished(steps, total=len(missing), tell=tell, title="day", stream=sys.stdout)
     try:
-        made = list(steps)
+        session_files = list(steps)
     except KeyboardInterrupt:
         sys.stderr.write("the forecasts so far are saved; continue with the same command\n")
         raise
-    if not any(one.forecasts for one in made) and len(made) == len(sessions):
+    if not any(file.forecasts for file in session_files) and len(session_files) == len(sessions):
         raise QuantraError(
-            f"no symbol could be forecast on any of {counted(len(made), 'day')}: {_describe_reasons(made)}"
+            f"no symbol could be forecast on any of {counted(len(session_files), 'day')}: "
+            f"{_describe_reasons(session_files)}"
         )
     if as_json:
         result: dict[str, Json] = {
             "kind": "forecasts",
             "folder": str(out),
             "days": len(sessions),
-            "new_days": len(made),
-            "forecasts": sum(one.forecasts for one in made),
-            "reasons": dict(Counter(reason for one in made for reason in one.reasons)),
+            "new_days": len(session_files),
+            "forecasts": sum(file.forecasts for file in session_files),
+            "reasons": dict(Counter(reason for file in session_files for reason in file.reasons)),
         }
         write_json(result | describe_jobs(runner))
     else:
-        _print_result(out, info, len(sessions), made)
+        _print_result(out, info, len(sessions), session_files)
 
 
-def _describe_reasons(made: Sequence[SessionFile]) -> str:
-    reasons = Counter(reason for one in made for reason in one.reasons)
+def _describe_reasons(session_files: Sequence[SessionFile]) -> str:
+    reasons = Counter(reason for file in session_files for reason in file.reasons)
     return listed([f"{reason} {count} times" for reason, count in reasons.most_common()])
 
 
-def _print_result(folder: Path, info: ModelInfo, sessions: int, made: Sequence[SessionFile]) -> None:
-    refused = sum(len(one.reasons) for one in made)
-    forecasts = sum(one.forecasts for one in made)
-    kept = sessions - len(made)
+def _print_result(folder: Path, info: ModelInfo, sessions: int, session_files: Sequence[SessionFile]) -> None:
+    refused = sum(len(file.reasons) for file in session_files)
+    forecasts = sum(file.forecasts for file in session_files)
+    kept = sessions - len(session_files)
     known = f"; {counted(kept, 'day')} were there before" if kept else ""
-    _print_line(f"{counted(forecasts, 'forecast')} of {counted(len(made), 'day')} in {folder}{known}")
+    _print_line(f"{counted(forecasts, 'forecast')} of {counted(len(session_files), 'day')} in {folder}{known}")
     if refused:
-        _print_line(f"without a forecast: {_describe_reasons(made)}; the column `message` says more")
-    if seen := sum(was_seen(one.session, info) is not False for one in made):
+        _print_line(f"without a forecast: {_describe_reasons(session_files)}; the column `message` says more")
+    if seen := sum(was_seen(file.session, info) is not False for file in session_files):
         _print_line(
             f"{counted(seen, 'day')} may have been seen in training (`is_seen`): their forecasts may look better than "
             "new ones",

@@ -10,7 +10,7 @@ import torch
 from predictor.arrays import FloatArray
 from predictor.errors import MissingPackageError
 from predictor.networks import TreesForecaster
-from trainers.stock.data import ROWS, History, TrainingWindows
+from trainers.stock.data import WINDOWS_PER_BATCH, History, TrainingWindows
 from trainers.stock.objectives import StaticDropout
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def _collect(
     """[N, C] columns and [N, H] outcomes of windows."""
     columns = np.empty((len(windows), sum(network.summaries.widths)))
     labels = np.empty((len(windows), len(network.summaries.target.horizons)))
-    for rows, block in windows.blocks(ROWS):
+    for rows, block in windows.blocks(WINDOWS_PER_BATCH):
         batch = source.gather(block)
         columns[rows], labels[rows] = network.summaries.compute(batch.inputs), batch.target.numpy()
     return columns, labels

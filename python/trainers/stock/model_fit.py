@@ -46,7 +46,14 @@ from trainers.loop import (
 )
 from trainers.progress import ReportConsumer
 from trainers.stock.bar_requirements import check_enough, check_sessions
-from trainers.stock.data import NO_SOURCE, ROWS, History, TrainingWindows, locate_windows, place_history
+from trainers.stock.data import (
+    NO_COVARIATE_FILES,
+    WINDOWS_PER_BATCH,
+    History,
+    TrainingWindows,
+    locate_windows,
+    place_history,
+)
 from trainers.stock.edges import fit_training_edges
 from trainers.stock.feature_cache import FeatureCache, map_bars
 from trainers.stock.feature_selection import fit_features
@@ -70,7 +77,7 @@ def fit_pipeline(
     features: FeatureSet,
     recipe: StockRecipe,
     splits: DataSplits,
-    covariates: CovariateSource = NO_SOURCE,
+    covariates: CovariateSource = NO_COVARIATE_FILES,
     cache: FeatureCache | None = None,
 ) -> Pipeline:
     """Fit everything between bars and network on the training split.
@@ -348,11 +355,11 @@ def _average_windows(history: History, splits: DataSplits) -> BaselineSpec:
         torch.zeros(width, dtype=torch.float64) for width in (sizes.known, sizes.static, horizons)
     )
     scale = torch.empty((horizons, len(train)), dtype=torch.float64)
-    for rows, block in train.blocks(ROWS):
+    for rows, block in train.blocks(WINDOWS_PER_BATCH):
         symbols, positions = locate_windows(block)
         known += history.stored.gather_known(symbols, positions).double().mean(dim=1).sum(dim=0)
         static += history.stored.static[symbols].double().sum(dim=0)
-        centers, scales = history.level(block)
+        centers, scales = history.location_and_scale(block)
         location += centers.sum(dim=0)
         scale[:, rows] = scales.T
     return BaselineSpec(
@@ -366,10 +373,10 @@ def _average_windows(history: History, splits: DataSplits) -> BaselineSpec:
 
 def build_engine(network: nn.Module, manifest: Manifest) -> Engine:
     """An engine that runs a frozen network on the CPU."""
-    return Engine(network, build_output_map(manifest), device=torch.device("cpu"), max_rows=ROWS)
+    return Engine(network, build_output_map(manifest), device=torch.device("cpu"), max_rows=WINDOWS_PER_BATCH)
 
 
-def assemble_model(made: Artifact) -> Model:
+def assemble_model(artifact: Artifact) -> Model:
     """The model of a new artifact, on the CPU."""
     identity = ModelIdentity(name="new", version=0, weights_hash="")
-    return Model.assemble(identity, made, device=torch.device("cpu"), max_rows=256)
+    return Model.assemble(identity, artifact, device=torch.device("cpu"), max_rows=256)

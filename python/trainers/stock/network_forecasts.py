@@ -57,7 +57,7 @@ def forecast_values(
 ) -> FloatArray:
     """[N, H, Q] calibrated quantiles in the target's own unit."""
     units = forecast_with_network(engine, history, windows, universe).units
-    location, scale = history.level(windows)
+    location, scale = history.location_and_scale(windows)
     return engine.calibrated(units, location, scale).numpy()
 
 

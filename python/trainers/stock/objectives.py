@@ -14,7 +14,7 @@ from predictor.arrays import BoolArray, FloatArray
 from predictor.networks import GraphForecaster, PanelOutput, describe_fault, kind_named, pinball_loss
 from trainers.loop import BatchSplitter, ContractError, Loss, ResidentSource, SampleSplitter
 from trainers.stock.data import (
-    ROWS,
+    WINDOWS_PER_BATCH,
     History,
     PanelBatch,
     PanelDays,
@@ -240,7 +240,7 @@ def build_window_objective(
             seed=settings.seed,
             shuffle=True,
         ),
-        selection=_batch_windows(history.gather, selection, ROWS, seed=0, shuffle=False),
+        selection=_batch_windows(history.gather, selection, WINDOWS_PER_BATCH, seed=0, shuffle=False),
         cutting=SampleSplitter(),
     )
 
@@ -268,7 +268,9 @@ def build_day_objective(
         train=training_days.source(
             np.unique(train.positions), days=_count_days_per_batch(settings.batch_size, stocks), seed=settings.seed
         ),
-        selection=days.source(np.unique(selection.positions), days=_count_days_per_batch(ROWS, stocks), shuffle=False),
+        selection=days.source(
+            np.unique(selection.positions), days=_count_days_per_batch(WINDOWS_PER_BATCH, stocks), shuffle=False
+        ),
         cutting=PanelSplitter(),
     )
 

@@ -27,12 +27,12 @@ def forecast_past(source: ModelSource, bars: BarPanel, start: int | None, end: i
         InSampleError: The model has seen the days.
         QuantraError: The model cannot read these bars.
     """
-    standing = source.require_standing()
+    trained_model = source.require_trained_model()
     first = find_first_decision(source, bars, 0) if start is None else start
-    refuse_in_sample(standing, bars.sessions, first)
+    refuse_in_sample(trained_model, bars.sessions, first)
     last = int(bars.sessions[-1]) if end is None else end
     days = bars.sessions[(bars.sessions >= first) & (bars.sessions <= last)]
-    model = standing.model
+    model = trained_model.model
     return tabulate(forecast_daily(model, bars, days, source.covariates), model.manifest.target, bars)
 
 

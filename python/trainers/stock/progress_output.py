@@ -14,7 +14,7 @@ from predictor.canonical import Json
 from predictor.jobs import JobRunner
 from trainers.loop import Report
 from trainers.progress import ConsumerChain, ReportConsumer, is_cell, progress_for
-from trainers.stock.backtest.backtest import Watch, iterate_silently
+from trainers.stock.backtest.backtest import FoldProgress, iterate_silently
 from trainers.stock.backtest.folds import Fold, describe_fold
 from trainers.stock.data_warnings import Warn, discard
 
@@ -77,7 +77,7 @@ class ProgressOutput:
     tell: Callable[[str], None]
     """A result."""
     warn: Warn
-    watch: Watch
+    watch: FoldProgress
     """The folds of a backtest."""
 
 
@@ -124,7 +124,7 @@ class _EndedProgress:
             passing.close()
 
 
-def _announce_folds(announce: Callable[[str], None]) -> Watch:
+def _announce_folds(announce: Callable[[str], None]) -> FoldProgress:
     def watched(folds: Iterator[Fold], total: int) -> Iterator[Fold]:
         for count, fold in enumerate(folds, start=1):
             announce(f"fold {count}/{total} {describe_fold(fold)}")

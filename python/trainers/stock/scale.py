@@ -32,7 +32,7 @@ from predictor.networks import (
     window_mean,
 )
 from predictor.windows import Pipeline, trailing_windows
-from trainers.stock.data import TrainingWindows, describe_missing_windows
+from trainers.stock.data import TrainingWindows, missing_windows_error
 from trainers.stock.splits import SplitPart, list_decisions
 
 Steps = tuple[tuple[int, int], ...]
@@ -152,7 +152,7 @@ def _select_windows(bars: BarPanel, draft: Pipeline, part: SplitPart) -> Trainin
     usable = present & draft.has_enough(draft.counts(present, (np.where(known, 0.0, np.nan),)))
     order, symbols = np.nonzero(usable[:, positions].T)
     if len(order) == 0:
-        raise describe_missing_windows(part, draft)
+        raise missing_windows_error(part, draft)
     return TrainingWindows(symbols=symbols.astype(np.int64), positions=positions[order])
 
 

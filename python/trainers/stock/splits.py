@@ -198,7 +198,7 @@ def read_day(text: str) -> int:
     return int(date.fromisoformat(text.strip()).strftime("%Y%m%d"))
 
 
-def find_day(flag: str, text: str) -> int:
+def parse_day_flag(flag: str, text: str) -> int:
     """Parse the ISO date of a flag as yyyymmdd.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Stock models from Python: the command line's settings, trainings, judgements and artifacts, without a folder.
+"""Train, evaluate and save stock models from Python, as the command line does.
 
 from trainers import StockTrainer
 
@@ -48,10 +48,10 @@ from trainers.stock.backtest import (
 from trainers.stock.backtest.backtest import choose_terms, complete_plan
 from trainers.stock.backtest.refits import MAX_ROWS
 from trainers.stock.backtest.source import use_model
-from trainers.stock.data import ROWS
+from trainers.stock.data import WINDOWS_PER_BATCH
 from trainers.stock.data_warnings import discard, without_repeats
 from trainers.stock.ensembles.member_training import BEST, BestPlan, train_best
-from trainers.stock.evaluation.bound_model import Judgeable
+from trainers.stock.evaluation.bound_model import EvaluatedModel
 from trainers.stock.evaluation.evaluation import EvaluationSettings, ModelEvaluation, evaluate
 from trainers.stock.feature_cache import FeatureCache, open_cache
 from trainers.stock.past_forecasts import cross_validate, forecast_past
@@ -78,7 +78,7 @@ if TYPE_CHECKING:
 
 
 NOT_RECORDED: Final = ("quiet", "on_report")
-"""Settings that leave the model as it is."""
+"""Settings that do not affect the model."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -98,8 +98,8 @@ class FittedArtifact:
     @classmethod
     def read(cls, folder: Path) -> Self:
         """Read the folder of an artifact or an ensemble."""
-        places = (place for place in sorted(folder.rglob("*")) if place.is_file())
-        files = {place.relative_to(folder).as_posix(): place.read_bytes() for place in places}
+        paths = (path for path in sorted(folder.rglob("*")) if path.is_file())
+        files = {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
         return cls(files=files, stored=read_version(folder))
 
     @property
@@ -114,7 +114,7 @@ class FittedArtifact:
         skill = self.card.skill
         return "the model has no scores" if skill is None else skill.sentence
 
-    def model(self, device: str, *, max_rows: int) -> Judgeable:
+    def model(self, device: str, *, max_rows: int) -> EvaluatedModel:
         """The model, verified with its golden instance as after loading; it is named after its kind.
 
         Raises:
@@ -122,14 +122,6 @@ class FittedArtifact:
         """
         name = BEST if isinstance(self.stored, StoredEnsemble) else self.stored.artifact.manifest.kind.name
         return build(self.stored, (name, 1), Runtime(choose_device(device), max_rows))
-
-
-@final
-class _LastFit:
-    """Holds the artifact of the last successful fit, in a frozen trainer."""
-
-    def __init__(self) -> None:
-        self.fitted: FittedArtifact | None = None
 
 
 @final
@@ -252,7 +244,7 @@ class StockTrainer:
     recipe: StockRecipe | None = None
     quiet: bool = False
     on_report: Callable[[Report], object] | None = None
-    _slot: _LastFit = field(init=False, default_factory=_LastFit)
+    _artifact: FittedArtifact | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         _ = self.plan if self._best is None else (self._best, self._jobs())  # checks all settings
@@ -295,12 +287,12 @@ class StockTrainer:
             cache = open_cache(self.feature_cache, output.warn)
             panel, source, shown = load_bars(bars, cache), read_covariates(covariates), self._with_callback(output)
             if self._best is None:
-                fitted = _fit_one(self.plan.beside(panel, output.tell), panel, source, cache, shown)
+                fitted = _fit_one(self.plan.with_calendar_of(panel, output.tell), panel, source, cache, shown)
             else:
                 fitted = _fit_best(self._best, panel, source, cache, shown, self._jobs(output.tell))
             model = fitted.model(self._forecast_device, max_rows=MAX_ROWS)
             output.tell(fitted.sentence)
-        self._slot.fitted = fitted
+        object.__setattr__(self, "_artifact", fitted)  # the settings are frozen
         return Forecaster.of(model)
 
     def save(self, folder: str | Path) -> Path:
@@ -315,9 +307,9 @@ class StockTrainer:
         Raises:
             ConfigurationError: Nothing was fitted yet, or the folder exists or cannot be written.
         """
-        place = Path(folder)
-        save_files(self._fitted("save").files, place)
-        return place
+        path = Path(folder)
+        save_files(self._fitted("save").files, path)
+        return path
 
     def evaluate(
         self,
@@ -349,7 +341,7 @@ class StockTrainer:
         with self._working(self._threads) as output:
             cache = open_cache(self.feature_cache, output.warn)
             return evaluate(
-                fitted.model(self._forecast_device, max_rows=ROWS),
+                fitted.model(self._forecast_device, max_rows=WINDOWS_PER_BATCH),
                 load_bars(bars, cache),
                 given.over(EvaluationSettings()),
                 consume=output.consume,
@@ -428,19 +420,19 @@ class StockTrainer:
         fitted = self._fitted("backtest")
         days = parse_settings(WalkForwardPlan, settings)
         terms = parse_settings(TradingTerms, settings)
-        tactic = parse_settings(StrategySettings, settings)
+        strategy_settings = parse_settings(StrategySettings, settings)
         with self._working(1) as output, TemporaryDirectory() as folder:
             model = fitted.model(self._forecast_device, max_rows=MAX_ROWS)
             source = use_model(model, fitted.stored.manifest_hash, read_covariates(covariates))
             source = replace(source, cache=open_cache(self.feature_cache, output.warn))
             panel = load_bars(bars, source.cache)
-            data_warnings.emit(source.doubts(panel), output.warn)
+            data_warnings.emit(source.find_warnings(panel), output.warn)
             return backtest(
                 source,
                 panel,
                 complete_plan(source, panel, days, output.tell),
                 terms=choose_terms(terms, source),
-                tactic=tactic.over(StrategySettings.default(len(panel.symbols))),
+                strategy_settings=strategy_settings.over(StrategySettings.default(len(panel.symbols))),
                 folder=BacktestFolder(path=Path(folder) / "backtest"),
                 runner=choose_runner(workers, cluster, tell=output.tell),
                 watch=output.watch,
@@ -497,7 +489,7 @@ class StockTrainer:
         with self._working(self._threads) as output:
             cache = open_cache(self.feature_cache, output.warn)
             panel = load_bars(bars, cache)
-            plan = self.plan.beside(panel, output.tell)
+            plan = self.plan.with_calendar_of(panel, output.tell)
             material = replace(plan.material(panel, covariates), cache=cache)
             return cross_validate(material, plan.recipe, windows=windows, step=step)
 
@@ -512,16 +504,16 @@ class StockTrainer:
 
     def __repr__(self) -> str:
         given = [f"{name}={value!r}" for name, value in self._given().items() if value is not None]
-        return f"StockTrainer({', '.join([*given, 'not fitted' if self._slot.fitted is None else 'fitted'])})"
+        return f"StockTrainer({', '.join([*given, 'not fitted' if self._artifact is None else 'fitted'])})"
 
     def _given(self) -> Mapping[str, Any]:
         """Every setting by name; None means not given."""
         return {one.name: getattr(self, one.name) for one in fields(self) if one.init and one.name not in NOT_RECORDED}
 
     def _fitted(self, purpose: str) -> FittedArtifact:
-        if self._slot.fitted is None:
+        if self._artifact is None:
             raise ConfigurationError(f"nothing was fitted yet; call fit(bars) before {purpose}")
-        return self._slot.fitted
+        return self._artifact
 
     @cached_property
     def _best(self) -> BestPlan | None:
@@ -577,8 +569,8 @@ def _fit_one(
     plan: TrainingPlan, panel: BarPanel, covariates: CovariateSource, cache: FeatureCache | None, output: ProgressOutput
 ) -> FittedArtifact:
     material = replace(plan.material(panel, covariates), cache=cache)
-    made = train_in_memory(material, plan.recipe, consume=output.consume, announce=output.announce, warn=output.warn)
-    return FittedArtifact.of(made)
+    files = train_in_memory(material, plan.recipe, consume=output.consume, announce=output.announce, warn=output.warn)
+    return FittedArtifact.of(files)
 
 
 def _fit_best(

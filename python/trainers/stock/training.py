@@ -123,11 +123,11 @@ def train(
     setup = _prepare(material, recipe, announce, warn, _find_accumulation(recipe, checkpoints))
     # Held until the artifact is saved, so that no other training resumes meanwhile.
     with checkpoints.open() if checkpoints is not None and launched_rank() == 0 else nullcontext():
-        made = setup.run(checkpoints, sections or {}, consume, announce, stepwise)
+        new_artifact = setup.run(checkpoints, sections or {}, consume, announce, stepwise)
         announce("recording the golden instance, and saving")
         if launched_rank() == 0:
-            save_artifact(out, made, golden.record(assemble_model(made)), checkpoints)
-    return TrainingResult(folder=out, card=dict(made.manifest.card))
+            save_artifact(out, new_artifact, golden.record(assemble_model(new_artifact)), checkpoints)
+    return TrainingResult(folder=out, card=dict(new_artifact.manifest.card))
 
 
 def train_in_memory(
@@ -144,9 +144,9 @@ def train_in_memory(
     Arguments and errors are those of `train`. Signals are not caught: Ctrl+C stops the training at once.
     """
     setup = _prepare(_inherit_from_parent(material, recipe), recipe, announce, warn)
-    made = setup.run(None, sections or {}, consume, announce, no_progress)
+    new_artifact = setup.run(None, sections or {}, consume, announce, no_progress)
     announce("recording the golden instance")
-    return artifact.pack_artifact(made, golden.record(assemble_model(made)))
+    return artifact.pack_artifact(new_artifact, golden.record(assemble_model(new_artifact)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -157,7 +157,7 @@ class _TrainingSetup:
     recipe: StockRecipe
     splits: DataSplits
     history: History
-    doubts: tuple[str, ...]
+    warnings: tuple[str, ...]
     prepared: PreparedTraining
 
     def run(
@@ -180,15 +180,15 @@ class _TrainingSetup:
             kept = start_note(recipe.scale, has_map=has_map, has_parent=parent is not None)
         scoring = "" if self.splits.test is None else " and scoring it against the baselines"
         announce(f"{kept}; calibrating{scoring}")
-        made = calibrate_network(fitted, self.history, self.splits, recipe)
+        new_artifact = calibrate_network(fitted, self.history, self.splits, recipe)
         ancestors = {} if parent is None else parent.card()
         content = (
             ancestors
-            | _build_card(made, fitted, self, describe_origin(ancestors), stepwise)
+            | _build_card(new_artifact, fitted, self, describe_origin(ancestors), stepwise)
             | describe_edges(fitted.network, self.material.edges)
             | dict(sections)
         )
-        return replace(made, manifest=replace(made.manifest, card=content))
+        return replace(new_artifact, manifest=replace(new_artifact.manifest, card=content))
 
 
 def _find_accumulation(recipe: StockRecipe, checkpoints: Checkpoints | None) -> int:
@@ -225,7 +225,7 @@ def _prepare(
     settings = recipe.optimisation
     shared = replace(recipe, optimisation=replace(settings, accumulate=accumulate or settings.accumulate))
     is_adjusted = parent is not None and parent.is_adjusted
-    doubts = emit(
+    warnings = emit(
         find_recipe_warnings(material.bars, material.features, material.covariates, recipe, is_adjusted=is_adjusted),
         warn,
     )
@@ -234,7 +234,7 @@ def _prepare(
     if parent is not None:
         pipeline = parent.keeping_columns(pipeline)
     history = History(material.bars, pipeline, material.covariates, material.cache)
-    doubts += emit(
+    warnings += emit(
         (*find_untrained_symbol_warnings(history, splits, parent), *find_step_warnings(history, splits, shared)), warn
     )
     prepared = prepare(history, splits, shared, material.edges, None if parent is None else parent.weights)
@@ -247,7 +247,7 @@ def _prepare(
     if (loop := prepared.loop) is not None:
         announce(f"training on {loop.device.device} ({loop.device.reason}) in {loop.precision.name}")
     return _TrainingSetup(
-        material=material, recipe=recipe, splits=splits, history=history, doubts=doubts, prepared=prepared
+        material=material, recipe=recipe, splits=splits, history=history, warnings=warnings, prepared=prepared
     )
 
 
@@ -263,14 +263,14 @@ def _inherit_from_parent(material: TrainingMaterial, recipe: StockRecipe) -> Tra
     return replace(material, edges=material.edges or parent.edges(material.bars))
 
 
-def save_artifact(out: Path, made: Artifact, recorded: Golden, checkpoints: Checkpoints | None = None) -> None:
+def save_artifact(out: Path, new_artifact: Artifact, recorded: Golden, checkpoints: Checkpoints | None = None) -> None:
     """Write the artifact with its golden instance, then remove the checkpoints of its training.
 
     Raises:
         ConfigurationError: `out` cannot be written.
     """
     try:
-        artifact.save(out, made, recorded)
+        artifact.save(out, new_artifact, recorded)
     except OSError as error:
         advice = "" if checkpoints is None else "; repair this, then --resume saves it without training again"
         raise ConfigurationError(f"{out} cannot be saved: {error.strerror}{advice}") from error
@@ -299,12 +299,16 @@ def _open_checkpoints(keeping: CheckpointSettings, material: TrainingMaterial, r
 
 
 def _build_card(
-    made: Artifact, fitted: FittedNetwork, setup: _TrainingSetup, origin: tuple[str, ...], stepwise: StepProgress
+    new_artifact: Artifact,
+    fitted: FittedNetwork,
+    setup: _TrainingSetup,
+    origin: tuple[str, ...],
+    stepwise: StepProgress,
 ) -> dict[str, Json]:
     history, splits = setup.history, setup.splits
-    scores, notes = score_on_test(made, fitted.network, history, splits, stepwise)
+    scores, notes = score_on_test(new_artifact, fitted.network, history, splits, stepwise)
     return {
-        "data": card.describe_data(history.bars, setup.doubts, find_untrained_symbols(history, splits)),
+        "data": card.describe_data(history.bars, setup.warnings, find_untrained_symbols(history, splits)),
         **describe_covariates(history.pipeline, history.covariates),
         "splits": card.describe_splits(splits, history),
         "recipe": setup.recipe.settings(),
@@ -323,23 +327,25 @@ def _build_card(
 
 
 def score_on_test(
-    made: Artifact, network: nn.Module, history: History, splits: DataSplits, stepwise: StepProgress
+    new_artifact: Artifact, network: nn.Module, history: History, splits: DataSplits, stepwise: StepProgress
 ) -> tuple[dict[str, Json], tuple[str, ...]]:
     """The card's sections on the test split, and notes on them; without such a split, a note that says so."""
     if splits.test is None:
         return {}, (card.NO_TEST,)
-    windows, levels = history.windows(splits.test), made.manifest.quantiles
+    windows, levels = history.windows(splits.test), new_artifact.manifest.quantiles
     test = EvaluationSet.of(history, windows, levels)
-    engine = build_engine(network, made.manifest)
-    ours = forecasts_of(engine, build_output_map(made.manifest), history, windows, made.manifest.universe)
-    plan = quick_baselines(made.manifest.target.kind, len(history.bars.symbols))
+    engine = build_engine(network, new_artifact.manifest)
+    ours = forecasts_of(
+        engine, build_output_map(new_artifact.manifest), history, windows, new_artifact.manifest.universe
+    )
+    plan = quick_baselines(new_artifact.manifest.target.kind, len(history.bars.symbols))
     known = InformationSet.of(history, splits, find_last_seen_session(splits), levels)
     result = benchmark(test, OURS, ours, known, plan, stepwise=stepwise)
     scores: dict[str, Json] = {
-        "scores": card.describe_scores(test, result.rows, unit=UNITS[made.manifest.target.kind]),
+        "scores": card.describe_scores(test, result.rows, unit=UNITS[new_artifact.manifest.target.kind]),
         "calibration": card.describe_calibration(test, ours),
         "skill": card.describe_skill(result.skill),
-        "conformal": card.describe_conformal(test, ours, made.manifest.conformal.effective_samples),
+        "conformal": card.describe_conformal(test, ours, new_artifact.manifest.conformal.effective_samples),
     }
     return scores, result.notes
 

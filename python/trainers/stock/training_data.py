@@ -20,7 +20,7 @@ from predictor.features import FeatureSet, StaticFeatures
 from predictor.networks import Edges
 from predictor.windows import Pipeline
 from trainers.stock.card import hash_bars, identify_features
-from trainers.stock.data import NO_SOURCE
+from trainers.stock.data import NO_COVARIATE_FILES
 from trainers.stock.edges import RETURNS, read_user_edges
 from trainers.stock.evaluation.evaluated_days import find_last_seen_session, read_splits
 from trainers.stock.feature_cache import FeatureCache
@@ -220,7 +220,7 @@ class TrainingMaterial:
 
     bars: BarPanel
     features: FeatureSet
-    covariates: CovariateSource = NO_SOURCE
+    covariates: CovariateSource = NO_COVARIATE_FILES
     """Covariates that the features read, and static covariates."""
     edges: Edges | None = None
     """Edges between the bars' symbols, in their order; None takes those given to the parent, else computes them."""

@@ -24,7 +24,7 @@ from trainers.stock.edges import read_edges
 from trainers.stock.feature_cache import FeatureCache, map_bars
 from trainers.stock.feature_selection import FeatureSelection, check_features, list_covariate_fields, load_features
 from trainers.stock.recipe import Optimisation, RecipeChanges, StockRecipe, choose_default_optimisation, recipe_of
-from trainers.stock.splits import SplitShares, find_day
+from trainers.stock.splits import SplitShares, parse_day_flag
 from trainers.stock.training_data import ParentArtifact, TrainingMaterial
 
 Bars = BarPanel | Frame | str | Path
@@ -67,7 +67,7 @@ def parse_day(name: str, day: Day) -> int:
     """
     text = day.strftime("%Y-%m-%d") if isinstance(day, date) else shown_date(day) if isinstance(day, int) else day
     try:
-        return find_day(name, text)
+        return parse_day_flag(name, text)
     except ValueError as error:
         raise ConfigurationError(str(error)) from error
 
@@ -266,7 +266,7 @@ class TrainingPlan:
         run = parse_settings(RunOptions, values).over(RunOptions())
         return cls(recipe=final, reads=reads, run=run, parent=parent, edges=edges)
 
-    def beside(self, bars: BarPanel, tell: Callable[[str], None]) -> Self:
+    def with_calendar_of(self, bars: BarPanel, tell: Callable[[str], None]) -> Self:
         """The plan with the calendar of these bars; see `set_calendar`."""
         if self.parent is not None:
             return self

@@ -32,7 +32,7 @@ from trainers.stock.bar_requirements import recognise_calendar
 from trainers.stock.data import History
 from trainers.stock.data_warnings import Warn, discard, emit, find_close_warnings
 from trainers.stock.model_fit import CALENDAR_YEARS, assemble_model, calibrate_manifest, fit_calendar, without_offsets
-from trainers.stock.splits import DataSplits, SplitShares, find_day
+from trainers.stock.splits import DataSplits, SplitShares, parse_day_flag
 from trainers.stock.training import TrainingResult, save_artifact, score_on_test
 
 USUAL_WINDOW: Final = 512
@@ -58,7 +58,7 @@ class AdoptionSettings:
         Flag(
             "Last day of the data that its training may have seen; that day and all before count as seen.",
             metavar="DATE",
-            read=partial(find_day, "--trained-until"),
+            read=partial(parse_day_flag, "--trained-until"),
         ),
     ]
     horizons: Annotated[tuple[int, ...], Flag("Trading days.", read=partial(integers, "horizons"))] = (1, 5, 10, 20)
@@ -111,34 +111,36 @@ def adopt(
     folder = model.source.folder
     splits = None if bars is None else split_after(bars.sessions, settings)
     pipeline = _build_pipeline(model, settings, _choose_calendar(settings, bars, today, announce))
-    made = Artifact(manifest=_build_manifest(model, settings, pipeline), pipeline=pipeline, weights=model.weights)
+    new_artifact = Artifact(
+        manifest=_build_manifest(model, settings, pipeline), pipeline=pipeline, weights=model.weights
+    )
     try:
-        network = freeze(made.network())
+        network = freeze(new_artifact.network())
     except ArtifactError as error:
         raise ConfigurationError(f"{folder}: {WEIGHTS} does not fit {CONFIG}: {error.message}") from error
     libraries = {**card.list_libraries(), **{name: version(name) for name in model.packages}}
     content: dict[str, Json] = {"adopted": asdict(_list_facts(model, settings)), "libraries": libraries}
     if bars is None or splits is None:
-        made = _replace_card(made, content | {"notes": [UNCALIBRATED]})
+        new_artifact = _replace_card(new_artifact, content | {"notes": [UNCALIBRATED]})
     else:
         announce("forecasting the calibration days")
-        doubts = emit(find_close_warnings(bars), warn)
-        history = History(bars, made.pipeline)
-        manifest = calibrate_manifest(made.manifest, network, history, splits.calibration)
-        made = replace(made, manifest=manifest)
+        warnings = emit(find_close_warnings(bars), warn)
+        history = History(bars, new_artifact.pipeline)
+        manifest = calibrate_manifest(new_artifact.manifest, network, history, splits.calibration)
+        new_artifact = replace(new_artifact, manifest=manifest)
         announce("scoring it against the baselines")
-        scores, notes = score_on_test(made, network, history, splits, stepwise)
-        content["data"] = card.describe_data(history.bars, doubts)
+        scores, notes = score_on_test(new_artifact, network, history, splits, stepwise)
+        content["data"] = card.describe_data(history.bars, warnings)
         content["splits"] = card.describe_splits(splits, history)
-        made = _replace_card(made, content | scores | {"notes": list(notes)})
+        new_artifact = _replace_card(new_artifact, content | scores | {"notes": list(notes)})
     announce("recording the golden instance, and saving")
     try:
-        recorded = golden.record(assemble_model(made))
+        recorded = golden.record(assemble_model(new_artifact))
     except InvalidInputError as error:  # its own instance has no forecast
         raise ConfigurationError(f"{folder}: {error.message}; its weights are damaged or too large") from error
     _check_size(folder, recorded)
-    save_artifact(out, made, recorded)
-    return TrainingResult(folder=out, card=dict(made.manifest.card))
+    save_artifact(out, new_artifact, recorded)
+    return TrainingResult(folder=out, card=dict(new_artifact.manifest.card))
 
 
 def _list_facts(model: PublishedModel, settings: AdoptionSettings) -> AdoptionFacts:
@@ -241,5 +243,5 @@ def _check_size(folder: Path, recorded: Golden) -> None:
         )
 
 
-def _replace_card(made: Artifact, content: dict[str, Json]) -> Artifact:
-    return replace(made, manifest=replace(made.manifest, card=content))
+def _replace_card(new_artifact: Artifact, content: dict[str, Json]) -> Artifact:
+    return replace(new_artifact, manifest=replace(new_artifact.manifest, card=content))

@@ -82,7 +82,7 @@ def adopt_command(  # noqa: PLR0913 - the flags of a command
                 "--tokenizer, --tokenizer-sha256, --paths and --seed are for kronos models; leave them out"
             )
         model = read_chronos(source)
-    made = adopt(
+    result = adopt(
         model,
         out,
         settings,
@@ -92,7 +92,7 @@ def adopt_command(  # noqa: PLR0913 - the flags of a command
         warn=warner(as_json=as_json),
         stepwise=no_progress if as_json else progress_on(sys.stdout),
     )
-    print_result(made, as_json=as_json)
+    print_result(result, as_json=as_json)
     if as_json:
         return
     if panel is None:

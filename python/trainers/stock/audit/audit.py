@@ -97,7 +97,8 @@ class _AuditedModel:
     @property
     def last_seen(self) -> int:
         """Last session of any label that the model or its ancestors have seen."""
-        return find_last_seen_session(self.splits) if self.source.standing is None else self.source.standing.last_seen
+        trained_model = self.source.trained_model
+        return find_last_seen_session(self.splits) if trained_model is None else trained_model.last_seen
 
     @property
     def learnt(self) -> BarPanel:
@@ -110,7 +111,7 @@ def audit(
     bars: BarPanel,
     *,
     terms: TradingTerms,
-    tactic: StrategySettings,
+    strategy_settings: StrategySettings,
     depth: AuditBudget,
     announce: Announce,
     warn: Warn = discard,
@@ -124,7 +125,7 @@ def audit(
         source: An artifact of one network, or a recipe, which is trained first.
         bars: Bars of the training and of later days, on which skill is measured.
         terms: Horizon and costs of the strategy.
-        tactic: The strategy.
+        strategy_settings: The strategy.
         depth: Effort of the audit.
         announce: Called with the name of each stage.
         warn: Called first with warnings about bars and files, which the record contains too.
@@ -137,7 +138,7 @@ def audit(
         LoopError: The training of a recipe failed.
         QuantraError: Trainings on shuffled labels failed.
     """
-    doubts = emit(source.doubts(bars), warn)
+    warnings = emit(source.find_warnings(bars), warn)
     terms = replace(terms, sessions_a_year=source.sessions_a_year)
     shown = _AuditProgress(
         announce=announce, stepwise=stepwise, consume=consume or ConsumerChain(), runner=runner or InThisProcess()
@@ -146,11 +147,11 @@ def audit(
     positions = _select_days(subject)
     first, last = (int(subject.bars.sessions[positions[place]]) for place in (0, -1))
     announce(f"forecasting {len(positions)} days, {shown_date(first)} to {shown_date(last)}")
-    judged = _forecast_days(subject, positions, terms, tactic, stepwise)
-    wanted = decide_weights(judged.forecasts, judged.horizon, judged.tactic, judged.terms.sessions_a_year)
+    judged = _forecast_days(subject, positions, terms, strategy_settings, stepwise)
+    wanted = decide_weights(judged.forecasts, judged.horizon, judged.strategy_settings, judged.terms.sessions_a_year)
     book = run_book(wanted, judged.closes, judged.terms).since(judged.terms.delay)
     future = _check_future(subject, positions, depth, shown)
-    closings = describe_closings(f"strategy {tactic.strategy}", int(book.closed.sum()), terms)
+    closings = describe_closings(f"strategy {strategy_settings.strategy}", int(book.closed.sum()), terms)
     return AuditRecord(
         digest=source.digest,
         subject=source.description,
@@ -160,20 +161,20 @@ def audit(
         future=future,
         permutation=_check_permutations(subject, judged, depth, shown),
         lags=check_lags(judged),
-        costs=check_costs(book, terms, tactic.strategy.value),
+        costs=check_costs(book, terms, strategy_settings.strategy.value),
         trials=check_trials(book.net, count_trials(depth.trials, source.card), terms.sessions_a_year),
         notes=_list_notes(subject, depth, closings),
-        warnings=doubts,
+        warnings=warnings,
     )
 
 
 def _prepare_model(source: ModelSource, bars: BarPanel, shown: _AuditProgress) -> _AuditedModel:
     recipe = source.known_recipe()
-    if source.standing is None:
+    if source.trained_model is None:
         splits = recipe.splits(bars.sessions)
         shown.announce("training the recipe")
         learnt = bars.between(splits.train.first, find_last_seen_session(splits))
-        made = refit(
+        artifact = refit(
             learnt,
             source.features,
             recipe,
@@ -182,9 +183,9 @@ def _prepare_model(source: ModelSource, bars: BarPanel, shown: _AuditProgress) -
             cache=source.cache,
             consume=shown.consume,
         )
-        model = assemble_model(made)
-    elif isinstance(source.standing.model, Model):
-        splits, model = source.standing.splits, source.standing.model
+        model = assemble_model(artifact)
+    elif isinstance(source.trained_model.model, Model):
+        splits, model = source.trained_model.splits, source.trained_model.model
     else:
         raise ConfigurationError("an ensemble cannot be audited; audit a member from its folder members")
     if bars.sessions[0] > splits.train.first:
@@ -217,7 +218,7 @@ def _forecast_days(
     subject: _AuditedModel,
     positions: NDArray[np.int64],
     terms: TradingTerms,
-    tactic: StrategySettings,
+    strategy_settings: StrategySettings,
     stepwise: StepProgress,
 ) -> AuditedForecasts:
     """Forecasts and outcomes of the days.
@@ -238,7 +239,7 @@ def _forecast_days(
         closes=np.ascontiguousarray(adjusted.close.T[positions]),
         spread=target.spread,
         terms=terms,
-        tactic=tactic,
+        strategy_settings=strategy_settings,
     )
     came = judged.outcomes[-1]
     known = np.isfinite(judged.forecasts.median) & np.isfinite(came)
@@ -295,9 +296,9 @@ def _check_permutations(
             shown.announce(f"training on shuffled labels, {seed + 1} of {depth.permutations}{runner.remark}")
             yield seed
 
-    made = runner.run(material.worker, seeds(), count=depth.permutations, name=_name_training, in_order=True)
+    forecasts = runner.run(material.worker, seeds(), count=depth.permutations, name=_name_training, in_order=True)
     return check_permutations(
-        judged, (forecasts for _, forecasts in made), epochs=depth.epochs, lag=subject.recipe.target.lag
+        judged, (shuffled for _, shuffled in forecasts), epochs=depth.epochs, lag=subject.recipe.target.lag
     )
 
 
@@ -327,7 +328,7 @@ class ShuffledTraining:
 
     def _forecast(self, seed: int) -> DailyForecasts:
         try:
-            made = refit(
+            artifact = refit(
                 self.bars.until(find_last_seen_session(self.splits)),
                 self.features,
                 self.recipe,
@@ -335,12 +336,14 @@ class ShuffledTraining:
                 covariates=self.covariates,
                 edges=self.edges,
                 cache=self.cache,
-                labelled=partial(ShuffledHistory, splits=self.splits, seed=seed),
+                create_history=partial(ShuffledHistory, splits=self.splits, seed=seed),
                 consume=self.consume,
             )
         except (ConfigurationError, LoopError) as error:
             raise ConfigurationError(f"{_name_training(seed)}: {error}") from error
-        return forecast_daily(assemble_model(made), self.bars, self.sessions, self.covariates, stepwise=self.stepwise)
+        return forecast_daily(
+            assemble_model(artifact), self.bars, self.sessions, self.covariates, stepwise=self.stepwise
+        )
 
 
 def _list_notes(subject: _AuditedModel, depth: AuditBudget, closings: tuple[str, ...]) -> tuple[str, ...]:

@@ -253,7 +253,7 @@ class AuditedForecasts:
     """[H] growth of the target's scale with the horizon."""
     terms: TradingTerms
     """Trading terms; the lag replaces their delay."""
-    tactic: StrategySettings
+    strategy_settings: StrategySettings
 
     @property
     def horizon(self) -> int:
@@ -294,7 +294,7 @@ def check_lags(judged: AuditedForecasts) -> LagCheck:
 def _build_lag_row(judged: AuditedForecasts, lag: int, skill: SkillEstimate) -> LagRow:
     """Skill, rank correlation and Sharpe ratio before costs, from outcomes that start `lag` closes later."""
     forecasts, a_year = judged.forecasts, judged.terms.sessions_a_year
-    wanted = decide_weights(forecasts, judged.horizon, judged.tactic, a_year)
+    wanted = decide_weights(forecasts, judged.horizon, judged.strategy_settings, a_year)
     gross = run_book(wanted, judged.closes, replace(judged.terms, delay=lag)).gross[lag:]
     ratio, ratio_error = sharpe(gross, a_year)
     place = forecasts.place(judged.horizon)
@@ -342,7 +342,7 @@ class ShuffledHistory(History):
         random, spread = np.random.default_rng(seed), torch.from_numpy(pipeline.target.spread)
         for part in (splits.train, splits.selection, splits.calibration):
             days = list_decisions(part, bars.sessions, pipeline.target)
-            location, scale = self.level_of_days(days)
+            location, scale = self.location_and_scale_of_days(days)
             units = normalise(torch.from_numpy(self.labels[:, days]), location, scale, spread)
             moved = units[:, torch.from_numpy(random.permutation(len(days)))]
             self.labels[:, days] = restore(moved[..., None], location, scale, spread)[..., 0].numpy()

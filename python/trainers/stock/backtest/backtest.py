@@ -33,14 +33,14 @@ from trainers.stock.card import hash_bars, identify_features
 from trainers.stock.evaluation.bound_model import describe_origins
 from trainers.stock.feature_cache import map_bars
 
-Watch = Callable[[Iterator[Fold], int], Iterator[Fold]]
+FoldProgress = Callable[[Iterator[Fold], int], Iterator[Fold]]
 """Shows the progress of folds: receives them and their number, and yields them again."""
 
 DEFAULT_HORIZON = 5
-CHOSEN = "if the recipe's settings were chosen on these days, the figures are too optimistic"
-SURVIVORS = "stocks that the bars file omits, such as delisted ones, are missing here"
+SETTINGS_CHOSEN_NOTE = "if the recipe's settings were chosen on these days, the figures are too optimistic"
+SURVIVORSHIP_NOTE = "stocks that the bars file omits, such as delisted ones, are missing here"
 
-GIVEN_EDGES = (
+USER_EDGES_NOTE = (
     "the edges of the artifact's graph were given by the user and are the same on all days; it is unknown whether they "
     "were known then"
 )
@@ -67,21 +67,21 @@ def choose_terms(terms: ParsedFlags[TradingTerms], source: ModelSource) -> Tradi
 
 
 def complete_plan(
-    source: ModelSource, bars: BarPanel, given: ParsedFlags[WalkForwardPlan], tell: Callable[[str], None]
+    source: ModelSource, bars: BarPanel, flags: ParsedFlags[WalkForwardPlan], print_line: Callable[[str], None]
 ) -> WalkForwardPlan:
     """The plan; without a start it begins on the first possible day, and without an end it ends with the bars.
 
-    `tell` receives a start that was left out, as text.
+    `print_line` receives a start that was left out, as text.
 
     Raises:
         InSampleError, ConfigurationError: The bars lack the day, or the settings contradict each other.
     """
-    start: int | None = given.value("start", None)
+    start: int | None = flags.value("start", None)
     if start is None:
-        start = find_first_decision(source, bars, given.value("embargo", 0))
-        reason = "after enough bars to train on" if source.standing is None else "that the model has not seen"
-        tell(f"decisions start on {shown_date(start)}, the first day {reason}")
-    return given.over(WalkForwardPlan(start=start, end=given.value("end", int(bars.sessions[-1]))))
+        start = find_first_decision(source, bars, flags.value("embargo", 0))
+        reason = "after enough bars to train on" if source.trained_model is None else "that the model has not seen"
+        print_line(f"decisions start on {shown_date(start)}, the first day {reason}")
+    return flags.over(WalkForwardPlan(start=start, end=flags.value("end", int(bars.sessions[-1]))))
 
 
 def backtest(
@@ -90,10 +90,10 @@ def backtest(
     plan: WalkForwardPlan,
     *,
     terms: TradingTerms,
-    tactic: StrategySettings,
+    strategy_settings: StrategySettings,
     folder: BacktestFolder,
     runner: JobRunner | None = None,
-    watch: Watch = iterate_silently,
+    watch: FoldProgress = iterate_silently,
     stepwise: StepProgress = no_progress,
 ) -> Backtest:
     """Walk forward and trade the forecasts.
@@ -104,7 +104,7 @@ def backtest(
         plan: Period and frequency of refits. Without refits, an artifact stays unchanged, and a recipe is trained once
             before the first decision.
         terms: Horizon, delay and costs.
-        tactic: The strategy.
+        strategy_settings: The strategy.
         folder: Stores the forecasts of each fold, so that an interrupted backtest can continue.
         runner: Runs the refits; by default this process does.
         watch: Shows the progress of folds.
@@ -115,9 +115,9 @@ def backtest(
             belongs to another backtest.
         ArtifactError: Stored forecasts are damaged.
     """
-    if source.standing is not None:
+    if source.trained_model is not None:
         first, _ = find_decision_span(bars.sessions, plan)
-        refuse_in_sample(source.standing, bars.sessions, int(bars.sessions[first]), plan.embargo)
+        refuse_in_sample(source.trained_model, bars.sessions, int(bars.sessions[first]), plan.embargo)
     if terms.horizon not in source.horizons:
         raise ConfigurationError(f"horizon {terms.horizon} is not forecast; the model has {list(source.horizons)}")
     # A fine-tuned artifact cannot be refitted, because its parent's weights are missing.
@@ -134,12 +134,14 @@ def backtest(
         for _fold in watch(done, len(folds)):
             pass
     forecasts = join_folds([store.read(fold) for fold in folds])
-    return trade_forecasts(source, bars, forecasts, folds, terms=terms, tactic=tactic, digest=store.digest)
+    return trade_forecasts(
+        source, bars, forecasts, folds, terms=terms, strategy_settings=strategy_settings, digest=store.digest
+    )
 
 
 def split_into_folds(source: ModelSource, bars: BarPanel, plan: WalkForwardPlan) -> tuple[Fold, ...]:
     """The folds; a single one for an artifact without refits."""
-    if source.standing is None or plan.refit is not None:
+    if source.trained_model is None or plan.refit is not None:
         return split_sessions(bars.sessions, plan)
     first, last = find_decision_span(bars.sessions, plan)
     return (
@@ -147,8 +149,8 @@ def split_into_folds(source: ModelSource, bars: BarPanel, plan: WalkForwardPlan)
             number=1,
             first=int(bars.sessions[first]),
             last=int(bars.sessions[last]),
-            learn_first=source.standing.first_seen,
-            learn_last=source.standing.last_seen,
+            learn_first=source.trained_model.first_seen,
+            learn_last=source.trained_model.last_seen,
         ),
     )
 
@@ -163,7 +165,7 @@ def _forecast(
     stepwise: StepProgress,
 ) -> Iterator[Fold]:
     """Store the missing forecasts, and yield each fold once its forecasts are stored."""
-    if source.standing is None or plan.refit is not None:
+    if source.trained_model is None or plan.refit is not None:
         material = RefitMaterial(
             bars=bars,
             features=source.features,
@@ -177,7 +179,7 @@ def _forecast(
     (fold,) = folds
     if not store.holds(fold):
         days = list_fold_sessions(bars, fold)
-        store.keep(fold, forecast_daily(source.standing.model, bars, days, source.covariates, stepwise=stepwise))
+        store.keep(fold, forecast_daily(source.trained_model.model, bars, days, source.covariates, stepwise=stepwise))
     yield fold
 
 
@@ -200,13 +202,13 @@ def trade_forecasts(
     folds: tuple[Fold, ...],
     *,
     terms: TradingTerms,
-    tactic: StrategySettings,
+    strategy_settings: StrategySettings,
     digest: str,
 ) -> Backtest:
     """Trade existing forecasts; the calendar of the model determines the sessions per year."""
     terms = replace(terms, sessions_a_year=source.sessions_a_year)
     usable = map_bars(usable_bars(bars), source.cache)
-    closes = np.ascontiguousarray(np.concatenate([few.close for _, few in usable.adjusted_blocks()]).T)
+    closes = np.ascontiguousarray(np.concatenate([block.close for _, block in usable.adjusted_blocks()]).T)
     first = int(np.searchsorted(bars.sessions, forecasts.sessions[0]))
     period = slice(first, first + len(forecasts.sessions))
 
@@ -214,26 +216,27 @@ def trade_forecasts(
         return create_track(name, forecasts.sessions, run_book(wanted, closes[period], terms), terms)
 
     strategy = track(
-        f"model, {tactic.strategy}", decide_weights(forecasts, terms.horizon, tactic, terms.sessions_a_year)
+        f"model, {strategy_settings.strategy}",
+        decide_weights(forecasts, terms.horizon, strategy_settings, terms.sessions_a_year),
     )
-    wanted = compute_benchmark_weights(closes[: period.stop], first, tactic.share, terms.sessions_a_year)
+    wanted = compute_benchmark_weights(closes[: period.stop], first, strategy_settings.share, terms.sessions_a_year)
     benchmarks = tuple(track(name, weights) for name, weights in wanted.items())
     return Backtest(
         symbols=bars.symbols,
         forecasts=source.description,
         digest=digest,
         terms=terms,
-        tactic=tactic,
+        strategy_settings=strategy_settings,
         folds=folds,
         strategy=strategy,
         benchmarks=benchmarks,
         notes=(
-            *(() if source.standing is None else describe_origins(source.standing.model)),
+            *(() if source.trained_model is None else describe_origins(source.trained_model.model)),
             *_list_notes((strategy, *benchmarks), first, terms),
-            *((CHOSEN,) if source.standing is None else ()),
-            *(() if source.user_edges(bars.symbols) is None else (GIVEN_EDGES,)),
+            *((SETTINGS_CHOSEN_NOTE,) if source.trained_model is None else ()),
+            *(() if source.user_edges(bars.symbols) is None else (USER_EDGES_NOTE,)),
         ),
-        warnings=source.doubts(bars),
+        warnings=source.find_warnings(bars),
     )
 
 
@@ -249,5 +252,5 @@ def describe_closings(name: str, closed: int, terms: TradingTerms) -> tuple[str,
 def _list_notes(tracks: tuple[BookTrack, ...], first: int, terms: TradingTerms) -> tuple[str, ...]:
     closed = [note for track in tracks for note in describe_closings(track.name, track.figures.closed, terms)]
     year = terms.sessions_a_year
-    young = [f"{MOMENTUM} starts late: it looks back {year} sessions, but only {first} are before the start"]
-    return (SURVIVORS, *closed, *(young if first < year else []))
+    late_start = [f"{MOMENTUM} starts late: it looks back {year} sessions, but only {first} are before the start"]
+    return (SURVIVORSHIP_NOTE, *closed, *(late_start if first < year else []))

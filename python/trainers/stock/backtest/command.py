@@ -26,7 +26,7 @@ from predictor.replacement import check_folder, replace_file
 from predictor.report.templates import artifact_name
 from trainers.options import AnsweringDevice, RunOptions
 from trainers.progress import no_progress, progress_on, show_finished
-from trainers.stock.backtest.backtest import BacktestFolder, Watch, backtest, choose_terms, complete_plan
+from trainers.stock.backtest.backtest import BacktestFolder, FoldProgress, backtest, choose_terms, complete_plan
 from trainers.stock.backtest.folds import Fold, WalkForwardPlan, describe_fold
 from trainers.stock.backtest.page import build_figure_table, find_largest_fall, render_backtest
 from trainers.stock.backtest.result import Backtest, describe_sharpe, judge, summary_json
@@ -144,7 +144,7 @@ def backtest_command(
     files: CovariateFlags,
     plan: ParsedFlags[WalkForwardPlan],
     terms: ParsedFlags[TradingTerms],
-    tactic: ParsedFlags[StrategySettings],
+    strategy_settings: ParsedFlags[StrategySettings],
     machines: WorkerFlags,
     out: Annotated[Path | None, Flag("Run folder; if left out, NAME.backtest next to the artifact or recipe.")] = None,
     run: Annotated[RunOptions, FlagSubset("resume", "as_json")],
@@ -160,15 +160,15 @@ def backtest_command(
     runner = machines.runner(advice="continue with --resume and fewer --workers")
     try:
         walk = complete_plan(source, panel, plan, partial(say, style="dim"))
-        if walk.refit is None and source.standing is not None and source.cache is not None:
+        if walk.refit is None and source.trained_model is not None and source.cache is not None:
             raise typer.BadParameter("--feature-cache keeps the features of refits; give --refit N, or leave it out")
-        emit(source.doubts(panel), warner(as_json=run.as_json))
+        emit(source.find_warnings(panel), warner(as_json=run.as_json))
         result = backtest(
             source,
             panel,
             walk,
             terms=whole,
-            tactic=tactic.over(StrategySettings.default(len(panel.symbols))),
+            strategy_settings=strategy_settings.over(StrategySettings.default(len(panel.symbols))),
             folder=folder,
             runner=runner,
             watch=_watch(runner, as_json=run.as_json),
@@ -193,7 +193,7 @@ def backtest_command(
         print_next_commands(quantra("audit", subject.artifact, *given(bars, files)))
 
 
-def _watch(runner: JobRunner, *, as_json: bool) -> Watch:
+def _watch(runner: JobRunner, *, as_json: bool) -> FoldProgress:
     """How folds are shown: a bar or lines, or JSON lines for programs."""
 
     def print_json(folds: Iterator[Fold], total: int) -> Iterator[Fold]:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from predictor.errors import ConfigurationError, shown_date
 from predictor.flags import Flag
-from trainers.stock.splits import find_day
+from trainers.stock.splits import parse_day_flag
 
 _WINDOW = re.compile(r"rolling:([1-9]\d*)")
 
@@ -37,13 +37,14 @@ class WalkForwardPlan:
         Flag(
             "First decision day, such as 2011-01-03.",
             metavar="DATE",
-            read=partial(find_day, "--start"),
+            read=partial(parse_day_flag, "--start"),
             own="the first possible",
         ),
     ]
     """Decisions are made after the close; moves to the next session if the exchange is closed on this day."""
     end: Annotated[
-        int, Flag("Last session of the book.", metavar="DATE", read=partial(find_day, "--end"), own="the last bar")
+        int,
+        Flag("Last session of the book.", metavar="DATE", read=partial(parse_day_flag, "--end"), own="the last bar"),
     ]
     refit: Annotated[
         int | None,

@@ -17,7 +17,7 @@ from predictor.instance import Deadline, GapPolicy, Instance
 from predictor.model import Predictor
 from predictor.networks import TargetKind, anchor_index
 from trainers.progress import StepProgress, no_progress
-from trainers.stock.data import NO_SOURCE
+from trainers.stock.data import NO_COVARIATE_FILES
 
 DAYS_AT_ONCE = 64
 """Days per forward pass; bounds the memory of a wide panel."""
@@ -78,7 +78,7 @@ def forecast_daily(
     model: Predictor,
     bars: BarPanel,
     sessions: NDArray[np.int32],
-    covariates: CovariateSource = NO_SOURCE,
+    covariates: CovariateSource = NO_COVARIATE_FILES,
     *,
     stepwise: StepProgress = no_progress,
 ) -> DailyForecasts:

@@ -41,7 +41,7 @@ def render_backtest(name: str, backtest: Backtest) -> str:
             "first": int(sessions[0]),
             "last": int(sessions[-1]),
             "largest_fall": find_largest_fall(backtest),
-            "strategy": _describe_strategy(backtest.tactic),
+            "strategy": _describe_strategy(backtest.strategy_settings),
             "figures": build_figure_table(backtest),
             "costs": build_cost_table(backtest),
             "sensitivity": build_sensitivity_table(backtest),
@@ -56,14 +56,14 @@ def render_backtest(name: str, backtest: Backtest) -> str:
     )
 
 
-def _describe_strategy(tactic: StrategySettings) -> str:
+def _describe_strategy(strategy_settings: StrategySettings) -> str:
     """The strategy with its settings, as text."""
     settings = {
-        Strategy.RANK: f"the best and the worst {100 * tactic.share:g} % of the stocks, at least one each",
-        Strategy.SIGN: f"flat where the median lies within {tactic.threshold_bps:g} basis points of 0",
-        Strategy.VOL_TARGET: f"targets a yearly volatility of {100 * tactic.volatility:g} % in each stock",
+        Strategy.RANK: f"the best and the worst {100 * strategy_settings.share:g} % of the stocks, at least one each",
+        Strategy.SIGN: f"flat where the median lies within {strategy_settings.threshold_bps:g} basis points of 0",
+        Strategy.VOL_TARGET: f"targets a yearly volatility of {100 * strategy_settings.volatility:g} % in each stock",
     }
-    return f"{tactic.strategy}: {settings[tactic.strategy]}"
+    return f"{strategy_settings.strategy}: {settings[strategy_settings.strategy]}"
 
 
 def find_largest_fall(backtest: Backtest) -> tuple[int, int] | None:

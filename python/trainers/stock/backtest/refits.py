@@ -29,7 +29,7 @@ from trainers.progress import ConsumerChain, ReportConsumer
 from trainers.stock.backtest.folds import Fold
 from trainers.stock.backtest.forecasts import DailyForecasts, forecast_daily
 from trainers.stock.bar_requirements import count_sessions_needed
-from trainers.stock.data import NO_SOURCE, History
+from trainers.stock.data import NO_COVARIATE_FILES, History
 from trainers.stock.feature_cache import FeatureCache
 from trainers.stock.model_fit import assemble_model, fit_artifact, fit_pipeline
 from trainers.stock.recipe import StockRecipe
@@ -111,17 +111,18 @@ def _check_same(path: Path, settings: Mapping[str, Json], digest: str, *, resume
     record = Record.from_bytes(path.read_bytes(), SETTINGS)
     if record.text("digest") == digest:
         return
-    made = record.record("settings")
+    stored = record.record("settings")
     now = Record.from_bytes(canonical.to_bytes(settings), SETTINGS)
-    keys = sorted({*made.keys(), *now.keys()})
-    different = [key for key in keys if not (made.has(key) and now.has(key) and made.json(key) == now.json(key))]
+    keys = sorted({*stored.keys(), *now.keys()})
+    different = [key for key in keys if not (stored.has(key) and now.has(key) and stored.json(key) == now.json(key))]
     raise ConfigurationError(
         f"{path.parent} has a backtest with other settings: {', '.join(different)}; choose another --out"
     )
 
 
-Labelled = Callable[[BarPanel, Pipeline, CovariateSource, FeatureCache | None], History]
-"""Creates a history from bars."""
+HistoryFactory = Callable[[BarPanel, Pipeline, CovariateSource, FeatureCache | None], History]
+"""Creates the training history of a refit."""
+
 MAX_ROWS = 256
 """Windows per forward pass."""
 
@@ -149,7 +150,7 @@ def refit_splits(bars: BarPanel, recipe: StockRecipe) -> DataSplits:
 
 
 def count_fewest_sessions(recipe: StockRecipe, features: FeatureSet, bars: BarPanel) -> int:
-    """Number of the first bars' sessions that suffice for a refit; more than there are if none do."""
+    """Sessions that the first refit needs; more than the bars have if they are too few."""
     recipe = make_tradable(recipe)
     longest = max(recipe.target.horizons)
     needs = (count_sessions_needed(len(bars.symbols), features, recipe), longest, longest)
@@ -181,22 +182,22 @@ def refit(
     recipe: StockRecipe,
     splits: DataSplits,
     *,
-    covariates: CovariateSource = NO_SOURCE,
+    covariates: CovariateSource = NO_COVARIATE_FILES,
     edges: Edges | None = None,
     cache: FeatureCache | None = None,
-    labelled: Labelled = History,
+    create_history: HistoryFactory = History,
     consume: ReportConsumer | None = None,
 ) -> Artifact:
     """Train and calibrate a model without saving or scoring it.
 
-    `labelled` creates the history from bars, and `consume` receives the reports of the epochs.
+    `consume` receives the reports of the epochs.
 
     Raises:
         ConfigurationError: The settings contradict each other or the bars.
         LoopError: The training failed.
     """
     pipeline = fit_pipeline(bars, features, recipe, splits, covariates, cache)
-    history = labelled(bars, pipeline, covariates, cache)
+    history = create_history(bars, pipeline, covariates, cache)
     return fit_artifact(history, splits, recipe, consume=consume or ConsumerChain(), edges=edges)
 
 
@@ -208,14 +209,14 @@ class RefitMaterial:
     """All bars; each fold uses its own."""
     features: FeatureSet
     recipe: StockRecipe
-    covariates: CovariateSource = NO_SOURCE
+    covariates: CovariateSource = NO_COVARIATE_FILES
     edges: Edges | None = None
     """Edges of a graph; None derives them from the training split."""
     cache: FeatureCache | None = None
     """Has the observed features on disk; None computes them in memory."""
 
     def worker(self) -> Callable[[Fold], DailyForecasts]:
-        """What forecasts a fold; errors name the fold and can be pickled."""
+        """Return a picklable function that forecasts a fold; its errors name the fold."""
         return self._forecast_named
 
     def _forecast_named(self, fold: Fold) -> DailyForecasts:
@@ -231,8 +232,8 @@ class RefitMaterial:
             ConfigurationError: There are too few bars.
             LoopError: The training failed.
         """
-        made, bars = self.train(fold), self.bars.between(fold.learn_first, fold.last)
-        return forecast_daily(assemble_model(made), bars, list_fold_sessions(bars, fold), self.covariates)
+        artifact, bars = self.train(fold), self.bars.between(fold.learn_first, fold.last)
+        return forecast_daily(assemble_model(artifact), bars, list_fold_sessions(bars, fold), self.covariates)
 
     def train(self, fold: Fold) -> Artifact:
         """Train the fold's model; raises as `forecast`."""

@@ -202,7 +202,7 @@ class Backtest:
     digest: str
     """SHA-256 of the settings and bars behind the forecasts."""
     terms: TradingTerms
-    tactic: StrategySettings
+    strategy_settings: StrategySettings
     folds: tuple[Fold, ...]
     strategy: BookTrack
     benchmarks: tuple[BookTrack, ...]
@@ -253,7 +253,7 @@ def summary_json(backtest: Backtest) -> dict[str, Json]:
         "forecasts": backtest.forecasts,
         "digest": backtest.digest,
         "symbols": list(backtest.symbols),
-        "strategy": {name: _encode_number(value) for name, value in asdict(backtest.tactic).items()},
+        "strategy": {name: _encode_number(value) for name, value in asdict(backtest.strategy_settings).items()},
         "terms": {
             **asdict(backtest.terms),
             "tranches": backtest.terms.tranches,

@@ -22,10 +22,10 @@ from predictor.registry import Runtime, load_model
 from trainers.stock.backtest.refits import MAX_ROWS, count_fewest_sessions
 from trainers.stock.backtest.strategies import count_sessions_a_year
 from trainers.stock.card import identify_features
-from trainers.stock.data import NO_SOURCE
+from trainers.stock.data import NO_COVARIATE_FILES
 from trainers.stock.data_warnings import find_model_warnings, find_recipe_warnings, list_networks
 from trainers.stock.edges import find_user_edges
-from trainers.stock.evaluation.bound_model import Judgeable, find_calendar, find_last_seen
+from trainers.stock.evaluation.bound_model import EvaluatedModel, find_calendar, find_last_seen
 from trainers.stock.evaluation.evaluated_days import read_splits
 from trainers.stock.feature_cache import FeatureCache
 from trainers.stock.recipe import StockRecipe, read_recipe, read_recipe_file
@@ -36,7 +36,7 @@ from trainers.stock.splits import DataSplits
 class TrainedModel:
     """A trained model and the data that it has seen."""
 
-    model: Judgeable
+    model: EvaluatedModel
     splits: DataSplits
     """Splits in its card."""
     last_seen: int
@@ -64,7 +64,7 @@ class ModelSource:
     """Features of the recipe's network; unused without a recipe."""
     covariates: CovariateSource
     """Covariate files."""
-    standing: TrainedModel | None
+    trained_model: TrainedModel | None
     """The trained model; None for a recipe."""
     card: Mapping[str, Json]
     """The artifact's card; empty for a recipe."""
@@ -89,31 +89,33 @@ class ModelSource:
             )
         return self.recipe
 
-    def require_standing(self) -> TrainedModel:
+    def require_trained_model(self) -> TrainedModel:
         """The trained model of a source that is an artifact."""
-        assert self.standing is not None  # noqa: S101 - the caller has an artifact
-        return self.standing
+        assert self.trained_model is not None  # noqa: S101 - the caller has an artifact
+        return self.trained_model
 
     @property
     def sessions_a_year(self) -> int:
         """Sessions per year of the calendar."""
-        if self.standing is not None:
-            return count_sessions_a_year(find_calendar(self.standing.model).name)
+        if self.trained_model is not None:
+            return count_sessions_a_year(find_calendar(self.trained_model.model).name)
         return count_sessions_a_year(self.known_recipe().calendar)
 
-    def doubts(self, bars: BarPanel) -> tuple[str, ...]:
+    def find_warnings(self, bars: BarPanel) -> tuple[str, ...]:
         """Warnings about these bars and the covariate files."""
-        if self.standing is not None:
-            return find_model_warnings(list_networks(self.standing.model), bars, self.covariates)
+        if self.trained_model is not None:
+            return find_model_warnings(list_networks(self.trained_model.model), bars, self.covariates)
         return find_recipe_warnings(bars, self.features, self.covariates, self.known_recipe())
 
     def user_edges(self, symbols: Sequence[str]) -> Edges | None:
         """Edges among these symbols that the user gave to the artifact's graph; None for others."""
-        model = None if self.standing is None else self.standing.model
+        model = None if self.trained_model is None else self.trained_model.model
         return find_user_edges(model, symbols) if isinstance(model, Model) else None
 
 
-def artifact_source(folder: Path, device: str = "auto", covariates: CovariateSource = NO_SOURCE) -> ModelSource:
+def artifact_source(
+    folder: Path, device: str = "auto", covariates: CovariateSource = NO_COVARIATE_FILES
+) -> ModelSource:
     """Load and verify an artifact.
 
     Raises:
@@ -127,7 +129,7 @@ def artifact_source(folder: Path, device: str = "auto", covariates: CovariateSou
     return use_model(model, digest, covariates)
 
 
-def use_model(model: Judgeable, digest: str, covariates: CovariateSource = NO_SOURCE) -> ModelSource:
+def use_model(model: EvaluatedModel, digest: str, covariates: CovariateSource = NO_COVARIATE_FILES) -> ModelSource:
     """Use a trained model in memory; `digest` is the SHA-256 of its manifest.
 
     Raises:
@@ -146,12 +148,12 @@ def use_model(model: Judgeable, digest: str, covariates: CovariateSource = NO_SO
         recipe=read_recipe(manifest.card["recipe"], "recipe in the card") if is_trained else None,
         features=model.pipeline.features.features if single else default_features(),
         covariates=covariates,
-        standing=TrainedModel(model=model, splits=read_splits(manifest.card), last_seen=find_last_seen(model)),
+        trained_model=TrainedModel(model=model, splits=read_splits(manifest.card), last_seen=find_last_seen(model)),
         card=manifest.card,
     )
 
 
-def recipe_source(path: Path, features: FeatureSet, covariates: CovariateSource = NO_SOURCE) -> ModelSource:
+def recipe_source(path: Path, features: FeatureSet, covariates: CovariateSource = NO_COVARIATE_FILES) -> ModelSource:
     """Use a recipe from a JSON file with these features.
 
     Raises:
@@ -167,7 +169,7 @@ def recipe_source(path: Path, features: FeatureSet, covariates: CovariateSource 
         recipe=recipe,
         features=features,
         covariates=covariates,
-        standing=None,
+        trained_model=None,
         card={},
     )
 
@@ -182,9 +184,9 @@ def find_first_decision(source: ModelSource, bars: BarPanel, embargo: int) -> in
         ConfigurationError: The bars are too few to train the recipe.
     """
     sessions = bars.sessions
-    if source.standing is not None:
-        first = min(_find_first_unseen(source.standing, sessions, embargo), len(sessions) - 1)
-        refuse_in_sample(source.standing, sessions, int(sessions[first]), embargo)
+    if source.trained_model is not None:
+        first = min(_find_first_unseen(source.trained_model, sessions, embargo), len(sessions) - 1)
+        refuse_in_sample(source.trained_model, sessions, int(sessions[first]), embargo)
         return int(sessions[first])
     needed = count_fewest_sessions(source.known_recipe(), source.features, bars) + embargo
     if needed >= len(sessions):
@@ -195,11 +197,11 @@ def find_first_decision(source: ModelSource, bars: BarPanel, embargo: int) -> in
     return int(sessions[needed])
 
 
-def _find_first_unseen(standing: TrainedModel, sessions: NDArray[np.int32], embargo: int) -> int:
-    return int(np.searchsorted(sessions, standing.last_seen, side="right")) + embargo
+def _find_first_unseen(trained_model: TrainedModel, sessions: NDArray[np.int32], embargo: int) -> int:
+    return int(np.searchsorted(sessions, trained_model.last_seen, side="right")) + embargo
 
 
-def refuse_in_sample(standing: TrainedModel, sessions: NDArray[np.int32], start: int, embargo: int = 0) -> None:
+def refuse_in_sample(trained_model: TrainedModel, sessions: NDArray[np.int32], start: int, embargo: int = 0) -> None:
     """Check that all labels of the model's training end before the first decision.
 
     `embargo` sessions lie between the last label and the first decision.
@@ -207,10 +209,10 @@ def refuse_in_sample(standing: TrainedModel, sessions: NDArray[np.int32], start:
     Raises:
         InSampleError: They do not; the message has the first allowed session.
     """
-    allowed = _find_first_unseen(standing, sessions, embargo)
+    allowed = _find_first_unseen(trained_model, sessions, embargo)
     if allowed < len(sessions) and start >= sessions[allowed]:
         return
-    seen = shown_date(standing.last_seen)
+    seen = shown_date(trained_model.last_seen)
     first = "none of these bars" if allowed >= len(sessions) else shown_date(int(sessions[allowed]))
     raise InSampleError(
         f"{shown_date(start)} is in sample: labels up to {seen} were used for training, selection or calibration. The "

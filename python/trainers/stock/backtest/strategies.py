@@ -142,7 +142,7 @@ def count_sessions_a_year(calendar: str) -> int:
 
 
 def decide_weights(
-    forecasts: DailyForecasts, horizon: int, tactic: StrategySettings, a_year: int = SESSIONS_A_YEAR
+    forecasts: DailyForecasts, horizon: int, strategy_settings: StrategySettings, a_year: int = SESSIONS_A_YEAR
 ) -> FloatArray:
     """[D, S] weights that the strategy decides after each session's close.
 
@@ -150,15 +150,15 @@ def decide_weights(
         ConfigurationError: The horizon is not forecast, or the strategy cannot use this kind of forecast.
     """
     place = forecasts.place(horizon)
-    match tactic.strategy:
+    match strategy_settings.strategy:
         case Strategy.RANK:
             if forecasts.scores is None:
                 _require_returns(forecasts, Strategy.RANK)
-            return go_long_and_short(forecasts.ranking[..., place], tactic.share)
+            return go_long_and_short(forecasts.ranking[..., place], strategy_settings.share)
         case Strategy.SIGN:
-            return _follow_sign(forecasts, place, tactic)
+            return _follow_sign(forecasts, place, strategy_settings)
         case Strategy.VOL_TARGET:
-            return _scale_to_volatility(forecasts, place, tactic, a_year)
+            return _scale_to_volatility(forecasts, place, strategy_settings, a_year)
 
 
 def go_long_and_short(scores: FloatArray, share: float) -> FloatArray:
@@ -184,18 +184,20 @@ def go_long_equally(known: BoolArray) -> FloatArray:
     return known / np.maximum(known.sum(axis=1, keepdims=True), 1)
 
 
-def _follow_sign(forecasts: DailyForecasts, place: int, tactic: StrategySettings) -> FloatArray:
+def _follow_sign(forecasts: DailyForecasts, place: int, strategy_settings: StrategySettings) -> FloatArray:
     _require_returns(forecasts, Strategy.SIGN)
     median = forecasts.median[..., place]
     known = np.isfinite(median)
-    moved = known & (np.abs(median) > BASIS_POINT * tactic.threshold_bps)
+    moved = known & (np.abs(median) > BASIS_POINT * strategy_settings.threshold_bps)
     return np.where(moved, np.sign(np.where(known, median, 0.0)), 0.0) * go_long_equally(known)
 
 
-def _scale_to_volatility(forecasts: DailyForecasts, place: int, tactic: StrategySettings, a_year: int) -> FloatArray:
+def _scale_to_volatility(
+    forecasts: DailyForecasts, place: int, strategy_settings: StrategySettings, a_year: int
+) -> FloatArray:
     expected = estimate_volatility(forecasts, place, a_year)
     known = np.isfinite(expected)
-    scaled = np.minimum(1.0, tactic.volatility / np.where(known, expected, np.inf))
+    scaled = np.minimum(1.0, strategy_settings.volatility / np.where(known, expected, np.inf))
     return scaled * go_long_equally(known)
 
 

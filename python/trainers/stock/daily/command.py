@@ -35,7 +35,7 @@ from trainers.stock.feature_cache import open_cache
 from trainers.stock.flags import CacheFolder
 from trainers.stock.lifecycle.command import PERSON_NEEDED, ModelsFolder
 from trainers.stock.progress_output import warn_on_stderr
-from trainers.stock.splits import find_day
+from trainers.stock.splits import parse_day_flag
 
 _COLOURS = {Lamp.GREEN: "green", Lamp.AMBER: "yellow", Lamp.RED: "red", Lamp.LEARNING: "dim"}
 
@@ -51,7 +51,7 @@ ModelName = Annotated[str, typer.Option(metavar="NAME", help="The model; by defa
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvidenceFlags:
-    """Flags of what follows from the evidence."""
+    """Actions that the evidence may trigger."""
 
     adaptive: Annotated[
         bool,
@@ -163,7 +163,7 @@ def simulate_command(  # noqa: PLR0913 - one per flag
     It works on a copy of one version in --out. Repeat the command to continue a simulation that was stopped.
     """
     torch.set_num_threads(1)
-    begin, end = find_day("--from", first), find_day("--to", last)
+    begin, end = parse_day_flag("--from", first), parse_day_flag("--to", last)
     panel = bars.read()
     model_folder = copy_version(models, name or choose_model_folder(models, name).name, out / "models")
     ledger = ledger or str(out / LEDGER_FILE)
@@ -300,17 +300,17 @@ def print_summary(summary: DailySummary, *, as_json: bool) -> None:
     console.print(Text.assemble("Lamp: ", (summary.lamp.value, _COLOURS[summary.lamp])))
     for sentence in summary.notes:
         console.print(sentence, markup=False)
-    for reason in list(summary.refused.values())[:_MAX_SHOWN]:
+    for reason in list(summary.refused.values())[:_MAX_LISTED]:
         console.print(f"no forecast of {reason}", style="yellow", markup=False)  # it begins with the symbol
-    if len(summary.refused) > _MAX_SHOWN:
-        console.print(f"and {len(summary.refused) - _MAX_SHOWN} more symbols (--json lists all)", style="yellow")
+    if len(summary.refused) > _MAX_LISTED:
+        console.print(f"and {len(summary.refused) - _MAX_LISTED} more symbols (--json lists all)", style="yellow")
     if summary.refused:
         console.print("A bar that arrives later makes no forecast of this session.", style="yellow")
     for finding in summary.findings:
         console.print(f"look: {finding}", style="red", markup=False)
 
 
-_MAX_SHOWN = 5
+_MAX_LISTED = 5
 
 
 class Scheduler(StrEnum):

@@ -33,7 +33,7 @@ from trainers.stock.daily.recorded_models import (
     load_champion,
 )
 from trainers.stock.daily.served_forecasts import ServedForecast, choose_forecasts, find_simple_models
-from trainers.stock.data import NO_SOURCE
+from trainers.stock.data import NO_COVARIATE_FILES
 from trainers.stock.data_warnings import drop_before_calendar
 from trainers.stock.evaluation.bound_model import BoundModel, bind_model, find_calendar
 from trainers.stock.evaluation.calibration import QuantileResiduals, adapt_offsets
@@ -125,7 +125,7 @@ class DailySettings:
     ledger: Ledger
     model_folder: Path
     """The folder of the model's versions."""
-    covariates: CovariateSource = NO_SOURCE
+    covariates: CovariateSource = NO_COVARIATE_FILES
     evidence_every: int = 1
     """Sessions between two tests of coverage and skill; the newest evening always has one."""
     accept_suspect_bars: bool = False
@@ -272,7 +272,7 @@ def _run_evening(
     champion, *others = _load_all(settings, bars, failed)
     rivals = [one.version for one in others]
     batch = ledger.receipt.batch
-    made: list[ForecastRecord] = []
+    forecasts: list[ForecastRecord] = []
     refused: dict[str, str] = {}
     widths = adapt_widths(champion, bars, settings.covariates) if settings.adaptive else None
 
@@ -282,10 +282,10 @@ def _run_evening(
     able = [one for one in (champion, *others) if one.last_seen <= session]
     needed = max((one.model.info((), is_default=False).bars_needed for one in able), default=1)
     material = EveningMaterial(bars.last(needed), settings.covariates, accept_suspect_bars=settings.accept_suspect_bars)
-    forecasts = settings.runner.run(
+    runs = settings.runner.run(
         material.worker, able, name=lambda one: one.reference, in_order=True, on_failure=record_failure
     )
-    for one, (own, engine) in forecasts:
+    for one, (own, engine) in runs:
         forecast = own if one is not champion or widths is None else widths.apply(own)
         if one is champion:
             refused = {symbol: error.message for symbol, error in sorted(forecast.refusals.items())}
@@ -297,18 +297,19 @@ def _run_evening(
             bars_batch=batch,
             made_at=time.time_ns(),
         )
-        made += records
+        forecasts += records
     adapted = () if widths is None else (widths.event,)
-    rows = ledger.append([*adapted, *made])
+    rows = ledger.append([*adapted, *forecasts])
     evidence = assess_model(ledger, champion.version, rivals) if is_tested else ()
     ended = LedgerEvent(
         kind=EVENING,
         model=name,
         version=champion.version.version,
         session=session,
-        reason=counted(len(made), "forecast") + (f", {counted(len(refused), 'symbol')} refused" if refused else ""),
+        reason=counted(len(forecasts), "forecast")
+        + (f", {counted(len(refused), 'symbol')} refused" if refused else ""),
         detail={
-            "forecasts": len(made),
+            "forecasts": len(forecasts),
             "refused": dict(refused),
             "failed": dict(failed),
             "accept_suspect_bars": settings.accept_suspect_bars,
@@ -330,12 +331,12 @@ class EveningMaterial:
     accept_suspect_bars: bool
 
     def worker(self) -> Callable[[RecordedModel], tuple[Forecast, str]]:
-        """What forecasts with a model; it also returns the engine that computed the forecast."""
+        """Return a picklable function that forecasts with a model, and names the engine that computed the forecast."""
         return self._forecast
 
     def _forecast(self, one: RecordedModel) -> tuple[Forecast, str]:
-        made = one.forecast(self.bars, self.covariates, accept_suspect_bars=self.accept_suspect_bars)
-        return made, describe_engine()
+        forecast = one.forecast(self.bars, self.covariates, accept_suspect_bars=self.accept_suspect_bars)
+        return forecast, describe_engine()
 
 
 def _load_all(settings: DailySettings, bars: BarPanel, failed: dict[str, str]) -> Iterator[RecordedModel]:

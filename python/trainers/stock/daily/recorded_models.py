@@ -22,8 +22,8 @@ from predictor.networks import TargetKind
 from predictor.registry import Runtime, find_version, load_model
 from predictor.registry.layout import versions_in
 from trainers.stock.backtest.refits import MAX_ROWS
-from trainers.stock.data import NO_SOURCE
-from trainers.stock.evaluation.bound_model import Judgeable, find_calendar, find_last_seen
+from trainers.stock.data import NO_COVARIATE_FILES
+from trainers.stock.evaluation.bound_model import EvaluatedModel, find_calendar, find_last_seen
 from trainers.stock.evaluation.evaluated_days import read_splits
 from trainers.stock.recipe import recipe_of
 from trainers.stock.training import train
@@ -40,7 +40,7 @@ class RecordedModel:
 
     role: ForecastRole
     version: ModelVersion
-    model: Judgeable
+    model: EvaluatedModel
     folder: Path
     last_seen: int
     """Last session of its training labels, yyyymmdd; it forecasts from this session on."""
@@ -70,7 +70,7 @@ class RecordedModel:
         return session <= self.last_session
 
     def forecast(
-        self, bars: BarPanel, covariates: CovariateSource = NO_SOURCE, *, accept_suspect_bars: bool = False
+        self, bars: BarPanel, covariates: CovariateSource = NO_COVARIATE_FILES, *, accept_suspect_bars: bool = False
     ) -> Forecast:
         """Forecast all symbols of bars that end with the session.
 
@@ -93,7 +93,7 @@ class RecordedModel:
 
 
 @lru_cache(maxsize=_MAX_LOADED)
-def _load(folder: Path, name: str, version: int) -> Judgeable:
+def _load(folder: Path, name: str, version: int) -> EvaluatedModel:
     with name_folder_in_errors(folder):
         return load_model(folder, (name, version), Runtime(choose_device("cpu"), MAX_ROWS))
 

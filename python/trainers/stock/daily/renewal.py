@@ -1,6 +1,6 @@
 """Retrain a model when an alarm is red or its calendar ends, and promote a version that passes its gates."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
@@ -32,13 +32,16 @@ from trainers.stock.lifecycle.retraining_plan import plan_retraining, retrain
 from trainers.stock.lifecycle.version_comparison import compare_versions, load_version
 from trainers.stock.training_jobs import TrainingRunner
 
-COOL_DOWN: Final = 60
+COOL_DOWN_SESSIONS: Final = 60
 """Sessions between two trainings."""
-RETRY: Final = 252
+
+RETRY_SESSIONS: Final = 252
 """Sessions after which a version that was not promoted is trained again."""
-RENEWED_BEFORE: Final = 300
+
+RENEW_BEFORE_SESSIONS: Final = 300
 """A new version is due this many sessions before the calendar ends, so that it can be compared in time."""
-_REPLAYED: Final = 50
+
+_REPLAY_SAMPLE: Final = 50
 """Forecasts of a challenger that are replayed before its promotion."""
 
 
@@ -58,7 +61,7 @@ class AutomaticRenewal:
         newest, rows = max(versions_in(settings.model_folder)), 0
         if self.promotes and newest != champion.version.version:
             rows = _promote_if_better(settings, champion, newest, session)
-        wait = COOL_DOWN if newest == champion.version.version else RETRY
+        wait = COOL_DOWN_SESSIONS if newest == champion.version.version else RETRY_SESSIONS
         if _count_since(settings.ledger, settings.model_folder.name, session) >= wait:
             rows += _retrain_if_due(settings, champion, session, evidence, self.cache)
         return rows
@@ -71,7 +74,7 @@ def _retrain_if_due(
     evidence: Sequence[EvidenceRecord],
     cache: FeatureCache | None,
 ) -> int:
-    reason = next(_list_reasons(champion, session, evidence), "")
+    reason = _find_reason(champion, session, evidence)
     if not reason:
         return 0
     name, number, detail = settings.model_folder.name, 0, reason
@@ -88,21 +91,22 @@ def _retrain_if_due(
     return settings.ledger.append([event])
 
 
-def _list_reasons(champion: RecordedModel, session: int, evidence: Sequence[EvidenceRecord]) -> Iterator[str]:
-    """The reasons for a training run now."""
-    versions = f"{SKILL} {champion.version.model}@"
+def _find_reason(champion: RecordedModel, session: int, evidence: Sequence[EvidenceRecord]) -> str:
+    """The first reason to retrain now; empty without one."""
+    skill_monitors = f"{SKILL} {champion.version.model}@"
     for record in evidence:
-        if record.lamp is Lamp.RED and not record.monitor.startswith(versions):
-            yield describe_alarm(record)
-    if champion.count_sessions_left(session) <= RENEWED_BEFORE:
-        yield f"the calendar of {champion.reference} ends"
+        if record.lamp is Lamp.RED and not record.monitor.startswith(skill_monitors):
+            return describe_alarm(record)
+    if champion.count_sessions_left(session) <= RENEW_BEFORE_SESSIONS:
+        return f"the calendar of {champion.reference} ends"
+    return ""
 
 
 def _count_since(ledger: Ledger, name: str, session: int) -> int:
-    """Evenings since the last training; RETRY without one."""
+    """Evenings since the last training; RETRY_SESSIONS without one."""
     rows = ledger.query("select max(session) as last from event where kind = ? and model = ?", (RETRAINING, name))
     if rows[0]["last"] is None:
-        return RETRY
+        return RETRY_SESSIONS
     query = "select count(distinct as_of) as days from forecast where model = ? and as_of > ? and as_of <= ?"
     return int(ledger.query(query, (name, rows[0]["last"], session))[0]["days"])
 
@@ -119,7 +123,7 @@ def _promote_if_better(settings: DailySettings, champion: RecordedModel, newest:
     if not shadow or shadow % SHADOW_SESSIONS:
         return 0
     old, new = (load_version(models, one.reference, settings.covariates) for one in (champion, challenger))
-    replays = replay_forecasts(ledger, models, sample_forecasts(ledger, _REPLAYED, version), settings.covariates)
+    replays = replay_forecasts(ledger, models, sample_forecasts(ledger, _REPLAY_SAMPLE, version), settings.covariates)
     record_replays(ledger, replays, session)
     comparison = None
     with suppress(InSampleError, ConfigurationError):  # too few days that both can forecast and have not seen

@@ -21,7 +21,7 @@ from predictor.model_health import ModelVersion
 from trainers.progress import StepProgress, no_progress
 from trainers.stock.daily.evenings import EVENING
 from trainers.stock.daily.recorded_models import BaselineFolder, RecordedModel, load_recorded
-from trainers.stock.data import NO_SOURCE
+from trainers.stock.data import NO_COVARIATE_FILES
 from trainers.stock.lifecycle.promotion import REPLAY
 
 _RECORDED: Final = "role <> 'client' and bars_batch > 0"
@@ -65,7 +65,7 @@ def replay_forecasts(
     ledger: Ledger,
     models: Path,
     records: Sequence[ForecastRecord],
-    covariates: CovariateSource = NO_SOURCE,
+    covariates: CovariateSource = NO_COVARIATE_FILES,
     *,
     stepwise: StepProgress = no_progress,
 ) -> tuple[ForecastReplay, ...]:

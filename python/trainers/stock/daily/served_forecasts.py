@@ -78,7 +78,7 @@ def _describe_failure(test: EvidenceRecord | None) -> str:
 
 
 def _describe_bounds(test: EvidenceRecord) -> str:
-    """The bounds of the champion's smaller loss in percent of the simple model's; empty without bounds."""
+    """The bounds of the champion's improvement, in percent of the simple model's loss; empty without bounds."""
     scale, *bounds = (test.state.get(name) for name in ("their_loss", "lower", "upper"))
     if not isinstance(scale, float) or scale <= 0:
         return ""
@@ -115,13 +115,13 @@ def read_served(ledger: Ledger, served: Sequence[ServedForecast], session: int) 
     A symbol that one of these models does not forecast is left out.
     """
     models = {one.model for one in served}
-    made = {model: {one.symbol: one for one in read_forecasts(ledger, model, session)} for model in models}
-    first = made[served[0].model]
+    forecasts = {model: {one.symbol: one for one in read_forecasts(ledger, model, session)} for model in models}
+    first = forecasts[served[0].model]
     return [
         replace(
             first[symbol],
-            values=np.stack([made[one.model][symbol].values[place] for place, one in enumerate(served)]),
+            values=np.stack([forecasts[one.model][symbol].values[index] for index, one in enumerate(served)]),
         )
         for symbol in first
-        if all(symbol in records for records in made.values())
+        if all(symbol in records for records in forecasts.values())
     ]

@@ -20,7 +20,7 @@ from predictor.model import UNITS, Ensemble, ModelIdentity, weigh_quantiles
 from predictor.registry import Runtime, claim_first_champion, load_single
 from trainers.progress import StepProgress, no_progress
 from trainers.stock import card
-from trainers.stock.data import NO_SOURCE, ROWS, TrainingWindows
+from trainers.stock.data import NO_COVARIATE_FILES, WINDOWS_PER_BATCH, TrainingWindows
 from trainers.stock.data_warnings import (
     Warn,
     check_bars,
@@ -112,7 +112,7 @@ def join(
     rule: WeightRule = "screened",
     is_scored: bool = True,
     sections: Mapping[str, Json] = MappingProxyType({}),
-    covariates: CovariateSource = NO_SOURCE,
+    covariates: CovariateSource = NO_COVARIATE_FILES,
     announce: Callable[[str], None] = discard,
     warn: Warn = discard,
     stepwise: StepProgress = no_progress,
@@ -148,7 +148,7 @@ def join(
     splits = find_common_splits({name: read_splits(one) for name, one in cards.items()}, is_scored=is_scored)
     models = {name: load_single(folders[name], (name, 0), _RUNTIME) for name in stored}
     check_bars(bars, next(iter(models.values())).pipeline.calendar, splits)
-    doubts = emit(find_model_warnings([*models.values()], bars, covariates), warn)
+    warnings = emit(find_model_warnings([*models.values()], bars, covariates), warn)
     announce("computing features")
     members = EnsembleMembers.over(bars, models, covariates)
     announce("comparing the members, and calibrating their mean")
@@ -171,7 +171,7 @@ def join(
     weighting = {} if choice is None else {"weighting": _describe_weighting(choice) | effect}
     history = members.first
     training: dict[str, Json] = {
-        "data": card.describe_data(history.bars, doubts),
+        "data": card.describe_data(history.bars, warnings),
         "covariates": {"sha256": history.covariates.digest()},
         "splits": card.describe_splits(splits, history),
         "libraries": card.list_libraries(),
@@ -191,7 +191,7 @@ def join(
     )
 
 
-_RUNTIME = Runtime(torch.device("cpu"), ROWS)
+_RUNTIME = Runtime(torch.device("cpu"), WINDOWS_PER_BATCH)
 
 
 def _open_single(folder: Path) -> StoredArtifact:

@@ -205,9 +205,9 @@ def train_best(  # noqa: PLR0913 - a training run's inputs and outputs
         announce=announce,
         warn=warn,
     )
-    made = training.run(recipes, left_out)
-    joined = join(bars, made.folders, out, covariates=covariates, announce=announce, warn=warn, stepwise=stepwise)
-    return joined, made.left_out
+    trained = training.run(recipes, left_out)
+    joined = join(bars, trained.folders, out, covariates=covariates, announce=announce, warn=warn, stepwise=stepwise)
+    return joined, trained.left_out
 
 
 @final

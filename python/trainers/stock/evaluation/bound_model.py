@@ -14,13 +14,13 @@ from predictor.canonical import Json
 from predictor.covariates import CovariateSource
 from predictor.model import Ensemble, Model, average_quantiles, build_output_map, combine_quantiles, rank_scores
 from predictor.sessions import SessionCalendar
-from trainers.stock.data import NO_SOURCE, History, TrainingWindows
+from trainers.stock.data import NO_COVARIATE_FILES, History, TrainingWindows
 from trainers.stock.evaluation.evaluated_days import describe_origin, find_last_ever_seen
 from trainers.stock.evaluation.evaluation_set import ModelForecasts, forecasts_of
 from trainers.stock.feature_cache import FeatureCache
 from trainers.stock.splits import SplitPart
 
-Judgeable = Model | Ensemble
+EvaluatedModel = Model | Ensemble
 """A model or an ensemble that can be evaluated."""
 
 
@@ -82,7 +82,7 @@ class EnsembleMembers:
 
     def scale(self, windows: TrainingWindows) -> FloatArray:
         """[N, H] mean of the members' window volatilities."""
-        return np.mean([history.level(windows)[1].numpy() for history in self.histories.values()], axis=0)
+        return np.mean([history.location_and_scale(windows)[1].numpy() for history in self.histories.values()], axis=0)
 
     def joined(
         self, manifest: EnsembleManifest, windows: TrainingWindows, forecasts: Mapping[str, ModelForecasts]
@@ -150,7 +150,10 @@ BoundModel = BoundNetwork | BoundEnsemble
 
 
 def bind_model(
-    model: Judgeable, bars: BarPanel, covariates: CovariateSource = NO_SOURCE, cache: FeatureCache | None = None
+    model: EvaluatedModel,
+    bars: BarPanel,
+    covariates: CovariateSource = NO_COVARIATE_FILES,
+    cache: FeatureCache | None = None,
 ) -> BoundModel:
     """Encode the bars for a model, with features in memory or in a cache.
 
@@ -163,19 +166,19 @@ def bind_model(
     return BoundNetwork(model=model, history=History(bars, model.pipeline, covariates, cache))
 
 
-def find_calendar(model: Judgeable) -> SessionCalendar:
+def find_calendar(model: EvaluatedModel) -> SessionCalendar:
     """The calendar of the model, which the members of an ensemble share."""
     first = next(iter(model.members.values())) if isinstance(model, Ensemble) else model
     return first.pipeline.calendar
 
 
-def find_trained_symbols(model: Judgeable) -> frozenset[str]:
+def find_trained_symbols(model: EvaluatedModel) -> frozenset[str]:
     """The symbols that the model, its members or its ancestors learnt from; empty if the cards lack them."""
     members = model.members.values() if isinstance(model, Ensemble) else (model,)
     return frozenset(symbol for one in members for symbol in one.training_summary.symbols or ())
 
 
-def find_last_seen(model: Judgeable) -> int:
+def find_last_seen(model: EvaluatedModel) -> int:
     """The last session, yyyymmdd, of any label that the model, its members or its ancestors have seen.
 
     Raises:
@@ -184,7 +187,7 @@ def find_last_seen(model: Judgeable) -> int:
     return max(map(find_last_ever_seen, _list_cards(model)))
 
 
-def describe_origins(model: Judgeable) -> tuple[str, ...]:
+def describe_origins(model: EvaluatedModel) -> tuple[str, ...]:
     """Notes on the weights that the model or its members were fine-tuned from.
 
     Raises:
@@ -193,7 +196,7 @@ def describe_origins(model: Judgeable) -> tuple[str, ...]:
     return tuple(dict.fromkeys(note for card in _list_cards(model) for note in describe_origin(card)))
 
 
-def _list_cards(model: Judgeable) -> Iterator[Mapping[str, Json]]:
+def _list_cards(model: EvaluatedModel) -> Iterator[Mapping[str, Json]]:
     yield model.manifest.card
     if isinstance(model, Ensemble):
         yield from (member.manifest.card for member in model.members.values())

@@ -25,7 +25,7 @@ from predictor.report.templates import artifact_name
 from trainers.loop import LoopError
 from trainers.options import Threads
 from trainers.progress import progress_for, progress_on
-from trainers.stock.data import ROWS
+from trainers.stock.data import WINDOWS_PER_BATCH
 from trainers.stock.evaluation.evaluation import EvaluationSettings, ModelEvaluation, evaluate
 from trainers.stock.evaluation.page import render_evaluation
 from trainers.stock.evaluation.report import (
@@ -72,7 +72,7 @@ def evaluate_command(
     """
     torch.set_num_threads(threads)
     with name_folder_in_errors(artifact):
-        runtime = Runtime(device=choose_device(wanted.device), max_rows=ROWS)
+        runtime = Runtime(device=choose_device(wanted.device), max_rows=WINDOWS_PER_BATCH)
         model = load_model(artifact, (artifact.name, 0), runtime)
     cache = open_cache(feature_cache, warn_on_stderr)
     try:
@@ -107,7 +107,7 @@ def evaluate_command(
         console.print(Text("--all prints all tables, --report FILE.html draws them", style="dim"))
     for note in shown_notes(evaluation.notes):
         console.print(note)
-    days = ("--start", shown_date(evaluation.days.first), "--end", shown_date(evaluation.days.last))
+    days = ("--start", shown_date(evaluation.period.first), "--end", shown_date(evaluation.period.last))
     next_commands = [quantra("backtest", artifact, *given(bars, files), *days)]
     if adoption_of(model.manifest.card) is None:  # an audit trains the model again
         next_commands.append(quantra("audit", artifact, *given(bars, files)))
@@ -116,7 +116,7 @@ def evaluate_command(
 
 def render_summary(evaluation: ModelEvaluation) -> Iterator[RenderableType]:
     """A few sentences on an evaluation, and one table of the model and the baselines."""
-    days, equal = evaluation.days, evaluation.confidence_set
+    days, equal = evaluation.period, evaluation.confidence_set
     yield (
         f"{days.windows} forecasts of {counted(days.symbols, 'symbol')} on {days.days} days, {shown_date(days.first)} "
         f"to {shown_date(days.last)}; the artifact has seen labels up to {shown_date(days.seen_until)}"
@@ -169,8 +169,8 @@ def render_tables(evaluation: ModelEvaluation) -> Iterator[RenderableType]:
         gain if more <= 0 else f"{gain}; and {more} more symbols, which --json has",
         noted=("gain",),
     )
-    intervals = f"the middle {100 * evaluation.level:.0f} % of a {evaluation.method}"
-    yield Text(f"Intervals: {intervals}. IC: {evaluation.correlated}.", style="dim")
+    intervals = f"the middle {100 * evaluation.confidence:.0f} % of a {evaluation.method}"
+    yield Text(f"Intervals: {intervals}. IC: {evaluation.correlation_note}.", style="dim")
 
 
 def convert_table(title: str, table: ReportTable, caption: str = "", noted: Collection[str] = ()) -> Iterator[Table]:

@@ -16,7 +16,7 @@ from predictor.errors import shown_date
 from predictor.networks import anchor_index
 from predictor.skill import Verdict
 from trainers.stock.evaluation.evaluation_set import (
-    LEVEL,
+    CONFIDENCE,
     EvaluationSet,
     Interval,
     by_day,
@@ -162,9 +162,8 @@ class SkillScore:
         best = (
             self.baseline if len(self.rivals) == 1 else f"the best of {len(self.rivals)} {self.among}, {self.baseline}"
         )
-        figures = (
-            f"{100 * i.value:+.1f} % ({100 * LEVEL:.0f} % interval {100 * i.lower:+.1f} % to {100 * i.upper:+.1f} %)"
-        )
+        interval = f"{100 * CONFIDENCE:.0f} % interval {100 * i.lower:+.1f} % to {100 * i.upper:+.1f} %"
+        figures = f"{100 * i.value:+.1f} % ({interval})"
         if self.days_short:
             return (
                 f"No skill shown: the test split is {self.days_short} days too short to tell skill from luck. "

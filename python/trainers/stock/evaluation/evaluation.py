@@ -1,4 +1,4 @@
-"""The result of an evaluation."""
+"""Evaluation of a model against baselines."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
@@ -23,7 +23,7 @@ from predictor.model import UNITS, Ensemble
 from predictor.networks import Target
 from trainers.options import AnsweringDevice
 from trainers.progress import ConsumerChain, ReportConsumer, StepProgress, no_progress
-from trainers.stock.data import NO_SOURCE, History, TrainingWindows
+from trainers.stock.data import NO_COVARIATE_FILES, History, TrainingWindows
 from trainers.stock.data_warnings import (
     Warn,
     check_bars,
@@ -39,7 +39,7 @@ from trainers.stock.edges import find_user_edges
 from trainers.stock.evaluation.baselines import InformationSet, all_baselines
 from trainers.stock.evaluation.bound_model import (
     BoundModel,
-    Judgeable,
+    EvaluatedModel,
     bind_model,
     describe_origins,
     find_calendar,
@@ -53,7 +53,7 @@ from trainers.stock.evaluation.calibration import (
 )
 from trainers.stock.evaluation.comparison import LossComparison, SkillScore, average_days, compare, pinball
 from trainers.stock.evaluation.evaluated_days import read_splits, select_unseen_part
-from trainers.stock.evaluation.evaluation_set import LEVEL, RESAMPLES, EvaluationSet
+from trainers.stock.evaluation.evaluation_set import CONFIDENCE, RESAMPLES, EvaluationSet
 from trainers.stock.evaluation.scores import (
     BenchmarkResult,
     ModelScores,
@@ -67,7 +67,7 @@ from trainers.stock.evaluation.scores import (
 from trainers.stock.evaluation.seeds import SeedRefits, SeedScores, choose_other_seeds, name_seed, score_seeds
 from trainers.stock.feature_cache import FeatureCache
 from trainers.stock.recipe import read_recipe
-from trainers.stock.splits import DataSplits, SplitPart, find_day
+from trainers.stock.splits import DataSplits, SplitPart, parse_day_flag
 
 SIZE: Final = 0.1
 """A model is left out if its p value is at most this."""
@@ -155,6 +155,10 @@ class EvaluationPeriod:
         )
 
 
+_JSON_KEYS: Final = {"period": "days", "confidence": "level", "correlation_note": "correlated"}
+"""Keys of fields whose names differ in the JSON."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelEvaluation:
     """Scores of an artifact on held-out days."""
@@ -163,13 +167,13 @@ class ModelEvaluation:
     """Unit of losses, such as log return."""
     target: Target
     levels: tuple[float, ...]
-    days: EvaluationPeriod
-    level: float
+    period: EvaluationPeriod
+    confidence: float
     """Share of resamples inside each interval."""
     method: str
     """Method of the intervals, as text."""
-    correlated: str
-    """Whether IC and RankIC compare symbols or days, as text."""
+    correlation_note: str
+    """Whether IC and RankIC compare symbols or days."""
     rows: tuple[ModelScores, ...]
     """The model and the baselines, best first."""
     skill: SkillScore
@@ -190,13 +194,14 @@ class ModelEvaluation:
     """Warnings about the bars or the covariate files."""
 
     def __repr__(self) -> str:
-        first, last = shown_date(self.days.first), shown_date(self.days.last)
-        judged = f"{first} to {last}, {self.days.days} days, {self.days.symbols} symbols"
+        first, last = shown_date(self.period.first), shown_date(self.period.last)
+        judged = f"{first} to {last}, {self.period.days} days, {self.period.symbols} symbols"
         return f"Evaluation({judged}: {self.skill.sentence})"
 
     def to_json(self) -> dict[str, Json]:
         """The evaluation as JSON; NaN and infinity become null."""
-        return {**encode_plain(asdict(self)), "sentence": self.skill.sentence}
+        plain = {_JSON_KEYS.get(name, name): value for name, value in asdict(self).items()}
+        return {**encode_plain(plain), "sentence": self.skill.sentence}
 
 
 def encode_plain(value: Any) -> Any:
@@ -212,7 +217,7 @@ def encode_plain(value: Any) -> Any:
     return value
 
 
-OURS = "this model"
+MODEL_NAME = "this model"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -224,7 +229,7 @@ class EvaluationSettings:
         Flag(
             "First decision day; empty: the first that the artifact has not seen.",
             metavar="DATE",
-            read=partial(find_day, "--start"),
+            read=partial(parse_day_flag, "--start"),
             none="",
         ),
     ] = None
@@ -234,7 +239,7 @@ class EvaluationSettings:
         Flag(
             "Last decision day; empty: the last whose outcome is known.",
             metavar="DATE",
-            read=partial(find_day, "--end"),
+            read=partial(parse_day_flag, "--end"),
             none="",
         ),
     ] = None
@@ -255,7 +260,7 @@ class EvaluationSettings:
 class EvaluationSetup:
     """A model and the windows that it is evaluated on."""
 
-    model: Judgeable
+    model: EvaluatedModel
     bound: BoundModel
     splits: DataSplits
     covariates: CovariateSource
@@ -272,15 +277,15 @@ class EvaluationSetup:
 
 
 def evaluate(
-    model: Judgeable,
+    model: EvaluatedModel,
     bars: BarPanel,
-    wanted: EvaluationSettings,
+    settings: EvaluationSettings,
     *,
     consume: ReportConsumer,
     announce: Callable[[str], None],
     warn: Warn = discard,
     stepwise: StepProgress = no_progress,
-    covariates: CovariateSource = NO_SOURCE,
+    covariates: CovariateSource = NO_COVARIATE_FILES,
     cache: FeatureCache | None = None,
     runner: JobRunner | None = None,
 ) -> ModelEvaluation:
@@ -289,7 +294,7 @@ def evaluate(
     Args:
         model: A model or an ensemble.
         bars: From the training split on, on which baselines are fitted. Bars before the model's calendar are dropped.
-        wanted: Settings.
+        settings: The days, and the number of seeds.
         consume: Receives the reports of trainings with other seeds in this process.
         announce: Called with the name of each stage.
         warn: Called first with warnings about bars and files, which the evaluation contains too.
@@ -305,65 +310,65 @@ def evaluate(
         CovariateMissingError: No file has a covariate that the model reads.
         QuantraError: Trainings with other seeds failed.
     """
-    doubts = emit(
+    warnings = emit(
         find_model_warnings(list_networks(model), drop_before_calendar(bars, find_calendar(model)), covariates), warn
     )
-    exam = _prepare_setup(model, bars, wanted, announce, covariates, cache)
-    test, ours = exam.test_set, exam.tested.forecasts
-    result, confidence_set = _compare_baselines(exam, announce, stepwise)
-    seeds, unseeded = _score_seeds(exam, result, wanted, cache, consume, announce, runner or InThisProcess())
+    setup = _prepare_setup(model, bars, settings, announce, covariates, cache)
+    test, forecasts = setup.test_set, setup.tested.forecasts
+    result, confidence_set = _compare_baselines(setup, announce, stepwise)
+    seeds, seed_notes = _score_seeds(setup, result, settings, cache, consume, announce, runner or InThisProcess())
     return ModelEvaluation(
         unit=UNITS[test.target.kind],
         target=test.target,
         levels=test.levels,
-        days=EvaluationPeriod.of(exam.bound.history, exam.tested.windows, find_last_seen(model)),
-        level=LEVEL,
+        period=EvaluationPeriod.of(setup.bound.history, setup.tested.windows, find_last_seen(model)),
+        confidence=CONFIDENCE,
         method=(
             f"circular block bootstrap, {RESAMPLES} resamples, blocks of {test.block} sessions, stretched by "
             f"{100 * (test.widening_factor - 1):.0f} % because so few blocks scatter too little"
         ),
-        correlated=describe_correlation(test),
+        correlation_note=describe_correlation(test),
         rows=tuple(sorted(result.rows, key=lambda row: row.mean.value)),
         skill=result.skill,
-        comparison=compare(test, pinball(test, ours.calibrated), result.best, result.skill.baseline),
+        comparison=compare(test, pinball(test, forecasts.calibrated), result.best, result.skill.baseline),
         confidence_set=confidence_set,
-        calibration=_compare_calibration(exam, wanted),
-        pit=pit(test, ours.calibrated),
-        by_symbol=by_symbol(test, bars.symbols, ours.calibrated, result.best),
+        calibration=_compare_calibration(setup, settings),
+        pit=pit(test, forecasts.calibrated),
+        by_symbol=by_symbol(test, bars.symbols, forecasts.calibrated, result.best),
         seeds=seeds,
         start_note=start_note_of(model.manifest.card),
         notes=(
             *describe_origins(model),
-            *note_missing_bars(exam.bound.history, exam.tested.windows, exam.splits),
+            *note_missing_bars(setup.bound.history, setup.tested.windows, setup.splits),
             *result.notes,
             *note_missing_package(),
-            *unseeded,
+            *seed_notes,
         ),
-        warnings=doubts,
+        warnings=warnings,
     )
 
 
-def _compare_calibration(exam: EvaluationSetup, wanted: EvaluationSettings) -> CalibrationEffect:
-    history, tested = exam.bound.history, exam.tested
+def _compare_calibration(setup: EvaluationSetup, settings: EvaluationSettings) -> CalibrationEffect:
+    history, tested = setup.bound.history, setup.tested
     adaptive = None
-    if wanted.adaptive:
-        adaptive = forecast_adaptively(history, exam.calibration, tested, exam.test_set.levels)
+    if settings.adaptive:
+        adaptive = forecast_adaptively(history, setup.calibration, tested, setup.test_set.levels)
     return compare_calibration(
-        exam.test_set, tested.forecasts, adaptive, exam.model.manifest.conformal.effective_samples
+        setup.test_set, tested.forecasts, adaptive, setup.model.manifest.conformal.effective_samples
     )
 
 
 def _prepare_setup(
-    model: Judgeable,
+    model: EvaluatedModel,
     bars: BarPanel,
-    wanted: EvaluationSettings,
+    settings: EvaluationSettings,
     announce: Callable[[str], None],
     covariates: CovariateSource,
     cache: FeatureCache | None,
 ) -> EvaluationSetup:
     splits, calendar = read_splits(model.manifest.card), find_calendar(model)
     test = select_unseen_part(
-        bars.sessions, find_last_seen(model), model.manifest.target, calendar, start=wanted.start, end=wanted.end
+        bars.sessions, find_last_seen(model), model.manifest.target, calendar, start=settings.start, end=settings.end
     )
     recent = drop_before_calendar(bars, calendar)
     check_bars(recent, calendar, splits)
@@ -383,34 +388,34 @@ def _forecast_part(bound: BoundModel, part: SplitPart) -> ForecastWindows:
 
 
 def _compare_baselines(
-    exam: EvaluationSetup, announce: Callable[[str], None], stepwise: StepProgress
+    setup: EvaluationSetup, announce: Callable[[str], None], stepwise: StepProgress
 ) -> tuple[BenchmarkResult, ConfidenceSet | None]:
     """Compare the model with the best baseline, and find all that are not distinguishable from the best."""
-    announce(f"scoring {len(exam.tested.windows)} windows against the baselines")
-    test, forecasts = exam.test_set, exam.tested.forecasts
-    daily = {OURS: average_days(test, pinball(test, forecasts.calibrated))}
+    announce(f"scoring {len(setup.tested.windows)} windows against the baselines")
+    test, forecasts = setup.test_set, setup.tested.forecasts
+    daily = {MODEL_NAME: average_days(test, pinball(test, forecasts.calibrated))}
 
     def on_losses(name: str, theirs: FloatArray) -> None:
         daily[name] = average_days(test, theirs)
 
-    case = InformationSet.of(exam.bound.history, exam.splits, find_last_seen(exam.model), test.levels)
+    case = InformationSet.of(setup.bound.history, setup.splits, find_last_seen(setup.model), test.levels)
     result = benchmark(
-        test, OURS, forecasts, case, all_baselines(test.target.kind), on_losses=on_losses, stepwise=stepwise
+        test, MODEL_NAME, forecasts, case, all_baselines(test.target.kind), on_losses=on_losses, stepwise=stepwise
     )
     return result, find_confidence_set(test, daily)
 
 
 def _score_seeds(
-    exam: EvaluationSetup,
+    setup: EvaluationSetup,
     result: BenchmarkResult,
-    wanted: EvaluationSettings,
+    settings: EvaluationSettings,
     cache: FeatureCache | None,
     consume: ReportConsumer,
     announce: Callable[[str], None],
     runner: JobRunner,
 ) -> tuple[SeedScores | None, tuple[str, ...]]:
     """Scores over the artifact's seed and other seeds, or a note why there are none."""
-    model, more = exam.model, wanted.seeds - 1
+    model, more = setup.model, settings.seeds - 1
     if more == 0:
         return None, ()
     if isinstance(model, Ensemble):
@@ -421,13 +426,13 @@ def _score_seeds(
         return None, ("an adopted model is not trained here, so it is not trained from other seeds",)
     recipe = read_recipe(model.manifest.card["recipe"], "the artifact's recipe")
     refitting = SeedRefits(
-        bars=exam.bound.history.bars,
+        bars=setup.bound.history.bars,
         features=model.pipeline.features.features,
-        recipe=replace(recipe, optimisation=replace(recipe.optimisation, device=wanted.device)),
-        splits=exam.splits,
-        covariates=exam.covariates,
-        edges=find_user_edges(model, exam.bound.history.bars.symbols),
-        windows=exam.tested.windows,
+        recipe=replace(recipe, optimisation=replace(recipe.optimisation, device=settings.device)),
+        splits=setup.splits,
+        covariates=setup.covariates,
+        edges=find_user_edges(model, setup.bound.history.bars.symbols),
+        windows=setup.tested.windows,
         cache=cache,
         consume=ConsumerChain() if runner.is_parallel else consume,
     )
@@ -439,5 +444,5 @@ def _score_seeds(
             yield seed
 
     trained = runner.run(refitting.worker, seeds(), count=more, name=name_seed, in_order=True)
-    runs = chain([(own, exam.tested.forecasts.calibrated)], trained)
-    return score_seeds(exam.test_set, runs, result.best, result.skill.baseline), ()
+    runs = chain([(own, setup.tested.forecasts.calibrated)], trained)
+    return score_seeds(setup.test_set, runs, result.best, result.skill.baseline), ()

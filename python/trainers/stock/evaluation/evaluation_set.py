@@ -18,7 +18,7 @@ from torch import Tensor
 from predictor.arrays import BoolArray, FloatArray
 from predictor.inference import Engine
 from predictor.networks import OutputMap, Target
-from trainers.stock.data import ROWS, History, TrainingWindows
+from trainers.stock.data import WINDOWS_PER_BATCH, History, TrainingWindows
 from trainers.stock.network_forecasts import forecast_with_network, join_parts
 
 
@@ -56,7 +56,7 @@ MIN_BLOCKS = 5
 
 RESAMPLES = 1000
 
-LEVEL = 0.9
+CONFIDENCE = 0.9
 """Share of resamples inside reported intervals."""
 
 
@@ -146,7 +146,7 @@ class EvaluationSet:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interval:
-    """An estimate and the central range of `LEVEL` of the widened resamples."""
+    """An estimate and the central range of `CONFIDENCE` of the widened resamples."""
 
     value: float
     lower: float
@@ -183,11 +183,11 @@ def widen_resamples(test: EvaluationSet, value: FloatArray, resamples: FloatArra
 
 
 def interval(value: float, resamples: FloatArray) -> Interval:
-    """The central `LEVEL` of resamples [RESAMPLES] of a value."""
+    """The central `CONFIDENCE` of resamples [RESAMPLES] of a value."""
     known = resamples[np.isfinite(resamples)]
     if known.size == 0:
         return Interval(value=value, lower=nan, upper=nan)
-    lower, upper = np.quantile(known, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    lower, upper = np.quantile(known, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
     return Interval(value=value, lower=float(lower), upper=float(upper))
 
 
@@ -240,7 +240,7 @@ class ForecastUnits:
 
 def units_of(history: History, windows: TrainingWindows) -> ForecastUnits:
     """The units of these windows."""
-    location, scale = (level.numpy() for level in history.level(windows))
+    location, scale = (part.numpy() for part in history.location_and_scale(windows))
     return ForecastUnits(location=location[..., None], scale=(scale * history.pipeline.target.spread)[..., None])
 
 
@@ -264,15 +264,17 @@ def forecasts_of(
     `universe` has the symbols in the order of the nodes of a graph.
     """
     forecasts = forecast_with_network(engine, history, windows, universe)
-    levels = (forecasts.units, *history.level(windows))
+    parts = (forecasts.units, *history.location_and_scale(windows))
     return ModelForecasts(
-        raw=_map(output, *levels, torch.zeros_like(output.offsets)),
-        calibrated=_map(output, *levels, output.offsets),
+        raw=_map(output, *parts, torch.zeros_like(output.offsets)),
+        calibrated=_map(output, *parts, output.offsets),
         scores=None if forecasts.scores is None else forecasts.scores.double().numpy(),
     )
 
 
 def _map(output: OutputMap, units: Tensor, location: Tensor, scale: Tensor, offsets: Tensor) -> FloatArray:
     """[N, H, Q] quantiles in the target's unit, computed in blocks of windows."""
-    parts = zip(units.split(ROWS), location.split(ROWS), scale.split(ROWS), strict=True)
+    parts = zip(
+        units.split(WINDOWS_PER_BATCH), location.split(WINDOWS_PER_BATCH), scale.split(WINDOWS_PER_BATCH), strict=True
+    )
     return join_parts((output.values(*part, offsets) for part in parts), len(units)).numpy()

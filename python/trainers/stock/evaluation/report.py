@@ -90,12 +90,12 @@ class Metric:
 
 def select_metrics(evaluation: ModelEvaluation, rows: tuple[ModelScores, ...]) -> tuple[Metric, ...]:
     """The metrics that at least one row has."""
-    risks = [(place, level) for place, level in enumerate(evaluation.levels) if level in _RISKS]
+    risks = [(index, level) for index, level in enumerate(evaluation.levels) if level in _RISKS]
     metrics = (
         Metric(name="CRPS", score=lambda h: h.crps, show=format_loss, grows=True),
         *(
-            Metric(name=f"P{100 * level:.0f} risk", score=lambda h, place=place: h.risk[place], show=format_plain)
-            for place, level in risks
+            Metric(name=f"P{100 * level:.0f} risk", score=lambda h, index=index: h.risk[index], show=format_plain)
+            for index, level in risks
         ),
         Metric(name=format_band(evaluation), score=lambda h: h.band, show=format_share),
         Metric(name="Winkler", score=lambda h: h.winkler, show=format_loss, grows=True),
@@ -109,7 +109,7 @@ def select_metrics(evaluation: ModelEvaluation, rows: tuple[ModelScores, ...]) -
 
 
 def describe_findings(evaluation: ModelEvaluation) -> tuple[str, ...]:
-    """Sentences on accuracy, on coverage of the bands, on the role of luck, and on a network that kept its start."""
+    """Sentences on accuracy, coverage and the role of luck, and a note if training kept the initial weights."""
     kept = (f"{capital(evaluation.start_note)}.",) if evaluation.start_note else ()
     return (_describe_accuracy(evaluation), _describe_coverage(evaluation), _describe_spread(evaluation), *kept)
 
@@ -121,12 +121,12 @@ def _describe_accuracy(evaluation: ModelEvaluation) -> str:
     error = f"its error was {smaller} than that of {skill.baseline}{interval}"
     if skill.days_short:
         return f"These days are {counted(skill.days_short, 'day')} too few to tell skill from luck; on them {error}."
-    said = {
+    sentences = {
         Verdict.BETTER: f"The model forecast better than {rival}: {error}, all of it on the better side.",
         Verdict.UNDECIDED: f"The model is not distinguishable from {rival}: {error}, so the difference may be luck.",
         Verdict.WORSE: f"The model forecast worse than {rival}: {error}, all of it on the worse side.",
     }
-    return said[skill.verdict]
+    return sentences[skill.verdict]
 
 
 def _describe_interval(evaluation: ModelEvaluation) -> str:
@@ -135,7 +135,7 @@ def _describe_interval(evaluation: ModelEvaluation) -> str:
     if not (isfinite(i.lower) and isfinite(i.upper)):
         return ""
     lower, upper = _format_smaller(i.lower), _format_smaller(i.upper)
-    return f", by a {100 * evaluation.level:.0f} % interval between {lower} and {upper}"
+    return f", by a {100 * evaluation.confidence:.0f} % interval between {lower} and {upper}"
 
 
 def _format_smaller(share: float) -> str:
@@ -254,14 +254,20 @@ def build_coverage_table(evaluation: ModelEvaluation) -> ReportTable:
 
 def build_winkler_table(evaluation: ModelEvaluation) -> ReportTable:
     """Coverage of the band and Winkler score before and after, one line per horizon and variant."""
-    made = evaluation.calibration
+    calibration = evaluation.calibration
     lines: list[TableRow] = []
-    for h, before in enumerate(made.before.horizons):
+    for h, before in enumerate(calibration.before.horizons):
         name = sessions(before.horizon)
-        lines.append(_build_winkler_row(name, made.effective_blocks[h], before, made.after.horizons[h], made.gain[h]))
-        if made.adaptive is not None and made.adaptive_gain is not None:
+        lines.append(
+            _build_winkler_row(
+                name, calibration.effective_blocks[h], before, calibration.after.horizons[h], calibration.gain[h]
+            )
+        )
+        if calibration.adaptive is not None and calibration.adaptive_gain is not None:
             name = f"{name}, adaptive"
-            lines.append(_build_winkler_row(name, None, before, made.adaptive.horizons[h], made.adaptive_gain[h]))
+            lines.append(
+                _build_winkler_row(name, None, before, calibration.adaptive.horizons[h], calibration.adaptive_gain[h])
+            )
     columns = ("blocks", f"{format_band(evaluation)}, before", "after", "Winkler, before", "after", "gain")
     return ReportTable(columns=columns, lines=tuple(lines))
 
@@ -354,8 +360,9 @@ def name_horizons(evaluation: ModelEvaluation) -> tuple[str, ...]:
 
 def list_variants(evaluation: ModelEvaluation) -> tuple[ModelScores, ...]:
     """The model without offsets, with its offsets and, if requested, with adaptive ones."""
-    made = evaluation.calibration
-    return (made.before, made.after) if made.adaptive is None else (made.before, made.after, made.adaptive)
+    calibration = evaluation.calibration
+    variants = (calibration.before, calibration.after)
+    return variants if calibration.adaptive is None else (*variants, calibration.adaptive)
 
 
 def _build_row(

@@ -50,7 +50,7 @@ class SeedRefits:
     consume: ReportConsumer
 
     def worker(self) -> Callable[[int], FloatArray]:
-        """What trains from a seed, and forecasts."""
+        """Return a picklable function that trains from a seed and forecasts."""
         return self.forecast
 
     def forecast(self, seed: int) -> FloatArray:
@@ -59,11 +59,11 @@ class SeedRefits:
         try:
             pipeline = fit_pipeline(self.bars, self.features, recipe, self.splits, self.covariates, self.cache)
             history = History(self.bars, pipeline, self.covariates, self.cache)
-            made = fit_artifact(history, self.splits, recipe, consume=self.consume, edges=self.edges)
+            artifact = fit_artifact(history, self.splits, recipe, consume=self.consume, edges=self.edges)
         except (ConfigurationError, LoopError) as error:
             raise ConfigurationError(f"{name_seed(seed)}: {error}") from error
-        engine, output = build_engine(made.network(), made.manifest), build_output_map(made.manifest)
-        return forecasts_of(engine, output, history, self.windows, made.manifest.universe).calibrated
+        engine, output = build_engine(artifact.network(), artifact.manifest), build_output_map(artifact.manifest)
+        return forecasts_of(engine, output, history, self.windows, artifact.manifest.universe).calibrated
 
 
 def name_seed(seed: int) -> str:

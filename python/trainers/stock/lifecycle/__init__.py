@@ -80,7 +80,7 @@ def _compare(
     champion: ComparedVersion, challenger: ComparedVersion, ledger: Ledger, check: Check, start: int | None = None
 ) -> VersionComparison:
     for one in (champion, challenger):
-        needs = [need.name for need in one.standing.model.info((), is_default=False).covariates]
+        needs = [need.name for need in one.trained_model.model.info((), is_default=False).covariates]
         if needs:
             raise ConfigurationError(
                 f"{one.reference} reads the covariates {listed(needs)}, which a ledger does not have; use `quantra "

@@ -196,8 +196,8 @@ def _compare(
     champion: ComparedVersion, challenger: ComparedVersion, bars: BarPanel, start: int | None, refit: int | None
 ) -> VersionComparison:
     """Compare the versions, or with `refit` their recipes, after warnings about the bars."""
-    models = [model for one in (champion, challenger) for model in list_networks(one.standing.model)]
-    known = drop_before_calendar(bars, find_calendar(champion.standing.model))
+    models = [model for one in (champion, challenger) for model in list_networks(one.trained_model.model)]
+    known = drop_before_calendar(bars, find_calendar(champion.trained_model.model))
     emit(find_model_warnings(models, known, champion.source.covariates), warn_on_stderr)
     if refit is None:
         return compare_versions(champion, challenger, bars, start=start)

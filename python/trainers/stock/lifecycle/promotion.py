@@ -96,7 +96,7 @@ def _check_shadow(challenger: ComparedVersion, ledger: Ledger | None) -> GateRes
     need = f"forecasts of {SHADOW_SESSIONS} sessions in the ledger, made before their outcomes"
     if ledger is None:
         return GateResult(name="shadow", passed=False, need=need, have="no ledger is given (--ledger)")
-    weights_hash = challenger.standing.model.identity.weights_hash
+    weights_hash = challenger.trained_model.model.identity.weights_hash
     shadow = list_shadow_sessions(ledger, ModelVersion(challenger.model_folder.name, challenger.version), weights_hash)
     have = f"{len(shadow)} sessions" + (f", {shown_date(shadow[0])} to {shown_date(shadow[-1])}" if shadow else "")
     return GateResult(name="shadow", passed=len(shadow) >= SHADOW_SESSIONS, need=need, have=have)

@@ -15,7 +15,7 @@ from predictor.errors import ConfigurationError, QuantraError, listed, shown_dat
 from predictor.registry import find_version
 from trainers.progress import ReportConsumer, StepProgress, no_progress
 from trainers.stock.backtest.source import ModelSource, TrainedModel, artifact_source
-from trainers.stock.data import NO_SOURCE
+from trainers.stock.data import NO_COVARIATE_FILES
 from trainers.stock.data_warnings import Warn, discard
 from trainers.stock.ensembles import JoinedEnsemble, join
 from trainers.stock.ensembles.member_training import repeats_scale
@@ -148,7 +148,7 @@ def plan_retraining(
     models: Path,
     reference: str,
     bars: BarPanel,
-    covariates: CovariateSource = NO_SOURCE,
+    covariates: CovariateSource = NO_COVARIATE_FILES,
     cache: FeatureCache | None = None,
 ) -> RetrainingPlan:
     """Plan a training run on newer bars with the recipes, features and edges of a version.
@@ -164,7 +164,7 @@ def plan_retraining(
     model_folder, version = find_version(models, reference)
     champion, folder = f"{model_folder.name}@{version}", model_folder / str(version)
     source = artifact_source(folder, "cpu", covariates)
-    standing, rule = source.require_standing(), None
+    trained_model, rule = source.require_trained_model(), None
     sources = {"": source}
     if artifact.is_ensemble(folder):
         weighting = weighting_of(source.card)
@@ -183,9 +183,9 @@ def plan_retraining(
                 f"{reference} is fine-tuned from weights that it does not contain, so it cannot be trained again; "
                 "fine-tune its parent again (`quantra train stock`, with --from)"
             )
-        sections = _describe_retraining(reference, standing.last_seen, bars)
+        sections = _describe_retraining(reference, trained_model.last_seen, bars)
         trainings[name] = _plan_training(replace(one, cache=cache), bars, sections)
-    _check_bars(champion, bars, standing)
+    _check_bars(champion, bars, trained_model)
     return RetrainingPlan(
         champion=champion,
         model_folder=model_folder,
@@ -193,7 +193,7 @@ def plan_retraining(
         covariates=covariates,
         trainings=trainings,
         rule=rule,
-        seen_until=standing.last_seen,
+        seen_until=trained_model.last_seen,
     )
 
 
@@ -209,7 +209,7 @@ def _read_members(folder: Path, covariates: CovariateSource) -> Iterator[tuple[s
 
 def _plan_training(source: ModelSource, bars: BarPanel, sections: Mapping[str, Json]) -> PlannedTraining:
     recipe = source.known_recipe()
-    parts = recipe.parts if isinstance(recipe.parts, RollingSplits) else _find_lengths(source.require_standing())
+    parts = recipe.parts if isinstance(recipe.parts, RollingSplits) else _find_lengths(source.require_trained_model())
     edges = source.user_edges(bars.symbols)
     return PlannedTraining(
         material=TrainingMaterial(bars, source.features, source.covariates, edges, cache=source.cache),
@@ -218,13 +218,13 @@ def _plan_training(source: ModelSource, bars: BarPanel, sections: Mapping[str, J
     )
 
 
-def _check_bars(champion: str, bars: BarPanel, standing: TrainedModel) -> None:
-    if int(bars.sessions[-1]) <= standing.last_seen:
+def _check_bars(champion: str, bars: BarPanel, trained_model: TrainedModel) -> None:
+    if int(bars.sessions[-1]) <= trained_model.last_seen:
         raise ConfigurationError(
             f"the bars end on {shown_date(int(bars.sessions[-1]))}, and {champion} has seen labels up to "
-            f"{shown_date(standing.last_seen)}: there is nothing new to learn; give newer bars"
+            f"{shown_date(trained_model.last_seen)}: there is nothing new to learn; give newer bars"
         )
-    missing = sorted(find_trained_symbols(standing.model).difference(bars.symbols))
+    missing = sorted(find_trained_symbols(trained_model.model).difference(bars.symbols))
     if missing:
         raise ConfigurationError(
             f"the bars lack {listed(missing)}, which {champion} learnt from; give the bars of all its symbols, or "
@@ -232,11 +232,13 @@ def _check_bars(champion: str, bars: BarPanel, standing: TrainedModel) -> None:
         )
 
 
-def _find_lengths(standing: TrainedModel) -> RollingSplits:
+def _find_lengths(trained_model: TrainedModel) -> RollingSplits:
     """Rolling splits with as many sessions as the selection and calibration of a trained model."""
-    calendar = find_calendar(standing.model)
+    calendar = find_calendar(trained_model.model)
 
     def count(part: SplitPart) -> int:
         return len(calendar.sessions(part.first, part.last))
 
-    return RollingSplits(selection=count(standing.splits.selection), calibration=count(standing.splits.calibration))
+    return RollingSplits(
+        selection=count(trained_model.splits.selection), calibration=count(trained_model.splits.calibration)
+    )

@@ -22,9 +22,9 @@ from trainers.stock.backtest.refits import RefitMaterial
 from trainers.stock.backtest.source import ModelSource, TrainedModel, artifact_source
 from trainers.stock.bar_requirements import check_sessions
 from trainers.stock.card import identify_features
-from trainers.stock.data import NO_SOURCE, History
+from trainers.stock.data import NO_COVARIATE_FILES, History
 from trainers.stock.data_warnings import check_outcomes_vary, drop_before_calendar
-from trainers.stock.evaluation.bound_model import Judgeable, bind_model, find_calendar, find_trained_symbols
+from trainers.stock.evaluation.bound_model import EvaluatedModel, bind_model, find_calendar, find_trained_symbols
 from trainers.stock.evaluation.comparison import LossComparison, average_days, compare, mark_inside, pinball
 from trainers.stock.evaluation.evaluated_days import select_unseen_part
 from trainers.stock.evaluation.evaluation import encode_plain
@@ -85,20 +85,21 @@ def walk_forward(walked: RefitMaterial, folds: tuple[Fold, ...]) -> JudgedForeca
 def _forecast_fold(walked: RefitMaterial, fold: Fold) -> JudgedForecasts:
     sessions, recipe = walked.bars.sessions, walked.recipe
     first, last = (int(np.searchsorted(sessions, day)) for day in (fold.first, fold.last))
-    made = walked.train(fold)
-    if made.pipeline.bars_needed > WARM_UP:
+    artifact = walked.train(fold)
+    if artifact.pipeline.bars_needed > WARM_UP:
         raise ConfigurationError(
-            f"the recipe reads {made.pipeline.bars_needed} bars, but a walk forward encodes {WARM_UP} before its folds"
+            f"the recipe reads {artifact.pipeline.bars_needed} bars, but a walk forward encodes {WARM_UP} before its "
+            "folds"
         )
     begin, end = max(0, first - WARM_UP), min(last + recipe.target.reach, len(sessions) - 1)
     read = walked.bars.between(int(sessions[begin]), int(sessions[end]))
-    history = History(read, made.pipeline, walked.covariates)
+    history = History(read, artifact.pipeline, walked.covariates)
     windows = history.windows(SplitPart("fold", int(sessions[first + recipe.target.lag + 1]), int(sessions[end])))
-    engine, output = build_engine(made.network(), made.manifest), build_output_map(made.manifest)
+    engine, output = build_engine(artifact.network(), artifact.manifest), build_output_map(artifact.manifest)
     test = EvaluationSet.of(history, windows, recipe.quantiles)
     return JudgedForecasts(
         test=replace(test, sessions=sessions, positions=test.positions + begin),
-        values=forecasts_of(engine, output, history, windows, made.manifest.universe).calibrated,
+        values=forecasts_of(engine, output, history, windows, artifact.manifest.universe).calibrated,
     )
 
 
@@ -118,27 +119,27 @@ class ComparedVersion:
     source: ModelSource
 
     @property
-    def standing(self) -> TrainedModel:
+    def trained_model(self) -> TrainedModel:
         """The trained model and the days that it has seen."""
-        return self.source.require_standing()
+        return self.source.require_trained_model()
 
     @property
     def symbols(self) -> frozenset[str]:
         """The symbols that it learnt from."""
-        return find_trained_symbols(self.standing.model)
+        return find_trained_symbols(self.trained_model.model)
 
     def has_recipe_of(self, other: "ComparedVersion") -> bool:
         """Whether both were trained by the same recipe, apart from their splits, on the same features.
 
         The members of an ensemble are compared by name; this one may have dropped some of the other's.
         """
-        ours, theirs = (_list_recipes(one.standing.model) for one in (self, other))
+        ours, theirs = (_list_recipes(one.trained_model.model) for one in (self, other))
         weightings = [weighting_of(one.source.card) for one in (self, other)]
         same_rule = len({None if one is None else one.rule for one in weightings}) == 1
         return same_rule and bool(ours) and all(theirs.get(name) == recipe for name, recipe in ours.items())
 
 
-def _list_recipes(model: Judgeable) -> dict[str, tuple[Json, Json]]:
+def _list_recipes(model: EvaluatedModel) -> dict[str, tuple[Json, Json]]:
     """Settings and features of each member of an ensemble, or of a model without a name; empty if one has no recipe.
 
     The splits, which move with the bars, and the device are left out.
@@ -154,7 +155,7 @@ def _list_recipes(model: Judgeable) -> dict[str, tuple[Json, Json]]:
     return recipes
 
 
-def load_version(models: Path, reference: str, covariates: CovariateSource = NO_SOURCE) -> ComparedVersion:
+def load_version(models: Path, reference: str, covariates: CovariateSource = NO_COVARIATE_FILES) -> ComparedVersion:
     """Load a version by MODEL, MODEL@VERSION or MODEL@ALIAS.
 
     Raises:
@@ -168,7 +169,7 @@ def load_version(models: Path, reference: str, covariates: CovariateSource = NO_
     )
 
 
-def load_champion(model_folder: Path, covariates: CovariateSource = NO_SOURCE) -> ComparedVersion | None:
+def load_champion(model_folder: Path, covariates: CovariateSource = NO_COVARIATE_FILES) -> ComparedVersion | None:
     """Load the champion of the model in this folder; None if it has none. Raises as `load_version`."""
     number = read_aliases(model_folder).get(CHAMPION)
     return None if number is None else load_version(model_folder.parent, f"{model_folder.name}@{number}", covariates)
@@ -305,23 +306,24 @@ def compare_versions(
         CovariateMissingError: no file has a covariate that one reads.
     """
     _check_comparable(champion, challenger)
-    seen = max((champion, challenger), key=lambda one: one.standing.last_seen)
-    target, calendar = champion.standing.model.manifest.target, find_calendar(seen.standing.model)
+    seen = max((champion, challenger), key=lambda one: one.trained_model.last_seen)
+    target, calendar = champion.trained_model.model.manifest.target, find_calendar(seen.trained_model.model)
     try:
-        part = select_unseen_part(bars.sessions, seen.standing.last_seen, target, calendar, start=start)
+        part = select_unseen_part(bars.sessions, seen.trained_model.last_seen, target, calendar, start=start)
     except InSampleError as error:
         walk = ", or compare their recipes in a walk forward (--start DATE --refit 63)"
         instead = "" if challenger.has_recipe_of(champion) else walk
         raise InSampleError(
             f"{champion.reference} and {challenger.reference} cannot be compared on these days, because "
-            f"{seen.reference} has seen labels up to {shown_date(seen.standing.last_seen)}: give later bars{instead}"
+            f"{seen.reference} has seen labels up to {shown_date(seen.trained_model.last_seen)}: give later "
+            f"bars{instead}"
         ) from error
     for one in (champion, challenger):
-        bars = drop_before_calendar(bars, find_calendar(one.standing.model))
-        check_sessions(bars, find_calendar(one.standing.model))
+        bars = drop_before_calendar(bars, find_calendar(one.trained_model.model))
+        check_sessions(bars, find_calendar(one.trained_model.model))
     judged: list[JudgedForecasts] = []
     for one in (champion, challenger):
-        model = one.standing.model
+        model = one.trained_model.model
         check()
         bound = bind_model(model, bars, one.source.covariates)
         windows = bound.windows(part)
@@ -351,7 +353,7 @@ def compare_recipes(
             f"{challenger.reference} and {champion.reference} have the same recipe, so a walk forward cannot tell "
             "them apart; leave out --refit, and give bars after the training of both"
         )
-    reach = champion.standing.model.manifest.target.reach
+    reach = champion.trained_model.model.manifest.target.reach
     end = int(bars.sessions[max(0, len(bars.sessions) - 1 - reach)])
     folds = split_sessions(bars.sessions, WalkForwardPlan(start=start, end=end, refit=refit))
     judged = [
@@ -373,7 +375,7 @@ def compare_recipes(
 def _check_comparable(champion: ComparedVersion, challenger: ComparedVersion) -> None:
     if champion.reference == challenger.reference:
         raise ConfigurationError(f"{champion.reference} is compared with itself; name two versions")
-    ours, theirs = (one.standing.model.manifest for one in (challenger, champion))
+    ours, theirs = (one.trained_model.model.manifest for one in (challenger, champion))
     different = [
         f"{what} {mine} and {other}"
         for what, mine, other in (
@@ -417,7 +419,7 @@ def _compare(
         is_copy=np.array_equal(old.values, new.values),
         by=by,
         seen_by="" if seen is None else seen.reference,
-        seen_until=0 if seen is None else seen.standing.last_seen,
+        seen_until=0 if seen is None else seen.trained_model.last_seen,
         first_day=first,
         last_day=last,
         days=test.days,

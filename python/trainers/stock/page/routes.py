@@ -73,7 +73,7 @@ class Page:
     def __init__(self, context: PageContext) -> None:
         self._settings, self._models, self._refresh_local = context.settings, context.models, context.refresh
         self._uploaded: UploadedBars | None = None
-        self._working = asyncio.Lock()
+        self._request_lock = asyncio.Lock()
         self._training = ModelTraining(self._settings.models, self._serve_trained)
         own = files("trainers.stock.page")
         self._style, self._script = (own.joinpath(name).read_text("utf-8") for name in ("page.css", "page.js"))
@@ -99,12 +99,12 @@ class Page:
             "/training/stop": self._stop_training,
             "/training/resume": self._resume_training,
         }
-        gets = {path: self._answer_with(render) for path, render in views_by_path.items()}
+        gets = {path: self._render_on_thread(render) for path, render in views_by_path.items()}
         gets["/models"] = self._show_models
         return [
             Route("/training/state", self._training_state, methods=["GET"]),
-            *(Route(path, self._answered(handler), methods=["GET"]) for path, handler in gets.items()),
-            *(Route(path, self._answered(handler), methods=["POST"]) for path, handler in posts.items()),
+            *(Route(path, self._with_error_page(handler), methods=["GET"]) for path, handler in gets.items()),
+            *(Route(path, self._with_error_page(handler), methods=["POST"]) for path, handler in posts.items()),
         ]
 
     def close(self) -> None:
@@ -112,10 +112,10 @@ class Page:
         self._training.close()
         self._replace(None)
 
-    def _answered(self, handler: Handler) -> Handler:
+    def _with_error_page(self, handler: Handler) -> Handler:
         async def answer(request: Request) -> Response:
             try:
-                async with self._working:
+                async with self._request_lock:
                     return await handler(request)
             except ClientDisconnect:
                 return Response(status_code=499)
@@ -129,7 +129,7 @@ class Page:
 
         return answer
 
-    def _answer_with(self, render: Callable[[PageFrame, dict[str, str]], str]) -> Handler:
+    def _render_on_thread(self, render: Callable[[PageFrame, dict[str, str]], str]) -> Handler:
         """A handler that renders a page on another thread, from its frame and the query of the request."""
 
         async def answer(request: Request) -> Response:
@@ -235,21 +235,21 @@ class Page:
         return views.render_universe(frame, forecast, info, self._models.models(), refused)
 
     async def _show_models(self, request: Request, result: Sequence[str] = ()) -> Response:
-        frame, lines = self._frame(request), await asyncio.to_thread(self._lines)
+        frame, models = self._frame(request), await asyncio.to_thread(self._list_model_views)
         note = self._remote_note or ("" if self._settings.ledger else views.NO_LEDGER)
-        return _render_page(frame, views.render_models(frame, lines, note, result))
+        return _render_page(frame, views.render_models(frame, models, note, result))
 
-    def _lines(self) -> list[views.LineView]:
+    def _list_model_views(self) -> list[views.ModelView]:
         by_name: dict[str, list[ModelInfo]] = {}
         for info in self._models.models():
             by_name.setdefault(info.name, []).append(info)
-        return [self._line(name, infos) for name, infos in sorted(by_name.items())]
+        return [self._view_model(name, infos) for name, infos in sorted(by_name.items())]
 
-    def _line(self, name: str, infos: Sequence[ModelInfo]) -> views.LineView:
+    def _view_model(self, name: str, infos: Sequence[ModelInfo]) -> views.ModelView:
         skills = tuple(line_of(Card.from_json(info.card_json).skill) for info in infos)
         model_folder = self._settings.models / name
         moves = () if self._is_remote else read_moves(model_folder, read_aliases(model_folder))
-        return views.LineView(name=name, versions=tuple(infos), skills=skills, moves=tuple(reversed(moves)))
+        return views.ModelView(name=name, versions=tuple(infos), skills=skills, moves=tuple(reversed(moves)))
 
     async def _promote(self, request: Request) -> Response:
         form = await _read_form(request)
@@ -266,8 +266,8 @@ class Page:
                 ledger, version, reason=reason, check=lambda: None, overridden=overridden
             )
         self._refresh()
-        said = f"{version} is the champion now." if result.promoted else f"{version} is not promoted."
-        return [said, *(f"{gate.name}: {gate.result}. Needs {gate.need}; {gate.have}." for gate in result.gates)]
+        outcome = f"{version} is the champion now." if result.promoted else f"{version} is not promoted."
+        return [outcome, *(f"{gate.name}: {gate.result}. Needs {gate.need}; {gate.have}." for gate in result.gates)]
 
     async def _roll_back(self, request: Request) -> Response:
         form = await _read_form(request)

@@ -35,7 +35,7 @@ STOP_S: Final = 20.0
 """Seconds in which a training run writes its last checkpoint when the server stops."""
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _MAX_WARNINGS: Final = 20
-_MAX_SHOWN: Final = 300
+_MAX_SHOWN_CHARACTERS: Final = 300
 
 
 class TrainingPhase(StrEnum):
@@ -294,7 +294,7 @@ class ModelTraining:
         elif state.phase is TrainingPhase.STOPPING and not state.message:
             ended = replace(state, phase=TrainingPhase.STOPPED)
         else:
-            why = state.message or f"the training process ended with code {code}: {printed[:_MAX_SHOWN]}"
+            why = state.message or f"the training process ended with code {code}: {printed[:_MAX_SHOWN_CHARACTERS]}"
             ended = replace(state, phase=TrainingPhase.FAILED, message=self._without_folder(why))
         with self._lock:
             self._state = ended

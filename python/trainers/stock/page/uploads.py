@@ -185,7 +185,9 @@ def _check_cells(path: Path) -> None:
         table = pl.scan_parquet(path)
         rows, columns = table.select(pl.len()).collect().item(), len(table.collect_schema())
     except (pl.exceptions.PolarsError, OSError) as error:
-        raise BarsError(f"{path.name} is not a Parquet file, or damaged: {str(error)[:_MAX_SHOWN]}") from None
+        raise BarsError(
+            f"{path.name} is not a Parquet file, or damaged: {str(error)[:_MAX_SHOWN_CHARACTERS]}"
+        ) from None
     if rows * columns > MAX_CELLS:
         raise RequestTooLargeError(
             f"{path.name} has {rows} rows of {columns} columns, at most {MAX_CELLS} cells; use the command line"
@@ -214,7 +216,7 @@ def _iterate_sizes(file: BinaryIO, member: zipfile.ZipInfo) -> Iterator[int]:
         yield member.compress_size
         return
     if member.compress_type != zipfile.ZIP_DEFLATED:
-        raise zipfile.BadZipFile(f"{member.filename[:_MAX_SHOWN]} is compressed in an unusual way")
+        raise zipfile.BadZipFile(f"{member.filename[:_MAX_SHOWN_CHARACTERS]} is compressed in an unusual way")
     file.seek(member.header_offset + _LENGTHS_AT)
     name, extra = struct.unpack("<HH", file.read(4))
     file.seek(name + extra, 1)
@@ -232,4 +234,4 @@ def _iterate_sizes(file: BinaryIO, member: zipfile.ZipInfo) -> Iterator[int]:
 _LENGTHS_AT: Final = 26
 """Place of the lengths of name and extra field in the header of a member, which ends after them."""
 _PART: Final = 1 << 20
-_MAX_SHOWN: Final = 200
+_MAX_SHOWN_CHARACTERS: Final = 200

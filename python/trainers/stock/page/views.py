@@ -57,7 +57,7 @@ class UniverseRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LineView:
+class ModelView:
     """The versions of one model, the live one, and why it is live."""
 
     name: str
@@ -119,7 +119,7 @@ def render_bars(frame: PageFrame, uploaded: UploadedBars, models: Sequence[Model
             "calendar": "" if checked is None else checked.calendar.name,
             "symbols": () if checked is None else checked.reading.panel.symbols,
             "has_suspects": checked is not None and any(one.suspects for one in checked.findings),
-            **({"closes": "", "table": None, "doubts": ()} if checked is None else _view_findings(checked, page)),
+            **({"closes": "", "table": None, "warnings": ()} if checked is None else _view_findings(checked, page)),
         }
     )
 
@@ -137,7 +137,7 @@ def _view_findings(checked: "BarsReport", page: PageBuilder) -> Mapping[str, obj
     return {
         "closes": draw_closes(checked.reading, checked.findings, page),
         "table": build_symbol_table(checked.findings[:MAX_LISTED]),
-        "doubts": tuple(list_warnings(checked)),
+        "warnings": tuple(list_warnings(checked)),
     }
 
 
@@ -278,7 +278,7 @@ def _list_universe_rows(forecast: Forecast) -> Iterator[UniverseRow]:
         )
 
 
-def render_models(frame: PageFrame, lines: Sequence[LineView], note: str, result: Sequence[str] = ()) -> str:
+def render_models(frame: PageFrame, models: Sequence[ModelView], note: str, result: Sequence[str] = ()) -> str:
     """What is live and why, with promotion and rollback.
 
     `note` says why nothing can be changed here, if so; `result` is that of the last change.
@@ -286,7 +286,7 @@ def render_models(frame: PageFrame, lines: Sequence[LineView], note: str, result
     from trainers.stock.lifecycle.promotion import GATES  # slow to import, and the first page does not need it
 
     page = PageBuilder(PACKAGE, "models.html.j2", frame)
-    return page.render({"lines": lines, "note": note, "gates": GATES, "result": result})
+    return page.render({"models": models, "note": note, "gates": GATES, "result": result})
 
 
 def render_calls(frame: PageFrame, described: Mapping[str, Any]) -> str:

@@ -13,7 +13,7 @@ from predictor.arrays import BoolArray, FloatArray
 from predictor.errors import ConfigurationError
 from predictor.networks import Target, TargetKind, anchor_index, without_crossings
 from predictor.windows import trailing_windows
-from trainers.stock.data import ROWS, History, TrainingWindows
+from trainers.stock.data import WINDOWS_PER_BATCH, History, TrainingWindows
 from trainers.stock.evaluation.evaluation_set import ForecastUnits, units_of
 from trainers.stock.network_forecasts import calibrate, join_parts
 from trainers.stock.splits import DataSplits, SplitPart
@@ -38,14 +38,16 @@ class MeasuredWindows:
         """[N, …] result of a function of windows, computed in blocks."""
         parts = (
             compute(MeasuredWindows(windows=few, units=self.units.rows(rows)))
-            for rows, few in self.windows.blocks(ROWS)
+            for rows, few in self.windows.blocks(WINDOWS_PER_BATCH)
         )
         return join_parts(map(torch.from_numpy, parts), len(self)).numpy()
 
 
 def in_blocks(windows: TrainingWindows, compute: Callable[[TrainingWindows], FloatArray]) -> FloatArray:
     """[N, …] result of a function of windows without units, computed in blocks."""
-    return join_parts((torch.from_numpy(compute(few)) for _, few in windows.blocks(ROWS)), len(windows)).numpy()
+    return join_parts(
+        (torch.from_numpy(compute(few)) for _, few in windows.blocks(WINDOWS_PER_BATCH)), len(windows)
+    ).numpy()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
