@@ -147,7 +147,7 @@ MIXTURE = "no calendar fits all symbols: XNYS fits IBM; XLON fits BP.L; train a 
 def test_check_names_the_exchanges_of_symbols_without_a_common_calendar(mixed_files: list[str]) -> None:
     said = CliRunner().invoke(app, ["check", *mixed_files], catch_exceptions=False).stdout
     assert MIXTURE in " ".join(said.split())
-    assert said.splitlines()[-1] == "Next: check the files of each exchange by themselves"
+    assert said.splitlines()[-1] == "Next: check the files of each exchange separately"
 
 
 def test_a_training_warns_about_symbols_without_a_common_calendar(mixed_files: list[str]) -> None:

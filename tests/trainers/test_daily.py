@@ -315,7 +315,7 @@ def test_the_command_says_that_a_late_bar_makes_no_forecast(
     words = ("daily", "--models", models, "--ledger", ledger, "--bars")
     halted = tmp_path / "halted.csv"
     without_last_bar(daily_bars(DAYS[3]), "IBM").write_csv(halted)
-    said = "A bar that arrives later makes no forecast of this session."
+    said = "Bars that arrive later do not produce a forecast for this session."
     for bars in (halted, csv):
         assert program_exit_code(app, *words, bars) == 0
         assert said in capsys.readouterr().out

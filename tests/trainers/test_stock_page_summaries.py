@@ -62,7 +62,7 @@ def test_an_evaluation_of_too_few_days_says_how_many_are_missing() -> None:
     found = evaluation()
     short = replace(found, skill=replace(found.skill, days_short=7))
     assert describe_findings(short)[0].startswith(
-        "These days are 7 days too few to tell skill from luck; on them its error was"
+        "7 more days are needed to tell skill from luck; so far its error was"
     )
 
 

@@ -201,7 +201,7 @@ def _mark_sessions(one: SymbolFindings) -> list[int]:
 
 def build_symbol_table(findings: Sequence[SymbolFindings]) -> ReportTable:
     """One row per symbol: its number of bars and of findings by kind."""
-    columns = ("bars", "days missing", "days too many", "same as before", "no volume", "suspect", "splits?")
+    columns = ("bars", "days missing", "extra days", "repeated", "no volume", "suspect", "possible splits")
     return ReportTable(corner="symbol", columns=columns, lines=tuple(map(_build_row, findings)))
 
 
@@ -350,7 +350,7 @@ def _suggest_next(checked: BarsReport, files: Sequence[Path], calendar: str) -> 
     if checked.needs.refusal:
         return f"Too few bars to train on: {checked.needs.refusal}"
     if checked.mixed_exchanges:
-        return "Next: check the files of each exchange by themselves"
+        return "Next: check the files of each exchange separately"
     features = () if (checked.reading.panel.volume > 0).any() else ("--features", "prices")
     words = ("train", "stock", "--bars", *files, *exchange, "--model", "lstm", *features, "--out", "models/mine/1")
     return f"Next: {quantra(*words)}"
@@ -383,8 +383,8 @@ def list_warnings(checked: BarsReport) -> Iterator[str]:
     if more > 0:
         yield f"{more} more symbols; --json has them all"
     yield (
-        f"A model with the default settings needs {checked.needs.bars} bars for a forecast; windows are those with a "
-        f"known outcome, up to {checked.needs.reach} sessions ahead."
+        f"A model with the default settings needs {checked.needs.bars} bars per forecast. Windows are "
+        f"forecasts whose outcome is known, up to {checked.needs.reach} sessions ahead."
     )
     if checked.mixed_exchanges:
         yield checked.mixed_exchanges

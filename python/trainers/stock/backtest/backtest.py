@@ -252,5 +252,5 @@ def describe_closings(name: str, closed: int, terms: TradingTerms) -> tuple[str,
 def _list_notes(tracks: tuple[BookTrack, ...], first: int, terms: TradingTerms) -> tuple[str, ...]:
     closed = [note for track in tracks for note in describe_closings(track.name, track.figures.closed, terms)]
     year = terms.sessions_a_year
-    late_start = [f"{MOMENTUM} starts late: it looks back {year} sessions, but only {first} are before the start"]
+    late_start = [f"{MOMENTUM} starts late: it needs {year} sessions of history, but only {first} precede the start"]
     return (SURVIVORSHIP_NOTE, *closed, *(late_start if first < year else []))

@@ -305,9 +305,9 @@ def print_summary(summary: DailySummary, *, as_json: bool) -> None:
     if len(summary.refused) > _MAX_LISTED:
         console.print(f"and {len(summary.refused) - _MAX_LISTED} more symbols (--json lists all)", style="yellow")
     if summary.refused:
-        console.print("A bar that arrives later makes no forecast of this session.", style="yellow")
+        console.print("Bars that arrive later do not produce a forecast for this session.", style="yellow")
     for finding in summary.findings:
-        console.print(f"look: {finding}", style="red", markup=False)
+        console.print(f"needs attention: {finding}", style="red", markup=False)
 
 
 _MAX_LISTED = 5

@@ -324,8 +324,8 @@ def evaluate(
         period=EvaluationPeriod.of(setup.bound.history, setup.tested.windows, find_last_seen(model)),
         confidence=CONFIDENCE,
         method=(
-            f"circular block bootstrap, {RESAMPLES} resamples, blocks of {test.block} sessions, stretched by "
-            f"{100 * (test.widening_factor - 1):.0f} % because so few blocks scatter too little"
+            f"circular block bootstrap, {RESAMPLES} resamples, blocks of {test.block} sessions, widened by "
+            f"{100 * (test.widening_factor - 1):.0f} % because few blocks understate the uncertainty"
         ),
         correlation_note=describe_correlation(test),
         rows=tuple(sorted(result.rows, key=lambda row: row.mean.value)),

@@ -120,7 +120,9 @@ def _describe_accuracy(evaluation: ModelEvaluation) -> str:
     smaller, interval = _format_smaller(skill.improvement.value), _describe_interval(evaluation)
     error = f"its error was {smaller} than that of {skill.baseline}{interval}"
     if skill.days_short:
-        return f"These days are {counted(skill.days_short, 'day')} too few to tell skill from luck; on them {error}."
+        more = counted(skill.days_short, "more day")
+        verb = "is" if skill.days_short == 1 else "are"
+        return f"{more} {verb} needed to tell skill from luck; so far {error}."
     sentences = {
         Verdict.BETTER: f"The model forecast better than {rival}: {error}, all of it on the better side.",
         Verdict.UNDECIDED: f"The model is not distinguishable from {rival}: {error}, so the difference may be luck.",

@@ -365,7 +365,7 @@ class Page:
             return self._models.model(reference)
         infos = self._models.models()
         if not infos:
-            raise ModelNotFoundError("there is no model yet; drop bars, and train one on the page Training")
+            raise ModelNotFoundError("there is no model yet; add bars, then train one on the Training page")
         return next((info for info in infos if info.is_default), infos[0])
 
     @property
