@@ -154,7 +154,7 @@ def call_together(service: PredictionService, calls: Calls, body: bytes, count: 
     if count > 1:
         service.predict("", gate, NEVER)
         gate.begun.wait()
-    answers = [calls.call("Predict", body, Deadline.after(60), here=count == 1) for _ in range(count)]
+    answers = [calls.call("Predict", body, Deadline.after(60), inline=count == 1) for _ in range(count)]
     gate.opened.set()
     for answer in answers:
         answer.result()

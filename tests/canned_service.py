@@ -3,11 +3,11 @@
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from datetime import date
-from typing import TypeVar, final
+from typing import Any, TypeVar, final
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from predictor.catalog import CovariateGroup, CovariateInfo, FeatureInfo, ModelI
 from predictor.errors import ModelNotFoundError, QuantraError
 from predictor.forecast import Attribution, Explanation, Forecast, Outcome, RowKind
 from predictor.global_importance import GlobalImportance, GlobalQuery, TargetImportance
-from predictor.instance import INTEGRATED_GRADIENTS, Deadline, Instance, PathQuery, Query
+from predictor.instance import INTEGRATED_GRADIENTS, Deadline, Instance, PathQuery, Query, ReadInstance
 from predictor.internals import Internal, InternalAxis
 from predictor.memory import error_of
 from predictor.service import (
@@ -25,7 +25,7 @@ from predictor.service import (
     Simulation,
 )
 
-AnswerT = TypeVar("AnswerT")
+ResponseT = TypeVar("ResponseT")
 
 _log = logging.getLogger(__name__)
 
@@ -55,23 +55,27 @@ class CannedService(PredictionService):
             raise ModelNotFoundError(f"there is no model {reference!r}; there are ['canned']")
         return model_info()
 
-    def answer(
+    def predict(
         self,
         reference: str,
-        request: PredictionRequest,
+        request: PredictionRequest | Sequence[ReadInstance],
         deadline: Deadline,
-        encode: Callable[[tuple[Outcome, ...]], AnswerT],
+        encode: Callable[[tuple[Outcome, ...]], Any] | None = None,
         *,
-        here: bool = False,
-    ) -> "Future[AnswerT]":
-        del here
+        inline: bool = False,
+    ) -> "Future[Any]":
+        del inline
+        assert encode is not None
+        assert not isinstance(request, Sequence)
         self.model(reference)
         return self._predicting.submit(self._forecast, request, deadline, encode)
 
-    def explain(self, reference: str, query: QueryRequest[Query] | Query, deadline: Deadline) -> "Future[Explanation]":
-        assert isinstance(query, QueryRequest)
+    def explain(
+        self, reference: str, request: QueryRequest[Query] | Query, deadline: Deadline
+    ) -> "Future[Explanation]":
+        assert isinstance(request, QueryRequest)
         self.model(reference)
-        return self._explaining.submit(self._answer_query, query, deadline)
+        return self._explaining.submit(self._answer_query, request, deadline)
 
     def simulate(self, reference: str, request: QueryRequest[PathQuery], deadline: Deadline) -> "Future[Simulation]":
         raise NotImplementedError
@@ -79,14 +83,14 @@ class CannedService(PredictionService):
     def explain_global(
         self,
         reference: str,
-        query: QueryRequest[GlobalQuery] | GlobalQuery,
+        request: QueryRequest[GlobalQuery] | GlobalQuery,
         report: Callable[[GlobalImportance], object],
         deadline: Deadline,
     ) -> "Future[GlobalImportance]":
-        assert isinstance(query, QueryRequest)
+        assert isinstance(request, QueryRequest)
         self.model(reference)
         self.deadlines.append(deadline)
-        known = importance(len(query.query().instances))
+        known = importance(len(request.decode().instances))
         report(known)
         return self._explaining.submit(self._answer_global, known)
 
@@ -102,8 +106,8 @@ class CannedService(PredictionService):
         self._predicting.submit(lambda: None).result(_MAX_WAIT_S)
 
     def _forecast(
-        self, asked: PredictionRequest, deadline: Deadline, encode: Callable[[tuple[Outcome, ...]], AnswerT]
-    ) -> AnswerT:
+        self, asked: PredictionRequest, deadline: Deadline, encode: Callable[[tuple[Outcome, ...]], ResponseT]
+    ) -> ResponseT:
         self.deadlines.append(deadline)
         self.begun.set()
         self.predictions_released.wait(_MAX_WAIT_S)
@@ -115,7 +119,7 @@ class CannedService(PredictionService):
             raise error_of("Predict", error, _log) from error
 
     def _answer_query(self, asked: QueryRequest[Query], deadline: Deadline) -> Explanation:
-        query = asked.query()
+        query = asked.decode()
         self.deadlines.append(deadline)
         self.begun.set()
         self.explanations_released.wait(_MAX_WAIT_S)

@@ -1,9 +1,9 @@
 """Large panels, a model whose version changes between calls, and a channel that records requests."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, final
+from typing import TYPE_CHECKING, Any, final
 
 import grpc
 import numpy as np
@@ -15,7 +15,7 @@ from predictor.bars import BarPanel
 from predictor.catalog import ModelInfo
 from predictor.forecast import Outcome
 from predictor.global_importance import GlobalImportance, GlobalQuery
-from predictor.instance import Deadline, PathQuery, Query
+from predictor.instance import Deadline, PathQuery, Query, ReadInstance
 from predictor.service import (
     PredictionRequest,
     PredictionService,
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
     from predictor.arrays import FloatArray
     from predictor.forecast import Explanation
-
-AnswerT = TypeVar("AnswerT")
 
 NEEDED = 140
 """Number of bars that a small model reads."""
@@ -117,21 +115,23 @@ class VersionSwitchingService(PredictionService):
     def model(self, reference: str) -> ModelInfo:
         return self._service.model(reference if "@" in reference else f"small@{self._told or self._versions[0]}")
 
-    def answer(
+    def predict(
         self,
         reference: str,
-        request: PredictionRequest,
+        request: PredictionRequest | Sequence[ReadInstance],
         deadline: Deadline,
-        encode: Callable[[tuple[Outcome, ...]], AnswerT],
+        encode: Callable[[tuple[Outcome, ...]], Any] | None = None,
         *,
-        here: bool = False,
-    ) -> "Future[AnswerT]":
+        inline: bool = False,
+    ) -> "Future[Any]":
         del reference
-        return self._service.answer(self._next(), request, deadline, encode, here=here)
+        return self._service.predict(self._next(), request, deadline, encode, inline=inline)
 
-    def explain(self, reference: str, query: QueryRequest[Query] | Query, deadline: Deadline) -> "Future[Explanation]":
+    def explain(
+        self, reference: str, request: QueryRequest[Query] | Query, deadline: Deadline
+    ) -> "Future[Explanation]":
         del reference
-        return self._service.explain(self._next(), query, deadline)
+        return self._service.explain(self._next(), request, deadline)
 
     def simulate(self, reference: str, request: QueryRequest[PathQuery], deadline: Deadline) -> "Future[Simulation]":
         del reference
@@ -140,11 +140,11 @@ class VersionSwitchingService(PredictionService):
     def explain_global(
         self,
         reference: str,
-        query: QueryRequest[GlobalQuery] | GlobalQuery,
+        request: QueryRequest[GlobalQuery] | GlobalQuery,
         report: Callable[[GlobalImportance], object],
         deadline: Deadline,
     ) -> "Future[GlobalImportance]":
-        return self._service.explain_global(reference, query, report, deadline)
+        return self._service.explain_global(reference, request, report, deadline)
 
     def _next(self) -> str:
         version = self._versions.pop(0) if len(self._versions) > 1 else self._versions[0]

@@ -77,7 +77,7 @@ class Forecaster:
     def predict_many(self, instances: Sequence[Question]) -> tuple[Outcome, ...]:
         """Forecast many panels, in order; the outcome of an invalid one is its error."""
         self._check_open()
-        return self._service.predict_here("", [instance_of(item) for item in instances], NEVER)
+        return self._service.predict_inline("", [instance_of(item) for item in instances], NEVER)
 
     def simulate(
         self, bars: Question, covariates: Covariates | None = None, *, paths: int = 1000, seed: int = 0

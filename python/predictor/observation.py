@@ -39,10 +39,10 @@ class Observation:
 class Observer(Protocol):
     """Receives observations. Called on any thread; must not block or raise."""
 
-    def reached(self, model: str, version: int) -> None:
+    def on_queued(self, model: str, version: int) -> None:
         """A request enters the queue of this model; its observation follows."""
         ...
 
-    def observed(self, observation: Observation) -> None:
+    def on_finished(self, observation: Observation) -> None:
         """A request has its response or its error."""
         ...

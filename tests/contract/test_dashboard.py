@@ -119,7 +119,7 @@ def _scrape(gauges: LedgerGauges) -> str:
     )
     call = ObservedCall(service="s", method="Predict", request_id="r", peer="p", model="m", version=1, took_s=0.1)
     metrics.ended(call)
-    metrics.observed(
+    metrics.on_finished(
         Observation(
             method="Predict",
             model="m",

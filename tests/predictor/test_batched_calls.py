@@ -59,10 +59,10 @@ class Counted:
     def __init__(self) -> None:
         self.observations: list[Observation] = []
 
-    def reached(self, model: str, version: int) -> None:
+    def on_queued(self, model: str, version: int) -> None:
         pass
 
-    def observed(self, observation: Observation) -> None:
+    def on_finished(self, observation: Observation) -> None:
         self.observations.append(observation)
 
 
@@ -178,7 +178,7 @@ def responses_together(name: str, bodies: Sequence[bytes]) -> list[bytes]:
 
 @cache
 def response_alone(name: str, kind: str) -> bytes:
-    return service()[1].call("Predict", requests_of(name)[kind], Deadline(), here=True).result(SOON_S)
+    return service()[1].call("Predict", requests_of(name)[kind], Deadline(), inline=True).result(SOON_S)
 
 
 def assert_same(found: bytes, expected: bytes) -> None:

@@ -124,16 +124,16 @@ def test_cancelling_an_answer_drops_the_call_with_its_bytes(service: PredictionS
         released.wait(SOON_S)
         return datetime.now(UTC)
 
-    with PredictionService(service.served.now.registry, clock=clock) as held:
+    with PredictionService(service.served.current.registry, clock=clock) as held:
         calls = Calls(held)
         first = calls.call("Predict", predict_bytes(), Deadline())
         assert begun.wait(SOON_S)
-        alone = held.waiting
+        alone = held.prediction_load
         answers = [calls.call("Predict", predict_bytes(), Deadline()) for _ in range(100)]
-        assert held.waiting[0] == 101
+        assert held.prediction_load[0] == 101
         freed = [weakref.ref(answer) for answer in answers]
         assert all(answer.cancel() for answer in answers)
-        assert held.waiting == alone == (1, 1, len(predict_bytes()))
+        assert held.prediction_load == alone == (1, 1, len(predict_bytes()))
         del answers
         gc.collect()
         assert not any(ref() for ref in freed)
@@ -159,7 +159,7 @@ def test_closed_calls_take_no_more_that_must_be_counted(canned: CannedService) -
 
 
 def test_requests_that_wait_to_be_counted_when_all_is_closed_are_answered(service: PredictionService) -> None:
-    closing = PredictionService(service.served.now.registry)
+    closing = PredictionService(service.served.current.registry)
     calls = Calls(closing)
     empty = pb.PredictRequest(instances=[pb.Instance()] * 2000).SerializeToString()
     answers = [calls.call("Predict", empty, Deadline()) for _ in range(10)]

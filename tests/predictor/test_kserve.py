@@ -295,17 +295,17 @@ class ModelRecorder(CannedService):
         super().__init__(forecast_of)
         self.references: list[str] = []
 
-    def answer(
+    def predict(
         self,
         reference: str,
         request: Any,
         deadline: Deadline,
-        encode: Callable[[tuple[Outcome, ...]], Any],
+        encode: Callable[[tuple[Outcome, ...]], Any] | None = None,
         *,
-        here: bool = False,
+        inline: bool = False,
     ) -> "Future[Any]":
         self.references.append(reference)
-        return super().answer("canned", request, deadline, encode, here=here)
+        return super().predict("canned", request, deadline, encode, inline=inline)
 
 
 def test_windows_are_answered_by_the_version_whose_form_they_were_read_in_and_bars_by_the_champion() -> None:

@@ -45,12 +45,12 @@ SOON_S = 30
 
 @final
 class WatchedModel:
-    """A real model that records its batches, and that a test can pause or break."""
+    """A real model that records its batcher, and that a test can pause or break."""
 
     def __init__(self, model: Model) -> None:
         self._model = model
         self.identity: ModelIdentity = model.identity
-        self.batches: list[int] = []
+        self.batcher: list[int] = []
         self.forwards: list[int] = []
         self.released = threading.Event()
         self.released.set()
@@ -63,7 +63,7 @@ class WatchedModel:
     def prepare_batch(
         self, instances: Sequence[ReadInstance], now: datetime, deadline: Cancellation
     ) -> PreparedBatch[Any]:
-        self.batches.append(len(instances))
+        self.batcher.append(len(instances))
         self.begun.set()
         self.released.wait(SOON_S)
         self.before()
@@ -148,7 +148,7 @@ def test_all_that_piled_up_is_answered_together_and_each_call_gets_its_own(watch
         watched_model.released.set()
         for panel, answer in zip(panels, answers, strict=True):
             assert [one.symbols for one in answer.result(SOON_S) if isinstance(one, Forecast)] == [panel] * 2
-    assert watched_model.batches == [1, 6]
+    assert watched_model.batcher == [1, 6]
 
 
 def test_a_batch_has_no_more_rows_than_a_forward_but_for_a_larger_call(watched_model: WatchedModel) -> None:
@@ -159,27 +159,27 @@ def test_a_batch_has_no_more_rows_than_a_forward_but_for_a_larger_call(watched_m
         answers = [service.predict("", instances, Deadline()) for instances in asked]
         watched_model.released.set()
         assert all(set(kinds(answer)) == {Forecast} for answer in answers)
-    assert watched_model.batches == [1, 2, 2, 5]
+    assert watched_model.batcher == [1, 2, 2, 5]
 
 
 def test_requests_that_wait_for_the_calling_thread_are_answered_there_together(watched_model: WatchedModel) -> None:
     names, workers, good = threads_of(watched_model), list[ModelWorker](), Instance(input=recent_bars("AAPL"))
-    with PredictionService(registry_of(watched_model), wake=workers.append) as service:
+    with PredictionService(registry_of(watched_model), schedule=workers.append) as service:
         answers = [service.predict("", [good], Deadline()) for _ in range(3)]
         assert not any(answer.done() for answer in answers)
-        workers[0].answer_waiting(math.inf)
+        workers[0].run_waiting(math.inf)
         assert all(answer.done() for answer in answers)
-    assert watched_model.batches == [3]
+    assert watched_model.batcher == [3]
     assert names == [threading.current_thread().name]
 
 
 def test_the_calling_thread_answers_only_batches_known_to_be_quick(watched_model: WatchedModel) -> None:
     names, workers, good = threads_of(watched_model), list[ModelWorker](), Instance(input=recent_bars("AAPL"))
-    with PredictionService(registry_of(watched_model), wake=workers.append) as service:
+    with PredictionService(registry_of(watched_model), schedule=workers.append) as service:
 
         def thread_of(inline_s: float) -> str:
             answer = service.predict("", [good], Deadline())
-            workers[-1].answer_waiting(inline_s)
+            workers[-1].run_waiting(inline_s)
             answer.result(SOON_S)
             return names[-1]
 
@@ -193,23 +193,23 @@ def test_requests_of_one_turn_of_an_event_loop_are_one_batch(watched_model: Watc
     good = [Instance(input=recent_bars("AAPL"))]
 
     async def ask() -> None:
-        with PredictionService(registry_of(watched_model), wake=InlineBatcher().wake) as service:
+        with PredictionService(registry_of(watched_model), schedule=InlineBatcher().schedule) as service:
             for count in (1, 3, 3, 2):
                 answers = [service.predict("", good, Deadline()) for _ in range(count)]
                 assert all(len(done) == 1 for done in await asyncio.gather(*map(asyncio.wrap_future, answers)))
 
     asyncio.run(ask())
-    assert watched_model.batches == [1, 3, 3, 2]
+    assert watched_model.batcher == [1, 3, 3, 2]
 
 
 def test_requests_of_a_turn_that_does_not_end_are_answered_by_the_thread(watched_model: WatchedModel) -> None:
     names, good = threads_of(watched_model), [Instance(input=recent_bars("AAPL"))]
 
     async def ask() -> None:
-        batches = InlineBatcher()
-        with PredictionService(registry_of(watched_model), wake=batches.wake) as service:
+        batcher = InlineBatcher()
+        with PredictionService(registry_of(watched_model), schedule=batcher.schedule) as service:
             answer = service.predict("", good, Deadline())
-            batches.finish()
+            batcher.finish()
         assert answer.done()
 
     asyncio.run(ask())
@@ -227,7 +227,7 @@ def test_a_lone_call_waits_for_no_other(watched_model: WatchedModel) -> None:
     with PredictionService(registry_of(watched_model)) as service:
         for _ in range(3):
             assert kinds(service.predict("", [Instance(input=recent_bars("AAPL"))], Deadline())) == [Forecast]
-    assert watched_model.batches == [1, 1, 1]
+    assert watched_model.batcher == [1, 1, 1]
 
 
 def test_a_bad_instance_or_call_among_those_answered_together_fails_alone(watched_model: WatchedModel) -> None:
@@ -319,11 +319,11 @@ def test_cancelled_calls_run_no_network(watched_model: WatchedModel) -> None:
         answers = [service.predict("", [good], Deadline.after(0)) for _ in range(5)]
         answers += [service.predict("", [good], gone)]
         wanted = service.predict("", [good], Deadline())
-        watched_model.meanwhile = lambda: gone.cancel() if len(watched_model.batches) == 2 else None
+        watched_model.meanwhile = lambda: gone.cancel() if len(watched_model.batcher) == 2 else None
         watched_model.released.set()
         assert kinds(first) == kinds(wanted) == [Forecast]
         assert all(isinstance(answer.exception(SOON_S), QuantraError) for answer in answers)
-    assert watched_model.batches == [1, 2]
+    assert watched_model.batcher == [1, 2]
     assert watched_model.forwards == [1, 1]
 
 
@@ -332,7 +332,7 @@ def test_a_fully_cancelled_batch_ends_between_two_steps(watched_model: WatchedMo
     with PredictionService(registry_of(watched_model)) as service:
         occupy_worker(service, watched_model)
         answers = [service.predict("", [good] * 3, deadline) for deadline in deadlines]
-        watched_model.meanwhile = lambda: len(watched_model.batches) == 2 and [one.cancel() for one in deadlines]
+        watched_model.meanwhile = lambda: len(watched_model.batcher) == 2 and [one.cancel() for one in deadlines]
         watched_model.released.set()
         assert all(isinstance(answer.exception(SOON_S), QuantraError) for answer in answers)
     assert watched_model.forwards in ([1], [1, 0])  # the batch itself may end earlier
@@ -342,7 +342,7 @@ def test_each_call_of_an_abandoned_batch_gets_its_own_reason(watched_model: Watc
     good, gone, late = Instance(input=recent_bars("AAPL")), Deadline(), Deadline.after(0.3)
 
     def lose_both() -> None:
-        if len(watched_model.batches) == 2:
+        if len(watched_model.batcher) == 2:
             gone.cancel()
             while not late.is_over(time.monotonic()):
                 pass
@@ -384,7 +384,7 @@ def test_a_model_that_was_replaced_answers_what_waits_for_it_and_its_successor_a
         assert not first.done()
         old.released.set()
         assert all(kinds(answer) == [Forecast] for answer in (first, *waiting))
-    assert (sum(old.batches), sum(new.batches)) == (4, 1)
+    assert (sum(old.batcher), sum(new.batcher)) == (4, 1)
 
 
 def test_a_model_that_stays_keeps_its_worker(watched_model: WatchedModel) -> None:
@@ -397,7 +397,7 @@ def test_a_model_that_stays_keeps_its_worker(watched_model: WatchedModel) -> Non
         last = service.predict("small", [Instance(input=recent_bars("IBM"))], Deadline())
         watched_model.released.set()
         assert kinds(answer) == kinds(last) == [Forecast]
-    assert watched_model.batches == [1, 2]
+    assert watched_model.batcher == [1, 2]
 
 
 def test_a_model_that_was_replaced_is_freed_with_its_last_call(model: Model) -> None:
@@ -444,9 +444,13 @@ def test_a_lone_caller_is_answered_in_its_own_thread_as_in_the_models(watched_mo
         threads_of(watched_model),
     )
     with PredictionService(registry_of(watched_model)) as service:
-        here, short = service.predict_here("", asked, Deadline())
+        here, short = service.predict_inline("", asked, Deadline())
         there, _ = service.predict("", asked, Deadline()).result(SOON_S)
-    assert service.waiting == (0, 0, 0)  # after the end of the thread, which releases requests after it answers them
+    assert service.prediction_load == (
+        0,
+        0,
+        0,
+    )  # after the end of the thread, which releases requests after it answers them
     assert names == [threading.current_thread().name, "predict-small"]
     assert isinstance(short, TooFewBarsError)
     assert isinstance(here, Forecast)
@@ -460,11 +464,11 @@ def test_a_second_caller_waits_for_the_models_thread(watched_model: WatchedModel
     def ask_meanwhile() -> None:
         names.append(threading.current_thread().name)
         if len(names) == 1:
-            service.predict_here("", asked, Deadline())
+            service.predict_inline("", asked, Deadline())
 
     watched_model.meanwhile = ask_meanwhile
     with PredictionService(registry_of(watched_model)) as service:
-        service.predict_here("", asked, Deadline())
+        service.predict_inline("", asked, Deadline())
     assert names == [threading.current_thread().name, "predict-small"]
 
 
@@ -473,11 +477,11 @@ def test_a_caller_with_settings_of_torch_for_its_own_thread_waits_for_the_models
 ) -> None:
     asked, names = [Instance(input=recent_bars("AAPL"))], threads_of(watched_model)
     with PredictionService(registry_of(watched_model)) as service:
-        (plain,) = service.predict_here("", asked, Deadline())
+        (plain,) = service.predict_inline("", asked, Deadline())
         with torch.autocast("cpu"):
-            (under_autocast,) = service.predict_here("", asked, Deadline())
+            (under_autocast,) = service.predict_inline("", asked, Deadline())
         with torch.device("meta"):
-            service.predict_here("", asked, Deadline())
+            service.predict_inline("", asked, Deadline())
     assert names == [threading.current_thread().name, "predict-small", "predict-small"]
     assert isinstance(plain, Forecast)
     assert isinstance(under_autocast, Forecast)
@@ -488,7 +492,7 @@ def test_what_a_caller_does_about_floating_point_errors_does_not_reach_the_model
     told: list[str] = []
     watched_model.meanwhile = lambda: told.append(np.geterr()["divide"])
     with PredictionService(registry_of(watched_model)) as service, np.errstate(all="raise"):
-        service.predict_here("", [Instance(input=recent_bars("AAPL"))], Deadline())
+        service.predict_inline("", [Instance(input=recent_bars("AAPL"))], Deadline())
     assert told == ["warn"]
 
 
@@ -496,15 +500,15 @@ def test_a_waiting_caller_gets_the_error_and_leaves_nothing_behind(watched_model
     watched_model.breaks_at = Instance(input=recent_bars("AAPL"))
     service = PredictionService(registry_of(watched_model))
     with pytest.raises(ZeroDivisionError):
-        service.predict_here("", [watched_model.breaks_at], Deadline())
+        service.predict_inline("", [watched_model.breaks_at], Deadline())
     with pytest.raises(DeadlineExceededError):
-        service.predict_here("", [watched_model.breaks_at], Deadline.after(0))
+        service.predict_inline("", [watched_model.breaks_at], Deadline.after(0))
     with pytest.raises(VersionNotFoundError):
-        service.predict_here("small@9", [watched_model.breaks_at], Deadline())
-    assert service.waiting == (0, 0, 0)
+        service.predict_inline("small@9", [watched_model.breaks_at], Deadline())
+    assert service.prediction_load == (0, 0, 0)
     service.close()
     with pytest.raises(UnavailableError):
-        service.predict_here("", [watched_model.breaks_at], Deadline())
+        service.predict_inline("", [watched_model.breaks_at], Deadline())
 
 
 # --- shutdown
@@ -543,4 +547,4 @@ def test_an_expired_deadline_is_raised_by_the_future(watched_model: WatchedModel
     with PredictionService(registry_of(watched_model)) as service:
         late = service.predict("", [Instance(input=recent_bars("AAPL"))], Deadline.after(0))
         assert isinstance(late.exception(SOON_S), DeadlineExceededError)
-    assert watched_model.batches == []
+    assert watched_model.batcher == []

@@ -295,8 +295,8 @@ def test_of_a_call_with_many_requests_each_counts_and_the_call_if_it_fails(
         service="s.S", method="PredictStream", request_id="r-1", peer="p", observers=[told], has_many=True
     )
     for version in (1, 2):
-        stream.reached("small", version)
-        stream.observed(observation("small", version))
+        stream.on_queued("small", version)
+        stream.on_finished(observation("small", version))
     stream.end(error)
     calls = [told.calls.get_nowait() for _ in counted]
     assert [f"{call.reference} {call.code}" for call in calls] == counted
@@ -560,7 +560,7 @@ def test_series_do_not_grow_while_models_come_and_go_and_nobody_reads() -> None:
     for version in range(1, 50):
         served.clear()
         served.add(("small", version))
-        metrics.observed(observation("small", version))
+        metrics.on_finished(observation("small", version))
         metrics.ended(call(version=version))
     page, _ = metrics.page("")
     assert set(re.findall(rb'version="(\d+)"', page)) == {b"49"}

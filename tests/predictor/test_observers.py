@@ -30,10 +30,10 @@ class RecordingObserver:
     reached_models: list[tuple[str, int]] = field(default_factory=list)
     observations: list[Observation] = field(default_factory=list)
 
-    def reached(self, model: str, version: int) -> None:
+    def on_queued(self, model: str, version: int) -> None:
         self.reached_models.append((model, version))
 
-    def observed(self, observation: Observation) -> None:
+    def on_finished(self, observation: Observation) -> None:
         self.observations.append(observation)
 
 
@@ -90,7 +90,7 @@ def test_a_deadlines_observer_sees_only_its_own_request(model: Model) -> None:
     mine, everybodys = RecordingObserver(), RecordingObserver()
     with service_of(model, everybodys) as service:
         for observer in (mine, None):
-            service.predict_here("", [Instance(input=recent_bars())], Deadline(observer=observer))
+            service.predict_inline("", [Instance(input=recent_bars())], Deadline(observer=observer))
     assert len(everybodys.observations) == 2
     assert mine.observations == everybodys.observations[:1]
 

@@ -14,8 +14,8 @@ import pytest
 from predictor.errors import CallCancelledError, DeadlineExceededError, QueueFullError, UnavailableError
 from predictor.instance import Cancellation, Deadline
 from predictor.limits import QueueLimits
-from predictor.service import ExplanationWorker, QueuedRequest, RequestQueue
-from predictor.service.request_queue import AnyItem, LazyThread, ModelQueue, ModelQueueClosedError, QueuedRequests
+from predictor.service import QueuedRequest, RequestQueue, StepWorker
+from predictor.service.request_queue import AnyRequest, LazyThread, ModelQueueKey, ModelReplacedError, QueuePolicy
 
 SOON_S = 30
 """Timeout, so that a failing test does not block its process."""
@@ -30,19 +30,19 @@ class SizedRequest:
     size: int = 10
 
 
-def item(name: str = "", rows: int = 1, size: int = 10, expires_at_s: float | None = None) -> AnyItem:
+def item(name: str = "", rows: int = 1, size: int = 10, expires_at_s: float | None = None) -> AnyRequest:
     return QueuedRequest(SizedRequest(name, rows, size), Deadline(expires_at_s))
 
 
-def names(items: list[AnyItem]) -> list[str]:
+def names(items: list[AnyRequest]) -> list[str]:
     return [one.request.name for one in items]
 
 
 # --- queue policy
 
 
-def waiting(now_s: float = 0.0, **limits: int) -> QueuedRequests:
-    return QueuedRequests(QueueLimits(**limits), clock=lambda: now_s)
+def waiting(now_s: float = 0.0, **limits: int) -> QueuePolicy:
+    return QueuePolicy(QueueLimits(**limits), clock=lambda: now_s)
 
 
 def test_a_queue_is_served_in_order_up_to_the_row_limit() -> None:
@@ -80,7 +80,7 @@ def test_models_take_turns_in_the_queue() -> None:
     assert queue.take_in_turn() is None
 
 
-def in_turn(queue: QueuedRequests, count: int) -> list[str]:
+def in_turn(queue: QueuePolicy, count: int) -> list[str]:
     return names([taken for _ in range(count) if (taken := queue.take_in_turn()) is not None])
 
 
@@ -126,7 +126,7 @@ def test_an_item_that_fills_a_limit_to_the_last_is_taken(limits: dict[str, int])
     queue = waiting(**limits)
     queue.put("m", item(rows=2))
     queue.put("m", item(rows=2))
-    assert queue.held == (2, 4, 20)
+    assert queue.load == (2, 4, 20)
 
 
 def test_what_is_being_worked_on_counts_until_it_is_released() -> None:
@@ -136,14 +136,14 @@ def test_what_is_being_worked_on_counts_until_it_is_released() -> None:
     with pytest.raises(QueueFullError):
         queue.put("m", item("b"))
     queue.release([taken])
-    assert queue.held == (0, 0, 0)
+    assert queue.load == (0, 0, 0)
     queue.put("m", item("b"))
 
 
 def test_an_empty_queue_takes_an_item_of_any_size() -> None:
     queue = waiting(rows=5, size=25)
     queue.put("m", item(rows=500, size=2500))
-    assert queue.held == (1, 500, 2500)
+    assert queue.load == (1, 500, 2500)
 
 
 def test_releasing_twice_is_once() -> None:
@@ -153,7 +153,7 @@ def test_releasing_twice_is_once() -> None:
     queue.put("m", item())
     queue.release([one])
     queue.release([one])
-    assert queue.held == (1, 1, 10)
+    assert queue.load == (1, 1, 10)
 
 
 def test_expired_items_make_room_for_others() -> None:
@@ -162,7 +162,7 @@ def test_expired_items_make_room_for_others() -> None:
     queue.put("n", item("waits", expires_at_s=7.1))
     assert names(queue.put("m", item("new"))) == ["late"]
     assert names(queue.take("m", 9)) == ["new"]
-    assert queue.held[0] == 2
+    assert queue.load.calls == 2
 
 
 def test_an_item_that_is_put_back_waits_behind_those_of_its_own_line_too() -> None:
@@ -179,7 +179,7 @@ def test_an_item_that_is_put_back_waits_behind_those_of_its_own_line_too() -> No
 
 
 def test_a_cancelled_item_leaves_at_once_with_all_that_it_holds() -> None:
-    queue, line = RequestQueue(QueueLimits(calls=4)), ModelQueue()
+    queue, line = RequestQueue(QueueLimits(calls=4)), ModelQueueKey()
 
     def cancelled() -> "weakref.ref[SizedRequest]":
         one: QueuedRequest[SizedRequest, int] = QueuedRequest(SizedRequest(size=15 << 20), Deadline())
@@ -189,12 +189,12 @@ def test_a_cancelled_item_leaves_at_once_with_all_that_it_holds() -> None:
 
     held = [cancelled() for _ in range(50)]
     gc.collect()
-    assert queue.held == (0, 0, 0)
+    assert queue.load == (0, 0, 0)
     assert not any(ref() for ref in held)
 
 
 def test_a_take_returns_all_waiting_items_and_no_cancelled_ones() -> None:
-    queue, line = RequestQueue(QueueLimits()), ModelQueue()
+    queue, line = RequestQueue(QueueLimits()), ModelQueueKey()
     items = [item(name) for name in "abc"]
     for one in items:
         queue.put(line, one)
@@ -205,7 +205,7 @@ def test_a_take_returns_all_waiting_items_and_no_cancelled_ones() -> None:
 
 
 def test_an_item_whose_time_is_over_is_answered_and_not_taken() -> None:
-    queue, line = RequestQueue(QueueLimits()), ModelQueue()
+    queue, line = RequestQueue(QueueLimits()), ModelQueueKey()
     late, gone = item(expires_at_s=0.0), item()
     gone.deadline.cancel()
     for one in (late, gone, item("a")):
@@ -214,11 +214,11 @@ def test_an_item_whose_time_is_over_is_answered_and_not_taken() -> None:
     assert names(queue.take(line, 9)) == ["a"]
     assert isinstance(late.exception(0), DeadlineExceededError)
     assert isinstance(gone.exception(0), CallCancelledError)
-    assert queue.held[0] == 1
+    assert queue.load.calls == 1
 
 
 def test_an_item_dropped_to_make_room_is_answered() -> None:
-    queue, line = RequestQueue(QueueLimits(calls=1)), ModelQueue()
+    queue, line = RequestQueue(QueueLimits(calls=1)), ModelQueueKey()
     late = item(expires_at_s=0.0)
     queue.put(line, late)
     queue.put(line, item("a"))
@@ -226,12 +226,12 @@ def test_an_item_dropped_to_make_room_is_answered() -> None:
 
 
 def test_a_closed_line_gives_what_waits_and_takes_no_more_while_others_do() -> None:
-    queue, line = RequestQueue(QueueLimits()), ModelQueue()
+    queue, line = RequestQueue(QueueLimits()), ModelQueueKey()
     queue.put(line, item("a"))
-    queue.close_model_queue(line)
-    with pytest.raises(ModelQueueClosedError):
+    queue.close_key(line)
+    with pytest.raises(ModelReplacedError):
         queue.put(line, item())
-    queue.put(ModelQueue(), item())
+    queue.put(ModelQueueKey(), item())
     assert names(queue.take(line, 9)) == ["a"]
     assert queue.take(line, 9) == []
 
@@ -249,19 +249,19 @@ def test_a_closed_queue_gives_what_waits_and_takes_no_more() -> None:
 
 
 def test_a_closed_queue_still_returns_items_behind_a_cancelled_one() -> None:
-    queue, line = RequestQueue(QueueLimits()), ModelQueue()
+    queue, line = RequestQueue(QueueLimits()), ModelQueueKey()
     for one in (item(expires_at_s=0.0), item("wanted")):
         queue.put(line, one)
-    queue.close_model_queue(line)
+    queue.close_key(line)
     assert names(queue.take(line, 1)) == ["wanted"]
     assert queue.take(line, 1) == []
 
 
 def test_a_waiting_worker_is_woken_when_its_queue_closes() -> None:
-    queue, line = RequestQueue(QueueLimits()), ModelQueue()
+    queue, line = RequestQueue(QueueLimits()), ModelQueueKey()
     taking = threading.Thread(target=queue.take, args=(line, 9), daemon=True)
     taking.start()
-    queue.close_model_queue(line)
+    queue.close_key(line)
     taking.join(SOON_S)
     assert not taking.is_alive()
 
@@ -279,33 +279,33 @@ def test_a_taken_item_that_is_encoded_can_be_cancelled_and_is_held_until_it_is_r
     queue.put("m", QueuedRequest(SizedRequest(), Deadline(), encode=str))
     taken = queue.take_in_turn()
     assert taken is not None
-    assert (taken.cancel(), taken.cancelled(), queue.held[0]) == (True, True, 1)
-    assert not taken.is_wanted()
+    assert (taken.cancel(), taken.cancelled(), queue.load.calls) == (True, True, 1)
+    assert taken.fail_if_expired()
     taken.respond(1)  # its work did not notice
     taken.fail(ZeroDivisionError())
     assert taken.cancelled()
     queue.release([taken])
-    assert queue.held[0] == 0
+    assert queue.load.calls == 0
 
 
 def test_an_observer_that_fails_does_not_keep_the_caller_waiting() -> None:
     class Broken:
-        def reached(self, model: str, version: int) -> None:
+        def on_queued(self, model: str, version: int) -> None:
             pass
 
-        def observed(self, observation: object) -> None:  # noqa: ARG002 - as Observer
+        def on_finished(self, observation: object) -> None:  # noqa: ARG002 - as Observer
             raise ZeroDivisionError
 
     one: QueuedRequest[SizedRequest, int] = QueuedRequest(SizedRequest(), Deadline(), "Predict", [Broken()])
     heard: list[int] = []
     one.add_done_callback(lambda done: heard.append(done.result()))
-    one.reached("m", 1)
+    one.set_model("m", 1)
     one.respond(7)
     assert heard == [7]
 
 
 def test_the_calling_thread_takes_waiting_items_if_they_are_quick() -> None:
-    queue, line, sizes = RequestQueue(QueueLimits()), ModelQueue(), list[int]()
+    queue, line, sizes = RequestQueue(QueueLimits()), ModelQueueKey(), list[int]()
 
     def is_quick(size: int) -> bool:
         sizes.append(size)
@@ -320,7 +320,7 @@ def test_the_calling_thread_takes_waiting_items_if_they_are_quick() -> None:
 
 
 def test_the_calling_thread_takes_no_items_beside_others_in_progress() -> None:
-    queue, line = RequestQueue(QueueLimits()), ModelQueue()
+    queue, line = RequestQueue(QueueLimits()), ModelQueueKey()
     queue.put(line, item("a"))
     (taken,) = queue.take_now(line, 9, lambda _: True)
     queue.put(line, item("b"))
@@ -330,7 +330,7 @@ def test_the_calling_thread_takes_no_items_beside_others_in_progress() -> None:
 
 
 def test_joining_waits_until_everything_has_its_answer() -> None:
-    queue, line = RequestQueue(QueueLimits()), ModelQueue()
+    queue, line = RequestQueue(QueueLimits()), ModelQueueKey()
     queue.put(line, item())
     queue.close()
     (taken,) = queue.take(line, 9)
@@ -361,15 +361,15 @@ class StepwiseWork:
         return self.name if self.said.count(self.name) == self.count else None
 
 
-def put(lane: ExplanationWorker, line: str, work: object, deadline: Deadline | None = None) -> "Future[Any]":
-    one: AnyItem = QueuedRequest(work, deadline or Deadline())
+def put(lane: StepWorker, line: str, work: object, deadline: Deadline | None = None) -> "Future[Any]":
+    one: AnyRequest = QueuedRequest(work, deadline or Deadline())
     lane.put(line, one)
     return one
 
 
-def paused_worker(queue: RequestQueue) -> tuple[ExplanationWorker, Callable[[], None]]:
+def paused_worker(queue: RequestQueue) -> tuple[StepWorker, Callable[[], None]]:
     """An explanation worker that pauses in its first step until released."""
-    lane, begun, released = ExplanationWorker("held", queue), threading.Event(), threading.Event()
+    lane, begun, released = StepWorker("held", queue), threading.Event(), threading.Event()
 
     class Holding:
         rows = size = 1
@@ -398,7 +398,7 @@ def test_long_work_of_one_line_lets_others_have_their_turn() -> None:
 
 def test_work_that_is_cancelled_between_two_steps_ends() -> None:
     queue = RequestQueue(QueueLimits())
-    lane, said, deadline = ExplanationWorker("lane", queue), [], Deadline()
+    lane, said, deadline = StepWorker("lane", queue), [], Deadline()
 
     class Endless:
         rows = size = 1
@@ -411,12 +411,12 @@ def test_work_that_is_cancelled_between_two_steps_ends() -> None:
     assert said == ["step"]
     queue.close()
     queue.join()
-    assert queue.held == (0, 0, 0)
+    assert queue.load == (0, 0, 0)
 
 
 def test_work_that_fails_ends_no_other() -> None:
     queue = RequestQueue(QueueLimits())
-    lane = ExplanationWorker("lane", queue)
+    lane = StepWorker("lane", queue)
 
     class Broken:
         rows = size = 1
@@ -444,7 +444,7 @@ def test_work_cancelled_while_it_waits_never_begins() -> None:
 
 
 def test_requests_that_wait_together_wake_the_thread_of_their_model_once() -> None:
-    queue, key = RequestQueue(QueueLimits()), ModelQueue()
+    queue, key = RequestQueue(QueueLimits()), ModelQueueKey()
     for name in "abc":
         queue.put(key, item(name))
         assert queue.wake(key)
@@ -457,7 +457,7 @@ def test_requests_that_wait_together_wake_the_thread_of_their_model_once() -> No
 def test_a_thread_that_is_being_started_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     ran, starting, may_start, start = threading.Event(), threading.Event(), threading.Event(), threading.Thread.start
     thread = LazyThread(ran.set, "late")
-    starter, timer = threading.Thread(target=thread.begin), threading.Timer(0.05, may_start.set)
+    starter, timer = threading.Thread(target=thread.start), threading.Timer(0.05, may_start.set)
 
     def start_late(self: threading.Thread) -> None:
         starting.set()

@@ -214,11 +214,11 @@ def begin_prediction(predictions: RequestQueue) -> QueuedRequest[Any, Any]:
 def test_without_predictions_nothing_pauses(
     clock: Clock, predictions: RequestQueue, activity: PredictionActivity
 ) -> None:
-    activity.pause()
+    activity.wait_until_quiet()
     predictions.release([begin_prediction(predictions)])
     clock.now_s += QUIET_S
     before_s = clock.now_s
-    activity.pause()
+    activity.wait_until_quiet()
     assert clock.now_s == before_s
 
 
@@ -226,7 +226,7 @@ def test_after_a_prediction_a_pause_lasts_until_it_is_quiet(
     clock: Clock, predictions: RequestQueue, activity: PredictionActivity
 ) -> None:
     predictions.release([begin_prediction(predictions)])
-    activity.pause()
+    activity.wait_until_quiet()
     assert 1000 + QUIET_S <= clock.now_s < 1000 + 2 * QUIET_S
 
 
@@ -238,11 +238,11 @@ def test_while_a_prediction_is_under_way_a_pause_lasts_however_long_it_takes(
     predictions.release([other])
 
     def end_late() -> None:
-        if clock.now_s > 1000 + 5 * QUIET_S and predictions.held[0]:
+        if clock.now_s > 1000 + 5 * QUIET_S and predictions.load.calls:
             predictions.release([late])
 
     clock.meanwhile = end_late
-    activity.pause()
+    activity.wait_until_quiet()
     assert 1000 + 6 * QUIET_S <= clock.now_s < 1000 + 7 * QUIET_S
 
 
@@ -250,7 +250,7 @@ def test_predictions_without_end_do_not_stop_other_work(
     clock: Clock, predictions: RequestQueue, activity: PredictionActivity
 ) -> None:
     begin_prediction(predictions)
-    activity.pause()
+    activity.wait_until_quiet()
     assert 1000 + MAX_PAUSE_S <= clock.now_s < 1000 + MAX_PAUSE_S + QUIET_S
 
 
@@ -267,7 +267,7 @@ def test_explanations_pause_between_their_steps_and_predictions_never(
     def pause(activity: PredictionActivity) -> None:
         pauses.append(activity)
 
-    monkeypatch.setattr(PredictionActivity, "pause", pause)
+    monkeypatch.setattr(PredictionActivity, "wait_until_quiet", pause)
     _predict(service, Instance(input=recent_bars("AAPL")))
     assert not pauses
     service.explain("small", _query(), Deadline()).result(SOON_S)
@@ -389,7 +389,7 @@ def test_no_thread_is_made_before_it_begins(model: Model, monkeypatch: pytest.Mo
 
 def asked_here_in_a_fork(service: PredictionService) -> str:
     try:
-        return type(service.predict_here("small", [], Deadline())).__name__
+        return type(service.predict_inline("small", [], Deadline())).__name__
     except UnavailableError as error:
         return error.message
 

@@ -127,7 +127,7 @@ def test_old_bars_fail_alone(model: Model) -> None:
 
 def test_a_call_of_its_own_thread_is_bound_too(model: Model) -> None:
     with service_of(model, most=0) as service:
-        (answer,) = service.predict_here("", [ASKED], Deadline())
+        (answer,) = service.predict_inline("", [ASKED], Deadline())
     assert isinstance(answer, BarsStaleError)
 
 

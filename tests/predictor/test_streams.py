@@ -268,7 +268,7 @@ class HeldService:
 
     def __init__(self, service: PredictionService, limits: ServiceLimits | None = None) -> None:
         self.begun, self.released = threading.Event(), threading.Event()
-        self.service = PredictionService(service.served.now.registry, limits=limits, clock=self._clock)
+        self.service = PredictionService(service.served.current.registry, limits=limits, clock=self._clock)
 
     def _clock(self) -> datetime:
         self.begun.set()
@@ -301,7 +301,7 @@ def test_what_waits_and_what_is_worked_on_is_cancelled_at_once(kind: str, servic
             **dict.fromkeys(("begun", "waits"), "CANCELLED"),
             "c": "ack",
         }
-        assert held.service.waiting[0] == 1
+        assert held.service.prediction_load[0] == 1
         held.released.set()
         assert final_responses(talk) == {}
 
@@ -346,7 +346,7 @@ def test_requests_of_streams_and_calls_are_answered_together(service: Prediction
             stream.send(predict_request("one", model="small"))
         request = pb.PredictRequest(model="small", instances=[ONE]).SerializeToString()
         answer = calls.call("Predict", request, Deadline())
-        assert held.service.waiting[0] == 4
+        assert held.service.prediction_load[0] == 4
         held.released.set()
         assert answer.result(SOON_S)
         for stream in streams:

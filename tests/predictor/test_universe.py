@@ -306,7 +306,7 @@ def test_covariates_are_split_with_the_bars(covariate_model: Path) -> None:
         with serving(opened, ServerLimits(receive_bytes=size - 2000)) as served:
             client, noting = asking(served.target, "covariates")
             ours = client.predict(asked)
-        parts = [opened.predict_here("", [part], NEVER)[0] for part in (rows_of(asked, 0, 1), rows_of(asked, 2))]
+        parts = [opened.predict_inline("", [part], NEVER)[0] for part in (rows_of(asked, 0, 1), rows_of(asked, 2))]
     assert [call.symbols for call in noting.predictions] == [["AAPL", "GOOG"], ["IBM"]]
     theirs = np.concatenate([part.values for part in parts if isinstance(part, Forecast)])
     assert ours.values.tobytes() == theirs.tobytes()
@@ -616,7 +616,7 @@ def versions(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PredictionSer
 
 
 def in_process(service: PredictionService, version: int, panel: BarPanel) -> Forecast:
-    return forecast_or_raise(service.predict_here(f"small@{version}", [Instance(input=panel)], NEVER)[0])
+    return forecast_or_raise(service.predict_inline(f"small@{version}", [Instance(input=panel)], NEVER)[0])
 
 
 def test_a_version_that_reads_more_is_asked_again_with_more(versions: PredictionService) -> None:

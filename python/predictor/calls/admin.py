@@ -108,9 +108,9 @@ class AdminCalls:
         """Apply a change and encode the response."""
         if self._refresh is not None:
             self._refresh()
-        before = self._served.now.registry
+        before = self._served.current.registry
         method.change(reference)
-        after = self._served.now.registry
+        after = self._served.current.registry
         self._changed(after.problems_since(before))
         name = reference.partition("@")[0]
         return method.answer([info for info in after.infos() if info.name == name], after.problems_of(name))

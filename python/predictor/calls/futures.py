@@ -13,7 +13,7 @@ from predictor.errors import QuantraError
 from predictor.instance import Deadline
 from predictor.limits import QueueLimits
 from predictor.memory import error_of
-from predictor.service import ExplanationWorker, LightFuture, OneStepJob, QueuedRequest, RequestQueue
+from predictor.service import LightFuture, OneStepJob, QueuedRequest, RequestQueue, StepWorker
 from predictor.wire.request_counts import RequestCounts, TooManyPartsError, count_parts
 
 AT_ONCE: Final = 256
@@ -97,7 +97,7 @@ class JobThread:
 
     def __init__(self, name: str, limits: QueueLimits) -> None:
         self._queue = RequestQueue(limits)
-        self._worker = ExplanationWorker(name, self._queue)
+        self._worker = StepWorker(name, self._queue)
 
     def run(
         self,

@@ -127,7 +127,7 @@ class InferenceCalls:
             info = self._service.model(reference)
             reference = f"{info.name}@{info.version}"
         rows = EncodedRows(request, parameters, info, size)
-        return self._service.answer(
+        return self._service.predict(
             reference,
             rows,
             deadline,

@@ -215,7 +215,7 @@ class EventPoller:
             self._changed.notify()
         if stream.ended.done():  # just now
             self.remove(stream)
-        self._thread.begin()
+        self._thread.start()
 
     def remove(self, stream: LedgerStream) -> None:
         """Forget a stream that has ended."""

@@ -199,7 +199,7 @@ class PredictStream(ManyRequestCall):
             self._handle(request, respond(outcome))
 
         try:
-            outcome = self._service.answer(model, instances, request.deadline, itemgetter(0))
+            outcome = self._service.predict(model, instances, request.deadline, itemgetter(0))
         except QuantraError as error:
             finish(error)
         else:

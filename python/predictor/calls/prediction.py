@@ -70,15 +70,20 @@ class Calls:
             **self._inference.unary,
         }
 
-    def call(self, name: str, request: bytes, deadline: Deadline, *, here: bool = False) -> "Future[bytes]":
+    def call(self, name: str, request: bytes, deadline: Deadline, *, inline: bool = False) -> "Future[bytes]":
         """Answer one unary call. Never raises: the future fails, always with a QuantraError.
 
-        Cancelling the future ends it and drops a queued call; cancelling the deadline interrupts a running one. `here`
-        allows a forecast in this thread if no other request waits.
+        Cancelling the future ends it and drops a queued call; cancelling the deadline interrupts a running one.
+
+        Args:
+            name: Name of the call.
+            request: The encoded request.
+            deadline: Deadline of the call.
+            inline: As for `PredictionService.predict`.
         """
         try:
             if name == "Predict":
-                return self._begin_predict(request, deadline, here=here)
+                return self._begin_predict(request, deadline, inline=inline)
             return self._unary.get(name, _reject_unknown)(request, deadline)
         except Exception as error:  # noqa: BLE001 - layer boundary
             return reject(name, error)
@@ -140,14 +145,14 @@ class Calls:
             return begin(request, counted, deadline)
         return start_after(name, counted, lambda counted: begin(request, counted, deadline))
 
-    def _begin_predict(self, request: bytes, deadline: Deadline, *, here: bool) -> "Future[bytes]":
+    def _begin_predict(self, request: bytes, deadline: Deadline, *, inline: bool) -> "Future[bytes]":
         small = parse_small(request, pb.PredictRequest)
         if small is None or len(small.instances) != 1 or not is_plain(small.instances[0]):
             return self._begin("Predict", pb.PredictRequest, self._predict, request, deadline)
         (message,) = small.instances
         instances, ids = DecodedInstances((decode_or_error(message),), len(request)), (message.request_id,)
         model = check_reference(small.model)
-        return self._service.answer(model, instances, deadline, partial(encode_results, ids), here=here)
+        return self._service.predict(model, instances, deadline, partial(encode_results, ids), inline=inline)
 
     def _list_models(self, body: bytes, _counted: RequestCounts, _deadline: Deadline) -> "Future[bytes]":
         parse(body, pb.ListModelsRequest)
@@ -163,7 +168,7 @@ class Calls:
     def _predict(self, body: bytes, counted: RequestCounts, deadline: Deadline) -> "Future[bytes]":
         model = parse(counted.head, pb.PredictRequest).model
         instances = EncodedInstances(body, counted)
-        return self._service.answer(
+        return self._service.predict(
             check_reference(model), instances, deadline, lambda done: encode_results(instances.request_ids, done)
         )
 

@@ -132,7 +132,7 @@ class EmbeddedServer:
             request: the message's bytes, in anything with the buffer protocol; they are copied.
             timeout_s: Timeout of the call in seconds.
         """
-        return self._call(name, bytes(memoryview(request)), timeout_s, here=False)
+        return self._call(name, bytes(memoryview(request)), timeout_s, inline=False)
 
     def call_alone(self, name: str, request: Any, timeout_s: float) -> "EmbeddedCall":
         """As `call`, but compute a small prediction in the calling thread if no other request waits.
@@ -140,7 +140,7 @@ class EmbeddedServer:
         A handover to another thread and back takes a large part of the time of a forecast.
         """
         body = bytes(memoryview(request))
-        return self._call(name, body, timeout_s, here=len(body) <= _MAX_LOCAL_BYTES)
+        return self._call(name, body, timeout_s, inline=len(body) <= _MAX_LOCAL_BYTES)
 
     def open(self, name: str, timeout_s: float, emit: Callable[[bytes], object]) -> "EmbeddedStream":
         """Open a call with a stream of response messages.
@@ -156,9 +156,9 @@ class EmbeddedServer:
         self._deadlines.watch(call, deadline)
         return EmbeddedStream(call)
 
-    def _call(self, name: str, request: bytes, timeout_s: float, *, here: bool) -> "EmbeddedCall":
+    def _call(self, name: str, request: bytes, timeout_s: float, *, inline: bool) -> "EmbeddedCall":
         deadline = Deadline.after(timeout_s)
-        return EmbeddedCall(self._calls.call(name, request, deadline, here=here), deadline)
+        return EmbeddedCall(self._calls.call(name, request, deadline, inline=inline), deadline)
 
     def close(self) -> None:
         """Reject new calls and finish those in progress; streams end after the responses to their pending requests."""

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from predictor.adaptive_widths import RecordedWidths
     from predictor.calls import AdminCalls, Calls, LedgerCalls
     from predictor.ledger import Ledger
-    from predictor.service import ModelWorker, ModelWorkers, PredictionService
+    from predictor.service import ModelWorker, PredictionService, ServedSnapshot
     from predictor.service.served_models import ServedModels
 
 WATCH_S: Final = 2.0
@@ -63,7 +63,7 @@ class LoadedService:
         service, calls, recorder = self.service, self.calls, self.service.recorder
         return ServerGauges(
             versions=lambda: service.served.versions,
-            queues={"predictions": lambda: service.waiting, "explanations": lambda: service.explaining},
+            queues={"predictions": lambda: service.prediction_load, "explanations": lambda: service.explanation_load},
             sessions=lambda: calls.sessions_held[0],
             ledger=tuple if self.ledger is None else LedgerGauges(self.ledger).read_families,
             recorded={} if recorder is None else {"recorded": lambda: recorder.recorded, "lost": lambda: recorder.lost},
@@ -120,7 +120,7 @@ class Host:
             self._admin = Listener(settings.admin_listen, settings.limits, CHANGES, *shared, observers=self._observers)
         self._loaded: LoadedService | None = None
         self._loop = asyncio.get_running_loop()
-        self._batches = InlineBatcher()
+        self._batcher = InlineBatcher()
         self._tasks: set[asyncio.Task[None]] = set()
 
     @property
@@ -161,11 +161,11 @@ class Host:
         """
         loaded: Future[LoadedService] = Future()
         loaded.set_running_or_notify_cancel()  # a shutdown does not cancel it, so the thread can always set its result
-        wake, observer = self._batches.wake, self._metrics
+        schedule, observer = self._batcher.schedule, self._metrics
 
         def load() -> None:
             try:
-                loaded.set_result(load_service(self._settings, self._report_change, self.refresh, observer, wake))
+                loaded.set_result(load_service(self._settings, self._report_change, self.refresh, observer, schedule))
             except Exception as error:  # noqa: BLE001 - thread boundary: the waiting task raises it
                 loaded.set_exception(error)
 
@@ -202,9 +202,9 @@ class Host:
     def _serve_champion(self, name: str) -> None:
         self.change("ReloadModel", pb.ReloadModelRequest(model=name).SerializeToString()).result()
 
-    def restore(self, served: "ModelWorkers") -> None:
+    def restore(self, snapshot: "ServedSnapshot") -> None:
         """Return to the models served before a change."""
-        self.models.restore(served)
+        self.models.restore(snapshot)
         self._report_change()
 
     def refresh(self) -> None:
@@ -228,7 +228,7 @@ class Host:
             await asyncio.to_thread(self._tracer.close)
         self._lifecycle.drain()
         if self._loaded is not None:
-            self._batches.finish()
+            self._batcher.finish()
             self._loaded.close()
 
     async def _watch(self) -> None:
@@ -265,7 +265,7 @@ def load_service(
     changed: Callable[[Sequence[QuantraError]], None],
     refresh: Callable[[], None],
     observer: Observer | None,
-    wake: Callable[["ModelWorker"], None],
+    schedule: Callable[["ModelWorker"], None],
     *,
     is_recording: bool = True,
     may_be_empty: bool = False,
@@ -277,7 +277,7 @@ def load_service(
         changed: Called after a change of the models, with the problems.
         refresh: Applies changes of the models folder.
         observer: Receives an observation of each request.
-        wake: Called with the worker of each queued request.
+        schedule: As for `PredictionService`.
         is_recording: Whether the ledger records clients' forecasts.
         may_be_empty: Whether the folder may be missing or hold no model yet.
 
@@ -310,7 +310,7 @@ def load_service(
         max_age_sessions=settings.max_age_sessions,
         observer=observer,
         engine=settings.engine,
-        wake=wake,
+        schedule=schedule,
         recorder=recorder,
         widths=widths,
         may_be_empty=may_be_empty,

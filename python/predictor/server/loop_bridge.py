@@ -19,7 +19,7 @@ forecasts, about 4 ms, takes a tenth less on this thread.
 
 @final
 class InlineBatcher:
-    """Answers the requests of one turn of the running event loop as one batch per model.
+    """Runs the requests of one turn of the running event loop as one batch per model.
 
     Batches that usually take at most INLINE_S run on the loop's thread, others on the model's thread.
     """
@@ -29,13 +29,13 @@ class InlineBatcher:
         self._thread = threading.get_ident()
         self._workers: set[ModelWorker] = set()
 
-    def wake(self, worker: "ModelWorker") -> None:
-        """Answer a worker's queued requests; from any thread."""
+    def schedule(self, worker: "ModelWorker") -> None:
+        """Run a worker's queued requests soon; from any thread."""
         if threading.get_ident() != self._thread:
             worker.wake()
             return
         if not self._workers:
-            self._loop.call_soon(self._answer)
+            self._loop.call_soon(self._run_batches)
         self._workers.add(worker)
 
     def finish(self) -> None:
@@ -43,10 +43,10 @@ class InlineBatcher:
         for worker in self._workers:
             worker.wake()
 
-    def _answer(self) -> None:
+    def _run_batches(self) -> None:
         workers, self._workers = self._workers, set()
         for worker in workers:
-            worker.answer_waiting(INLINE_S)
+            worker.run_waiting(INLINE_S)
 
 
 @final

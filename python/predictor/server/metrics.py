@@ -116,11 +116,11 @@ class Metrics:
             self._requests[*labels, call.code, call.reason] += 1
             self._add(_REQUEST_S, labels, call.took_s)
 
-    def reached(self, model: str, version: int) -> None:
-        """See `Observer.reached`. Does nothing: requests are counted when they end."""
+    def on_queued(self, model: str, version: int) -> None:
+        """See `Observer.on_queued`. Does nothing: requests are counted when they end."""
 
-    def observed(self, observation: Observation) -> None:
-        """See `Observer.observed`."""
+    def on_finished(self, observation: Observation) -> None:
+        """See `Observer.on_finished`."""
         labels = self._find_labels(observation.method, observation.model, observation.version)
         with self._lock:
             if observation.queue_s is not None:

@@ -95,13 +95,13 @@ class ObservedCall:
         """MODEL@VERSION; empty if the call reached no model."""
         return f"{self.model}@{self.version}" if self.model else ""
 
-    def reached(self, model: str, version: int) -> None:
-        """See `Observer.reached`."""
+    def on_queued(self, model: str, version: int) -> None:
+        """See `Observer.on_queued`."""
         if not self.has_many:
             self.model, self.version = model, version
 
-    def observed(self, observation: Observation) -> None:
-        """See `Observer.observed`. A request of a stream ends here."""
+    def on_finished(self, observation: Observation) -> None:
+        """See `Observer.on_finished`. A request of a stream ends here."""
         if not self.has_many:
             self.observation = observation
             return

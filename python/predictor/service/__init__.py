@@ -11,18 +11,16 @@ from predictor.service.explanations import OneStepJob, QueryRequest
 from predictor.service.forecast_recorder import ForecastRecorder
 from predictor.service.light_future import LightFuture
 from predictor.service.request_queue import QueuedRequest, RequestQueue
-from predictor.service.served_models import ModelWorkers, ServedModels
+from predictor.service.served_models import ServedModels, ServedSnapshot
 from predictor.service.service import PredictionService
 from predictor.service.simulations import Simulation
-from predictor.service.workers import DecodedInstances, ExplanationWorker, ModelWorker, PredictionRequest
+from predictor.service.workers import DecodedInstances, ModelWorker, PredictionRequest, StepWorker
 
 __all__ = [
     "DecodedInstances",
-    "ExplanationWorker",
     "ForecastRecorder",
     "LightFuture",
     "ModelWorker",
-    "ModelWorkers",
     "Observation",
     "Observer",
     "OneStepJob",
@@ -32,5 +30,7 @@ __all__ = [
     "QueuedRequest",
     "RequestQueue",
     "ServedModels",
+    "ServedSnapshot",
     "Simulation",
+    "StepWorker",
 ]

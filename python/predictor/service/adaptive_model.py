@@ -18,9 +18,9 @@ from predictor.model import Ensemble, Model, TwoStagePredictor
 
 @final
 class AdaptiveModel(TwoStagePredictor[Any]):
-    """Forecasts and explains with the widths of the last bar's evening. Thread-safe.
+    """Scales a model's bands by the ledger's adaptive widths for the session of the last bar. Thread-safe.
 
-    Without widths, forecasts are as calibrated. A warning of every answer says which of both it is.
+    Without recorded widths, forecasts stay as calibrated; a warning on each forecast says which.
     """
 
     def __init__(self, model: Model | Ensemble, widths: RecordedWidths) -> None:
@@ -55,17 +55,17 @@ class AdaptiveModel(TwoStagePredictor[Any]):
         explained = dict(zip(complete.targets, self._model.explain(complete, now, deadline), strict=True))
         note = describe_widths(widths, adapted)
         rows = [adapted.symbols.index(symbol) for symbol in next(iter(explained.values())).symbols]
-        found: list[Attribution] = []
+        attributions: list[Attribution] = []
         for target in query.targets or self.default_targets():
             point = target.index_in(adapted.horizons, adapted.quantiles)
-            made = scale_around_median(
+            scaled = scale_around_median(
                 explained[target],
                 explained[self._median_of(target)],
                 float(widths.factors[point]),
                 adapted.values[rows, *point],
             )
-            found.append(replace(made, warnings=(*made.warnings, note)))
-        return tuple(found)
+            attributions.append(replace(scaled, warnings=(*scaled.warnings, note)))
+        return tuple(attributions)
 
     def explain_cost(self, query: Query) -> int:
         """See `Predictor.explain_cost`."""
@@ -111,9 +111,10 @@ def describe_calibrated(error: LedgerError) -> str:
 
 
 def scale_around_median(quantile: Attribution, median: Attribution, factor: float, values: FloatArray) -> Attribution:
-    """The attribution of median + factor x (quantile - median), which is forecast as `values` [S].
+    """The attribution of median + factor x (quantile - median); the served forecast is `values` [S].
 
-    Where such quantiles would cross, the forecast differs, which the row of the conformal offset includes.
+    If scaling would make quantiles cross, the served forecast differs from the formula; the conformal row carries the
+    difference.
     """
 
     def scaled(quantile: FloatArray, median: FloatArray) -> FloatArray:

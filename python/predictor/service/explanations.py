@@ -27,7 +27,7 @@ Report = Callable[[GlobalImportance], object]
 class QueryRequest(Generic[QueryT]):
     """A query that is decoded only when work on it begins, because bytes take less memory than arrays."""
 
-    query: Callable[[], QueryT]
+    decode: Callable[[], QueryT]
     """Decodes the query; raises QuantraError if it is malformed."""
     rows: int
     """Number of symbols."""
@@ -48,14 +48,14 @@ class OneStepJob(Generic[ResultT]):
 
 
 def explain_query(
-    model: Predictor, query: Callable[[], Query], queued_s: float, now: datetime, deadline: Cancellation
+    model: Predictor, decode: Callable[[], Query], arrived_s: float, now: datetime, deadline: Cancellation
 ) -> Explanation:
-    """Explain a query that was queued at `queued_s` of `perf_counter`."""
+    """Explain a query that arrived at `arrived_s` of `perf_counter`."""
     begun_s = time.perf_counter()
-    attributions = model.explain(query(), now, deadline)
+    attributions = model.explain(decode(), now, deadline)
     return Explanation(
         attributions=attributions,
-        queue_ms=1e3 * (begun_s - queued_s),
+        queue_ms=1e3 * (begun_s - arrived_s),
         compute_ms=1e3 * (time.perf_counter() - begun_s),
     )
 
@@ -82,7 +82,7 @@ class GlobalExplanation:
         """Explain the next instance; return the result after the last one, else None."""
         self._deadline.deadline = deadline
         if self._request is not None:
-            self._steps = explain_each(self._model, self._request.query(), now, self._deadline)
+            self._steps = explain_each(self._model, self._request.decode(), now, self._deadline)
             self._request = None
         progress = next(self._steps)
         if progress.done == progress.total:

@@ -6,13 +6,13 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import chain, islice
-from typing import Any, Final, final
+from typing import Final, final
 
 from predictor.errors import LedgerError, QuantraError, counted
 from predictor.forecast import Forecast, Outcome
 from predictor.ledger import ClientRequest, ForecastRecord, ForecastRole, Ledger, LedgerEvent, are_scorable
 from predictor.memory import error_of
-from predictor.service.request_queue import LazyThread, QueuedRequest
+from predictor.service.request_queue import AnyRequest, LazyThread
 
 DELAY_S: Final = 0.1
 """Seconds between two writes, which record all forecasts of that time as one batch."""
@@ -26,8 +26,6 @@ _MAX_REMEMBERED: Final = 20_000
 """Recorded forecasts whose ids are remembered, because many clients ask for the same ones."""
 
 _log = logging.getLogger(__name__)
-
-QueuedPrediction = QueuedRequest[Any, Any]
 
 
 @final
@@ -64,16 +62,16 @@ class _RequestedForecast:
 @final
 @dataclass(frozen=True, slots=True)
 class _Batch:
-    """What is recorded at once."""
+    """Forecasts that one write records, and in strict mode the requests that wait for it."""
 
     requested: dict[tuple[str, str], _RequestedForecast] = field(
         default_factory=dict[tuple[str, str], _RequestedForecast]
     )
     """By forecast id and caller."""
-    unanswered: list[tuple[QueuedPrediction, tuple[Outcome, ...]]] = field(
-        default_factory=list[tuple[QueuedPrediction, tuple[Outcome, ...]]]
+    waiting_requests: list[tuple[AnyRequest, tuple[Outcome, ...]]] = field(
+        default_factory=list[tuple[AnyRequest, tuple[Outcome, ...]]]
     )
-    """Requests that are answered after it is recorded."""
+    """Requests that get their response after the write, with their outcomes."""
 
     @property
     def rows(self) -> int:
@@ -81,22 +79,22 @@ class _Batch:
         return sum(len(one.forecast.symbols) for one in self.requested.values())
 
     @property
-    def answered(self) -> int:
+    def served_rows(self) -> int:
         """Forecasts that clients got: one for each call and symbol."""
         return sum(len(one.forecast.symbols) * one.calls for one in self.requested.values())
 
 
 @final
 class ForecastRecorder:
-    """Answers requests and records their forecasts in a ledger, in the role CLIENT. Thread-safe.
+    """Responds to requests and records their forecasts in a ledger, in the role CLIENT. Thread-safe.
 
-    One thread writes. By default a request is answered first. Its forecasts wait to be recorded until the ledger can be
-    written; if too many wait, further ones are counted and left out.
+    One thread writes. By default a request gets its response first. Its forecasts wait to be recorded until the ledger
+    can be written; if too many wait, further ones are counted and left out.
 
     Args:
         ledger: The open ledger.
         engine: Description of the engine; see `predictor.inference.describe_engine`.
-        is_strict: Record forecasts before the request is answered; if that fails, the request fails.
+        is_strict: Record forecasts before the response; if that fails, the request fails.
         most_waiting: Forecasts that may wait.
     """
 
@@ -106,7 +104,7 @@ class ForecastRecorder:
         self._ledger, self._engine, self._is_strict = ledger, engine, is_strict
         self._most_waiting = most_waiting
         self._next = _Batch()
-        self._is_filled, self._is_closing = threading.Event(), threading.Event()
+        self._has_work, self._is_closing = threading.Event(), threading.Event()
         self._thread = LazyThread(self._run, "record")
         self._lock = threading.Lock()
         self._waiting = self._unreported = 0
@@ -117,25 +115,25 @@ class ForecastRecorder:
         self.lost = 0
         """Forecasts that were not recorded."""
 
-    def answer(self, item: QueuedPrediction, outcomes: tuple[Outcome, ...], batch_rows: int) -> None:
-        """Set the outcomes of a request, and record its forecasts."""
+    def respond_and_record(self, queued: AnyRequest, outcomes: tuple[Outcome, ...], batch_rows: int) -> None:
+        """Set the response and record its forecasts; in strict mode, record them first."""
         if not self._is_strict:
-            item.respond(outcomes)
-        made_at, caller = time.time_ns(), item.deadline.caller
+            queued.respond(outcomes)
+        made_at, caller = time.time_ns(), queued.deadline.caller
         with self._lock:
             for outcome in outcomes:
                 if isinstance(outcome, Forecast):
                     self._add(outcome, caller, batch_rows, made_at)
             if self._is_strict:
-                self._next.unanswered.append((item, outcomes))
-        if not self._is_filled.is_set():
-            self._is_filled.set()
-            self._thread.begin()
+                self._next.waiting_requests.append((queued, outcomes))
+        if not self._has_work.is_set():
+            self._has_work.set()
+            self._thread.start()
 
     def close(self) -> None:
         """Record what waits; forecasts that cannot be recorded now are lost."""
         self._is_closing.set()
-        self._is_filled.set()
+        self._has_work.set()
         self._thread.join()
 
     def _add(self, forecast: Forecast, caller: str, batch_rows: int, made_at: int) -> None:
@@ -157,31 +155,31 @@ class ForecastRecorder:
     def _run(self) -> None:
         is_last = False
         while not is_last:
-            self._is_filled.wait()
+            self._has_work.wait()
             if not self._is_strict:
                 self._is_closing.wait(DELAY_S)
             is_last = self._is_closing.is_set()
-            self._is_filled.clear()
+            self._has_work.clear()
             with self._lock:
                 batch, self._next = self._next, _Batch()
             if self._is_strict:
-                self._record_then_answer(batch)
+                self._record_then_respond(batch)
             else:
                 self._record(batch)
             with self._lock:
                 self._waiting -= batch.rows
 
-    def _record_then_answer(self, batch: _Batch) -> None:
+    def _record_then_respond(self, batch: _Batch) -> None:
         try:
             self._write(batch)
         except Exception as error:  # noqa: BLE001 - thread boundary: the callers get the error
             known = self._without_path(error)
             self._warn(known)
-            for item, _ in batch.unanswered:
-                item.fail(known)
+            for queued, _ in batch.waiting_requests:
+                queued.fail(known)
         else:
-            for item, outcomes in batch.unanswered:
-                item.respond(outcomes)
+            for queued, outcomes in batch.waiting_requests:
+                queued.respond(outcomes)
 
     def _record(self, batch: _Batch) -> None:
         """Record forecasts, and try again until it works or the recorder is closed."""
@@ -194,7 +192,7 @@ class ForecastRecorder:
                 if isinstance(error, LedgerError | OSError) and not is_last:
                     self._is_closing.wait(RETRY_S)
                     continue
-                self._lose(batch.answered)
+                self._count_lost(batch.served_rows)
             return
 
     def _write(self, batch: _Batch) -> None:
@@ -209,9 +207,9 @@ class ForecastRecorder:
                 forecasts += records
                 rows[forecast_id] = len(records)
         sound = forecasts if are_scorable(forecasts) else [forecast for forecast in forecasts if not forecast.problem]
-        self._lose(len(forecasts) - len(sound))
+        self._count_lost(len(forecasts) - len(sound))
         requests = [requested.request() for requested in batch.requested.values()]
-        self._ledger.append(chain(sound, requests, gaps := self._gaps()))
+        self._ledger.append(chain(sound, requests, gaps := self._create_gap_events()))
         self.recorded += sum(rows[one.forecast_id] * one.calls for one in requests) - (len(forecasts) - len(sound))
         if len(sound) == len(forecasts):
             self._remember(rows)
@@ -223,12 +221,12 @@ class ForecastRecorder:
         for oldest in list(islice(self._remembered, max(0, len(self._remembered) - _MAX_REMEMBERED))):
             del self._remembered[oldest]
 
-    def _gaps(self) -> list[LedgerEvent]:
+    def _create_gap_events(self) -> list[LedgerEvent]:
         if not self._unreported:
             return []
         return [LedgerEvent(kind=GAP, reason=f"{counted(self._unreported, 'forecast')} of clients not recorded")]
 
-    def _lose(self, rows: int) -> None:
+    def _count_lost(self, rows: int) -> None:
         with self._lock:
             self.lost += rows
             self._unreported += rows

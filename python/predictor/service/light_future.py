@@ -13,10 +13,10 @@ PENDING, RUNNING, CANCELLED, FINISHED = range(4)
 
 
 class LightFuture(Future[ResultT]):
-    """A `Future` with a lock instead of a condition, which took a quarter of the functions of a call.
+    """A `Future` with a lock instead of a condition: the condition made up a quarter of the function calls per request.
 
-    `result` and `exception` return after the callbacks that were added before they were called. `concurrent.futures`'
-    functions `wait` and `as_completed` do not accept it.
+    While the future is pending, `result` and `exception` return only after the callbacks that were added earlier. Do
+    not pass it to `concurrent.futures.wait` or `as_completed`.
     """
 
     def __init__(self) -> None:  # pyright: ignore[reportMissingSuperCall] - it replaces every method
@@ -82,7 +82,7 @@ class LightFuture(Future[ResultT]):
                 return True
         if self._phase == CANCELLED:
             return False
-        raise InvalidStateError("the work has begun before")
+        raise InvalidStateError("the future is already running")
 
     def set_result(self, result: ResultT) -> None:
         """See `Future.set_result`."""
@@ -103,7 +103,7 @@ class LightFuture(Future[ResultT]):
     def _finish(self, value: object, error: BaseException | None) -> None:
         with self._lock:
             if self._phase >= CANCELLED:
-                raise InvalidStateError("the future has ended before")
+                raise InvalidStateError("the future is already done")
             self._value, self._error = value, error
             self._phase = FINISHED
         self._call_back()

@@ -38,14 +38,14 @@ class PredictionActivity:
         self._predictions = predictions
         self._clock, self._sleep = clock, sleep
 
-    def pause(self) -> None:
-        """Wait until there was no prediction for QUIET_S, at most MAX_PAUSE_S."""
-        longest_s = self._clock() + MAX_PAUSE_S
-        while self._is_busy() and self._clock() < longest_s:
+    def wait_until_quiet(self) -> None:
+        """Block until no prediction ran for QUIET_S, at most MAX_PAUSE_S."""
+        ends_s = self._clock() + MAX_PAUSE_S
+        while self._is_busy() and self._clock() < ends_s:
             self._sleep(QUIET_S / 4)
 
     def _is_busy(self) -> bool:
-        return self._predictions.held[0] > 0 or self._clock() < self._predictions.released_s + QUIET_S
+        return self._predictions.load.calls > 0 or self._clock() < self._predictions.last_release_s + QUIET_S
 
 
 @final
@@ -55,18 +55,18 @@ class ExplanationDeadline:
     Its check lets predictions run first.
     """
 
-    def __init__(self, deadline: Cancellation, activity: PredictionActivity, longest_s: float) -> None:
+    def __init__(self, deadline: Cancellation, activity: PredictionActivity, max_s: float) -> None:
         self._deadline, self._activity = deadline, activity
-        self._longest_s = longest_s
-        self._ends_at_s = time.monotonic() + longest_s
+        self._max_s = max_s
+        self._ends_at_s = time.monotonic() + max_s
 
     def check(self) -> None:
         """Pause while predictions run; raises as `Deadline.check`, and DeadlineExceededError at the server's limit."""
-        self._activity.pause()
+        self._activity.wait_until_quiet()
         self._deadline.check()
         if time.monotonic() >= self._ends_at_s:
             raise DeadlineExceededError(
-                f"the explanation took longer than this server's limit of {self._longest_s:g} seconds; "
+                f"the explanation took longer than this server's limit of {self._max_s:g} seconds; "
                 "request fewer symbols or targets",
-                metadata={"most_s": f"{self._longest_s:g}"},
+                metadata={"most_s": f"{self._max_s:g}"},
             )

@@ -1,6 +1,6 @@
 """The request queue, bounded in requests, rows and bytes across all models.
 
-`QueuedRequests` is the policy: which request is next, dropped or rejected. `RequestQueue` makes it thread-safe.
+`QueuePolicy` decides which request is next, dropped or rejected. `RequestQueue` makes it thread-safe.
 """
 
 import logging
@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from concurrent.futures import InvalidStateError
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, final
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar, final
 from weakref import WeakSet
 
 from predictor.errors import (
@@ -49,13 +49,13 @@ class SizedRequest(Protocol):
 
 
 RequestT = TypeVar("RequestT", bound=SizedRequest)
-AnswerT = TypeVar("AnswerT")
+ResponseT = TypeVar("ResponseT")
 
 _log = logging.getLogger(__name__)
 
 
 @final
-class QueuedRequest(LightFuture[AnswerT], Generic[RequestT, AnswerT]):
+class QueuedRequest(LightFuture[ResponseT], Generic[RequestT, ResponseT]):
     """A request that is queued or in progress, and the future of its response.
 
     Cancelling it while it is queued removes it from the queue. With `encode`, it can also be cancelled while work on it
@@ -76,11 +76,11 @@ class QueuedRequest(LightFuture[AnswerT], Generic[RequestT, AnswerT]):
         deadline: Deadline,
         method: str = "",
         observers: Sequence[Observer] = (),
-        encode: Callable[[Any], AnswerT] | None = None,
+        encode: Callable[[Any], ResponseT] | None = None,
     ) -> None:
         super().__init__()
         self.request, self.deadline = request, deadline
-        self.asked_s = time.perf_counter()
+        self.arrived_s = time.perf_counter()
         self.times: StageTimes | None = None
         """Times of its batch or of its first step; None while it is queued."""
         self.queue: RequestQueue | None = None
@@ -89,11 +89,11 @@ class QueuedRequest(LightFuture[AnswerT], Generic[RequestT, AnswerT]):
         self._model, self._version = "", 0
         self._failed_reasons: tuple[str, ...] = ()
 
-    def reached(self, model: str, version: int) -> None:
+    def set_model(self, model: str, version: int) -> None:
         """Note the model of the request, which is about to be queued."""
         self._model, self._version = model, version
         for observer in self._observers:
-            observer.reached(model, version)
+            observer.on_queued(model, version)
 
     def cancel(self) -> bool:
         """See the class."""
@@ -108,7 +108,7 @@ class QueuedRequest(LightFuture[AnswerT], Generic[RequestT, AnswerT]):
         if self._observers:
             self._failed_reasons = _list_failed_reasons(result)
         try:
-            response: AnswerT = result if self._encode is None else self._encode(result)
+            response: ResponseT = result if self._encode is None else self._encode(result)
             self._settle(response, None)
         except Exception as error:  # noqa: BLE001 - thread boundary: the caller gets the error
             self.fail(error)
@@ -119,22 +119,22 @@ class QueuedRequest(LightFuture[AnswerT], Generic[RequestT, AnswerT]):
             error = error_of(self._method, error, _log)
         self._settle(None, error.without_frames() if isinstance(error, QuantraError) else error)
 
-    def begin(self) -> bool:
-        """Whether work may begin or continue."""
-        return (self._phase == RUNNING or self.set_running_or_notify_cancel()) and self.is_wanted()
+    def start(self) -> bool:
+        """Mark the request as running. Returns False if it was cancelled, or has expired and therefore fails."""
+        return (self._phase == RUNNING or self.set_running_or_notify_cancel()) and not self.fail_if_expired()
 
-    def is_wanted(self) -> bool:
-        """Whether the request is neither cancelled nor expired; if it is, the response becomes that error."""
+    def fail_if_expired(self) -> bool:
+        """Fail the request if its deadline has passed or its call was cancelled. Returns whether it is over."""
         if self._phase >= CANCELLED:
-            return False
+            return True
         try:
             self.deadline.check()
         except QuantraError as error:
             self.fail(error)
-            return False
-        return True
+            return True
+        return False
 
-    def _settle(self, response: AnswerT | None, error: Exception | None) -> None:
+    def _settle(self, response: ResponseT | None, error: Exception | None) -> None:
         try:  # noqa: SIM105 - `suppress` takes longer
             self._finish(response, error)
         except InvalidStateError:
@@ -159,14 +159,14 @@ class QueuedRequest(LightFuture[AnswerT], Generic[RequestT, AnswerT]):
             code=OK if error is None else error.status.value,
             reason="" if error is None else error.reason,
             refused=() if error is not None else self._failed_reasons,
-            took_s=now_s - self.asked_s,
-            queue_s=None if times is None else times.begun_s - self.asked_s,
+            took_s=now_s - self.arrived_s,
+            queue_s=None if times is None else times.begun_s - self.arrived_s,
             prepare_s=None if times is None else times.prepare_s,
             forward_s=None if times is None else times.forward_s,
             batch_rows=0 if times is None else times.rows,
         )
         for observer in self._observers:
-            observer.observed(observation)
+            observer.on_finished(observation)
 
     def _find_error(self) -> ErrorStatus | None:
         """Return the error that the caller gets, if any."""
@@ -184,11 +184,21 @@ def _list_failed_reasons(result: object) -> tuple[str, ...]:
     return tuple(answer_of(outcome).reason for outcome in outcomes if isinstance(outcome, QuantraError))
 
 
-AnyItem = QueuedRequest[Any, Any]
+AnyRequest = QueuedRequest[Any, Any]
+
+
+class QueueLoad(NamedTuple):
+    """Requests that are queued or in progress."""
+
+    calls: int
+    rows: int
+    """Symbols of the requests."""
+    size: int
+    """Bytes of the requests."""
 
 
 @final
-class ModelQueue:
+class ModelQueueKey:
     """Key of the requests of one model, which have their own thread. Only `RequestQueue` changes it."""
 
     def __init__(self) -> None:
@@ -198,7 +208,7 @@ class ModelQueue:
 
 
 @final
-class QueuedRequests:
+class QueuePolicy:
     """Requests by key, first in first out within each key. Not thread-safe.
 
     Args:
@@ -209,11 +219,13 @@ class QueuedRequests:
     def __init__(self, limits: QueueLimits, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._limits = limits
         self._clock = clock
-        self._queues: dict[Hashable, dict[AnyItem, None]] = {}
-        self._held: dict[AnyItem, Hashable] = {}
-        self._rows = self._size = 0
+        self._queues: dict[Hashable, dict[AnyRequest, None]] = {}
+        self._counted: dict[AnyRequest, Hashable] = {}
+        self._rows = 0
+        self.size = 0
+        """Bytes of the requests that are queued or in progress."""
 
-    def put(self, key: Hashable, item: AnyItem) -> list[AnyItem]:
+    def put(self, key: Hashable, queued: AnyRequest) -> list[AnyRequest]:
         """Queue a request.
 
         Returns:
@@ -222,60 +234,60 @@ class QueuedRequests:
         Raises:
             QueueFullError: A limit is reached.
         """
-        dropped: list[AnyItem] = []
-        if self._excess(item):
+        dropped: list[AnyRequest] = []
+        if self._excess(queued):
             dropped = self._drop_late()
-            if excess := self._excess(item):
+            if excess := self._excess(queued):
                 raise excess
-        self._queues.setdefault(key, {})[item] = None
-        self._held[item] = key
-        self._rows += item.request.rows
-        self._size += item.request.size
+        self._queues.setdefault(key, {})[queued] = None
+        self._counted[queued] = key
+        self._rows += queued.request.rows
+        self.size += queued.request.size
         return dropped
 
-    def take(self, key: Hashable, most_rows: int) -> list[AnyItem]:
+    def take(self, key: Hashable, most_rows: int) -> list[AnyRequest]:
         """Take the next requests of a key, up to `most_rows` in total, but at least one if any waits."""
         waiting = self._queues.get(key, {})
-        taken: list[AnyItem] = []
+        taken: list[AnyRequest] = []
         rows = 0
-        for item in waiting:
-            rows += item.request.rows
+        for queued in waiting:
+            rows += queued.request.rows
             if taken and rows > most_rows:
                 break
-            taken.append(item)
+            taken.append(queued)
         if len(taken) == len(waiting):
             self._queues.pop(key, None)
         else:
-            for item in taken:
-                del waiting[item]
+            for queued in taken:
+                del waiting[queued]
         return taken
 
-    def take_in_turn(self) -> AnyItem | None:
+    def take_in_turn(self) -> AnyRequest | None:
         """Take the next request of the key served least recently; None if nothing waits."""
         if not self._queues:
             return None
         key, waiting = next(iter(self._queues.items()))
-        item = next(iter(waiting))
-        self._leave(key, item)
+        queued = next(iter(waiting))
+        self._leave(key, queued)
         if key in self._queues:
             self._queues[key] = self._queues.pop(key)
-        return item
+        return queued
 
-    def put_back(self, item: AnyItem) -> None:
+    def put_back(self, queued: AnyRequest) -> None:
         """Queue a taken request again."""
-        self._queues.setdefault(self._held[item], {})[item] = None
+        self._queues.setdefault(self._counted[queued], {})[queued] = None
 
-    def release(self, items: Iterable[AnyItem]) -> None:
+    def release(self, requests: Iterable[AnyRequest]) -> None:
         """Stop counting requests that were answered or dropped."""
-        for item in items:
-            key = self._held.pop(item, None)
+        for queued in requests:
+            key = self._counted.pop(queued, None)
             if key is None:
                 continue
-            item.queue = None
+            queued.queue = None
             if key in self._queues:
-                self._leave(key, item)
-            self._rows -= item.request.rows
-            self._size -= item.request.size
+                self._leave(key, queued)
+            self._rows -= queued.request.rows
+            self.size -= queued.request.size
 
     def has(self, key: Hashable) -> bool:
         """Whether a request of this key waits."""
@@ -283,38 +295,43 @@ class QueuedRequests:
 
     def has_others(self, key: Hashable) -> bool:
         """Whether any other request is queued or in progress."""
-        return len(self._held) > len(self._queues.get(key, {}))
+        return len(self._counted) > len(self._queues.get(key, {}))
 
     @property
-    def held(self) -> tuple[int, int, int]:
-        """Calls, rows and bytes that are queued or in progress."""
-        return len(self._held), self._rows, self._size
+    def is_empty(self) -> bool:
+        """Whether no request is queued or in progress."""
+        return not self._counted
 
-    def _leave(self, key: Hashable, item: AnyItem) -> None:
+    @property
+    def load(self) -> QueueLoad:
+        """Load of the requests that are queued or in progress."""
+        return QueueLoad(len(self._counted), self._rows, self.size)
+
+    def _leave(self, key: Hashable, queued: AnyRequest) -> None:
         waiting = self._queues.get(key, {})
-        waiting.pop(item, None)
+        waiting.pop(queued, None)
         if not waiting:
             self._queues.pop(key, None)
 
-    def _drop_late(self) -> list[AnyItem]:
+    def _drop_late(self) -> list[AnyRequest]:
         now = self._clock()
-        late = [item for items in self._queues.values() for item in items if item.deadline.is_over(now)]
+        late = [queued for requests in self._queues.values() for queued in requests if queued.deadline.is_over(now)]
         self.release(late)
         return late
 
-    def _excess(self, item: AnyItem) -> QueueFullError | None:
+    def _excess(self, queued: AnyRequest) -> QueueFullError | None:
         """Return the error if one more request exceeds a limit; an empty queue accepts a request of any size."""
-        calls, most = len(self._held), self._limits
+        calls, most = len(self._counted), self._limits
         if calls + 1 > most.calls:
             return QueueFullError.of("calls wait", calls, most.calls)
-        if calls and self._rows + item.request.rows > most.rows:
+        if calls and self._rows + queued.request.rows > most.rows:
             return QueueFullError.of("symbols wait", self._rows, most.rows)
-        if calls and self._size + item.request.size > most.size:
-            return QueueFullError.of("bytes of requests wait", self._size, most.size)
+        if calls and self.size + queued.request.size > most.size:
+            return QueueFullError.of("bytes of requests wait", self.size, most.size)
         return None
 
 
-class ModelQueueClosedError(Exception):
+class ModelReplacedError(Exception):
     """The queue of a model is closed because the model was replaced."""
 
 
@@ -327,7 +344,7 @@ class LazyThread:
         self._once = threading.Lock()
         self._thread: threading.Thread | None = None
 
-    def begin(self) -> None:
+    def start(self) -> None:
         """Start the thread once."""
         if self._thread is None:
             with self._once:
@@ -345,61 +362,61 @@ class LazyThread:
 
 @final
 class RequestQueue:
-    """`QueuedRequests` for many threads: `take` blocks until a request arrives.
+    """`QueuePolicy` for many threads: `take` blocks until a request arrives.
 
-    A `ModelQueue` key has its own thread; one thread serves all string keys round-robin. A process forked after the
+    Each `ModelQueueKey` has its own thread; one thread serves all string keys round-robin. A process forked after the
     first use lacks these threads, so its requests are rejected.
 
     Args:
-        limits: As for `QueuedRequests`.
-        clock: As for `QueuedRequests`.
+        limits: As for `QueuePolicy`.
+        clock: As for `QueuePolicy`.
     """
 
     def __init__(self, limits: QueueLimits, *, clock: Callable[[], float] = time.monotonic) -> None:
-        self._waiting = QueuedRequests(limits, clock=clock)
+        self._waiting = QueuePolicy(limits, clock=clock)
         self._clock = clock
-        self.released_s = -math.inf
-        """When a request was last answered or dropped, in seconds of the clock."""
+        self.last_release_s = -math.inf
+        """When a request last got its response or was dropped, in seconds of the clock."""
         self._lock = threading.Lock()
         self._idle = threading.Condition(self._lock)
         self._wakeups: SimpleQueue[None] = SimpleQueue()
-        self._queues: WeakSet[ModelQueue] = WeakSet()
+        self._keys: WeakSet[ModelQueueKey] = WeakSet()
         self._threads: WeakSet[LazyThread] = WeakSet()
         self._is_closed = False
         self._process: int | None = None
 
-    def thread(self, run: Callable[[], None], name: str) -> LazyThread:
+    def create_thread(self, run: Callable[[], None], name: str) -> LazyThread:
         """Create a thread that takes requests until the queue is closed and drained; `join` waits for its end."""
         thread = LazyThread(run, name)
         self._threads.add(thread)
         return thread
 
-    def put(self, key: ModelQueue | str, item: AnyItem) -> None:
-        """Queue a request; cancelling it removes it immediately. The thread of a `ModelQueue` needs `wake` too.
+    def put(self, key: ModelQueueKey | str, queued: AnyRequest) -> None:
+        """Queue a request; cancelling it removes it immediately. The thread of a `ModelQueueKey` needs `wake` too.
 
         Raises:
             QueueFullError: A limit is reached.
             UnavailableError: The queue is closed, or belongs to the parent of this forked process.
-            ModelQueueClosedError: The model was replaced.
+            ModelReplacedError: The model was replaced.
         """
         self._check_process()
         with self._lock:
             if self._is_closed:
                 raise UnavailableError("the service is stopping; retry when it is back")
-            if isinstance(key, ModelQueue):
+            if isinstance(key, ModelQueueKey):
                 if key.is_closed:
-                    raise ModelQueueClosedError
+                    raise ModelReplacedError
                 if not key.is_known:
                     key.is_known = True
-                    self._queues.add(key)
-            item.queue = self
-            dropped = self._waiting.put(key, item)
+                    self._keys.add(key)
+            queued.queue = self
+            dropped = self._waiting.put(key, queued)
             if isinstance(key, str):
                 self._wakeups.put(None)
         for late in dropped:
-            late.begin()
+            late.fail_if_expired()
 
-    def wake(self, key: ModelQueue) -> bool:
+    def wake(self, key: ModelQueueKey) -> bool:
         """Wake the thread of a key if requests wait; returns whether they do."""
         with self._lock:
             is_needed = self._waiting.has(key)
@@ -408,7 +425,7 @@ class RequestQueue:
                 key.wakeups.put(None)
             return is_needed
 
-    def take_now(self, key: ModelQueue, most_rows: int, is_quick: Callable[[int], bool]) -> list[AnyItem]:
+    def take_now(self, key: ModelQueueKey, most_rows: int, is_quick: Callable[[int], bool]) -> list[AnyRequest]:
         """Take the waiting requests of a key, up to one batch, for the calling thread.
 
         Args:
@@ -420,52 +437,52 @@ class RequestQueue:
             The requests that are still wanted; empty if other requests are in progress, or if they are not quick.
         """
         with self._lock:
-            if self._waiting.has_others(key) or not is_quick(self._waiting.held[2]):
+            if self._waiting.has_others(key) or not is_quick(self._waiting.size):
                 return []
-            items = self._waiting.take(key, most_rows)
-        return self._begun(items)
+            requests = self._waiting.take(key, most_rows)
+        return self._start_all(requests)
 
-    def take(self, key: ModelQueue, most_rows: int) -> list[AnyItem]:
+    def take(self, key: ModelQueueKey, most_rows: int) -> list[AnyRequest]:
         """Wait for the next live requests of a key; empty once the queue is closed and drained."""
         while True:
             key.wakeups.get()
             with self._lock:
-                items = self._waiting.take(key, most_rows)
+                requests = self._waiting.take(key, most_rows)
                 is_over = (self._is_closed or key.is_closed) and not self._waiting.has(key)
                 key.is_woken = is_over or self._waiting.has(key)
                 if key.is_woken:
                     key.wakeups.put(None)
-            wanted = self._begun(items)
+            wanted = self._start_all(requests)
             if wanted or is_over:
                 return wanted
 
-    def take_in_turn(self) -> AnyItem | None:
+    def take_in_turn(self) -> AnyRequest | None:
         """Wait for the next live request of any string key; None once the queue is closed and drained."""
         while True:
             self._wakeups.get()
             with self._lock:
-                item = self._waiting.take_in_turn()
-                if item is None and self._is_closed:
+                queued = self._waiting.take_in_turn()
+                if queued is None and self._is_closed:
                     self._wakeups.put(None)
                     return None
-            if item is not None and self._begun([item]):
-                return item
+            if queued is not None and self._start_all([queued]):
+                return queued
 
-    def put_back(self, item: AnyItem) -> None:
+    def put_back(self, queued: AnyRequest) -> None:
         """Queue a taken request again, behind those that wait."""
         with self._lock:
-            self._waiting.put_back(item)
+            self._waiting.put_back(queued)
             self._wakeups.put(None)
 
-    def release(self, items: Iterable[AnyItem]) -> None:
+    def release(self, requests: Iterable[AnyRequest]) -> None:
         """Stop counting requests that were answered."""
         with self._lock:
-            self._waiting.release(items)
-            self.released_s = self._clock()
-            if not self._waiting.held[0]:
+            self._waiting.release(requests)
+            self.last_release_s = self._clock()
+            if self._waiting.is_empty:
                 self._idle.notify_all()
 
-    def close_model_queue(self, key: ModelQueue) -> None:
+    def close_key(self, key: ModelQueueKey) -> None:
         """Reject new requests of a model; queued ones are still taken."""
         with self._lock:
             key.is_closed = True
@@ -475,7 +492,7 @@ class RequestQueue:
         """Reject new requests; queued ones are still taken."""
         with self._lock:
             self._is_closed = True
-            for wakeups in (self._wakeups, *(key.wakeups for key in self._queues)):
+            for wakeups in (self._wakeups, *(key.wakeups for key in self._keys)):
                 wakeups.put(None)
 
     def join(self) -> None:
@@ -484,22 +501,22 @@ class RequestQueue:
         The interpreter aborts the process if it ends while a thread frees tensors.
         """
         with self._idle:
-            self._idle.wait_for(lambda: not self._waiting.held[0])
+            self._idle.wait_for(lambda: self._waiting.is_empty)
         for thread in [*self._threads]:
             thread.join()
 
     @property
-    def held(self) -> tuple[int, int, int]:
-        """Calls, rows and bytes that are queued or in progress."""
+    def load(self) -> QueueLoad:
+        """Load of the requests that are queued or in progress."""
         with self._lock:
-            return self._waiting.held
+            return self._waiting.load
 
-    def _begun(self, items: Sequence[AnyItem]) -> list[AnyItem]:
-        """Begin the requests that are neither cancelled nor expired, and return them."""
-        begun = [item for item in items if item.begin()]
-        if len(begun) < len(items):
-            self.release(item for item in items if item.done())
-        return begun
+    def _start_all(self, requests: Sequence[AnyRequest]) -> list[AnyRequest]:
+        """Start the requests that are neither cancelled nor expired, and return them."""
+        started = [queued for queued in requests if queued.start()]
+        if len(started) < len(requests):
+            self.release(queued for queued in requests if queued.done())
+        return started
 
     def _check_process(self) -> None:
         process = os.getpid()

@@ -17,16 +17,16 @@ _log = logging.getLogger(__name__)
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
-class ModelWorkers:
+class ServedSnapshot:
     """An immutable snapshot of the served models and their workers."""
 
     registry: Registry
     workers: Mapping[Predictor, ModelWorker]
     """Workers by model; models compare by identity."""
-    seen: FolderState | None = None
+    folder_state: FolderState | None = None
     """State of the models folder at this snapshot; None if it is not watched."""
 
-    def worker(self, reference: str) -> ModelWorker:
+    def find_worker(self, reference: str) -> ModelWorker:
         """Return the worker of the referenced model; raises as `Registry.find`."""
         return self.workers[self.registry.find(reference)]
 
@@ -39,7 +39,7 @@ class ServedModels:
 
     Args:
         registry: The initial models.
-        worker_of: Creates a model's worker.
+        create_worker: Creates a model's worker.
         folder: Source of models; None if they cannot change.
         watch: Watcher created before the folder was opened.
     """
@@ -47,58 +47,58 @@ class ServedModels:
     def __init__(
         self,
         registry: Registry,
-        worker_of: Callable[[Predictor], ModelWorker],
+        create_worker: Callable[[Predictor], ModelWorker],
         folder: ModelsFolder | None = None,
         watch: FolderWatcher | None = None,
     ) -> None:
-        self._worker_of = worker_of
+        self._create_worker = create_worker
         self._folder = folder
         self._watch = watch
         self._changing = threading.Lock()
-        self._now = self._served(registry, {})
+        self._current = self._take_snapshot(registry, {})
         if folder is not None:
             _log_changes(Registry(models={}, problems=()), registry)
 
     @property
-    def now(self) -> ModelWorkers:
+    def current(self) -> ServedSnapshot:
         """The current snapshot."""
-        return self._now
+        return self._current
 
     @property
     def versions(self) -> frozenset[tuple[str, int]]:
         """Name and version of every model."""
-        return frozenset((model.identity.name, model.identity.version) for model in self._now.workers)
+        return frozenset((model.identity.name, model.identity.version) for model in self._current.workers)
 
     def infos(self) -> tuple[ModelInfo, ...]:
         """List every version of every model."""
-        return self._now.registry.infos()
+        return self._current.registry.infos()
 
     def load(self, reference: str) -> None:
         """Serve the versions of a model that are not served yet; raises as `ModelsFolder.load`."""
         with self._changing:
-            self._serve(self._source().load(self._now.registry, reference))
+            self._serve(self._source().load(self._current.registry, reference))
 
     def unload(self, reference: str) -> None:
         """Stop serving a model; raises as `ModelsFolder.unload`."""
         with self._changing:
-            self._serve(self._source().unload(self._now.registry, reference))
+            self._serve(self._source().unload(self._current.registry, reference))
 
     def reload(self, reference: str) -> None:
         """Load a model again; versions that fail do not change. Raises as `ModelsFolder.reload`."""
         with self._changing:
-            self._serve(self._source().reload(self._now.registry, reference))
+            self._serve(self._source().reload(self._current.registry, reference))
 
     def adopt_champion(self, reference: str) -> None:
         """Follow the champion of another process; raises as `ModelsFolder.adopt_champion`."""
         with self._changing:
-            self._serve(self._source().adopt_champion(self._now.registry, reference))
+            self._serve(self._source().adopt_champion(self._current.registry, reference))
 
-    def restore(self, served: ModelWorkers) -> None:
+    def restore(self, snapshot: ServedSnapshot) -> None:
         """Return to an earlier snapshot; the next refresh picks up later changes of the folder."""
         with self._changing:
-            if self._watch is not None and served.seen is not None:
-                self._watch.rescan_since(served.seen)
-            self._serve(served.registry)
+            if self._watch is not None and snapshot.folder_state is not None:
+                self._watch.rescan_since(snapshot.folder_state)
+            self._serve(snapshot.registry)
 
     def refresh(self) -> tuple[ArtifactError, ...]:
         """Apply the changes of the folder since the last refresh.
@@ -109,22 +109,24 @@ class ServedModels:
         with self._changing:
             if self._watch is None:
                 raise _unchangeable()
-            change = self._watch.poll(self._now.registry)
+            change = self._watch.poll(self._current.registry)
             self._serve(change.registry)
             return change.problems
 
     def _serve(self, registry: Registry) -> None:
-        before = self._now
-        self._now = self._served(registry, before.workers)
+        before = self._current
+        self._current = self._take_snapshot(registry, before.workers)
         _log_changes(before.registry, registry)
         for model, worker in before.workers.items():
-            if model not in self._now.workers:
+            if model not in self._current.workers:
                 worker.close()
 
-    def _served(self, registry: Registry, workers: Mapping[Predictor, ModelWorker]) -> ModelWorkers:
+    def _take_snapshot(self, registry: Registry, workers: Mapping[Predictor, ModelWorker]) -> ServedSnapshot:
         models = [model for served in registry.models.values() for model in served.versions.values()]
-        seen = None if self._watch is None else self._watch.seen
-        return ModelWorkers(registry, {model: workers.get(model) or self._worker_of(model) for model in models}, seen)
+        state = None if self._watch is None else self._watch.seen
+        return ServedSnapshot(
+            registry, {model: workers.get(model) or self._create_worker(model) for model in models}, state
+        )
 
     def _source(self) -> ModelsFolder:
         if self._folder is None:

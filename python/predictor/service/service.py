@@ -11,7 +11,7 @@ from datetime import datetime
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, overload
 
 from predictor.adaptive_widths import RecordedWidths
 from predictor.catalog import EngineName, ModelInfo
@@ -34,20 +34,20 @@ from predictor.service.explanations import (
 )
 from predictor.service.forecast_recorder import ForecastRecorder
 from predictor.service.preemption import ExplanationDeadline, PredictionActivity
-from predictor.service.request_queue import ModelQueueClosedError, QueuedRequest, RequestQueue
+from predictor.service.request_queue import ModelReplacedError, QueuedRequest, QueueLoad, RequestQueue
 from predictor.service.served_models import ServedModels
 from predictor.service.simulations import Simulation, simulate_query
 from predictor.service.workers import (
     DecodedInstances,
-    ExplanationWorker,
     ModelWorker,
-    Prediction,
     PredictionRequest,
+    QueuedPrediction,
+    StepWorker,
     now,
     rows_of,
 )
 
-AnswerT = TypeVar("AnswerT")
+ResponseT = TypeVar("ResponseT")
 
 
 class PredictionService:
@@ -62,7 +62,8 @@ class PredictionService:
         folder: Source of the models; None if they cannot change.
         watch: Watcher created before the folder was opened.
         observer: Notified of every request that reaches a model, in addition to its deadline's observer.
-        wake: Called with the worker of each queued request; must soon call its `wake` or `answer_waiting`.
+        schedule: Decides where the worker's queued requests run; by default, on its thread. Must soon call `wake` or
+            `run_waiting`.
         recorder: Records every forecast; closed with the service.
     """
 
@@ -77,27 +78,27 @@ class PredictionService:
         folder: ModelsFolder | None = None,
         watch: FolderWatcher | None = None,
         observer: Observer | None = None,
-        wake: Callable[[ModelWorker], None] = ModelWorker.wake,
+        schedule: Callable[[ModelWorker], None] = ModelWorker.wake,
         recorder: ForecastRecorder | None = None,
     ) -> None:
         limits = limits or ServiceLimits()
         self.recorder = recorder
         """None without a ledger."""
-        self._observer, self._wake = observer, wake
+        self._observer, self._schedule = observer, schedule
         self._clock = clock
         self._most_rows, self._max_age_sessions = most_rows, max_age_sessions
         self._predictions = RequestQueue(limits.predictions)
         self._explanations = RequestQueue(limits.explanations)
-        activity, longest_s = PredictionActivity(self._predictions), limits.explanation_s
-        self._explaining = ExplanationWorker(
+        activity, max_s = PredictionActivity(self._predictions), limits.explanation_s
+        self._explanation_worker = StepWorker(
             "explain",
             self._explanations,
             clock=self._clock,
-            deadline_of=lambda deadline: ExplanationDeadline(deadline, activity, longest_s),
+            deadline_of=lambda deadline: ExplanationDeadline(deadline, activity, max_s),
         )
-        self.served = ServedModels(registry, self._worker, folder, watch)
-        # A process that exits during a forward pass would crash, even if the caller forgets to close.
-        weakref.finalize(self, _end_queues, self._predictions, self._explanations)
+        self.served = ServedModels(registry, self._create_worker, folder, watch)
+        # If the caller forgets to close: a process that exits during a forward pass crashes, so close the queues first.
+        weakref.finalize(self, _close_queues_at_exit, self._predictions, self._explanations)
 
     @classmethod
     def open(  # noqa: PLR0913 - one argument per setting
@@ -111,7 +112,7 @@ class PredictionService:
         max_age_sessions: int | None = None,
         observer: Observer | None = None,
         engine: EngineName = "eager",
-        wake: Callable[[ModelWorker], None] = ModelWorker.wake,
+        schedule: Callable[[ModelWorker], None] = ModelWorker.wake,
         recorder: ForecastRecorder | None = None,
         widths: RecordedWidths | None = None,
         may_be_empty: bool = False,
@@ -129,7 +130,7 @@ class PredictionService:
             max_age_sessions: As for the class.
             observer: Notified of every request that reaches a model.
             engine: `eager`, or `onnxruntime` for the batch sizes at which it is faster.
-            wake: As for the class.
+            schedule: As for the class.
             recorder: As for the class.
             widths: Adaptive widths of the models' bands; None: as calibrated.
             may_be_empty: Whether the folder may be missing or hold no model yet.
@@ -151,24 +152,24 @@ class PredictionService:
             folder=folder,
             watch=watch,
             observer=observer,
-            wake=wake,
+            schedule=schedule,
             recorder=recorder,
         )
 
     @property
     def problems(self) -> tuple[ArtifactError, ...]:
         """Artifacts that were refused."""
-        return self.served.now.registry.problems
+        return self.served.current.registry.problems
 
     @property
-    def waiting(self) -> tuple[int, int, int]:
-        """Calls, symbols and request bytes of predictions without a response yet."""
-        return self._predictions.held
+    def prediction_load(self) -> QueueLoad:
+        """Predictions without a response yet."""
+        return self._predictions.load
 
     @property
-    def explaining(self) -> tuple[int, int, int]:
-        """As `waiting`, for explanations."""
-        return self._explanations.held
+    def explanation_load(self) -> QueueLoad:
+        """Explanations without a response yet."""
+        return self._explanations.load
 
     def models(self) -> tuple[ModelInfo, ...]:
         """List every version of every model."""
@@ -180,12 +181,40 @@ class PredictionService:
         Raises:
             ModelNotFoundError, VersionNotFoundError: No such model or version; the message lists those that exist.
         """
-        registry = self.served.now.registry
+        registry = self.served.current.registry
         return registry.info(registry.find(reference))
 
+    @overload
     def predict(
-        self, reference: str, request: PredictionRequest | Sequence[ReadInstance], deadline: Deadline
-    ) -> Future[tuple[Outcome, ...]]:
+        self,
+        reference: str,
+        request: PredictionRequest | Sequence[ReadInstance],
+        deadline: Deadline,
+        encode: None = None,
+        *,
+        inline: bool = False,
+    ) -> Future[tuple[Outcome, ...]]: ...
+
+    @overload
+    def predict(
+        self,
+        reference: str,
+        request: PredictionRequest | Sequence[ReadInstance],
+        deadline: Deadline,
+        encode: Callable[[tuple[Outcome, ...]], ResponseT],
+        *,
+        inline: bool = False,
+    ) -> Future[ResponseT]: ...
+
+    def predict(
+        self,
+        reference: str,
+        request: PredictionRequest | Sequence[ReadInstance],
+        deadline: Deadline,
+        encode: Callable[[tuple[Outcome, ...]], Any] | None = None,
+        *,
+        inline: bool = False,
+    ) -> Future[Any]:
         """Forecast each instance, in order; the outcome of an invalid instance is its error.
 
         Cancelling the future drops a queued request. Once work has begun, cancel the deadline instead.
@@ -194,96 +223,79 @@ class PredictionService:
             reference: Reference of the model.
             request: The instances.
             deadline: Deadline of the request.
+            encode: Makes the response of the outcomes, on the thread that computes them; every error is then a
+                QuantraError. None: the outcomes are the response.
+            inline: Whether to compute in the calling thread if no other request waits.
 
         Raises:
             ModelNotFoundError, VersionNotFoundError, QueueFullError, UnavailableError: Immediately.
         """
         if isinstance(request, Sequence):
             request = DecodedInstances(request)
-        return self._predict(reference, request, deadline, None, here=False)
+        queued: QueuedPrediction = QueuedRequest(request, deadline, "Predict", self._observers_of(deadline), encode)
+        worker = self._put(reference, queued)
+        if inline:
+            worker.run_waiting(math.inf)
+        else:
+            self._schedule(worker)  # in the server: InlineBatcher.schedule, one batch per turn of the loop
+        return queued
 
-    def predict_here(
+    def predict_inline(
         self, reference: str, instances: Sequence[ReadInstance], deadline: Deadline
     ) -> tuple[Outcome, ...]:
-        """Forecast like `predict`, but wait; compute in the calling thread if no other request waits.
+        """Forecast like `predict` with `inline`, and wait.
 
         Raises:
             QuantraError: As `predict`, or the whole request failed.
         """
-        return self._predict(reference, DecodedInstances(instances), deadline, None, here=True).result()
+        return self.predict(reference, instances, deadline, inline=True).result()
 
-    def answer(
-        self,
-        reference: str,
-        request: PredictionRequest,
-        deadline: Deadline,
-        encode: Callable[[tuple[Outcome, ...]], AnswerT],
-        *,
-        here: bool = False,
-    ) -> Future[AnswerT]:
-        """Forecast like `predict`, and encode the outcomes on the thread that computes them.
-
-        Args:
-            reference: Reference of the model.
-            request: The instances.
-            deadline: Deadline of the request.
-            encode: Makes the response of the outcomes.
-            here: Compute in the calling thread if no other request waits; the future is then done.
-
-        Returns:
-            The response; every error is a QuantraError.
-
-        Raises:
-            ModelNotFoundError, VersionNotFoundError, QueueFullError, UnavailableError: Immediately.
-        """
-        return self._predict(reference, request, deadline, encode, here=here)
-
-    def explain(self, reference: str, query: QueryRequest[Query] | Query, deadline: Deadline) -> Future[Explanation]:
+    def explain(self, reference: str, request: QueryRequest[Query] | Query, deadline: Deadline) -> Future[Explanation]:
         """Explain one forecast; raises as `predict`."""
-        model = self.served.now.registry.find(reference)
-        if isinstance(query, Query):
-            decoded = query
-            query = QueryRequest(lambda: decoded, len(decoded.instance.input.symbols))
-        job = OneStepJob(partial(explain_query, model, query.query, time.perf_counter()), query.rows, query.size)
-        item: QueuedRequest[OneStepJob[Explanation], Explanation] = QueuedRequest(
+        model = self.served.current.registry.find(reference)
+        if isinstance(request, Query):
+            query = request
+            request = QueryRequest(lambda: query, len(query.instance.input.symbols))
+        job = OneStepJob(partial(explain_query, model, request.decode, time.perf_counter()), request.rows, request.size)
+        queued: QueuedRequest[OneStepJob[Explanation], Explanation] = QueuedRequest(
             job, deadline, "Explain", self._observers_of(deadline)
         )
-        self._put_explanation(model, item)
-        return item
+        self._put_explanation(model, queued)
+        return queued
 
     def explain_global(
-        self, reference: str, query: QueryRequest[GlobalQuery] | GlobalQuery, report: Report, deadline: Deadline
+        self, reference: str, request: QueryRequest[GlobalQuery] | GlobalQuery, report: Report, deadline: Deadline
     ) -> Future[GlobalImportance]:
         """Explain many instances, one per step, so that other explanations can run in between.
 
         Args:
             reference: Reference of the model.
-            query: The instances and targets.
+            request: The instances and targets.
             report: As for `GlobalExplanation`.
             deadline: Checked before every instance and every forward pass.
 
         Raises:
             ModelNotFoundError, VersionNotFoundError, QueueFullError, UnavailableError: Immediately.
         """
-        model = self.served.now.registry.find(reference)
-        if isinstance(query, GlobalQuery):
-            decoded = query
-            query = QueryRequest(lambda: decoded, rows_of(decoded.instances))
-        item: QueuedRequest[GlobalExplanation, GlobalImportance] = QueuedRequest(
-            GlobalExplanation(model, query, report), deadline, "ExplainGlobal", self._observers_of(deadline)
+        model = self.served.current.registry.find(reference)
+        if isinstance(request, GlobalQuery):
+            query = request
+            request = QueryRequest(lambda: query, rows_of(query.instances))
+        queued: QueuedRequest[GlobalExplanation, GlobalImportance] = QueuedRequest(
+            GlobalExplanation(model, request, report), deadline, "ExplainGlobal", self._observers_of(deadline)
         )
-        self._put_explanation(model, item)
-        return item
+        self._put_explanation(model, queued)
+        return queued
 
     def simulate(self, reference: str, request: QueryRequest[PathQuery], deadline: Deadline) -> Future[Simulation]:
         """Simulate price paths; like an explanation, it never delays a prediction. Raises as `predict`."""
-        model = self.served.now.registry.find(reference)
-        job = OneStepJob(partial(simulate_query, model, request.query), request.rows, request.size)
-        item: QueuedRequest[OneStepJob[Simulation], Simulation] = QueuedRequest(
+        model = self.served.current.registry.find(reference)
+        job = OneStepJob(partial(simulate_query, model, request.decode), request.rows, request.size)
+        queued: QueuedRequest[OneStepJob[Simulation], Simulation] = QueuedRequest(
             job, deadline, "SimulatePaths", self._observers_of(deadline)
         )
-        self._put_explanation(model, item)
-        return item
+        self._put_explanation(model, queued)
+        return queued
 
     def close(self) -> None:
         """Reject new requests and finish queued ones."""
@@ -305,44 +317,27 @@ class PredictionService:
             return () if (only := own or other) is None else (only,)
         return own, other
 
-    def _predict(
-        self,
-        reference: str,
-        request: PredictionRequest,
-        deadline: Deadline,
-        encode: Callable[[tuple[Outcome, ...]], Any] | None,
-        *,
-        here: bool,
-    ) -> Future[Any]:
-        item: Prediction = QueuedRequest(request, deadline, "Predict", self._observers_of(deadline), encode)
-        worker = self._put(reference, item)
-        if here:
-            worker.answer_waiting(math.inf)
-        else:
-            self._wake(worker)
-        return item
-
-    def _put(self, reference: str, item: Prediction) -> ModelWorker:
+    def _put(self, reference: str, queued: QueuedPrediction) -> ModelWorker:
         while True:
             try:
-                worker = self.served.now.worker(reference)
-                worker.put(item)
-            except ModelQueueClosedError:  # the model was just replaced: use its successor
+                worker = self.served.current.find_worker(reference)
+                worker.put(queued)
+            except ModelReplacedError:  # the model was just replaced: use its successor
                 continue
             except QuantraError as error:
-                item.fail(error)  # notifies observers
+                queued.fail(error)  # notifies observers
                 raise
             return worker
 
-    def _put_explanation(self, model: Predictor, item: QueuedRequest[Any, Any]) -> None:
-        item.reached(model.identity.name, model.identity.version)
+    def _put_explanation(self, model: Predictor, queued: QueuedRequest[Any, Any]) -> None:
+        queued.set_model(model.identity.name, model.identity.version)
         try:
-            self._explaining.put(model.identity.name, item)
+            self._explanation_worker.put(model.identity.name, queued)
         except QuantraError as error:
-            item.fail(error)
+            queued.fail(error)
             raise
 
-    def _worker(self, model: Predictor) -> ModelWorker:
+    def _create_worker(self, model: Predictor) -> ModelWorker:
         return ModelWorker(
             model,
             self._predictions,
@@ -361,7 +356,7 @@ def _close_queues(*queues: RequestQueue) -> None:
         queue.join()
 
 
-def _end_queues(*queues: RequestQueue) -> None:
+def _close_queues_at_exit(*queues: RequestQueue) -> None:
     """Close the queues; wait only on the main thread, because a worker that runs this would wait for itself."""
     for queue in queues:
         queue.close()

@@ -25,10 +25,10 @@ class Simulation:
 
 
 def simulate_query(
-    model: Predictor, query_of: Callable[[], PathQuery], now: datetime, deadline: Cancellation
+    model: Predictor, decode: Callable[[], PathQuery], now: datetime, deadline: Cancellation
 ) -> Simulation:
     """Forecast and simulate."""
-    query = query_of()
+    query = decode()
     past = bars_of(query.instance, "paths")
     forecast = forecast_or_raise(model.predict([query.instance], now, deadline)[0])
     paths = simulate_paths(

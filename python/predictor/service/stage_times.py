@@ -10,12 +10,12 @@ from typing import final
 class StageTimes:
     """End of each stage of a batch, in seconds of `perf_counter`; 0 = not yet.
 
-    `asked_s` is the arrival of the first request.
+    `arrived_s` is the arrival of the first request.
     """
 
-    asked_s: float
+    arrived_s: float
     begun_s: float
-    read_s: float = 0.0
+    decoded_s: float = 0.0
     prepared_s: float = 0.0
     forecast_s: float = 0.0
     encoded_s: float = 0.0
@@ -25,7 +25,7 @@ class StageTimes:
     @property
     def prepare_s(self) -> float | None:
         """Seconds from instances to network inputs; None if not finished."""
-        return self.prepared_s - self.read_s if self.prepared_s else None
+        return self.prepared_s - self.decoded_s if self.prepared_s else None
 
     @property
     def forward_s(self) -> float | None:
@@ -34,7 +34,7 @@ class StageTimes:
 
     def __str__(self) -> str:
         """List the duration of each stage."""
-        ends = (self.asked_s, self.begun_s, self.read_s, self.prepared_s, self.forecast_s, self.encoded_s)
+        ends = (self.arrived_s, self.begun_s, self.decoded_s, self.prepared_s, self.forecast_s, self.encoded_s)
         names = ("queue", "decode", "prepare", "forward", "encode")
         spans = zip(names, pairwise(ends), strict=True)
         return ", ".join(f"{name} {1e3 * (end - begin):.2f} ms" for name, (begin, end) in spans)

@@ -1,4 +1,4 @@
-"""Worker threads: one per model for predictions, one for all explanations."""
+"""Worker threads: one per model for predictions, and one for jobs in steps, such as explanations."""
 
 import logging
 import math
@@ -14,7 +14,7 @@ from predictor.inference import is_plain_thread
 from predictor.instance import Cancellation, Deadline, ReadInstance, limit_age
 from predictor.model import Predictor
 from predictor.service.forecast_recorder import ForecastRecorder
-from predictor.service.request_queue import ModelQueue, QueuedRequest, RequestQueue, SizedRequest
+from predictor.service.request_queue import ModelQueueKey, QueuedRequest, RequestQueue, SizedRequest
 from predictor.service.stage_times import StageTimes
 
 _log = logging.getLogger(__name__)
@@ -60,14 +60,12 @@ class DecodedInstances:
         return self._decoded
 
 
-Prediction = QueuedRequest[PredictionRequest, Any]
-DecodedRequest = tuple[Prediction, Sequence[ReadInstance]]
-"""A request and its instances."""
+QueuedPrediction = QueuedRequest[PredictionRequest, Any]
 
 
 @final
 class ModelWorker:
-    """One thread that answers all waiting requests of one model as one batch, without waiting for more.
+    """One thread that runs all waiting requests of one model as one batch, without waiting for more.
 
     It starts with the first queued request and ends when its queue is closed and empty.
     """
@@ -84,28 +82,28 @@ class ModelWorker:
     ) -> None:
         self._model = model
         self._recorder = recorder
-        self._queue, self._model_queue = queue, ModelQueue()
+        self._queue, self._key = queue, ModelQueueKey()
         self._clock = clock
         self._most_rows = most_rows
         self._max_age_sessions = max_age_sessions
-        self._thread = queue.thread(self._run, f"predict-{model.identity.name}")
+        self._thread = queue.create_thread(self._run, f"predict-{model.identity.name}")
         self._took_s: dict[int, float] = {}
         """Seconds that the last batch of a size took; the key is the bit length of its size in bytes."""
 
-    def put(self, item: Prediction) -> None:
-        """Queue a request until `wake` or `answer_waiting`; raises as `RequestQueue.put`."""
-        item.reached(self._model.identity.name, self._model.identity.version)
-        self._queue.put(self._model_queue, item)
+    def put(self, queued: QueuedPrediction) -> None:
+        """Queue a request until `wake` or `run_waiting`; raises as `RequestQueue.put`."""
+        queued.set_model(self._model.identity.name, self._model.identity.version)
+        self._queue.put(self._key, queued)
 
     def wake(self) -> None:
-        """Answer the queued requests on the thread."""
-        if self._queue.wake(self._model_queue):
-            self._thread.begin()
+        """Run the queued requests on the thread."""
+        if self._queue.wake(self._key):
+            self._thread.start()
 
-    def answer_waiting(self, inline_s: float) -> None:
-        """Answer the queued requests on the calling thread if that usually takes at most `inline_s`.
+    def run_waiting(self, inline_s: float) -> None:
+        """Run the queued requests on the calling thread if that usually takes at most `inline_s`.
 
-        Otherwise the worker's thread answers them. A handover to it takes as long as the forward pass of a small
+        Otherwise they run on the worker's thread. A handover to it takes as long as the forward pass of a small
         network. Context settings of the calling thread, such as `np.errstate`, do not reach the model.
         """
 
@@ -113,87 +111,91 @@ class ModelWorker:
             return self._took_s.get(size.bit_length(), math.inf) <= inline_s
 
         try:
-            if is_plain_thread() and (items := self._queue.take_now(self._model_queue, self._most_rows, is_quick)):
-                Context().run(self._answer, items)
+            if is_plain_thread() and (requests := self._queue.take_now(self._key, self._most_rows, is_quick)):
+                Context().run(self._run_batch, requests)
         finally:
             self.wake()  # for those that still wait, also if the caller is interrupted
 
     def close(self) -> None:
-        """Reject new requests; queued ones are still answered."""
-        self._queue.close_model_queue(self._model_queue)
+        """Reject new requests; queued ones still run."""
+        self._queue.close_key(self._key)
 
     def _run(self) -> None:
-        while items := self._queue.take(self._model_queue, self._most_rows):
-            self._answer(items)
-            del items  # keep no request alive while waiting
+        while requests := self._queue.take(self._key, self._most_rows):
+            self._run_batch(requests)
+            del requests  # keep no request alive while waiting
 
-    def _answer(self, items: Sequence[Prediction]) -> None:
+    def _run_batch(self, requests: Sequence[QueuedPrediction]) -> None:
         begun_s = time.perf_counter()
-        size = sum(item.request.size for item in items)
+        size = sum(queued.request.size for queued in requests)
         try:
-            decoded = [(item, instances) for item in items if (instances := _decode(item)) is not None]
+            decoded = [(queued, instances) for queued in requests if (instances := _decode(queued)) is not None]
             if decoded:
-                self._answer_decoded(decoded, begun_s)
+                self._predict_with_retry(decoded, begun_s)
         finally:
-            if left := [item for item in items if item.queue is not None]:
+            if left := [queued for queued in requests if queued.queue is not None]:
                 self._queue.release(left)
         self._took_s[size.bit_length()] = time.perf_counter() - begun_s
 
-    def _answer_decoded(self, decoded: Sequence[DecodedRequest], begun_s: float) -> None:
-        """Answer all requests as a batch; if an unexpected error fails it, one by one, so that only one fails."""
+    def _predict_with_retry(
+        self, decoded: Sequence[tuple[QueuedPrediction, Sequence[ReadInstance]]], begun_s: float
+    ) -> None:
+        """Predict all requests as a batch; if an unexpected error fails it, one by one, so that only one fails."""
         try:
-            self._answer_together(decoded, begun_s)
+            self._predict_batch(decoded, begun_s)
         except Exception as error:  # noqa: BLE001 - thread boundary: callers get the error
             if len(decoded) == 1 or isinstance(error, QuantraError):
-                for item, _ in decoded:
-                    if not item.done() and item.is_wanted():  # an expired request gets its own error
-                        item.fail(error)
+                for queued, _ in decoded:
+                    if not queued.fail_if_expired():  # an expired request gets its own error
+                        queued.fail(error)
         else:
             return
         for request in decoded:  # after the except clause, which holds the memory of the failed batch
             if not request[0].done():
-                self._answer_decoded([request], begun_s)
+                self._predict_with_retry([request], begun_s)
 
-    def _answer_together(self, decoded: Sequence[DecodedRequest], begun_s: float) -> None:
-        """Prepare all instances, forecast those of requests that are still wanted, and set their outcomes."""
-        times = StageTimes(decoded[0][0].asked_s, begun_s, time.perf_counter())
-        for item, _ in decoded:
-            item.times = times
-            times.rows += item.request.rows
-        everything = [instance for _, instances in decoded for instance in instances]
-        if (most_age := self._max_age_sessions) is not None:
-            everything = [one if isinstance(one, QuantraError) else limit_age(one, most_age) for one in everything]
-        deadline = SharedDeadline([item.deadline for item, _ in decoded])
-        batch = self._model.prepare_batch(everything, self._clock(), deadline)
+    def _predict_batch(
+        self, decoded: Sequence[tuple[QueuedPrediction, Sequence[ReadInstance]]], begun_s: float
+    ) -> None:
+        """Prepare all instances, forecast those of requests that are not over, and set their outcomes."""
+        times = StageTimes(decoded[0][0].arrived_s, begun_s, time.perf_counter())
+        for queued, _ in decoded:
+            queued.times = times
+            times.rows += queued.request.rows
+        all_instances = [instance for _, instances in decoded for instance in instances]
+        if (max_age := self._max_age_sessions) is not None:
+            all_instances = [one if isinstance(one, QuantraError) else limit_age(one, max_age) for one in all_instances]
+        deadline = SharedDeadline([queued.deadline for queued, _ in decoded])
+        batch = self._model.prepare_batch(all_instances, self._clock(), deadline)
         times.prepared_s = time.perf_counter()
-        wanted: list[tuple[Prediction, int]] = []
-        places: list[int] = []
+        live: list[tuple[QueuedPrediction, int]] = []
+        positions: list[int] = []
         first = 0
-        for item, instances in decoded:
-            if item.is_wanted():
-                wanted.append((item, len(instances)))
-                places.extend(range(first, first + len(instances)))
+        for queued, instances in decoded:
+            if not queued.fail_if_expired():
+                live.append((queued, len(instances)))
+                positions.extend(range(first, first + len(instances)))
             first += len(instances)
-        outcomes = iter(batch.outcomes(places, deadline))
+        outcomes = iter(batch.outcomes(positions, deadline))
         times.forecast_s = time.perf_counter()
-        self._queue.release(item for item, _ in wanted)  # first: a caller's next request may follow at once
-        for item, count in wanted:
+        self._queue.release(queued for queued, _ in live)  # first: a caller's next request may follow at once
+        for queued, count in live:
             if self._recorder is None:
-                item.respond(tuple(islice(outcomes, count)))
+                queued.respond(tuple(islice(outcomes, count)))
             else:
-                self._recorder.answer(item, tuple(islice(outcomes, count)), times.rows)
+                self._recorder.respond_and_record(queued, tuple(islice(outcomes, count)), times.rows)
         if _log.isEnabledFor(logging.DEBUG):
             times.encoded_s = time.perf_counter()
             name = self._model.identity.name
-            _log.debug("%s: %d calls, %d instances, %s", name, len(decoded), len(everything), times)
+            _log.debug("%s: %d calls, %d instances, %s", name, len(decoded), len(all_instances), times)
 
 
-def _decode(item: Prediction) -> Sequence[ReadInstance] | None:
+def _decode(queued: QueuedPrediction) -> Sequence[ReadInstance] | None:
     """Decode a request, which works only once; None if that failed and the request has its error."""
     try:
-        return item.request.instances()
+        return queued.request.instances()
     except Exception as error:  # noqa: BLE001 - thread boundary: the caller gets the error
-        item.fail(error)
+        queued.fail(error)
         return None
 
 
@@ -215,10 +217,11 @@ class SharedDeadline:
 
 
 @final
-class ExplanationWorker:
-    """One thread that serves the keys of a queue round-robin, one step at a time. It starts with the first request.
+class StepWorker:
+    """One thread that runs jobs step by step and takes turns between the keys of its queue.
 
-    A request has a method `step`, as `OneStepJob` and `GlobalExplanation`; it returns None if there is more to do.
+    It starts with the first request. A request has a method `step`, as `OneStepJob` and `GlobalExplanation`; it returns
+    None if there is more to do.
 
     Args:
         name: Name of the thread.
@@ -238,32 +241,32 @@ class ExplanationWorker:
         self._queue = queue
         self._clock = clock
         self._deadline_of = deadline_of
-        self._thread = queue.thread(self._run, name)
+        self._thread = queue.create_thread(self._run, name)
 
-    def put(self, key: str, item: QueuedRequest[Any, Any]) -> None:
+    def put(self, key: str, queued: QueuedRequest[Any, Any]) -> None:
         """Queue a request under a key; raises as `RequestQueue.put`."""
-        self._queue.put(key, item)
-        self._thread.begin()
+        self._queue.put(key, queued)
+        self._thread.start()
 
     def _run(self) -> None:
-        while (item := self._queue.take_in_turn()) is not None:
-            if self._is_done(item):
-                self._queue.release([item])
+        while (queued := self._queue.take_in_turn()) is not None:
+            if self._is_done(queued):
+                self._queue.release([queued])
             else:
-                self._queue.put_back(item)
-            del item  # keep no request alive while waiting
+                self._queue.put_back(queued)
+            del queued  # keep no request alive while waiting
 
-    def _is_done(self, item: QueuedRequest[Any, Any]) -> bool:
+    def _is_done(self, queued: QueuedRequest[Any, Any]) -> bool:
         """Do one step; whether the request is finished."""
-        if item.times is None:
-            item.times = StageTimes(item.asked_s, time.perf_counter())
+        if queued.times is None:
+            queued.times = StageTimes(queued.arrived_s, time.perf_counter())
         try:
-            deadline = self._deadline_of(item.deadline)
+            deadline = self._deadline_of(queued.deadline)
             deadline.check()
-            answer = item.request.step(self._clock(), deadline)
+            result = queued.request.step(self._clock(), deadline)
         except Exception as error:  # noqa: BLE001 - thread boundary: the caller gets the error
-            item.fail(error)
+            queued.fail(error)
             return True
-        if answer is not None:
-            item.respond(answer)
-        return answer is not None
+        if result is not None:
+            queued.respond(result)
+        return result is not None

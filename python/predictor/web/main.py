@@ -194,14 +194,14 @@ async def _load(settings: WebSettings, *, may_be_empty: bool) -> _Backend:
     """Load the models on another thread, or connect; a page may start without models, because it can train one."""
     if settings.remote is not None:
         return await asyncio.to_thread(_connect, settings.remote)
-    wake = InlineBatcher().wake
+    schedule = InlineBatcher().schedule
     loaded = await asyncio.to_thread(
         load_service,
         settings.server,
         _warn,
         lambda: None,
         None,
-        wake,
+        schedule,
         is_recording=False,
         may_be_empty=may_be_empty,
     )

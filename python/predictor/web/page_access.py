@@ -63,7 +63,7 @@ class ServiceModels:
 
     def predict(self, reference: str, instance: Instance) -> Forecast:
         """Forecast one instance."""
-        (outcome,) = self.service.predict_here(reference, [instance], Deadline.after(MAX_WAIT_S))
+        (outcome,) = self.service.predict_inline(reference, [instance], Deadline.after(MAX_WAIT_S))
         return forecast_or_raise(outcome)
 
     def explain(self, reference: str, query: Query) -> Explanation:

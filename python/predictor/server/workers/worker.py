@@ -37,7 +37,7 @@ from predictor.server.workers.channel import (
 from predictor.wire import errors
 
 if TYPE_CHECKING:
-    from predictor.service import ModelWorkers, ServedModels
+    from predictor.service import ServedModels, ServedSnapshot
 
 
 _log = logging.getLogger(__name__)
@@ -97,7 +97,7 @@ class WorkerControl:
         self._host = host
         self._channel = channel
         self._shutdown = shutdown
-        self._before: ModelWorkers | None = None
+        self._before: ServedSnapshot | None = None
         """Models before the last change, until it is confirmed or undone."""
         self._tasks = set[asyncio.Task[None]]()
 
@@ -147,7 +147,7 @@ class WorkerControl:
                 return await asyncio.to_thread(self._match_models, decode_bytes(question.served))
 
     async def _call(self, request: AdminRequest) -> bytes:
-        before = self._host.models.now
+        before = self._host.models.current
         answer = await asyncio.wrap_future(self._host.change(request.name, decode_bytes(request.request)))
         if request.is_change:
             self._before = before
