@@ -20,7 +20,7 @@ import torch
 from benchmarks.calling.subject import Subject, panel_of, subject_in, window_of
 from benchmarks.report import Row, at_most, interleaved_medians, parse_arguments, publish, shown
 from predictor.bars import BarPanel
-from predictor.calls import Calls
+from predictor.calls import PredictionCalls
 from predictor.catalog import EngineName
 from predictor.forecaster import Forecaster
 from predictor.golden import AFTER_ALL_SESSIONS
@@ -148,13 +148,13 @@ class Gate:
         return ()
 
 
-def call_together(service: PredictionService, calls: Calls, body: bytes, count: int) -> None:
+def call_together(service: PredictionService, calls: PredictionCalls, body: bytes, count: int) -> None:
     """Wait for the responses of calls that share one batch, or of one call, which is computed in this thread."""
     gate = Gate()
     if count > 1:
         service.predict("", gate, NEVER)
         gate.begun.wait()
-    answers = [calls.call("Predict", body, Deadline.after(60), inline=count == 1) for _ in range(count)]
+    answers = [calls.handle("Predict", body, Deadline.after(60), inline=count == 1) for _ in range(count)]
     gate.opened.set()
     for answer in answers:
         answer.result()
@@ -165,7 +165,7 @@ def call_rows(subject: Subject, engine: EngineName, rounds: int) -> list[Row]:
     bodies = {"windows": subject.asked_with_windows(), "bars": subject.asked_with_bars()}
     cases = [("windows", 1), ("windows", 8), ("windows", 32), ("bars", 1), ("bars", 32)]
     with PredictionService.open(subject.models, device="cpu", engine=engine) as service:
-        calls = Calls(service)
+        calls = PredictionCalls(service)
         medians = interleaved_medians(
             {
                 f"{name}, {count} together": partial(call_together, service, calls, bodies[name], count)

@@ -18,7 +18,7 @@ from unittest import mock
 
 from watched_logs import SUITE
 
-from predictor.calls import Calls, LedgerCalls
+from predictor.calls import LedgerCalls, PredictionCalls
 from predictor.server import Address, Listening, ServeFlags, ServerLimits, ServerSettings, logs
 from predictor.server.__main__ import _create_parser, main
 from predictor.server.credentials import Certificates
@@ -56,7 +56,7 @@ class Served:
 def serving(
     service: PredictionService,
     limits: ServerLimits | None = None,
-    calls: Calls | None = None,
+    calls: PredictionCalls | None = None,
     *,
     address: Listening = ANY_PORT,
     watching: CallObservers | None = None,
@@ -70,7 +70,7 @@ def serving(
     """
     ready: Future[Served] = Future()
     limits = limits or ServerLimits()
-    calls = calls or Calls(service, limits.service, most_bytes=limits.receive_bytes)
+    calls = calls or PredictionCalls(service, limits.service, most_bytes=limits.receive_bytes)
 
     def listener() -> Listener:
         return Listener(address, limits, guard=guard, certificates=certificates, observers=watching)
@@ -90,7 +90,7 @@ def serving(
 async def _serve(
     service: PredictionService,
     made: Callable[[], Listener],
-    calls: Calls,
+    calls: PredictionCalls,
     ledger: LedgerCalls,
     ready: "Future[Served]",
 ) -> None:

@@ -9,7 +9,7 @@ import grpc
 from serving import serving
 
 from predictor._pb import prediction_pb2 as pb
-from predictor.calls import Calls
+from predictor.calls import PredictionCalls
 from predictor.client.calls import error_of
 from predictor.embed import EmbeddedStream
 from predictor.errors import QuantraError
@@ -90,7 +90,7 @@ class GrpcStreamCaller:
 class EmbeddedStreamCaller:
     """A stream of the embedded server."""
 
-    def __init__(self, calls: Calls, timeout_s: float | None) -> None:
+    def __init__(self, calls: PredictionCalls, timeout_s: float | None) -> None:
         self._heard: SimpleQueue[bytes | None] = SimpleQueue()
         self._stream = EmbeddedStream(calls.open("PredictStream", Deadline.after(timeout_s), self._heard.put))
         self._stream.when_done(lambda: self._heard.put(None))
@@ -129,7 +129,7 @@ class GrpcStreamInterface:
 
 @final
 class EmbeddedStreamInterface:
-    def __init__(self, calls: Calls) -> None:
+    def __init__(self, calls: PredictionCalls) -> None:
         self._calls = calls
         self.drain = calls.drain
 
@@ -144,7 +144,7 @@ def stream_interface(
     limits: ServiceLimits | None = None,
 ) -> Generator[StreamInterface]:
     """The interface `grpc` or `embedded` to a service."""
-    calls = Calls(service, limits)
+    calls = PredictionCalls(service, limits)
     if kind == "embedded":
         yield EmbeddedStreamInterface(calls)
         calls.close()

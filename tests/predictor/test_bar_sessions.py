@@ -24,7 +24,7 @@ from serving import Served, serving
 
 from predictor._pb import prediction_pb2 as pb
 from predictor.bars import BarPanel
-from predictor.calls import Calls
+from predictor.calls import PredictionCalls
 from predictor.client import AsyncQuantraClient, PushAccepted, QuantraClient
 from predictor.client.sessions import AsyncBarSession, BarSession, SessionRequests
 from predictor.covariates import Covariates, CovariateSource
@@ -402,7 +402,7 @@ def test_a_push_of_either_client_sends_bars_covariates_and_flush() -> None:
 
 def test_a_client_that_is_closed_ends_its_sessions_on_a_channel_that_stays_open() -> None:
     service = CannedService(forecast_of)
-    calls = Calls(service)
+    calls = PredictionCalls(service)
     with serving(service, calls=calls) as running, grpc.insecure_channel(running.target) as channel:
         with QuantraClient("there", "canned", channel=channel) as client:
             client.open_session(BEFORE)
@@ -417,10 +417,10 @@ def test_a_client_that_is_closed_ends_its_sessions_on_a_channel_that_stays_open(
         asyncio.run(open_and_close())
 
 
-def wait_for_none(calls: Calls, target: str) -> None:
+def wait_for_none(calls: PredictionCalls, target: str) -> None:
     """Wait until no session is open."""
     with QuantraClient(target) as other:
-        while calls.sessions_held[0]:
+        while calls.session_load.sessions:
             other.models()
 
 

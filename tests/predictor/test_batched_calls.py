@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from predictor._pb import prediction_pb2 as pb
 from predictor.artifact import Artifact, Conformal
 from predictor.bars import BarPanel
-from predictor.calls import Calls
+from predictor.calls import PredictionCalls
 from predictor.dates import as_date
 from predictor.errors import CallCancelledError, DeadlineExceededError
 from predictor.golden import AFTER_ALL_SESSIONS
@@ -82,11 +82,11 @@ class Gate:
 
 
 @cache
-def service() -> tuple[PredictionService, Calls, Counted]:
+def service() -> tuple[PredictionService, PredictionCalls, Counted]:
     lines = {name: ModelVersions(versions={1: model}, aliases={CHAMPION: 1}) for name, model in models().items()}
     observer = Counted()
     opened = PredictionService(Registry(models=lines, problems=()), clock=lambda: AFTER_ALL_SESSIONS, observer=observer)
-    return opened, Calls(opened), observer
+    return opened, PredictionCalls(opened), observer
 
 
 def window_of(model: Model, bars: BarPanel) -> FeatureWindow:
@@ -170,7 +170,7 @@ def responses_together(name: str, bodies: Sequence[bytes]) -> list[bytes]:
     gate = Gate()
     held = opened.predict(name, gate, Deadline())
     assert gate.begun.wait(SOON_S)
-    answers = [calls.call("Predict", body, Deadline()) for body in bodies]
+    answers = [calls.handle("Predict", body, Deadline()) for body in bodies]
     gate.opened.set()
     held.result(SOON_S)
     return [answer.result(SOON_S) for answer in answers]
@@ -178,7 +178,7 @@ def responses_together(name: str, bodies: Sequence[bytes]) -> list[bytes]:
 
 @cache
 def response_alone(name: str, kind: str) -> bytes:
-    return service()[1].call("Predict", requests_of(name)[kind], Deadline(), inline=True).result(SOON_S)
+    return service()[1].handle("Predict", requests_of(name)[kind], Deadline(), inline=True).result(SOON_S)
 
 
 def assert_same(found: bytes, expected: bytes) -> None:
@@ -231,7 +231,7 @@ def test_calls_that_expire_or_are_cancelled_in_a_batch_leave_the_others_alone() 
     assert gate.begun.wait(SOON_S)
     before = len(observer.observations)
     cancelled, late = Deadline(), Deadline(expires_at_s=0.0)
-    answers = [calls.call("Predict", body, deadline) for deadline in (Deadline(), cancelled, late, Deadline())]
+    answers = [calls.handle("Predict", body, deadline) for deadline in (Deadline(), cancelled, late, Deadline())]
     cancelled.cancel()
     gate.opened.set()
     held.result(SOON_S)

@@ -14,8 +14,8 @@ from artifacts import recent_bars, small_models
 from canned_service import CannedService, forecast_of, model_info
 
 from predictor._pb import prediction_pb2 as pb
-from predictor.calls import Calls
-from predictor.calls.futures import AT_ONCE
+from predictor.calls import PredictionCalls
+from predictor.calls.futures import MAX_INLINE_PARTS
 from predictor.errors import (
     CallCancelledError,
     InternalError,
@@ -50,8 +50,8 @@ def canned() -> CannedService:
 
 
 @pytest.fixture
-def calls(canned: CannedService) -> Iterator[Calls]:
-    made = Calls(canned)
+def calls(canned: CannedService) -> Iterator[PredictionCalls]:
+    made = PredictionCalls(canned)
     yield made
     made.close()
 
@@ -62,10 +62,10 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PredictionServ
         yield opened
 
 
-def test_every_unary_call_is_answered_in_bytes(calls: Calls) -> None:
+def test_every_unary_call_is_answered_in_bytes(calls: PredictionCalls) -> None:
     explain = pb.ExplainRequest(instance=ONE).SerializeToString()
     answers = {
-        name: calls.call(name, body, Deadline()).result(SOON_S)
+        name: calls.handle(name, body, Deadline()).result(SOON_S)
         for name, body in {"ListModels": b"", "GetModel": b"", "Predict": predict_bytes(2), "Explain": explain}.items()
     }
     assert models.decode(pb.GetModelResponse.FromString(answers["GetModel"]).model) == model_info()
@@ -75,16 +75,16 @@ def test_every_unary_call_is_answered_in_bytes(calls: Calls) -> None:
     assert pb.ExplainResponse.FromString(answers["Explain"]).request_id == "one"
 
 
-def test_a_large_request_is_counted_elsewhere_and_answered_alike(calls: Calls) -> None:
-    count = AT_ONCE // 10
+def test_a_large_request_is_counted_elsewhere_and_answered_alike(calls: PredictionCalls) -> None:
+    count = MAX_INLINE_PARTS // 10
     assert len(predict_bytes(count)) < 1 << 20
-    answer = calls.call("Predict", predict_bytes(count), Deadline()).result(SOON_S)
+    answer = calls.handle("Predict", predict_bytes(count), Deadline()).result(SOON_S)
     assert len(pb.PredictResponse.FromString(answer).results) == count
 
 
-def test_the_callers_thread_never_waits(canned: CannedService, calls: Calls) -> None:
+def test_the_callers_thread_never_waits(canned: CannedService, calls: PredictionCalls) -> None:
     canned.predictions_released.clear()
-    answers = [calls.call("Predict", predict_bytes(count), Deadline()) for count in (1, 100)]
+    answers = [calls.handle("Predict", predict_bytes(count), Deadline()) for count in (1, 100)]
     assert not any(answer.done() for answer in answers)
     canned.predictions_released.set()
     assert all(answer.result(SOON_S) for answer in answers)
@@ -104,16 +104,18 @@ def test_the_callers_thread_never_waits(canned: CannedService, calls: Calls) -> 
         ("Nothing", b"", MalformedRequestError),
     ],
 )
-def test_what_fails_fails_through_the_future(calls: Calls, name: str, body: bytes, kind: type[Exception]) -> None:
-    assert isinstance(calls.call(name, body, Deadline()).exception(SOON_S), kind)
+def test_what_fails_fails_through_the_future(
+    calls: PredictionCalls, name: str, body: bytes, kind: type[Exception]
+) -> None:
+    assert isinstance(calls.handle(name, body, Deadline()).exception(SOON_S), kind)
 
 
-def test_a_bug_of_ours_is_an_internal_error(calls: Calls, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bug_of_ours_is_an_internal_error(calls: PredictionCalls, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(_forecast: Forecast, _message: pb.Forecast) -> pb.Forecast:
         raise ZeroDivisionError
 
     monkeypatch.setattr(forecasts, "encode", broken)
-    assert isinstance(calls.call("Predict", predict_bytes(), Deadline()).exception(SOON_S), InternalError)
+    assert isinstance(calls.handle("Predict", predict_bytes(), Deadline()).exception(SOON_S), InternalError)
 
 
 def test_cancelling_an_answer_drops_the_call_with_its_bytes(service: PredictionService) -> None:
@@ -125,11 +127,11 @@ def test_cancelling_an_answer_drops_the_call_with_its_bytes(service: PredictionS
         return datetime.now(UTC)
 
     with PredictionService(service.served.current.registry, clock=clock) as held:
-        calls = Calls(held)
-        first = calls.call("Predict", predict_bytes(), Deadline())
+        calls = PredictionCalls(held)
+        first = calls.handle("Predict", predict_bytes(), Deadline())
         assert begun.wait(SOON_S)
         alone = held.prediction_load
-        answers = [calls.call("Predict", predict_bytes(), Deadline()) for _ in range(100)]
+        answers = [calls.handle("Predict", predict_bytes(), Deadline()) for _ in range(100)]
         assert held.prediction_load[0] == 101
         freed = [weakref.ref(answer) for answer in answers]
         assert all(answer.cancel() for answer in answers)
@@ -144,8 +146,8 @@ def test_cancelling_an_answer_drops_the_call_with_its_bytes(service: PredictionS
 
 def test_requests_that_wait_to_be_counted_are_bounded_in_bytes(canned: CannedService) -> None:
     body = predict_bytes(100)
-    calls = Calls(canned, ServiceLimits(uncounted=QueueLimits(size=len(body))))
-    answers = [calls.call("Predict", body, Deadline()) for _ in range(50)]
+    calls = PredictionCalls(canned, ServiceLimits(uncounted=QueueLimits(size=len(body))))
+    answers = [calls.handle("Predict", body, Deadline()) for _ in range(50)]
     ends = [answer.exception(SOON_S) for answer in answers]
     assert {type(end) for end in ends} <= {type(None), QueueFullError}
     assert ends[0] is None
@@ -153,22 +155,22 @@ def test_requests_that_wait_to_be_counted_are_bounded_in_bytes(canned: CannedSer
 
 
 def test_closed_calls_take_no_more_that_must_be_counted(canned: CannedService) -> None:
-    calls = Calls(canned)
+    calls = PredictionCalls(canned)
     calls.close()
-    assert isinstance(calls.call("Predict", predict_bytes(100), Deadline()).exception(SOON_S), UnavailableError)
+    assert isinstance(calls.handle("Predict", predict_bytes(100), Deadline()).exception(SOON_S), UnavailableError)
 
 
 def test_requests_that_wait_to_be_counted_when_all_is_closed_are_answered(service: PredictionService) -> None:
     closing = PredictionService(service.served.current.registry)
-    calls = Calls(closing)
+    calls = PredictionCalls(closing)
     empty = pb.PredictRequest(instances=[pb.Instance()] * 2000).SerializeToString()
-    answers = [calls.call("Predict", empty, Deadline()) for _ in range(10)]
+    answers = [calls.handle("Predict", empty, Deadline()) for _ in range(10)]
     calls.close()
     closing.close()
     assert [type(answer.exception(SOON_S)) for answer in answers] == [type(None)] * 10
 
 
-def test_counting_a_large_request_leaves_the_interpreter_to_others(calls: Calls) -> None:
+def test_counting_a_large_request_leaves_the_interpreter_to_others(calls: PredictionCalls) -> None:
     """Another thread gets turns while a request of thousands of instances is counted, decoded and answered."""
     body = predict_bytes(4000)
     turns, ended = [0], threading.Event()
@@ -180,7 +182,7 @@ def test_counting_a_large_request_leaves_the_interpreter_to_others(calls: Calls)
 
     other = threading.Thread(target=count_turns)
     other.start()
-    calls.call("Predict", body, Deadline()).result(SOON_S)
+    calls.handle("Predict", body, Deadline()).result(SOON_S)
     ended.set()
     other.join()
     assert turns[0] > 10
@@ -190,7 +192,7 @@ def test_counting_a_large_request_leaves_the_interpreter_to_others(calls: Calls)
 
 
 def reports(
-    calls: Calls, body: bytes, deadline: Deadline | None = None
+    calls: PredictionCalls, body: bytes, deadline: Deadline | None = None
 ) -> tuple[list[GlobalImportance], "Future[None]"]:
     emitted: list[GlobalImportance] = []
     call = calls.open(
@@ -199,8 +201,8 @@ def reports(
         lambda message: emitted.append(global_importance.decode(pb.ExplainGlobalProgress.FromString(message))),
     )
     call.send(body)
-    call.end()
-    return emitted, call.ended
+    call.end_requests()
+    return emitted, call.completion
 
 
 def global_bytes(query: GlobalQuery) -> bytes:
@@ -214,7 +216,7 @@ QUERY = GlobalQuery(
 
 
 def test_each_report_is_over_all_instances_so_far(service: PredictionService) -> None:
-    calls = Calls(service)
+    calls = PredictionCalls(service)
     emitted, ended = reports(calls, global_bytes(QUERY))
     assert ended.result(SOON_S) is None
     assert [(one.done, one.total, one.refused) for one in emitted] == [(1, 3, 0), (2, 3, 0), (3, 3, 0)]
@@ -232,7 +234,7 @@ def test_each_report_is_over_all_instances_so_far(service: PredictionService) ->
 
 def test_of_many_instances_about_a_hundred_reports_come(service: PredictionService) -> None:
     short = Instance(input=recent_bars("AAPL").last(3))
-    calls = Calls(service)
+    calls = PredictionCalls(service)
     emitted, ended = reports(calls, global_bytes(GlobalQuery(instances=(short,) * 250, targets=QUERY.targets)))
     ended.result(SOON_S)
     assert [one.done for one in emitted[:2]] == [3, 6]
@@ -242,11 +244,11 @@ def test_of_many_instances_about_a_hundred_reports_come(service: PredictionServi
 
 
 def test_an_explanation_of_one_instance_comes_between_those_of_many(service: PredictionService) -> None:
-    calls = Calls(service)
+    calls = PredictionCalls(service)
     many = GlobalQuery(instances=QUERY.instances * 20, targets=QUERY.targets)
     emitted, ended = reports(calls, global_bytes(many))
     explain = pb.ExplainRequest(model="small", instance=ONE, targets=[pb.ExplainTarget(horizon=5, quantile=0.5)])
-    calls.call("Explain", explain.SerializeToString(), Deadline()).result(SOON_S)
+    calls.handle("Explain", explain.SerializeToString(), Deadline()).result(SOON_S)
     assert len(emitted) < 60
     ended.result(SOON_S)
     assert len(emitted) == 60
@@ -254,7 +256,7 @@ def test_an_explanation_of_one_instance_comes_between_those_of_many(service: Pre
 
 
 def test_a_target_that_the_model_lacks_ends_the_stream(service: PredictionService) -> None:
-    calls = Calls(service)
+    calls = PredictionCalls(service)
     emitted, ended = reports(
         calls, global_bytes(GlobalQuery(instances=QUERY.instances, targets=(TargetPoint(7, 0.5),)))
     )
@@ -264,7 +266,7 @@ def test_a_target_that_the_model_lacks_ends_the_stream(service: PredictionServic
 
 
 def test_a_stream_that_is_cancelled_between_two_instances_ends(service: PredictionService) -> None:
-    calls, deadline = Calls(service), Deadline()
+    calls, deadline = PredictionCalls(service), Deadline()
     many = GlobalQuery(instances=QUERY.instances * 100, targets=QUERY.targets)
     first = threading.Event()
     call = calls.open("ExplainGlobal", deadline, lambda _: first.set())
@@ -278,20 +280,20 @@ def test_a_stream_that_is_cancelled_between_two_instances_ends(service: Predicti
 
 @pytest.mark.parametrize("count", [0, 2])
 def test_a_stream_takes_one_request(service: PredictionService, count: int) -> None:
-    calls = Calls(service)
+    calls = PredictionCalls(service)
     call = calls.open("ExplainGlobal", Deadline(), lambda _: None)
     for _ in range(count):
         call.send(global_bytes(QUERY))
-    call.end()
-    assert isinstance(call.ended.exception(SOON_S), MalformedRequestError)
+    call.end_requests()
+    assert isinstance(call.completion.exception(SOON_S), MalformedRequestError)
     calls.close()
 
 
 def test_a_stream_of_no_such_call_fails(service: PredictionService) -> None:
-    calls = Calls(service)
+    calls = PredictionCalls(service)
     call = calls.open("Predict", Deadline(), lambda _: None)
     call.send(predict_bytes())
-    assert isinstance(call.ended.exception(SOON_S), MalformedRequestError)
+    assert isinstance(call.completion.exception(SOON_S), MalformedRequestError)
     calls.close()
 
 
@@ -311,8 +313,8 @@ def test_a_deadline_is_looked_at_between_instances(service: PredictionService) -
 
 def test_bytes_of_the_same_folder_come_from_the_same_answers(service: PredictionService) -> None:
     """The layer only encodes the service's results."""
-    calls = Calls(service)
-    answer = pb.PredictResponse.FromString(calls.call("Predict", predict_bytes(), Deadline()).result(SOON_S))
+    calls = PredictionCalls(service)
+    answer = pb.PredictResponse.FromString(calls.handle("Predict", predict_bytes(), Deadline()).result(SOON_S))
     (outcome,) = service.predict("", [Instance(input=recent_bars("AAPL"))], Deadline()).result(SOON_S)
     assert isinstance(outcome, Forecast)
     assert answer.results[0].forecast == pb.Forecast.FromString(forecasts.encode(outcome))

@@ -32,8 +32,8 @@ from request_bytes import PIPELINE, flat_window
 from predictor._pb import inference_pb2 as pb
 from predictor._pb import prediction_pb2 as ours
 from predictor.bars import BarPanel
-from predictor.calls import AdminCalls, Calls
-from predictor.calls.futures import AT_ONCE
+from predictor.calls import AdminCalls, PredictionCalls
+from predictor.calls.futures import MAX_INLINE_PARTS
 from predictor.covariates import CovariateSource
 from predictor.dates import optional_date
 from predictor.errors import (
@@ -103,24 +103,26 @@ def service(models: Path) -> Iterator[PredictionService]:
 
 
 @pytest.fixture(scope="module")
-def calls(service: PredictionService) -> Iterator[Calls]:
-    calls = Calls(service)
+def calls(service: PredictionService) -> Iterator[PredictionCalls]:
+    calls = PredictionCalls(service)
     yield calls
     calls.close()
 
 
-def infer(calls: Calls, request: pb.ModelInferRequest) -> pb.ModelInferResponse:
-    return pb.ModelInferResponse.FromString(calls.call("ModelInfer", request.SerializeToString(), Deadline()).result())
+def infer(calls: PredictionCalls, request: pb.ModelInferRequest) -> pb.ModelInferResponse:
+    return pb.ModelInferResponse.FromString(
+        calls.handle("ModelInfer", request.SerializeToString(), Deadline()).result()
+    )
 
 
-def predicted(calls: Calls, model: str, *asked: Instance) -> list[Forecast]:
+def predicted(calls: PredictionCalls, model: str, *asked: Instance) -> list[Forecast]:
     request = ours.PredictRequest(model=model, instances=map(instances.encode, asked))
-    answer = ours.PredictResponse.FromString(calls.call("Predict", request.SerializeToString(), Deadline()).result())
+    answer = ours.PredictResponse.FromString(calls.handle("Predict", request.SerializeToString(), Deadline()).result())
     return [forecasts.decode(result.forecast) for result in answer.results]
 
 
-def refusal(calls: Calls, request: pb.ModelInferRequest) -> QuantraError:
-    error = calls.call("ModelInfer", request.SerializeToString(), Deadline()).exception()
+def refusal(calls: PredictionCalls, request: pb.ModelInferRequest) -> QuantraError:
+    error = calls.handle("ModelInfer", request.SerializeToString(), Deadline()).exception()
     assert isinstance(error, QuantraError)
     return error
 
@@ -138,7 +140,7 @@ def a_panel() -> BarPanel:
 
 
 @pytest.mark.parametrize("is_raw", [True, False], ids=["raw", "typed"])
-def test_windows_have_the_bits_of_predict(calls: Calls, *, is_raw: bool) -> None:
+def test_windows_have_the_bits_of_predict(calls: PredictionCalls, *, is_raw: bool) -> None:
     told = outputs_in(infer(calls, infer_request(a_window(), is_raw=is_raw)))
     (forecast,) = predicted(calls, "small", Instance(input=flat_window()))
     for name in CELLS:
@@ -148,14 +150,14 @@ def test_windows_have_the_bits_of_predict(calls: Calls, *, is_raw: bool) -> None
 
 @pytest.mark.parametrize("is_raw", [True, False], ids=["raw", "typed"])
 @pytest.mark.parametrize("model", ["small", "graph", "har"])
-def test_bars_have_the_bits_of_predict(calls: Calls, model: str, *, is_raw: bool) -> None:
+def test_bars_have_the_bits_of_predict(calls: PredictionCalls, model: str, *, is_raw: bool) -> None:
     told = outputs_in(infer(calls, infer_request(bars(a_panel()), model, is_raw=is_raw)))
     (forecast,) = predicted(calls, model, Instance(input=a_panel()))
     for name in CELLS:
         assert_same_bits(told[name][0], getattr(forecast, name))
 
 
-def test_levels_of_each_horizon_are_read_as_the_model_has_them(calls: Calls) -> None:
+def test_levels_of_each_horizon_are_read_as_the_model_has_them(calls: PredictionCalls) -> None:
     pipeline = small_artifact("har").pipeline
     inputs = pipeline.latest_window(pipeline.encode_latest(recent_bars()))
     window = FeatureWindow(
@@ -172,14 +174,14 @@ def test_levels_of_each_horizon_are_read_as_the_model_has_them(calls: Calls) -> 
     assert np.isnan(told["prices"]).all()  # there is no anchor
 
 
-def test_levels_of_one_column_are_as_levels_without(calls: Calls) -> None:
+def test_levels_of_one_column_are_as_levels_without(calls: PredictionCalls) -> None:
     tensors = a_window()
     column = {**tensors, "location": tensors["location"][:, None], "scale": tensors["scale"][:, None]}
     ways = [outputs_in(infer(calls, infer_request(one)))["values"] for one in (tensors, column)]
     assert_same_bits(*ways)
 
 
-def test_each_row_is_forecast_by_itself_and_padding_changes_nothing(calls: Calls) -> None:
+def test_each_row_is_forecast_by_itself_and_padding_changes_nothing(calls: PredictionCalls) -> None:
     panels = (recent_bars("IBM"), a_panel())
     told = outputs_in(infer(calls, infer_request(bars(*panels), "graph")))
     alone, both = predicted(calls, "graph", *(Instance(input=panel) for panel in panels))
@@ -191,7 +193,7 @@ def test_each_row_is_forecast_by_itself_and_padding_changes_nothing(calls: Calls
     assert told["ranks"][0, 1].tolist() == [0] * 4
 
 
-def test_padding_may_stand_before_the_symbols(calls: Calls) -> None:
+def test_padding_may_stand_before_the_symbols(calls: PredictionCalls) -> None:
     panels = (recent_bars("IBM"), a_panel())
     tensors = bars(*panels)
     for name, values in tensors.items():
@@ -214,7 +216,7 @@ class RecordingService:
 
     def __init__(self) -> None:
         self.rows: list[Instance] = []
-        self.calls = Calls(CannedService(self._answer))
+        self.calls = PredictionCalls(CannedService(self._answer))
 
     def _answer(self, instance: Instance) -> Forecast:
         self.rows.append(instance)
@@ -310,7 +312,7 @@ class ModelRecorder(CannedService):
 
 def test_windows_are_answered_by_the_version_whose_form_they_were_read_in_and_bars_by_the_champion() -> None:
     service = ModelRecorder()
-    calls = Calls(service)
+    calls = PredictionCalls(service)
     for tensors in (a_window(), bars(recent_bars("AAPL"))):
         infer(calls, infer_request(tensors, "canned"))
     assert service.references == ["canned@1", "canned"]
@@ -324,7 +326,9 @@ def test_warnings_of_all_rows_are_given_once() -> None:
     asked.calls.close()
 
 
-def test_covariates_have_the_bits_of_predict(calls: Calls, service: PredictionService, files: CovariateSource) -> None:
+def test_covariates_have_the_bits_of_predict(
+    calls: PredictionCalls, service: PredictionService, files: CovariateSource
+) -> None:
     panel = bars_beside_covariates().last(200)
     beside = files.for_model(service.model("covariates"), panel)
     assert beside.observed
@@ -337,7 +341,7 @@ def test_covariates_have_the_bits_of_predict(calls: Calls, service: PredictionSe
     assert_same_bits(told["values"][0], forecast.values)
 
 
-def test_columns_of_adjustments_are_read(calls: Calls) -> None:
+def test_columns_of_adjustments_are_read(calls: PredictionCalls) -> None:
     panel = a_panel()
     split = np.ones(panel.close.shape)
     split[0, -30] = 2.0
@@ -347,7 +351,7 @@ def test_columns_of_adjustments_are_read(calls: Calls) -> None:
     assert_same_bits(told["values"][0], forecast.values)
 
 
-def test_gaps_are_read_as_the_parameter_says(calls: Calls) -> None:
+def test_gaps_are_read_as_the_parameter_says(calls: PredictionCalls) -> None:
     kept, whole = np.delete(np.arange(200), 150), bars(a_panel())
     tensors = {name: values if name == "symbol" else values[..., kept] for name, values in whole.items()}
     assert isinstance(refusal(calls, infer_request(tensors)), SessionGapError)
@@ -358,19 +362,19 @@ def test_gaps_are_read_as_the_parameter_says(calls: Calls) -> None:
     assert "XLON" in error.message
 
 
-def test_bars_that_are_too_old_are_refused_as_the_parameter_says(calls: Calls) -> None:
+def test_bars_that_are_too_old_are_refused_as_the_parameter_says(calls: PredictionCalls) -> None:
     asked = infer_request(bars(a_panel()), parameters=parameters(max_age_sessions=0))
     assert isinstance(refusal(calls, asked), BarsStaleError | CalendarEndedError)
 
 
-def test_windows_without_a_date_have_no_age(calls: Calls) -> None:
+def test_windows_without_a_date_have_no_age(calls: PredictionCalls) -> None:
     dated = a_window()
     undated = {name: values for name, values in dated.items() if name != "date"}
     asked = infer_request(undated, parameters=parameters(max_age_sessions=9))
     assert isinstance(refusal(calls, asked), BarsStaleError)
 
 
-def test_dates_of_an_answer_are_days_since_1970(calls: Calls) -> None:
+def test_dates_of_an_answer_are_days_since_1970(calls: PredictionCalls) -> None:
     told = outputs_in(infer(calls, infer_request(bars(a_panel()))))
     assert told["as_of"].astype("datetime64[D]").astype(str).tolist() == ["2013-03-01"]
     assert told["target_date"].astype("datetime64[D]").astype(str).tolist() == [
@@ -381,7 +385,7 @@ def test_dates_of_an_answer_are_days_since_1970(calls: Calls) -> None:
     assert outputs_in(infer(calls, infer_request(tensors)))["as_of"].tolist() == [NAT]
 
 
-def test_a_response_names_its_model(calls: Calls, service: PredictionService) -> None:
+def test_a_response_names_its_model(calls: PredictionCalls, service: PredictionService) -> None:
     answer = infer(calls, infer_request(a_window(), id="seven"))
     info = service.model("small@1")
     assert (answer.model_name, answer.model_version, answer.id) == ("small", "1", "seven")
@@ -390,12 +394,14 @@ def test_a_response_names_its_model(calls: Calls, service: PredictionService) ->
 
 
 @pytest.mark.parametrize(("version", "served"), [("", "1"), ("2", "2"), ("champion", "1"), ("canary", "2")])
-def test_a_version_is_a_number_or_an_alias_and_none_is_the_champion(calls: Calls, version: str, served: str) -> None:
+def test_a_version_is_a_number_or_an_alias_and_none_is_the_champion(
+    calls: PredictionCalls, version: str, served: str
+) -> None:
     for tensors in (a_window(), bars(recent_bars())):
         assert infer(calls, infer_request(tensors, model_version=version)).model_version == served
 
 
-def test_outputs_are_those_that_are_asked_for_in_that_order(calls: Calls) -> None:
+def test_outputs_are_those_that_are_asked_for_in_that_order(calls: PredictionCalls) -> None:
     answer = infer(calls, infer_request(a_window(), outputs=wanting("error", "values")))
     assert [one.name for one in answer.outputs] == ["error", "values"]
     assert len(answer.raw_output_contents) == 2
@@ -404,7 +410,7 @@ def test_outputs_are_those_that_are_asked_for_in_that_order(calls: Calls) -> Non
 # --- one bad instance among many
 
 
-def test_a_bad_row_has_nan_and_a_reason_and_ends_no_other(calls: Calls) -> None:
+def test_a_bad_row_has_nan_and_a_reason_and_ends_no_other(calls: PredictionCalls) -> None:
     good, bad = flat_window(), replace(flat_window(), scale=np.full(1, -1.0))
     told = outputs_in(infer(calls, infer_request(windows(good, bad, good))))
     sent = predicted(calls, "small", *(Instance(input=window) for window in (good, bad, good)))
@@ -415,7 +421,7 @@ def test_a_bad_row_has_nan_and_a_reason_and_ends_no_other(calls: Calls) -> None:
     assert told["as_of"].tolist()[1] == NAT
 
 
-def test_a_bad_panel_fails_next_to_good_ones(calls: Calls) -> None:
+def test_a_bad_panel_fails_next_to_good_ones(calls: PredictionCalls) -> None:
     bad = bars(a_panel(), a_panel())
     bad["high"][0, :, 7] = -3.0
     told = outputs_in(infer(calls, infer_request(bad)))
@@ -425,7 +431,7 @@ def test_a_bad_panel_fails_next_to_good_ones(calls: Calls) -> None:
     assert_same_bits(told["values"][1], alone.values)
 
 
-def test_a_row_without_any_symbol_is_that_rows_own_error(calls: Calls) -> None:
+def test_a_row_without_any_symbol_is_that_rows_own_error(calls: PredictionCalls) -> None:
     tensors = bars(a_panel(), a_panel())
     tensors["symbol"][1] = b""
     assert outputs_in(infer(calls, infer_request(tensors)))["error"].tolist() == [
@@ -434,7 +440,7 @@ def test_a_row_without_any_symbol_is_that_rows_own_error(calls: Calls) -> None:
     ]
 
 
-def test_where_all_rows_fail_the_call_fails_with_the_first_ones_error(calls: Calls) -> None:
+def test_where_all_rows_fail_the_call_fails_with_the_first_ones_error(calls: PredictionCalls) -> None:
     tensors = bars(a_panel(), a_panel())
     tensors["high"][0, :, 7] = tensors["high"][1, :, 9] = -3.0
     error = refusal(calls, infer_request(tensors))
@@ -442,7 +448,7 @@ def test_where_all_rows_fail_the_call_fails_with_the_first_ones_error(calls: Cal
     assert error.metadata["date"] == shown_date(int(a_panel().sessions[7]))
 
 
-def test_a_symbol_with_an_impossible_bar_fails_alone(calls: Calls) -> None:
+def test_a_symbol_with_an_impossible_bar_fails_alone(calls: PredictionCalls) -> None:
     tensors = bars(a_panel())
     tensors["high"][0, 1, 7] = -3.0
     told = outputs_in(infer(calls, infer_request(tensors)))
@@ -452,7 +458,7 @@ def test_a_symbol_with_an_impossible_bar_fails_alone(calls: Calls) -> None:
     assert_same_bits(told["values"][0, :1], alone.values)
 
 
-def test_a_symbol_without_a_forecast_has_its_reason(calls: Calls) -> None:
+def test_a_symbol_without_a_forecast_has_its_reason(calls: PredictionCalls) -> None:
     tensors = bars(a_panel())
     for name in ("open", "high", "low", "close", "volume", "adj_close"):
         tensors[name][0, 1, :-5] = np.nan
@@ -622,20 +628,20 @@ def _shape(*lengths: int) -> Callable[[], pb.ModelInferRequest]:
     ],
 )
 def test_what_is_wrong_is_refused_by_name(
-    calls: Calls, request_of: Callable[[], pb.ModelInferRequest], kind: type[QuantraError], words: str
+    calls: PredictionCalls, request_of: Callable[[], pb.ModelInferRequest], kind: type[QuantraError], words: str
 ) -> None:
     error = refusal(calls, request_of())
     assert words in error.message
     assert type(error) is kind
 
 
-def test_bytes_that_are_no_request_are_refused(calls: Calls) -> None:
-    error = calls.call("ModelInfer", b"\xff\xff garbage", Deadline()).exception()
+def test_bytes_that_are_no_request_are_refused(calls: PredictionCalls) -> None:
+    error = calls.handle("ModelInfer", b"\xff\xff garbage", Deadline()).exception()
     assert isinstance(error, MalformedRequestError)
     assert "are not a inference.ModelInferRequest; encode it from inference.proto" in error.message
 
 
-def test_raw_texts_that_do_not_fit_their_lengths_are_refused(calls: Calls) -> None:
+def test_raw_texts_that_do_not_fit_their_lengths_are_refused(calls: PredictionCalls) -> None:
     request = infer_request(bars(a_panel()))
     place = [one.name for one in request.inputs].index("symbol")
     request.raw_input_contents[place] = b"\x04\x00\x00\x00AAPL\xff\x00\x00\x00IBM"
@@ -648,7 +654,7 @@ def test_raw_texts_that_do_not_fit_their_lengths_are_refused(calls: Calls) -> No
 def test_a_large_request_is_taken_apart_without_reading_a_value(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(request_counts, "SMALL", 0)
     convert_value = infer_request(a_window(), is_raw=False).SerializeToString()
-    found = read_request(convert_value, AT_ONCE)
+    found = read_request(convert_value, MAX_INLINE_PARTS)
     assert {one.body is convert_value for one in found.tensors.values()} == {True}
 
 
@@ -662,17 +668,17 @@ def test_an_input_of_more_values_than_a_request_may_have_is_refused_by_its_shape
 
 def test_values_one_by_one_are_counted_on_a_thread_for_it() -> None:
     """Packed values are one field; unpacked ones are a field each, which takes time to skip."""
-    unpacked = b"\x35\x00\x00\x80\x3f" * (AT_ONCE + 1)
-    head = tensor_of("observed", np.zeros((1, 1, AT_ONCE + 1), np.float32)).SerializeToString()
+    unpacked = b"\x35\x00\x00\x80\x3f" * (MAX_INLINE_PARTS + 1)
+    head = tensor_of("observed", np.zeros((1, 1, MAX_INLINE_PARTS + 1), np.float32)).SerializeToString()
     contents = b"\x2a" + _varint(len(unpacked)) + unpacked
     body = b"\x2a" + _varint(len(head) + len(contents)) + head + contents
     with pytest.raises(TooManyPartsError):
-        read_request(body, AT_ONCE)
+        read_request(body, MAX_INLINE_PARTS)
     tensor = read_request(body).tensors["observed"]
-    assert tensor.decode_float32(tensor.shape).tolist() == [[[1.0] * (AT_ONCE + 1)]]
+    assert tensor.decode_float32(tensor.shape).tolist() == [[[1.0] * (MAX_INLINE_PARTS + 1)]]
 
 
-def test_sixteen_mebibytes_of_numbers_are_refused_by_their_bytes(calls: Calls) -> None:
+def test_sixteen_mebibytes_of_numbers_are_refused_by_their_bytes(calls: PredictionCalls) -> None:
     request = infer_request(bars(a_panel()), is_raw=False)
     (date,) = [one for one in request.inputs if one.name == "date"]
     date.contents.int64_contents.extend([0] * (1 << 22))
@@ -681,34 +687,34 @@ def test_sixteen_mebibytes_of_numbers_are_refused_by_their_bytes(calls: Calls) -
     assert error.message.startswith("date: bytes: have 4194")
 
 
-def test_more_inputs_than_a_request_may_have_are_refused(calls: Calls) -> None:
+def test_more_inputs_than_a_request_may_have_are_refused(calls: PredictionCalls) -> None:
     request = pb.ModelInferRequest(inputs=[pb.ModelInferRequest.InferInputTensor(name=str(n)) for n in range(2000)])
     assert re.match(rf"inputs: have \d+, at most {MAX_INPUTS} in one request", refusal(calls, request).message)
 
 
-def test_a_head_that_would_grow_is_refused_before_it_is_parsed(calls: Calls) -> None:
+def test_a_head_that_would_grow_is_refused_before_it_is_parsed(calls: PredictionCalls) -> None:
     request = infer_request(a_window(), outputs=[pb.ModelInferRequest.InferRequestedOutputTensor()] * 10_000)
     assert f"at most {MAX_HEAD} in one request" in refusal(calls, request).message
     nested = infer_request(a_window())
     nested.inputs[0].shape.extend([0] * 20_000)
     assert "an input without its values: bytes: have 200" in refusal(calls, nested).message
     told = pb.ModelReadyRequest(name="x" * 20_000).SerializeToString()
-    assert isinstance(calls.call("ModelReady", told, Deadline()).exception(), RequestTooLargeError)
+    assert isinstance(calls.handle("ModelReady", told, Deadline()).exception(), RequestTooLargeError)
 
 
-def test_more_symbols_in_all_rows_than_a_request_may_have_are_refused_by_their_shape(calls: Calls) -> None:
+def test_more_symbols_in_all_rows_than_a_request_may_have_are_refused_by_their_shape(calls: PredictionCalls) -> None:
     request = pb.ModelInferRequest(model_name="small")
     shape = (2, MAX_ROWS // 2 + 1, 1)
     request.inputs.append(pb.ModelInferRequest.InferInputTensor(name="close", datatype="FP64", shape=shape))
     assert "symbols of all rows" in refusal(calls, request).message
 
 
-def test_a_small_question_of_many_bytes_is_refused_before_it_is_parsed(calls: Calls) -> None:
+def test_a_small_question_of_many_bytes_is_refused_before_it_is_parsed(calls: PredictionCalls) -> None:
     body = pb.RepositoryIndexRequest(repository_name="x" * MAX_HEAD).SerializeToString()
-    assert isinstance(calls.call("RepositoryIndex", body, Deadline()).exception(), RequestTooLargeError)
+    assert isinstance(calls.handle("RepositoryIndex", body, Deadline()).exception(), RequestTooLargeError)
 
 
-def test_more_days_ahead_than_a_panel_may_have_are_refused_by_their_shape(calls: Calls) -> None:
+def test_more_days_ahead_than_a_panel_may_have_are_refused_by_their_shape(calls: PredictionCalls) -> None:
     request = infer_request(bars(a_panel()), is_raw=False)
     shape = (1, MAX_SESSIONS + 1)
     request.inputs.append(pb.ModelInferRequest.InferInputTensor(name="future_date", datatype="INT64", shape=shape))
@@ -717,7 +723,7 @@ def test_more_days_ahead_than_a_panel_may_have_are_refused_by_their_shape(calls:
     assert "future_date: sessions" in error.message
 
 
-def test_many_texts_and_many_inputs_of_many_rows_are_refused_before_they_are_read(calls: Calls) -> None:
+def test_many_texts_and_many_inputs_of_many_rows_are_refused_before_they_are_read(calls: PredictionCalls) -> None:
     wide = {"close": np.zeros((1, 20_000, 0)), **{f"static.{n}": np.zeros((1, 20_000), np.object_) for n in range(11)}}
     request = pb.ModelInferRequest(model_name="small", inputs=[tensor_of(*one) for one in wide.items()])
     assert "values of BYTES: have 220000, at most 200000" in refusal(calls, request).message
@@ -753,9 +759,9 @@ def tensor_in(tensors: dict[str, Values], name: str) -> InputTensor:
 
 
 @pytest.mark.parametrize("model", ["small", "graph", "har", "volatility", "lagged"])
-def test_the_outputs_of_an_answer_are_those_of_the_metadata(calls: Calls, model: str) -> None:
+def test_the_outputs_of_an_answer_are_those_of_the_metadata(calls: PredictionCalls, model: str) -> None:
     asked = pb.ModelMetadataRequest(name=model).SerializeToString()
-    told = pb.ModelMetadataResponse.FromString(calls.call("ModelMetadata", asked, Deadline()).result())
+    told = pb.ModelMetadataResponse.FromString(calls.handle("ModelMetadata", asked, Deadline()).result())
     answer = infer(calls, infer_request(bars(a_panel()), model))
     assert [(one.name, one.datatype, len(one.shape)) for one in told.outputs] == [
         (one.name, one.datatype, len(one.shape)) for one in answer.outputs
@@ -764,22 +770,22 @@ def test_the_outputs_of_an_answer_are_those_of_the_metadata(calls: Calls, model:
         assert all(length in {-1, have} for length, have in zip(form.shape, tensor.shape, strict=True))
 
 
-def metadata_of(calls: Calls, model: str) -> pb.ModelMetadataResponse:
+def metadata_of(calls: PredictionCalls, model: str) -> pb.ModelMetadataResponse:
     asked = pb.ModelMetadataRequest(name=model).SerializeToString()
-    return pb.ModelMetadataResponse.FromString(calls.call("ModelMetadata", asked, Deadline()).result())
+    return pb.ModelMetadataResponse.FromString(calls.handle("ModelMetadata", asked, Deadline()).result())
 
 
 @pytest.mark.parametrize(("model", "levels"), [("small", 1), ("har", 4)])
-def test_the_shape_of_the_levels_is_that_which_the_model_reads(calls: Calls, model: str, levels: int) -> None:
+def test_the_shape_of_the_levels_is_that_which_the_model_reads(calls: PredictionCalls, model: str, levels: int) -> None:
     shapes = {one.name: list(one.shape) for one in metadata_of(calls, model).inputs}
     assert (shapes["location"], shapes["scale"]) == ([-1, levels], [-1, levels])
     config = pb.ModelConfigResponse.FromString(
-        calls.call("ModelConfig", pb.ModelConfigRequest(name=model).SerializeToString(), Deadline()).result()
+        calls.handle("ModelConfig", pb.ModelConfigRequest(name=model).SerializeToString(), Deadline()).result()
     ).config
     assert {one.name: list(one.dims) for one in config.input} == shapes
 
 
-def test_metadata_says_what_goes_with_what_and_what_may_be_left_out(calls: Calls) -> None:
+def test_metadata_says_what_goes_with_what_and_what_may_be_left_out(calls: PredictionCalls) -> None:
     told = metadata_of(calls, "small")
     needs = {one.name: {name: needed.string_param for name, needed in one.parameters.items()} for one in told.inputs}
     assert needs["observed"] == {"windows": "required"}
@@ -792,7 +798,7 @@ def test_metadata_says_what_goes_with_what_and_what_may_be_left_out(calls: Calls
     assert (observed.datatype, list(observed.shape)) == ("FP32", [-1, 60, len(PIPELINE.features.features.observed)])
 
 
-def test_what_is_required_is_enough(calls: Calls) -> None:
+def test_what_is_required_is_enough(calls: PredictionCalls) -> None:
     for form, tensors in (("windows", a_window()), ("bars", bars(a_panel()))):
         needed = [
             one.name for one in metadata_of(calls, "small").inputs if one.parameters[form].string_param == "required"
@@ -803,15 +809,15 @@ def test_what_is_required_is_enough(calls: Calls) -> None:
             assert isinstance(refusal(calls, infer_request(less)), (MalformedRequestError, WindowShapeError))
 
 
-def test_covariates_are_inputs_by_their_names(calls: Calls, service: PredictionService) -> None:
+def test_covariates_are_inputs_by_their_names(calls: PredictionCalls, service: PredictionService) -> None:
     told = {one.name: one.datatype for one in metadata_of(calls, "covariates").inputs if "." in one.name}
     assert {name.partition(".")[2] for name in told} == {one.name for one in service.model("covariates").covariates}
     assert set(told.values()) == {"FP64", "BYTES"}
 
 
-def test_the_configuration_marks_inputs_as_optional_and_tells_the_rest(calls: Calls) -> None:
+def test_the_configuration_marks_inputs_as_optional_and_tells_the_rest(calls: PredictionCalls) -> None:
     asked = pb.ModelConfigRequest(name="small", version="canary").SerializeToString()
-    config = pb.ModelConfigResponse.FromString(calls.call("ModelConfig", asked, Deadline()).result()).config
+    config = pb.ModelConfigResponse.FromString(calls.handle("ModelConfig", asked, Deadline()).result()).config
     assert (config.name, config.max_batch_size) == ("small", 0)
     assert all(one.optional for one in config.input)
     assert [one.name for one in config.input] == [one.name for one in metadata_of(calls, "small").inputs]
@@ -819,18 +825,18 @@ def test_the_configuration_marks_inputs_as_optional_and_tells_the_rest(calls: Ca
     assert (told["version"], told["horizons"], told["quantiles"]) == ("2", "[1, 5, 10, 20]", "[0.1, 0.5, 0.9]")
 
 
-def ready(calls: Calls, name: str, version: str = "") -> bool:
+def ready(calls: PredictionCalls, name: str, version: str = "") -> bool:
     asked = pb.ModelReadyRequest(name=name, version=version).SerializeToString()
-    return pb.ModelReadyResponse.FromString(calls.call("ModelReady", asked, Deadline()).result()).ready
+    return pb.ModelReadyResponse.FromString(calls.handle("ModelReady", asked, Deadline()).result()).ready
 
 
-def test_a_model_is_ready_if_it_is_served(calls: Calls) -> None:
+def test_a_model_is_ready_if_it_is_served(calls: PredictionCalls) -> None:
     asked = [("small", ""), ("small", "2"), ("small", "canary"), ("small", "3"), ("nothing", "")]
     assert [ready(calls, *one) for one in asked] == [True, True, True, False, False]
 
 
-def test_the_index_lists_every_version(calls: Calls, service: PredictionService) -> None:
-    told = pb.RepositoryIndexResponse.FromString(calls.call("RepositoryIndex", b"", Deadline()).result()).models
+def test_the_index_lists_every_version(calls: PredictionCalls, service: PredictionService) -> None:
+    told = pb.RepositoryIndexResponse.FromString(calls.handle("RepositoryIndex", b"", Deadline()).result()).models
     assert [(one.name, one.version, one.state) for one in told] == [
         (info.name, str(info.version), "READY") for info in service.models()
     ]
@@ -840,9 +846,9 @@ def test_the_index_lists_every_version(calls: Calls, service: PredictionService)
 
 
 @pytest.mark.parametrize("name", ["RepositoryModelLoad", "RepositoryModelUnload"])
-def test_models_are_not_changed_where_everybody_asks(calls: Calls, name: str) -> None:
+def test_models_are_not_changed_where_everybody_asks(calls: PredictionCalls, name: str) -> None:
     asked = pb.RepositoryModelLoadRequest(model_name="small").SerializeToString()
-    error = calls.call(name, asked, Deadline()).exception()
+    error = calls.handle(name, asked, Deadline()).exception()
     assert isinstance(error, PermissionDeniedError)
     assert "--admin-listen" in error.message
 
@@ -855,18 +861,18 @@ def test_models_are_unloaded_and_loaded_again(tmp_path: Path) -> None:
         service = stack.enter_context(PredictionService.open(folder))
         admin = AdminCalls(service.served, lambda _: changes.append(None))
         stack.callback(admin.close)
-        calls = Calls(service)
+        calls = PredictionCalls(service)
         stack.callback(calls.close)
 
         def change(name: str, request: Any) -> "Future[bytes]":
-            return admin.call(name, request.SerializeToString(), Deadline())
+            return admin.handle(name, request.SerializeToString(), Deadline())
 
         dependents = {"unload_dependents": pb.ModelRepositoryParameter(bool_param=False)}
         change(
             "RepositoryModelUnload", pb.RepositoryModelUnloadRequest(model_name="other", parameters=dependents)
         ).result()
         assert not ready(calls, "other")
-        index = admin.call("RepositoryIndex", b"", Deadline()).result()
+        index = admin.handle("RepositoryIndex", b"", Deadline()).result()
         assert [one.name for one in pb.RepositoryIndexResponse.FromString(index).models] == ["small"]
         change("RepositoryModelLoad", pb.RepositoryModelLoadRequest(model_name="other")).result()
         assert ready(calls, "other")

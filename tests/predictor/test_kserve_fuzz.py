@@ -10,7 +10,7 @@ from kserve_requests import a_window, bars, infer_request, parameters, wanting
 from request_bytes import ids, mutated
 
 from predictor._pb import inference_pb2 as pb
-from predictor.calls import Calls
+from predictor.calls import PredictionCalls
 from predictor.errors import QuantraError, Status, answer_of
 from predictor.instance import Deadline
 from predictor.service import PredictionService
@@ -34,11 +34,11 @@ REQUESTS = [
 
 
 @pytest.fixture(scope="module")
-def calls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Calls]:
+def calls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PredictionCalls]:
     models = small_models(tmp_path_factory.mktemp("models"))
     save_small_artifact(models / "graph" / "1", "graph")
     with PredictionService.open(models) as service:
-        calls = Calls(service)
+        calls = PredictionCalls(service)
         yield calls
         calls.close()
 
@@ -54,10 +54,10 @@ def status_of(answer: "Future[bytes]") -> Status | None:
 
 @settings(max_examples=400, deadline=None, derandomize=True, database=None)
 @given(request=mutated(REQUESTS))
-def test_changed_bytes_are_never_our_fault(calls: Calls, request: tuple[str, bytes]) -> None:
-    assert status_of(calls.call(*request, Deadline())) is not Status.INTERNAL
+def test_changed_bytes_are_never_our_fault(calls: PredictionCalls, request: tuple[str, bytes]) -> None:
+    assert status_of(calls.handle(*request, Deadline())) is not Status.INTERNAL
 
 
 @pytest.mark.parametrize(("name", "body"), REQUESTS, ids=ids(REQUESTS))
-def test_the_same_bytes_unchanged_are_answered(calls: Calls, name: str, body: bytes) -> None:
-    assert status_of(calls.call(name, body, Deadline())) is None
+def test_the_same_bytes_unchanged_are_answered(calls: PredictionCalls, name: str, body: bytes) -> None:
+    assert status_of(calls.handle(name, body, Deadline())) is None

@@ -23,8 +23,8 @@ class Stream:
         self.begun: list[Future[bytes]] = []
         self.deadline = Deadline()
         self.emitted: list[bytes] = []
-        self.flow = StreamWindow(MOST, 1 << 20)
-        self.call = InferStream(self._infer, self.deadline, self.emitted.append, self.flow, most_bytes)
+        self.window = StreamWindow(MOST, 1 << 20)
+        self.call = InferStream(self._infer, self.deadline, self.emitted.append, self.window, most_bytes)
 
     def _infer(self, request: bytes, deadline: Deadline) -> "Future[bytes]":
         assert deadline is self.deadline
@@ -74,38 +74,38 @@ def test_requests_come_while_there_is_room_and_an_answer_makes_room_once_it_was_
     stream = Stream()
     assert [stream.send(one) for one in "abc"] == [True, True, False]
     stream.answer(0, "a")
-    assert stream.call.taken(len(stream.emitted[0]))
+    assert stream.call.acknowledge(len(stream.emitted[0]))
 
 
 def test_a_stream_holds_the_bytes_of_a_request_then_those_of_its_answer() -> None:
     stream = Stream()
     request = pb.ModelInferRequest(model_name="small", id="a").SerializeToString()
     stream.call.send(request)
-    assert stream.flow.held == (1, len(request))
+    assert (stream.window.count, stream.window.size) == (1, len(request))
     stream.answer(0, "a")
-    assert stream.flow.held == (1, len(stream.emitted[0])) != (1, len(request))
-    stream.call.taken(len(stream.emitted[0]))
-    assert stream.flow.held == (0, 0)
+    assert (stream.window.count, stream.window.size) == (1, len(stream.emitted[0])) != (1, len(request))
+    stream.call.acknowledge(len(stream.emitted[0]))
+    assert (stream.window.count, stream.window.size) == (0, 0)
 
 
 def test_a_stream_ends_once_all_it_was_asked_is_answered() -> None:
     stream = Stream()
     stream.send("a")
-    stream.call.end()
-    assert not stream.call.ended.done()
+    stream.call.end_requests()
+    assert not stream.call.completion.done()
     stream.answer(0, "a")
-    assert stream.call.ended.result(0) is None
+    assert stream.call.completion.result(0) is None
     assert not stream.send("b")
 
 
 def test_a_stopping_server_responds_before_it_gives_the_reason() -> None:
     stream = Stream()
     stream.send("a")
-    stream.call.stop(UnavailableError("the server is stopping"))
+    stream.call.drain(UnavailableError("the server is stopping"))
     assert not stream.send("b")
     stream.answer(0, "a")
     assert stream.told() == [("a", "")]
-    assert isinstance(stream.call.ended.exception(0), UnavailableError)
+    assert isinstance(stream.call.completion.exception(0), UnavailableError)
 
 
 def test_cancelling_drops_what_waits_and_says_nothing_more() -> None:
@@ -162,7 +162,7 @@ def test_a_request_that_is_being_begun_while_its_stream_is_cancelled_is_dropped(
 def test_a_stream_that_its_caller_has_ended_ends_in_order_though_the_server_stops() -> None:
     stream = Stream()
     stream.send("a")
-    stream.call.end()
-    stream.call.stop(UnavailableError("the server is stopping"))
+    stream.call.end_requests()
+    stream.call.drain(UnavailableError("the server is stopping"))
     stream.answer(0, "a")
-    assert stream.call.ended.exception(0) is None
+    assert stream.call.completion.exception(0) is None

@@ -215,10 +215,10 @@ def test_no_part_is_read_before_the_caller_has_taken_the_last_one(
     sizes: list[int] = []
     for _ in range(3):
         assert has_part.acquire(timeout=30)
-        calls.call("GetHealth", b"", Deadline()).result(30)  # on the same thread, so after any further part
+        calls.handle("GetHealth", b"", Deadline()).result(30)  # on the same thread, so after any further part
         sizes.append(len(emitted))
-        stream.taken(len(emitted[-1]))
-    stream.ended.result(30)
+        stream.acknowledge(len(emitted[-1]))
+    stream.completion.result(30)
     calls.close()
     assert sizes == [1, 2, 3]
 
@@ -344,12 +344,12 @@ def test_no_request_is_an_internal_error(filled_calls: LedgerCalls, request: tup
     name, body = request
     deadline = Deadline()
     if name in {"GetForecast", "GetHealth"}:
-        error = filled_calls.call(name, body, deadline).exception(30)
+        error = filled_calls.handle(name, body, deadline).exception(30)
     else:
         stream = filled_calls.open(name, deadline, lambda _: None)
         stream.send(body)
-        filled_calls.call("GetHealth", b"", Deadline()).result(30)  # on the same thread, so after the first part
-        error = stream.ended.exception(0) if stream.ended.done() else None
+        filled_calls.handle("GetHealth", b"", Deadline()).result(30)  # on the same thread, so after the first part
+        error = stream.completion.exception(0) if stream.completion.done() else None
         stream.cancel()
     assert not isinstance(error, InternalError)
 
@@ -455,11 +455,11 @@ def test_no_thread_outlives_the_watchers_and_their_server(ledger: Ledger) -> Non
     calls = LedgerCalls(ledger, list, poll_s=3600)
     stream = calls.open("WatchEvents", Deadline(), lambda _: None)
     stream.send(b"")
-    calls.call("GetHealth", b"", Deadline()).result(30)  # after the first read, so the stream waits now
+    calls.handle("GetHealth", b"", Deadline()).result(30)  # after the first read, so the stream waits now
     assert {thread.name for thread in {*threading.enumerate()} - before} == {"ledger", "ledger events"}
     calls.close()
     with pytest.raises(QuantraError):
-        stream.ended.result(30)
+        stream.completion.result(30)
     assert not {*threading.enumerate()} - before
 
 
@@ -470,7 +470,7 @@ def test_a_cancelled_watcher_reads_no_more(ledger: Ledger) -> None:
     follower = calls.open("WatchEvents", Deadline(), lambda _: both.wait(30))
     for stream in (cancelled, follower):
         stream.send(b"")
-    calls.call("GetHealth", b"", Deadline()).result(30)  # both wait now
+    calls.handle("GetHealth", b"", Deadline()).result(30)  # both wait now
     cancelled.cancel()
     ledger.append([LedgerEvent(kind="one")])
     both.wait(30)

@@ -16,9 +16,9 @@ from canned_service import CannedService, forecast_of, model_info
 from pushing import no_bar, push_of, scaled
 
 from predictor._pb import prediction_pb2 as pb
-from predictor.calls import Calls
-from predictor.calls.futures import convert
-from predictor.calls.live_sessions import SessionRoom
+from predictor.calls import PredictionCalls
+from predictor.calls.futures import map_future
+from predictor.calls.live_sessions import SessionQuota
 from predictor.catalog import ModelInfo
 from predictor.errors import ConfigurationError, NoUsableSymbolError, QueueFullError, SessionGapError, TooFewBarsError
 from predictor.forecast import Outcome
@@ -45,7 +45,7 @@ class HeldModel:
     def model(self, reference: str) -> ModelInfo:  # noqa: ARG002 - it is the only one
         return self.info
 
-    def answer(
+    def predict(
         self,
         reference: str,  # noqa: ARG002 - there is one model
         request: PredictionRequest,
@@ -54,7 +54,7 @@ class HeldModel:
     ) -> "Future[Any]":
         outcomes: Future[tuple[Outcome, ...]] = Future()
         self.asked.put((request, outcomes))
-        return convert("PredictStream", outcomes, encode)
+        return map_future("PredictStream", outcomes, encode)
 
     def respond(self, outcome: Outcome | None = None) -> Instance:
         """Complete the next request with a forecast or an error."""
@@ -70,7 +70,7 @@ class HeldModel:
 class RecordedStream:
     """A stream and all its responses."""
 
-    calls: Calls
+    calls: PredictionCalls
     heard: list[pb.PredictStreamResponse] = field(default_factory=list[pb.PredictStreamResponse])
 
     def __post_init__(self) -> None:
@@ -121,14 +121,14 @@ def held_model() -> HeldModel:
 
 
 @pytest.fixture
-def calls(held_model: HeldModel) -> Iterator[Calls]:
-    made = Calls(held_model)  # type: ignore[arg-type] - what streams need of a service
+def calls(held_model: HeldModel) -> Iterator[PredictionCalls]:
+    made = PredictionCalls(held_model)  # type: ignore[arg-type] - what streams need of a service
     yield made
     made.close()
 
 
 @pytest.fixture
-def stream(calls: Calls, held_model: HeldModel) -> RecordedStream:
+def stream(calls: PredictionCalls, held_model: HeldModel) -> RecordedStream:
     """A stream with one open session."""
     opened = RecordedStream(calls)
     opened.open()
@@ -197,7 +197,7 @@ def test_a_push_during_a_callback_is_not_handled_recursively(stream: RecordedStr
     assert len({*depths[2:]}) == 1
 
 
-def test_a_session_may_be_pushed_to_before_it_has_answered(calls: Calls, held_model: HeldModel) -> None:
+def test_a_session_may_be_pushed_to_before_it_has_answered(calls: PredictionCalls, held_model: HeldModel) -> None:
     stream = RecordedStream(calls)
     stream.open()
     stream.push(BEGUN)
@@ -259,19 +259,19 @@ def test_a_push_that_is_cancelled_is_not_taken(stream: RecordedStream, held_mode
     assert [told[f"push {day}"] for day in (BEGUN + 1,)] == ["CANCELLED"]
 
 
-def test_a_session_whose_history_is_refused_is_not_open(calls: Calls, held_model: HeldModel) -> None:
+def test_a_session_whose_history_is_refused_is_not_open(calls: PredictionCalls, held_model: HeldModel) -> None:
     stream = RecordedStream(calls)
     stream.open()
     stream.push(BEGUN)
     held_model.respond(TooFewBarsError("too few"))
     assert stream.told() == {"open s": "TOO_FEW_BARS", f"push {BEGUN}": "UNKNOWN_SESSION"}
-    assert calls.sessions_held == (0, 0)
+    assert calls.session_load == (0, 0)
     stream.open()
     held_model.respond()
     assert stream.told() == {"open s": "forecast"}
 
 
-def test_windows_cannot_be_subscribed(calls: Calls, held_model: HeldModel) -> None:
+def test_windows_cannot_be_subscribed(calls: PredictionCalls, held_model: HeldModel) -> None:
     stream = RecordedStream(calls)
     window = pb.Instance(window=pb.FeatureWindow(symbols=["AAPL"]))
     stream._send("w", open=pb.OpenSession(session_id="s", instance=window))
@@ -292,7 +292,7 @@ def test_an_id_that_is_open_already_is_refused(stream: RecordedStream, held_mode
     assert stream.told() == {f"push {BEGUN}": "forecast"}
 
 
-def test_sessions_of_other_streams_are_unknown(stream: RecordedStream, calls: Calls) -> None:
+def test_sessions_of_other_streams_are_unknown(stream: RecordedStream, calls: PredictionCalls) -> None:
     assert stream.told() == {}
     other = RecordedStream(calls)
     other.push(BEGUN)
@@ -300,7 +300,7 @@ def test_sessions_of_other_streams_are_unknown(stream: RecordedStream, calls: Ca
     assert other.told() == {f"push {BEGUN}": "UNKNOWN_SESSION", "close s": "UNKNOWN_SESSION"}
 
 
-def test_a_session_without_a_name_is_refused(calls: Calls) -> None:
+def test_a_session_without_a_name_is_refused(calls: PredictionCalls) -> None:
     stream = RecordedStream(calls)
     stream.open("")
     assert stream.told() == {"open ": "MALFORMED_REQUEST"}
@@ -386,8 +386,8 @@ def test_a_champion_that_reads_more_asks_for_a_new_subscription(stream: Recorded
 # --- bounds
 
 
-def limited(held: HeldModel, **limits: int) -> Calls:
-    return Calls(held, ServiceLimits(**limits))  # type: ignore[arg-type]
+def limited(held: HeldModel, **limits: int) -> PredictionCalls:
+    return PredictionCalls(held, ServiceLimits(**limits))  # type: ignore[arg-type]
 
 
 def test_a_stream_has_at_most_so_many_sessions(held_model: HeldModel) -> None:
@@ -414,16 +414,16 @@ def test_all_streams_together_have_at_most_so_many_sessions(held_model: HeldMode
 
 
 def test_what_a_streams_room_refuses_takes_nothing_of_the_processs() -> None:
-    process = SessionRoom.of_process(ServiceLimits(sessions_per_stream=1, session_bytes_per_stream=100))
-    room = process.of_stream(ServiceLimits(sessions_per_stream=1, session_bytes_per_stream=100))
-    room.add(sessions=1)
-    room.add(size=60)
-    for refused in (partial(room.add, sessions=1), partial(room.add, size=41)):
+    process = SessionQuota.of_process(ServiceLimits(sessions_per_stream=1, session_bytes_per_stream=100))
+    quota = process.create_stream_quota(ServiceLimits(sessions_per_stream=1, session_bytes_per_stream=100))
+    quota.add(sessions=1)
+    quota.add(size=60)
+    for refused in (partial(quota.add, sessions=1), partial(quota.add, size=41)):
         with pytest.raises(QueueFullError):
             refused()
-    assert process.held == room.held == (1, 60)
-    room.add(sessions=-1, size=-60)
-    assert process.held == room.held == (0, 0)
+    assert process.load == quota.load == (1, 60)
+    quota.add(sessions=-1, size=-60)
+    assert process.load == quota.load == (0, 0)
 
 
 @pytest.mark.parametrize("limit", ["session_bytes", "session_bytes_per_stream"])
@@ -434,7 +434,7 @@ def test_sessions_hold_at_most_so_many_bytes(held_model: HeldModel, limit: str) 
         stream.open(name)
         held_model.respond()
     assert stream.told() == {"open one": "forecast", "open two": "QUEUE_FULL"}
-    assert calls.sessions_held[0] == 1
+    assert calls.session_load.sessions == 1
     calls.close()
 
 
@@ -456,25 +456,27 @@ def test_a_session_that_grows_beyond_the_bytes_refuses_the_push_and_stays(held_m
     calls.close()
 
 
-def test_a_closed_session_frees_its_bytes(stream: RecordedStream, calls: Calls) -> None:
-    count, size = calls.sessions_held
+def test_a_closed_session_frees_its_bytes(stream: RecordedStream, calls: PredictionCalls) -> None:
+    count, size = calls.session_load
     assert count == 1
     assert size > 2 * model_info().bars_needed * 48
     stream.close()
-    assert calls.sessions_held == (0, 0)
+    assert calls.session_load == (0, 0)
 
 
-@pytest.mark.parametrize("how", ["end", "cancel"])
-def test_sessions_end_with_their_stream(stream: RecordedStream, calls: Calls, held_model: HeldModel, how: str) -> None:
+@pytest.mark.parametrize("how", ["end_requests", "cancel"])
+def test_sessions_end_with_their_stream(
+    stream: RecordedStream, calls: PredictionCalls, held_model: HeldModel, how: str
+) -> None:
     stream.open("another")
     held_model.respond()
-    assert calls.sessions_held[0] == 2
+    assert calls.session_load.sessions == 2
     getattr(stream.call, how)()
-    assert calls.sessions_held == (0, 0)
+    assert calls.session_load == (0, 0)
 
 
 def test_a_stream_that_is_cancelled_while_a_model_is_asked_keeps_nothing(
-    stream: RecordedStream, calls: Calls, held_model: HeldModel
+    stream: RecordedStream, calls: PredictionCalls, held_model: HeldModel
 ) -> None:
     stream.push(BEGUN)
     stream.push(BEGUN + 1)
@@ -483,7 +485,7 @@ def test_a_stream_that_is_cancelled_while_a_model_is_asked_keeps_nothing(
     (instance,) = asked.instances()
     stream.call.cancel()
     answer.set_result((forecast_of(instance),))  # type: ignore[arg-type]
-    assert calls.sessions_held == (0, 0)
+    assert calls.session_load == (0, 0)
     kept = weakref.ref(instance.input.close)  # type: ignore[union-attr]
     del asked, answer, instance
     gc.collect()
@@ -498,7 +500,7 @@ def test_limits_that_let_no_session_in_are_refused(limit: str) -> None:
 
 def test_the_canned_service_is_one_that_sessions_can_ask() -> None:
     service = CannedService(forecast_of)
-    calls = Calls(service)
+    calls = PredictionCalls(service)
     stream = RecordedStream(calls)
     stream.open(model="canned")
     service.settle()

@@ -22,7 +22,7 @@ from torch import nn
 
 from predictor._pb import prediction_pb2 as pb
 from predictor._pb import prediction_pb2_grpc
-from predictor.calls import Calls, prediction
+from predictor.calls import PredictionCalls, prediction
 from predictor.errors import InternalError, QueueFullError
 from predictor.forecast import Forecast
 from predictor.instance import Deadline, Instance
@@ -165,11 +165,11 @@ def test_one_row_that_does_not_fit_is_told_as_such_and_the_next_call_is_answered
 ) -> None:
     ration = RowLimit(0)
     ration.over(model.engine.network)
-    calls = Calls(service)
-    failed = calls.call("Predict", request("AAPL", "IBM"), Deadline())
+    calls = PredictionCalls(service)
+    failed = calls.handle("Predict", request("AAPL", "IBM"), Deadline())
     assert isinstance(failed.exception(SOON_S), QueueFullError)
     ration.most = 8
-    answer = pb.PredictResponse.FromString(calls.call("Predict", request("AAPL"), Deadline()).result(SOON_S))
+    answer = pb.PredictResponse.FromString(calls.handle("Predict", request("AAPL"), Deadline()).result(SOON_S))
     assert answer.results[0].forecast.symbols == ["AAPL"]
 
 
@@ -180,7 +180,7 @@ def test_requests_that_cannot_be_decoded_for_lack_of_memory_may_be_repeated(
     """A lone instance is decoded when it arrives, several when they leave the queue."""
     monkeypatch.setattr(module, "decode_or_error", out_of_memory)
     body = pb.PredictRequest(instances=count * [instances.encode(instance_of("AAPL"))]).SerializeToString()
-    assert isinstance(Calls(service).call("Predict", body, Deadline()).exception(SOON_S), QueueFullError)
+    assert isinstance(PredictionCalls(service).handle("Predict", body, Deadline()).exception(SOON_S), QueueFullError)
 
 
 def test_an_explanation_that_does_not_fit_may_be_repeated(
@@ -188,7 +188,7 @@ def test_an_explanation_that_does_not_fit_may_be_repeated(
 ) -> None:
     monkeypatch.setattr(model, "explain", out_of_memory)
     body = pb.ExplainRequest(instance=instances.encode(instance_of("AAPL"))).SerializeToString()
-    assert isinstance(Calls(service).call("Explain", body, Deadline()).exception(SOON_S), QueueFullError)
+    assert isinstance(PredictionCalls(service).handle("Explain", body, Deadline()).exception(SOON_S), QueueFullError)
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ import torch
 from artifacts import recent_bars, small_artifact, small_model
 
 from predictor._pb import prediction_pb2 as pb
-from predictor.calls import Calls
+from predictor.calls import PredictionCalls
 from predictor.catalog import ModelInfo
 from predictor.errors import (
     CallCancelledError,
@@ -265,9 +265,9 @@ def test_requests_answered_with_one_that_meets_a_bug_are_read_once_and_answered_
     ]
     watched_model.breaks_at_symbol = "IBM"
     with PredictionService(registry_of(watched_model)) as service:
-        calls = Calls(service)
+        calls = PredictionCalls(service)
         occupy_worker(service, watched_model)
-        answers = [calls.call("Predict", body, Deadline()) for body in bodies]
+        answers = [calls.handle("Predict", body, Deadline()) for body in bodies]
         watched_model.released.set()
         results = [pb.PredictResponse.FromString(answers[k].result(SOON_S)).results[0] for k in (0, 2)]
         assert [(one.request_id, list(one.forecast.symbols)) for one in results] == [

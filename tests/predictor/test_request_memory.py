@@ -24,7 +24,7 @@ from serving import serving
 from predictor import artifact
 from predictor._pb import prediction_pb2 as pb
 from predictor.bars import BarPanel, tables
-from predictor.calls import Calls
+from predictor.calls import PredictionCalls
 from predictor.errors import BarsError, MalformedRequestError, QuantraError, RequestTooLargeError, TooFewBarsError
 from predictor.forecast import Forecast
 from predictor.golden import AFTER_ALL_SESSIONS
@@ -310,11 +310,11 @@ def test_the_server_refuses_the_emptiest_request_as_too_large(tmp_path: Path) ->
 def plain_and_counted(body: bytes, monkeypatch: pytest.MonkeyPatch, folder: Path) -> tuple[bytes, bytes]:
     """Responses to a request on the path for small requests and on the other one."""
     with PredictionService.open(small_models(folder), device="cpu") as service:
-        calls = Calls(service)
-        plain = calls.call("Predict", body, Deadline()).result(SOON_S)
+        calls = PredictionCalls(service)
+        plain = calls.handle("Predict", body, Deadline()).result(SOON_S)
         with monkeypatch.context() as patched:
             patched.setattr("predictor.wire.request_counts.SMALL", 0)
-            counted = calls.call("Predict", body, Deadline()).result(SOON_S)
+            counted = calls.handle("Predict", body, Deadline()).result(SOON_S)
         calls.close()
     return plain, counted
 
@@ -378,11 +378,11 @@ def test_small_requests_with_many_texts_wait_as_bytes(kind: str) -> None:
     assert 0.7 * SMALL < len(body) <= SMALL
     canned = CannedService(forecast_of)
     canned.predictions_released.clear()
-    calls = Calls(canned)
-    calls.call("Predict", body, Deadline())  # what is created once
+    calls = PredictionCalls(canned)
+    calls.handle("Predict", body, Deadline())  # what is created once
     tracemalloc.start()
     try:
-        answers = [calls.call("Predict", body, Deadline()) for _ in range(20)]
+        answers = [calls.handle("Predict", body, Deadline()) for _ in range(20)]
         grown, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -448,11 +448,14 @@ KINDS = [
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_call_is_freed_without_the_garbage_collector(kind: str, tmp_path: Path) -> None:
-    with PredictionService.open(small_models(tmp_path / "models")) as service, closing(Calls(service)) as calls:
+    with (
+        PredictionService.open(small_models(tmp_path / "models")) as service,
+        closing(PredictionCalls(service)) as calls,
+    ):
         body = predict_body(kind)
 
         def call() -> None:
-            calls.call("Predict", body, Deadline()).exception(SOON_S)
+            calls.handle("Predict", body, Deadline()).exception(SOON_S)
 
         assert garbage_of(call) == []
 

@@ -24,7 +24,7 @@ from serving import Served, serving
 from predictor import errors
 from predictor._pb import prediction_pb2 as pb
 from predictor._pb.prediction_pb2_grpc import PredictionServiceStub
-from predictor.calls import Calls
+from predictor.calls import PredictionCalls
 from predictor.client import AsyncQuantraClient, QuantraClient
 from predictor.errors import (
     ConfigurationError,
@@ -785,7 +785,7 @@ def test_calls_while_models_load_are_told_so_and_health_is_not_serving(service: 
             code, details = await early.code(), await early.details()
             asked = health_pb2.HealthCheckRequest()
             before = await health_of(channel).Check(asked)
-            listener.serve(Calls(service), ["canned"])
+            listener.serve(PredictionCalls(service), ["canned"])
             after = await health_of(channel).Check(asked)
             late = await PredictionServiceStub(channel).Predict(request_of("AAPL"))
         await listener.drain()
@@ -800,7 +800,7 @@ def test_health_follows_the_models_that_are_served(service: CannedService) -> No
         listener = Listener(Address("127.0.0.1", 0), ServerLimits())
         target = listener.bind()
         await listener.start()
-        listener.serve(Calls(service), ["one", "two"])
+        listener.serve(PredictionCalls(service), ["one", "two"])
         listener.set_health(["two", "three"])
         async with grpc.aio.insecure_channel(str(target)) as channel:
             asked = [health_pb2.HealthCheckRequest(service=name) for name in ("", "one", "two", "three")]

@@ -18,7 +18,7 @@ from talks import SOON_S, StreamCaller, StreamInterface, stream_interface
 
 from benchmarks.faults.calls import nested
 from predictor._pb import prediction_pb2 as pb
-from predictor.calls import Calls, prediction
+from predictor.calls import PredictionCalls, prediction
 from predictor.calls.live_sessions import SessionRequest
 from predictor.errors import (
     DeadlineExceededError,
@@ -340,18 +340,18 @@ def test_an_expired_request_fails_and_the_others_continue(kind: str, service: Pr
 def test_requests_of_streams_and_calls_are_answered_together(service: PredictionService) -> None:
     held = HeldService(service)
     with held.service:
-        calls, heard = Calls(held.service), list[bytes]()
+        calls, heard = PredictionCalls(held.service), list[bytes]()
         streams = [calls.open("PredictStream", Deadline(), heard.append) for _ in range(3)]
         for stream in streams:
             stream.send(predict_request("one", model="small"))
         request = pb.PredictRequest(model="small", instances=[ONE]).SerializeToString()
-        answer = calls.call("Predict", request, Deadline())
+        answer = calls.handle("Predict", request, Deadline())
         assert held.service.prediction_load[0] == 4
         held.released.set()
         assert answer.result(SOON_S)
         for stream in streams:
-            stream.end()
-            stream.ended.result(SOON_S)
+            stream.end_requests()
+            stream.completion.result(SOON_S)
         assert len(heard) == 3
         calls.close()
 
@@ -383,11 +383,11 @@ def test_the_emptiest_request_is_refused_before_it_is_parsed(monkeypatch: pytest
     empty = b"\x0a\x00" * 1_000_000
     bars = _field(2, empty)
     body = request_of("many") + _field(3, _field(2, bars))
-    calls, heard = Calls(CannedService(forecast_of)), list[bytes]()
+    calls, heard = PredictionCalls(CannedService(forecast_of)), list[bytes]()
     stream = calls.open("PredictStream", Deadline(), heard.append)
     stream.send(body)
-    stream.end()
-    stream.ended.result(SOON_S)
+    stream.end_requests()
+    stream.completion.result(SOON_S)
     assert pb.PredictStreamResponse.FromString(heard[0]).error.reason == "REQUEST_TOO_LARGE"
     calls.close()
 
@@ -423,14 +423,14 @@ def test_draining_answers_what_is_under_way_and_ends_streams_as_unavailable(
 
 
 def test_a_stream_that_is_opened_while_it_drains_is_unavailable(canned: CannedService) -> None:
-    calls = Calls(canned)
+    calls = PredictionCalls(canned)
     calls.drain()
     stream = calls.open("PredictStream", Deadline(), lambda _: None)
-    assert isinstance(stream.ended.exception(SOON_S), UnavailableError)
+    assert isinstance(stream.completion.exception(SOON_S), UnavailableError)
     calls.close()
 
 
-def cancelled_stream(calls: Calls, heard: list[bytes]) -> "weakref.ref[object]":
+def cancelled_stream(calls: PredictionCalls, heard: list[bytes]) -> "weakref.ref[object]":
     """A stream cancelled with two open requests."""
     stream = calls.open("PredictStream", Deadline(), heard.append)
     stream.send(predict_request("one"))
@@ -440,7 +440,7 @@ def cancelled_stream(calls: Calls, heard: list[bytes]) -> "weakref.ref[object]":
 
 
 def test_a_stream_that_is_cancelled_leaves_nothing_behind(canned: CannedService) -> None:
-    calls, heard = Calls(canned), list[bytes]()
+    calls, heard = PredictionCalls(canned), list[bytes]()
     canned.predictions_released.clear()
     freed = [cancelled_stream(calls, heard) for _ in range(100)]
     canned.predictions_released.set()
@@ -452,7 +452,7 @@ def test_a_stream_that_is_cancelled_leaves_nothing_behind(canned: CannedService)
 
 
 def test_work_of_a_cancelled_stream_is_cancelled(canned: CannedService) -> None:
-    calls = Calls(canned)
+    calls = PredictionCalls(canned)
     canned.predictions_released.clear()
     stream = calls.open("PredictStream", Deadline(), lambda _: None)
     stream.send(predict_request("one"))
@@ -471,15 +471,15 @@ def test_a_request_that_is_cancelled_while_a_model_is_being_asked_leaves_the_que
     class Asking(CannedService):
         """A service that sees the cancellation before it queues the work."""
 
-        def answer(
-            self, reference: str, request: object, deadline: Deadline, encode: object, *, here: bool = False
+        def predict(
+            self, reference: str, request: object, deadline: Deadline, encode: object = None, *, inline: bool = False
         ) -> "Future[Any]":
-            del reference, request, deadline, encode, here
+            del reference, request, deadline, encode, inline
             stream.send(cancelling("cancel", "one"))
             return work
 
     heard: list[bytes] = []
-    calls = Calls(Asking(forecast_of))
+    calls = PredictionCalls(Asking(forecast_of))
     stream = calls.open("PredictStream", Deadline(), heard.append)
     stream.send(predict_request("one"))
     assert work.cancelled()
@@ -489,7 +489,7 @@ def test_a_request_that_is_cancelled_while_a_model_is_being_asked_leaves_the_que
 
 
 def test_the_observer_of_a_call_sees_each_of_its_requests(canned: CannedService) -> None:
-    calls = Calls(canned)
+    calls = PredictionCalls(canned)
     observer = ObservedCall(service="s.S", method="PredictStream", request_id="r", peer="p", has_many=True)
     stream = calls.open("PredictStream", Deadline(observer=observer), lambda _: None)
     for timeout_s in (0, 50):
@@ -502,19 +502,19 @@ def test_the_observer_of_a_call_sees_each_of_its_requests(canned: CannedService)
 @pytest.mark.parametrize("name", ["PredictStream", "ModelStreamInfer", "ExplainGlobal"])
 @pytest.mark.parametrize("is_late", [False, True], ids=["opened before", "opened after"])
 def test_closing_the_calls_ends_streams_as_unavailable(canned: CannedService, name: str, *, is_late: bool) -> None:
-    calls = Calls(canned)
+    calls = PredictionCalls(canned)
     if is_late:
         calls.close()
     stream = calls.open(name, Deadline(), lambda _: None)
     calls.close()
-    assert isinstance(stream.ended.exception(SOON_S), UnavailableError)
+    assert isinstance(stream.completion.exception(SOON_S), UnavailableError)
 
 
 def test_a_call_whose_time_is_over_takes_no_more(canned: CannedService) -> None:
-    calls = Calls(canned)
+    calls = PredictionCalls(canned)
     stream = calls.open("PredictStream", Deadline.after(0), lambda _: None)
     stream.send(predict_request("late"))
-    assert isinstance(stream.ended.exception(SOON_S), DeadlineExceededError)
+    assert isinstance(stream.completion.exception(SOON_S), DeadlineExceededError)
     calls.close()
 
 
@@ -640,7 +640,7 @@ def test_sessions_end_once_when_their_stream_is_cancelled(
     canned: CannedService, recording_sessions: RecordingSessions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(prediction, "LiveSessions", Mock(return_value=recording_sessions))
-    calls = Calls(canned)
+    calls = PredictionCalls(canned)
     stream = calls.open("PredictStream", Deadline(), lambda _: None)
     stream.send(opening("o"))
     for count in range(20):
@@ -678,13 +678,13 @@ class SlowSessions:
         self.events.append("end")
 
 
-@pytest.mark.parametrize("how", ["cancel", "end"])
+@pytest.mark.parametrize("how", ["cancel", "end_requests"])
 def test_sessions_end_after_the_request_that_they_are_taking(
     canned: CannedService, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     slow = SlowSessions()
     monkeypatch.setattr(prediction, "LiveSessions", Mock(return_value=slow))
-    calls = Calls(canned)
+    calls = PredictionCalls(canned)
     stream = calls.open("PredictStream", Deadline(), lambda _: None)
     stream.send(pushing("wide", WIDE.bars))
     assert slow.begun.wait(SOON_S)
@@ -698,7 +698,7 @@ def test_sessions_end_after_the_request_that_they_are_taking(
 
 
 def test_a_stream_limits_requests_and_responses_and_reports_free_room(canned: CannedService) -> None:
-    calls, heard = Calls(canned, ServiceLimits(requests_per_stream=3)), list[bytes]()
+    calls, heard = PredictionCalls(canned, ServiceLimits(requests_per_stream=3)), list[bytes]()
     stream = calls.open("PredictStream", Deadline(), heard.append)
     canned.predictions_released.clear()
     assert [stream.send(predict_request(str(count))) for count in range(3)] == [True, True, False]
@@ -706,31 +706,31 @@ def test_a_stream_limits_requests_and_responses_and_reports_free_room(canned: Ca
     canned.settle()
     assert len(heard) == 3
     assert not stream.send(predict_request("too many"))  # responses are still unread
-    assert not stream.taken(len(heard[0]))
-    assert stream.taken(len(heard[1]))
+    assert not stream.acknowledge(len(heard[0]))
+    assert stream.acknowledge(len(heard[1]))
     calls.close()
 
 
 def test_a_stream_holds_so_many_bytes_and_one_request_more(canned: CannedService) -> None:
     body = predict_request("0")
-    calls, heard = Calls(canned, ServiceLimits(bytes_per_stream=2 * len(body))), list[bytes]()
+    calls, heard = PredictionCalls(canned, ServiceLimits(bytes_per_stream=2 * len(body))), list[bytes]()
     stream = calls.open("PredictStream", Deadline(), heard.append)
     canned.predictions_released.clear()
     assert [stream.send(predict_request(str(count))) for count in range(2)] == [True, False]
     canned.predictions_released.set()
     canned.settle()
     assert len(heard[0]) < len(body)
-    assert [stream.taken(len(one)) for one in heard] == [True, True]
+    assert [stream.acknowledge(len(one)) for one in heard] == [True, True]
     assert stream.send(predict_request("2"))
     calls.close()
 
 
 def test_a_response_too_large_to_send_is_a_separate_error(canned: CannedService) -> None:
-    calls, heard = Calls(canned), list[bytes]()
+    calls, heard = PredictionCalls(canned), list[bytes]()
     stream = calls.open("PredictStream", Deadline(), heard.append, 100)
     stream.send(predict_request("large"))
-    stream.end()
-    stream.ended.result(SOON_S)
+    stream.end_requests()
+    stream.completion.result(SOON_S)
     response = pb.PredictStreamResponse.FromString(heard[0])
     assert (response.request_id, summary_of(response)) == ("large", "REQUEST_TOO_LARGE")
     calls.close()

@@ -18,7 +18,7 @@ from talks import METHOD, SOON_S, GrpcStreamCaller
 
 from predictor._pb import prediction_pb2 as pb
 from predictor.bars import BarPanel
-from predictor.calls import Calls
+from predictor.calls import PredictionCalls
 from predictor.cli import app, run
 from predictor.cli import server_commands as serve_command
 from predictor.client import AsyncQuantraClient, QuantraClient, StreamResponse
@@ -71,7 +71,7 @@ def opened(connection: Connection, content: bytes) -> Stream:
 
 def test_a_caller_that_never_reads_is_not_read_from(canned: CannedService) -> None:
     """Once enough responses are unread, requests are not read either, and gRPC buffers 64 KiB of them."""
-    calls = Calls(canned, ServiceLimits(requests_per_stream=8))
+    calls = PredictionCalls(canned, ServiceLimits(requests_per_stream=8))
     with serving(canned, ServerLimits(), calls) as running:
         with Connection(port_of(running), window=0, timeout_s=2.0) as silent:
             sent = sent_until_refused(silent, 1000)

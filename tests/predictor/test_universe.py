@@ -32,7 +32,7 @@ from universes import (
 
 from predictor._pb import prediction_pb2 as pb
 from predictor.bars import BarPanel
-from predictor.calls import Calls
+from predictor.calls import PredictionCalls
 from predictor.cli import app, run
 from predictor.client import AsyncQuantraClient, QuantraClient
 from predictor.client import calls as client_calls
@@ -688,18 +688,18 @@ def test_a_version_that_is_never_the_one_told_is_sent_all_bars(versions: Predict
 
 
 def test_a_server_reports_its_request_limits(service: PredictionService) -> None:
-    calls = Calls(service, ServiceLimits(), most_bytes=1234)
+    calls = PredictionCalls(service, ServiceLimits(), most_bytes=1234)
     asked = pb.GetModelRequest(model="small").SerializeToString()
-    answer = pb.GetModelResponse.FromString(calls.call("GetModel", asked, Deadline()).result())
+    answer = pb.GetModelResponse.FromString(calls.handle("GetModel", asked, Deadline()).result())
     assert models.decode_limits(answer.limits) == RequestLimits(size=1234)
     calls.close()
 
 
 def test_a_door_that_takes_any_request_tells_where_requests_wait(service: PredictionService) -> None:
     limits = ServiceLimits(uncounted=QueueLimits(size=5000), predictions=QueueLimits(rows=7))
-    calls = Calls(service, limits)
+    calls = PredictionCalls(service, limits)
     asked = pb.GetModelRequest(model="small").SerializeToString()
-    answer = pb.GetModelResponse.FromString(calls.call("GetModel", asked, Deadline()).result())
+    answer = pb.GetModelResponse.FromString(calls.handle("GetModel", asked, Deadline()).result())
     assert models.decode_limits(answer.limits) == RequestLimits(size=5000, rows=7)
     calls.close()
 

@@ -91,7 +91,7 @@ def test_other_weights_under_the_same_version_are_reported(
 def test_what_came_between_a_change_and_its_taking_back_is_served_again(
     models: Path, first_worker: ServedModels, saved_artifacts: Path
 ) -> None:
-    before = first_worker.now
+    before = first_worker.current
     first_worker.unload("small")
     shutil.copytree(saved_artifacts / "0", models / "other" / "2")
     first_worker.refresh()

@@ -314,7 +314,7 @@ def calls_of(lifecycle: ModelLifecycle, ledger: Path, serve: Callable[[str], Non
 
 def ask(calls: LifecycleCalls, reason: str, deadline: Deadline = NEVER) -> "Future[bytes]":
     request = pb.RollBackChampionRequest(model="mine", reason=reason)
-    return calls.call("RollBackChampion", request.SerializeToString(), deadline)
+    return calls.handle("RollBackChampion", request.SerializeToString(), deadline)
 
 
 @pytest.fixture
@@ -355,7 +355,7 @@ def test_a_stopping_server_runs_no_waiting_call(ledger: Path) -> None:
 
 def ask_comparison(calls: LifecycleCalls, deadline: Deadline = NEVER) -> "Future[bytes]":
     request = pb.CompareVersionsRequest(champion="mine@1", challenger="mine@2")
-    return calls.call("CompareVersions", request.SerializeToString(), deadline)
+    return calls.handle("CompareVersions", request.SerializeToString(), deadline)
 
 
 def test_a_cancelled_comparison_ends_at_its_next_step(ledger: Path) -> None:

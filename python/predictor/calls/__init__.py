@@ -6,7 +6,7 @@ long work runs on threads of the service.
 
 from predictor.calls.admin import AdminCalls
 from predictor.calls.ledger import LedgerCalls
-from predictor.calls.prediction import Calls
+from predictor.calls.prediction import PredictionCalls
 from predictor.calls.streams import OpenCall
 
-__all__ = ["AdminCalls", "Calls", "LedgerCalls", "OpenCall"]
+__all__ = ["AdminCalls", "LedgerCalls", "OpenCall", "PredictionCalls"]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, final
 from predictor._pb import inference_pb2 as inference_pb
 from predictor._pb import prediction_pb2 as pb
 from predictor.calls import inference
-from predictor.calls.futures import JobThread, reject, resolve
+from predictor.calls.futures import JobThread, completed_future, failed_future
 from predictor.calls.requests import check_reference
 from predictor.catalog import ModelInfo
 from predictor.errors import ArtifactError
@@ -32,7 +32,7 @@ class AdminMethod:
     reference: Callable[[bytes], str]
     """Decodes the model reference of a request; raises QuantraError."""
     change: Callable[[str], None]
-    answer: Callable[[Sequence[ModelInfo], Sequence[ArtifactError]], bytes]
+    encode: Callable[[Sequence[ModelInfo], Sequence[ArtifactError]], bytes]
     """Encodes the response from the model's versions and problems after the change."""
 
 
@@ -42,20 +42,20 @@ class AdminCalls:
 
     Args:
         served: The models.
-        changed: Called after each change, on the same thread, with the new problems of the models folder.
-        refresh: Called before each change, on the same thread, if a models folder is watched, so that earlier changes
-            of the folder are applied first.
+        on_change: Called after each change, on the same thread, with the new problems of the models folder.
+        refresh_models: Called before each change, on the same thread, if a models folder is watched, so that earlier
+            changes of the folder are applied first.
     """
 
     def __init__(
         self,
         served: ServedModels,
-        changed: Callable[[Sequence[ArtifactError]], None],
-        refresh: Callable[[], None] | None = None,
+        on_change: Callable[[Sequence[ArtifactError]], None],
+        refresh_models: Callable[[], None] | None = None,
     ) -> None:
         self._served = served
-        self._changed = changed
-        self._refresh = refresh
+        self._on_change = on_change
+        self._refresh_models = refresh_models
         self._jobs = JobThread("admin", _WAITING)
         self._methods = {
             "LoadModel": AdminMethod(
@@ -86,15 +86,15 @@ class AdminCalls:
             "RepositoryIndex": lambda body: inference.answer_index(body, served.infos()),
         }
 
-    def call(self, name: str, request: bytes, deadline: Deadline) -> "Future[bytes]":
-        """Apply one change or list the served models. See `Calls.call`."""
+    def handle(self, name: str, request: bytes, deadline: Deadline) -> "Future[bytes]":
+        """Apply one change or list the served models. See `PredictionCalls.handle`."""
         try:
             if name in self._queries:
-                return resolve(self._queries[name](request))
+                return completed_future(self._queries[name](request))
             method = self._methods[name]
             change = partial(self._apply, method, method.reference(request))
         except Exception as error:  # noqa: BLE001 - layer boundary
-            return reject(name, error)
+            return failed_future(name, error)
         return self._jobs.run(name, change, deadline, encode=bytes)
 
     def drain(self) -> None:
@@ -106,14 +106,14 @@ class AdminCalls:
 
     def _apply(self, method: AdminMethod, reference: str) -> bytes:
         """Apply a change and encode the response."""
-        if self._refresh is not None:
-            self._refresh()
+        if self._refresh_models is not None:
+            self._refresh_models()
         before = self._served.current.registry
         method.change(reference)
         after = self._served.current.registry
-        self._changed(after.problems_since(before))
+        self._on_change(after.problems_since(before))
         name = reference.partition("@")[0]
-        return method.answer([info for info in after.infos() if info.name == name], after.problems_of(name))
+        return method.encode([info for info in after.infos() if info.name == name], after.problems_of(name))
 
 
 def _create_decoder(

@@ -16,7 +16,7 @@ from predictor.memory import error_of
 from predictor.service import LightFuture, OneStepJob, QueuedRequest, RequestQueue, StepWorker
 from predictor.wire.request_counts import RequestCounts, TooManyPartsError, count_parts
 
-AT_ONCE: Final = 256
+MAX_INLINE_PARTS: Final = 256
 """Largest number of fields counted on the calling thread, which takes 0.1 ms; more would block an event loop."""
 
 InputT = TypeVar("InputT")
@@ -25,65 +25,69 @@ ResultT = TypeVar("ResultT")
 _log = logging.getLogger(__name__)
 
 
-def convert(call: str, first: Future[InputT], make: Callable[[InputT], ResultT]) -> Future[ResultT]:
-    """Return the future of `make(result)` of `first`, called on the thread that completes `first`, or of its error.
+def map_future(call: str, source: Future[InputT], convert: Callable[[InputT], ResultT]) -> Future[ResultT]:
+    """Return the future of `convert(result)` of `source`, called on the thread that completes `source`.
 
-    Cancelling it cancels `first`. Other errors become a QuantraError by `error_of`.
+    It fails with the error of either, as a QuantraError. Cancelling it cancels `source`.
     """
-    second: Future[ResultT] = LightFuture()
-    follow(call, first, second, lambda result: settle(second, make(result)))
-    return second
+    target: Future[ResultT] = LightFuture()
+    forward(call, source, target, lambda result: set_result_if_pending(target, convert(result)))
+    return target
 
 
-def start_after(call: str, first: Future[InputT], start: Callable[[InputT], Future[ResultT]]) -> Future[ResultT]:
-    """Return the future of work that starts with the result of `first`; cancellation and errors as `convert`."""
-    second: Future[ResultT] = LightFuture()
-    follow(call, first, second, lambda result: follow(call, start(result), second, partial(settle, second)))
-    return second
+def chain_futures(call: str, source: Future[InputT], start: Callable[[InputT], Future[ResultT]]) -> Future[ResultT]:
+    """Return the future of work that starts with the result of `source`; cancellation and errors as `map_future`."""
+    target: Future[ResultT] = LightFuture()
+    set_result = partial(set_result_if_pending, target)
+    forward(call, source, target, lambda result: forward(call, start(result), target, set_result))
+    return target
 
 
-def follow(call: str, first: Future[InputT], second: Future[Any], then: Callable[[InputT], None]) -> None:
-    """Let `then` complete `second` with the result of `first`, whose error or cancellation completes it, too."""
-    second.add_done_callback(lambda ended: first.cancel() if ended.cancelled() else None)
-    first.add_done_callback(lambda ended: _continue(call, ended, second, then))
+def forward(call: str, source: Future[InputT], target: Future[Any], on_result: Callable[[InputT], None]) -> None:
+    """Call `on_result`, which completes `target`, with the result of `source`, and forward its error to `target`.
+
+    Cancelling `target` cancels `source`.
+    """
+
+    def finish(done: Future[InputT]) -> None:
+        if target.cancelled():
+            return
+        try:
+            on_result(done.result())
+        except CancelledError:
+            return
+        except Exception as error:  # noqa: BLE001 - layer boundary: every error becomes a QuantraError
+            set_error_if_pending(call, target, error)
+
+    target.add_done_callback(lambda ended: source.cancel() if ended.cancelled() else None)
+    source.add_done_callback(finish)
 
 
-def _continue(call: str, first: Future[InputT], second: Future[Any], then: Callable[[InputT], None]) -> None:
-    if second.cancelled():
-        return
-    try:
-        then(first.result())
-    except CancelledError:
-        return
-    except Exception as error:  # noqa: BLE001 - layer boundary: every error becomes a QuantraError
-        fail(call, second, error)
-
-
-def resolve(value: ResultT) -> Future[ResultT]:
+def completed_future(value: ResultT) -> Future[ResultT]:
     """Return a future with its result."""
     future: Future[ResultT] = LightFuture()
     future.set_result(value)
     return future
 
 
-def reject(call: str, error: Exception) -> Future[Any]:
+def failed_future(call: str, error: Exception) -> Future[Any]:
     """Return a future with its error, which becomes a QuantraError by `error_of`."""
     future: Future[Any] = LightFuture()
-    fail(call, future, error)
+    set_error_if_pending(call, future, error)
     return future
 
 
-def settle(answer: Future[ResultT], value: ResultT) -> None:
+def set_result_if_pending(future: Future[ResultT], value: ResultT) -> None:
     """Set the result of a future that is neither done nor cancelled."""
     with suppress(InvalidStateError):
-        answer.set_result(value)
+        future.set_result(value)
 
 
-def fail(call: str, answer: Future[ResultT], error: Exception) -> None:
-    """Set the error of a future that is neither done nor cancelled."""
-    if not answer.done():
+def set_error_if_pending(call: str, future: Future[ResultT], error: Exception) -> None:
+    """Set the error of a future that is neither done nor cancelled; it becomes a QuantraError by `error_of`."""
+    if not future.done():
         with suppress(InvalidStateError):
-            answer.set_exception(to_quantra_error(call, error).without_frames())
+            future.set_exception(to_quantra_error(call, error).without_frames())
 
 
 def to_quantra_error(call: str, error: Exception) -> QuantraError:
@@ -120,15 +124,15 @@ class JobThread:
             encode: As for `QueuedRequest`.
         """
         job = OneStepJob(lambda _now, _deadline: work(), size=size)
-        item: QueuedRequest[OneStepJob[ResultT], ResultT] = QueuedRequest(job, deadline, call, encode=encode)
+        queued: QueuedRequest[OneStepJob[ResultT], ResultT] = QueuedRequest(job, deadline, call, encode=encode)
         try:
-            self._worker.put(call, item)
+            self._worker.put(call, queued)
         except Exception as error:  # noqa: BLE001 - layer boundary
-            fail(call, item, error)
-        return item
+            set_error_if_pending(call, queued, error)
+        return queued
 
     def count(
-        self, call: str, body: bytes, kind: type[Message], deadline: Deadline, within: slice | None = None
+        self, call: str, body: bytes, kind: type[Message], deadline: Deadline, position: slice | None = None
     ) -> RequestCounts | Future[RequestCounts]:
         """Count the parts of a request of this call; a future for a large one.
 
@@ -136,9 +140,9 @@ class JobThread:
             QuantraError: As `count_parts`, for a small request.
         """
         try:
-            return count_parts(body, kind, AT_ONCE, within=within)
+            return count_parts(body, kind, MAX_INLINE_PARTS, position=position)
         except TooManyPartsError:
-            return self.run(call, lambda: count_parts(body, kind, within=within), deadline, size=len(body))
+            return self.run(call, lambda: count_parts(body, kind, position=position), deadline, size=len(body))
 
     def close(self, *, waits: bool = True) -> None:
         """Reject new jobs and finish queued ones; waits for their end by default."""

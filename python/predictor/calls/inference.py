@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, final
 import numpy as np
 
 from predictor._pb import inference_pb2 as pb
-from predictor.calls.futures import AT_ONCE, JobThread, resolve, start_after
+from predictor.calls.futures import MAX_INLINE_PARTS, JobThread, chain_futures, completed_future
 from predictor.calls.requests import parse_short
 from predictor.calls.streams import ManyRequestCall, ResponseCallback, StreamWindow
 from predictor.catalog import ModelInfo
@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from predictor.arrays import PositionArray
 
 
-Begin = Callable[[bytes, Deadline], Future[bytes]]
-"""Starts the answer to a request; raises QuantraError."""
+UnaryHandler = Callable[[bytes, Deadline], Future[bytes]]
+"""Handles a unary request; raises QuantraError."""
 
 INFER: Final = "ModelInfer"
 INFER_STREAM: Final = "ModelStreamInfer"
@@ -102,19 +102,19 @@ class InferenceCalls:
             "RepositoryModelLoad": _refuse_change,
             "RepositoryModelUnload": _refuse_change,
         }
-        self.unary: dict[str, Begin] = {
+        self.unary: dict[str, UnaryHandler] = {
             INFER: self._infer,
-            **{name: partial(_answer_at_once, answer) for name, answer in immediate.items()},
+            **{name: partial(_respond_at_once, respond) for name, respond in immediate.items()},
         }
         """Handlers by name."""
 
     def _infer(self, body: bytes, deadline: Deadline) -> Future[bytes]:
         size = len(body)
         try:
-            request = read_request(body, AT_ONCE)
+            request = read_request(body, MAX_INLINE_PARTS)
         except TooManyPartsError:
-            reading = self._jobs.run(INFER, lambda: read_request(body), deadline, size=size)
-            return start_after(INFER, reading, lambda read: self._forecast(read, size, deadline))
+            request_future = self._jobs.run(INFER, lambda: read_request(body), deadline, size=size)
+            return chain_futures(INFER, request_future, lambda request: self._forecast(request, size, deadline))
         return self._forecast(request, size, deadline)
 
     def _forecast(self, request: InferRequest, size: int, deadline: Deadline) -> Future[bytes]:
@@ -214,8 +214,8 @@ def _refuse_change(_body: bytes) -> bytes:
     )
 
 
-def _answer_at_once(answer: Callable[[bytes], bytes], body: bytes, _deadline: Deadline) -> Future[bytes]:
-    return resolve(answer(body))
+def _respond_at_once(respond: Callable[[bytes], bytes], body: bytes, _deadline: Deadline) -> Future[bytes]:
+    return completed_future(respond(body))
 
 
 @final
@@ -225,23 +225,23 @@ class PendingInference:
     def __init__(self, request: bytes) -> None:
         self.request_id = models.read_request_id(request)
         self.size = len(request)
-        self.answer: Future[bytes] | None = None
+        self.response: Future[bytes] | None = None
         """None while it is being started."""
 
     @property
-    def is_answered(self) -> bool:
+    def is_ready(self) -> bool:
         """Whether the result is ready."""
-        return self.answer is not None and self.answer.done()
+        return self.response is not None and self.response.done()
 
     def cancel(self) -> None:
         """Cancel the request."""
-        if self.answer is not None:
-            self.answer.cancel()
+        if self.response is not None:
+            self.response.cancel()
 
     def result(self) -> bytes:
         """Return the result, once ready; raises its error."""
-        assert self.answer is not None  # noqa: S101 - it is answered
-        return self.answer.result()
+        assert self.response is not None  # noqa: S101 - it is ready
+        return self.response.result()
 
 
 @final
@@ -250,7 +250,7 @@ class InferStream(ManyRequestCall):
 
     Args:
         infer: Starts one request; its future fails only with a QuantraError.
-        deadline, emit, flow, most_bytes: See `ManyRequestCall`.
+        deadline, emit, window, most_bytes: See `ManyRequestCall`.
     """
 
     def __init__(
@@ -258,28 +258,28 @@ class InferStream(ManyRequestCall):
         infer: Callable[[bytes, Deadline], Future[bytes]],
         deadline: Deadline,
         emit: ResponseCallback,
-        flow: StreamWindow,
+        window: StreamWindow,
         most_bytes: int | None = None,
     ) -> None:
-        super().__init__(INFER_STREAM, deadline, emit, flow, most_bytes)
+        super().__init__(INFER_STREAM, deadline, emit, window, most_bytes)
         self._infer = infer
         self._requests: deque[PendingInference] = deque()
         """Oldest first."""
 
-    def send(self, request: bytes) -> bool:
+    def send(self, body: bytes) -> bool:
         """See `OpenCall`. An invalid request gets its error as its response."""
         with self._lock:
             if not self._takes_more:
                 return False
-            pending = PendingInference(request)
-            self._flow.enter(pending.size)
+            pending = PendingInference(body)
+            self._window.add_request(pending.size)
             self._requests.append(pending)
-        answer = self._infer(request, self._deadline)  # outside the lock, which completing the request takes
+        response = self._infer(body, self._deadline)  # outside the lock, which completing the request takes
         with self._lock:
-            pending.answer = answer
+            pending.response = response
             if self._is_cancelled:
-                answer.cancel()
-        answer.add_done_callback(lambda _: self._advance())
+                response.cancel()
+        response.add_done_callback(lambda _: self._advance())
         return self._can_continue()
 
     def _list_cancellations(self) -> Sequence[Callable[[], object]]:
@@ -291,10 +291,10 @@ class InferStream(ManyRequestCall):
     def _advance(self) -> None:
         """Emit the ready responses, up to the first request that is not ready."""
         with self._lock:
-            while self._requests and self._requests[0].is_answered and not self._is_cancelled:
+            while self._requests and self._requests[0].is_ready and not self._is_cancelled:
                 request = self._requests.popleft()
                 message = self._encode_response(request)
-                self._flow.answer(request.size, len(message))
+                self._window.replace_with_response(request.size, len(message))
                 self._emit(message)
         self._finish_if_over()
 

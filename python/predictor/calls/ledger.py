@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Final, final
 
 from predictor._pb import ledger_pb2 as pb
-from predictor.calls.futures import JobThread, convert, fail, reject, settle
+from predictor.calls.futures import JobThread, failed_future, map_future, set_error_if_pending, set_result_if_pending
 from predictor.calls.requests import parse_short
 from predictor.calls.streams import OneRequestCall, OpenCall, OpenStreams, ResponseCallback
 from predictor.errors import (
@@ -42,8 +42,6 @@ QueryRunner = Callable[[str, Callable[[], Sequence[bytes]], Deadline], "Future[S
 class ForecastMessages:
     """The responses of ListForecasts, read on the ledger's thread."""
 
-    last_event = 0
-
     def __init__(self, ledger: Ledger, body: bytes) -> None:
         self._listing = ForecastListing(ledger, wire.decode_filter(parse_short(body, pb.ListForecastsRequest)))
 
@@ -60,7 +58,7 @@ class ForecastMessages:
 
 @final
 class EventMessages:
-    """The responses of WatchEvents, without an end, read on the ledger's thread."""
+    """The responses of WatchEvents, read on the ledger's thread; they never end by themselves."""
 
     is_done = False
 
@@ -129,13 +127,13 @@ class LedgerStream(OneRequestCall):
         self._lock = threading.Lock()
         self._untaken = 0
         self._reading: Future[Sequence[bytes]] | None = None
-        self.ended.add_done_callback(lambda _: self._stop_reading())
+        self.completion.add_done_callback(lambda _: self._stop_reading())
 
-    def _begin(self, request: bytes) -> None:
-        self._request = request
+    def _begin(self, body: bytes) -> None:
+        self._request = body
         self.read_next()
 
-    def taken(self, size: int) -> bool:  # noqa: ARG002 - messages are counted
+    def acknowledge(self, size: int) -> bool:  # noqa: ARG002 - messages are counted
         """See `OpenCall`."""
         with self._lock:
             self._untaken -= 1
@@ -144,14 +142,14 @@ class LedgerStream(OneRequestCall):
             self.read_next()
         return True
 
-    def stop(self, error: QuantraError) -> None:
-        """End a call that has no end, or no request; others continue."""
+    def drain(self, error: QuantraError) -> None:
+        """End WatchEvents, and calls that have no request yet; ListForecasts continues."""
         if not self._has_begun or self._poller is not None:
-            fail(self._name, self.ended, error)
+            set_error_if_pending(self._name, self.completion, error)
 
     def read_next(self) -> None:
         """Read further messages on the ledger's thread, unless the call has ended."""
-        if self.ended.done():
+        if self.completion.done():
             return
         self._reading = self._run(self._name, self._read, self._deadline)
         self._reading.add_done_callback(self._continue)
@@ -168,14 +166,14 @@ class LedgerStream(OneRequestCall):
             self._reading.cancel()
 
     def _continue(self, reading: "Future[Sequence[bytes]]") -> None:
-        if self.ended.done():
+        if self.completion.done():
             return
         try:
-            self._emit_all(reading.result())
+            self._emit_and_continue(reading.result())
         except Exception as error:  # noqa: BLE001 - layer boundary
-            fail(self._name, self.ended, error)
+            set_error_if_pending(self._name, self.completion, error)
 
-    def _emit_all(self, messages: Sequence[bytes]) -> None:
+    def _emit_and_continue(self, messages: Sequence[bytes]) -> None:
         assert self._source is not None  # noqa: S101 - it was read
         with self._lock:
             self._untaken = len(messages)
@@ -184,11 +182,11 @@ class LedgerStream(OneRequestCall):
         if messages:
             return
         if self._source.is_done:
-            settle(self.ended, None)
-        elif self._poller is None:
-            self.read_next()
-        else:
+            set_result_if_pending(self.completion, None)
+        elif self._poller is not None and isinstance(self._source, EventMessages):
             self._poller.add(self, self._source.last_event)
+        else:
+            self.read_next()
 
 
 @final
@@ -209,11 +207,11 @@ class EventPoller:
         self._thread = LazyThread(self._poll, "ledger events")
 
     def add(self, stream: LedgerStream, last_event: int) -> None:
-        """Let a stream read once there is an event after this one."""
+        """Wake a stream when there is an event after `last_event`."""
         with self._changed:
             self._waiting[stream] = last_event
             self._changed.notify()
-        if stream.ended.done():  # just now
+        if stream.completion.done():  # just now
             self.remove(stream)
         self._thread.start()
 
@@ -266,30 +264,32 @@ class LedgerCalls:
         self._poller = None if ledger is None else EventPoller(ledger, poll_s)
         self._open = OpenStreams()
 
-    def call(self, name: str, request: bytes, deadline: Deadline) -> "Future[bytes]":
-        """Answer one unary call. See `Calls.call`."""
+    def handle(self, name: str, request: bytes, deadline: Deadline) -> "Future[bytes]":
+        """Answer one unary call. See `PredictionCalls.handle`."""
         queries = {"GetForecast": self._get_forecast, "GetHealth": self._get_health}
         try:
-            ledger, query = self._opened, queries[name]
+            ledger, query = self._require_ledger(), queries[name]
             done = self._run(name, lambda: [query(ledger, request)], deadline)
-            return convert(name, done, lambda messages: messages[0])
+            return map_future(name, done, lambda messages: messages[0])
         except Exception as error:  # noqa: BLE001 - layer boundary
-            return reject(name, error)
+            return failed_future(name, error)
 
     def open(self, name: str, deadline: Deadline, emit: ResponseCallback, most_bytes: int | None = None) -> OpenCall:  # noqa: ARG002 - the transport checks
-        """Open a call with a stream of response messages. See `Calls.open`."""
+        """Open a call with a stream of response messages. See `PredictionCalls.open`."""
         if name == "WatchEvents":
             stream = LedgerStream(
-                name, lambda body: EventMessages(self._opened, body), self._run, deadline, emit, self._poller
+                name, lambda body: EventMessages(self._require_ledger(), body), self._run, deadline, emit, self._poller
             )
         else:
-            stream = LedgerStream(name, lambda body: ForecastMessages(self._opened, body), self._run, deadline, emit)
+            stream = LedgerStream(
+                name, lambda body: ForecastMessages(self._require_ledger(), body), self._run, deadline, emit
+            )
         self._open.add(stream)
         return stream
 
     def drain(self) -> None:
         """End the streams that wait for events as UNAVAILABLE; others continue."""
-        self._open.stop(UnavailableError("the server is stopping; call again in a moment, or on another server"))
+        self._open.drain(UnavailableError("the server is stopping; call again in a moment, or on another server"))
 
     def close(self) -> None:
         """Drain, and finish the queued queries."""
@@ -298,8 +298,7 @@ class LedgerCalls:
             self._poller.close()
         self._jobs.close()
 
-    @property
-    def _opened(self) -> Ledger:
+    def _require_ledger(self) -> Ledger:
         if self._ledger is None:
             raise NoLedgerError(
                 "this server has no ledger; start it with --ledger LEDGER, and see its log if it cannot open it"
@@ -315,9 +314,9 @@ class LedgerCalls:
             raise MalformedRequestError(
                 "forecast_id is empty; send the id of a forecast", metadata={"field": "forecast_id"}
             )
-        chosen = ForecastFilter(forecast_id=request.forecast_id, symbol=request.symbol)
-        found = read_outcomes(ledger, ledger.records(ForecastRecord, *chosen.condition))
-        return pb.GetForecastResponse(forecasts=map(wire.encode_forecast, found)).SerializeToString()
+        selection = ForecastFilter(forecast_id=request.forecast_id, symbol=request.symbol)
+        forecasts = read_outcomes(ledger, ledger.records(ForecastRecord, *selection.condition))
+        return pb.GetForecastResponse(forecasts=map(wire.encode_forecast, forecasts)).SerializeToString()
 
     def _get_health(self, ledger: Ledger, body: bytes) -> bytes:
         request = parse_short(body, pb.GetHealthRequest)

@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Final, final
+from typing import Final, NamedTuple, final
 
 from predictor._pb import prediction_pb2 as pb
 from predictor.calls.futures import to_quantra_error
@@ -19,7 +19,7 @@ from predictor.service import LightFuture, PredictionRequest, PredictionService
 from predictor.subscription import AcceptedPush, Push, Subscription, find_session_error, panel_of
 from predictor.wire import instances, pushes
 
-_SHOWN: Final = 80
+_MAX_SHOWN_ID: Final = 80
 _CALL: Final = "PredictStream"
 _RETRY_AFTER_S: Final = 1.0
 """Longer than for calls, because sessions stay open longer."""
@@ -34,56 +34,64 @@ class SessionRequest:
     """Reference of the model."""
     request: PredictionRequest
     """One instance, decoded on the model's thread."""
-    respond: "Callable[[Outcome], SessionReply]"
+    respond: "Callable[[Outcome], SessionStepResult]"
     """Maps the outcome to the response; called once, on any thread, also after cancellation or any other error."""
 
 
-SessionReply = SessionRequest | pb.Ack | Outcome | Future["SessionReply"]
-"""Reply of a session to a request: a prediction to run, the response, or a future of either."""
+SessionStepResult = SessionRequest | pb.Ack | Outcome | Future["SessionStepResult"]
+"""What a session's step returns: the response, a prediction to run first, or a future of either."""
+
+
+class SessionLoad(NamedTuple):
+    """Open sessions."""
+
+    sessions: int
+    size: int
+    """Their bytes."""
 
 
 @final
-class SessionRoom:
-    """Counts sessions and bytes against limits, and against those of an outer room. Thread-safe.
+class SessionQuota:
+    """Counts sessions and bytes against limits, and against those of an outer quota. Thread-safe.
 
     Args:
         most: Largest number of sessions.
         most_bytes: Largest number of bytes in total.
         where: Owner of the limits, for messages.
-        within: The outer room.
+        outer: The outer quota.
     """
 
-    def __init__(self, most: int, most_bytes: int, where: str, within: "SessionRoom | None" = None) -> None:
+    def __init__(self, most: int, most_bytes: int, where: str, outer: "SessionQuota | None" = None) -> None:
         self._most, self._most_bytes, self._where = most, most_bytes, where
-        self._within = within
+        self._outer = outer
         self._lock = threading.Lock()
         self._sessions = self._bytes = 0
 
     @classmethod
-    def of_process(cls, limits: ServiceLimits) -> "SessionRoom":
-        """Create the room of the whole process."""
+    def of_process(cls, limits: ServiceLimits) -> "SessionQuota":
+        """Create the quota of the whole process."""
         return cls(limits.sessions, limits.session_bytes, "this server")
 
-    def of_stream(self, limits: ServiceLimits) -> "SessionRoom":
-        """Create a room for one stream within this one."""
-        return SessionRoom(limits.sessions_per_stream, limits.session_bytes_per_stream, "this stream", self)
+    def create_stream_quota(self, limits: ServiceLimits) -> "SessionQuota":
+        """Create a quota for one stream within this one."""
+        return SessionQuota(limits.sessions_per_stream, limits.session_bytes_per_stream, "this stream", self)
 
     @property
-    def held(self) -> tuple[int, int]:
-        """Number of open sessions and their bytes."""
+    def load(self) -> SessionLoad:
+        """The open sessions."""
         with self._lock:
-            return self._sessions, self._bytes
+            return SessionLoad(self._sessions, self._bytes)
 
     def add(self, *, sessions: int = 0, size: int = 0) -> None:
-        """Add sessions and bytes, or free them if negative, here and in the outer room.
+        """Add sessions and bytes, or free them if negative, here and in the outer quota.
 
         Raises:
             QueueFullError: A limit is reached; nothing has changed.
         """
         with self._lock:
             self._check(sessions, size)
-            if self._within is not None:
-                self._within.add(sessions=sessions, size=size)
+            if self._outer is not None:
+                self._outer.add(sessions=sessions, size=size)
             self._sessions += sessions
             self._bytes += size
 
@@ -96,7 +104,7 @@ class SessionRoom:
             raise QueueFullError.of(what, self._bytes, self._most_bytes, retry_after_s=_RETRY_AFTER_S)
 
 
-SessionStep = Callable[[], SessionReply]
+SessionStep = Callable[[], SessionStepResult]
 """Handles one request of a session; raises QuantraError."""
 
 
@@ -110,14 +118,14 @@ class RequestSequencer:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._waiting: deque[tuple[SessionStep, Future[SessionReply]]] = deque()
+        self._waiting: deque[tuple[SessionStep, Future[SessionStepResult]]] = deque()
         self._is_busy = self._is_advancing = False
 
-    def run(self, step: SessionStep) -> SessionReply:
+    def run(self, step: SessionStep) -> SessionStepResult:
         """Run the step, or return a future if others are first; raises what the step raises."""
         with self._lock:
             if self._is_busy or self._is_advancing or self._waiting:
-                future: Future[SessionReply] = LightFuture()
+                future: Future[SessionStepResult] = LightFuture()
                 self._waiting.append((step, future))
                 return future
             self._is_busy = True
@@ -133,17 +141,17 @@ class RequestSequencer:
         while (queued := self._take_next()) is not None:
             self._run_queued(*queued)
 
-    def _run(self, step: SessionStep) -> SessionReply:
+    def _run(self, step: SessionStep) -> SessionStepResult:
         needs_prediction = False
         try:
-            reply = step()
-            needs_prediction = isinstance(reply, SessionRequest)
-            return reply
+            result = step()
+            needs_prediction = isinstance(result, SessionRequest)
+            return result
         finally:
             if not needs_prediction:
                 self.advance()
 
-    def _take_next(self) -> "tuple[SessionStep, Future[SessionReply]] | None":
+    def _take_next(self) -> "tuple[SessionStep, Future[SessionStepResult]] | None":
         with self._lock:
             if self._is_busy or not self._waiting:
                 self._is_advancing = False
@@ -151,16 +159,16 @@ class RequestSequencer:
             self._is_busy = True
             return self._waiting.popleft()
 
-    def _run_queued(self, step: SessionStep, future: "Future[SessionReply]") -> None:
+    def _run_queued(self, step: SessionStep, future: "Future[SessionStepResult]") -> None:
         if not future.set_running_or_notify_cancel():
             self.advance()
             return
         try:
-            reply = self._run(step)
+            result = self._run(step)
         except Exception as error:  # noqa: BLE001 - a callback's edge: the error is the caller's answer
             future.set_exception(to_quantra_error(_CALL, error))
         else:
-            future.set_result(reply)
+            future.set_result(result)
 
 
 @final
@@ -171,21 +179,21 @@ class OpeningInstance:
         self._message = message
         self.rows = len(message.bars.symbols)
         self.size = message.ByteSize()
-        self.read: Instance | None = None
+        self.instance: Instance | None = None
         """The decoded instance, if a session can start with it."""
 
     def instances(self) -> Sequence[ReadInstance]:
         """Decode the instance, or give its error."""
-        read = instances.decode_or_error(self._message)
+        instance = instances.decode_or_error(self._message)
         self._message = pb.Instance()
-        if isinstance(read, QuantraError):
-            return [read]
+        if isinstance(instance, QuantraError):
+            return [instance]
         try:
-            panel_of(read)
+            panel_of(instance)
         except QuantraError as error:
             return [error]
-        self.read = read
-        return [read]
+        self.instance = instance
+        return [instance]
 
 
 @final
@@ -209,33 +217,33 @@ class LiveSession:
     Args:
         name: Id of the session.
         model: Reference of its model.
-        models: Looks up references.
-        room: Room of its stream; the session has entered it.
-        left: Called once when the session ends.
+        service: Looks up references.
+        quota: Quota of its stream, which counts the session.
+        on_end: Called once when the session ends.
     """
 
     def __init__(
-        self, name: str, model: str, models: PredictionService, room: SessionRoom, left: Callable[[], None]
+        self, name: str, model: str, service: PredictionService, quota: SessionQuota, on_end: Callable[[], None]
     ) -> None:
         self._name, self._model = name, model
-        self._models = models
-        self._room = room
-        self._left = left
+        self._service = service
+        self._quota = quota
+        self._on_end = on_end
         self._lock = threading.Lock()
         self._sequencer = RequestSequencer()
         self._is_over = False
         self._subscription: Subscription | None = None
         self._size = 0
 
-    def open(self, message: pb.Instance) -> SessionReply:
+    def open(self, message: pb.Instance) -> SessionStepResult:
         """Start the subscription with an instance."""
         return self._sequencer.run(lambda: self._start(OpeningInstance(message)))
 
-    def push(self, request: pb.PushBars) -> SessionReply:
+    def push(self, request: pb.PushBars) -> SessionStepResult:
         """Push bars."""
         return self._sequencer.run(lambda: self._apply_push(pushes.decode(request), request.ByteSize()))
 
-    def close(self) -> SessionReply:
+    def close(self) -> SessionStepResult:
         """Close after the earlier requests."""
         return self._sequencer.run(self._close_open)
 
@@ -246,19 +254,19 @@ class LiveSession:
                 return
             self._is_over, self._subscription, size = True, None, self._size
             self._size = 0
-        self._room.add(sessions=-1, size=-size)
-        self._left()
+        self._quota.add(sessions=-1, size=-size)
+        self._on_end()
 
-    def _start(self, opening: OpeningInstance) -> SessionReply:
+    def _start(self, opening: OpeningInstance) -> SessionStepResult:
         return SessionRequest(self._model, opening, lambda outcome: self._finish_start(opening, outcome))
 
-    def _finish_start(self, opening: OpeningInstance, outcome: Outcome) -> SessionReply:
-        """Keep the session if it got a forecast and has room; else end it."""
+    def _finish_start(self, opening: OpeningInstance, outcome: Outcome) -> SessionStepResult:
+        """Keep the session if it got a forecast and fits the quota; else end it."""
         try:
-            if opening.read is not None and isinstance(outcome, Forecast):
-                if (error := find_session_error(outcome, panel_of(opening.read))) is not None:
+            if opening.instance is not None and isinstance(outcome, Forecast):
+                if (error := find_session_error(outcome, panel_of(opening.instance))) is not None:
                     raise error
-                self._keep(Subscription.of(opening.read, self._find_model().bars_needed))
+                self._replace_subscription(Subscription.of(opening.instance, self._find_model().bars_needed))
         except QuantraError as error:
             outcome = error
         finally:
@@ -267,31 +275,31 @@ class LiveSession:
             self._sequencer.advance()
         return outcome
 
-    def _apply_push(self, push: Push, size: int) -> SessionReply:
+    def _apply_push(self, push: Push, size: int) -> SessionStepResult:
         model = self._find_model()
-        pushed = self._require_subscription().pushed(push, model.bars_needed)
-        if not pushed.needs_model:
-            self._keep(pushed.after)
-            return pb.Ack(waiting_for=pushed.after.waits_for)
-        request = PushedInstance(pushed.after, size)
+        accepted_push = self._require_subscription().pushed(push, model.bars_needed)
+        if not accepted_push.needs_model:
+            self._replace_subscription(accepted_push.after)
+            return pb.Ack(waiting_for=accepted_push.after.waits_for)
+        request = PushedInstance(accepted_push.after, size)
         return SessionRequest(
-            self._model, request, lambda outcome: self._finish_push(push, size, pushed, model, outcome)
+            self._model, request, lambda outcome: self._finish_push(push, size, accepted_push, model, outcome)
         )
 
     def _finish_push(
-        self, push: Push, size: int, pushed: AcceptedPush, model: ModelInfo, outcome: Outcome
-    ) -> SessionReply:
+        self, push: Push, size: int, accepted_push: AcceptedPush, model: ModelInfo, outcome: Outcome
+    ) -> SessionStepResult:
         """Return the response to a push; keep the push unless this is an error."""
         needs_prediction = False
         try:
             if self._has_changed(model, outcome):
-                again = self._apply_push(push, size)
-                needs_prediction = isinstance(again, SessionRequest)
-                return again
-            answer = pushed.answer(outcome)
-            if not isinstance(answer, QuantraError):
-                self._keep(pushed.after)
-            return pb.Ack(waiting_for=pushed.after.waits_for) if answer is None else answer
+                retried = self._apply_push(push, size)
+                needs_prediction = isinstance(retried, SessionRequest)
+                return retried
+            response = accepted_push.answer(outcome)
+            if not isinstance(response, QuantraError):
+                self._replace_subscription(accepted_push.after)
+            return pb.Ack(waiting_for=accepted_push.after.waits_for) if response is None else response
         except QuantraError as error:
             return error.without_frames()
         finally:
@@ -304,18 +312,18 @@ class LiveSession:
             return False
         return _identify(self._find_model()) != _identify(model)
 
-    def _close_open(self) -> SessionReply:
+    def _close_open(self) -> SessionStepResult:
         self._require_subscription()
         self.end()
         return pb.Ack()
 
-    def _keep(self, subscription: Subscription) -> None:
+    def _replace_subscription(self, subscription: Subscription) -> None:
         """Replace the subscription. Raises QueueFullError at a limit, UnknownSessionError after the end."""
         size = subscription.size
         with self._lock:
             if self._is_over:
                 raise _unknown_session(self._name)
-            self._room.add(size=size - self._size)
+            self._quota.add(size=size - self._size)
             self._subscription, self._size = subscription, size
 
     def _require_subscription(self) -> Subscription:
@@ -325,7 +333,7 @@ class LiveSession:
         return subscription
 
     def _find_model(self) -> ModelInfo:
-        return self._models.model(self._model)
+        return self._service.model(self._model)
 
 
 def _identify(model: ModelInfo) -> tuple[int, str, int]:
@@ -336,8 +344,8 @@ def _identify(model: ModelInfo) -> tuple[int, str, int]:
 def _unknown_session(name: str) -> UnknownSessionError:
     """Return the error for a session that is not open."""
     return UnknownSessionError(
-        f"session {name[:_SHOWN]!r} is not open on this stream; open it with its history first",
-        metadata={"session_id": name[:_SHOWN]},
+        f"session {name[:_MAX_SHOWN_ID]!r} is not open on this stream; open it with its history first",
+        metadata={"session_id": name[:_MAX_SHOWN_ID]},
     )
 
 
@@ -350,13 +358,13 @@ class LiveSessions:
     that they return is cancelled with its request.
     """
 
-    def __init__(self, models: PredictionService, room: SessionRoom) -> None:
-        self._models = models
-        self._room = room
+    def __init__(self, service: PredictionService, quota: SessionQuota) -> None:
+        self._service = service
+        self._quota = quota
         self._lock = threading.Lock()
         self._sessions: dict[str, LiveSession] = {}
 
-    def open(self, request: pb.OpenSession) -> SessionReply:
+    def open(self, request: pb.OpenSession) -> SessionStepResult:
         """Open a session.
 
         Raises:
@@ -367,23 +375,23 @@ class LiveSessions:
         name, model = request.session_id, check_reference(request.model)
         if not name:
             raise MalformedRequestError("session_id is empty; set a unique id", metadata={"field": "session_id"})
-        self._models.model(model)
+        self._service.model(model)
         with self._lock:
             if name in self._sessions:
                 raise DuplicateIdError(
-                    f"session {name[:_SHOWN]!r} is already open; close it first, or choose another id",
-                    metadata={"session_id": name[:_SHOWN]},
+                    f"session {name[:_MAX_SHOWN_ID]!r} is already open; close it first, or choose another id",
+                    metadata={"session_id": name[:_MAX_SHOWN_ID]},
                 )
-            self._room.add(sessions=1)
-            session = LiveSession(name, model, self._models, self._room, lambda: self._leave(name))
+            self._quota.add(sessions=1)
+            session = LiveSession(name, model, self._service, self._quota, lambda: self._forget(name))
             self._sessions[name] = session
         return session.open(request.instance)
 
-    def push(self, request: pb.PushBars) -> SessionReply:
+    def push(self, request: pb.PushBars) -> SessionStepResult:
         """Push bars; raises UnknownSessionError if the session is not open."""
         return self._find_session(request.session_id).push(request)
 
-    def close(self, request: pb.CloseSession) -> SessionReply:
+    def close(self, request: pb.CloseSession) -> SessionStepResult:
         """Close a session; raises as `push`."""
         return self._find_session(request.session_id).close()
 
@@ -401,6 +409,6 @@ class LiveSessions:
             raise _unknown_session(name)
         return session
 
-    def _leave(self, name: str) -> None:
+    def _forget(self, name: str) -> None:
         with self._lock:
             self._sessions.pop(name, None)

@@ -9,8 +9,8 @@ from operator import itemgetter
 from typing import Any, Final, TypeVar, final
 
 from predictor._pb import prediction_pb2 as pb
-from predictor.calls.futures import AT_ONCE, JobThread, to_quantra_error
-from predictor.calls.live_sessions import LiveSessions, SessionReply, SessionRequest
+from predictor.calls.futures import MAX_INLINE_PARTS, JobThread, to_quantra_error
+from predictor.calls.live_sessions import LiveSessions, SessionRequest, SessionStepResult
 from predictor.calls.requests import EncodedInstances, check_reference
 from predictor.calls.streams import ManyRequestCall, ResponseCallback, StreamWindow
 from predictor.errors import (
@@ -38,7 +38,7 @@ from predictor.wire.request_counts import (
 
 PREDICT_STREAM: Final = "PredictStream"
 
-SMALL: Final = 64 * 1024
+MAX_INLINE_BYTES: Final = 64 * 1024
 """Largest session request, in bytes, that is decoded on the calling thread."""
 
 DoneT = TypeVar("DoneT")
@@ -73,7 +73,7 @@ class PredictStream(ManyRequestCall):
         service: Forecasts.
         sessions: Sessions of this stream only.
         jobs: Works on large requests.
-        deadline, emit, flow, most_bytes: See `ManyRequestCall`.
+        deadline, emit, window, most_bytes: See `ManyRequestCall`.
     """
 
     def __init__(
@@ -83,156 +83,159 @@ class PredictStream(ManyRequestCall):
         jobs: JobThread,
         deadline: Deadline,
         emit: ResponseCallback,
-        flow: StreamWindow,
+        window: StreamWindow,
         most_bytes: int | None = None,
     ) -> None:
-        super().__init__(PREDICT_STREAM, deadline, emit, flow, most_bytes)
+        super().__init__(PREDICT_STREAM, deadline, emit, window, most_bytes)
         self._service, self._sessions, self._jobs = service, sessions, jobs
         self._requests: dict[str, PendingRequest] = {}
-        self._under_way = 0
+        self._unanswered_count = 0
         """Requests whose responses were not emitted yet, including those being rejected."""
-        self._steps = 0
+        self._session_requests = 0
         """Session requests that are queued or running."""
-        self._has_ended = False
+        self._has_ended_sessions = False
 
-    def send(self, request: bytes) -> bool:
+    def send(self, body: bytes) -> bool:
         """See `OpenCall`. A malformed request or the call's deadline ends the stream."""
         try:
             self._deadline.check()
-            read = read_request(request)
+            parsed = read_request(body)
         except QuantraError as error:
-            self.stop(error)
+            self.drain(error)
             return False
-        pending = PendingRequest(read.request_id[:MAX_TEXT], len(request), self._limit_deadline(read))
+        pending = PendingRequest(parsed.request_id[:MAX_TEXT], len(body), self._limit_deadline(parsed))
         try:
-            if self._enter(pending, read):
-                self._begin(pending, read, request)
+            if self._register(pending, parsed):
+                self._start(pending, parsed, body)
         except Exception as error:  # noqa: BLE001 - layer boundary
-            self._answer(pending, to_quantra_error(PREDICT_STREAM, error))
+            self._respond(pending, to_quantra_error(PREDICT_STREAM, error))
         return self._can_continue()
 
     def _list_cancellations(self) -> "Sequence[Callable[[], object]]":
         return [request.cancel for request in self._requests.values()]
 
     def _is_busy(self) -> bool:
-        return bool(self._under_way or self._steps)
+        return bool(self._unanswered_count or self._session_requests)
 
     # --- requests
 
-    def _limit_deadline(self, read: StreamRequest) -> Deadline:
-        ends_s = time.monotonic() + read.timeout_s if read.timeout_s > 0 else math.inf
+    def _limit_deadline(self, parsed: StreamRequest) -> Deadline:
+        ends_s = time.monotonic() + parsed.timeout_s if parsed.timeout_s > 0 else math.inf
         whole_s = self._deadline.expires_at_s
         ends_s = ends_s if whole_s is None else min(ends_s, whole_s)
         expires_at_s = None if math.isinf(ends_s) else ends_s
         return Deadline(expires_at_s, observer=self._deadline.observer, caller=self._deadline.caller)
 
-    def _enter(self, request: PendingRequest, read: StreamRequest) -> bool:
+    def _register(self, pending: PendingRequest, parsed: StreamRequest) -> bool:
         """Register a request; False if the stream is ending. Raises if the request is invalid."""
         with self._lock:
             if not self._takes_more:
                 return False
-            self._flow.enter(request.size)
-            self._under_way += 1
-            _check(read)
-            if read.request_id in self._requests:
+            self._window.add_request(pending.size)
+            self._unanswered_count += 1
+            _check_fields(parsed)
+            if parsed.request_id in self._requests:
                 raise DuplicateIdError(
-                    f"request id {read.request_id!r} is in use; wait for its response, or choose another id",
-                    metadata={"request_id": read.request_id},
+                    f"request id {parsed.request_id!r} is in use; wait for its response, or choose another id",
+                    metadata={"request_id": parsed.request_id},
                 )
-            self._requests[read.request_id] = request
+            self._requests[parsed.request_id] = pending
         return True
 
-    def _begin(self, request: PendingRequest, read: StreamRequest, body: bytes) -> None:
-        if read.prediction is not None:
-            model = check_reference(read.prediction.model)
-            instances = DecodedInstances((decode_or_error(read.prediction.instance),), len(body))
-            self._run_prediction(request, model, instances, _return_outcome)
+    def _start(self, pending: PendingRequest, parsed: StreamRequest, body: bytes) -> None:
+        if parsed.prediction is not None:
+            model = check_reference(parsed.prediction.model)
+            instances = DecodedInstances((decode_or_error(parsed.prediction.instance),), len(body))
+            self._run_prediction(pending, model, instances)
             return
-        action, within = read.action()
+        action, position = parsed.action()
         match action:
             case "predict":
-                self._predict(request, body, within)
+                self._predict(pending, body, position)
             case "cancel":
-                self._cancel(request, body, within)
+                self._cancel(pending, body, position)
             case _:
-                self._begin_session_request(request, action, body, within)
+                self._start_session_request(pending, action, body, position)
 
-    def _cancel(self, request: PendingRequest, body: bytes, within: slice) -> None:
+    def _cancel(self, pending: PendingRequest, body: bytes, position: slice) -> None:
         try:
-            count_parts(body, pb.CancelRequest, AT_ONCE, within=within)
+            count_parts(body, pb.CancelRequest, MAX_INLINE_PARTS, position=position)
         except TooManyPartsError:
-            raise malformed_message_error(pb.CancelRequest, within.stop - within.start) from None
-        wanted = parse(body[within], pb.CancelRequest).request_id
+            raise malformed_message_error(pb.CancelRequest, position.stop - position.start) from None
+        cancelled_id = parse(body[position], pb.CancelRequest).request_id
         with self._lock:
-            requests = [self._requests.get(wanted)] if wanted else [*self._requests.values()]
+            requests = [self._requests.get(cancelled_id)] if cancelled_id else [*self._requests.values()]
         for other in requests:
-            if other is not None and other is not request:
+            if other is not None and other is not pending:
                 other.cancel()
-        self._answer(request, pb.Ack())
+        self._respond(pending, pb.Ack())
 
-    def _predict(self, request: PendingRequest, body: bytes, within: slice) -> None:
-        counted = self._jobs.count(PREDICT_STREAM, body, pb.StreamPredict, request.deadline, within)
+    def _predict(self, pending: PendingRequest, body: bytes, position: slice) -> None:
+        counted = self._jobs.count(PREDICT_STREAM, body, pb.StreamPredict, pending.deadline, position)
         if isinstance(counted, RequestCounts):
-            self._predict_counted(request, body, counted)
+            self._predict_counted(pending, body, counted)
         else:
-            self._follow(request, counted, partial(self._predict_counted, request, body))
+            self._follow(pending, counted, partial(self._predict_counted, pending, body))
 
-    def _predict_counted(self, request: PendingRequest, body: bytes, counted: RequestCounts) -> None:
+    def _predict_counted(self, pending: PendingRequest, body: bytes, counted: RequestCounts | QuantraError) -> None:
+        if isinstance(counted, QuantraError):
+            self._respond(pending, counted)
+            return
         model = check_reference(parse(counted.head, pb.StreamPredict).model)
         if len(counted.instances) != 1:
             raise MalformedRequestError(
                 f"instance: have {len(counted.instances)}, need 1; send one request per instance",
                 metadata={"field": "instance", "have": str(len(counted.instances))},
             )
-        self._run_prediction(request, model, EncodedInstances(body, counted), _return_outcome)
+        self._run_prediction(pending, model, EncodedInstances(body, counted))
 
     def _run_prediction(
         self,
-        request: PendingRequest,
+        pending: PendingRequest,
         model: str,
         instances: PredictionRequest,
-        respond: Callable[[Outcome], SessionReply],
+        respond: Callable[[Outcome], SessionStepResult] | None = None,
     ) -> None:
-        """Run a prediction and handle the reply that `respond` makes of its outcome."""
+        """Run a prediction. Its outcome is the response, or `respond` makes the next result of it."""
 
         def finish(outcome: Outcome) -> None:
-            self._handle(request, respond(outcome))
+            self._handle(pending, respond(outcome) if respond else outcome)
 
         try:
-            outcome = self._service.predict(model, instances, request.deadline, itemgetter(0))
+            outcome = self._service.predict(model, instances, pending.deadline, itemgetter(0))
         except QuantraError as error:
             finish(error)
         else:
-            self._follow(request, outcome, finish, finish)
+            self._follow(pending, outcome, finish)
 
     # --- sessions
 
-    def _begin_session_request(self, request: PendingRequest, action: str, body: bytes, within: slice) -> None:
-        """Pass a request to the sessions: at once if it is small and the first, else queued."""
-        work = partial(self._pass_to_sessions, request, action, body, within)
+    def _start_session_request(self, pending: PendingRequest, action: str, body: bytes, position: slice) -> None:
+        """Run a request of a session: at once if it is small and the first, else on the job thread."""
+        work = partial(self._run_session_request, pending, action, body, position)
         with self._lock:
-            is_next = not self._steps
-            self._steps += 1
-        reply = _reply_at_once(work) if is_next and len(body) <= SMALL else None
-        reply = self._jobs.run(PREDICT_STREAM, work, request.deadline, size=len(body)) if reply is None else reply
-        self._follow(request, reply, partial(self._handle, request))
-        reply.add_done_callback(lambda _: self._finish_session_request())  # must come after the callback above
+            is_next = not self._session_requests
+            self._session_requests += 1
+        result = _run_inline(work) if is_next and len(body) <= MAX_INLINE_BYTES else None
+        result = self._jobs.run(PREDICT_STREAM, work, pending.deadline, size=len(body)) if result is None else result
+        self._follow(pending, result, partial(self._handle, pending))
+        result.add_done_callback(lambda _: self._finish_session_request())  # must come after the callback above
 
-    def _pass_to_sessions(
-        self, request: PendingRequest, action: str, body: bytes, within: slice, most_parts: int = MAX_PARTS
-    ) -> SessionReply:
-        """Pass a request to the sessions.
+    def _run_session_request(
+        self, pending: PendingRequest, action: str, body: bytes, position: slice, max_parts: int = MAX_PARTS
+    ) -> SessionStepResult:
+        """Run a request of a session.
 
         Raises:
             QuantraError: The response is this error.
-            TooManyPartsError: The request has more than `most_parts`, if that is less than the protocol allows.
+            TooManyPartsError: The request has more than `max_parts`, if that is less than the protocol allows.
         """
 
         def decode(kind: type[SessionT]) -> SessionT:
-            count_parts(body, kind, most_parts, within=within)
-            message = parse(body[within], kind)
+            count_parts(body, kind, max_parts, position=position)
+            message = parse(body[position], kind)
             check_text("session_id", message.session_id)
-            request.session_id = message.session_id
+            pending.session_id = message.session_id
             return message
 
         match action:
@@ -243,18 +246,18 @@ class PredictStream(ManyRequestCall):
             case _:
                 return self._sessions.close(decode(pb.CloseSession))
 
-    def _handle(self, request: PendingRequest, reply: SessionReply) -> None:
-        """Handle a session's reply: run its prediction, wait for the reply, or answer."""
-        if isinstance(reply, SessionRequest):
-            self._run_prediction(request, reply.model, reply.request, reply.respond)
-        elif isinstance(reply, Future):
-            self._follow(request, reply, partial(self._handle, request))
+    def _handle(self, pending: PendingRequest, result: SessionStepResult) -> None:
+        """Handle the result of a session's step: run its prediction, wait for the result, or respond."""
+        if isinstance(result, SessionRequest):
+            self._run_prediction(pending, result.model, result.request, result.respond)
+        elif isinstance(result, Future):
+            self._follow(pending, result, partial(self._handle, pending))
         else:
-            self._answer(request, reply)
+            self._respond(pending, result)
 
     def _finish_session_request(self) -> None:
         with self._lock:
-            self._steps -= 1
+            self._session_requests -= 1
         if self._is_cancelled:
             self._release()
         else:
@@ -263,58 +266,54 @@ class PredictStream(ManyRequestCall):
     def _release(self) -> None:
         """End the sessions, unless they are in use."""
         with self._lock:
-            if self._steps or self._has_ended:
+            if self._session_requests or self._has_ended_sessions:
                 return
-            self._has_ended = True
+            self._has_ended_sessions = True
         self._sessions.end()
 
-    # --- answers
+    # --- responses
 
     def _follow(
         self,
-        request: PendingRequest,
+        pending: PendingRequest,
         work: "Future[DoneT]",
-        then: Callable[[DoneT], None],
-        failed: Callable[[QuantraError], None] | None = None,
+        on_done: Callable[[DoneT | QuantraError], None],
     ) -> None:
-        """Call `then` with the result of the work, on the thread that completes it, or `failed` with its error.
+        """Call `on_done` with the result or the error of the work, on the thread that completes it."""
 
-        By default, the error is the response.
-        """
-
-        def done(work: "Future[DoneT]") -> None:
+        def finish(done: "Future[DoneT]") -> None:
             try:
-                _pass_on(work, then, failed or partial(self._answer, request))
+                on_done(_result_or_error(done))
             except Exception as error:  # noqa: BLE001 - layer boundary
-                self._answer(request, to_quantra_error(PREDICT_STREAM, error))
+                self._respond(pending, to_quantra_error(PREDICT_STREAM, error))
 
-        request.work = work
-        work.add_done_callback(done)
-        if request.deadline.is_cancelled:  # cancelled before `work` was set
+        pending.work = work
+        work.add_done_callback(finish)
+        if pending.deadline.is_cancelled:  # cancelled before `work` was set
             work.cancel()
 
-    def _answer(self, request: PendingRequest, outcome: Outcome | pb.Ack) -> None:
-        message = self._encode(request, outcome)
+    def _respond(self, pending: PendingRequest, outcome: Outcome | pb.Ack) -> None:
+        message = self._encode(pending, outcome)
         with self._lock:
-            if request.is_answered:
+            if pending.is_answered:
                 return
-            request.is_answered = True
-            if self._requests.get(request.request_id) is request:
-                del self._requests[request.request_id]
-            self._flow.answer(request.size, len(message))
+            pending.is_answered = True
+            if self._requests.get(pending.request_id) is pending:
+                del self._requests[pending.request_id]
+            self._window.replace_with_response(pending.size, len(message))
             is_wanted = not self._is_cancelled
         try:
             if is_wanted:
                 self._emit(message)
         finally:
             with self._lock:
-                self._under_way -= 1
+                self._unanswered_count -= 1
             self._finish_if_over()
 
-    def _encode(self, request: PendingRequest, outcome: Outcome | pb.Ack) -> bytes:
-        message = encode_response(request.request_id, request.session_id, outcome)
+    def _encode(self, pending: PendingRequest, outcome: Outcome | pb.Ack) -> bytes:
+        message = encode_response(pending.request_id, pending.session_id, outcome)
         error = self._find_excess(message, "request fewer symbols")
-        return message if error is None else encode_response(request.request_id, request.session_id, error)
+        return message if error is None else encode_response(pending.request_id, pending.session_id, error)
 
 
 def encode_response(request_id: str, session_id: str, outcome: Outcome | pb.Ack) -> bytes:
@@ -330,40 +329,33 @@ def encode_response(request_id: str, session_id: str, outcome: Outcome | pb.Ack)
     return response.SerializeToString()
 
 
-def _check(read: StreamRequest) -> None:
+def _check_fields(parsed: StreamRequest) -> None:
     """Validate the fields of a request other than its action."""
-    if not read.request_id:
+    if not parsed.request_id:
         raise MalformedRequestError("request_id is empty; set a unique id", metadata={"field": "request_id"})
-    check_text("request_id", read.request_id)
-    if not read.timeout_s >= 0:  # also rejects NaN
+    check_text("request_id", parsed.request_id)
+    if not parsed.timeout_s >= 0:  # also rejects NaN
         raise MalformedRequestError(
-            f"timeout_s is {read.timeout_s:g} seconds, but must be 0 or more", metadata={"field": "timeout_s"}
+            f"timeout_s is {parsed.timeout_s:g} seconds, but must be 0 or more", metadata={"field": "timeout_s"}
         )
 
 
-def _pass_on(work: "Future[DoneT]", then: Callable[[DoneT], None], failed: Callable[[QuantraError], None]) -> None:
+def _result_or_error(done: "Future[DoneT]") -> DoneT | QuantraError:
     try:
-        result = work.result()
+        return done.result()
     except CancelledError:
-        failed(CallCancelledError("the request was cancelled before its response was ready"))
+        return CallCancelledError("the request was cancelled before its response was ready")
     except Exception as error:  # noqa: BLE001 - layer boundary
-        failed(to_quantra_error(PREDICT_STREAM, error))
-    else:
-        then(result)
+        return to_quantra_error(PREDICT_STREAM, error)
 
 
-def _reply_at_once(work: Callable[..., SessionReply]) -> "Future[SessionReply] | None":
-    """Return the sessions' reply to a request; None if it has too many parts for the calling thread."""
-    reply: Future[SessionReply] = LightFuture()
+def _run_inline(work: Callable[..., SessionStepResult]) -> "Future[SessionStepResult] | None":
+    """Run a session request; None if it has too many parts for the calling thread."""
+    result: Future[SessionStepResult] = LightFuture()
     try:
-        reply.set_result(work(most_parts=AT_ONCE))
+        result.set_result(work(max_parts=MAX_INLINE_PARTS))
     except TooManyPartsError:
         return None
     except Exception as error:  # noqa: BLE001 - layer boundary
-        reply.set_exception(error)
-    return reply
-
-
-def _return_outcome(outcome: Outcome) -> SessionReply:
-    """Return the outcome as the response."""
-    return outcome
+        result.set_exception(error)
+    return result

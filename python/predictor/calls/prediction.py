@@ -1,4 +1,4 @@
-"""The calls of PredictionService, and the dispatch to those of GRPCInferenceService."""
+"""The calls of PredictionService and GRPCInferenceService."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Final, final
 from google.protobuf.message import Message
 
 from predictor._pb import prediction_pb2 as pb
-from predictor.calls.futures import JobThread, convert, reject, resolve, start_after
-from predictor.calls.inference import INFER, INFER_STREAM, Begin, InferenceCalls, InferStream
-from predictor.calls.live_sessions import LiveSessions, SessionRoom
+from predictor.calls.futures import JobThread, chain_futures, completed_future, failed_future, map_future
+from predictor.calls.inference import INFER, INFER_STREAM, InferenceCalls, InferStream, UnaryHandler
+from predictor.calls.live_sessions import LiveSessions, SessionLoad, SessionQuota
 from predictor.calls.predict_stream import PREDICT_STREAM, PredictStream
 from predictor.calls.requests import (
     EncodedInstances,
@@ -35,12 +35,12 @@ if TYPE_CHECKING:
 SERVICE_NAME: Final = pb.DESCRIPTOR.services_by_name["PredictionService"].full_name
 
 
-BeginCounted = Callable[[bytes, RequestCounts, Deadline], "Future[bytes]"]
-"""Starts the answer to a counted request; raises QuantraError."""
+CountedHandler = Callable[[bytes, RequestCounts, Deadline], "Future[bytes]"]
+"""Handles a request whose fields were counted; raises QuantraError."""
 
 
 @final
-class Calls:
+class PredictionCalls:
     """The calls of PredictionService and of GRPCInferenceService. Thread-safe.
 
     Args:
@@ -58,19 +58,19 @@ class Calls:
     ) -> None:
         self._service = service
         self._limits = limits or ServiceLimits()
-        self._room = SessionRoom.of_process(self._limits)
+        self._quota = SessionQuota.of_process(self._limits)
         self._jobs = JobThread("count", self._limits.uncounted)
         self._encoded_limits = models.encode_limits(_request_limits(self._limits, most_bytes))
         self._open = OpenStreams()
         self._inference = InferenceCalls(service, self._jobs)
-        self._unary: dict[str, Begin] = {
+        self._unary: dict[str, UnaryHandler] = {
             "ListModels": partial(self._begin, "ListModels", pb.ListModelsRequest, self._list_models),
             "GetModel": partial(self._begin, "GetModel", pb.GetModelRequest, self._get_model),
             "Explain": partial(self._begin, "Explain", pb.ExplainRequest, self._explain),
             **self._inference.unary,
         }
 
-    def call(self, name: str, request: bytes, deadline: Deadline, *, inline: bool = False) -> "Future[bytes]":
+    def handle(self, name: str, request: bytes, deadline: Deadline, *, inline: bool = False) -> "Future[bytes]":
         """Answer one unary call. Never raises: the future fails, always with a QuantraError.
 
         Cancelling the future ends it and drops a queued call; cancelling the deadline interrupts a running one.
@@ -86,10 +86,10 @@ class Calls:
                 return self._begin_predict(request, deadline, inline=inline)
             return self._unary.get(name, _reject_unknown)(request, deadline)
         except Exception as error:  # noqa: BLE001 - layer boundary
-            return reject(name, error)
+            return failed_future(name, error)
 
     def open(self, name: str, deadline: Deadline, emit: ResponseCallback, most_bytes: int | None = None) -> OpenCall:
-        """Open a call with a stream of response messages. Never raises, as `call`.
+        """Open a call with a stream of response messages. Never raises, as `handle`.
 
         Args:
             name: Name of the call.
@@ -102,13 +102,13 @@ class Calls:
         return stream
 
     def _create_stream(self, name: str, deadline: Deadline, emit: ResponseCallback, most_bytes: int | None) -> OpenCall:
-        flow = StreamWindow(self._limits.requests_per_stream, self._limits.bytes_per_stream)
+        window = StreamWindow(self._limits.requests_per_stream, self._limits.bytes_per_stream)
         if name == INFER_STREAM:
-            return InferStream(partial(self.call, INFER), deadline, emit, flow, most_bytes)
+            return InferStream(partial(self.handle, INFER), deadline, emit, window, most_bytes)
         if name == PREDICT_STREAM:
-            sessions = LiveSessions(self._service, self._room.of_stream(self._limits))
-            return PredictStream(self._service, sessions, self._jobs, deadline, emit, flow, most_bytes)
-        methods: dict[str, Begin] = {
+            sessions = LiveSessions(self._service, self._quota.create_stream_quota(self._limits))
+            return PredictStream(self._service, sessions, self._jobs, deadline, emit, window, most_bytes)
+        methods: dict[str, UnaryHandler] = {
             "ExplainGlobal": partial(self._begin, name, pb.ExplainGlobalRequest, partial(self._explain_global, emit)),
             "SimulatePaths": partial(self._begin, name, pb.SimulatePathsRequest, partial(self._simulate, emit)),
         }
@@ -117,18 +117,18 @@ class Calls:
             try:
                 return methods.get(name, _reject_unknown)(request, deadline)
             except Exception as error:  # noqa: BLE001 - layer boundary
-                return reject(name, error)
+                return failed_future(name, error)
 
         return ProgressCall(name, start, deadline, emit)
 
     @property
-    def sessions_held(self) -> tuple[int, int]:
-        """Number of open sessions on all streams, and their bytes."""
-        return self._room.held
+    def session_load(self) -> SessionLoad:
+        """Load of the open sessions of all streams."""
+        return self._quota.load
 
     def drain(self) -> None:
         """Answer the pending requests of all streams, then end them, and later ones, as UNAVAILABLE."""
-        self._open.stop(
+        self._open.drain(
             UnavailableError("the server is stopping; open the stream again in a moment, or on another server")
         )
 
@@ -138,12 +138,14 @@ class Calls:
         self._jobs.close()
 
     def _begin(
-        self, name: str, kind: type[Message], begin: BeginCounted, request: bytes, deadline: Deadline
+        self, name: str, kind: type[Message], handler: CountedHandler, request: bytes, deadline: Deadline
     ) -> "Future[bytes]":
+        # Count the fields before parsing: a small message may expand to gigabytes in memory. A large request is counted
+        # on the job thread.
         counted = self._jobs.count(name, request, kind, deadline)
         if isinstance(counted, RequestCounts):
-            return begin(request, counted, deadline)
-        return start_after(name, counted, lambda counted: begin(request, counted, deadline))
+            return handler(request, counted, deadline)
+        return chain_futures(name, counted, lambda counted: handler(request, counted, deadline))
 
     def _begin_predict(self, request: bytes, deadline: Deadline, *, inline: bool) -> "Future[bytes]":
         small = parse_small(request, pb.PredictRequest)
@@ -157,13 +159,13 @@ class Calls:
     def _list_models(self, body: bytes, _counted: RequestCounts, _deadline: Deadline) -> "Future[bytes]":
         parse(body, pb.ListModelsRequest)
         infos = self._service.models()
-        return resolve(pb.ListModelsResponse(models=map(models.encode, infos)).SerializeToString())
+        return completed_future(pb.ListModelsResponse(models=map(models.encode, infos)).SerializeToString())
 
     def _get_model(self, body: bytes, _counted: RequestCounts, _deadline: Deadline) -> "Future[bytes]":
         request = parse(body, pb.GetModelRequest)
         info = self._service.model(check_reference(request.model))
         response = pb.GetModelResponse(model=models.encode(info), limits=self._encoded_limits)
-        return resolve(response.SerializeToString())
+        return completed_future(response.SerializeToString())
 
     def _predict(self, body: bytes, counted: RequestCounts, deadline: Deadline) -> "Future[bytes]":
         model = parse(counted.head, pb.PredictRequest).model
@@ -176,7 +178,7 @@ class Calls:
         message = parse(body, pb.ExplainRequest)
         query = QueryRequest(partial(attributions.decode_query, message), counted.rows, len(body))
         explanation = self._service.explain(check_reference(message.model), query, deadline)
-        return convert("Explain", explanation, lambda done: encode_explanation(message.instance.request_id, done))
+        return map_future("Explain", explanation, lambda done: encode_explanation(message.instance.request_id, done))
 
     def _explain_global(
         self, emit: ResponseCallback, body: bytes, counted: RequestCounts, deadline: Deadline
@@ -192,7 +194,7 @@ class Calls:
             lambda progress: emit(encode_progress(progress)),
             deadline,
         )
-        return convert("ExplainGlobal", importance, encode_progress)
+        return map_future("ExplainGlobal", importance, encode_progress)
 
     def _simulate(
         self, emit: ResponseCallback, body: bytes, counted: RequestCounts, deadline: Deadline
@@ -209,7 +211,7 @@ class Calls:
             return messages[-1].SerializeToString()
 
         simulation = self._service.simulate(check_reference(message.model), query, deadline)
-        return convert("SimulatePaths", simulation, encode)
+        return map_future("SimulatePaths", simulation, encode)
 
 
 def _reject_unknown(_request: bytes, _deadline: Deadline) -> "Future[bytes]":
@@ -218,9 +220,9 @@ def _reject_unknown(_request: bytes, _deadline: Deadline) -> "Future[bytes]":
 
 def _request_limits(limits: ServiceLimits, most_bytes: int | None) -> RequestLimits:
     """Limits of one request, from the transport and the queues."""
-    room = min(limits.uncounted.size, limits.predictions.size)
+    size = min(limits.uncounted.size, limits.predictions.size)
     return RequestLimits(
-        size=room if most_bytes is None else min(room, most_bytes), rows=min(MAX_ROWS, limits.predictions.rows)
+        size=size if most_bytes is None else min(size, most_bytes), rows=min(MAX_ROWS, limits.predictions.rows)
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import final
 
-from predictor.calls.futures import fail, follow, settle
+from predictor.calls.futures import forward, set_error_if_pending, set_result_if_pending
 from predictor.errors import MalformedRequestError, QuantraError, RequestTooLargeError
 from predictor.instance import Deadline
 
@@ -15,30 +15,30 @@ ResponseCallback = Callable[[bytes], object]
 
 
 class OpenCall(ABC):
-    """A call in progress: requests go in one by one and messages come out until `ended` is done.
+    """A call in progress: requests go in one by one and messages come out until `completion` is done.
 
     Its methods neither raise nor block.
     """
 
     def __init__(self, name: str, deadline: Deadline, emit: ResponseCallback) -> None:
         self._name, self._deadline, self._emit = name, deadline, emit
-        self.ended: Future[None] = Future()
+        self.completion: Future[None] = Future()
         """Done when all messages were emitted; its error is always a QuantraError."""
 
     @abstractmethod
-    def send(self, request: bytes) -> bool:
-        """Send a request. Returns whether the next may be sent now; if not, wait until `taken` returns True."""
+    def send(self, body: bytes) -> bool:
+        """Send a request. Returns whether the next may be sent now; if not, wait until `acknowledge` returns True."""
 
     @abstractmethod
-    def taken(self, size: int) -> bool:
+    def acknowledge(self, size: int) -> bool:
         """Acknowledge a received message of `size` bytes. Returns whether a request may follow now."""
 
     @abstractmethod
-    def end(self) -> None:
+    def end_requests(self) -> None:
         """End the requests."""
 
     @abstractmethod
-    def stop(self, error: QuantraError) -> None:
+    def drain(self, error: QuantraError) -> None:
         """Reject new requests, answer pending ones, then fail with this error."""
 
     @abstractmethod
@@ -52,37 +52,41 @@ class OneRequestCall(OpenCall):
     _has_begun = False
 
     @abstractmethod
-    def _begin(self, request: bytes) -> None:
+    def _begin(self, body: bytes) -> None:
         """Start the work on the request."""
 
-    def send(self, request: bytes) -> bool:
+    def send(self, body: bytes) -> bool:
         """Send the request; a second one fails the call."""
         if self._has_begun:
             self._deadline.cancel()
-            fail(self._name, self.ended, MalformedRequestError(f"{self._name} takes one request; send only one"))
+            set_error_if_pending(
+                self._name, self.completion, MalformedRequestError(f"{self._name} takes one request; send only one")
+            )
         else:
             self._has_begun = True
-            self._begin(request)
+            self._begin(body)
         return True
 
-    def taken(self, size: int) -> bool:  # noqa: ARG002 - one request has few messages
+    def acknowledge(self, size: int) -> bool:  # noqa: ARG002 - one request has few messages
         """See `OpenCall`."""
         return True
 
-    def end(self) -> None:
+    def end_requests(self) -> None:
         """End the requests."""
         if not self._has_begun:
-            fail(self._name, self.ended, MalformedRequestError("the call ended without a request; send one message"))
+            set_error_if_pending(
+                self._name, self.completion, MalformedRequestError("the call ended without a request; send one message")
+            )
 
-    def stop(self, error: QuantraError) -> None:
+    def drain(self, error: QuantraError) -> None:
         """Fail if there was no request; a started one continues."""
         if not self._has_begun:
-            fail(self._name, self.ended, error)
+            set_error_if_pending(self._name, self.completion, error)
 
     def cancel(self) -> None:
         """See `OpenCall`."""
         self._deadline.cancel()
-        self.ended.cancel()
+        self.completion.cancel()
 
 
 @final
@@ -100,17 +104,19 @@ class ProgressCall(OneRequestCall):
         super().__init__(name, deadline, emit)
         self._start = start
 
-    def _begin(self, request: bytes) -> None:
-        follow(self._name, self._start(request), self.ended, self._finish)
+    def _begin(self, body: bytes) -> None:
+        forward(self._name, self._start(body), self.completion, self._finish)
 
     def _finish(self, message: bytes) -> None:
         self._emit(message)
-        settle(self.ended, None)
+        set_result_if_pending(self.completion, None)
 
 
 @final
 class StreamWindow:
-    """Counts messages and bytes. Not thread-safe.
+    """Flow control of one stream: counts its requests and unread responses, in messages and bytes.
+
+    It is not thread-safe.
 
     Args:
         most: Largest number of requests and responses.
@@ -119,31 +125,29 @@ class StreamWindow:
 
     def __init__(self, most: int, most_size: int) -> None:
         self._most, self._most_size = most, most_size
-        self._count = self._size = 0
+        self.count = 0
+        """Requests and unread responses."""
+        self.size = 0
+        """Their bytes."""
 
     @property
     def has_room(self) -> bool:
         """Whether another request may follow."""
-        return self._count < self._most and self._size < self._most_size
+        return self.count < self._most and self.size < self._most_size
 
-    @property
-    def held(self) -> tuple[int, int]:
-        """Messages and bytes."""
-        return self._count, self._size
-
-    def enter(self, size: int) -> None:
+    def add_request(self, size: int) -> None:
         """Count a request."""
-        self._count += 1
-        self._size += size
+        self.count += 1
+        self.size += size
 
-    def answer(self, size: int, response_size: int) -> None:
+    def replace_with_response(self, size: int, response_size: int) -> None:
         """Count a response instead of its request."""
-        self._size += response_size - size
+        self.size += response_size - size
 
-    def leave(self, response_size: int) -> None:
+    def remove_response(self, response_size: int) -> None:
         """Stop counting a response that the caller received."""
-        self._count -= 1
-        self._size -= response_size
+        self.count -= 1
+        self.size -= response_size
 
 
 class ManyRequestCall(OpenCall):
@@ -151,17 +155,17 @@ class ManyRequestCall(OpenCall):
 
     Args:
         name, deadline, emit: As for `OpenCall`.
-        flow: Flow control of this call only.
+        window: Flow control of this call only.
         most_bytes: Largest response; None: any.
     """
 
     def __init__(
-        self, name: str, deadline: Deadline, emit: ResponseCallback, flow: StreamWindow, most_bytes: int | None
+        self, name: str, deadline: Deadline, emit: ResponseCallback, window: StreamWindow, most_bytes: int | None
     ) -> None:
         super().__init__(name, deadline, emit)
-        self._flow = flow
+        self._window = window
         self._most_bytes = most_bytes
-        self._lock = threading.RLock()  # `emit` may call `taken`
+        self._lock = threading.RLock()  # `emit` may call `acknowledge`
         self._takes_more = True
         self._is_cancelled = False
         self._error: QuantraError | None = None
@@ -178,17 +182,17 @@ class ManyRequestCall(OpenCall):
     def _release(self) -> None:
         """Release what the call holds, at its end or cancellation."""
 
-    def taken(self, size: int) -> bool:
+    def acknowledge(self, size: int) -> bool:
         """See `OpenCall`."""
         with self._lock:
-            self._flow.leave(size)
+            self._window.remove_response(size)
         return self._can_continue()
 
-    def end(self) -> None:
+    def end_requests(self) -> None:
         """See `OpenCall`."""
         self._take_no_more(None)
 
-    def stop(self, error: QuantraError) -> None:
+    def drain(self, error: QuantraError) -> None:
         """See `OpenCall`."""
         self._take_no_more(error)
 
@@ -198,7 +202,7 @@ class ManyRequestCall(OpenCall):
         with self._lock:
             self._takes_more, self._is_cancelled = False, True
             cancellations = self._list_cancellations()
-        self.ended.cancel()
+        self.completion.cancel()
         for cancel in cancellations:
             cancel()
         self._release()
@@ -206,7 +210,7 @@ class ManyRequestCall(OpenCall):
     def _can_continue(self) -> bool:
         """Whether another request may follow now."""
         with self._lock:
-            return self._takes_more and self._flow.has_room
+            return self._takes_more and self._window.has_room
 
     def _find_excess(self, message: bytes, advice: str) -> RequestTooLargeError | None:
         """Return the error of a response that is too large."""
@@ -229,9 +233,9 @@ class ManyRequestCall(OpenCall):
                 return
         self._release()
         if self._error is None:
-            settle(self.ended, None)
+            set_result_if_pending(self.completion, None)
         else:
-            fail(self._name, self.ended, self._error)
+            set_error_if_pending(self._name, self.completion, self._error)
 
 
 @final
@@ -248,17 +252,17 @@ class OpenStreams:
         with self._lock:
             self._streams.add(stream)
             error = self._error
-        stream.ended.add_done_callback(lambda _: self._leave(stream))
+        stream.completion.add_done_callback(lambda _: self._leave(stream))
         if error is not None:
-            stream.stop(error)
+            stream.drain(error)
 
-    def stop(self, error: QuantraError) -> None:
+    def drain(self, error: QuantraError) -> None:
         """End all streams, and later ones, with this error."""
         with self._lock:
             self._error = error
             streams = [*self._streams]
         for stream in streams:
-            stream.stop(error)
+            stream.drain(error)
 
     def _leave(self, stream: OpenCall) -> None:
         with self._lock:

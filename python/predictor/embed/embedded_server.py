@@ -9,7 +9,7 @@ from concurrent.futures import CancelledError, Future
 from pathlib import Path
 from typing import Any, Final, final
 
-from predictor.calls import Calls, OpenCall
+from predictor.calls import OpenCall, PredictionCalls
 from predictor.errors import CallCancelledError, ConfigurationError, InternalError, QuantraError
 from predictor.inference import use_threads
 from predictor.instance import Deadline
@@ -40,7 +40,7 @@ class DeadlineMonitor:
                 self._thread = threading.Thread(target=self._run, name="deadlines", daemon=True)
                 self._thread.start()
             self._changed.notify()
-        call.ended.add_done_callback(lambda _: self._forget(call))
+        call.completion.add_done_callback(lambda _: self._forget(call))
 
     def close(self) -> None:
         """Stop the thread."""
@@ -65,7 +65,7 @@ class DeadlineMonitor:
                 try:
                     deadline.check()
                 except QuantraError as error:
-                    call.stop(error)
+                    call.drain(error)
 
     def _wait(self) -> bool:
         """Wait until a deadline expires; False after close."""
@@ -121,7 +121,7 @@ class EmbeddedServer:
 
     def __init__(self, service: PredictionService) -> None:
         self._service = service
-        self._calls = Calls(service)
+        self._calls = PredictionCalls(service)
         self._deadlines = DeadlineMonitor()
 
     def call(self, name: str, request: Any, timeout_s: float) -> "EmbeddedCall":
@@ -158,7 +158,7 @@ class EmbeddedServer:
 
     def _call(self, name: str, request: bytes, timeout_s: float, *, inline: bool) -> "EmbeddedCall":
         deadline = Deadline.after(timeout_s)
-        return EmbeddedCall(self._calls.call(name, request, deadline, inline=inline), deadline)
+        return EmbeddedCall(self._calls.handle(name, request, deadline, inline=inline), deadline)
 
     def close(self) -> None:
         """Reject new calls and finish those in progress; streams end after the responses to their pending requests."""
@@ -210,11 +210,11 @@ class EmbeddedStream:
 
     def taken(self, size: int) -> bool:
         """Acknowledge a received message of `size` bytes. Returns whether a request may follow now."""
-        return self._call.taken(size)
+        return self._call.acknowledge(size)
 
     def end(self) -> None:
         """End the requests; the call ends after the pending responses."""
-        self._call.end()
+        self._call.end_requests()
 
     def cancel(self) -> None:
         """Cancel the call; messages stop soon."""
@@ -222,11 +222,11 @@ class EmbeddedStream:
 
     def when_done(self, tell: Callable[[], object]) -> None:
         """Call `tell` once, on any thread, after the last message, when `status` no longer blocks."""
-        self._call.ended.add_done_callback(lambda _: tell())
+        self._call.completion.add_done_callback(lambda _: tell())
 
     def status(self) -> bytes:
         """The google.rpc.Status of the call's error; empty on success."""
-        return _encode_status(self._call.ended)
+        return _encode_status(self._call.completion)
 
 
 def _encode_status(done: "Future[bytes] | Future[None]") -> bytes:

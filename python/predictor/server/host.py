@@ -25,7 +25,7 @@ from predictor.server.settings import ServerSettings
 
 if TYPE_CHECKING:
     from predictor.adaptive_widths import RecordedWidths
-    from predictor.calls import AdminCalls, Calls, LedgerCalls
+    from predictor.calls import AdminCalls, LedgerCalls, PredictionCalls
     from predictor.ledger import Ledger
     from predictor.service import ModelWorker, PredictionService, ServedSnapshot
     from predictor.service.served_models import ServedModels
@@ -44,7 +44,7 @@ class LoadedService:
     """The models and the calls that use them."""
 
     service: "PredictionService"
-    calls: "Calls"
+    calls: "PredictionCalls"
     admin: "AdminCalls"
     ledger: "Ledger | None"
     """None if it is disabled or cannot be opened."""
@@ -64,7 +64,7 @@ class LoadedService:
         return ServerGauges(
             versions=lambda: service.served.versions,
             queues={"predictions": lambda: service.prediction_load, "explanations": lambda: service.explanation_load},
-            sessions=lambda: calls.sessions_held[0],
+            sessions=lambda: calls.session_load.sessions,
             ledger=tuple if self.ledger is None else LedgerGauges(self.ledger).read_families,
             recorded={} if recorder is None else {"recorded": lambda: recorder.recorded, "lost": lambda: recorder.lost},
         )
@@ -196,8 +196,8 @@ class Host:
         return b"" if self._metrics is None else self._metrics.page("")[0]
 
     def change(self, name: str, request: bytes) -> "Future[bytes]":
-        """Answer a call of the admin service, after loading; as `AdminCalls.call`."""
-        return self._ready_service.admin.call(name, request, NEVER)
+        """Answer a call of the admin service, after loading; as `AdminCalls.handle`."""
+        return self._ready_service.admin.handle(name, request, NEVER)
 
     def _serve_champion(self, name: str) -> None:
         self.change("ReloadModel", pb.ReloadModelRequest(model=name).SerializeToString()).result()
@@ -262,8 +262,8 @@ class Host:
 
 def load_service(
     settings: ServerSettings,
-    changed: Callable[[Sequence[QuantraError]], None],
-    refresh: Callable[[], None],
+    on_change: Callable[[Sequence[QuantraError]], None],
+    refresh_models: Callable[[], None],
     observer: Observer | None,
     schedule: Callable[["ModelWorker"], None],
     *,
@@ -274,8 +274,8 @@ def load_service(
 
     Args:
         settings: Settings of the server.
-        changed: Called after a change of the models, with the problems.
-        refresh: Applies changes of the models folder.
+        on_change: Called after a change of the models, with the problems.
+        refresh_models: Applies changes of the models folder.
         observer: Receives an observation of each request.
         schedule: As for `PredictionService`.
         is_recording: Whether the ledger records clients' forecasts.
@@ -285,7 +285,11 @@ def load_service(
         QuantraError: No model can be served, or the adaptive widths cannot be read.
     """
     from predictor.adaptive_widths import RecordedWidths
-    from predictor.calls import AdminCalls, Calls, LedgerCalls  # imports torch; import it after binding the address
+    from predictor.calls import (  # imports torch; import it after binding the address
+        AdminCalls,
+        LedgerCalls,
+        PredictionCalls,
+    )
     from predictor.inference import describe_engine, use_threads
     from predictor.service import ForecastRecorder, PredictionService
 
@@ -315,8 +319,8 @@ def load_service(
         widths=widths,
         may_be_empty=may_be_empty,
     )
-    admin = AdminCalls(service.served, changed, refresh)
-    calls = Calls(service, settings.limits.service, most_bytes=settings.limits.receive_bytes)
+    admin = AdminCalls(service.served, on_change, refresh_models)
+    calls = PredictionCalls(service, settings.limits.service, most_bytes=settings.limits.receive_bytes)
     ledger_calls = LedgerCalls(ledger, lambda: _list_champions(service))
     return LoadedService(service, calls, admin, ledger, ledger_calls, widths)
 

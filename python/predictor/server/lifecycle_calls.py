@@ -70,7 +70,7 @@ class LifecycleCalls:
         """Whether a call waits or runs; a running one ends at its next step when the server stops."""
         return self._waiting > 0
 
-    def call(self, name: str, request: bytes, deadline: "Deadline") -> "Future[bytes]":
+    def handle(self, name: str, request: bytes, deadline: "Deadline") -> "Future[bytes]":
         """Answer one call; the future fails only with a QuantraError. A late comparison ends at its next step."""
         try:
             self._check_offered()

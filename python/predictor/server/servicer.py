@@ -91,7 +91,7 @@ _log = logging.getLogger(__name__)
 class CallHandler(Protocol):
     """The calls behind a service; see predictor.calls."""
 
-    def call(self, name: str, request: bytes, deadline: Deadline) -> "Future[bytes]":
+    def handle(self, name: str, request: bytes, deadline: Deadline) -> "Future[bytes]":
         """Answer one call; the future fails only with a QuantraError."""
         ...
 
@@ -217,7 +217,7 @@ class CallMessages:
         """Pass on the only request, and send its responses."""
         self._begin(opened)
         opened.send(request)
-        opened.end()
+        opened.end_requests()
 
     def exchange(self, opened: "OpenCall") -> None:
         """Pass on requests and send their responses until the call ends."""
@@ -233,7 +233,7 @@ class CallMessages:
 
     def _begin(self, opened: "OpenCall") -> None:
         self._opened = opened
-        opened.ended.add_done_callback(lambda _: self._bridge.call(self._end))
+        opened.completion.add_done_callback(lambda _: self._bridge.call(self._end))
 
     def _read_soon(self) -> None:
         self._call_soon(self._read)
@@ -260,7 +260,7 @@ class CallMessages:
                 self._has_many = self._has_many or self._in_flight > 1
                 self._has_room = self._opened.send(body)
             if self._call.has_all_requests:
-                self._opened.end()
+                self._opened.end_requests()
         except QuantraError as error:
             self._refusal = error
             self._end()
@@ -299,7 +299,7 @@ class CallMessages:
                 return
             if self._unread is not None:
                 size, self._unread = self._unread, None
-                self._resume(has_room=opened.taken(size))
+                self._resume(has_room=opened.acknowledge(size))
             else:
                 message = self._answers.popleft()
                 self._check_token()
@@ -309,7 +309,7 @@ class CallMessages:
         if self._is_over:
             if self._refusal is not None:
                 raise self._refusal
-            opened.ended.result()
+            opened.completion.result()
             self._close(None)
 
     def _resume(self, *, has_room: bool) -> None:
@@ -394,7 +394,7 @@ class Servicer:
             messages = self._create_messages(served)
             messages.answer(self._open(served, calls, messages), request)
             return
-        answer = calls.call(served.name, request, served.deadline)
+        answer = calls.handle(served.name, request, served.deadline)
         served.cancel_work = answer.cancel
         if answer.done():
             self._reply(served, answer)

@@ -36,7 +36,7 @@ from predictor.web.openapi import describe_api
 from predictor.web.responses import JSON, respond, respond_error
 
 if TYPE_CHECKING:
-    from predictor.calls import Calls
+    from predictor.calls import PredictionCalls
 
 
 SMALL: Final = 64 * 1024
@@ -146,11 +146,11 @@ class ByteCalls(Protocol):
 class ServiceCalls:
     """The calls of this process."""
 
-    calls: "Calls"
+    calls: "PredictionCalls"
 
     def call(self, name: str, body: bytes, deadline: Deadline) -> "Future[bytes]":
         """Answer a call with one response."""
-        return self.calls.call(name, body, deadline)
+        return self.calls.handle(name, body, deadline)
 
     def simulate(self, body: bytes, deadline: Deadline) -> "Future[bytes]":
         """Simulate paths, with all messages of the response joined into one."""
@@ -233,7 +233,7 @@ class Api:
         """Make a call for a request without a body.
 
         Raises:
-            QuantraError: As `Calls.call`, the caller has no token for it, or its deadline has passed.
+            QuantraError: As `PredictionCalls.handle`, the caller has no token for it, or its deadline has passed.
         """
         return response.FromString(
             await self._call(name, message.SerializeToString(), self.admit(name, request), request)
@@ -277,7 +277,7 @@ class Api:
         """Answer a call; its work ends if the caller leaves.
 
         Raises:
-            QuantraError: As `Calls.call`, or the deadline has passed.
+            QuantraError: As `PredictionCalls.handle`, or the deadline has passed.
         """
         if self._calls is None:
             raise UnavailableError("the models are still loading; retry in a moment")
@@ -364,7 +364,7 @@ def join_paths(messages: Sequence[bytes]) -> bytes:
     return parts[0].SerializeToString()
 
 
-def _join_paths(calls: "Calls", body: bytes, deadline: Deadline) -> "Future[bytes]":
+def _join_paths(calls: "PredictionCalls", body: bytes, deadline: Deadline) -> "Future[bytes]":
     """Simulate paths, and join the messages of the response."""
     messages: list[bytes] = []
     joined: Future[bytes] = Future()
@@ -380,7 +380,7 @@ def _join_paths(calls: "Calls", body: bytes, deadline: Deadline) -> "Future[byte
             return
         joined.set_result(join_paths(messages))
 
-    call.ended.add_done_callback(finish)
+    call.completion.add_done_callback(finish)
     call.send(body)
-    call.end()
+    call.end_requests()
     return joined

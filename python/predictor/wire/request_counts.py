@@ -203,7 +203,7 @@ class RequestCounts:
 
 
 def count_parts(
-    body: bytes, kind: type[Message], most_parts: int = MAX_PARTS, *, within: slice | None = None
+    body: bytes, kind: type[Message], most_parts: int = MAX_PARTS, *, position: slice | None = None
 ) -> RequestCounts:
     """Count the fields of a request. A limit exceeded within an instance becomes the error of that instance.
 
@@ -211,14 +211,14 @@ def count_parts(
         body: bytes that hold the request.
         kind: message type of the request.
         most_parts: most fields to count.
-        within: position of the request in the bytes; None: the bytes are the request.
+        position: position of the request in the bytes; None: the bytes are the request.
 
     Raises:
         RequestTooLargeError: the request has too many instances, rows or fields.
         MalformedRequestError: the bytes are malformed.
         TooManyPartsError: the request has more than `most_parts` fields, if that is less than MAX_PARTS.
     """
-    position = within or slice(0, len(body))
+    position = position or slice(0, len(body))
     try:
         return _CountingPass(body, most_parts).count(cast("Descriptor", kind.DESCRIPTOR), position)
     except IndexError:

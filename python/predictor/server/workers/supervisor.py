@@ -111,8 +111,8 @@ class AdminBroadcast:
         self._change_lock = asyncio.Lock()
         self._tasks = set[asyncio.Task[None]]()
 
-    def call(self, name: str, request: bytes, deadline: "Deadline") -> "Future[bytes]":
-        """Apply changes one at a time, or list the served models; as `AdminCalls.call`."""
+    def handle(self, name: str, request: bytes, deadline: "Deadline") -> "Future[bytes]":
+        """Apply changes one at a time, or list the served models; as `AdminCalls.handle`."""
         answer: Future[bytes] = Future()
         if name == "ServerLive":
             answer.set_result(inference_pb.ServerLiveResponse(live=True).SerializeToString())
