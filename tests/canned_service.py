@@ -291,7 +291,7 @@ class LargeAnswers:
     def __init__(self) -> None:
         self.deadlines: list[Deadline] = []
 
-    def call(self, _name: str, _request: bytes, deadline: Deadline) -> "Future[bytes]":
+    def handle(self, _name: str, _request: bytes, deadline: Deadline) -> "Future[bytes]":
         self.deadlines.append(deadline)
         answer: Future[bytes] = Future()
         answer.set_result(bytes(self.SIZE))

@@ -118,7 +118,7 @@ def _scrape(gauges: LedgerGauges) -> str:
         ServerGauges(versions=lambda: [("m", 1)], queues=queues, sessions=lambda: 0, ledger=gauges.read_families)
     )
     call = ObservedCall(service="s", method="Predict", request_id="r", peer="p", model="m", version=1, took_s=0.1)
-    metrics.ended(call)
+    metrics.on_end(call)
     metrics.on_finished(
         Observation(
             method="Predict",

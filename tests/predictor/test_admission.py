@@ -8,7 +8,7 @@ import pytest
 
 from predictor.errors import DeadlineExceededError, QueueFullError
 from predictor.server import ServerLimits
-from predictor.server.admission import Admission, CallSlots, IncomingRequests, PeerConnection
+from predictor.server.admission import Admission, CallSlots, ConnectionUsage, RequestReceiver
 
 
 def run(work: Coroutine[Any, Any, None]) -> None:
@@ -27,11 +27,11 @@ def test_slots_count_their_waiters() -> None:
         await slots.acquire()
         first, gone = (asyncio.create_task(slots.acquire()) for _ in range(2))
         await run_until_idle()
-        assert slots.waiting == 2
+        assert slots.waiting_count == 2
         gone.cancel()
         slots.release()
         await asyncio.wait({first, gone})
-        assert slots.waiting == 0
+        assert slots.waiting_count == 0
 
     run(work())
 
@@ -60,11 +60,11 @@ def test_a_request_whose_time_is_over_when_the_slow_ones_are_looked_for_stops_no
     async def work() -> None:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, ClockedLoop)
-        arrivals, peer, call = IncomingRequests(ServerLimits(arriving=1)), PeerConnection(3), cast("Any", SilentCall())
-        moving = asyncio.create_task(arrivals.end_slow_requests())
-        first = asyncio.create_task(arrivals.receive(call, peer))
+        receiver, peer, call = RequestReceiver(ServerLimits(arriving=1)), ConnectionUsage(3), cast("Any", SilentCall())
+        moving = asyncio.create_task(receiver.end_slow_requests())
+        first = asyncio.create_task(receiver.receive(call, peer))
         await run_until_idle()
-        second = asyncio.create_task(arrivals.receive(call, peer))
+        second = asyncio.create_task(receiver.receive(call, peer))
         await run_until_idle()
         loop.ahead_s += 100  # both are due now: the check, then the end of the first request
         with pytest.raises(DeadlineExceededError):
@@ -92,10 +92,10 @@ class ArrivedCall:
 
 def test_requests_that_wait_for_a_place_of_their_connection_take_none_of_others() -> None:
     async def work() -> None:
-        arrivals, greedy, modest = IncomingRequests(ServerLimits(arriving=2)), PeerConnection(1), PeerConnection(1)
-        slow = [asyncio.create_task(arrivals.receive(cast("Any", SilentCall()), greedy)) for _ in range(3)]
+        receiver, greedy, modest = RequestReceiver(ServerLimits(arriving=2)), ConnectionUsage(1), ConnectionUsage(1)
+        slow = [asyncio.create_task(receiver.receive(cast("Any", SilentCall()), greedy)) for _ in range(3)]
         await run_until_idle()
-        other = asyncio.create_task(arrivals.receive(cast("Any", ArrivedCall()), modest))
+        other = asyncio.create_task(receiver.receive(cast("Any", ArrivedCall()), modest))
         await run_until_idle()
         assert other.done()
         for task in slow:
@@ -128,7 +128,7 @@ def test_a_connection_is_forgotten_with_its_last_call_and_a_stream_gives_its_roo
             with pytest.raises(QueueFullError):
                 admission.enter(cast("Any", ArrivedCall("b")), is_stream=True)
             call.on_end()
-        assert admission._peers == {}
+        assert admission._connections == {}
 
     run(work())
 
@@ -150,12 +150,12 @@ def test_a_request_that_has_come_is_not_ended_in_the_place_of_a_slow_one() -> No
     async def work() -> None:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, ClockedLoop)
-        arrivals, peer = IncomingRequests(ServerLimits(arriving=1)), PeerConnection(3)
-        moving = asyncio.create_task(arrivals.end_slow_requests())
-        assert await arrivals.receive(cast("Any", ArrivedCall()), peer) == b"whole"
-        slow = asyncio.create_task(arrivals.receive(cast("Any", SilentCall()), peer))
+        receiver, peer = RequestReceiver(ServerLimits(arriving=1)), ConnectionUsage(3)
+        moving = asyncio.create_task(receiver.end_slow_requests())
+        assert await receiver.receive(cast("Any", ArrivedCall()), peer) == b"whole"
+        slow = asyncio.create_task(receiver.receive(cast("Any", SilentCall()), peer))
         await run_until_idle()
-        waiting = asyncio.create_task(arrivals.receive(cast("Any", ArrivedCall()), peer))
+        waiting = asyncio.create_task(receiver.receive(cast("Any", ArrivedCall()), peer))
         await run_until_idle()
         loop.ahead_s += 2
         with pytest.raises(QueueFullError):
@@ -173,9 +173,9 @@ def test_of_one_connections_slow_requests_as_many_end_as_wait_for_its_places() -
     async def work() -> None:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, ClockedLoop)
-        arrivals, peer = IncomingRequests(ServerLimits()), PeerConnection(2)
-        moving = asyncio.create_task(arrivals.end_slow_requests())
-        slow = [asyncio.create_task(arrivals.receive(cast("Any", SilentCall()), peer)) for _ in range(3)]
+        receiver, peer = RequestReceiver(ServerLimits()), ConnectionUsage(2)
+        moving = asyncio.create_task(receiver.end_slow_requests())
+        slow = [asyncio.create_task(receiver.receive(cast("Any", SilentCall()), peer)) for _ in range(3)]
         await run_until_idle()
         loop.ahead_s += 2
         with pytest.raises(QueueFullError):
@@ -194,9 +194,9 @@ def test_a_request_has_a_second_to_come_though_others_wait_for_its_place() -> No
     async def work() -> None:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, ClockedLoop)
-        arrivals, peer = IncomingRequests(ServerLimits(arriving=1)), PeerConnection(3)
-        tasks: list[asyncio.Task[Any]] = [asyncio.create_task(arrivals.end_slow_requests())]
-        tasks += [asyncio.create_task(arrivals.receive(cast("Any", SilentCall()), peer)) for _ in range(2)]
+        receiver, peer = RequestReceiver(ServerLimits(arriving=1)), ConnectionUsage(3)
+        tasks: list[asyncio.Task[Any]] = [asyncio.create_task(receiver.end_slow_requests())]
+        tasks += [asyncio.create_task(receiver.receive(cast("Any", SilentCall()), peer)) for _ in range(2)]
         await run_until_idle()
         loop.ahead_s += 0.7  # one look
         await run_until_idle()

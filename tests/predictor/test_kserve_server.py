@@ -24,7 +24,7 @@ from predictor.forecast import Forecast
 from predictor.instance import Instance
 from predictor.server import ServerLimits
 from predictor.server.listener import Listener
-from predictor.server.servicer import CHANGES
+from predictor.server.servicer import ADMIN_ENDPOINTS
 from predictor.service import PredictionService
 from predictor.wire import errors
 
@@ -166,7 +166,7 @@ def test_while_models_load_the_server_is_live_and_not_ready() -> None:
 
 def test_forecasts_are_not_asked_where_models_are_changed() -> None:
     async def ask() -> grpc.StatusCode:
-        listener = Listener(ANY_PORT, ServerLimits(), CHANGES)
+        listener = Listener(ANY_PORT, ServerLimits(), ADMIN_ENDPOINTS)
         target = listener.bind()
         await listener.start()
         try:

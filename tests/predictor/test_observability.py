@@ -252,7 +252,7 @@ class EndedCalls:
     def __init__(self) -> None:
         self.calls: SimpleQueue[ObservedCall] = SimpleQueue()
 
-    def ended(self, call: ObservedCall) -> None:
+    def on_end(self, call: ObservedCall) -> None:
         self.calls.put(call)
 
 
@@ -367,8 +367,8 @@ def call(code: str = OK, reason: str = "", model: str = "small", version: int = 
 
 def test_calls_are_logged_at_debug_and_failures_at_info(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.DEBUG, logger=observed_calls.__name__):
-        AccessLog().ended(call())
-        AccessLog().ended(call("NOT_FOUND", "MODEL_NOT_FOUND", model="", version=0))
+        AccessLog().on_end(call())
+        AccessLog().on_end(call("NOT_FOUND", "MODEL_NOT_FOUND", model="", version=0))
     assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
         ("DEBUG", "Predict small@1: OK, 12.3 ms, request r-1 from ipv4:127.0.0.1:9"),
         ("INFO", "Predict: NOT_FOUND MODEL_NOT_FOUND, 12.3 ms, request r-1 from ipv4:127.0.0.1:9"),
@@ -380,7 +380,7 @@ def test_many_failures_in_one_second_have_so_many_lines_and_then_a_number(caplog
     told = AccessLog(clock=lambda: next(times))
     with caplog.at_level(logging.INFO, logger=observed_calls.__name__):
         for _ in range(251):
-            told.ended(call("NOT_FOUND", "MODEL_NOT_FOUND"))
+            told.on_end(call("NOT_FOUND", "MODEL_NOT_FOUND"))
     messages = [record.getMessage() for record in caplog.records]
     assert len(messages) == observed_calls.MAX_FAILURES + 2
     assert messages[-2].startswith("150 more calls failed")
@@ -416,7 +416,7 @@ def test_an_incident_names_its_origin_without_values(
 
 def test_a_json_line_has_the_facts_of_a_call_by_name(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.DEBUG, logger=observed_calls.__name__):
-        AccessLog().ended(call())
+        AccessLog().on_end(call())
     told = json.loads(logs.JsonLine().format(caplog.records[-1]))
     assert {name: told[name] for name in ("level", "method", "model", "code", "reason", "ms", "request_id")} == {
         "level": "DEBUG",
@@ -561,7 +561,7 @@ def test_series_do_not_grow_while_models_come_and_go_and_nobody_reads() -> None:
         served.clear()
         served.add(("small", version))
         metrics.on_finished(observation("small", version))
-        metrics.ended(call(version=version))
+        metrics.on_end(call(version=version))
     page, _ = metrics.page("")
     assert set(re.findall(rb'version="(\d+)"', page)) == {b"49"}
 

@@ -196,7 +196,7 @@ class EndedCalls:
     def __init__(self) -> None:
         self.calls: SimpleQueue[ObservedCall] = SimpleQueue()
 
-    def ended(self, call: ObservedCall) -> None:
+    def on_end(self, call: ObservedCall) -> None:
         self.calls.put(call)
 
 

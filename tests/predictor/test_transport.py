@@ -132,7 +132,7 @@ def test_pings_of_an_idle_client_end_its_connection_only_if_they_come_close_toge
         with there:
             connection.data_received(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(SETTINGS) + pings)
             loop.ahead_s += pause_s
-            connections.check_times(ages=False)
+            connections.check_times(limit_age=False)
             connection.data_received(pings)
             await asyncio.sleep(0)
             was_open = not connection.lost.is_set() and not here_closes(there)
@@ -230,7 +230,7 @@ class Ends:
         self.all_ended = threading.Event()
         self._expected = expected
 
-    def ended(self, call: ObservedCall) -> None:
+    def on_end(self, call: ObservedCall) -> None:
         self.codes.append(call.code)
         if len(self.codes) == self._expected:
             self.all_ended.set()

@@ -18,20 +18,20 @@ _GRACE_S: Final = 1.0
 class CallSlots(asyncio.Semaphore):
     """A fair semaphore that counts its waiting callers."""
 
-    waiting = 0
+    waiting_count = 0
 
     async def acquire(self) -> Literal[True]:
         """See asyncio.Semaphore."""
-        self.waiting += 1
+        self.waiting_count += 1
         try:
             return await super().acquire()
         finally:
-            self.waiting -= 1
+            self.waiting_count -= 1
 
 
 @final
-class PeerConnection:
-    """One connection with calls in flight."""
+class ConnectionUsage:
+    """The calls in flight of one connection."""
 
     def __init__(self, slots: int) -> None:
         self.calls = self.streams = 0
@@ -41,10 +41,10 @@ class PeerConnection:
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
-class IncomingRequest:
+class _ArrivingRequest:
     """An arriving request."""
 
-    peer: PeerConnection
+    connection: ConnectionUsage
     since_s: float
 
 
@@ -58,12 +58,12 @@ class Admission:
 
     def __init__(self, limits: ServerLimits) -> None:
         self._limits = limits
-        self._peers: dict[str, PeerConnection] = {}
+        self._connections: dict[str, ConnectionUsage] = {}
         self._in_flight = self._streams = 0
         self._is_closed = False
         self._idle = asyncio.Event()
 
-    def enter(self, call: IncomingCall, *, is_stream: bool = False) -> PeerConnection:
+    def enter(self, call: IncomingCall, *, is_stream: bool = False) -> ConnectionUsage:
         """Admit a call until it ends.
 
         Returns:
@@ -76,28 +76,28 @@ class Admission:
         if self._is_closed:
             raise UnavailableError("the server is stopping; retry in a moment, or on another server")
         limits, name = self._limits, call.peer
-        peer = self._peers.get(name) or PeerConnection(limits.arriving_per_peer)
+        connection = self._connections.get(name) or ConnectionUsage(limits.arriving_per_peer)
         if self._in_flight >= limits.calls_in_flight:
             raise QueueFullError.of("calls are in flight", self._in_flight, limits.calls_in_flight)
-        is_only = not self._peers or (len(self._peers) == 1 and name in self._peers)
+        is_only = not self._connections or (len(self._connections) == 1 and name in self._connections)
         free = limits.calls_in_flight - self._in_flight
         most = limits.calls_per_peer if is_only else min(limits.calls_per_peer, free)
-        if peer.calls >= most:
-            raise QueueFullError.of("calls of this connection are in flight", peer.calls, most)
+        if connection.calls >= most:
+            raise QueueFullError.of("calls of this connection are in flight", connection.calls, most)
         if is_stream:
             if self._streams >= limits.streams:
                 raise QueueFullError.of("streams are open", self._streams, limits.streams)
             most = limits.streams_per_peer if is_only else min(limits.streams_per_peer, limits.streams - self._streams)
-            if peer.streams >= most:
-                raise QueueFullError.of("streams of this connection are open", peer.streams, most)
-        self._peers[name] = peer
+            if connection.streams >= most:
+                raise QueueFullError.of("streams of this connection are open", connection.streams, most)
+        self._connections[name] = connection
         self._in_flight += 1
-        peer.calls += 1
+        connection.calls += 1
         if is_stream:
             self._streams += 1
-            peer.streams += 1
-        call.on_end = partial(self._leave, name, peer, is_stream=is_stream)
-        return peer
+            connection.streams += 1
+        call.on_end = partial(self._leave, name, connection, is_stream=is_stream)
+        return connection
 
     def close(self) -> None:
         """Reject new calls."""
@@ -109,21 +109,21 @@ class Admission:
             self._idle.clear()
             await self._idle.wait()
 
-    def _leave(self, name: str, peer: PeerConnection, *, is_stream: bool) -> None:
+    def _leave(self, name: str, connection: ConnectionUsage, *, is_stream: bool) -> None:
         self._in_flight -= 1
-        peer.calls -= 1
+        connection.calls -= 1
         if is_stream:
             self._streams -= 1
-            peer.streams -= 1
-        if not peer.calls:
-            del self._peers[name]
+            connection.streams -= 1
+        if not connection.calls:
+            del self._connections[name]
         if self._in_flight == 0:
             self._idle.set()
 
 
 @final
-class IncomingRequests:
-    """Arriving requests. Slots bound their memory: without one, at most 64 KiB of a request arrive.
+class RequestReceiver:
+    """Receives requests. Slots bound their memory: without one, at most 64 KiB of a request arrive.
 
     A request that does not arrive within `request_s` ends, so that it does not keep its slot. While others wait for a
     slot, this limit is one second.
@@ -132,10 +132,10 @@ class IncomingRequests:
     def __init__(self, limits: ServerLimits) -> None:
         self._limits = limits
         self._slots = CallSlots(limits.arriving)
-        self._arriving: dict[asyncio.Timeout, IncomingRequest] = {}
+        self._arriving: dict[asyncio.Timeout, _ArrivingRequest] = {}
         """Oldest first."""
 
-    async def receive(self, call: IncomingCall, peer: PeerConnection) -> bytes:
+    async def receive(self, call: IncomingCall, connection: ConnectionUsage) -> bytes:
         """Read the only message of a call.
 
         Raises:
@@ -143,8 +143,8 @@ class IncomingRequests:
             QueueFullError: It is slow and others wait for its slot.
             MalformedRequestError: The call ended without a message.
         """
-        async with peer.slots, self._slots:
-            return require_request(await self._read(call, peer))
+        async with connection.slots, self._slots:
+            return require_request(await self._read(call, connection))
 
     async def end_slow_requests(self) -> None:
         """End slow requests while others wait for a slot; runs until cancelled."""
@@ -154,8 +154,8 @@ class IncomingRequests:
             for timeout in self._find_slow_requests(now_s):
                 timeout.reschedule(now_s)
 
-    async def _read(self, call: IncomingCall, peer: PeerConnection) -> bytes | None:
-        arrival = IncomingRequest(peer, asyncio.get_running_loop().time())
+    async def _read(self, call: IncomingCall, connection: ConnectionUsage) -> bytes | None:
+        arrival = _ArrivingRequest(connection, asyncio.get_running_loop().time())
         timeout = asyncio.timeout_at(arrival.since_s + self._limits.request_s)
         self._arriving[timeout] = arrival
         try:
@@ -169,17 +169,20 @@ class IncomingRequests:
     def _find_slow_requests(self, now_s: float) -> list[asyncio.Timeout]:
         """Return the oldest slow requests, as many as wait in total or for slots of the same connection."""
         slow: list[asyncio.Timeout] = []
-        by_peer = Counter[PeerConnection]()
+        by_connection = Counter[ConnectionUsage]()
         for timeout, arrival in self._arriving.items():
             if timeout.expired():  # already ending
                 continue
-            is_wanted = len(slow) < self._slots.waiting or by_peer[arrival.peer] < arrival.peer.slots.waiting
+            is_wanted = (
+                len(slow) < self._slots.waiting_count
+                or by_connection[arrival.connection] < arrival.connection.slots.waiting_count
+            )
             if is_wanted and now_s - arrival.since_s >= _GRACE_S:
                 slow.append(timeout)
-                by_peer[arrival.peer] += 1
+                by_connection[arrival.connection] += 1
         return slow
 
-    def _create_timeout_error(self, arrival: IncomingRequest) -> DeadlineExceededError | QueueFullError:
+    def _create_timeout_error(self, arrival: _ArrivingRequest) -> DeadlineExceededError | QueueFullError:
         took_s = asyncio.get_running_loop().time() - arrival.since_s
         if took_s < self._limits.request_s:
             return QueueFullError.of("requests are arriving", len(self._arriving), self._limits.arriving)

@@ -105,7 +105,7 @@ class GrpcServices:
     def _answer_check(self, call: IncomingCall, request: bytes) -> None:
         name = parse(request, health_pb2.HealthCheckRequest).service
         if name in self._serving:
-            call.reply(self._encode_status(name))
+            call.respond(self._encode_status(name))
         else:
             call.end(StatusCode.NOT_FOUND, "no service or model of this name")
 

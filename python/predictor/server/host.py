@@ -20,7 +20,7 @@ from predictor.server.listener import Listener
 from predictor.server.loop_bridge import InlineBatcher
 from predictor.server.metrics import LedgerGauges, Metrics, MetricsPort, ServerGauges
 from predictor.server.observed_calls import AccessLog, CallObserver, CallObservers
-from predictor.server.servicer import CALLS, CHANGES, LEDGER, LIFECYCLE
+from predictor.server.servicer import ADMIN_ENDPOINTS, LEDGER, LIFECYCLE, PUBLIC_ENDPOINTS
 from predictor.server.settings import ServerSettings
 
 if TYPE_CHECKING:
@@ -113,11 +113,13 @@ class Host:
         self._rotation = CredentialRotation(settings)
         shared = (self._rotation.guard, self._rotation.certificates)
         self._listener = Listener(
-            settings.listen, settings.limits, CALLS, *shared, observers=self._observers, is_shared=is_worker
+            settings.listen, settings.limits, PUBLIC_ENDPOINTS, *shared, observers=self._observers, is_shared=is_worker
         )
         self._admin: Listener | None = None
         if settings.admin_listen is not None:
-            self._admin = Listener(settings.admin_listen, settings.limits, CHANGES, *shared, observers=self._observers)
+            self._admin = Listener(
+                settings.admin_listen, settings.limits, ADMIN_ENDPOINTS, *shared, observers=self._observers
+            )
         self._loaded: LoadedService | None = None
         self._loop = asyncio.get_running_loop()
         self._batcher = InlineBatcher()

@@ -9,11 +9,11 @@ from dataclasses import replace
 from typing import Final, final
 
 from predictor.server.addresses import BACKLOG, Address, Listening, SocketAddress, bind
-from predictor.server.admission import Admission, IncomingRequests
+from predictor.server.admission import Admission, RequestReceiver
 from predictor.server.credentials import Certificates
 from predictor.server.health_service import HEALTH, REFLECTION, GrpcServices
 from predictor.server.observed_calls import AccessLog, CallObservers
-from predictor.server.servicer import CALLS, CallHandler, ServiceEndpoint, Servicer
+from predictor.server.servicer import PUBLIC_ENDPOINTS, CallHandler, ServiceEndpoint, Servicer
 from predictor.server.settings import ServerLimits
 from predictor.server.tokens import TokenGuard
 from predictor.server.transport.call import MethodHandler
@@ -48,7 +48,7 @@ class Listener:
         self,
         address: Listening,
         limits: ServerLimits,
-        endpoints: Sequence[ServiceEndpoint] = CALLS,
+        endpoints: Sequence[ServiceEndpoint] = PUBLIC_ENDPOINTS,
         guard: TokenGuard | None = None,
         certificates: Callable[[], Certificates] | None = None,
         *,
@@ -59,10 +59,10 @@ class Listener:
         self._certificates = certificates if isinstance(address, Address) else None
         self._loop = asyncio.get_running_loop()
         self._names = tuple(endpoint.service.full_name for endpoint in endpoints)
-        self._admission, self._arrivals = Admission(limits), IncomingRequests(limits)
+        self._admission, self._receiver = Admission(limits), RequestReceiver(limits)
         observers, guard = observers or CallObservers([AccessLog()]), guard or TokenGuard()
         self._servicers = [
-            Servicer(endpoint, guard, observers, self._admission, self._arrivals, limits) for endpoint in endpoints
+            Servicer(endpoint, guard, observers, self._admission, self._receiver, limits) for endpoint in endpoints
         ]
         self._grpc = GrpcServices(limits)
         self._healthy: frozenset[str] = frozenset()
@@ -96,7 +96,7 @@ class Listener:
             self._add_handlers(REFLECTION, self._grpc.create_reflection_handlers(self._names))
         self._grpc.set_health({"", *self._names} - self._healthy, serving=False)
         self._servers = [await self._accept(sock) for sock in self._sockets]
-        work = (self._check_connections(), self._arrivals.end_slow_requests())
+        work = (self._check_connections(), self._receiver.end_slow_requests())
         self._tasks = [self._loop.create_task(one) for one in work]
 
     def serve(self, calls: CallHandler, models: Iterable[str], others: Mapping[str, CallHandler] | None = None) -> None:
@@ -178,5 +178,5 @@ class Listener:
         shortest_s = min(limits.handshake_s, limits.idle_s, limits.silence_s, limits.age_s)
         while True:
             await asyncio.sleep(min(_MAX_CHECK_S, shortest_s / _CHECKS_PER_LIMIT))
-            self._connections.check_times(ages=self._certificates is not None)
-            self._connections.check_unread(limits.unread_bytes)
+            self._connections.check_times(limit_age=self._certificates is not None)
+            self._connections.limit_unread(limits.unread_bytes)

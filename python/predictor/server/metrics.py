@@ -109,8 +109,8 @@ class Metrics:
         """Include these gauges; called once, when models are loaded."""
         self._gauges = gauges
 
-    def ended(self, call: ObservedCall) -> None:
-        """See `CallObserver.ended`."""
+    def on_end(self, call: ObservedCall) -> None:
+        """See `CallObserver.on_end`."""
         labels = self._find_labels(call.method, call.model, call.version)
         with self._lock:
             self._requests[*labels, call.code, call.reason] += 1

@@ -26,7 +26,7 @@ _WELL_FORMED: Final = re.compile(r"[!-~]{1,128}")
 class CallObserver(Protocol):
     """Observer of calls. It is called on any thread, must return immediately and must not raise."""
 
-    def ended(self, call: "ObservedCall") -> None:
+    def on_end(self, call: "ObservedCall") -> None:
         """Handle the end of a call."""
         ...
 
@@ -44,7 +44,7 @@ class CallObservers:
         headers = call.head.texts
         sent_id = headers.get(REQUEST_ID, "")
         request_id = sent_id if _WELL_FORMED.fullmatch(sent_id) else f"{self._prefix}-{next(self._numbers):x}"
-        call.trailing = {REQUEST_ID: request_id}
+        call.trailing_metadata = {REQUEST_ID: request_id}
         trace = {key: headers[key] for key in _TRACE if key in headers} if _TRACE[0] in headers else _NO_TRACE
         return ObservedCall(
             service=service,
@@ -120,7 +120,7 @@ class ObservedCall:
             observation=observation,
         )
         for observer in self.observers:
-            observer.ended(request)
+            observer.on_end(request)
 
     def end(self, error: QuantraError | None) -> None:
         """End the call. A successful stream is not reported, because each of its requests is."""
@@ -134,7 +134,7 @@ class ObservedCall:
             return
         self.took_s = time.perf_counter() - self.begun_s
         for observer in self.observers:
-            observer.ended(self)
+            observer.on_end(self)
 
 
 MAX_FAILURES: Final = 100
@@ -154,15 +154,15 @@ class AccessLog:
         self._failures = 0
         """Failures in the current second."""
 
-    def ended(self, call: ObservedCall) -> None:
-        """See `CallObserver.ended`."""
+    def on_end(self, call: ObservedCall) -> None:
+        """See `CallObserver.on_end`."""
         if call.code == OK:
             if _log.isEnabledFor(logging.DEBUG):
                 _write_line(logging.DEBUG, call)
-        elif _log.isEnabledFor(logging.INFO) and self._has_room():
+        elif _log.isEnabledFor(logging.INFO) and self._may_log():
             _write_line(logging.INFO, call)
 
-    def _has_room(self) -> bool:
+    def _may_log(self) -> bool:
         """Whether another failure may be logged in this second; logs how many were dropped in the previous one."""
         with self._lock:
             second, dropped = int(self._clock()), 0
@@ -170,10 +170,10 @@ class AccessLog:
                 dropped = self._failures - MAX_FAILURES
                 self._second, self._failures = second, 0
             self._failures += 1
-            has_room = self._failures <= MAX_FAILURES
+            may_log = self._failures <= MAX_FAILURES
         if dropped > 0:
             _log.info("%d more calls failed within one second and were not logged", dropped)
-        return has_room
+        return may_log
 
 
 def _write_line(level: int, call: ObservedCall) -> None:

@@ -22,7 +22,7 @@ from predictor.errors import (
 )
 from predictor.instance import Deadline
 from predictor.memory import error_of
-from predictor.server.admission import Admission, IncomingRequests, PeerConnection
+from predictor.server.admission import Admission, ConnectionUsage, RequestReceiver
 from predictor.server.loop_bridge import LoopBridge
 from predictor.server.observed_calls import CallObservers, ObservedCall
 from predictor.server.settings import ServerLimits
@@ -64,26 +64,26 @@ ADMIN: Final = pb.DESCRIPTOR.services_by_name["ModelAdminService"]
 LEDGER: Final = ledger_pb.DESCRIPTOR.services_by_name["LedgerService"]
 LIFECYCLE: Final = ledger_pb.DESCRIPTOR.services_by_name["LifecycleService"]
 INFERENCE: Final = inference_pb.DESCRIPTOR.services_by_name["GRPCInferenceService"]
-_LOADING: Final = {
+_RESPONSES_WHILE_LOADING: Final = {
     "ServerLive": inference_pb.ServerLiveResponse(live=True).SerializeToString(),
     "ServerReady": inference_pb.ServerReadyResponse(ready=False).SerializeToString(),
 }
-_LONG: Final = frozenset({"WatchEvents", "SimulatePaths"})
-"""Calls with one request that stay open, or hold paths until the caller has read them; they count as streams."""
-_CHANGING: Final = frozenset({"RepositoryIndex", "RepositoryModelLoad", "RepositoryModelUnload"})
+_LONG_LIVED_METHODS: Final = frozenset({"WatchEvents", "SimulatePaths"})
+"""Methods with one request that stay open, or hold paths until the caller has read them; they count as streams."""
+_ADMIN_INFERENCE_METHODS: Final = frozenset({"RepositoryIndex", "RepositoryModelLoad", "RepositoryModelUnload"})
 
-CALLS: Final = (
+PUBLIC_ENDPOINTS: Final = (
     ServiceEndpoint.whole(PREDICTION),
     ServiceEndpoint.whole(LEDGER),
-    ServiceEndpoint.whole(INFERENCE, _LOADING),
+    ServiceEndpoint.whole(INFERENCE, _RESPONSES_WHILE_LOADING),
 )
-"""Services at the public address."""
-CHANGES: Final = (
+"""Endpoints at the public address."""
+ADMIN_ENDPOINTS: Final = (
     ServiceEndpoint.whole(ADMIN),
     ServiceEndpoint.whole(LIFECYCLE),
-    ServiceEndpoint(INFERENCE, _CHANGING | _LOADING.keys(), _LOADING),
+    ServiceEndpoint(INFERENCE, _ADMIN_INFERENCE_METHODS | _RESPONSES_WHILE_LOADING.keys(), _RESPONSES_WHILE_LOADING),
 )
-"""Services at the admin address."""
+"""Endpoints at the admin address."""
 
 _log = logging.getLogger(__name__)
 
@@ -113,8 +113,8 @@ class StreamHandler(CallHandler, Protocol):
 def refuse(call: IncomingCall, error: QuantraError) -> None:
     """End a call with the error's status, message, google.rpc.Status details and retry delay."""
     pushback_ms = errors.pushback_ms(error)
-    call.trailing = {
-        **call.trailing,
+    call.trailing_metadata = {
+        **call.trailing_metadata,
         errors.DETAILS_KEY: errors.encode_details(error),
         **({} if pushback_ms is None else {errors.PUSHBACK_KEY: str(pushback_ms)}),
     }
@@ -141,10 +141,10 @@ class ServedCall:
         if cancel_work is not None:
             cancel_work()
 
-    def reply(self, message: bytes) -> None:
+    def respond(self, message: bytes) -> None:
         """End the call with its only response."""
         self._report(None)
-        self.call.reply(message)
+        self.call.respond(message)
 
     def close(self, error: Exception | None) -> None:
         """End the call after its last response, or with an error."""
@@ -184,7 +184,7 @@ class CallMessages:
         call: The call.
         bridge: Hands responses over from threads.
         check_token: Checks before each further request and each response that the token is still valid.
-        finish: Called once, with None or the error of the call, after the last response.
+        on_finish: Called once, with None or the error of the call, after the last response.
     """
 
     def __init__(
@@ -192,34 +192,34 @@ class CallMessages:
         call: IncomingCall,
         bridge: LoopBridge,
         check_token: Callable[[], object],
-        finish: Callable[[Exception | None], None],
+        on_finish: Callable[[Exception | None], None],
     ) -> None:
         self._call, self._bridge = call, bridge
-        self._check_token, self._finish = check_token, finish
+        self._check_token, self._on_finish = check_token, on_finish
         self._opened: OpenCall | None = None
-        self._answers: deque[bytes] = deque()
+        self._responses: deque[bytes] = deque()
         self._unread: int | None = None
         """Size of a sent response that the caller may not have read yet."""
-        self._has_room = True
+        self._may_read_next = True
         """Whether the next request may be passed on."""
         self._in_flight = 0
         """Requests without a response."""
-        self._has_many = False
+        self._is_pipelined = False
         """Whether several requests were in flight at once."""
-        self._is_reading = self._is_writing = self._is_over = False
-        self._refusal: QuantraError | None = None
+        self._is_reading = self._is_writing = self._is_complete = False
+        self._read_error: QuantraError | None = None
 
     def emit(self, message: bytes) -> None:
         """Queue a response; from any thread."""
         self._bridge.call(partial(self._put, message))
 
-    def answer(self, opened: "OpenCall", request: bytes) -> None:
+    def send_one(self, opened: "OpenCall", request: bytes) -> None:
         """Pass on the only request, and send its responses."""
         self._begin(opened)
         opened.send(request)
         opened.end_requests()
 
-    def exchange(self, opened: "OpenCall") -> None:
+    def send_all(self, opened: "OpenCall") -> None:
         """Pass on requests and send their responses until the call ends."""
         self._begin(opened)
         self._read()
@@ -227,7 +227,7 @@ class CallMessages:
     def cancel(self) -> None:
         """Drop what was not sent yet: the caller has left, or the call has failed."""
         opened, self._opened = self._opened, None
-        self._answers.clear()
+        self._responses.clear()
         if opened is not None:
             opened.cancel()
 
@@ -243,7 +243,7 @@ class CallMessages:
 
         Messages of several requests then go together: batches of one take more time than the turn.
         """
-        if self._has_many:
+        if self._is_pipelined:
             asyncio.get_running_loop().call_soon(callback)
         else:
             callback()
@@ -254,15 +254,15 @@ class CallMessages:
             return
         self._is_reading = True
         try:
-            while self._has_room and (body := self._call.take_next(self._read_soon)) is not None:
+            while self._may_read_next and (body := self._call.take_next(self._read_soon)) is not None:
                 self._check_token()
                 self._in_flight += 1
-                self._has_many = self._has_many or self._in_flight > 1
-                self._has_room = self._opened.send(body)
+                self._is_pipelined = self._is_pipelined or self._in_flight > 1
+                self._may_read_next = self._opened.send(body)
             if self._call.has_all_requests:
                 self._opened.end_requests()
         except QuantraError as error:
-            self._refusal = error
+            self._read_error = error
             self._end()
         except Exception as error:  # noqa: BLE001 - callback's boundary
             self._close(error)
@@ -272,12 +272,12 @@ class CallMessages:
     def _put(self, message: bytes) -> None:
         if self._opened is None:  # the call is over
             return
-        self._answers.append(message)
+        self._responses.append(message)
         self._in_flight -= 1
         self._call_soon(self._write)
 
     def _end(self) -> None:
-        self._is_over = True
+        self._is_complete = True
         self._write()
 
     def _write(self) -> None:
@@ -293,33 +293,33 @@ class CallMessages:
             self._is_writing = False
 
     def _write_all(self, opened: "OpenCall") -> None:
-        while self._answers or self._unread is not None:
-            if not self._call.has_room:
-                self._call.when_room(self._write)
+        while self._responses or self._unread is not None:
+            if not self._call.can_send:
+                self._call.when_writable(self._write)
                 return
             if self._unread is not None:
                 size, self._unread = self._unread, None
-                self._resume(has_room=opened.acknowledge(size))
+                self._resume(may_read_next=opened.acknowledge(size))
             else:
-                message = self._answers.popleft()
+                message = self._responses.popleft()
                 self._check_token()
                 self._call.check_response(message)
                 self._unread = len(message)
                 self._call.send(message)
-        if self._is_over:
-            if self._refusal is not None:
-                raise self._refusal
+        if self._is_complete:
+            if self._read_error is not None:
+                raise self._read_error
             opened.completion.result()
             self._close(None)
 
-    def _resume(self, *, has_room: bool) -> None:
-        if has_room and not self._has_room:
-            self._has_room = True
+    def _resume(self, *, may_read_next: bool) -> None:
+        if may_read_next and not self._may_read_next:
+            self._may_read_next = True
             asyncio.get_running_loop().call_soon(self._read)
 
     def _close(self, error: Exception | None) -> None:
         self.cancel()
-        self._finish(error)
+        self._on_finish(error)
 
 
 @final
@@ -332,13 +332,13 @@ class Servicer:
         guard: TokenGuard,
         observers: CallObservers,
         admission: Admission,
-        arrivals: IncomingRequests,
+        receiver: RequestReceiver,
         limits: ServerLimits,
     ) -> None:
         self.name: str = endpoint.service.full_name
         """Full name of the service."""
         self._endpoint, self._guard, self._observers = endpoint, guard, observers
-        self._admission, self._arrivals, self._limits = admission, arrivals, limits
+        self._admission, self._receiver, self._limits = admission, receiver, limits
         self._bridge = LoopBridge()
         self._calls: CallHandler | None = None
 
@@ -358,21 +358,21 @@ class Servicer:
 
     def _begin(self, name: str, method: "MethodDescriptor", call: IncomingCall) -> None:
         """Admit a call and start the work on it; every error becomes a status."""
-        is_stream = method.client_streaming or name in _LONG
+        is_stream = method.client_streaming or name in _LONG_LIVED_METHODS
         served = ServedCall(name, call, self._observers.begin(self.name, name, call, has_many=is_stream))
         try:
             if caller := self._guard.check(name, call.head.metadata):
                 served.deadline.caller = caller
-            peer = self._admission.enter(call, is_stream=is_stream)
+            connection = self._admission.enter(call, is_stream=is_stream)
             if self._calls is None:
-                served.reply(self._find_loading_response(name))
+                served.respond(self._find_loading_response(name))
             elif method.client_streaming:
                 messages = self._create_messages(served)
-                messages.exchange(self._open(served, self._calls, messages))
+                messages.send_all(self._open(served, self._calls, messages))
             elif (request := call.take_request()) is not None:
-                self._answer(served, method, self._calls, request)
+                self._dispatch(served, method, self._calls, request)
             else:
-                call.run(self._read_and_answer(served, method, self._calls, peer))
+                call.run(self._read_and_dispatch(served, method, self._calls, connection))
         except Exception as error:  # noqa: BLE001 - process boundary
             served.fail(error)
 
@@ -381,33 +381,33 @@ class Servicer:
             raise UnavailableError("the models are still loading; retry in a moment")
         return self._endpoint.while_loading[name]
 
-    async def _read_and_answer(
-        self, served: ServedCall, method: "MethodDescriptor", calls: CallHandler, peer: PeerConnection
+    async def _read_and_dispatch(
+        self, served: ServedCall, method: "MethodDescriptor", calls: CallHandler, connection: ConnectionUsage
     ) -> None:
         try:
-            self._answer(served, method, calls, await self._arrivals.receive(served.call, peer))
+            self._dispatch(served, method, calls, await self._receiver.receive(served.call, connection))
         except Exception as error:  # noqa: BLE001 - process boundary
             served.fail(error)
 
-    def _answer(self, served: ServedCall, method: "MethodDescriptor", calls: CallHandler, request: bytes) -> None:
+    def _dispatch(self, served: ServedCall, method: "MethodDescriptor", calls: CallHandler, request: bytes) -> None:
         if method.server_streaming:
             messages = self._create_messages(served)
-            messages.answer(self._open(served, calls, messages), request)
+            messages.send_one(self._open(served, calls, messages), request)
             return
-        answer = calls.handle(served.name, request, served.deadline)
-        served.cancel_work = answer.cancel
-        if answer.done():
-            self._reply(served, answer)
+        response = calls.handle(served.name, request, served.deadline)
+        served.cancel_work = response.cancel
+        if response.done():
+            self._send_response(served, response)
         else:
-            answer.add_done_callback(lambda ended: self._bridge.call(partial(self._reply, served, ended)))
+            response.add_done_callback(lambda ended: self._bridge.call(partial(self._send_response, served, ended)))
 
-    def _reply(self, served: ServedCall, answer: "Future[bytes]") -> None:
-        if served.call.is_over or answer.cancelled():
+    def _send_response(self, served: ServedCall, response: "Future[bytes]") -> None:
+        if served.call.is_over or response.cancelled():
             return
         try:
-            message = answer.result()
+            message = response.result()
             served.call.check_response(message)
-            served.reply(message)
+            served.respond(message)
         except Exception as error:  # noqa: BLE001 - process boundary
             served.fail(error)
 

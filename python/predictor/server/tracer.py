@@ -39,8 +39,8 @@ class CallTracer:
         self._tracer = self._provider.get_tracer("quantra")
         self._propagator = TraceContextTextMapPropagator()
 
-    def ended(self, call: ObservedCall) -> None:
-        """See `CallObserver.ended`."""
+    def on_end(self, call: ObservedCall) -> None:
+        """See `CallObserver.on_end`."""
         ended_ns = time.time_ns()
         span = self._tracer.start_span(
             f"{call.service}/{call.method}",

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _PREFIX: Final = 5
 """Bytes before each message: whether it is compressed, and its length."""
-_PLAIN: Final = b"\0"
+_UNCOMPRESSED: Final = b"\0"
 """Marks a message that is not compressed."""
 _GZIP: Final = 31
 """zlib's window bits for gzip."""
@@ -28,7 +28,7 @@ _NO_METADATA: Final[Metadata] = {}
 
 @final
 class IncomingCall:
-    """One call, on the event loop. It is over after `reply`, `end`, its deadline or its cancellation by the peer.
+    """One call, on the event loop. It is over after `respond`, `end`, its deadline or its cancellation by the peer.
 
     The peer may send 64 KiB of the request before it is read.
 
@@ -42,10 +42,10 @@ class IncomingCall:
     def __init__(self, connection: "HttpConnection", stream: int, head: RequestHead, limits: ServerLimits) -> None:
         self.head, self.peer = head, connection.peer
         self.is_over = False
-        self.trailing: Metadata = _NO_METADATA
+        self.trailing_metadata: Metadata = _NO_METADATA
         """Metadata that ends the response."""
         self.on_cancel: Callable[[], object] | None = None
-        """Called if it is over without `reply` or `end`."""
+        """Called if it is over without `respond` or `end`."""
         self.on_end: Callable[[], object] | None = None
         """Called when it is over."""
         self._connection, self._stream, self._limits = connection, stream, limits
@@ -155,13 +155,13 @@ class IncomingCall:
             raise QueueFullError.of("bytes of responses are unread on this connection", unread, most_unread)
 
     @property
-    def has_room(self) -> bool:
+    def can_send(self) -> bool:
         """Whether the caller reads what was sent."""
-        return self._connection.has_room(self._stream)
+        return self._connection.can_send(self._stream)
 
-    def when_room(self, callback: Callable[[], None]) -> None:
+    def when_writable(self, callback: Callable[[], None]) -> None:
         """Call `callback` once, when the caller may have read what was sent, or is gone."""
-        self._connection.when_room(callback)
+        self._connection.when_writable(callback)
 
     def send(self, message: bytes) -> None:
         """Send a message now; ignored after the end of the call."""
@@ -170,20 +170,20 @@ class IncomingCall:
         if not self._has_begun:
             self._has_begun = True
             self._connection.http.send_headers(self._stream, RESPONSE)
-        self._connection.http.send_data(self._stream, _PLAIN + len(message).to_bytes(4, "big") + message)
+        self._connection.http.send_data(self._stream, _UNCOMPRESSED + len(message).to_bytes(4, "big") + message)
         self._connection.flush_soon()
 
     async def write(self, message: bytes) -> None:
         """Send a message as fast as the caller reads."""
-        await self._wait_for_room()
+        await self._wait_until_writable()
         self.send(message)
-        await self._wait_for_room()
+        await self._wait_until_writable()
 
-    def reply(self, message: bytes) -> None:
+    def respond(self, message: bytes) -> None:
         """Send the only message, and end the call with OK."""
         if not self.is_over:
-            framed = _PLAIN + len(message).to_bytes(4, "big") + message
-            trailers = OK + encode_metadata(self.trailing)
+            framed = _UNCOMPRESSED + len(message).to_bytes(4, "big") + message
+            trailers = OK + encode_metadata(self.trailing_metadata)
             self._connection.http.send_response(self._stream, RESPONSE, framed, trailers)
             self._connection.flush_soon()
             self._close()
@@ -191,18 +191,18 @@ class IncomingCall:
     def end(self, code: StatusCode = StatusCode.OK, details: str = "") -> None:
         """End the call with a status."""
         if not self.is_over:
-            trailers = encode_trailers(code, details, self.trailing, has_begun=self._has_begun)
+            trailers = encode_trailers(code, details, self.trailing_metadata, has_begun=self._has_begun)
             self._connection.http.send_headers(self._stream, trailers, end=True)
             self._connection.flush_soon()
             self._close()
 
-    # --- its own
+    # --- private
 
-    async def _wait_for_room(self) -> None:
-        while not self.has_room:
-            room: asyncio.Future[None] = self._connection.loop.create_future()
-            self.when_room(partial(_wake, room))
-            await room
+    async def _wait_until_writable(self) -> None:
+        while not self.can_send:
+            writable: asyncio.Future[None] = self._connection.loop.create_future()
+            self.when_writable(partial(_wake, writable))
+            await writable
 
     def _expire(self) -> None:
         self._stop()
@@ -278,7 +278,7 @@ def _wake(waiter: "asyncio.Future[None]") -> None:
 
 
 MethodHandler: TypeAlias = Callable[[IncomingCall], None]
-"""Begins to answer a call; must not raise."""
+"""Starts the work on a call; must not raise."""
 
 
 def _create_size_error(size: int, most: int) -> RequestTooLargeError:

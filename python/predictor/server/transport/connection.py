@@ -29,13 +29,13 @@ if TYPE_CHECKING:
     import ssl
 
 _ENCODINGS: Final = frozenset({"identity", "gzip"})
-_REMEMBERED: Final = 8
-"""Most heads remembered per connection."""
+_MAX_CACHED_HEADS: Final = 8
+"""Largest number of parsed heads cached per connection."""
 _WINDOW: Final = 1 << 16
 """Bytes of a request that may arrive before they are wanted."""
-_UNSENT: Final = 1 << 20
+_MAX_UNSENT: Final = 1 << 20
 """Bytes of output that the socket does not accept, above which streams send nothing more."""
-_STARTED_AT_ONCE: Final = 32
+_MAX_STARTED_PER_TURN: Final = 32
 """Calls of one connection that start in one turn of the loop, so that others wait for no more."""
 _RENEWAL_S: Final = 60.0
 """Seconds after which a peer may again send as many control frames as at first."""
@@ -52,7 +52,7 @@ class HttpConnection(asyncio.Protocol):
     Args:
         handlers: The handler of each method, by /SERVICE/METHOD.
         limits: Limits of the server.
-        connections: Those of the server; it joins and leaves them.
+        connections: The server's open connections; this one registers itself.
         name: Name of the peer of a Unix socket; None: its address.
     """
 
@@ -73,7 +73,7 @@ class HttpConnection(asyncio.Protocol):
         self._heads: dict[int, tuple[Headers, RequestHead]] = {}
         self._transport: asyncio.Transport | None = None
         self._is_paused = self._is_starting = self._is_flushing = False
-        self._is_leaving = self._has_left = self._is_ending = self._is_used = False
+        self._is_draining = self._is_drain_acknowledged = self._is_ending = self._is_used = False
         self._begun_s = self._heard_s = self._used_s = self.loop.time()
         self._renewed_s = self._begun_s
         self._pinged_s: float | None = None
@@ -143,8 +143,8 @@ class HttpConnection(asyncio.Protocol):
                     self._wake_waiting()
                 case PingAnswered():
                     self._pinged_s = None
-                    if self._is_leaving:
-                        self._has_left = True
+                    if self._is_draining:
+                        self._is_drain_acknowledged = True
                         self.http.go_away()
                 case ConnectionEnded():
                     _log.debug("connection of %s ended: %s", self.peer, event.reason)
@@ -160,14 +160,14 @@ class HttpConnection(asyncio.Protocol):
             self._is_flushing = True
             self.loop.call_soon(self._flush)
 
-    def has_room(self, stream: int) -> bool:
+    def can_send(self, stream: int) -> bool:
         """Whether the peer reads what was sent on this stream, and the socket accepts it; also if it is gone.
 
         Other streams do not matter: a peer that does not read one may still read this one.
         """
         return self._transport is None or not (self._is_full or self.http.unsent(stream))
 
-    def when_room(self, callback: Callable[[], None]) -> None:
+    def when_writable(self, callback: Callable[[], None]) -> None:
         """Call `callback` once, when the peer has read something or is gone."""
         self._waiting.append(callback)
 
@@ -178,11 +178,11 @@ class HttpConnection(asyncio.Protocol):
 
     # --- for the server
 
-    def check_times(self, *, ages: bool) -> None:
+    def check_times(self, *, limit_age: bool) -> None:
         """End the connection if it is idle, silent, too slow to begin or too old; call it regularly.
 
         Args:
-            ages: Whether its age is limited.
+            limit_age: Whether its age is limited.
         """
         now_s, limits = self.loop.time(), self._limits
         is_slow = not self.http.has_begun and now_s - self._begun_s > limits.handshake_s
@@ -198,8 +198,8 @@ class HttpConnection(asyncio.Protocol):
         if now_s - self._renewed_s > _RENEWAL_S:
             self._renewed_s = now_s
             self.http.renew_budgets()
-        if ages and now_s - self._begun_s > limits.age_s:
-            self._leave()
+        if limit_age and now_s - self._begun_s > limits.age_s:
+            self._drain()
 
     def close(self) -> None:
         """Announce the end, cancel the calls and close."""
@@ -216,15 +216,15 @@ class HttpConnection(asyncio.Protocol):
         """When its last call ended, in seconds of the loop's clock; None while it has calls."""
         return None if self._calls else self._used_s
 
-    # --- its own
+    # --- private
 
     @property
     def _is_full(self) -> bool:
-        return self.http.unfetched > _UNSENT
+        return self.http.unfetched > _MAX_UNSENT
 
     def _start_calls(self) -> None:
         """Start new calls, whose requests may have arrived with their headers; many in several turns of the loop."""
-        new, self._new = self._new[:_STARTED_AT_ONCE], self._new[_STARTED_AT_ONCE:]
+        new, self._new = self._new[:_MAX_STARTED_PER_TURN], self._new[_MAX_STARTED_PER_TURN:]
         for handler, call in new:
             if not call.is_over:
                 handler(call)
@@ -256,7 +256,7 @@ class HttpConnection(asyncio.Protocol):
     def _parse_head(self, headers: Headers) -> RequestHead:
         """Parse headers, and remember the result: equal blocks of headers are one object while it is referred to."""
         head = parse_head(headers)
-        if len(self._heads) >= _REMEMBERED:
+        if len(self._heads) >= _MAX_CACHED_HEADS:
             self._heads.clear()
         self._heads[id(headers)] = headers, head
         return head
@@ -264,15 +264,15 @@ class HttpConnection(asyncio.Protocol):
     def _refuse(self, stream: int, code: StatusCode, message: str) -> None:
         self.http.send_headers(stream, encode_trailers(code, message, {}, has_begun=False), end=True)
 
-    def _leave(self) -> None:
-        """Take no further calls; close when none is left and the peer knows it."""
-        if not self._is_leaving:
-            self._is_leaving = True
+    def _drain(self) -> None:
+        """Refuse new calls; close after the last call, once the peer has acknowledged."""
+        if not self._is_draining:
+            self._is_draining = True
             self.http.announce_end()
             self.http.ping()
             self._pinged_s = self.loop.time()
             self.flush_soon()
-        if self._has_left and not self._calls:
+        if self._is_drain_acknowledged and not self._calls:
             self._end()
 
     def _wake_waiting(self) -> None:
@@ -349,16 +349,16 @@ class OpenConnections:
         idle = [(since_s, connection) for connection in self._open if (since_s := connection.idle_since_s) is not None]
         return min(idle, key=itemgetter(0))[1] if idle else None
 
-    def check_times(self, *, ages: bool) -> None:
+    def check_times(self, *, limit_age: bool) -> None:
         """See `HttpConnection.check_times`."""
         for connection in [*self._open]:
-            connection.check_times(ages=ages)
+            connection.check_times(limit_age=limit_age)
 
-    def check_unread(self, most: int) -> None:
-        """Close the connections with the most unread bytes until all have at most `most`."""
+    def limit_unread(self, max_bytes: int) -> None:
+        """Abort the connections with the most unread bytes until their total is at most `max_bytes`."""
         total = sum(connection.http.waiting for connection in self._open)
         for connection in sorted(self._open, key=lambda each: each.http.waiting, reverse=True):
-            if total <= most:
+            if total <= max_bytes:
                 return
             total -= connection.http.waiting
             connection.abort()
@@ -379,7 +379,7 @@ def _derive_limits(limits: ServerLimits) -> ConnectionLimits:
         resets=limits.calls_per_peer,
         header_list=limits.metadata_bytes,
         connection_window=_WINDOW * limits.calls_per_peer,
-        unsent=limits.unread_bytes_per_peer + limits.send_bytes + _UNSENT,
+        unsent=limits.unread_bytes_per_peer + limits.send_bytes + _MAX_UNSENT,
     )
 
 

@@ -35,7 +35,7 @@ _STATUS: Final = {code: encode_headers(((b"grpc-status", str(code.value[0]).enco
 @final
 @dataclass(frozen=True, slots=True)
 class RequestHead:
-    """What the headers of a call say."""
+    """The parsed headers of a call."""
 
     method: str
     """/SERVICE/METHOD."""
@@ -44,7 +44,7 @@ class RequestHead:
     texts: Mapping[str, str]
     """Headers whose values are text; of several with one name, the last."""
     timeout_s: float | None
-    """Seconds that the caller waits; None: for ever."""
+    """Seconds that the caller waits; None: no deadline."""
     encoding: str
     """Compression of the messages that are marked as compressed."""
 

@@ -23,7 +23,7 @@ from predictor.server.listener import Listener
 from predictor.server.logs import LogSettings
 from predictor.server.metrics import LEDGER_GAUGES, MetricsPort
 from predictor.server.process import ShutdownSignal, end_with_parent, handle_signals
-from predictor.server.servicer import CHANGES, LIFECYCLE
+from predictor.server.servicer import ADMIN_ENDPOINTS, LIFECYCLE
 from predictor.server.settings import ServerSettings
 from predictor.server.workers.channel import LoadModels
 from predictor.server.workers.pool import WorkerPool
@@ -165,7 +165,7 @@ class SupervisorEndpoint:
         guard, certificates = self._rotation.guard, self._rotation.certificates
         self._admin: Listener | None = None
         if settings.admin_listen is not None:
-            self._admin = Listener(settings.admin_listen, settings.limits, CHANGES, guard, certificates)
+            self._admin = Listener(settings.admin_listen, settings.limits, ADMIN_ENDPOINTS, guard, certificates)
         self._loop = asyncio.get_running_loop()
         self._lifecycle = LifecycleCalls(settings, load_lifecycle, self._serve_champion)
         totals = MetricTotals(pool, self._loop)
