@@ -540,11 +540,11 @@ class ChangingHost:
 
     def __init__(self) -> None:
         self.models = self
-        self.now = 0
+        self.current = 0
         self.restored: list[int] = []
 
     def change(self, name: str, request: bytes) -> "Future[bytes]":
-        self.now += name != "RepositoryIndex"
+        self.current += name != "RepositoryIndex"
         answer: Future[bytes] = Future()
         answer.set_result(request)
         return answer
