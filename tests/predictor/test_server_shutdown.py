@@ -143,7 +143,7 @@ def test_calls_have_little_time_once_the_parent_has_exited(monkeypatch: pytest.M
         async def drain() -> None:
             nonlocal ended
             try:
-                told.orphan()
+                told.stop_as_orphan()
                 await asyncio.Event().wait()
             except asyncio.CancelledError:
                 ended = True

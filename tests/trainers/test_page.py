@@ -246,7 +246,7 @@ def test_a_file_with_another_content_than_its_name_is_rejected(name: str) -> Non
 
 
 def test_a_workbook_that_unpacks_to_much_is_rejected_unread(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(uploads, "MAX_UNPACKED", 1 << 20)
+    monkeypatch.setattr(uploads, "MAX_UNPACKED_BYTES", 1 << 20)
     bomb = io.BytesIO()
     with zipfile.ZipFile(bomb, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("xl/workbook.xml", b" " * (4 << 20))

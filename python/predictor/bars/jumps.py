@@ -18,8 +18,8 @@ MAX_USUAL_MOVE: Final = 1.4
 MAX_CLOSE_JUMP: Final = 5.0
 """A close that moves by a larger factor than the adjusted close jumps."""
 
-MAX_ERROR_LENGTH: Final = 20
-"""Sessions of wrong closes that are recognised; a split and its reverse by the same factor are farther apart."""
+MAX_ERROR_SESSIONS: Final = 20
+"""Most sessions after which a wrong close returns; a split and its reverse by the same factor are farther apart."""
 
 LEVEL_TOLERANCE: Final = math.log(2)
 """Log distance within which the close divided by the adjusted close counts as the same, because of later dividends."""
@@ -137,13 +137,13 @@ class PriceJumps:
 
 
 def find_jumps(bars: RawBars) -> PriceJumps:
-    """Find the price jumps of raw bars that may be unrecorded splits or wrong closes; none beside recorded splits.
+    """Find the price jumps of raw bars that may be unrecorded splits or wrong closes; none if splits are recorded.
 
     Without adjusted closes, a bar jumps if its open or close differs from the previous close by more than the largest
     usual move. With them, a close jumps if it moves by more than MAX_CLOSE_JUMP times what the adjusted close does,
     and no split explains it. A split takes the close towards the adjusted close, which it equals at the end, and stays.
-    So a close that returns to the old level within MAX_ERROR_LENGTH sessions is wrong, and one that leaves the adjusted
-    close in the last of them may be.
+    So a close that returns to the old level within MAX_ERROR_SESSIONS is wrong, and one that leaves the adjusted close
+    in the last of them may be.
     """
     if bars.split_ratio is not None:
         return PriceJumps()
@@ -172,10 +172,10 @@ def _find_close_jumps(
     while place < len(jumps):
         bar = int(jumps[place])
         level, old = levels[bar], levels[bar - 1]
-        later = jumps[place + 1 : place + 1 + MAX_ERROR_LENGTH]
-        back = later[(later <= bar + MAX_ERROR_LENGTH) & (np.abs(levels[later] - old) < LEVEL_TOLERANCE)]
+        later = jumps[place + 1 : place + 1 + MAX_ERROR_SESSIONS]
+        back = later[(later <= bar + MAX_ERROR_SESSIONS) & (np.abs(levels[later] - old) < LEVEL_TOLERANCE)]
         is_away = abs(level - np.clip(level, min(old, 0.0), max(old, 0.0))) > LEVEL_TOLERANCE
-        if back.size or (is_away and bar >= len(days) - MAX_ERROR_LENGTH):
+        if back.size or (is_away and bar >= len(days) - MAX_ERROR_SESSIONS):
             yield CloseJump(
                 symbol=symbol,
                 session=days[bar],

@@ -38,7 +38,7 @@ LABEL_SHARE: Final = 0.05
 """Height of a label, as a share of the chart's height."""
 _DATES_NAMED: Final = 3
 """Number of dates below the bars; more do not fit on a phone."""
-_MIN_BETWEEN: Final = 0.6
+_MIN_LABEL_DISTANCE: Final = 0.6
 """Least distance of two dates below a forecast, as a share of its longest horizon."""
 
 
@@ -156,7 +156,7 @@ class FanChart:
     def targets_named(self) -> list[date]:
         """Target sessions to write below the forecast: the last, and others that are far enough from each other."""
         named = [self.target_dates[-1]]
-        least = _MIN_BETWEEN * (named[0] - self.last_session).days
+        least = _MIN_LABEL_DISTANCE * (named[0] - self.last_session).days
         for day in reversed(self.target_dates):
             if (named[-1] - day).days >= least:
                 named.append(day)

@@ -52,7 +52,7 @@ MEDIAN: Final = 0.5
 """The default quantile to explain."""
 SESSIONS_AGO: Final = (60, 40, 20)
 """Last bars of the past forecasts on a chart."""
-MAX_WITH_PAST: Final = 20
+MAX_PAST_SYMBOLS: Final = 20
 """Most symbols of a chart with past forecasts, each of which costs as much as the forecast itself."""
 
 
@@ -272,8 +272,8 @@ def _repeat_forecasts(
         files: covariates.
         inputs: how the forecast used the bars.
     """
-    if len(forecast.symbols) > MAX_WITH_PAST or forecast.as_of_session is None:
-        return PastForecasts(note=f"Past forecasts are only drawn for up to {MAX_WITH_PAST} symbols.")
+    if len(forecast.symbols) > MAX_PAST_SYMBOLS or forecast.as_of_session is None:
+        return PastForecasts(note=f"Past forecasts are only drawn for up to {MAX_PAST_SYMBOLS} symbols.")
     sessions = bars.until(forecast.as_of_session).sessions
     days = [int(sessions[-1 - ago]) for ago in SESSIONS_AGO if ago < len(sessions)]
     then = replace(inputs, as_of=None, max_age=None)

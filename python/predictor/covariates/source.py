@@ -18,7 +18,7 @@ from predictor.covariates.tables import Series, StaticTable, read_series, read_s
 from predictor.errors import CovariatesError, listed
 from predictor.sessions import EVERY_DAY, dates_of, days_of
 
-_MAX_CLOSED: Final = 15
+_MAX_CLOSED_DAYS: Final = 15
 """Weekdays without a session to allow for, in addition to one per two sessions."""
 
 
@@ -173,7 +173,7 @@ def _list_days_after(day: int, model: ModelInfo) -> NDArray[np.int32]:
     first, sessions = days_of(np.array([day], np.int32))[0] + np.timedelta64(1, "D"), model.future_length
     if model.calendar == EVERY_DAY:
         return dates_of(first + np.arange(sessions))
-    weekdays = sessions + sessions // 2 + _MAX_CLOSED
+    weekdays = sessions + sessions // 2 + _MAX_CLOSED_DAYS
     return dates_of(np.busday_offset(first, np.arange(weekdays), roll="forward"))
 
 

@@ -18,7 +18,7 @@ from predictor.features.kernels import Kernel
 
 OPERATOR_SET: Final = 1
 MAX_WINDOW: Final = 1000
-MIN_PLUS: Final = 1e-12
+MIN_ADDEND: Final = 1e-12
 """A smaller number would be within the rounding of a price of 100."""
 
 
@@ -250,7 +250,7 @@ _TABLE: Final = (
         kernels.plus,
         "x + c, for formulas that divide by a range plus a constant c; at flat prices they divide by c",
         reach=_count_no_bars,
-        numbers=(Constant("c", MIN_PLUS, 1.0),),
+        numbers=(Constant("c", MIN_ADDEND, 1.0),),
     ),
     _make_elementwise("Abs", np.absolute, "absolute value", _keep_flatness),
     _make_elementwise("Sign", np.sign, "-1, 0 or 1", _measure_spread),

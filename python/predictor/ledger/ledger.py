@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 SESSION_COLUMNS: Final = frozenset({"as_of", "session"})
 TIME_COLUMNS: Final = frozenset({"made_at", "asked_at"})
-_MIN_SHARED: Final = 0.5
+_MIN_COMMON_SHARE: Final = 0.5
 """Share of the symbols of the last session that further bars must have."""
 
 
@@ -306,7 +306,7 @@ class Ledger:
             )
             expected = {str(row["symbol"]) for row in newest}
             lost = sorted(expected.difference(panel.symbols))
-            if len(lost) > _MIN_SHARED * len(expected):
+            if len(lost) > _MIN_COMMON_SHARE * len(expected):
                 self._refuse(f"{len(lost)} of the ledger's {len(expected)} symbols are missing: {listed(lost)}")
             given = _Universe(have.calendar or given.calendar, have.currency or given.currency, have.columns)
         if have != given:

@@ -56,7 +56,7 @@ MAX_LAYERS: Final = 100
 MAX_WIDTH: Final = 2**13
 MAX_BITS: Final = 14
 MAX_PATHS: Final = 1000
-MAX_READ: Final = 2048
+MAX_CONTEXT: Final = 2048
 """Sessions that the largest published context holds, those of the forecast included."""
 MAX_FORECAST: Final = 120
 
@@ -412,7 +412,7 @@ class KronosForecaster(AdoptedForecaster):
     """
 
     def __init__(self, config: KronosConfig, *, sizes: InputSizes, target: Target, levels: tuple[float, ...]) -> None:
-        super().__init__(target, sizes, longest=MAX_READ - target.horizons[-1], reach=MAX_FORECAST)
+        super().__init__(target, sizes, longest=MAX_CONTEXT - target.horizons[-1], reach=MAX_FORECAST)
         if (sizes.observed, sizes.known) != (len(CHANNELS), len(STAMPS)):
             raise ConfigurationError(
                 f"a Kronos model reads the observed features {', '.join(CHANNELS)} and the known features "

@@ -7,7 +7,7 @@ from predictor.errors import QuantraError
 from predictor.server.host import Host, join_lines
 from predictor.server.lifecycle_calls import LoadLifecycle
 from predictor.server.logs import LogSettings
-from predictor.server.process import ShutdownSignal, end_with_parent, exit_now, handle_signals, run, tuned
+from predictor.server.process import ShutdownSignal, end_with_parent, exit_now, handle_signals, run, tune_process
 from predictor.server.settings import ServerSettings
 
 _log = logging.getLogger(__name__)
@@ -29,7 +29,7 @@ def serve(settings: ServerSettings, log: LogSettings | None = None, load_lifecyc
         0 after a clean shutdown, 1 if the server could not start, with the reason on stderr.
     """
     try:
-        with tuned():
+        with tune_process():
             is_alone = settings.processes == 1
             must_exit = run(
                 _serve_here(settings, load_lifecycle) if is_alone else _supervise(settings, log, load_lifecycle)

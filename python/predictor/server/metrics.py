@@ -300,7 +300,7 @@ def _encode_last_session(session: int) -> Metric:
 
 
 HOST: Final = "127.0.0.1"
-MAX_WAIT_S: Final = 5.0
+MAX_CONNECTION_S: Final = 5.0
 """Longest duration of a connection in seconds."""
 MAX_CONNECTIONS: Final = 32
 """Most open connections; a further one closes the oldest."""
@@ -372,7 +372,7 @@ class MetricsPort:
             del self._open[oldest]  # immediately: its task may react only after further connections
             oldest.transport.abort()
         try:
-            async with asyncio.timeout(MAX_WAIT_S):
+            async with asyncio.timeout(MAX_CONNECTION_S):
                 await self._answer(reader, writer)
                 await writer.drain()
                 writer.close()

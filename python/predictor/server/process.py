@@ -59,7 +59,7 @@ def _has_standard_streams() -> bool:
 
 
 @contextmanager
-def tuned() -> Generator[None]:
+def tune_process() -> Generator[None]:
     """Tune the process within the block; restores switch interval and garbage collector settings after it."""
     before, thresholds = sys.getswitchinterval(), gc.get_threshold()
     sys.setswitchinterval(SWITCH_INTERVAL_S)
@@ -109,7 +109,7 @@ class ShutdownSignal:
         """Request a graceful shutdown."""
         self._set(self.requested)
 
-    def orphan(self) -> None:
+    def stop_as_orphan(self) -> None:
         """Request a shutdown because the parent has exited."""
         self._set(self.requested, self.orphaned)
 
@@ -171,11 +171,11 @@ def end_with_parent(shutdown: ShutdownSignal, descriptor: int = STDIN) -> None:
         ConfigurationError: Standard input is missing.
     """
 
-    def gone() -> None:
+    def stop_with_parent() -> None:
         _log.info("standard input closed: the parent process has exited; stopping")
-        shutdown.orphan()
+        shutdown.stop_as_orphan()
 
-    watch_parent(gone, descriptor)
+    watch_parent(stop_with_parent, descriptor)
 
 
 def exit_now(status: int = 0) -> NoReturn:

@@ -41,7 +41,7 @@ OTHERS: Final = ("XNYS", "XLON", "XETR", "XTKS", "XHKG", "XPAR", "XTSE", "XASX",
 """Exchanges that are tried for tickers without a known suffix, in this order."""
 MIN_SESSIONS: Final = 20
 """Fewest sessions by which a calendar is recognised."""
-MAX_STRANGE: Final = 0.01
+MAX_UNEXPECTED_SHARE: Final = 0.01
 """Share of dates that may be holidays: some vendors copy the bar of the day before."""
 WEEKENDS: Final = 0.2
 """Share of Saturdays and Sundays from which bars are of every day; two of seven days are."""
@@ -73,7 +73,7 @@ def fitting_calendar(sessions: NDArray[np.int32], symbols: Sequence[str]) -> str
         except ConfigurationError:  # not recorded for these years
             continue
         strange = calendar.unexpected(sessions)
-        if len(strange) > MAX_STRANGE * len(sessions):
+        if len(strange) > MAX_UNEXPECTED_SHARE * len(sessions):
             continue
         explained = len(missing) - len(calendar.missing(np.setdiff1d(sessions, strange))) - len(strange)
         if explained <= most:

@@ -32,7 +32,7 @@ from predictor.server.addresses import bind
 from predictor.server.credentials import CredentialRotation
 from predictor.server.host import WATCH_S, join_lines, load_service
 from predictor.server.loop_bridge import InlineBatcher
-from predictor.server.process import ShutdownSignal, exit_now, handle_signals, run, tuned
+from predictor.server.process import ShutdownSignal, exit_now, handle_signals, run, tune_process
 from predictor.web.api import TIMEOUT_HEADER, Api, ByteCalls, ServiceCalls
 from predictor.web.page_access import (
     ROOT,
@@ -132,7 +132,7 @@ def serve(settings: WebSettings, load_page: LoadPage | None = None) -> int:
         0 after a clean shutdown, 1 if the server could not start, with the reason on stderr.
     """
     try:
-        with tuned():
+        with tune_process():
             is_loading = run(_serve(settings, load_page))
     except QuantraError as error:
         sys.stderr.write(f"{join_lines(error)}\n")

@@ -40,7 +40,7 @@ MAX_DRAWN: Final = 100
 """Maximum number of images shown on a page of one prompt."""
 
 
-MAX_MISTAKEN: Final = 24
+MAX_MISCLASSIFIED: Final = 24
 """Maximum number of misclassified images shown."""
 
 
@@ -182,7 +182,7 @@ def build_evaluation_page(
             predicted=predictions[index],
             strip=strip_of("Drawn", evaluation.images[index : index + 1], evaluation.prompts[index]),
         )
-        for index in wrong[:MAX_MISTAKEN]
+        for index in wrong[:MAX_MISCLASSIFIED]
     )
     return PageData(
         title=title,

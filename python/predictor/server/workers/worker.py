@@ -12,7 +12,7 @@ from predictor.errors import QuantraError
 from predictor.memory import error_of
 from predictor.server.host import Host, join_lines
 from predictor.server.logs import set_up
-from predictor.server.process import ShutdownSignal, exit_now, handle_signals, run, tuned
+from predictor.server.process import ShutdownSignal, exit_now, handle_signals, run, tune_process
 from predictor.server.workers.channel import (
     AdminFailure,
     AdminRequest,
@@ -45,7 +45,7 @@ _log = logging.getLogger(__name__)
 
 def work(descriptor: int) -> NoReturn:
     """Serve until a signal or until the supervisor exits; the exit status is 1 if it could not serve."""
-    with tuned():
+    with tune_process():
         status = run(_work(socket.socket(fileno=descriptor)))
     exit_now(status)
 
@@ -107,7 +107,7 @@ class WorkerControl:
             while (message := await self._channel.receive()) is not None:
                 self._dispatch(message)
         finally:
-            self._shutdown.orphan()
+            self._shutdown.stop_as_orphan()
 
     def _dispatch(self, message: Message) -> None:
         """Start a task, so that the next message is read immediately."""

@@ -21,7 +21,7 @@ from trainers.stock.daily.served_forecasts import read_forecasts, read_served
 
 _MAX_FANS: Final = 60
 """Symbols whose fan is drawn in the table."""
-_MAX_PAST: Final = 4
+_MAX_PAST_FANS: Final = 4
 """Symbols whose past fans are drawn with the later bars."""
 _PAST_FAN_AGES: Final = (20, 40, 60)
 """Ages of the past fans in sessions."""
@@ -85,7 +85,7 @@ def _draw_past_fans(
     settings: DailySettings, page: PageBuilder, tonight: Sequence[ForecastRecord]
 ) -> Iterator[tuple[str, str]]:
     """Tonight's fan of the first symbols, with earlier fans and the bars since then."""
-    shown = [one for one in tonight if one.target_kind == LOG_RETURN and one.base_session == one.as_of][:_MAX_PAST]
+    shown = [one for one in tonight if one.target_kind == LOG_RETURN and one.base_session == one.as_of][:_MAX_PAST_FANS]
     if not shown:
         return
     bars = settings.ledger.panel([one.symbol for one in shown], last=shown[0].as_of).last(_BARS)

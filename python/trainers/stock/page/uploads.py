@@ -22,7 +22,7 @@ MAX_FILES: Final = 2_000
 MAX_BYTES: Final = 128 << 20
 """Most bytes of all files together."""
 MAX_SYMBOLS: Final = 3_000
-MAX_UNPACKED: Final = 512 << 20
+MAX_UNPACKED_BYTES: Final = 512 << 20
 """Most bytes in an Excel file, which is compressed."""
 MAX_CELLS: Final = 64_000_000
 """Most cells of a Parquet file, which may repeat a value without bytes."""
@@ -202,9 +202,10 @@ def _check_archive(path: Path) -> None:
             for member in archive.infolist():
                 for part in _iterate_sizes(file, member):
                     size += part
-                    if size > MAX_UNPACKED:
+                    if size > MAX_UNPACKED_BYTES:
                         raise RequestTooLargeError(
-                            f"{path.name} has more than {MAX_UNPACKED >> 20} MiB unpacked; save it as CSV or Parquet"
+                            f"{path.name} has more than {MAX_UNPACKED_BYTES >> 20} MiB unpacked; save it as CSV or "
+                            "Parquet"
                         )
     except (zipfile.BadZipFile, zlib.error, struct.error, NotImplementedError) as error:
         raise BarsError(f"{path.name} is not an Excel file, or damaged: {error}; open it and save it again") from None
