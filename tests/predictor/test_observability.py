@@ -464,7 +464,7 @@ def raw(port: int, sent: bytes) -> bytes:
 def test_three_hundred_connections_that_say_nothing_do_not_hold_the_metrics(
     port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(metrics, "MAX_WAIT_S", 60.0)
+    monkeypatch.setattr(metrics, "MAX_CONNECTION_S", 60.0)
     with ExitStack() as silent:
         opened = [silent.enter_context(socket.create_connection(("127.0.0.1", port), timeout=20)) for _ in range(300)]
         assert samples(port)["quantra_build_info", built()] == 1
@@ -485,7 +485,7 @@ def built() -> Labels:
 
 
 def test_a_connection_that_is_slow_ends_after_its_time(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(metrics, "MAX_WAIT_S", 0.2)
+    monkeypatch.setattr(metrics, "MAX_CONNECTION_S", 0.2)
     assert raw(port, b"GET /metrics HTTP/1.1\r\nHost") == b""
 
 
