@@ -25,10 +25,10 @@ from benchmarks.report import Row, at_most, interleaved_medians, parse_arguments
 from predictor import artifact
 from predictor.artifact import Artifact
 from predictor.bars import BarPanel
+from predictor.call_context import NEVER
 from predictor.explain import Baseline, Explainer, build_attribution_view
 from predictor.features import default_features
 from predictor.inference import freeze
-from predictor.instance import Deadline
 from predictor.model import build_output_map
 from predictor.networks import Inputs
 from trainers.demo.market import CALENDAR, real_bars
@@ -160,10 +160,10 @@ def compared(name: str, made: Artifact, inputs: Inputs, *, rounds: int, judged: 
         ("1 target", MEDIAN_OF_FIVE_DAYS, ONE_REACH),
     ):
         steps = peer.fewest_steps(points)
-        explained = ours.explain(inputs, points, deadline=Deadline(), tolerance=GAP_REACH)
+        explained = ours.explain(inputs, points, deadline=NEVER, tolerance=GAP_REACH)
         times = interleaved_medians(
             {
-                "ours": partial(ours.explain, inputs, points, deadline=Deadline(), tolerance=GAP_REACH),
+                "ours": partial(ours.explain, inputs, points, deadline=NEVER, tolerance=GAP_REACH),
                 "captum": partial(peer.attribute, points, steps),
                 "captum at our nodes": partial(peer.attribute, points, int(max(one.nodes.max() for one in explained))),
             },
@@ -198,7 +198,7 @@ def compared(name: str, made: Artifact, inputs: Inputs, *, rounds: int, judged: 
 
 def counted(name: str, made: Artifact, inputs: Inputs) -> Row:
     """Share of windows and targets that converge, and their numbers of nodes."""
-    contributions = our_explainer(made).explain(inputs, POINTS, deadline=Deadline(), tolerance=GAP_REACH)
+    contributions = our_explainer(made).explain(inputs, POINTS, deadline=NEVER, tolerance=GAP_REACH)
     nodes, pairs = np.unique(np.stack([one.nodes for one in contributions]), return_counts=True)
     detail = ", ".join(f"{share:.1%} with {count}" for count, share in zip(nodes, pairs / pairs.sum(), strict=True))
     share = float(np.mean([one.converged for one in contributions]))

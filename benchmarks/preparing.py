@@ -20,12 +20,13 @@ import torch
 from benchmarks.calling.subject import Subject, panel_of, subject_in, window_of
 from benchmarks.report import Row, at_most, interleaved_medians, parse_arguments, publish, shown
 from predictor.bars import BarPanel
+from predictor.call_context import NEVER, CallContext
 from predictor.calls import PredictionCalls
 from predictor.catalog import EngineName
 from predictor.forecaster import Forecaster
 from predictor.golden import AFTER_ALL_SESSIONS
 from predictor.inference import use_threads
-from predictor.instance import NEVER, Deadline, Instance, ReadInstance
+from predictor.instance import Instance, ReadInstance
 from predictor.model import Model, PreparedInstance
 from predictor.registry import Runtime, load_model
 from predictor.service import PredictionService
@@ -154,7 +155,7 @@ def call_together(service: PredictionService, calls: PredictionCalls, body: byte
     if count > 1:
         service.predict("", gate, NEVER)
         gate.begun.wait()
-    answers = [calls.handle("Predict", body, Deadline.after(60), inline=count == 1) for _ in range(count)]
+    answers = [calls.handle("Predict", body, CallContext.with_timeout(60), inline=count == 1) for _ in range(count)]
     gate.opened.set()
     for answer in answers:
         answer.result()

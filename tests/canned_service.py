@@ -11,11 +11,12 @@ from typing import Any, TypeVar, final
 
 import numpy as np
 
+from predictor.call_context import CallContext
 from predictor.catalog import CovariateGroup, CovariateInfo, FeatureInfo, ModelInfo
 from predictor.errors import ModelNotFoundError, QuantraError
 from predictor.forecast import Attribution, Explanation, Forecast, Outcome, RowKind
 from predictor.global_importance import GlobalImportance, GlobalQuery, TargetImportance
-from predictor.instance import INTEGRATED_GRADIENTS, Deadline, Instance, PathQuery, Query, ReadInstance
+from predictor.instance import INTEGRATED_GRADIENTS, Instance, PathQuery, Query, ReadInstance
 from predictor.internals import Internal, InternalAxis
 from predictor.memory import error_of
 from predictor.service import (
@@ -45,7 +46,7 @@ class CannedService(PredictionService):
         self.explanations_released.set()
         self.begun = threading.Event()
         """A call has begun."""
-        self.deadlines: list[Deadline] = []
+        self.contexts: list[CallContext] = []
 
     def models(self) -> tuple[ModelInfo, ...]:
         return (model_info(),)
@@ -59,7 +60,7 @@ class CannedService(PredictionService):
         self,
         reference: str,
         request: PredictionRequest | Sequence[ReadInstance],
-        deadline: Deadline,
+        context: CallContext,
         encode: Callable[[tuple[Outcome, ...]], Any] | None = None,
         *,
         inline: bool = False,
@@ -68,16 +69,16 @@ class CannedService(PredictionService):
         assert encode is not None
         assert not isinstance(request, Sequence)
         self.model(reference)
-        return self._predicting.submit(self._forecast, request, deadline, encode)
+        return self._predicting.submit(self._forecast, request, context, encode)
 
     def explain(
-        self, reference: str, request: QueryRequest[Query] | Query, deadline: Deadline
+        self, reference: str, request: QueryRequest[Query] | Query, context: CallContext
     ) -> "Future[Explanation]":
         assert isinstance(request, QueryRequest)
         self.model(reference)
-        return self._explaining.submit(self._answer_query, request, deadline)
+        return self._explaining.submit(self._answer_query, request, context)
 
-    def simulate(self, reference: str, request: QueryRequest[PathQuery], deadline: Deadline) -> "Future[Simulation]":
+    def simulate(self, reference: str, request: QueryRequest[PathQuery], context: CallContext) -> "Future[Simulation]":
         raise NotImplementedError
 
     def explain_global(
@@ -85,11 +86,11 @@ class CannedService(PredictionService):
         reference: str,
         request: QueryRequest[GlobalQuery] | GlobalQuery,
         report: Callable[[GlobalImportance], object],
-        deadline: Deadline,
+        context: CallContext,
     ) -> "Future[GlobalImportance]":
         assert isinstance(request, QueryRequest)
         self.model(reference)
-        self.deadlines.append(deadline)
+        self.contexts.append(context)
         known = importance(len(request.decode().instances))
         report(known)
         return self._explaining.submit(self._answer_global, known)
@@ -97,7 +98,7 @@ class CannedService(PredictionService):
     def is_cancelled_soon(self) -> bool:
         """Wait until the first call is cancelled."""
         until_s = time.monotonic() + _MAX_WAIT_S
-        while not (is_cancelled := self.deadlines[0].is_cancelled) and time.monotonic() < until_s:
+        while not (is_cancelled := self.contexts[0].is_cancelled) and time.monotonic() < until_s:
             threading.Event().wait(0.01)
         return is_cancelled
 
@@ -106,9 +107,9 @@ class CannedService(PredictionService):
         self._predicting.submit(lambda: None).result(_MAX_WAIT_S)
 
     def _forecast(
-        self, asked: PredictionRequest, deadline: Deadline, encode: Callable[[tuple[Outcome, ...]], ResponseT]
+        self, asked: PredictionRequest, context: CallContext, encode: Callable[[tuple[Outcome, ...]], ResponseT]
     ) -> ResponseT:
-        self.deadlines.append(deadline)
+        self.contexts.append(context)
         self.begun.set()
         self.predictions_released.wait(_MAX_WAIT_S)
         try:
@@ -118,9 +119,9 @@ class CannedService(PredictionService):
         except Exception as error:
             raise error_of("Predict", error, _log) from error
 
-    def _answer_query(self, asked: QueryRequest[Query], deadline: Deadline) -> Explanation:
+    def _answer_query(self, asked: QueryRequest[Query], context: CallContext) -> Explanation:
         query = asked.decode()
-        self.deadlines.append(deadline)
+        self.contexts.append(context)
         self.begun.set()
         self.explanations_released.wait(_MAX_WAIT_S)
         return Explanation(attributions=(attribution(query.instance.input.symbols),), queue_ms=0.25, compute_ms=1.5)
@@ -289,10 +290,10 @@ class LargeAnswers:
     SIZE = 1 << 20
 
     def __init__(self) -> None:
-        self.deadlines: list[Deadline] = []
+        self.contexts: list[CallContext] = []
 
-    def handle(self, _name: str, _request: bytes, deadline: Deadline) -> "Future[bytes]":
-        self.deadlines.append(deadline)
+    def handle(self, _name: str, _request: bytes, context: CallContext) -> "Future[bytes]":
+        self.contexts.append(context)
         answer: Future[bytes] = Future()
         answer.set_result(bytes(self.SIZE))
         return answer

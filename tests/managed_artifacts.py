@@ -27,6 +27,7 @@ from market import bokeh_panel, without_bars, without_last_bar
 from predictor import artifact, golden
 from predictor.artifact import Artifact, BaselineSpec, Conformal, Manifest
 from predictor.bars import BarPanel, BarTable
+from predictor.call_context import NEVER
 from predictor.canonical import Json
 from predictor.covariates import NO_COVARIATES, Covariates
 from predictor.dates import as_date
@@ -35,7 +36,7 @@ from predictor.features import CovariateFields, FeatureSet, FittedFeatures, Stat
 from predictor.features.statics import StaticCategory, StaticNumber
 from predictor.forecast import Forecast, forecast_or_raise
 from predictor.inference import choose_device
-from predictor.instance import NEVER, GapPolicy, Instance
+from predictor.instance import GapPolicy, Instance
 from predictor.model import Predictor
 from predictor.networks import Target, TargetKind, WindowNormaliser, kind_named
 from predictor.price_paths import PathQuestions, simulate_paths

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from predictor import canonical
 from predictor.artifact.artifact import write_arrays, write_tensors
 from predictor.bars import AdjustedBars
+from predictor.call_context import NEVER
 from predictor.errors import ExpressionError
 from predictor.explain import Baseline, Explainer, TreeExplainer, build_attribution_view
 from predictor.features import (
@@ -38,7 +39,6 @@ from predictor.features import (
 from predictor.features.evaluator import EvaluationPlan
 from predictor.features.operators import OPERATORS, Operator
 from predictor.golden.bars import synthetic_bars
-from predictor.instance import Deadline
 from predictor.model.runner import find_members
 from predictor.networks import (
     GraphConfig,
@@ -220,7 +220,7 @@ def explain(network: nn.Module, sizes: InputSizes, inputs: Inputs, nodes: Tensor
         if isinstance(network, TreesForecaster)
         else Explainer(build_attribution_view(network), output, baseline, max_rows=64, members=members)
     )
-    points = explainer.explain(windows, POINTS, deadline=Deadline(), node_counts=NODE_COUNTS, nodes=of_windows)
+    points = explainer.explain(windows, POINTS, deadline=NEVER, node_counts=NODE_COUNTS, nodes=of_windows)
     arrays: dict[str, NDArray[np.generic]] = {
         "known_baseline": baseline.known,
         "static_baseline": baseline.static,

@@ -9,11 +9,11 @@ import grpc
 from serving import serving
 
 from predictor._pb import prediction_pb2 as pb
+from predictor.call_context import CallContext
 from predictor.calls import PredictionCalls
 from predictor.client.calls import error_of
 from predictor.embed import EmbeddedStream
 from predictor.errors import QuantraError
-from predictor.instance import Deadline
 from predictor.limits import ServiceLimits
 from predictor.server import ServerLimits
 from predictor.service import PredictionService
@@ -92,7 +92,7 @@ class EmbeddedStreamCaller:
 
     def __init__(self, calls: PredictionCalls, timeout_s: float | None) -> None:
         self._heard: SimpleQueue[bytes | None] = SimpleQueue()
-        self._stream = EmbeddedStream(calls.open("PredictStream", Deadline.after(timeout_s), self._heard.put))
+        self._stream = EmbeddedStream(calls.open("PredictStream", CallContext.with_timeout(timeout_s), self._heard.put))
         self._stream.when_done(lambda: self._heard.put(None))
 
     def send(self, request: bytes) -> None:

@@ -12,10 +12,11 @@ from market import bokeh_panel
 
 from predictor._pb import prediction_pb2 as pb
 from predictor.bars import BarPanel
+from predictor.call_context import CallContext
 from predictor.catalog import ModelInfo
 from predictor.forecast import Outcome
 from predictor.global_importance import GlobalImportance, GlobalQuery
-from predictor.instance import Deadline, PathQuery, Query, ReadInstance
+from predictor.instance import PathQuery, Query, ReadInstance
 from predictor.service import (
     PredictionRequest,
     PredictionService,
@@ -119,32 +120,32 @@ class VersionSwitchingService(PredictionService):
         self,
         reference: str,
         request: PredictionRequest | Sequence[ReadInstance],
-        deadline: Deadline,
+        context: CallContext,
         encode: Callable[[tuple[Outcome, ...]], Any] | None = None,
         *,
         inline: bool = False,
     ) -> "Future[Any]":
         del reference
-        return self._service.predict(self._next(), request, deadline, encode, inline=inline)
+        return self._service.predict(self._next(), request, context, encode, inline=inline)
 
     def explain(
-        self, reference: str, request: QueryRequest[Query] | Query, deadline: Deadline
+        self, reference: str, request: QueryRequest[Query] | Query, context: CallContext
     ) -> "Future[Explanation]":
         del reference
-        return self._service.explain(self._next(), request, deadline)
+        return self._service.explain(self._next(), request, context)
 
-    def simulate(self, reference: str, request: QueryRequest[PathQuery], deadline: Deadline) -> "Future[Simulation]":
+    def simulate(self, reference: str, request: QueryRequest[PathQuery], context: CallContext) -> "Future[Simulation]":
         del reference
-        return self._service.simulate(self._next(), request, deadline)
+        return self._service.simulate(self._next(), request, context)
 
     def explain_global(
         self,
         reference: str,
         request: QueryRequest[GlobalQuery] | GlobalQuery,
         report: Callable[[GlobalImportance], object],
-        deadline: Deadline,
+        context: CallContext,
     ) -> "Future[GlobalImportance]":
-        return self._service.explain_global(reference, request, report, deadline)
+        return self._service.explain_global(reference, request, report, context)
 
     def _next(self) -> str:
         version = self._versions.pop(0) if len(self._versions) > 1 else self._versions[0]

@@ -7,13 +7,14 @@ from types import TracebackType
 from typing import Self
 
 from predictor.artifact import name_folder_in_errors
+from predictor.call_context import NEVER, CallContext
 from predictor.catalog import EngineName, ModelInfo
 from predictor.covariates import Covariates
 from predictor.errors import UnavailableError
 from predictor.forecast import Attribution, Explanation, Forecast, Outcome, forecast_or_raise
 from predictor.global_importance import GlobalImportance, GlobalQuery
 from predictor.inference import choose_device
-from predictor.instance import NEVER, Deadline, Query, Question, bars_of, importance_query, instance_of
+from predictor.instance import Query, Question, bars_of, importance_query, instance_of
 from predictor.model import Predictor
 from predictor.price_paths import PricePaths, simulate_paths
 from predictor.registry import ModelVersions, Registry, Runtime, load_model
@@ -118,7 +119,7 @@ class Forecaster:
             QuantraError: as `feature_importance`.
         """
         self._check_open()
-        return self._service.explain("", query, Deadline()).result()
+        return self._service.explain("", query, CallContext()).result()
 
     def explain_global(self, query: GlobalQuery) -> Iterator[GlobalImportance]:
         """Explain the forecasts of many instances together; yields interim results, and the final one last.
@@ -128,14 +129,14 @@ class Forecaster:
         """
         self._check_open()
         interim: SimpleQueue[GlobalImportance | None] = SimpleQueue()
-        deadline = Deadline()
-        final = self._service.explain_global("", query, interim.put, deadline)
+        context = CallContext()
+        final = self._service.explain_global("", query, interim.put, context)
         final.add_done_callback(lambda _: interim.put(None))
         try:
             yield from iter(interim.get, None)
             yield final.result()
         finally:
-            deadline.cancel()  # stops the work if the caller stops iterating
+            context.cancel()  # stops the work if the caller stops iterating
 
     def model(self) -> ModelInfo:
         """Describe the model: its inputs, targets and origin."""

@@ -10,9 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from predictor.call_context import NEVER, Deadline
 from predictor.errors import MissingPackageError
 from predictor.inference import Engine
-from predictor.instance import NEVER, Cancellation
 from predictor.networks import Inputs
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class GraphEngine(Engine):
             fastest = rows
         return cls(eager, session, fastest)
 
-    def values(self, inputs: Inputs, deadline: Cancellation = NEVER) -> Tensor:
+    def values(self, inputs: Inputs, deadline: Deadline = NEVER) -> Tensor:
         """See `Engine.values`."""
         if inputs.location.shape[0] > self.most_rows:
             return super().values(inputs, deadline)

@@ -9,8 +9,8 @@ from typing import Final
 import torch
 from torch import Tensor, nn
 
+from predictor.call_context import NEVER, Deadline
 from predictor.errors import ConfigurationError
-from predictor.instance import NEVER, Cancellation
 from predictor.memory import is_out_of_memory, recover
 from predictor.networks import Inputs, Internals, OutputMap, PanelOutput, TFTForecaster
 
@@ -122,7 +122,7 @@ class Engine:
         return Engine(wide, self.output, device=torch.device("cpu"), max_rows=self.max_rows, dtype=torch.float64)
 
     @torch.inference_mode()
-    def units(self, inputs: Inputs, deadline: Cancellation = NEVER) -> Tensor:
+    def units(self, inputs: Inputs, deadline: Deadline = NEVER) -> Tensor:
         """Compute quantiles [N, H, Q] in units of each window's scale, on the CPU.
 
         Raises:
@@ -131,7 +131,7 @@ class Engine:
         return self._compute_units(inputs, deadline)
 
     @torch.inference_mode()
-    def internals(self, inputs: Inputs, deadline: Cancellation = NEVER) -> Internals | None:
+    def internals(self, inputs: Inputs, deadline: Deadline = NEVER) -> Internals | None:
         """Compute the network's internals for each window, on the CPU; None if it has none. Raises as `units`."""
         if not isinstance(self.network, TFTForecaster):
             return None
@@ -150,11 +150,11 @@ class Engine:
         return PanelOutput(output.quantiles.cpu(), output.scores.cpu())
 
     @torch.inference_mode()
-    def values(self, inputs: Inputs, deadline: Cancellation = NEVER) -> Tensor:
+    def values(self, inputs: Inputs, deadline: Deadline = NEVER) -> Tensor:
         """Compute calibrated float64 quantiles [N, H, Q] in the target's unit, sorted along Q; raises as `units`."""
         return self.calibrated(self._compute_units(inputs, deadline), inputs.location, inputs.scale)
 
-    def _compute_units(self, inputs: Inputs, deadline: Cancellation) -> Tensor:
+    def _compute_units(self, inputs: Inputs, deadline: Deadline) -> Tensor:
         """As `units`, for callers already in inference mode: entering it costs as much as a step of the network."""
         parts = [part for chunk in self._split_rows(inputs, deadline) for part in self._run_parts(chunk)]
         return (parts[0] if len(parts) == 1 else torch.cat(parts)).cpu()
@@ -186,7 +186,7 @@ class Engine:
             return None
         return output
 
-    def _split_rows(self, inputs: Inputs, deadline: Cancellation) -> Iterator[Inputs]:
+    def _split_rows(self, inputs: Inputs, deadline: Deadline) -> Iterator[Inputs]:
         """The inputs in chunks of at most `max_rows` rows, on the network's device."""
         rows = inputs.observed.shape[0]
         for first in range(0, rows, self.max_rows):

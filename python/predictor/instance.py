@@ -1,26 +1,18 @@
-"""Requests to a model: instances of bars or feature windows, queries for explanations, and deadlines."""
+"""Requests to a model: instances of bars or feature windows, and queries for explanations."""
 
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import date
 from enum import StrEnum
-from typing import Final, Protocol, final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from predictor.bars import BarPanel, Frame
 from predictor.covariates import NO_COVARIATES, Covariates
-from predictor.errors import (
-    CallCancelledError,
-    CovariatesError,
-    DeadlineExceededError,
-    InvalidInputError,
-    QuantraError,
-)
+from predictor.errors import CovariatesError, InvalidInputError, QuantraError
 from predictor.forecast import Detail, TargetPoint
-from predictor.observation import Observer
 from predictor.price_paths import PathQuestions
 
 
@@ -97,57 +89,6 @@ Question = BarPanel | FeatureWindow | Instance | Frame
 """What a caller may pass as one instance; `BarPanel.of` reads a table in memory."""
 ReadInstance = Instance | QuantraError
 """An instance, or the error of one that could not be decoded."""
-
-
-class Cancellation(Protocol):
-    """A check that long work makes between two steps."""
-
-    def check(self) -> None:
-        """Raise CallCancelledError or DeadlineExceededError if the work must stop."""
-        ...
-
-
-@final
-@dataclass(slots=True, eq=False)  # not frozen: each call creates one, and freezing is slow
-class Deadline:
-    """When and whether a caller stops waiting: a time of the monotonic clock, and whether the call was cancelled."""
-
-    expires_at_s: float | None = None
-    """None: never."""
-    observer: Observer | None = None
-    """Receives an observation of each request that has this deadline."""
-    caller: str = ""
-    """Name of the caller's token; empty without tokens."""
-    is_cancelled: bool = False
-
-    @classmethod
-    def after(cls, seconds: float | None, observer: Observer | None = None) -> "Deadline":
-        """A deadline `seconds` from now; None never expires."""
-        return cls(None if seconds is None else time.monotonic() + seconds, observer=observer)
-
-    def is_over(self, now_s: float) -> bool:
-        """Whether it is cancelled, or has expired at this time of the monotonic clock."""
-        return self.is_cancelled or (self.expires_at_s is not None and now_s >= self.expires_at_s)
-
-    def cancel(self) -> None:
-        """Stop the work at its next check; from any thread."""
-        self.is_cancelled = True
-
-    def check(self) -> None:
-        """Raise if the work must stop.
-
-        Raises:
-            CallCancelledError: the caller cancelled the call.
-            DeadlineExceededError: the deadline has passed.
-        """
-        if self.is_cancelled:
-            raise CallCancelledError("the call was cancelled before its response was ready")
-        if self.expires_at_s is not None and time.monotonic() >= self.expires_at_s:
-            raise DeadlineExceededError("the call's deadline passed before its response was ready; allow more time")
-
-
-NEVER: Final = Deadline()
-"""A deadline that never expires. Do not cancel it: it is shared."""
 
 
 def instance_of(question: Question, covariates: Covariates | None = None) -> Instance:

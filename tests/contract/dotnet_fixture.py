@@ -41,6 +41,7 @@ from universes import universe, with_events, with_holes
 
 from predictor.bars import BarPanel
 from predictor.bars.layouts import REQUIRED, SYNONYMS
+from predictor.call_context import CallContext
 from predictor.client.panel_calls import CallPlan, ServedModel
 from predictor.client.panels import PartResponse, join_parts
 from predictor.covariates import Covariates, CovariateSource
@@ -49,7 +50,7 @@ from predictor.forecast import Attribution, Detail, Forecast, TargetPoint, forec
 from predictor.forecaster import Forecaster
 from predictor.global_importance import GlobalImportance, GlobalQuery, Refusal, TargetImportance
 from predictor.inference import choose_device
-from predictor.instance import SHAPLEY, Deadline, Instance, Query, instance_of
+from predictor.instance import SHAPLEY, Instance, Query, instance_of
 from predictor.internals import Internal
 from predictor.networks import Target
 from predictor.price_paths import PathQuestions
@@ -190,7 +191,7 @@ def _values(sent: Covariates) -> dict[str, object]:
 
 
 def _forecast(service: PredictionService, asked: BarPanel | Instance, model: str = MODEL) -> Forecast:
-    outcome = service.predict(model, [instance_of(asked)], Deadline()).result()[0]
+    outcome = service.predict(model, [instance_of(asked)], CallContext()).result()[0]
     if isinstance(outcome, QuantraError):
         raise outcome
     return outcome
@@ -201,7 +202,7 @@ def _attribution(
 ) -> Attribution:
     detail = Detail.FEATURES if method == SHAPLEY else Detail.CELLS
     query = Query(instance=instance_of(asked), targets=(TargetPoint(5, 0.5),), detail=detail, method=method)
-    return service.explain(model, query, Deadline()).result().attributions[0]
+    return service.explain(model, query, CallContext()).result().attributions[0]
 
 
 def _importance(service: PredictionService, bars: BarPanel) -> GlobalImportance:
@@ -210,7 +211,7 @@ def _importance(service: PredictionService, bars: BarPanel) -> GlobalImportance:
     query = GlobalQuery(
         instances=tuple(Instance(input=panel) for panel in days), targets=(TargetPoint(5, 0.5), TargetPoint(20, 0.9))
     )
-    return service.explain_global(MODEL, query, lambda _: None, Deadline()).result()
+    return service.explain_global(MODEL, query, lambda _: None, CallContext()).result()
 
 
 def _paths(folder: Path) -> dict[str, object]:

@@ -23,12 +23,13 @@ from window_levels import levels_at
 from predictor import Forecaster
 from predictor._pb import prediction_pb2
 from predictor.bars import BarPanel
+from predictor.call_context import NEVER
 from predictor.client import QuantraClient
 from predictor.errors import ArtifactError, BarsError, FeatureMismatchError, TooFewBarsError, UnavailableError
 from predictor.explain import Baseline, Explainer, build_attribution_view
 from predictor.golden import AFTER_ALL_SESSIONS
 from predictor.inference import Engine, freeze
-from predictor.instance import Deadline, FeatureWindow, Instance, Query
+from predictor.instance import FeatureWindow, Instance, Query
 from predictor.model import build_output_map
 from predictor.networks import Inputs, Target, TargetKind, normalise, restore
 from predictor.service import PredictionService
@@ -182,7 +183,7 @@ def test_missing_gradients_never_become_a_uniform_importance() -> None:
     deaf = Explainer(
         build_attribution_view(_DetachedNetwork()), build_output_map(model.manifest), baseline, max_rows=64
     )
-    found = deaf.explain(prepared.inputs, [(0, 1)], tolerance=0.01, deadline=Deadline())[0]
+    found = deaf.explain(prepared.inputs, [(0, 1)], tolerance=0.01, deadline=NEVER)[0]
     assert not found.observed.any()
     assert not found.known.any()
 

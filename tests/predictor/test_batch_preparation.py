@@ -21,10 +21,11 @@ from numpy.typing import NDArray
 
 from predictor import artifact
 from predictor.bars import BarPanel
+from predictor.call_context import NEVER, Deadline
 from predictor.covariates import Covariates
 from predictor.errors import BarIncompleteError, ConfigurationError, InvalidInputError, QuantraError
 from predictor.golden import AFTER_ALL_SESSIONS
-from predictor.instance import NEVER, Cancellation, FeatureWindow, GapPolicy, Instance
+from predictor.instance import FeatureWindow, GapPolicy, Instance
 from predictor.model import Ensemble, Model, PreparedInstance
 from predictor.model.ensemble import JointlyPrepared
 from predictor.model.preparation import ROWS_AT_ONCE
@@ -432,6 +433,6 @@ def test_a_batch_looks_at_the_deadline_before_each_instance() -> None:
             self.asked += 1
 
     deadline = Counting()
-    checked: Cancellation = deadline
+    checked: Deadline = deadline
     MODELS["lstm"]().prepare_batch([ASKED["one"], ASKED["too few"]] * 20, AFTER_ALL_SESSIONS, checked)
     assert deadline.asked >= 40

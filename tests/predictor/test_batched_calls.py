@@ -16,11 +16,12 @@ from hypothesis import strategies as st
 from predictor._pb import prediction_pb2 as pb
 from predictor.artifact import Artifact, Conformal
 from predictor.bars import BarPanel
+from predictor.call_context import CallContext
 from predictor.calls import PredictionCalls
 from predictor.dates import as_date
 from predictor.errors import CallCancelledError, DeadlineExceededError
 from predictor.golden import AFTER_ALL_SESSIONS
-from predictor.instance import Deadline, FeatureWindow, Instance, ReadInstance
+from predictor.instance import FeatureWindow, Instance, ReadInstance
 from predictor.model import Model
 from predictor.observation import Observation
 from predictor.registry import CHAMPION, ModelVersions, Registry
@@ -168,9 +169,9 @@ def responses_together(name: str, bodies: Sequence[bytes]) -> list[bytes]:
     """Call with all bodies while the model's worker is busy, so that it takes them as one batch."""
     opened, calls, _ = service()
     gate = Gate()
-    held = opened.predict(name, gate, Deadline())
+    held = opened.predict(name, gate, CallContext())
     assert gate.begun.wait(SOON_S)
-    answers = [calls.handle("Predict", body, Deadline()) for body in bodies]
+    answers = [calls.handle("Predict", body, CallContext()) for body in bodies]
     gate.opened.set()
     held.result(SOON_S)
     return [answer.result(SOON_S) for answer in answers]
@@ -178,7 +179,7 @@ def responses_together(name: str, bodies: Sequence[bytes]) -> list[bytes]:
 
 @cache
 def response_alone(name: str, kind: str) -> bytes:
-    return service()[1].handle("Predict", requests_of(name)[kind], Deadline(), inline=True).result(SOON_S)
+    return service()[1].handle("Predict", requests_of(name)[kind], CallContext(), inline=True).result(SOON_S)
 
 
 def assert_same(found: bytes, expected: bytes) -> None:
@@ -227,11 +228,11 @@ def test_calls_that_expire_or_are_cancelled_in_a_batch_leave_the_others_alone() 
     opened, calls, observer = service()
     kind, gate = "one bad instance of three", Gate()
     body, expected = requests_of("lstm")[kind], response_alone("lstm", kind)
-    held = opened.predict("lstm", gate, Deadline())
+    held = opened.predict("lstm", gate, CallContext())
     assert gate.begun.wait(SOON_S)
     before = len(observer.observations)
-    cancelled, late = Deadline(), Deadline(expires_at_s=0.0)
-    answers = [calls.handle("Predict", body, deadline) for deadline in (Deadline(), cancelled, late, Deadline())]
+    cancelled, late = CallContext(), CallContext(expires_at_s=0.0)
+    answers = [calls.handle("Predict", body, context) for context in (CallContext(), cancelled, late, CallContext())]
     cancelled.cancel()
     gate.opened.set()
     held.result(SOON_S)

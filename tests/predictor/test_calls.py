@@ -14,6 +14,7 @@ from artifacts import recent_bars, small_models
 from canned_service import CannedService, forecast_of, model_info
 
 from predictor._pb import prediction_pb2 as pb
+from predictor.call_context import CallContext
 from predictor.calls import PredictionCalls
 from predictor.calls.futures import MAX_INLINE_PARTS
 from predictor.errors import (
@@ -28,7 +29,7 @@ from predictor.errors import (
 )
 from predictor.forecast import Forecast, TargetPoint
 from predictor.global_importance import GlobalImportance, GlobalQuery
-from predictor.instance import Deadline, Instance
+from predictor.instance import Instance
 from predictor.limits import QueueLimits, ServiceLimits
 from predictor.service import PredictionService
 from predictor.wire import forecasts, global_importance, instances, models
@@ -65,7 +66,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PredictionServ
 def test_every_unary_call_is_answered_in_bytes(calls: PredictionCalls) -> None:
     explain = pb.ExplainRequest(instance=ONE).SerializeToString()
     answers = {
-        name: calls.handle(name, body, Deadline()).result(SOON_S)
+        name: calls.handle(name, body, CallContext()).result(SOON_S)
         for name, body in {"ListModels": b"", "GetModel": b"", "Predict": predict_bytes(2), "Explain": explain}.items()
     }
     assert models.decode(pb.GetModelResponse.FromString(answers["GetModel"]).model) == model_info()
@@ -78,13 +79,13 @@ def test_every_unary_call_is_answered_in_bytes(calls: PredictionCalls) -> None:
 def test_a_large_request_is_counted_elsewhere_and_answered_alike(calls: PredictionCalls) -> None:
     count = MAX_INLINE_PARTS // 10
     assert len(predict_bytes(count)) < 1 << 20
-    answer = calls.handle("Predict", predict_bytes(count), Deadline()).result(SOON_S)
+    answer = calls.handle("Predict", predict_bytes(count), CallContext()).result(SOON_S)
     assert len(pb.PredictResponse.FromString(answer).results) == count
 
 
 def test_the_callers_thread_never_waits(canned: CannedService, calls: PredictionCalls) -> None:
     canned.predictions_released.clear()
-    answers = [calls.handle("Predict", predict_bytes(count), Deadline()) for count in (1, 100)]
+    answers = [calls.handle("Predict", predict_bytes(count), CallContext()) for count in (1, 100)]
     assert not any(answer.done() for answer in answers)
     canned.predictions_released.set()
     assert all(answer.result(SOON_S) for answer in answers)
@@ -107,7 +108,7 @@ def test_the_callers_thread_never_waits(canned: CannedService, calls: Prediction
 def test_what_fails_fails_through_the_future(
     calls: PredictionCalls, name: str, body: bytes, kind: type[Exception]
 ) -> None:
-    assert isinstance(calls.handle(name, body, Deadline()).exception(SOON_S), kind)
+    assert isinstance(calls.handle(name, body, CallContext()).exception(SOON_S), kind)
 
 
 def test_a_bug_of_ours_is_an_internal_error(calls: PredictionCalls, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,7 +116,7 @@ def test_a_bug_of_ours_is_an_internal_error(calls: PredictionCalls, monkeypatch:
         raise ZeroDivisionError
 
     monkeypatch.setattr(forecasts, "encode", broken)
-    assert isinstance(calls.handle("Predict", predict_bytes(), Deadline()).exception(SOON_S), InternalError)
+    assert isinstance(calls.handle("Predict", predict_bytes(), CallContext()).exception(SOON_S), InternalError)
 
 
 def test_cancelling_an_answer_drops_the_call_with_its_bytes(service: PredictionService) -> None:
@@ -128,10 +129,10 @@ def test_cancelling_an_answer_drops_the_call_with_its_bytes(service: PredictionS
 
     with PredictionService(service.served.current.registry, clock=clock) as held:
         calls = PredictionCalls(held)
-        first = calls.handle("Predict", predict_bytes(), Deadline())
+        first = calls.handle("Predict", predict_bytes(), CallContext())
         assert begun.wait(SOON_S)
         alone = held.prediction_load
-        answers = [calls.handle("Predict", predict_bytes(), Deadline()) for _ in range(100)]
+        answers = [calls.handle("Predict", predict_bytes(), CallContext()) for _ in range(100)]
         assert held.prediction_load[0] == 101
         freed = [weakref.ref(answer) for answer in answers]
         assert all(answer.cancel() for answer in answers)
@@ -147,7 +148,7 @@ def test_cancelling_an_answer_drops_the_call_with_its_bytes(service: PredictionS
 def test_requests_that_wait_to_be_counted_are_bounded_in_bytes(canned: CannedService) -> None:
     body = predict_bytes(100)
     calls = PredictionCalls(canned, ServiceLimits(uncounted=QueueLimits(size=len(body))))
-    answers = [calls.handle("Predict", body, Deadline()) for _ in range(50)]
+    answers = [calls.handle("Predict", body, CallContext()) for _ in range(50)]
     ends = [answer.exception(SOON_S) for answer in answers]
     assert {type(end) for end in ends} <= {type(None), QueueFullError}
     assert ends[0] is None
@@ -157,14 +158,14 @@ def test_requests_that_wait_to_be_counted_are_bounded_in_bytes(canned: CannedSer
 def test_closed_calls_take_no_more_that_must_be_counted(canned: CannedService) -> None:
     calls = PredictionCalls(canned)
     calls.close()
-    assert isinstance(calls.handle("Predict", predict_bytes(100), Deadline()).exception(SOON_S), UnavailableError)
+    assert isinstance(calls.handle("Predict", predict_bytes(100), CallContext()).exception(SOON_S), UnavailableError)
 
 
 def test_requests_that_wait_to_be_counted_when_all_is_closed_are_answered(service: PredictionService) -> None:
     closing = PredictionService(service.served.current.registry)
     calls = PredictionCalls(closing)
     empty = pb.PredictRequest(instances=[pb.Instance()] * 2000).SerializeToString()
-    answers = [calls.handle("Predict", empty, Deadline()) for _ in range(10)]
+    answers = [calls.handle("Predict", empty, CallContext()) for _ in range(10)]
     calls.close()
     closing.close()
     assert [type(answer.exception(SOON_S)) for answer in answers] == [type(None)] * 10
@@ -182,7 +183,7 @@ def test_counting_a_large_request_leaves_the_interpreter_to_others(calls: Predic
 
     other = threading.Thread(target=count_turns)
     other.start()
-    calls.handle("Predict", body, Deadline()).result(SOON_S)
+    calls.handle("Predict", body, CallContext()).result(SOON_S)
     ended.set()
     other.join()
     assert turns[0] > 10
@@ -192,12 +193,12 @@ def test_counting_a_large_request_leaves_the_interpreter_to_others(calls: Predic
 
 
 def reports(
-    calls: PredictionCalls, body: bytes, deadline: Deadline | None = None
+    calls: PredictionCalls, body: bytes, context: CallContext | None = None
 ) -> tuple[list[GlobalImportance], "Future[None]"]:
     emitted: list[GlobalImportance] = []
     call = calls.open(
         "ExplainGlobal",
-        deadline or Deadline(),
+        context or CallContext(),
         lambda message: emitted.append(global_importance.decode(pb.ExplainGlobalProgress.FromString(message))),
     )
     call.send(body)
@@ -223,7 +224,7 @@ def test_each_report_is_over_all_instances_so_far(service: PredictionService) ->
     assert [one.targets[0].windows for one in emitted] == [1, 3, 4]
     alone = [
         service.explain_global(
-            "small", GlobalQuery(instances=(one,), targets=QUERY.targets), lambda _: None, Deadline()
+            "small", GlobalQuery(instances=(one,), targets=QUERY.targets), lambda _: None, CallContext()
         )
         for one in QUERY.instances
     ]
@@ -248,7 +249,7 @@ def test_an_explanation_of_one_instance_comes_between_those_of_many(service: Pre
     many = GlobalQuery(instances=QUERY.instances * 20, targets=QUERY.targets)
     emitted, ended = reports(calls, global_bytes(many))
     explain = pb.ExplainRequest(model="small", instance=ONE, targets=[pb.ExplainTarget(horizon=5, quantile=0.5)])
-    calls.handle("Explain", explain.SerializeToString(), Deadline()).result(SOON_S)
+    calls.handle("Explain", explain.SerializeToString(), CallContext()).result(SOON_S)
     assert len(emitted) < 60
     ended.result(SOON_S)
     assert len(emitted) == 60
@@ -266,14 +267,14 @@ def test_a_target_that_the_model_lacks_ends_the_stream(service: PredictionServic
 
 
 def test_a_stream_that_is_cancelled_between_two_instances_ends(service: PredictionService) -> None:
-    calls, deadline = PredictionCalls(service), Deadline()
+    calls, context = PredictionCalls(service), CallContext()
     many = GlobalQuery(instances=QUERY.instances * 100, targets=QUERY.targets)
     first = threading.Event()
-    call = calls.open("ExplainGlobal", deadline, lambda _: first.set())
+    call = calls.open("ExplainGlobal", context, lambda _: first.set())
     call.send(global_bytes(many))
     assert first.wait(SOON_S)
     call.cancel()
-    known = service.explain_global("small", QUERY, lambda _: None, Deadline())
+    known = service.explain_global("small", QUERY, lambda _: None, CallContext())
     assert known.result(SOON_S).done == 3
     calls.close()
 
@@ -281,7 +282,7 @@ def test_a_stream_that_is_cancelled_between_two_instances_ends(service: Predicti
 @pytest.mark.parametrize("count", [0, 2])
 def test_a_stream_takes_one_request(service: PredictionService, count: int) -> None:
     calls = PredictionCalls(service)
-    call = calls.open("ExplainGlobal", Deadline(), lambda _: None)
+    call = calls.open("ExplainGlobal", CallContext(), lambda _: None)
     for _ in range(count):
         call.send(global_bytes(QUERY))
     call.end_requests()
@@ -291,22 +292,22 @@ def test_a_stream_takes_one_request(service: PredictionService, count: int) -> N
 
 def test_a_stream_of_no_such_call_fails(service: PredictionService) -> None:
     calls = PredictionCalls(service)
-    call = calls.open("Predict", Deadline(), lambda _: None)
+    call = calls.open("Predict", CallContext(), lambda _: None)
     call.send(predict_bytes())
     assert isinstance(call.completion.exception(SOON_S), MalformedRequestError)
     calls.close()
 
 
 def test_a_deadline_is_looked_at_between_instances(service: PredictionService) -> None:
-    deadline = Deadline()
+    context = CallContext()
     seen: list[int] = []
 
     def cancel_at_two(known: GlobalImportance) -> None:
         seen.append(known.done)
         if known.done == 2:
-            deadline.cancel()
+            context.cancel()
 
-    answer = service.explain_global("small", QUERY, cancel_at_two, deadline)
+    answer = service.explain_global("small", QUERY, cancel_at_two, context)
     assert isinstance(answer.exception(SOON_S), CallCancelledError)
     assert seen == [1, 2]
 
@@ -314,8 +315,8 @@ def test_a_deadline_is_looked_at_between_instances(service: PredictionService) -
 def test_bytes_of_the_same_folder_come_from_the_same_answers(service: PredictionService) -> None:
     """The layer only encodes the service's results."""
     calls = PredictionCalls(service)
-    answer = pb.PredictResponse.FromString(calls.handle("Predict", predict_bytes(), Deadline()).result(SOON_S))
-    (outcome,) = service.predict("", [Instance(input=recent_bars("AAPL"))], Deadline()).result(SOON_S)
+    answer = pb.PredictResponse.FromString(calls.handle("Predict", predict_bytes(), CallContext()).result(SOON_S))
+    (outcome,) = service.predict("", [Instance(input=recent_bars("AAPL"))], CallContext()).result(SOON_S)
     assert isinstance(outcome, Forecast)
     assert answer.results[0].forecast == pb.Forecast.FromString(forecasts.encode(outcome))
     calls.close()

@@ -14,10 +14,11 @@ from torch import nn
 
 from predictor import artifact
 from predictor.bars import BarPanel
+from predictor.call_context import CallContext
 from predictor.errors import CallCancelledError, DeadlineExceededError
 from predictor.explain import path
 from predictor.forecast import Forecast
-from predictor.instance import MIN_TOLERANCE, Deadline, Instance, Query
+from predictor.instance import MIN_TOLERANCE, Instance, Query
 from predictor.model import Ensemble, Model, ModelIdentity, Predictor
 from predictor.networks import Inputs, TFTForecaster
 from predictor.registry import ModelVersions, Registry
@@ -119,11 +120,11 @@ def test_after_a_cancelled_call_of_a_thousand_instances_the_next_caller_does_not
 ) -> None:
     """The members read the same inputs, so each instance is prepared once for both."""
     count_preparations(steps, monkeypatch)
-    gone = Deadline()
+    gone = CallContext()
     steps.at, steps.then = 3, gone.cancel
     with service_of(model) as service:
         cancelled = service.predict("", [ONE] * MANY, gone)
-        following = service.predict("", [ONE], Deadline())
+        following = service.predict("", [ONE], CallContext())
         assert isinstance(following.result(SOON_S)[0], Forecast)
         assert isinstance(cancelled.exception(SOON_S), CallCancelledError)
     assert steps.taken == 3 + 1
@@ -133,7 +134,7 @@ def test_a_deadline_that_passes_between_two_instances_ends_the_call(
     model: Model | Ensemble, steps: StepCounter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     count_preparations(steps, monkeypatch)
-    passed = Deadline.after(3600)
+    passed = CallContext.with_timeout(3600)
     steps.at, steps.then = 2, lambda: object.__setattr__(passed, "expires_at_s", 0.0)
     with service_of(model) as service, pytest.raises(DeadlineExceededError):
         service.predict("", [ONE] * MANY, passed).result(SOON_S)
@@ -154,12 +155,12 @@ def test_a_deadline_that_passes_between_two_instances_ends_the_call(
 def test_a_call_cancelled_in_a_forward_takes_no_other(
     models: dict[str, Model | Ensemble], steps: StepCounter, kind: str, instances: list[Instance]
 ) -> None:
-    model, gone = models[kind], Deadline()
+    model, gone = models[kind], CallContext()
     steps.count_forwards(networks(model))
     steps.at, steps.then = 2, gone.cancel
     with service_of(model) as service:
         cancelled = service.predict("", instances, gone)
-        assert isinstance(service.predict("", [ONE], Deadline()).result(SOON_S)[0], Forecast)
+        assert isinstance(service.predict("", [ONE], CallContext()).result(SOON_S)[0], Forecast)
         assert isinstance(cancelled.exception(SOON_S), CallCancelledError)
     assert steps.taken == 2 + len(networks(model))
 
@@ -168,7 +169,7 @@ def test_a_call_cancelled_in_a_forward_takes_no_other(
 def test_a_panel_of_one_instance_is_cancelled_between_its_forwards(
     models: dict[str, Model | Ensemble], steps: StepCounter, kind: str
 ) -> None:
-    model, gone = models[kind], Deadline()
+    model, gone = models[kind], CallContext()
     steps.count_forwards(networks(model))
     steps.at, steps.then = 2, gone.cancel
     with service_of(model) as service, pytest.raises(CallCancelledError):
@@ -186,11 +187,11 @@ def test_a_cancelled_explanation_takes_no_other_forward(
             return work(asked, *parts)
 
         monkeypatch.setattr(kind, "__call__", counted)
-    gone = Deadline()
+    gone = CallContext()
     steps.at, steps.then = 3, gone.cancel
     with service_of(model) as service:
         cancelled = service.explain("", Query(instance=PANEL, tolerance=MIN_TOLERANCE), gone)
-        following = service.predict("", [ONE], Deadline())
+        following = service.predict("", [ONE], CallContext())
         assert isinstance(cancelled.exception(SOON_S), CallCancelledError)
         assert isinstance(following.result(SOON_S)[0], Forecast)
     assert steps.taken == 3
@@ -199,7 +200,7 @@ def test_a_cancelled_explanation_takes_no_other_forward(
 def test_an_explanation_cancelled_where_the_ensemble_forecasts_takes_no_other_forward(
     models: dict[str, Model | Ensemble], steps: StepCounter
 ) -> None:
-    model, gone = models["ensemble"], Deadline()
+    model, gone = models["ensemble"], CallContext()
     steps.count_forwards(networks(model))
     steps.at, steps.then = 1, gone.cancel
     query = Query(instance=WIDE, symbols=("A",), targets=model.default_targets()[:1], tolerance=0.5)
@@ -211,7 +212,7 @@ def test_an_explanation_cancelled_where_the_ensemble_forecasts_takes_no_other_fo
 def test_an_explanation_cancelled_where_a_network_tells_of_itself_takes_no_other_forward(
     steps: StepCounter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    model, gone = _model("tft"), Deadline()
+    model, gone = _model("tft"), CallContext()
     network = model.engine.network
     assert isinstance(network, TFTForecaster)
     told = network.with_internals

@@ -15,11 +15,12 @@ from serving import serving
 from predictor import artifact
 from predictor.artifact import Artifact
 from predictor.bars import BarPanel
+from predictor.call_context import NEVER
 from predictor.cli import app, run
 from predictor.client import QuantraClient
 from predictor.forecast import Forecast, TargetPoint
 from predictor.golden import AFTER_ALL_SESSIONS
-from predictor.instance import Deadline, Instance, Query
+from predictor.instance import Instance, Query
 from predictor.model import Model, Predictor
 from predictor.model.prepared_instance import MAX_WARNING_LENGTH, MAX_WARNINGS, limit_warnings
 from predictor.service import PredictionService
@@ -47,7 +48,7 @@ def model() -> Model:
 
 
 def forecast(model: Predictor, bars: BarPanel) -> Forecast:
-    found = model.predict([Instance(input=bars)], AFTER_ALL_SESSIONS, Deadline())[0]
+    found = model.predict([Instance(input=bars)], AFTER_ALL_SESSIONS, NEVER)[0]
     assert isinstance(found, Forecast)
     return found
 

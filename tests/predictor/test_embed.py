@@ -24,6 +24,7 @@ from google.rpc.status_pb2 import Status
 from request_bytes import explain_request, predict_request
 
 from predictor._pb import prediction_pb2 as pb
+from predictor.call_context import CallContext
 from predictor.embed import EmbeddedCall, EmbeddedServer, EmbeddedStream, open_embedded_server
 from predictor.errors import (
     CallCancelledError,
@@ -38,7 +39,7 @@ from predictor.errors import (
 )
 from predictor.forecast import Forecast, TargetPoint
 from predictor.inference import choose_device
-from predictor.instance import Deadline, Instance, Query
+from predictor.instance import Instance, Query
 from predictor.limits import QueueLimits, ServiceLimits
 from predictor.registry import Registry, Runtime
 from predictor.service import PredictionService
@@ -131,7 +132,7 @@ def error_of(pending: EmbeddedCall) -> QuantraError:
 def test_a_forecast_has_the_services_numbers(model: str, door: EmbeddedServer, service: PredictionService) -> None:
     instance = Instance(input=recent_bars("AAPL", "IBM"), request_id="r")
     (result,) = results(door, predict_bytes(instance, model=model))
-    expected = service.predict(model, [instance], Deadline()).result()[0]
+    expected = service.predict(model, [instance], CallContext()).result()[0]
     assert isinstance(expected, Forecast)
     found = forecasts.decode(result.forecast)
     assert (result.request_id, found.forecast_id) == ("r", expected.forecast_id)
@@ -169,7 +170,7 @@ def test_a_small_prediction_that_is_alone_is_worked_out_in_the_thread_that_start
 def test_an_explanation_has_the_services_numbers(model: str, door: EmbeddedServer, service: PredictionService) -> None:
     query = Query(instance=Instance(input=recent_bars("AAPL")), targets=(TargetPoint(5, 0.5),))
     found = attributions.decode(pb.ExplainResponse.FromString(answer(door, "Explain", explain_bytes(query, model))))
-    expected = service.explain(model, query, Deadline()).result().attributions[0]
+    expected = service.explain(model, query, CallContext()).result().attributions[0]
     np.testing.assert_array_equal(found.attributions[0].per_row, expected.per_row)
     assert found.attributions[0].row_names == expected.row_names
 
@@ -298,16 +299,16 @@ def test_work_of_a_call_cancelled_by_the_host_is_cancelled() -> None:
     pending = door.call("Predict", predict_bytes(Instance(input=recent_bars()), model="canned"), 30)
     assert canned.begun.wait(30)
     pending.cancel()
-    assert canned.deadlines[0].is_cancelled
+    assert canned.contexts[0].is_cancelled
     canned.predictions_released.set()
     canned.settle()
 
 
 def test_work_of_a_cancelled_call_is_cancelled() -> None:
-    deadline = Deadline()
-    EmbeddedCall(Future(), deadline).cancel()
+    context = CallContext()
+    EmbeddedCall(Future(), context).cancel()
     with pytest.raises(CallCancelledError):
-        deadline.check()
+        context.check()
 
 
 @pytest.mark.parametrize("name", CALLS)
@@ -389,7 +390,7 @@ def test_a_stream_cancelled_by_the_host_ends_at_once_and_cancels_its_work() -> N
     assert canned.begun.wait(30)
     stream.cancel()
     assert Status.FromString(stream.status()).code == Code.Value("CANCELLED")
-    assert canned.deadlines[0].is_cancelled
+    assert canned.contexts[0].is_cancelled
     canned.predictions_released.set()
     canned.settle()
 

@@ -31,6 +31,7 @@ from explain_cases import (
 )
 from torch import Tensor, nn
 
+from predictor.call_context import CallContext
 from predictor.errors import (
     CallCancelledError,
     ConfigurationError,
@@ -49,12 +50,11 @@ from predictor.explain import (
     path,
 )
 from predictor.explain.integration import compute_highest_legendre, limit_roughness
-from predictor.instance import Deadline
 from predictor.networks import Inputs
 
 PARTS = ("observed", "known", "static", "location", "scale", "conformal")
 ALONE = ("location", "scale", "conformal")
-OPEN_END = Deadline()
+OPEN_END = CallContext()
 PER_WINDOW = ENCODER * OBSERVED + (ENCODER + FUTURE) * KNOWN + STATIC + 2 * len(TARGET.horizons)
 """Numbers that an explanation of one window and target varies: features, location and scale."""
 
@@ -419,7 +419,7 @@ class CallbackNetwork(nn.Module):
 def test_a_cancelled_call_stops_before_the_next_forward() -> None:
     network = normalised_lstm()
     before = footprint(network)
-    gone = Deadline()
+    gone = CallContext()
     view = CallbackNetwork(build_attribution_view(network), gone.cancel, at_call=3).eval()
     for module in view.modules():
         module.training = isinstance(module, nn.RNNBase)
@@ -434,7 +434,7 @@ def test_a_cancelled_call_stops_before_the_next_forward() -> None:
 
 def test_an_expired_deadline_stops_at_once() -> None:
     with pytest.raises(DeadlineExceededError):
-        explainer(lstm_forecaster()).explain(windows(1), POINTS, deadline=Deadline.after(0.0))
+        explainer(lstm_forecaster()).explain(windows(1), POINTS, deadline=CallContext.with_timeout(0.0))
 
 
 def test_an_explanation_leaves_no_trace() -> None:

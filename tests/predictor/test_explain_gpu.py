@@ -18,8 +18,8 @@ from explain_cases import (
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence
 
+from predictor.call_context import NEVER
 from predictor.explain import Explainer, build_attribution_view
-from predictor.instance import Deadline
 from predictor.networks import Inputs
 
 pytestmark = [
@@ -91,9 +91,9 @@ def test_gradients_of_the_view_equal_those_without_cudnn(name: str) -> None:
 
 def test_contributions_equal_those_of_the_cpu() -> None:
     network, inputs = lstm_forecaster(), windows(4)
-    on_cpu = explainer(network).explain(inputs, POINTS, deadline=Deadline())
+    on_cpu = explainer(network).explain(inputs, POINTS, deadline=NEVER)
     with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
-        found = explainer(network.cuda()).explain(inputs, POINTS, deadline=Deadline())
+        found = explainer(network.cuda()).explain(inputs, POINTS, deadline=NEVER)
 
     for one, other in zip(on_cpu, found, strict=True):
         assert one.converged.all() == other.converged.all()
@@ -109,7 +109,7 @@ def test_train_mode_without_dropout_forecasts_the_same_on_cudnn() -> None:
 
 def test_explanations_draw_no_random_numbers_of_the_device() -> None:
     before = torch.cuda.get_rng_state()
-    explainer(normalised_lstm().cuda()).explain(windows(4), POINTS, deadline=Deadline())
+    explainer(normalised_lstm().cuda()).explain(windows(4), POINTS, deadline=NEVER)
 
     assert torch.equal(torch.cuda.get_rng_state(), before)
 
@@ -126,10 +126,10 @@ def test_the_view_needs_no_memory_for_weights() -> None:
 
 def test_explanations_give_all_memory_back() -> None:
     tested = explainer(normalised_lstm().cuda())
-    tested.explain(windows(4), POINTS, deadline=Deadline())
+    tested.explain(windows(4), POINTS, deadline=NEVER)
     before = torch.cuda.memory_allocated()
     for _ in range(20):
-        tested.explain(windows(4), POINTS, deadline=Deadline())
+        tested.explain(windows(4), POINTS, deadline=NEVER)
 
     assert torch.cuda.memory_allocated() == before
 
@@ -139,7 +139,7 @@ def test_predictions_alongside_explanations_stay_the_same() -> None:
     with torch.inference_mode():
         expected = network(inputs)
     tested = explainer(network)
-    thread = threading.Thread(target=lambda: tested.explain(windows(8), POINTS, deadline=Deadline()))
+    thread = threading.Thread(target=lambda: tested.explain(windows(8), POINTS, deadline=NEVER))
     thread.start()
     found: list[Tensor] = []
     with torch.inference_mode():
@@ -151,16 +151,16 @@ def test_predictions_alongside_explanations_stay_the_same() -> None:
 
 def test_autocast_of_the_caller_does_not_reach_the_explanation() -> None:
     tested, inputs = explainer(normalised_lstm().cuda()), windows(3)
-    (expected,) = tested.explain(inputs, [(1, 1)], deadline=Deadline())
+    (expected,) = tested.explain(inputs, [(1, 1)], deadline=NEVER)
     with torch.autocast("cuda", dtype=torch.bfloat16):
-        (found,) = tested.explain(inputs, [(1, 1)], deadline=Deadline())
+        (found,) = tested.explain(inputs, [(1, 1)], deadline=NEVER)
 
     np.testing.assert_allclose(found.observed, expected.observed, rtol=1e-5, atol=1e-8)
 
 
 def test_an_output_map_on_the_cpu_is_taken_to_the_views_device() -> None:
     view = build_attribution_view(normalised_lstm().cuda())
-    (found,) = Explainer(view, output_map(), BASELINE, max_rows=64).explain(windows(2), [(0, 1)], deadline=Deadline())
+    (found,) = Explainer(view, output_map(), BASELINE, max_rows=64).explain(windows(2), [(0, 1)], deadline=NEVER)
 
     assert np.isfinite(found.total()).all()
 
@@ -180,7 +180,7 @@ class GreedyNetwork(nn.Module):
 
 def test_a_lack_of_device_memory_halves_the_chunks() -> None:
     network = normalised_lstm().cuda()
-    (whole,) = explainer(network).explain(windows(4), [(0, 1)], deadline=Deadline())
-    (halved,) = explainer(GreedyNetwork(network)).explain(windows(4), [(0, 1)], deadline=Deadline())
+    (whole,) = explainer(network).explain(windows(4), [(0, 1)], deadline=NEVER)
+    (halved,) = explainer(GreedyNetwork(network)).explain(windows(4), [(0, 1)], deadline=NEVER)
 
     np.testing.assert_allclose(halved.observed, whole.observed, rtol=1e-4, atol=1e-7)

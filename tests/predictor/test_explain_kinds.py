@@ -9,9 +9,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from predictor.call_context import NEVER
 from predictor.explain import Baseline, Contributions, Explainer, build_attribution_view
 from predictor.inference import freeze
-from predictor.instance import Deadline
 from predictor.networks import (
     Edges,
     GraphForecaster,
@@ -154,7 +154,7 @@ def assert_names_the_planted(found: Contributions, inputs: Inputs) -> None:
 def test_the_two_features_that_decide_rank_first(name: str) -> None:
     network = train_briefly(fresh(name))
     inputs, labels = planted_windows(WINDOWS, torch.Generator().manual_seed(9))
-    (found,) = explainer(network).explain(inputs, [(0, 0)], deadline=Deadline())
+    (found,) = explainer(network).explain(inputs, [(0, 0)], deadline=NEVER)
     assert share_learnt(found, labels) > 0.6
     assert_names_the_planted(found, inputs)
 
@@ -167,7 +167,7 @@ def test_a_neighbour_that_decides_shows_in_the_neighbours_row() -> None:
     inputs, labels = planted_pairs(WINDOWS, torch.Generator().manual_seed(9))
     with_other = Inputs(*(torch.stack([group, swapped_pairs(group)], dim=1) for group in inputs))
     (found,) = explainer(network, members=2).explain(
-        with_other, [(0, 0)], deadline=Deadline(), nodes=torch.tensor([[0, 1], [1, 0]]).repeat(WINDOWS, 1)
+        with_other, [(0, 0)], deadline=NEVER, nodes=torch.tensor([[0, 1], [1, 0]]).repeat(WINDOWS, 1)
     )
     truth = SCALE * NEIGHBOURS_WEIGHT * swapped_pairs(inputs.observed[:, -1, OF_NEIGHBOUR]).double().numpy()
     assert share_learnt(found, labels) > 0.6
@@ -184,9 +184,9 @@ def test_small_panels_that_are_worked_on_in_parts_are_explained_alike(monkeypatc
     inputs, _ = planted_pairs(5, torch.Generator().manual_seed(9))
     with_other = Inputs(*(torch.stack([group, swapped_pairs(group)], dim=1) for group in inputs))
     places = torch.tensor([[0, 1], [1, 0]]).repeat(5, 1)
-    (whole,) = tested.explain(with_other, [(0, 0)], deadline=Deadline(), nodes=places)
+    (whole,) = tested.explain(with_other, [(0, 0)], deadline=NEVER, nodes=places)
     monkeypatch.setattr("predictor.explain.integrated_gradients.BATCH_NUMBERS", 1)  # window by window
-    (parted,) = tested.explain(with_other, [(0, 0)], deadline=Deadline(), nodes=places)
+    (parted,) = tested.explain(with_other, [(0, 0)], deadline=NEVER, nodes=places)
     np.testing.assert_allclose(parted.neighbours, whole.neighbours, rtol=1e-5, atol=1e-9)
     np.testing.assert_allclose(parted.observed, whole.observed, rtol=1e-5, atol=1e-9)
     assert np.array_equal(parted.nodes, whole.nodes)

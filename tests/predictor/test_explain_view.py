@@ -17,9 +17,9 @@ from explain_cases import (
 )
 from torch import nn
 
+from predictor.call_context import NEVER
 from predictor.errors import ConfigurationError, ExplainUnsupportedError
 from predictor.explain import build_attribution_view
-from predictor.instance import Deadline
 from predictor.networks import Inputs
 
 
@@ -79,7 +79,7 @@ def test_weights_of_inference_mode_are_refused() -> None:
 def explain_with_the_view(network: nn.Module, inputs: Inputs) -> None:
     tested = explainer(network)
     for _ in range(2):
-        tested.explain(inputs, POINTS, deadline=Deadline())
+        tested.explain(inputs, POINTS, deadline=NEVER)
 
 
 def explain_in_train_mode(network: nn.Module, inputs: Inputs) -> None:
@@ -121,11 +121,11 @@ def test_switching_the_whole_model_would_change_predictions() -> None:
 
 def test_explanations_of_several_threads_do_not_disturb_each_other() -> None:
     tested, inputs = explainer(lstm_forecaster()), windows(3)
-    (expected,) = tested.explain(inputs, [(1, 1)], deadline=Deadline())
+    (expected,) = tested.explain(inputs, [(1, 1)], deadline=NEVER)
     found: list[bool] = []
 
     def run() -> None:
-        (one,) = tested.explain(inputs, [(1, 1)], deadline=Deadline())
+        (one,) = tested.explain(inputs, [(1, 1)], deadline=NEVER)
         found.append(bool((one.observed == expected.observed).all()))
 
     threads = [threading.Thread(target=run) for _ in range(4)]

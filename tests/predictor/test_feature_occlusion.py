@@ -22,11 +22,12 @@ from explain_cases import (
 from torch import nn
 
 from predictor import artifact
+from predictor.call_context import NEVER, CallContext
 from predictor.errors import CallCancelledError, ExplainUnsupportedError
 from predictor.explain import FeatureOcclusionExplainer
 from predictor.forecast import Attribution, Detail, RowKind, TargetPoint
 from predictor.golden import AFTER_ALL_SESSIONS
-from predictor.instance import OCCLUSION, SHAPLEY, Deadline, Instance, Query
+from predictor.instance import OCCLUSION, SHAPLEY, Instance, Query
 from predictor.model import Ensemble
 from predictor.model.ensemble import find_common_methods
 from predictor.networks import Inputs
@@ -48,7 +49,7 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> Ensemble:
 
 
 def explained(model: Ensemble, query: Query = QUERY) -> Attribution:
-    return model.explain(query, AFTER_ALL_SESSIONS, Deadline())[0]
+    return model.explain(query, AFTER_ALL_SESSIONS, NEVER)[0]
 
 
 # --- one model
@@ -82,7 +83,7 @@ def test_a_contribution_is_the_forecast_minus_that_with_the_feature_at_the_basel
     hide: Callable[[Inputs], Inputs], part: str, column: int | None
 ) -> None:
     network, inputs = lstm_forecaster(), windows(3)
-    (found,) = occlusion(network).explain(inputs, [(1, 2)], deadline=Deadline())
+    (found,) = occlusion(network).explain(inputs, [(1, 2)], deadline=NEVER)
 
     effects = getattr(found, part)
     expected = (forecast(network, inputs) - forecast(network, hide(inputs)))[:, 1, 2].numpy()
@@ -91,7 +92,7 @@ def test_a_contribution_is_the_forecast_minus_that_with_the_feature_at_the_basel
 
 
 def test_columns_of_one_feature_are_hidden_together() -> None:
-    (found,) = occlusion(lstm_forecaster()).explain(windows(3), [(1, 2)], deadline=Deadline())
+    (found,) = occlusion(lstm_forecaster()).explain(windows(3), [(1, 2)], deadline=NEVER)
 
     assert (found.observed.shape[2], found.known.shape[2], found.static.shape[1]) == (OBSERVED, KNOWN, STATIC)
     assert not found.known[..., 1].any()
@@ -100,7 +101,7 @@ def test_columns_of_one_feature_are_hidden_together() -> None:
 
 
 def test_a_cancelled_explanation_stops_before_the_next_feature() -> None:
-    gone = Deadline()
+    gone = CallContext()
     network, passes = lstm_forecaster(), list[int]()
 
     def cancel_at_the_fourth(*_: object) -> None:
@@ -118,7 +119,7 @@ def test_a_cancelled_explanation_stops_before_the_next_feature() -> None:
 @pytest.mark.parametrize("kind", ["lstm", "tft", "trees", "har", "graph"])
 def test_the_explained_prediction_is_the_forecast(kind: str) -> None:
     model = small_model(small_artifact(kind))
-    (found,) = model.explain(QUERY, AFTER_ALL_SESSIONS, Deadline())
+    (found,) = model.explain(QUERY, AFTER_ALL_SESSIONS, NEVER)
     (served,) = model.forecast([model.prepare(QUERY.instance, AFTER_ALL_SESSIONS)])
     h, q = POINT.index_in(served.horizons, served.quantiles)
 
@@ -132,8 +133,8 @@ def test_all_neighbours_of_a_graph_are_hidden_together() -> None:
     bars = recent_bars("AAPL", "IBM", "MSFT")
     model = small_model(small_artifact("graph"))
     query = Query(instance=Instance(input=bars), targets=(POINT,), method=OCCLUSION)
-    (by_gradients,) = model.explain(replace(query, method=""), AFTER_ALL_SESSIONS, Deadline())
-    (found,) = model.explain(query, AFTER_ALL_SESSIONS, Deadline())
+    (by_gradients,) = model.explain(replace(query, method=""), AFTER_ALL_SESSIONS, NEVER)
+    (found,) = model.explain(query, AFTER_ALL_SESSIONS, NEVER)
 
     assert found.row_names == by_gradients.row_names
     assert np.abs(found.per_row[:, found.row_kinds.index(RowKind.NEIGHBOURS)]).max() > 0
@@ -151,7 +152,7 @@ def test_contributions_per_session_are_refused(mixed: Ensemble, detail: Detail) 
 
 def test_an_ensemble_of_networks_and_trees_is_explained_by_the_weighted_mean_of_occlusions(mixed: Ensemble) -> None:
     found = explained(mixed)
-    lstm, trees = (one.explain(QUERY, AFTER_ALL_SESSIONS, Deadline())[0] for one in mixed.members.values())
+    lstm, trees = (one.explain(QUERY, AFTER_ALL_SESSIONS, NEVER)[0] for one in mixed.members.values())
     inputs = [kind is not RowKind.CONFORMAL for kind in found.row_kinds]
 
     assert found.method == OCCLUSION

@@ -17,11 +17,12 @@ from request_bytes import flat_window
 from serving import failed_start, hosted_server, server_process
 
 from predictor.bars import BarPanel
+from predictor.call_context import CallContext
 from predictor.client import QuantraClient
 from predictor.dates import as_number
 from predictor.errors import LedgerError, QuantraError
 from predictor.forecast import Forecast
-from predictor.instance import Deadline, Instance
+from predictor.instance import Instance
 from predictor.ledger import ClientRequest, ForecastRecord, ForecastRole, Ledger, LedgerEvent
 from predictor.service import ForecastRecorder, PredictionService
 from predictor.service import forecast_recorder as module
@@ -56,7 +57,7 @@ def recording(
 
 
 def ask(service: PredictionService, bars: BarPanel = BARS, caller: str = "") -> Forecast:
-    (outcome,) = service.predict("small", [Instance(input=bars)], Deadline(caller=caller)).result()
+    (outcome,) = service.predict("small", [Instance(input=bars)], CallContext(caller=caller)).result()
     assert isinstance(outcome, Forecast)
     return outcome
 
@@ -102,8 +103,8 @@ def test_calls_that_are_recorded_together_are_counted(models: Path, ledger: Ledg
     service, recorder = recording(models, ledger)
     instances = [Instance(input=BARS)] * 3
     with service:
-        outcomes = service.predict("small", instances, Deadline(caller="desk")).result()
-        service.predict("small", instances[:1], Deadline(caller="other")).result()
+        outcomes = service.predict("small", instances, CallContext(caller="desk")).result()
+        service.predict("small", instances[:1], CallContext(caller="other")).result()
     assert isinstance(outcomes[0], Forecast)
     rows = ledger.records(ClientRequest)
     assert {one.forecast_id for one in rows} == {outcomes[0].forecast_id}
@@ -135,7 +136,7 @@ def test_a_forecast_without_dates_is_recorded(models: Path, ledger: Ledger) -> N
     window = replace(flat_window(), as_of_session=None)
     service, _ = recording(models, ledger)
     with service:
-        service.predict("small", [Instance(input=window)], Deadline()).result()
+        service.predict("small", [Instance(input=window)], CallContext()).result()
     (record,) = ledger.records(ForecastRecord)
     assert (record.as_of, record.target_sessions) == (0, ())
 
@@ -143,7 +144,9 @@ def test_a_forecast_without_dates_is_recorded(models: Path, ledger: Ledger) -> N
 def test_an_error_is_not_recorded(models: Path, ledger: Ledger) -> None:
     service, _ = recording(models, ledger)
     with service:
-        outcomes = service.predict("small", [Instance(input=BARS.last(5)), Instance(input=BARS)], Deadline()).result()
+        outcomes = service.predict(
+            "small", [Instance(input=BARS.last(5)), Instance(input=BARS)], CallContext()
+        ).result()
     assert isinstance(outcomes[0], QuantraError)
     assert len(ledger.records(ClientRequest)) == 1
 

@@ -14,9 +14,10 @@ from artifacts import recent_bars, save_small_artifact
 from canned_service import attribution, forecast, ranking
 
 from predictor import Forecaster
+from predictor.call_context import CallContext
 from predictor.errors import ArtifactError, InvalidInputError, TooFewBarsError, UnavailableError, UnknownHorizonError
 from predictor.forecast import Forecast
-from predictor.instance import Deadline, Instance, Query
+from predictor.instance import Instance, Query
 from predictor.internals import Internal, InternalAxis
 from predictor.service import PredictionService
 
@@ -38,7 +39,7 @@ def test_the_forecaster_answers_as_the_service_does(models: Path, forecaster: Fo
     bars = recent_bars("AAPL", "IBM")
     mine = forecaster.predict(bars)
     with PredictionService.open(models, device="cpu") as service:
-        (served,) = service.predict("small@3", [Instance(input=bars)], Deadline()).result()
+        (served,) = service.predict("small@3", [Instance(input=bars)], CallContext()).result()
     assert isinstance(served, Forecast)
     assert np.array_equal(mine.values, served.values)
     assert (mine.model, mine.version, mine.weights_hash) == ("small", 3, served.weights_hash)

@@ -9,6 +9,7 @@ from artifacts import recent_bars, small_artifact, small_model
 from canned_service import attribution
 
 from predictor.bars import BarPanel
+from predictor.call_context import NEVER, CallContext
 from predictor.errors import (
     BarsError,
     CallCancelledError,
@@ -23,7 +24,7 @@ from predictor.errors import (
 from predictor.forecast import Attribution, RowKind, TargetPoint
 from predictor.global_importance import MAX_REFUSALS, GlobalImportance, GlobalQuery, ImportanceTally
 from predictor.golden import AFTER_ALL_SESSIONS
-from predictor.instance import NEVER, Deadline, Instance, Query, ReadInstance
+from predictor.instance import Instance, Query, ReadInstance
 from predictor.model import Model, explain_each
 
 NAN = float("nan")
@@ -191,7 +192,7 @@ def test_what_every_instance_would_fail_at_is_an_error(model: Model) -> None:
 
 
 def test_a_cancelled_call_ends_before_the_next_instance(model: Model) -> None:
-    gone = Deadline()
+    gone = CallContext()
     query = GlobalQuery(instances=(Instance(input=recent_bars("AAPL")),) * 2, targets=(POINT,))
     found = explain_each(model, query, AFTER_ALL_SESSIONS, gone)
     assert next(found).done == 1

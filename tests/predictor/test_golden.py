@@ -14,12 +14,12 @@ from artifacts import save_small_artifact, small_artifact, small_model
 from predictor import artifact, golden
 from predictor.artifact import Artifact, Golden
 from predictor.bars import BarPanel
+from predictor.call_context import NEVER
 from predictor.covariates import Covariates
 from predictor.errors import ArtifactError
 from predictor.features import FeatureDefinition, FeatureSet, FittedFeatures, Scaling
 from predictor.golden.bars import COLUMNS, SYMBOLS, build_panel
 from predictor.golden.stages import GoldenRequest, prepare
-from predictor.instance import Deadline
 from predictor.networks import LSTMConfig, Target, TargetKind, WindowNormaliser, build_network, kind_named
 from predictor.windows import Pipeline
 
@@ -152,7 +152,7 @@ def test_the_attribution_uses_all_nodes_of_its_rule(made: Artifact, golden_recor
     model = small_model(made)
     prepared = prepare(model, GoldenRequest(_panel(golden_record), Covariates()))
     few, all_nodes = (
-        model.runner.contributions(prepared, [(3, 1)], deadline=Deadline(), node_counts=(count,))[0].observed
+        model.runner.contributions(prepared, [(3, 1)], deadline=NEVER, node_counts=(count,))[0].observed
         for count in (8, len(golden_record.arrays["stage.attribution_weights"]))
     )
     assert np.array_equal(golden_record.arrays["stage.attribution_observed"], all_nodes)

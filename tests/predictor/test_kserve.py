@@ -32,6 +32,7 @@ from request_bytes import PIPELINE, flat_window
 from predictor._pb import inference_pb2 as pb
 from predictor._pb import prediction_pb2 as ours
 from predictor.bars import BarPanel
+from predictor.call_context import CallContext
 from predictor.calls import AdminCalls, PredictionCalls
 from predictor.calls.futures import MAX_INLINE_PARTS
 from predictor.covariates import CovariateSource
@@ -53,7 +54,7 @@ from predictor.errors import (
     shown_date,
 )
 from predictor.forecast import Forecast, Outcome
-from predictor.instance import Deadline, FeatureWindow, GapPolicy, Instance
+from predictor.instance import FeatureWindow, GapPolicy, Instance
 from predictor.networks import Target, TargetKind
 from predictor.registry import set_alias
 from predictor.service import PredictionService
@@ -111,18 +112,20 @@ def calls(service: PredictionService) -> Iterator[PredictionCalls]:
 
 def infer(calls: PredictionCalls, request: pb.ModelInferRequest) -> pb.ModelInferResponse:
     return pb.ModelInferResponse.FromString(
-        calls.handle("ModelInfer", request.SerializeToString(), Deadline()).result()
+        calls.handle("ModelInfer", request.SerializeToString(), CallContext()).result()
     )
 
 
 def predicted(calls: PredictionCalls, model: str, *asked: Instance) -> list[Forecast]:
     request = ours.PredictRequest(model=model, instances=map(instances.encode, asked))
-    answer = ours.PredictResponse.FromString(calls.handle("Predict", request.SerializeToString(), Deadline()).result())
+    answer = ours.PredictResponse.FromString(
+        calls.handle("Predict", request.SerializeToString(), CallContext()).result()
+    )
     return [forecasts.decode(result.forecast) for result in answer.results]
 
 
 def refusal(calls: PredictionCalls, request: pb.ModelInferRequest) -> QuantraError:
-    error = calls.handle("ModelInfer", request.SerializeToString(), Deadline()).exception()
+    error = calls.handle("ModelInfer", request.SerializeToString(), CallContext()).exception()
     assert isinstance(error, QuantraError)
     return error
 
@@ -301,13 +304,13 @@ class ModelRecorder(CannedService):
         self,
         reference: str,
         request: Any,
-        deadline: Deadline,
+        context: CallContext,
         encode: Callable[[tuple[Outcome, ...]], Any] | None = None,
         *,
         inline: bool = False,
     ) -> "Future[Any]":
         self.references.append(reference)
-        return super().predict("canned", request, deadline, encode, inline=inline)
+        return super().predict("canned", request, context, encode, inline=inline)
 
 
 def test_windows_are_answered_by_the_version_whose_form_they_were_read_in_and_bars_by_the_champion() -> None:
@@ -636,7 +639,7 @@ def test_what_is_wrong_is_refused_by_name(
 
 
 def test_bytes_that_are_no_request_are_refused(calls: PredictionCalls) -> None:
-    error = calls.handle("ModelInfer", b"\xff\xff garbage", Deadline()).exception()
+    error = calls.handle("ModelInfer", b"\xff\xff garbage", CallContext()).exception()
     assert isinstance(error, MalformedRequestError)
     assert "are not a inference.ModelInferRequest; encode it from inference.proto" in error.message
 
@@ -699,7 +702,7 @@ def test_a_head_that_would_grow_is_refused_before_it_is_parsed(calls: Prediction
     nested.inputs[0].shape.extend([0] * 20_000)
     assert "an input without its values: bytes: have 200" in refusal(calls, nested).message
     told = pb.ModelReadyRequest(name="x" * 20_000).SerializeToString()
-    assert isinstance(calls.handle("ModelReady", told, Deadline()).exception(), RequestTooLargeError)
+    assert isinstance(calls.handle("ModelReady", told, CallContext()).exception(), RequestTooLargeError)
 
 
 def test_more_symbols_in_all_rows_than_a_request_may_have_are_refused_by_their_shape(calls: PredictionCalls) -> None:
@@ -711,7 +714,7 @@ def test_more_symbols_in_all_rows_than_a_request_may_have_are_refused_by_their_s
 
 def test_a_small_question_of_many_bytes_is_refused_before_it_is_parsed(calls: PredictionCalls) -> None:
     body = pb.RepositoryIndexRequest(repository_name="x" * MAX_HEAD).SerializeToString()
-    assert isinstance(calls.handle("RepositoryIndex", body, Deadline()).exception(), RequestTooLargeError)
+    assert isinstance(calls.handle("RepositoryIndex", body, CallContext()).exception(), RequestTooLargeError)
 
 
 def test_more_days_ahead_than_a_panel_may_have_are_refused_by_their_shape(calls: PredictionCalls) -> None:
@@ -761,7 +764,7 @@ def tensor_in(tensors: dict[str, Values], name: str) -> InputTensor:
 @pytest.mark.parametrize("model", ["small", "graph", "har", "volatility", "lagged"])
 def test_the_outputs_of_an_answer_are_those_of_the_metadata(calls: PredictionCalls, model: str) -> None:
     asked = pb.ModelMetadataRequest(name=model).SerializeToString()
-    told = pb.ModelMetadataResponse.FromString(calls.handle("ModelMetadata", asked, Deadline()).result())
+    told = pb.ModelMetadataResponse.FromString(calls.handle("ModelMetadata", asked, CallContext()).result())
     answer = infer(calls, infer_request(bars(a_panel()), model))
     assert [(one.name, one.datatype, len(one.shape)) for one in told.outputs] == [
         (one.name, one.datatype, len(one.shape)) for one in answer.outputs
@@ -772,7 +775,7 @@ def test_the_outputs_of_an_answer_are_those_of_the_metadata(calls: PredictionCal
 
 def metadata_of(calls: PredictionCalls, model: str) -> pb.ModelMetadataResponse:
     asked = pb.ModelMetadataRequest(name=model).SerializeToString()
-    return pb.ModelMetadataResponse.FromString(calls.handle("ModelMetadata", asked, Deadline()).result())
+    return pb.ModelMetadataResponse.FromString(calls.handle("ModelMetadata", asked, CallContext()).result())
 
 
 @pytest.mark.parametrize(("model", "levels"), [("small", 1), ("har", 4)])
@@ -780,7 +783,7 @@ def test_the_shape_of_the_levels_is_that_which_the_model_reads(calls: Prediction
     shapes = {one.name: list(one.shape) for one in metadata_of(calls, model).inputs}
     assert (shapes["location"], shapes["scale"]) == ([-1, levels], [-1, levels])
     config = pb.ModelConfigResponse.FromString(
-        calls.handle("ModelConfig", pb.ModelConfigRequest(name=model).SerializeToString(), Deadline()).result()
+        calls.handle("ModelConfig", pb.ModelConfigRequest(name=model).SerializeToString(), CallContext()).result()
     ).config
     assert {one.name: list(one.dims) for one in config.input} == shapes
 
@@ -817,7 +820,7 @@ def test_covariates_are_inputs_by_their_names(calls: PredictionCalls, service: P
 
 def test_the_configuration_marks_inputs_as_optional_and_tells_the_rest(calls: PredictionCalls) -> None:
     asked = pb.ModelConfigRequest(name="small", version="canary").SerializeToString()
-    config = pb.ModelConfigResponse.FromString(calls.handle("ModelConfig", asked, Deadline()).result()).config
+    config = pb.ModelConfigResponse.FromString(calls.handle("ModelConfig", asked, CallContext()).result()).config
     assert (config.name, config.max_batch_size) == ("small", 0)
     assert all(one.optional for one in config.input)
     assert [one.name for one in config.input] == [one.name for one in metadata_of(calls, "small").inputs]
@@ -827,7 +830,7 @@ def test_the_configuration_marks_inputs_as_optional_and_tells_the_rest(calls: Pr
 
 def ready(calls: PredictionCalls, name: str, version: str = "") -> bool:
     asked = pb.ModelReadyRequest(name=name, version=version).SerializeToString()
-    return pb.ModelReadyResponse.FromString(calls.handle("ModelReady", asked, Deadline()).result()).ready
+    return pb.ModelReadyResponse.FromString(calls.handle("ModelReady", asked, CallContext()).result()).ready
 
 
 def test_a_model_is_ready_if_it_is_served(calls: PredictionCalls) -> None:
@@ -836,7 +839,7 @@ def test_a_model_is_ready_if_it_is_served(calls: PredictionCalls) -> None:
 
 
 def test_the_index_lists_every_version(calls: PredictionCalls, service: PredictionService) -> None:
-    told = pb.RepositoryIndexResponse.FromString(calls.handle("RepositoryIndex", b"", Deadline()).result()).models
+    told = pb.RepositoryIndexResponse.FromString(calls.handle("RepositoryIndex", b"", CallContext()).result()).models
     assert [(one.name, one.version, one.state) for one in told] == [
         (info.name, str(info.version), "READY") for info in service.models()
     ]
@@ -848,7 +851,7 @@ def test_the_index_lists_every_version(calls: PredictionCalls, service: Predicti
 @pytest.mark.parametrize("name", ["RepositoryModelLoad", "RepositoryModelUnload"])
 def test_models_are_not_changed_where_everybody_asks(calls: PredictionCalls, name: str) -> None:
     asked = pb.RepositoryModelLoadRequest(model_name="small").SerializeToString()
-    error = calls.handle(name, asked, Deadline()).exception()
+    error = calls.handle(name, asked, CallContext()).exception()
     assert isinstance(error, PermissionDeniedError)
     assert "--admin-listen" in error.message
 
@@ -865,14 +868,14 @@ def test_models_are_unloaded_and_loaded_again(tmp_path: Path) -> None:
         stack.callback(calls.close)
 
         def change(name: str, request: Any) -> "Future[bytes]":
-            return admin.handle(name, request.SerializeToString(), Deadline())
+            return admin.handle(name, request.SerializeToString(), CallContext())
 
         dependents = {"unload_dependents": pb.ModelRepositoryParameter(bool_param=False)}
         change(
             "RepositoryModelUnload", pb.RepositoryModelUnloadRequest(model_name="other", parameters=dependents)
         ).result()
         assert not ready(calls, "other")
-        index = admin.handle("RepositoryIndex", b"", Deadline()).result()
+        index = admin.handle("RepositoryIndex", b"", CallContext()).result()
         assert [one.name for one in pb.RepositoryIndexResponse.FromString(index).models] == ["small"]
         change("RepositoryModelLoad", pb.RepositoryModelLoadRequest(model_name="other")).result()
         assert ready(calls, "other")

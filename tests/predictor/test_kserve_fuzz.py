@@ -10,9 +10,9 @@ from kserve_requests import a_window, bars, infer_request, parameters, wanting
 from request_bytes import ids, mutated
 
 from predictor._pb import inference_pb2 as pb
+from predictor.call_context import CallContext
 from predictor.calls import PredictionCalls
 from predictor.errors import QuantraError, Status, answer_of
-from predictor.instance import Deadline
 from predictor.service import PredictionService
 
 if TYPE_CHECKING:
@@ -55,9 +55,9 @@ def status_of(answer: "Future[bytes]") -> Status | None:
 @settings(max_examples=400, deadline=None, derandomize=True, database=None)
 @given(request=mutated(REQUESTS))
 def test_changed_bytes_are_never_our_fault(calls: PredictionCalls, request: tuple[str, bytes]) -> None:
-    assert status_of(calls.handle(*request, Deadline())) is not Status.INTERNAL
+    assert status_of(calls.handle(*request, CallContext())) is not Status.INTERNAL
 
 
 @pytest.mark.parametrize(("name", "body"), REQUESTS, ids=ids(REQUESTS))
 def test_the_same_bytes_unchanged_are_answered(calls: PredictionCalls, name: str, body: bytes) -> None:
-    assert status_of(calls.handle(name, body, Deadline())) is None
+    assert status_of(calls.handle(name, body, CallContext())) is None

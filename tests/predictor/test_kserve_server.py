@@ -112,7 +112,7 @@ def test_a_call_past_its_deadline_ends_and_cancels_its_work(
     assert failure.code() is grpc.StatusCode.DEADLINE_EXCEEDED
     service.predictions_released.set()
     stub.ModelInfer(asking("AAPL"))
-    assert service.deadlines[0].expires_at_s is not None
+    assert service.contexts[0].expires_at_s is not None
 
 
 def test_calls_of_both_protocols_count_together() -> None:

@@ -6,10 +6,10 @@ import pytest
 from kserve_requests import a_window, infer_request
 
 from predictor._pb import inference_pb2 as pb
+from predictor.call_context import CallContext
 from predictor.calls.inference import InferStream
 from predictor.calls.streams import StreamWindow
 from predictor.errors import ModelNotFoundError, UnavailableError
-from predictor.instance import Deadline
 from predictor.wire.errors import MAX_INSTANCE_MESSAGE
 from predictor.wire.kserve.models import encode_error, encode_response, read_request_id
 
@@ -21,13 +21,13 @@ class Stream:
 
     def __init__(self, most_bytes: int | None = None) -> None:
         self.begun: list[Future[bytes]] = []
-        self.deadline = Deadline()
+        self.context = CallContext()
         self.emitted: list[bytes] = []
         self.window = StreamWindow(MOST, 1 << 20)
-        self.call = InferStream(self._infer, self.deadline, self.emitted.append, self.window, most_bytes)
+        self.call = InferStream(self._infer, self.context, self.emitted.append, self.window, most_bytes)
 
-    def _infer(self, request: bytes, deadline: Deadline) -> "Future[bytes]":
-        assert deadline is self.deadline
+    def _infer(self, request: bytes, context: CallContext) -> "Future[bytes]":
+        assert context is self.context
         assert request
         answer: Future[bytes] = Future()
         self.begun.append(answer)
@@ -113,7 +113,7 @@ def test_cancelling_drops_what_waits_and_says_nothing_more() -> None:
     for request_id in "ab":
         stream.send(request_id)
     stream.call.cancel()
-    assert stream.deadline.is_cancelled
+    assert stream.context.is_cancelled
     assert [answer.cancelled() for answer in stream.begun] == [True, True]
     assert stream.told() == []
 
@@ -149,12 +149,12 @@ def test_a_long_error_is_truncated() -> None:
 def test_a_request_that_is_being_begun_while_its_stream_is_cancelled_is_dropped() -> None:
     work: Future[bytes] = Future()
 
-    def infer(request: bytes, deadline: Deadline) -> "Future[bytes]":
-        del request, deadline
+    def infer(request: bytes, context: CallContext) -> "Future[bytes]":
+        del request, context
         call.cancel()
         return work
 
-    call = InferStream(infer, Deadline(), [].append, StreamWindow(MOST, 1 << 20))
+    call = InferStream(infer, CallContext(), [].append, StreamWindow(MOST, 1 << 20))
     assert not call.send(b"")
     assert work.cancelled()
 

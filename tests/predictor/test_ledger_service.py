@@ -28,12 +28,12 @@ from serving import Served, hosted_server, serving
 
 from predictor._pb import ledger_pb2 as pb
 from predictor._pb.ledger_pb2_grpc import LedgerServiceStub
+from predictor.call_context import CallContext
 from predictor.calls import LedgerCalls
 from predictor.client import AsyncQuantraClient, QuantraClient
 from predictor.due_forecasts import PATIENCE, score_due_forecasts
 from predictor.errors import CallCancelledError, InternalError, QuantraError, UnavailableError, answer_of
 from predictor.evidence import CoverageSide, Lamp
-from predictor.instance import Deadline
 from predictor.ledger import EvidenceRecord, ForecastRole, Ledger, LedgerEvent, Score, forecast_listing
 from predictor.model_health import COVERAGE, SKILL
 from predictor.server import ServerLimits
@@ -210,12 +210,12 @@ def test_no_part_is_read_before_the_caller_has_taken_the_last_one(
         emitted.append(message)
         has_part.release()
 
-    stream = calls.open("ListForecasts", Deadline(), emit)
+    stream = calls.open("ListForecasts", CallContext(), emit)
     stream.send(b"")
     sizes: list[int] = []
     for _ in range(3):
         assert has_part.acquire(timeout=30)
-        calls.handle("GetHealth", b"", Deadline()).result(30)  # on the same thread, so after any further part
+        calls.handle("GetHealth", b"", CallContext()).result(30)  # on the same thread, so after any further part
         sizes.append(len(emitted))
         stream.acknowledge(len(emitted[-1]))
     stream.completion.result(30)
@@ -342,13 +342,13 @@ REQUESTS = (
 @given(request=REQUESTS)
 def test_no_request_is_an_internal_error(filled_calls: LedgerCalls, request: tuple[str, bytes]) -> None:
     name, body = request
-    deadline = Deadline()
+    context = CallContext()
     if name in {"GetForecast", "GetHealth"}:
-        error = filled_calls.handle(name, body, deadline).exception(30)
+        error = filled_calls.handle(name, body, context).exception(30)
     else:
-        stream = filled_calls.open(name, deadline, lambda _: None)
+        stream = filled_calls.open(name, context, lambda _: None)
         stream.send(body)
-        filled_calls.handle("GetHealth", b"", Deadline()).result(30)  # on the same thread, so after the first part
+        filled_calls.handle("GetHealth", b"", CallContext()).result(30)  # on the same thread, so after the first part
         error = stream.completion.exception(0) if stream.completion.done() else None
         stream.cancel()
     assert not isinstance(error, InternalError)
@@ -453,9 +453,9 @@ def test_watchers_count_as_streams(ledger: Ledger) -> None:
 def test_no_thread_outlives_the_watchers_and_their_server(ledger: Ledger) -> None:
     before = {*threading.enumerate()}
     calls = LedgerCalls(ledger, list, poll_s=3600)
-    stream = calls.open("WatchEvents", Deadline(), lambda _: None)
+    stream = calls.open("WatchEvents", CallContext(), lambda _: None)
     stream.send(b"")
-    calls.handle("GetHealth", b"", Deadline()).result(30)  # after the first read, so the stream waits now
+    calls.handle("GetHealth", b"", CallContext()).result(30)  # after the first read, so the stream waits now
     assert {thread.name for thread in {*threading.enumerate()} - before} == {"ledger", "ledger events"}
     calls.close()
     with pytest.raises(QuantraError):
@@ -465,19 +465,19 @@ def test_no_thread_outlives_the_watchers_and_their_server(ledger: Ledger) -> Non
 
 def test_a_cancelled_watcher_reads_no_more(ledger: Ledger) -> None:
     calls = LedgerCalls(ledger, list, poll_s=0.01)
-    deadline, emitted, both = Deadline(), list[bytes](), threading.Barrier(2)
-    cancelled = calls.open("WatchEvents", deadline, emitted.append)
-    follower = calls.open("WatchEvents", Deadline(), lambda _: both.wait(30))
+    context, emitted, both = CallContext(), list[bytes](), threading.Barrier(2)
+    cancelled = calls.open("WatchEvents", context, emitted.append)
+    follower = calls.open("WatchEvents", CallContext(), lambda _: both.wait(30))
     for stream in (cancelled, follower):
         stream.send(b"")
-    calls.handle("GetHealth", b"", Deadline()).result(30)  # both wait now
+    calls.handle("GetHealth", b"", CallContext()).result(30)  # both wait now
     cancelled.cancel()
     ledger.append([LedgerEvent(kind="one")])
     both.wait(30)
     calls.close()
     assert emitted == []
     with pytest.raises(CallCancelledError):
-        deadline.check()
+        context.check()
 
 
 # --- access

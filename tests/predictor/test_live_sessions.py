@@ -16,13 +16,14 @@ from canned_service import CannedService, forecast_of, model_info
 from pushing import no_bar, push_of, scaled
 
 from predictor._pb import prediction_pb2 as pb
+from predictor.call_context import CallContext
 from predictor.calls import PredictionCalls
 from predictor.calls.futures import map_future
 from predictor.calls.live_sessions import SessionQuota
 from predictor.catalog import ModelInfo
 from predictor.errors import ConfigurationError, NoUsableSymbolError, QueueFullError, SessionGapError, TooFewBarsError
 from predictor.forecast import Outcome
-from predictor.instance import Deadline, Instance
+from predictor.instance import Instance
 from predictor.limits import ServiceLimits
 from predictor.service import PredictionRequest
 from predictor.subscription import Push
@@ -49,7 +50,7 @@ class HeldModel:
         self,
         reference: str,  # noqa: ARG002 - there is one model
         request: PredictionRequest,
-        deadline: Deadline,  # noqa: ARG002 - a test decides when there is an answer
+        context: CallContext,  # noqa: ARG002 - a test decides when there is an answer
         encode: Callable[[tuple[Outcome, ...]], Any],
     ) -> "Future[Any]":
         outcomes: Future[tuple[Outcome, ...]] = Future()
@@ -75,7 +76,7 @@ class RecordedStream:
 
     def __post_init__(self) -> None:
         self.on_losses: Callable[[bytes], None] = self._hear
-        self.call = self.calls.open("PredictStream", Deadline(), self._told_one)
+        self.call = self.calls.open("PredictStream", CallContext(), self._told_one)
 
     def _told_one(self, message: bytes) -> None:
         self.on_losses(message)

@@ -22,10 +22,11 @@ from torch import nn
 
 from predictor._pb import prediction_pb2 as pb
 from predictor._pb import prediction_pb2_grpc
+from predictor.call_context import CallContext
 from predictor.calls import PredictionCalls, prediction
 from predictor.errors import InternalError, QueueFullError
 from predictor.forecast import Forecast
-from predictor.instance import Deadline, Instance
+from predictor.instance import Instance
 from predictor.memory import RETRY_S, error_of, is_out_of_memory
 from predictor.model import Model
 from predictor.networks import Inputs
@@ -166,10 +167,10 @@ def test_one_row_that_does_not_fit_is_told_as_such_and_the_next_call_is_answered
     ration = RowLimit(0)
     ration.over(model.engine.network)
     calls = PredictionCalls(service)
-    failed = calls.handle("Predict", request("AAPL", "IBM"), Deadline())
+    failed = calls.handle("Predict", request("AAPL", "IBM"), CallContext())
     assert isinstance(failed.exception(SOON_S), QueueFullError)
     ration.most = 8
-    answer = pb.PredictResponse.FromString(calls.handle("Predict", request("AAPL"), Deadline()).result(SOON_S))
+    answer = pb.PredictResponse.FromString(calls.handle("Predict", request("AAPL"), CallContext()).result(SOON_S))
     assert answer.results[0].forecast.symbols == ["AAPL"]
 
 
@@ -180,7 +181,7 @@ def test_requests_that_cannot_be_decoded_for_lack_of_memory_may_be_repeated(
     """A lone instance is decoded when it arrives, several when they leave the queue."""
     monkeypatch.setattr(module, "decode_or_error", out_of_memory)
     body = pb.PredictRequest(instances=count * [instances.encode(instance_of("AAPL"))]).SerializeToString()
-    assert isinstance(PredictionCalls(service).handle("Predict", body, Deadline()).exception(SOON_S), QueueFullError)
+    assert isinstance(PredictionCalls(service).handle("Predict", body, CallContext()).exception(SOON_S), QueueFullError)
 
 
 def test_an_explanation_that_does_not_fit_may_be_repeated(
@@ -188,7 +189,7 @@ def test_an_explanation_that_does_not_fit_may_be_repeated(
 ) -> None:
     monkeypatch.setattr(model, "explain", out_of_memory)
     body = pb.ExplainRequest(instance=instances.encode(instance_of("AAPL"))).SerializeToString()
-    assert isinstance(PredictionCalls(service).handle("Explain", body, Deadline()).exception(SOON_S), QueueFullError)
+    assert isinstance(PredictionCalls(service).handle("Explain", body, CallContext()).exception(SOON_S), QueueFullError)
 
 
 @pytest.fixture
@@ -235,9 +236,9 @@ def test_calls_that_do_not_fit_together_are_answered_one_by_one_with_what_they_t
         return cpu_shortage() if len(given) > 1 else prepare_each(given, *rest)  # type: ignore[arg-type]
 
     monkeypatch.setattr(model, "prepare_each", prepare)
-    first = service.predict("", [instance_of("AAPL")], Deadline())
+    first = service.predict("", [instance_of("AAPL")], CallContext())
     assert begun.wait(SOON_S)
-    others = [service.predict("", [instance_of(symbol)], Deadline()) for symbol in ("IBM", "GOOG")]
+    others = [service.predict("", [instance_of(symbol)], CallContext()) for symbol in ("IBM", "GOOG")]
     released.set()
     assert all(isinstance(one.result(SOON_S)[0], Forecast) for one in (first, *others))
     assert sizes == [1, 2, 1, 1]

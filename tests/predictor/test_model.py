@@ -17,6 +17,7 @@ from torch import nn
 from window_levels import levels_at
 
 from predictor.bars import BarPanel
+from predictor.call_context import NEVER
 from predictor.dates import as_date
 from predictor.errors import (
     BarIncompleteError,
@@ -37,7 +38,7 @@ from predictor.errors import (
 from predictor.explain import NODE_COUNTS, ExplanationCost
 from predictor.forecast import Detail, Forecast, TargetPoint
 from predictor.golden import AFTER_ALL_SESSIONS
-from predictor.instance import Deadline, FeatureWindow, GapPolicy, Instance, Query
+from predictor.instance import FeatureWindow, GapPolicy, Instance, Query
 from predictor.model import Model
 from predictor.model.prepared_instance import PreparedInstance
 from predictor.model.window_inputs import MAX_VALUES
@@ -58,7 +59,7 @@ def model() -> Model:
 
 
 def test_a_forecast_can_be_pickled(model: Model) -> None:
-    forecast = model.predict([QUESTION.instance], AFTER_ALL_SESSIONS, Deadline())[0]
+    forecast = model.predict([QUESTION.instance], AFTER_ALL_SESSIONS, NEVER)[0]
     assert isinstance(forecast, Forecast)
     copy = pickle.loads(pickle.dumps(forecast))  # noqa: S301  what the test itself has written
     np.testing.assert_array_equal(copy.values, forecast.values)
@@ -293,8 +294,8 @@ def test_a_symbol_with_a_bar_on_a_wrong_session_fails_alone(
     ((symbol, error),) = prepared.refusals.items()
     assert (symbol, type(error), prepared.as_of) == ("IBM", reason, LAST)
     assert error.message.startswith("IBM: ")
-    alone = model.predict([Instance(input=bars.select("AAPL"))], now, Deadline())[0]
-    beside = model.predict([Instance(input=_with_a_bar_on(bars, "IBM", session))], now, Deadline())[0]
+    alone = model.predict([Instance(input=bars.select("AAPL"))], now, NEVER)[0]
+    beside = model.predict([Instance(input=_with_a_bar_on(bars, "IBM", session))], now, NEVER)[0]
     assert isinstance(alone, Forecast)
     assert isinstance(beside, Forecast)
     assert np.array_equal(beside.values[0], alone.values[0])
@@ -308,8 +309,8 @@ def test_a_symbol_that_trades_on_weekends_leaves_the_others_their_history(model:
     for name, values in columns.items():
         values[1] = getattr(bars, name)[1, -1]
     now = datetime(2013, 3, 4, 15, tzinfo=UTC)
-    alone = model.predict([Instance(input=bars.select("AAPL"))], now, Deadline())[0]
-    beside = model.predict([Instance(input=replace(longer, **columns))], now, Deadline())[0]
+    alone = model.predict([Instance(input=bars.select("AAPL"))], now, NEVER)[0]
+    beside = model.predict([Instance(input=replace(longer, **columns))], now, NEVER)[0]
     assert isinstance(alone, Forecast)
     assert isinstance(beside, Forecast)
     assert [*beside.refusals] == ["IBM"]
@@ -639,7 +640,7 @@ def test_a_prepared_window_does_not_share_the_callers_arrays(model: Model) -> No
 
 def test_an_attribution_names_every_input_and_adds_up(model: Model) -> None:
     query = Query(instance=Instance(input=recent_bars("AAPL", "IBM")), targets=(TargetPoint(5, 0.9),), tolerance=1e-3)
-    (found,) = model.explain(query, AFTER_ALL_SESSIONS, Deadline())
+    (found,) = model.explain(query, AFTER_ALL_SESSIONS, NEVER)
     names = [f.name for f in model.pipeline.features.features.observed]
     assert found.row_names[: len(names)] == tuple(names)
     assert found.row_names[-3:] == ("location", "scale", "conformal")
@@ -652,7 +653,7 @@ def test_an_attribution_names_every_input_and_adds_up(model: Model) -> None:
 
 def test_an_attribution_explains_the_forecast_that_is_served(model: Model) -> None:
     bars = recent_bars("AAPL", "IBM")
-    found = model.explain(Query(instance=Instance(input=bars)), AFTER_ALL_SESSIONS, Deadline())
+    found = model.explain(Query(instance=Instance(input=bars)), AFTER_ALL_SESSIONS, NEVER)
     assert [(a.horizon, a.quantile) for a in found] == [(1, 0.5), (5, 0.5), (10, 0.5), (20, 0.5)]
     served = _forecast(model, bars)
     for place, attribution in enumerate(found):
@@ -665,7 +666,7 @@ def test_location_and_scale_of_the_asked_horizon_count_by_hand(*, fitted: bool, 
     model = small_model(constant_artifact(fitted=fitted))
     prepared = model.prepare(Instance(input=recent_bars("AAPL", "IBM")), AFTER_ALL_SESSIONS)
     asked = replace(QUESTION, targets=(TargetPoint(model.manifest.target.horizons[h], 0.9),))
-    (found,) = model.explain(asked, AFTER_ALL_SESSIONS, Deadline())
+    (found,) = model.explain(asked, AFTER_ALL_SESSIONS, NEVER)
 
     expected = constant_rows(model, prepared, h, 2)
     rows = dict(zip(found.row_names, found.per_row.T, strict=True))
@@ -677,20 +678,20 @@ def test_location_and_scale_of_the_asked_horizon_count_by_hand(*, fitted: bool, 
 def test_an_attribution_has_times_and_cells_when_asked(model: Model) -> None:
     bars = recent_bars("AAPL")
     query = Query(instance=Instance(input=bars), targets=(TargetPoint(1, 0.5),), detail=Detail.CELLS)
-    (found,) = model.explain(query, AFTER_ALL_SESSIONS, Deadline())
+    (found,) = model.explain(query, AFTER_ALL_SESSIONS, NEVER)
     assert found.cells is not None
     assert found.per_time is not None
     assert found.cells.shape == (1, 60, 23)
     assert found.sessions == tuple(as_date(day) for day in bars.sessions[-60:].tolist())
     np.testing.assert_allclose(found.cells.sum(axis=1), found.per_row[:, :23], atol=1e-12)
-    (plain,) = model.explain(replace(query, detail=Detail.FEATURES), AFTER_ALL_SESSIONS, Deadline())
+    (plain,) = model.explain(replace(query, detail=Detail.FEATURES), AFTER_ALL_SESSIONS, NEVER)
     assert (plain.cells, plain.per_time) == (None, None)
 
 
 def test_a_symbol_that_cannot_be_forecast_has_no_attribution(model: Model) -> None:
     bars = _without(recent_bars("AAPL", "IBM"), 0, slice(-1, None))
     query = Query(instance=Instance(input=bars), targets=(TargetPoint(1, 0.5),))
-    (found,) = model.explain(query, AFTER_ALL_SESSIONS, Deadline())
+    (found,) = model.explain(query, AFTER_ALL_SESSIONS, NEVER)
     assert np.isnan(found.per_row[0]).all()
     assert np.isfinite(found.per_row[1]).all()
     assert (found.converged.tolist()[0], found.nodes.tolist()[0]) == (False, 0)
@@ -703,9 +704,9 @@ def test_a_question_that_the_model_cannot_answer_is_refused_by_name(model: Model
     with pytest.raises(
         ExplainUnsupportedError, match=r"'shap'; the model supports \['integrated-gradients', 'shapley', 'occlusion'\]"
     ):
-        model.explain(replace(query, method="shap"), AFTER_ALL_SESSIONS, Deadline())
+        model.explain(replace(query, method="shap"), AFTER_ALL_SESSIONS, NEVER)
     with pytest.raises(UnknownHorizonError, match=r"horizon 7 is not forecast; the model has \[1, 5, 10, 20\]"):
-        model.explain(replace(query, targets=(TargetPoint(7, 0.5),)), AFTER_ALL_SESSIONS, Deadline())
+        model.explain(replace(query, targets=(TargetPoint(7, 0.5),)), AFTER_ALL_SESSIONS, NEVER)
 
 
 @pytest.mark.parametrize("tolerance", [0.0, 9.9e-5, 1.0, float("nan")])
@@ -713,13 +714,13 @@ def test_a_tolerance_that_no_gap_of_float32_can_meet_is_refused_naming_the_least
     model: Model, tolerance: float
 ) -> None:
     with pytest.raises(InvalidInputError, match=r"tolerance is .* must be from 0\.0001 to below 1"):
-        model.explain(replace(QUESTION, tolerance=tolerance), AFTER_ALL_SESSIONS, Deadline())
+        model.explain(replace(QUESTION, tolerance=tolerance), AFTER_ALL_SESSIONS, NEVER)
 
 
 def test_equal_targets_are_answered_each_in_the_order_asked(model: Model) -> None:
     one, other = TargetPoint(5, 0.9), TargetPoint(1, 0.5)
-    found = model.explain(replace(QUESTION, targets=(one, other, *[one] * 22)), AFTER_ALL_SESSIONS, Deadline())
-    alone = model.explain(replace(QUESTION, targets=(one, other)), AFTER_ALL_SESSIONS, Deadline())
+    found = model.explain(replace(QUESTION, targets=(one, other, *[one] * 22)), AFTER_ALL_SESSIONS, NEVER)
+    alone = model.explain(replace(QUESTION, targets=(one, other)), AFTER_ALL_SESSIONS, NEVER)
     assert [(a.horizon, a.quantile) for a in found] == [one, other, *[one] * 22]
     for k, answer in enumerate(found):
         np.testing.assert_array_equal(answer.per_row, alone[k == 1].per_row)
@@ -745,7 +746,7 @@ def test_the_cost_of_a_method_without_gradients_is_the_number_of_its_forecasts(m
         rows += len(inputs[0].observed)
 
     hook = model.engine.network.register_forward_pre_hook(count)
-    model.explain(asked, AFTER_ALL_SESSIONS, Deadline())
+    model.explain(asked, AFTER_ALL_SESSIONS, NEVER)
     hook.remove()
     assert model.explain_cost(asked) == rows
 
@@ -767,9 +768,9 @@ def test_what_might_take_too_many_rows_is_refused_before_anything_is_prepared(
     with pytest.raises(
         RequestTooLargeError, match=r"4 targets of 3 symbols .* ask for fewer targets or symbols"
     ) as told:
-        model.explain(Query(instance=Instance(input=too_few)), AFTER_ALL_SESSIONS, Deadline())
+        model.explain(Query(instance=Instance(input=too_few)), AFTER_ALL_SESSIONS, NEVER)
     assert told.value.metadata == {"have": str(3 * 4 * 765), "most": str(2 * 4 * 765)}
-    assert len(model.explain(QUESTION, AFTER_ALL_SESSIONS, Deadline())) == 4
+    assert len(model.explain(QUESTION, AFTER_ALL_SESSIONS, NEVER)) == 4
 
 
 @pytest.mark.parametrize(("symbols", "targets", "rows"), [(100, 4, 11), (500, 12, 1), (100, 24, 2)])

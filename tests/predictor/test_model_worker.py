@@ -20,6 +20,7 @@ import torch
 from artifacts import recent_bars, small_artifact, small_model
 
 from predictor._pb import prediction_pb2 as pb
+from predictor.call_context import CallContext, Deadline
 from predictor.calls import PredictionCalls
 from predictor.catalog import ModelInfo
 from predictor.errors import (
@@ -33,7 +34,7 @@ from predictor.errors import (
     VersionNotFoundError,
 )
 from predictor.forecast import Attribution, Forecast, Outcome, TargetPoint
-from predictor.instance import Cancellation, Deadline, Instance, Query, ReadInstance
+from predictor.instance import Instance, Query, ReadInstance
 from predictor.model import Model, ModelIdentity, Predictor, PreparedBatch
 from predictor.registry import CHAMPION, ModelVersions, Registry
 from predictor.server.loop_bridge import InlineBatcher
@@ -60,9 +61,7 @@ class WatchedModel:
         self.breaks_at: Instance | None = None
         self.breaks_at_symbol = ""
 
-    def prepare_batch(
-        self, instances: Sequence[ReadInstance], now: datetime, deadline: Cancellation
-    ) -> PreparedBatch[Any]:
+    def prepare_batch(self, instances: Sequence[ReadInstance], now: datetime, deadline: Deadline) -> PreparedBatch[Any]:
         self.batcher.append(len(instances))
         self.begun.set()
         self.released.wait(SOON_S)
@@ -75,10 +74,10 @@ class WatchedModel:
         self.meanwhile()
         return _CountedBatch(batch, self.forwards)
 
-    def predict(self, instances: Sequence[ReadInstance], now: datetime, deadline: Cancellation) -> tuple[Outcome, ...]:
+    def predict(self, instances: Sequence[ReadInstance], now: datetime, deadline: Deadline) -> tuple[Outcome, ...]:
         return self._model.predict(instances, now, deadline)
 
-    def explain(self, query: Query, now: datetime, deadline: Cancellation) -> tuple[Attribution, ...]:
+    def explain(self, query: Query, now: datetime, deadline: Deadline) -> tuple[Attribution, ...]:
         return self._model.explain(query, now, deadline)
 
     def explain_cost(self, query: Query) -> int:
@@ -97,7 +96,7 @@ class _CountedBatch(PreparedBatch[Any]):
         self._batch = batch
         self._forwards = forwards
 
-    def outcomes(self, indices: Sequence[int], deadline: Cancellation) -> tuple[Outcome, ...]:
+    def outcomes(self, indices: Sequence[int], deadline: Deadline) -> tuple[Outcome, ...]:
         self._forwards.append(len(indices))
         return self._batch.outcomes(indices, deadline)
 
@@ -131,7 +130,7 @@ def watched_model(model: Model) -> WatchedModel:
 def occupy_worker(service: PredictionService, watched: WatchedModel) -> Future[tuple[Outcome, ...]]:
     """A call that occupies the model's thread until `released` is set, so that others queue up."""
     watched.released.clear()
-    first = service.predict("", [Instance(input=recent_bars("AAPL"))], Deadline())
+    first = service.predict("", [Instance(input=recent_bars("AAPL"))], CallContext())
     assert watched.begun.wait(SOON_S)
     return first
 
@@ -144,7 +143,7 @@ def test_all_that_piled_up_is_answered_together_and_each_call_gets_its_own(watch
     panels = [("AAPL",), ("IBM", "MSFT"), ("GOOG",)]
     with PredictionService(registry_of(watched_model)) as service:
         occupy_worker(service, watched_model)
-        answers = [service.predict("", [Instance(input=recent_bars(*panel))] * 2, Deadline()) for panel in panels]
+        answers = [service.predict("", [Instance(input=recent_bars(*panel))] * 2, CallContext()) for panel in panels]
         watched_model.released.set()
         for panel, answer in zip(panels, answers, strict=True):
             assert [one.symbols for one in answer.result(SOON_S) if isinstance(one, Forecast)] == [panel] * 2
@@ -156,7 +155,7 @@ def test_a_batch_has_no_more_rows_than_a_forward_but_for_a_larger_call(watched_m
     with PredictionService(registry_of(watched_model), most_rows=3) as service:
         occupy_worker(service, watched_model)
         asked = ([pair], [single], [single, pair], [single] * 5)
-        answers = [service.predict("", instances, Deadline()) for instances in asked]
+        answers = [service.predict("", instances, CallContext()) for instances in asked]
         watched_model.released.set()
         assert all(set(kinds(answer)) == {Forecast} for answer in answers)
     assert watched_model.batcher == [1, 2, 2, 5]
@@ -165,7 +164,7 @@ def test_a_batch_has_no_more_rows_than_a_forward_but_for_a_larger_call(watched_m
 def test_requests_that_wait_for_the_calling_thread_are_answered_there_together(watched_model: WatchedModel) -> None:
     names, workers, good = threads_of(watched_model), list[ModelWorker](), Instance(input=recent_bars("AAPL"))
     with PredictionService(registry_of(watched_model), schedule=workers.append) as service:
-        answers = [service.predict("", [good], Deadline()) for _ in range(3)]
+        answers = [service.predict("", [good], CallContext()) for _ in range(3)]
         assert not any(answer.done() for answer in answers)
         workers[0].run_waiting(math.inf)
         assert all(answer.done() for answer in answers)
@@ -178,7 +177,7 @@ def test_the_calling_thread_answers_only_batches_known_to_be_quick(watched_model
     with PredictionService(registry_of(watched_model), schedule=workers.append) as service:
 
         def thread_of(inline_s: float) -> str:
-            answer = service.predict("", [good], Deadline())
+            answer = service.predict("", [good], CallContext())
             workers[-1].run_waiting(inline_s)
             answer.result(SOON_S)
             return names[-1]
@@ -195,7 +194,7 @@ def test_requests_of_one_turn_of_an_event_loop_are_one_batch(watched_model: Watc
     async def ask() -> None:
         with PredictionService(registry_of(watched_model), schedule=InlineBatcher().schedule) as service:
             for count in (1, 3, 3, 2):
-                answers = [service.predict("", good, Deadline()) for _ in range(count)]
+                answers = [service.predict("", good, CallContext()) for _ in range(count)]
                 assert all(len(done) == 1 for done in await asyncio.gather(*map(asyncio.wrap_future, answers)))
 
     asyncio.run(ask())
@@ -208,7 +207,7 @@ def test_requests_of_a_turn_that_does_not_end_are_answered_by_the_thread(watched
     async def ask() -> None:
         batcher = InlineBatcher()
         with PredictionService(registry_of(watched_model), schedule=batcher.schedule) as service:
-            answer = service.predict("", good, Deadline())
+            answer = service.predict("", good, CallContext())
             batcher.finish()
         assert answer.done()
 
@@ -219,14 +218,14 @@ def test_requests_of_a_turn_that_does_not_end_are_answered_by_the_thread(watched
 def test_a_closed_service_leaves_no_thread(watched_model: WatchedModel) -> None:
     before = threading.active_count()
     with PredictionService(registry_of(watched_model)) as service:
-        service.predict("", [Instance(input=recent_bars("AAPL"))], Deadline()).result(SOON_S)
+        service.predict("", [Instance(input=recent_bars("AAPL"))], CallContext()).result(SOON_S)
     assert threading.active_count() == before
 
 
 def test_a_lone_call_waits_for_no_other(watched_model: WatchedModel) -> None:
     with PredictionService(registry_of(watched_model)) as service:
         for _ in range(3):
-            assert kinds(service.predict("", [Instance(input=recent_bars("AAPL"))], Deadline())) == [Forecast]
+            assert kinds(service.predict("", [Instance(input=recent_bars("AAPL"))], CallContext())) == [Forecast]
     assert watched_model.batcher == [1, 1, 1]
 
 
@@ -234,9 +233,9 @@ def test_a_bad_instance_or_call_among_those_answered_together_fails_alone(watche
     good, bad = Instance(input=recent_bars("AAPL")), Instance(input=recent_bars("AAPL").last(3))
     with PredictionService(registry_of(watched_model)) as service:
         occupy_worker(service, watched_model)
-        first = service.predict("", [good, bad, MalformedRequestError("x"), good], Deadline())
-        unreadable = service.predict("", UnreadableRequest(), Deadline())
-        last = service.predict("", [good], Deadline())
+        first = service.predict("", [good, bad, MalformedRequestError("x"), good], CallContext())
+        unreadable = service.predict("", UnreadableRequest(), CallContext())
+        last = service.predict("", [good], CallContext())
         watched_model.released.set()
         assert kinds(first) == [Forecast, TooFewBarsError, MalformedRequestError, Forecast]
         assert isinstance(unreadable.exception(SOON_S), MalformedRequestError)
@@ -248,7 +247,7 @@ def test_a_bug_that_one_call_meets_ends_no_other_that_was_answered_with_it(watch
     watched_model.breaks_at = cursed
     with PredictionService(registry_of(watched_model)) as service:
         occupy_worker(service, watched_model)
-        answers = [service.predict("", [one], Deadline()) for one in (good, cursed, good)]
+        answers = [service.predict("", [one], CallContext()) for one in (good, cursed, good)]
         watched_model.released.set()
         assert kinds(answers[0]) == kinds(answers[2]) == [Forecast]
         assert isinstance(answers[1].exception(SOON_S), ZeroDivisionError)
@@ -267,7 +266,7 @@ def test_requests_answered_with_one_that_meets_a_bug_are_read_once_and_answered_
     with PredictionService(registry_of(watched_model)) as service:
         calls = PredictionCalls(service)
         occupy_worker(service, watched_model)
-        answers = [calls.handle("Predict", body, Deadline()) for body in bodies]
+        answers = [calls.handle("Predict", body, CallContext()) for body in bodies]
         watched_model.released.set()
         results = [pb.PredictResponse.FromString(answers[k].result(SOON_S)).results[0] for k in (0, 2)]
         assert [(one.request_id, list(one.forecast.symbols)) for one in results] == [
@@ -289,19 +288,19 @@ def test_a_bug_in_reading_one_call_ends_no_other(watched_model: WatchedModel) ->
 
     with PredictionService(registry_of(watched_model)) as service:
         occupy_worker(service, watched_model)
-        first, broken, last = (service.predict("", asked, Deadline()) for asked in (good, Broken(), good))
+        first, broken, last = (service.predict("", asked, CallContext()) for asked in (good, Broken(), good))
         watched_model.released.set()
         assert kinds(first) == kinds(last) == [Forecast]
         assert isinstance(broken.exception(SOON_S), ZeroDivisionError)
-        assert service.predict("", good, Deadline()).result(SOON_S)
+        assert service.predict("", good, CallContext()).result(SOON_S)
 
 
 def test_a_forecast_among_many_is_the_one_asked_alone(watched_model: WatchedModel) -> None:
     asked = [Instance(input=recent_bars(symbol)) for symbol in ("AAPL", "IBM", "MSFT", "GOOG")]
     with PredictionService(registry_of(watched_model)) as service:
-        alone = [service.predict("", [one], Deadline()).result(SOON_S)[0] for one in asked]
+        alone = [service.predict("", [one], CallContext()).result(SOON_S)[0] for one in asked]
         occupy_worker(service, watched_model)
-        together = [service.predict("", [one], Deadline()) for one in asked]
+        together = [service.predict("", [one], CallContext()) for one in asked]
         watched_model.released.set()
         for one, answer in zip(alone, together, strict=True):
             other = answer.result(SOON_S)[0]
@@ -315,10 +314,10 @@ def test_cancelled_calls_run_no_network(watched_model: WatchedModel) -> None:
     good = Instance(input=recent_bars("AAPL"))
     with PredictionService(registry_of(watched_model)) as service:
         first = occupy_worker(service, watched_model)
-        gone = Deadline()
-        answers = [service.predict("", [good], Deadline.after(0)) for _ in range(5)]
+        gone = CallContext()
+        answers = [service.predict("", [good], CallContext.with_timeout(0)) for _ in range(5)]
         answers += [service.predict("", [good], gone)]
-        wanted = service.predict("", [good], Deadline())
+        wanted = service.predict("", [good], CallContext())
         watched_model.meanwhile = lambda: gone.cancel() if len(watched_model.batcher) == 2 else None
         watched_model.released.set()
         assert kinds(first) == kinds(wanted) == [Forecast]
@@ -328,7 +327,7 @@ def test_cancelled_calls_run_no_network(watched_model: WatchedModel) -> None:
 
 
 def test_a_fully_cancelled_batch_ends_between_two_steps(watched_model: WatchedModel) -> None:
-    good, deadlines = Instance(input=recent_bars("AAPL")), [Deadline(), Deadline()]
+    good, deadlines = Instance(input=recent_bars("AAPL")), [CallContext(), CallContext()]
     with PredictionService(registry_of(watched_model)) as service:
         occupy_worker(service, watched_model)
         answers = [service.predict("", [good] * 3, deadline) for deadline in deadlines]
@@ -339,7 +338,7 @@ def test_a_fully_cancelled_batch_ends_between_two_steps(watched_model: WatchedMo
 
 
 def test_each_call_of_an_abandoned_batch_gets_its_own_reason(watched_model: WatchedModel) -> None:
-    good, gone, late = Instance(input=recent_bars("AAPL")), Deadline(), Deadline.after(0.3)
+    good, gone, late = Instance(input=recent_bars("AAPL")), CallContext(), CallContext.with_timeout(0.3)
 
     def lose_both() -> None:
         if len(watched_model.batcher) == 2:
@@ -360,7 +359,7 @@ def test_where_the_time_of_a_batch_went_is_in_the_log(
     watched_model: WatchedModel, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.DEBUG, "predictor.service"), PredictionService(registry_of(watched_model)) as service:
-        service.predict("", [Instance(input=recent_bars("AAPL"))] * 2, Deadline()).result(SOON_S)
+        service.predict("", [Instance(input=recent_bars("AAPL"))] * 2, CallContext()).result(SOON_S)
     (line,) = [record.getMessage() for record in caplog.records if "calls" in record.getMessage()]
     assert line.startswith("small: 1 calls, 2 instances, queue ")
     assert [part.split()[0] for part in line.split(", ")[2:]] == ["queue", "decode", "prepare", "forward", "encode"]
@@ -378,9 +377,9 @@ def test_a_model_that_was_replaced_answers_what_waits_for_it_and_its_successor_a
     good = [Instance(input=recent_bars("AAPL"))]
     with PredictionService(registry_of(old)) as service:
         first = occupy_worker(service, old)
-        waiting = [service.predict("", good, Deadline()) for _ in range(3)]
+        waiting = [service.predict("", good, CallContext()) for _ in range(3)]
         swap(service, registry_of(new))
-        assert kinds(service.predict("", good, Deadline())) == [Forecast]
+        assert kinds(service.predict("", good, CallContext())) == [Forecast]
         assert not first.done()
         old.released.set()
         assert all(kinds(answer) == [Forecast] for answer in (first, *waiting))
@@ -390,11 +389,11 @@ def test_a_model_that_was_replaced_answers_what_waits_for_it_and_its_successor_a
 def test_a_model_that_stays_keeps_its_worker(watched_model: WatchedModel) -> None:
     with PredictionService(registry_of(watched_model)) as service:
         occupy_worker(service, watched_model)
-        answer = service.predict("", [Instance(input=recent_bars("AAPL"))], Deadline())
+        answer = service.predict("", [Instance(input=recent_bars("AAPL"))], CallContext())
         other = WatchedModel(small_model(small_artifact(), "other"))
         both = {**registry_of(watched_model).models, **registry_of(other).models}
         swap(service, Registry(models=both, problems=()))
-        last = service.predict("small", [Instance(input=recent_bars("IBM"))], Deadline())
+        last = service.predict("small", [Instance(input=recent_bars("IBM"))], CallContext())
         watched_model.released.set()
         assert kinds(answer) == kinds(last) == [Forecast]
     assert watched_model.batcher == [1, 2]
@@ -404,7 +403,7 @@ def test_a_model_that_was_replaced_is_freed_with_its_last_call(model: Model) -> 
     old = WatchedModel(model)
     with PredictionService(registry_of(old)) as service:
         occupy_worker(service, old)
-        answer = service.predict("", [Instance(input=recent_bars("AAPL"))], Deadline())
+        answer = service.predict("", [Instance(input=recent_bars("AAPL"))], CallContext())
         swap(service, registry_of(WatchedModel(model)))
         old.released.set()
         answer.result(SOON_S)
@@ -422,10 +421,10 @@ def test_a_model_that_is_served_no_more_is_named(watched_model: WatchedModel) ->
     second = WatchedModel(small_model(small_artifact(), "small"))
     second.identity = ModelIdentity(name="small", version=2, weights_hash="0" * 64)
     with PredictionService(registry_of(watched_model, second)) as service:
-        assert kinds(service.predict("small@2", [Instance(input=recent_bars("AAPL"))], Deadline())) == [Forecast]
+        assert kinds(service.predict("small@2", [Instance(input=recent_bars("AAPL"))], CallContext())) == [Forecast]
         swap(service, registry_of(watched_model))
         with pytest.raises(VersionNotFoundError, match=r"it has versions \[1\]"):
-            service.predict("small@2", [], Deadline())
+            service.predict("small@2", [], CallContext())
 
 
 # --- synchronous callers
@@ -444,8 +443,8 @@ def test_a_lone_caller_is_answered_in_its_own_thread_as_in_the_models(watched_mo
         threads_of(watched_model),
     )
     with PredictionService(registry_of(watched_model)) as service:
-        here, short = service.predict_inline("", asked, Deadline())
-        there, _ = service.predict("", asked, Deadline()).result(SOON_S)
+        here, short = service.predict_inline("", asked, CallContext())
+        there, _ = service.predict("", asked, CallContext()).result(SOON_S)
     assert service.prediction_load == (
         0,
         0,
@@ -464,11 +463,11 @@ def test_a_second_caller_waits_for_the_models_thread(watched_model: WatchedModel
     def ask_meanwhile() -> None:
         names.append(threading.current_thread().name)
         if len(names) == 1:
-            service.predict_inline("", asked, Deadline())
+            service.predict_inline("", asked, CallContext())
 
     watched_model.meanwhile = ask_meanwhile
     with PredictionService(registry_of(watched_model)) as service:
-        service.predict_inline("", asked, Deadline())
+        service.predict_inline("", asked, CallContext())
     assert names == [threading.current_thread().name, "predict-small"]
 
 
@@ -477,11 +476,11 @@ def test_a_caller_with_settings_of_torch_for_its_own_thread_waits_for_the_models
 ) -> None:
     asked, names = [Instance(input=recent_bars("AAPL"))], threads_of(watched_model)
     with PredictionService(registry_of(watched_model)) as service:
-        (plain,) = service.predict_inline("", asked, Deadline())
+        (plain,) = service.predict_inline("", asked, CallContext())
         with torch.autocast("cpu"):
-            (under_autocast,) = service.predict_inline("", asked, Deadline())
+            (under_autocast,) = service.predict_inline("", asked, CallContext())
         with torch.device("meta"):
-            service.predict_inline("", asked, Deadline())
+            service.predict_inline("", asked, CallContext())
     assert names == [threading.current_thread().name, "predict-small", "predict-small"]
     assert isinstance(plain, Forecast)
     assert isinstance(under_autocast, Forecast)
@@ -492,7 +491,7 @@ def test_what_a_caller_does_about_floating_point_errors_does_not_reach_the_model
     told: list[str] = []
     watched_model.meanwhile = lambda: told.append(np.geterr()["divide"])
     with PredictionService(registry_of(watched_model)) as service, np.errstate(all="raise"):
-        service.predict_inline("", [Instance(input=recent_bars("AAPL"))], Deadline())
+        service.predict_inline("", [Instance(input=recent_bars("AAPL"))], CallContext())
     assert told == ["warn"]
 
 
@@ -500,15 +499,15 @@ def test_a_waiting_caller_gets_the_error_and_leaves_nothing_behind(watched_model
     watched_model.breaks_at = Instance(input=recent_bars("AAPL"))
     service = PredictionService(registry_of(watched_model))
     with pytest.raises(ZeroDivisionError):
-        service.predict_inline("", [watched_model.breaks_at], Deadline())
+        service.predict_inline("", [watched_model.breaks_at], CallContext())
     with pytest.raises(DeadlineExceededError):
-        service.predict_inline("", [watched_model.breaks_at], Deadline.after(0))
+        service.predict_inline("", [watched_model.breaks_at], CallContext.with_timeout(0))
     with pytest.raises(VersionNotFoundError):
-        service.predict_inline("small@9", [watched_model.breaks_at], Deadline())
+        service.predict_inline("small@9", [watched_model.breaks_at], CallContext())
     assert service.prediction_load == (0, 0, 0)
     service.close()
     with pytest.raises(UnavailableError):
-        service.predict_inline("", [watched_model.breaks_at], Deadline())
+        service.predict_inline("", [watched_model.breaks_at], CallContext())
 
 
 # --- shutdown
@@ -519,13 +518,14 @@ def test_a_process_that_forgets_to_close_exits_during_its_calls() -> None:
     program = """
 import sys; sys.path[:0] = sys.argv[1:]
 from artifacts import recent_bars, small_artifact, small_model
-from predictor.instance import Deadline, Instance
+from predictor.call_context import CallContext
+from predictor.instance import Instance
 from predictor.registry import CHAMPION, ModelVersions, Registry
 from predictor.server.loop_bridge import InlineBatcher
 from predictor.service import ModelWorker, PredictionService
 model = small_model(small_artifact())
 service = PredictionService(Registry(models={"small": ModelVersions.of(model)}, problems=()))
-answers = [service.predict("", [Instance(input=recent_bars("AAPL"))], Deadline()) for _ in range(100)]
+answers = [service.predict("", [Instance(input=recent_bars("AAPL"))], CallContext()) for _ in range(100)]
 answers[0].add_done_callback(lambda _: print("answered", flush=True))
 """
     folders = [path for path in sys.path if path.endswith(("tests", "predictor"))]
@@ -535,7 +535,7 @@ answers[0].add_done_callback(lambda _: print("answered", flush=True))
 
 def test_a_service_that_is_let_go_ends_its_threads(model: Model) -> None:
     service = PredictionService(registry_of(model))
-    service.predict("", [Instance(input=recent_bars("AAPL"))], Deadline()).result(SOON_S)
+    service.predict("", [Instance(input=recent_bars("AAPL"))], CallContext()).result(SOON_S)
     (thread,) = [one for one in threading.enumerate() if one.name == "predict-small"]
     del service
     gc.collect()
@@ -545,6 +545,6 @@ def test_a_service_that_is_let_go_ends_its_threads(model: Model) -> None:
 
 def test_an_expired_deadline_is_raised_by_the_future(watched_model: WatchedModel) -> None:
     with PredictionService(registry_of(watched_model)) as service:
-        late = service.predict("", [Instance(input=recent_bars("AAPL"))], Deadline.after(0))
+        late = service.predict("", [Instance(input=recent_bars("AAPL"))], CallContext.with_timeout(0))
         assert isinstance(late.exception(SOON_S), DeadlineExceededError)
     assert watched_model.batcher == []

@@ -8,10 +8,11 @@ from typing import final
 import pytest
 from artifacts import recent_bars, small_artifact, small_model
 
+from predictor.call_context import CallContext
 from predictor.errors import ModelNotFoundError, QueueFullError, UnavailableError
 from predictor.forecast import Forecast, TargetPoint
 from predictor.global_importance import GlobalQuery
-from predictor.instance import Deadline, Instance, Query
+from predictor.instance import Instance, Query
 from predictor.limits import QueueLimits, ServiceLimits
 from predictor.model import Model
 from predictor.observation import Observation
@@ -76,7 +77,7 @@ def service_of(model: Model, heard: RecordingObserver | None, limits: ServiceLim
 def test_a_forecast_is_observed_with_its_model_rows_and_times(
     service: PredictionService, heard: RecordingObserver
 ) -> None:
-    service.predict("", [Instance(input=recent_bars("AAPL", "IBM"))], Deadline()).result(SOON_S)
+    service.predict("", [Instance(input=recent_bars("AAPL", "IBM"))], CallContext()).result(SOON_S)
     (seen,) = heard.observations
     assert heard.reached_models == [("small", 1)]
     assert (seen.method, seen.model, seen.version, seen.rows, seen.batch_rows) == ("Predict", "small", 1, 2, 2)
@@ -90,7 +91,7 @@ def test_a_deadlines_observer_sees_only_its_own_request(model: Model) -> None:
     mine, everybodys = RecordingObserver(), RecordingObserver()
     with service_of(model, everybodys) as service:
         for observer in (mine, None):
-            service.predict_inline("", [Instance(input=recent_bars())], Deadline(observer=observer))
+            service.predict_inline("", [Instance(input=recent_bars())], CallContext(observer=observer))
     assert len(everybodys.observations) == 2
     assert mine.observations == everybodys.observations[:1]
 
@@ -100,7 +101,7 @@ def test_a_request_is_observed_before_its_response_is_sent(
 ) -> None:
     told: list[int] = []
     held = BlockingInstance()
-    answer = service.predict("", held, Deadline())
+    answer = service.predict("", held, CallContext())
     answer.add_done_callback(lambda _: told.append(len(heard.observations)))
     held.may_go_on.set()
     answer.result(SOON_S)
@@ -111,7 +112,7 @@ def test_a_bad_instance_of_several_is_counted_by_its_reason_and_the_request_is_o
     service: PredictionService, heard: RecordingObserver
 ) -> None:
     asked = [Instance(input=recent_bars()), Instance(input=recent_bars().last(2))]
-    service.predict("", asked, Deadline()).result(SOON_S)
+    service.predict("", asked, CallContext()).result(SOON_S)
     (seen,) = heard.observations
     assert (seen.code, seen.refused) == ("OK", ("TOO_FEW_BARS",))
 
@@ -120,9 +121,9 @@ def test_calls_that_are_answered_together_have_the_rows_of_their_batch(
     service: PredictionService, heard: RecordingObserver
 ) -> None:
     first, two, three = BlockingInstance(), recent_bars("AAPL", "IBM"), recent_bars("AAPL", "IBM", "MSFT")
-    answers = [service.predict("", first, Deadline())]
+    answers = [service.predict("", first, CallContext())]
     first.begun.wait(SOON_S)
-    answers += [service.predict("", [Instance(input=bars)], Deadline()) for bars in (two, three)]
+    answers += [service.predict("", [Instance(input=bars)], CallContext()) for bars in (two, three)]
     first.may_go_on.set()
     assert [len(answer.result(SOON_S)) for answer in answers] == [1, 1, 1]
     assert [(seen.rows, seen.batch_rows) for seen in heard.observations] == [(1, 1), (2, 5), (3, 5)]
@@ -132,9 +133,9 @@ def test_a_call_that_is_cancelled_in_the_queue_has_no_turn(
     service: PredictionService, heard: RecordingObserver
 ) -> None:
     first = BlockingInstance()
-    answered = service.predict("", first, Deadline())
+    answered = service.predict("", first, CallContext())
     first.begun.wait(SOON_S)
-    service.predict("", [Instance(input=recent_bars())], Deadline()).cancel()
+    service.predict("", [Instance(input=recent_bars())], CallContext()).cancel()
     first.may_go_on.set()
     answered.result(SOON_S)
     cancelled, done = heard.observations
@@ -145,10 +146,10 @@ def test_a_call_that_is_cancelled_in_the_queue_has_no_turn(
 def test_a_call_that_expires_while_running_is_observed_with_the_work_done(
     service: PredictionService, heard: RecordingObserver
 ) -> None:
-    held, deadline = BlockingInstance(), Deadline()
-    answer = service.predict("", held, deadline)
+    held, context = BlockingInstance(), CallContext()
+    answer = service.predict("", held, context)
     held.begun.wait(SOON_S)
-    deadline.expires_at_s = 0.0  # its deadline passes just now
+    context.expires_at_s = 0.0  # its deadline passes just now
     held.may_go_on.set()
     assert answer.exception(SOON_S) is not None
     (seen,) = heard.observations
@@ -159,10 +160,10 @@ def test_a_call_that_expires_while_running_is_observed_with_the_work_done(
 def test_a_request_that_the_queue_refuses_is_observed(model: Model, heard: RecordingObserver) -> None:
     first = BlockingInstance()
     with service_of(model, heard, ServiceLimits(predictions=QueueLimits(calls=1))) as service:
-        answered = service.predict("", first, Deadline())
+        answered = service.predict("", first, CallContext())
         first.begun.wait(SOON_S)
         with pytest.raises(QueueFullError):
-            service.predict("", [Instance(input=recent_bars())], Deadline())
+            service.predict("", [Instance(input=recent_bars())], CallContext())
         first.may_go_on.set()
         answered.result(SOON_S)
     refused = heard.observations[0]
@@ -173,9 +174,9 @@ def test_explanations_are_observed_once_whatever_their_steps(
     service: PredictionService, heard: RecordingObserver
 ) -> None:
     instance, targets = Instance(input=recent_bars()), (TargetPoint(1, 0.5),)
-    service.explain("", Query(instance=instance, targets=targets), Deadline()).result(SOON_S)
+    service.explain("", Query(instance=instance, targets=targets), CallContext()).result(SOON_S)
     query = GlobalQuery(instances=(instance, instance), targets=targets)
-    service.explain_global("", query, lambda _: None, Deadline()).result(SOON_S)
+    service.explain_global("", query, lambda _: None, CallContext()).result(SOON_S)
     assert [(seen.method, seen.rows, seen.code) for seen in heard.observations] == [
         ("Explain", 1, "OK"),
         ("ExplainGlobal", 2, "OK"),
@@ -186,16 +187,16 @@ def test_explanations_are_observed_once_whatever_their_steps(
 def test_a_closed_service_is_observed_and_a_missing_model_is_not(model: Model, heard: RecordingObserver) -> None:
     service = service_of(model, heard)
     with pytest.raises(ModelNotFoundError):
-        service.predict("other", [Instance(input=recent_bars())], Deadline())
+        service.predict("other", [Instance(input=recent_bars())], CallContext())
     assert not heard.observations
     service.close()
     with pytest.raises(UnavailableError):
-        service.explain("", Query(instance=Instance(input=recent_bars())), Deadline())
+        service.explain("", Query(instance=Instance(input=recent_bars())), CallContext())
     assert [(seen.method, seen.code) for seen in heard.observations] == [("Explain", "UNAVAILABLE")]
 
 
 def test_without_an_observer_no_observation_is_created(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("predictor.service.request_queue.Observation", None)  # creating one would raise
     with service_of(model, None) as service:
-        (answer,) = service.predict("", [Instance(input=recent_bars())], Deadline()).result(SOON_S)
+        (answer,) = service.predict("", [Instance(input=recent_bars())], CallContext()).result(SOON_S)
     assert isinstance(answer, Forecast)

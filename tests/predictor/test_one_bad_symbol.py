@@ -15,13 +15,14 @@ from serving import serving
 from predictor import artifact
 from predictor._pb import prediction_pb2 as pb
 from predictor.bars import BarPanel
+from predictor.call_context import NEVER
 from predictor.client import QuantraClient
 from predictor.embed import EmbeddedServer, open_embedded_server
 from predictor.errors import QuantraError, answer_of
 from predictor.forecast import Forecast, Outcome
 from predictor.forecaster import Forecaster
 from predictor.golden import AFTER_ALL_SESSIONS
-from predictor.instance import NEVER, Instance, Query
+from predictor.instance import Instance, Query
 from predictor.model import Predictor
 from predictor.networks import Target, TargetKind
 from predictor.service import PredictionService

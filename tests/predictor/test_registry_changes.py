@@ -9,8 +9,9 @@ import pytest
 from artifacts import recent_bars
 from model_folders import RUNTIME, break_weights, forge_weights, replace_version, save_seeds
 
+from predictor.call_context import NEVER
 from predictor.errors import ArtifactError, ConfigurationError, ModelNotFoundError, VersionNotFoundError
-from predictor.instance import NEVER, Instance
+from predictor.instance import Instance
 from predictor.model import Predictor
 from predictor.registry import ALIASES, ModelsFolder, Registry, set_alias
 

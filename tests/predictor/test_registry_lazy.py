@@ -12,9 +12,10 @@ from artifacts import recent_bars
 from ensembles import save_ensemble
 from model_folders import RUNTIME, break_weights, forge_weights, replace_version, save_seeds
 
+from predictor.call_context import NEVER
 from predictor.errors import ArtifactError
 from predictor.forecast import Forecast
-from predictor.instance import NEVER, Instance, Query
+from predictor.instance import Instance, Query
 from predictor.model import Predictor
 from predictor.registry import LazyModel, Registry, load_model, model_loader, set_alias
 from predictor.registry.model_loader import Stored

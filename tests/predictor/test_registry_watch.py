@@ -12,8 +12,9 @@ from artifacts import recent_bars
 from model_folders import RUNTIME, WEIGHTS, break_weights, forge_weights, lock_lines, replace_version, save_seeds
 
 from predictor.artifact import REPLACE_ADVICE
+from predictor.call_context import NEVER
 from predictor.errors import ArtifactError
-from predictor.instance import NEVER, Instance
+from predictor.instance import Instance
 from predictor.registry import (
     ALIASES,
     FolderState,

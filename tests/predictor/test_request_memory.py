@@ -24,11 +24,12 @@ from serving import serving
 from predictor import artifact
 from predictor._pb import prediction_pb2 as pb
 from predictor.bars import BarPanel, tables
+from predictor.call_context import NEVER, CallContext
 from predictor.calls import PredictionCalls
 from predictor.errors import BarsError, MalformedRequestError, QuantraError, RequestTooLargeError, TooFewBarsError
 from predictor.forecast import Forecast
 from predictor.golden import AFTER_ALL_SESSIONS
-from predictor.instance import NEVER, Deadline, GapPolicy, Instance, Query
+from predictor.instance import GapPolicy, Instance, Query
 from predictor.model import Predictor
 from predictor.service import PredictionService
 from predictor.wire import instances
@@ -311,10 +312,10 @@ def plain_and_counted(body: bytes, monkeypatch: pytest.MonkeyPatch, folder: Path
     """Responses to a request on the path for small requests and on the other one."""
     with PredictionService.open(small_models(folder), device="cpu") as service:
         calls = PredictionCalls(service)
-        plain = calls.handle("Predict", body, Deadline()).result(SOON_S)
+        plain = calls.handle("Predict", body, CallContext()).result(SOON_S)
         with monkeypatch.context() as patched:
             patched.setattr("predictor.wire.request_counts.SMALL", 0)
-            counted = calls.handle("Predict", body, Deadline()).result(SOON_S)
+            counted = calls.handle("Predict", body, CallContext()).result(SOON_S)
         calls.close()
     return plain, counted
 
@@ -379,10 +380,10 @@ def test_small_requests_with_many_texts_wait_as_bytes(kind: str) -> None:
     canned = CannedService(forecast_of)
     canned.predictions_released.clear()
     calls = PredictionCalls(canned)
-    calls.handle("Predict", body, Deadline())  # what is created once
+    calls.handle("Predict", body, CallContext())  # what is created once
     tracemalloc.start()
     try:
-        answers = [calls.handle("Predict", body, Deadline()) for _ in range(20)]
+        answers = [calls.handle("Predict", body, CallContext()) for _ in range(20)]
         grown, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -455,7 +456,7 @@ def test_a_call_is_freed_without_the_garbage_collector(kind: str, tmp_path: Path
         body = predict_body(kind)
 
         def call() -> None:
-            calls.handle("Predict", body, Deadline()).exception(SOON_S)
+            calls.handle("Predict", body, CallContext()).exception(SOON_S)
 
         assert garbage_of(call) == []
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from predictor.call_context import CallContext, Deadline
 from predictor.errors import CallCancelledError, DeadlineExceededError, QueueFullError, UnavailableError
-from predictor.instance import Cancellation, Deadline
 from predictor.limits import QueueLimits
 from predictor.service import QueuedRequest, RequestQueue, StepWorker
 from predictor.service.request_queue import AnyRequest, LazyThread, ModelQueueKey, ModelReplacedError, QueuePolicy
@@ -31,7 +31,7 @@ class SizedRequest:
 
 
 def item(name: str = "", rows: int = 1, size: int = 10, expires_at_s: float | None = None) -> AnyRequest:
-    return QueuedRequest(SizedRequest(name, rows, size), Deadline(expires_at_s))
+    return QueuedRequest(SizedRequest(name, rows, size), CallContext(expires_at_s))
 
 
 def names(items: list[AnyRequest]) -> list[str]:
@@ -182,7 +182,7 @@ def test_a_cancelled_item_leaves_at_once_with_all_that_it_holds() -> None:
     queue, line = RequestQueue(QueueLimits(calls=4)), ModelQueueKey()
 
     def cancelled() -> "weakref.ref[SizedRequest]":
-        one: QueuedRequest[SizedRequest, int] = QueuedRequest(SizedRequest(size=15 << 20), Deadline())
+        one: QueuedRequest[SizedRequest, int] = QueuedRequest(SizedRequest(size=15 << 20), CallContext())
         queue.put(line, one)
         assert one.cancel()
         return weakref.ref(one.request)
@@ -207,7 +207,7 @@ def test_a_take_returns_all_waiting_items_and_no_cancelled_ones() -> None:
 def test_an_item_whose_time_is_over_is_answered_and_not_taken() -> None:
     queue, line = RequestQueue(QueueLimits()), ModelQueueKey()
     late, gone = item(expires_at_s=0.0), item()
-    gone.deadline.cancel()
+    gone.context.cancel()
     for one in (late, gone, item("a")):
         queue.put(line, one)
     assert queue.wake(line)
@@ -276,7 +276,7 @@ def test_an_item_taken_in_turn_can_no_longer_be_cancelled_by_its_future() -> Non
 
 def test_a_taken_item_that_is_encoded_can_be_cancelled_and_is_held_until_it_is_released() -> None:
     queue = RequestQueue(QueueLimits())
-    queue.put("m", QueuedRequest(SizedRequest(), Deadline(), encode=str))
+    queue.put("m", QueuedRequest(SizedRequest(), CallContext(), encode=str))
     taken = queue.take_in_turn()
     assert taken is not None
     assert (taken.cancel(), taken.cancelled(), queue.load.calls) == (True, True, 1)
@@ -296,7 +296,7 @@ def test_an_observer_that_fails_does_not_keep_the_caller_waiting() -> None:
         def on_finished(self, observation: object) -> None:  # noqa: ARG002 - as Observer
             raise ZeroDivisionError
 
-    one: QueuedRequest[SizedRequest, int] = QueuedRequest(SizedRequest(), Deadline(), "Predict", [Broken()])
+    one: QueuedRequest[SizedRequest, int] = QueuedRequest(SizedRequest(), CallContext(), "Predict", [Broken()])
     heard: list[int] = []
     one.add_done_callback(lambda done: heard.append(done.result()))
     one.set_model("m", 1)
@@ -355,14 +355,14 @@ class StepwiseWork:
     rows: int = 1
     size: int = 1
 
-    def step(self, _now: datetime, deadline: Cancellation) -> str | None:
+    def step(self, _now: datetime, deadline: Deadline) -> str | None:
         deadline.check()
         self.said.append(self.name)
         return self.name if self.said.count(self.name) == self.count else None
 
 
-def put(lane: StepWorker, line: str, work: object, deadline: Deadline | None = None) -> "Future[Any]":
-    one: AnyRequest = QueuedRequest(work, deadline or Deadline())
+def put(lane: StepWorker, line: str, work: object, deadline: CallContext | None = None) -> "Future[Any]":
+    one: AnyRequest = QueuedRequest(work, deadline or CallContext())
     lane.put(line, one)
     return one
 
@@ -374,7 +374,7 @@ def paused_worker(queue: RequestQueue) -> tuple[StepWorker, Callable[[], None]]:
     class Holding:
         rows = size = 1
 
-        def step(self, _now: datetime, _deadline: Cancellation) -> bool:
+        def step(self, _now: datetime, _deadline: Deadline) -> bool:
             begun.set()
             return released.wait(SOON_S)
 
@@ -398,12 +398,12 @@ def test_long_work_of_one_line_lets_others_have_their_turn() -> None:
 
 def test_work_that_is_cancelled_between_two_steps_ends() -> None:
     queue = RequestQueue(QueueLimits())
-    lane, said, deadline = StepWorker("lane", queue), [], Deadline()
+    lane, said, deadline = StepWorker("lane", queue), [], CallContext()
 
     class Endless:
         rows = size = 1
 
-        def step(self, _now: datetime, _deadline: Cancellation) -> None:
+        def step(self, _now: datetime, _deadline: Deadline) -> None:
             said.append("step")
             deadline.cancel()
 
@@ -421,7 +421,7 @@ def test_work_that_fails_ends_no_other() -> None:
     class Broken:
         rows = size = 1
 
-        def step(self, _now: datetime, _deadline: Cancellation) -> float:
+        def step(self, _now: datetime, _deadline: Deadline) -> float:
             return 1 / 0
 
     assert isinstance(put(lane, "m", Broken()).exception(SOON_S), ZeroDivisionError)

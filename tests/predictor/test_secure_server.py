@@ -779,7 +779,7 @@ def test_a_channel_and_credentials_are_too_much() -> None:
 def are_long(service: CannedService) -> list[bool]:
     """Whether each call has more than 900 seconds left."""
     then_s = time.monotonic() + 900
-    return [deadline.expires_at_s is None or deadline.expires_at_s > then_s for deadline in service.deadlines]
+    return [context.expires_at_s is None or context.expires_at_s > then_s for context in service.contexts]
 
 
 def test_each_call_has_a_time_of_its_own(service: CannedService) -> None:

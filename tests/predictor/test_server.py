@@ -309,8 +309,8 @@ def test_a_call_has_its_callers_deadline() -> None:
         stub = PredictionServiceStub(channel)
         stub.Predict(request_of("AAPL"), timeout=1000)
         stub.Predict(request_of("AAPL"))
-    assert service.deadlines[0].expires_at_s is not None
-    assert service.deadlines[1].expires_at_s is None
+    assert service.contexts[0].expires_at_s is not None
+    assert service.contexts[1].expires_at_s is None
 
 
 def test_a_call_past_its_deadline_is_cancelled_in_the_service() -> None:
@@ -412,11 +412,11 @@ def test_a_stream_that_fails_ends_with_the_error(served: Served) -> None:
 
 
 def test_a_stream_whose_message_is_too_large_to_be_sent_ends_the_work(service: CannedService) -> None:
-    service.deadlines.clear()
+    service.contexts.clear()
     with serving(service, ServerLimits(send_bytes=10)) as running, QuantraClient(running.target, "canned") as client:
         with pytest.raises(RequestTooLargeError, match="at most 10"):
             list(client.explain_global(GlobalQuery(instances=(Instance(input=bokeh_panel("AAPL").last(3)),))))
-        assert service.deadlines[0].is_cancelled
+        assert service.contexts[0].is_cancelled
 
 
 @pytest.mark.slow

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from predictor.artifact import REPLACE_ADVICE
 from predictor.bars import BarPanel
+from predictor.call_context import CallContext
 from predictor.errors import (
     ArtifactError,
     BarIncompleteError,
@@ -35,7 +36,7 @@ from predictor.errors import (
     VersionNotFoundError,
 )
 from predictor.forecast import Forecast, Outcome, TargetPoint
-from predictor.instance import Deadline, Instance, Query
+from predictor.instance import Instance, Query
 from predictor.limits import QueueLimits
 from predictor.model import Model
 from predictor.registry import ModelVersions, Registry
@@ -102,16 +103,16 @@ def test_the_injected_clock_decides_whether_a_bar_is_a_close(model: Model) -> No
     with PredictionService(_registry(model), clock=lambda: now[0]) as service:
         assert isinstance(_predict(service, Instance(input=recent_bars("AAPL")))[0], BarIncompleteError)
         with pytest.raises(BarIncompleteError):
-            service.explain("", _query(), Deadline()).result(SOON_S)
+            service.explain("", _query(), CallContext()).result(SOON_S)
         now[0] = datetime(2013, 3, 1, 21, 0, tzinfo=UTC)
         assert isinstance(_predict(service, Instance(input=recent_bars("AAPL")))[0], Forecast)
 
 
 def test_a_model_that_is_not_there_is_refused_at_the_call(service: PredictionService) -> None:
     with pytest.raises(ModelNotFoundError, match=r"there are \['small'\]"):
-        service.predict("big", [], Deadline())
+        service.predict("big", [], CallContext())
     with pytest.raises(VersionNotFoundError, match=r"versions \[1\]"):
-        service.explain("small@2", _query(), Deadline())
+        service.explain("small@2", _query(), CallContext())
     with pytest.raises(ModelNotFoundError):
         service.model("../../x")
 
@@ -123,7 +124,7 @@ def test_a_service_lists_its_models(service: PredictionService) -> None:
 
 def test_a_model_does_not_wait_for_another(model: Model) -> None:
     with _held_at_first(model, small_model(small_artifact(), "other")) as (service, held):
-        answered = service.predict("other", [Instance(input=recent_bars("AAPL"))], Deadline()).result(SOON_S)
+        answered = service.predict("other", [Instance(input=recent_bars("AAPL"))], CallContext()).result(SOON_S)
         assert isinstance(answered[0], Forecast)
         assert not held.done()
 
@@ -132,7 +133,7 @@ def test_a_model_does_not_wait_for_another(model: Model) -> None:
 
 
 def test_an_explanation_reports_its_duration(service: PredictionService) -> None:
-    explanation = service.explain("small", _query(), Deadline()).result(SOON_S)
+    explanation = service.explain("small", _query(), CallContext()).result(SOON_S)
     assert [(a.horizon, a.quantile) for a in explanation.attributions] == [(5, 0.5)]
     assert explanation.queue_ms >= 0
     assert explanation.compute_ms > 0
@@ -141,7 +142,7 @@ def test_an_explanation_reports_its_duration(service: PredictionService) -> None
 def test_an_explanation_that_cannot_be_is_refused_through_the_future(service: PredictionService) -> None:
     query = replace(_query(), targets=(TargetPoint(5, 0.75),))
     with pytest.raises(UnknownQuantileError, match=r"quantile 0.75 is not forecast; the model has \[0.1, 0.5, 0.9\]"):
-        service.explain("small", query, Deadline()).result(SOON_S)
+        service.explain("small", query, CallContext()).result(SOON_S)
 
 
 @pytest.mark.slow
@@ -149,7 +150,7 @@ def test_predictions_while_explanations_run_are_the_same_bits(service: Predictio
     instance = Instance(input=recent_bars("AAPL", "IBM", "MSFT"))
     alone = _values(service, instance)
     query = Query(instance=instance, tolerance=1e-4)
-    explanations = [service.explain("small", query, Deadline()) for _ in range(3)]
+    explanations = [service.explain("small", query, CallContext()) for _ in range(3)]
     beside = 0
     while not explanations[-1].done() or beside < 20:
         assert np.array_equal(_values(service, instance), alone)
@@ -165,7 +166,7 @@ def test_an_explanation_leaves_the_network_unchanged(model: Model) -> None:
     torch.manual_seed(4)
     state = torch.get_rng_state()
     with PredictionService(_registry(model)) as service:
-        service.explain("", _query(), Deadline()).result(SOON_S)
+        service.explain("", _query(), CallContext()).result(SOON_S)
     assert all(torch.equal(before[name], tensor) for name, tensor in network.state_dict().items())
     assert all(parameter.grad is None and not parameter.requires_grad for parameter in network.parameters())
     assert not any(module.training for module in network.modules())
@@ -206,7 +207,7 @@ def activity(clock: Clock, predictions: RequestQueue) -> PredictionActivity:
 
 
 def begin_prediction(predictions: RequestQueue) -> QueuedRequest[Any, Any]:
-    item: QueuedRequest[Any, Any] = QueuedRequest(DecodedInstances(()), Deadline())
+    item: QueuedRequest[Any, Any] = QueuedRequest(DecodedInstances(()), CallContext())
     predictions.put("m", item)
     return item
 
@@ -256,7 +257,7 @@ def test_predictions_without_end_do_not_stop_other_work(
 
 def test_a_pause_ends_at_a_deadline_that_has_passed(activity: PredictionActivity) -> None:
     with pytest.raises(DeadlineExceededError):
-        ExplanationDeadline(Deadline.after(0), activity, 30).check()
+        ExplanationDeadline(CallContext.with_timeout(0), activity, 30).check()
 
 
 def test_explanations_pause_between_their_steps_and_predictions_never(
@@ -270,7 +271,7 @@ def test_explanations_pause_between_their_steps_and_predictions_never(
     monkeypatch.setattr(PredictionActivity, "wait_until_quiet", pause)
     _predict(service, Instance(input=recent_bars("AAPL")))
     assert not pauses
-    service.explain("small", _query(), Deadline()).result(SOON_S)
+    service.explain("small", _query(), CallContext()).result(SOON_S)
     assert len(pauses) >= 3  # at the start, before the forecasts at both ends, and before the gradients
 
 
@@ -279,7 +280,7 @@ def test_a_server_limit_ends_an_explanation_with_the_reason(
 ) -> None:
     now_s = [50.0]
     monkeypatch.setattr("predictor.service.preemption.time.monotonic", lambda: now_s[0])
-    limited = ExplanationDeadline(Deadline(), activity, 30)
+    limited = ExplanationDeadline(CallContext(), activity, 30)
     now_s[0] += 29
     limited.check()
     now_s[0] += 1
@@ -292,13 +293,13 @@ def test_a_server_limit_ends_an_explanation_with_the_reason(
 
 def test_a_deadline_that_has_passed_is_named(service: PredictionService) -> None:
     with pytest.raises(DeadlineExceededError, match="deadline passed before its response"):
-        service.predict("", [Instance(input=recent_bars("AAPL"))], Deadline.after(0)).result(SOON_S)
+        service.predict("", [Instance(input=recent_bars("AAPL"))], CallContext.with_timeout(0)).result(SOON_S)
     with pytest.raises(DeadlineExceededError):
-        service.explain("", _query(), Deadline.after(0)).result(SOON_S)
+        service.explain("", _query(), CallContext.with_timeout(0)).result(SOON_S)
 
 
 def test_a_call_that_was_cancelled_is_named(service: PredictionService) -> None:
-    gone = Deadline()
+    gone = CallContext()
     gone.cancel()
     with pytest.raises(CallCancelledError):
         service.predict("", [Instance(input=recent_bars("AAPL"))], gone).result(SOON_S)
@@ -315,20 +316,20 @@ def test_an_abandoned_call_is_dropped_before_any_work(model: Model) -> None:
         return datetime.now(UTC)
 
     with PredictionService(_registry(model), clock=clock) as service:
-        late = service.predict("", [Instance(input=recent_bars("AAPL"))], Deadline.after(0))
-        late_too = service.explain("", _query(), Deadline.after(0))
+        late = service.predict("", [Instance(input=recent_bars("AAPL"))], CallContext.with_timeout(0))
+        late_too = service.explain("", _query(), CallContext.with_timeout(0))
     assert all(isinstance(future.exception(), DeadlineExceededError) for future in (late, late_too))
     assert not looked.is_set()
 
 
 def test_a_deadline_ahead_lets_a_call_pass() -> None:
-    Deadline.after(3600).check()
-    Deadline.after(None).check()
-    Deadline().check()
+    CallContext.with_timeout(3600).check()
+    CallContext.with_timeout(None).check()
+    CallContext().check()
 
 
 def test_deadlines_do_not_share_their_flag() -> None:
-    one, other = Deadline(), Deadline()
+    one, other = CallContext(), CallContext()
     one.cancel()
     other.check()
 
@@ -355,7 +356,7 @@ def in_a_fork(work: Callable[[], str]) -> str:
 
 def asked_in_a_fork(service: PredictionService) -> str:
     try:
-        return type(service.predict("small", [], Deadline()).result(SOON_S)).__name__
+        return type(service.predict("small", [], CallContext()).result(SOON_S)).__name__
     except UnavailableError as error:
         return error.message
 
@@ -389,7 +390,7 @@ def test_no_thread_is_made_before_it_begins(model: Model, monkeypatch: pytest.Mo
 
 def asked_here_in_a_fork(service: PredictionService) -> str:
     try:
-        return type(service.predict_inline("small", [], Deadline())).__name__
+        return type(service.predict_inline("small", [], CallContext())).__name__
     except UnavailableError as error:
         return error.message
 
@@ -404,16 +405,16 @@ def test_a_forked_child_that_would_answer_in_its_own_thread_is_refused_too(model
 
 def test_closing_a_service_answers_what_waits(model: Model) -> None:
     service = PredictionService(_registry(model))
-    futures = [service.predict("", [Instance(input=recent_bars("AAPL"))], Deadline()) for _ in range(20)]
-    explanation = service.explain("", _query(), Deadline())
+    futures = [service.predict("", [Instance(input=recent_bars("AAPL"))], CallContext()) for _ in range(20)]
+    explanation = service.explain("", _query(), CallContext())
     service.close()
     assert all(future.done() and isinstance(future.result()[0], Forecast) for future in futures)
     assert explanation.done()
     assert explanation.result().attributions
     with pytest.raises(UnavailableError):
-        service.predict("", [], Deadline())
+        service.predict("", [], CallContext())
     with pytest.raises(UnavailableError):
-        service.explain("", _query(), Deadline())
+        service.explain("", _query(), CallContext())
 
 
 # --- opening
@@ -460,7 +461,7 @@ def _held_at_first(*models: Model) -> Generator[tuple[PredictionService, Future[
     with PredictionService(_registry(*models), clock=clock) as service:
         asked = [Instance(input=recent_bars("AAPL"))]
         try:
-            held = service.predict(models[0].identity.name, asked, Deadline())
+            held = service.predict(models[0].identity.name, asked, CallContext())
             assert begun.wait(SOON_S)
             yield service, held
         finally:
@@ -468,7 +469,7 @@ def _held_at_first(*models: Model) -> Generator[tuple[PredictionService, Future[
 
 
 def _predict(service: PredictionService, *instances: Instance) -> tuple[object, ...]:
-    return service.predict("", instances, Deadline()).result(SOON_S)
+    return service.predict("", instances, CallContext()).result(SOON_S)
 
 
 def _values(service: PredictionService, instance: Instance) -> NDArray[np.float64]:

@@ -30,13 +30,14 @@ from torch import nn
 
 from predictor import artifact
 from predictor.arrays import FloatArray
+from predictor.call_context import NEVER, CallContext
 from predictor.client import QuantraClient
 from predictor.errors import CallCancelledError, ExplainUnsupportedError
 from predictor.explain import Contributions, ShapleyExplainer
 from predictor.forecast import Attribution, Detail, RowKind, TargetPoint
 from predictor.forecaster import Forecaster
 from predictor.golden import AFTER_ALL_SESSIONS
-from predictor.instance import OCCLUSION, SHAPLEY, Deadline, Instance, Query
+from predictor.instance import OCCLUSION, SHAPLEY, Instance, Query
 from predictor.model import Ensemble
 from predictor.networks import Inputs, TreesConfig, TreesForecaster
 from predictor.service import PredictionService
@@ -73,7 +74,7 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> Ensemble:
 
 
 def explained(model: Ensemble, query: Query = QUERY) -> Attribution:
-    return model.explain(query, AFTER_ALL_SESSIONS, Deadline())[0]
+    return model.explain(query, AFTER_ALL_SESSIONS, NEVER)[0]
 
 
 # --- one model
@@ -118,20 +119,20 @@ def list_values(found: Contributions) -> FloatArray:
 def test_contributions_are_exact_where_at_most_two_features_interact() -> None:
     weights = torch.randn(2, 1, ENCODER, OBSERVED, generator=torch.Generator().manual_seed(5)) * 0.1
     network, inputs = LinearNetwork(weights.repeat(1, 3, 1, 1)), windows(1)  # such quantiles never cross
-    (found,) = shapley(network).explain(inputs, [(1, 2)], deadline=Deadline())
+    (found,) = shapley(network).explain(inputs, [(1, 2)], deadline=NEVER)
     np.testing.assert_allclose(list_values(found), compute_exactly(network, inputs, 1, 2), rtol=0, atol=1e-8)
 
 
 def test_contributions_of_a_network_are_close_to_the_exact_ones() -> None:
     network, inputs = lstm_forecaster(), windows(1)
-    (found,) = shapley(network).explain(inputs, [(1, 2)], deadline=Deadline())
+    (found,) = shapley(network).explain(inputs, [(1, 2)], deadline=NEVER)
     exact = compute_exactly(network, inputs, 1, 2)
     assert np.abs(list_values(found) - exact).max() < 0.1 * np.abs(exact).max()
 
 
 def test_contributions_of_trees_are_exact() -> None:
     network, inputs = trees_forecaster(distance=100), windows(1)
-    found = shapley(network).explain(inputs, POINTS, deadline=Deadline())
+    found = shapley(network).explain(inputs, POINTS, deadline=NEVER)
     exact = np.stack([compute_exactly(network, inputs, *point) for point in POINTS])
     np.testing.assert_allclose([list_values(one) for one in found], exact, rtol=0, atol=1e-14)
     assert (np.abs(exact).max(axis=0) > 1e-4).all()
@@ -139,9 +140,9 @@ def test_contributions_of_trees_are_exact() -> None:
 
 def test_contributions_of_trees_in_batches_are_those_of_windows_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     explainer, inputs = shapley(trees_forecaster(distance=100)), windows(3)
-    (together,) = explainer.explain(inputs, [(1, 2)], deadline=Deadline())
+    (together,) = explainer.explain(inputs, [(1, 2)], deadline=NEVER)
     monkeypatch.setattr("predictor.explain.integrated_gradients.BATCH_NUMBERS", 1)
-    (alone,) = explainer.explain(inputs, [(1, 2)], deadline=Deadline())
+    (alone,) = explainer.explain(inputs, [(1, 2)], deadline=NEVER)
     np.testing.assert_array_equal(together.observed, alone.observed)
     np.testing.assert_array_equal(together.scale, alone.scale)
 
@@ -149,7 +150,7 @@ def test_contributions_of_trees_in_batches_are_those_of_windows_alone(monkeypatc
 def test_quantiles_of_trees_that_would_cross_change_the_row_of_the_offsets() -> None:
     inputs = windows(20)
     apart, crossing = (
-        shapley(trees_forecaster(distance=distance)).explain(inputs, [(1, 2)], deadline=Deadline())[0]
+        shapley(trees_forecaster(distance=distance)).explain(inputs, [(1, 2)], deadline=NEVER)[0]
         for distance in (100, 0)
     )
     for name in ("observed", "known", "static", "location"):
@@ -161,22 +162,22 @@ def test_quantiles_of_trees_that_would_cross_change_the_row_of_the_offsets() -> 
 
 def test_contributions_add_up_at_every_point() -> None:
     points = [(h, q) for h in range(2) for q in range(3)]
-    for found in shapley(lstm_forecaster()).explain(windows(3), points, deadline=Deadline()):
+    for found in shapley(lstm_forecaster()).explain(windows(3), points, deadline=NEVER):
         np.testing.assert_allclose(found.total(), found.prediction - found.baseline_prediction, rtol=0, atol=1e-15)
         assert found.converged.all()
 
 
 def test_windows_in_batches_have_the_contributions_of_windows_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     explainer = shapley(lstm_forecaster())
-    (together,) = explainer.explain(windows(3), [(1, 2)], deadline=Deadline())
+    (together,) = explainer.explain(windows(3), [(1, 2)], deadline=NEVER)
     monkeypatch.setattr("predictor.explain.integrated_gradients.BATCH_NUMBERS", 1)
-    (alone,) = explainer.explain(windows(3), [(1, 2)], deadline=Deadline())
+    (alone,) = explainer.explain(windows(3), [(1, 2)], deadline=NEVER)
     for name in ("observed", "known", "static", "scale", "prediction"):
         np.testing.assert_allclose(getattr(together, name), getattr(alone, name), rtol=0, atol=SAME)
 
 
 def test_columns_of_one_feature_move_together() -> None:
-    (found,) = shapley(lstm_forecaster()).explain(windows(3), [(1, 2)], deadline=Deadline())
+    (found,) = shapley(lstm_forecaster()).explain(windows(3), [(1, 2)], deadline=NEVER)
 
     assert (found.observed.shape[2], found.known.shape[2], found.static.shape[1]) == (OBSERVED, KNOWN, STATIC)
     assert not found.known[..., 1].any()
@@ -186,7 +187,7 @@ def test_columns_of_one_feature_move_together() -> None:
 
 
 def test_a_cancelled_explanation_stops_before_the_next_move() -> None:
-    gone = Deadline()
+    gone = CallContext()
     network, passes = lstm_forecaster(), list[int]()
 
     def cancel_at_the_fourth(*_: object) -> None:
@@ -204,7 +205,7 @@ def test_a_cancelled_explanation_stops_before_the_next_move() -> None:
 @pytest.mark.parametrize("kind", ["lstm", "tft", "trees", "har", "graph"])
 def test_the_explained_prediction_is_the_forecast(kind: str) -> None:
     model = small_model(small_artifact(kind))
-    (found,) = model.explain(replace(QUERY, method=SHAPLEY), AFTER_ALL_SESSIONS, Deadline())
+    (found,) = model.explain(replace(QUERY, method=SHAPLEY), AFTER_ALL_SESSIONS, NEVER)
     (served,) = model.forecast([model.prepare(QUERY.instance, AFTER_ALL_SESSIONS)])
     h, q = POINT.index_in(served.horizons, served.quantiles)
 
@@ -218,8 +219,8 @@ def test_all_neighbours_of_a_graph_move_together() -> None:
     bars = recent_bars("AAPL", "IBM", "MSFT")
     model = small_model(small_artifact("graph"))
     query = Query(instance=Instance(input=bars), targets=(POINT,), method=SHAPLEY)
-    (by_gradients,) = model.explain(replace(query, method=""), AFTER_ALL_SESSIONS, Deadline())
-    (found,) = model.explain(query, AFTER_ALL_SESSIONS, Deadline())
+    (by_gradients,) = model.explain(replace(query, method=""), AFTER_ALL_SESSIONS, NEVER)
+    (found,) = model.explain(query, AFTER_ALL_SESSIONS, NEVER)
 
     assert found.row_names == by_gradients.row_names
     assert np.abs(found.per_row[:, found.row_kinds.index(RowKind.NEIGHBOURS)]).max() > 0
@@ -243,7 +244,7 @@ def test_members_without_a_common_method_of_their_own_have_shapley_values_by_def
 
 def test_an_ensemble_of_networks_and_trees_has_the_weighted_mean_of_its_members_contributions(mixed: Ensemble) -> None:
     found, by_shapley = explained(mixed), replace(QUERY, method=SHAPLEY)
-    lstm, trees = (one.explain(by_shapley, AFTER_ALL_SESSIONS, Deadline())[0] for one in mixed.members.values())
+    lstm, trees = (one.explain(by_shapley, AFTER_ALL_SESSIONS, NEVER)[0] for one in mixed.members.values())
     inputs = [kind is not RowKind.CONFORMAL for kind in found.row_kinds]
 
     assert (found.method, found.baseline, found.converged.all()) == (SHAPLEY, "train_mean", True)

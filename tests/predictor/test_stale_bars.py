@@ -8,6 +8,7 @@ import pytest
 from artifacts import recent_bars, save_artifact, small_artifact, small_model
 from serving import serving
 
+from predictor.call_context import CallContext
 from predictor.cli import app, run
 from predictor.cli import server_commands as serve_command
 from predictor.client import QuantraClient
@@ -15,7 +16,7 @@ from predictor.dates import as_date, optional_date
 from predictor.errors import BarsStaleError, CalendarEndedError, ConfigurationError, InvalidInputError, QuantraError
 from predictor.forecast import Forecast, TargetPoint
 from predictor.forecaster import Forecaster
-from predictor.instance import Deadline, FeatureWindow, Instance, Query, limit_age
+from predictor.instance import FeatureWindow, Instance, Query, limit_age
 from predictor.model import Model
 from predictor.registry import ModelVersions, Registry
 from predictor.server import ServerSettings
@@ -43,7 +44,7 @@ def service_of(model: Model, *, now: datetime = TUESDAY_NOON, most: int | None =
 
 
 def answers(service: PredictionService, *asked: Instance) -> tuple[Forecast | QuantraError, ...]:
-    return service.predict("", asked, Deadline()).result(30)
+    return service.predict("", asked, CallContext()).result(30)
 
 
 # --- age
@@ -127,17 +128,17 @@ def test_old_bars_fail_alone(model: Model) -> None:
 
 def test_a_call_of_its_own_thread_is_bound_too(model: Model) -> None:
     with service_of(model, most=0) as service:
-        (answer,) = service.predict_inline("", [ASKED], Deadline())
+        (answer,) = service.predict_inline("", [ASKED], CallContext())
     assert isinstance(answer, BarsStaleError)
 
 
 def test_the_service_bounds_predictions_and_no_explanations_of_the_past(model: Model) -> None:
     with service_of(model, most=0) as service:
         query = Query(instance=ASKED, targets=(TargetPoint(5, 0.5),))
-        assert service.explain("", query, Deadline()).result(30).attributions
+        assert service.explain("", query, CallContext()).result(30).attributions
         own = replace(query, instance=replace(ASKED, max_age_sessions=0))
         with pytest.raises(BarsStaleError):
-            service.explain("", own, Deadline()).result(30)
+            service.explain("", own, CallContext()).result(30)
 
 
 def window(model: Model, as_of: int) -> Instance:

@@ -18,6 +18,7 @@ from talks import SOON_S, StreamCaller, StreamInterface, stream_interface
 
 from benchmarks.faults.calls import nested
 from predictor._pb import prediction_pb2 as pb
+from predictor.call_context import CallContext
 from predictor.calls import PredictionCalls, prediction
 from predictor.calls.live_sessions import SessionRequest
 from predictor.errors import (
@@ -29,7 +30,7 @@ from predictor.errors import (
     UnknownSessionError,
 )
 from predictor.forecast import Forecast, Outcome
-from predictor.instance import Deadline, Instance
+from predictor.instance import Instance
 from predictor.limits import QueueLimits, ServiceLimits
 from predictor.server.observed_calls import ObservedCall
 from predictor.service import PredictionService
@@ -229,7 +230,7 @@ def test_all_that_is_under_way_is_cancelled_by_an_empty_id(door: StreamInterface
         talk.send(sent)
     heard = [talk.on_losses() for _ in range(3)]
     assert {one.request_id: summary_of(one) for one in heard} == {"one": "CANCELLED", "other": "CANCELLED", "c": "ack"}
-    assert canned.deadlines[0].is_cancelled  # running requests still get a response
+    assert canned.contexts[0].is_cancelled  # running requests still get a response
     canned.predictions_released.set()
     talk.send(predict_request("later"))
     assert final_responses(talk) == {"begun": "forecast", "later": "forecast"}
@@ -249,7 +250,7 @@ def test_a_request_has_the_nearer_of_its_own_deadline_and_the_calls(
     for request_id, timeout_s in (("own", 50), ("call", 0), ("late", 1e9)):
         talk.send(predict_request(request_id, timeout_s=timeout_s))
         assert talk.on_losses().request_id == request_id
-    own_s, *others_s = [deadline.expires_at_s or 0 for deadline in canned.deadlines]
+    own_s, *others_s = [context.expires_at_s or 0 for context in canned.contexts]
     assert all(40 < other_s - own_s < 60 for other_s in others_s)
     assert final_responses(talk) == {}
 
@@ -278,7 +279,7 @@ class HeldService:
 
 @pytest.mark.parametrize("kind", DOORS)
 def test_a_stream_has_the_bits_of_predict(kind: str, service: PredictionService) -> None:
-    (expected,) = service.predict("small", [instances.decode(ONE)], Deadline()).result(SOON_S)
+    (expected,) = service.predict("small", [instances.decode(ONE)], CallContext()).result(SOON_S)
     assert isinstance(expected, Forecast)
     with stream_interface(kind, service) as door:
         talk = door.open()
@@ -341,11 +342,11 @@ def test_requests_of_streams_and_calls_are_answered_together(service: Prediction
     held = HeldService(service)
     with held.service:
         calls, heard = PredictionCalls(held.service), list[bytes]()
-        streams = [calls.open("PredictStream", Deadline(), heard.append) for _ in range(3)]
+        streams = [calls.open("PredictStream", CallContext(), heard.append) for _ in range(3)]
         for stream in streams:
             stream.send(predict_request("one", model="small"))
         request = pb.PredictRequest(model="small", instances=[ONE]).SerializeToString()
-        answer = calls.handle("Predict", request, Deadline())
+        answer = calls.handle("Predict", request, CallContext())
         assert held.service.prediction_load[0] == 4
         held.released.set()
         assert answer.result(SOON_S)
@@ -384,7 +385,7 @@ def test_the_emptiest_request_is_refused_before_it_is_parsed(monkeypatch: pytest
     bars = _field(2, empty)
     body = request_of("many") + _field(3, _field(2, bars))
     calls, heard = PredictionCalls(CannedService(forecast_of)), list[bytes]()
-    stream = calls.open("PredictStream", Deadline(), heard.append)
+    stream = calls.open("PredictStream", CallContext(), heard.append)
     stream.send(body)
     stream.end_requests()
     stream.completion.result(SOON_S)
@@ -425,14 +426,14 @@ def test_draining_answers_what_is_under_way_and_ends_streams_as_unavailable(
 def test_a_stream_that_is_opened_while_it_drains_is_unavailable(canned: CannedService) -> None:
     calls = PredictionCalls(canned)
     calls.drain()
-    stream = calls.open("PredictStream", Deadline(), lambda _: None)
+    stream = calls.open("PredictStream", CallContext(), lambda _: None)
     assert isinstance(stream.completion.exception(SOON_S), UnavailableError)
     calls.close()
 
 
 def cancelled_stream(calls: PredictionCalls, heard: list[bytes]) -> "weakref.ref[object]":
     """A stream cancelled with two open requests."""
-    stream = calls.open("PredictStream", Deadline(), heard.append)
+    stream = calls.open("PredictStream", CallContext(), heard.append)
     stream.send(predict_request("one"))
     stream.send(predict_request("two", WIDE))
     stream.cancel()
@@ -454,12 +455,12 @@ def test_a_stream_that_is_cancelled_leaves_nothing_behind(canned: CannedService)
 def test_work_of_a_cancelled_stream_is_cancelled(canned: CannedService) -> None:
     calls = PredictionCalls(canned)
     canned.predictions_released.clear()
-    stream = calls.open("PredictStream", Deadline(), lambda _: None)
+    stream = calls.open("PredictStream", CallContext(), lambda _: None)
     stream.send(predict_request("one"))
     assert canned.begun.wait(SOON_S)
-    assert not canned.deadlines[0].is_cancelled
+    assert not canned.contexts[0].is_cancelled
     stream.cancel()
-    assert canned.deadlines[0].is_cancelled
+    assert canned.contexts[0].is_cancelled
     canned.predictions_released.set()
     calls.close()
 
@@ -472,15 +473,15 @@ def test_a_request_that_is_cancelled_while_a_model_is_being_asked_leaves_the_que
         """A service that sees the cancellation before it queues the work."""
 
         def predict(
-            self, reference: str, request: object, deadline: Deadline, encode: object = None, *, inline: bool = False
+            self, reference: str, request: object, context: CallContext, encode: object = None, *, inline: bool = False
         ) -> "Future[Any]":
-            del reference, request, deadline, encode, inline
+            del reference, request, context, encode, inline
             stream.send(cancelling("cancel", "one"))
             return work
 
     heard: list[bytes] = []
     calls = PredictionCalls(Asking(forecast_of))
-    stream = calls.open("PredictStream", Deadline(), heard.append)
+    stream = calls.open("PredictStream", CallContext(), heard.append)
     stream.send(predict_request("one"))
     assert work.cancelled()
     responses = [pb.PredictStreamResponse.FromString(message) for message in heard]
@@ -491,11 +492,11 @@ def test_a_request_that_is_cancelled_while_a_model_is_being_asked_leaves_the_que
 def test_the_observer_of_a_call_sees_each_of_its_requests(canned: CannedService) -> None:
     calls = PredictionCalls(canned)
     observer = ObservedCall(service="s.S", method="PredictStream", request_id="r", peer="p", has_many=True)
-    stream = calls.open("PredictStream", Deadline(observer=observer), lambda _: None)
+    stream = calls.open("PredictStream", CallContext(observer=observer), lambda _: None)
     for timeout_s in (0, 50):
         stream.send(predict_request(f"in {timeout_s}", timeout_s=timeout_s))
     canned.settle()
-    assert [deadline.observer for deadline in canned.deadlines] == [observer, observer]
+    assert [context.observer for context in canned.contexts] == [observer, observer]
     calls.close()
 
 
@@ -505,14 +506,14 @@ def test_closing_the_calls_ends_streams_as_unavailable(canned: CannedService, na
     calls = PredictionCalls(canned)
     if is_late:
         calls.close()
-    stream = calls.open(name, Deadline(), lambda _: None)
+    stream = calls.open(name, CallContext(), lambda _: None)
     calls.close()
     assert isinstance(stream.completion.exception(SOON_S), UnavailableError)
 
 
 def test_a_call_whose_time_is_over_takes_no_more(canned: CannedService) -> None:
     calls = PredictionCalls(canned)
-    stream = calls.open("PredictStream", Deadline.after(0), lambda _: None)
+    stream = calls.open("PredictStream", CallContext.with_timeout(0), lambda _: None)
     stream.send(predict_request("late"))
     assert isinstance(stream.completion.exception(SOON_S), DeadlineExceededError)
     calls.close()
@@ -641,7 +642,7 @@ def test_sessions_end_once_when_their_stream_is_cancelled(
 ) -> None:
     monkeypatch.setattr(prediction, "LiveSessions", Mock(return_value=recording_sessions))
     calls = PredictionCalls(canned)
-    stream = calls.open("PredictStream", Deadline(), lambda _: None)
+    stream = calls.open("PredictStream", CallContext(), lambda _: None)
     stream.send(opening("o"))
     for count in range(20):
         stream.send(pushing(str(count), WIDE.bars))
@@ -685,7 +686,7 @@ def test_sessions_end_after_the_request_that_they_are_taking(
     slow = SlowSessions()
     monkeypatch.setattr(prediction, "LiveSessions", Mock(return_value=slow))
     calls = PredictionCalls(canned)
-    stream = calls.open("PredictStream", Deadline(), lambda _: None)
+    stream = calls.open("PredictStream", CallContext(), lambda _: None)
     stream.send(pushing("wide", WIDE.bars))
     assert slow.begun.wait(SOON_S)
     getattr(stream, how)()
@@ -699,7 +700,7 @@ def test_sessions_end_after_the_request_that_they_are_taking(
 
 def test_a_stream_limits_requests_and_responses_and_reports_free_room(canned: CannedService) -> None:
     calls, heard = PredictionCalls(canned, ServiceLimits(requests_per_stream=3)), list[bytes]()
-    stream = calls.open("PredictStream", Deadline(), heard.append)
+    stream = calls.open("PredictStream", CallContext(), heard.append)
     canned.predictions_released.clear()
     assert [stream.send(predict_request(str(count))) for count in range(3)] == [True, True, False]
     canned.predictions_released.set()
@@ -714,7 +715,7 @@ def test_a_stream_limits_requests_and_responses_and_reports_free_room(canned: Ca
 def test_a_stream_holds_so_many_bytes_and_one_request_more(canned: CannedService) -> None:
     body = predict_request("0")
     calls, heard = PredictionCalls(canned, ServiceLimits(bytes_per_stream=2 * len(body))), list[bytes]()
-    stream = calls.open("PredictStream", Deadline(), heard.append)
+    stream = calls.open("PredictStream", CallContext(), heard.append)
     canned.predictions_released.clear()
     assert [stream.send(predict_request(str(count))) for count in range(2)] == [True, False]
     canned.predictions_released.set()
@@ -727,7 +728,7 @@ def test_a_stream_holds_so_many_bytes_and_one_request_more(canned: CannedService
 
 def test_a_response_too_large_to_send_is_a_separate_error(canned: CannedService) -> None:
     calls, heard = PredictionCalls(canned), list[bytes]()
-    stream = calls.open("PredictStream", Deadline(), heard.append, 100)
+    stream = calls.open("PredictStream", CallContext(), heard.append, 100)
     stream.send(predict_request("large"))
     stream.end_requests()
     stream.completion.result(SOON_S)

@@ -357,7 +357,7 @@ def test_who_stops_to_read_cancels_the_rest(client: QuantraClient, canned: Canne
             break
     canned.predictions_released.set()
     canned.settle()
-    assert len(canned.deadlines) < 30
+    assert len(canned.contexts) < 30
 
 
 def failing_bars() -> Iterator[BarPanel]:

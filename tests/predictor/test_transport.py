@@ -254,4 +254,4 @@ def test_the_deadline_of_a_call_is_the_servers_too() -> None:
     with serving(CannedService(forecast_of), calls=cast("Any", calls)) as served:
         ended(served, message(b""), grpc_timeout="1H")
         ended(served, message(b""))
-    assert [each.expires_at_s is not None for each in calls.deadlines] == [True, False]
+    assert [each.expires_at_s is not None for each in calls.contexts] == [True, False]

@@ -32,6 +32,7 @@ from universes import (
 
 from predictor._pb import prediction_pb2 as pb
 from predictor.bars import BarPanel
+from predictor.call_context import NEVER, CallContext
 from predictor.calls import PredictionCalls
 from predictor.cli import app, run
 from predictor.client import AsyncQuantraClient, QuantraClient
@@ -52,7 +53,7 @@ from predictor.errors import (
 from predictor.forecast import Attribution, Forecast, TargetPoint, forecast_or_raise
 from predictor.forecaster import Forecaster
 from predictor.global_importance import GlobalQuery
-from predictor.instance import NEVER, Deadline, GapPolicy, Instance, Query, Question
+from predictor.instance import GapPolicy, Instance, Query, Question
 from predictor.limits import QueueLimits, ServiceLimits
 from predictor.server import ServerLimits
 from predictor.service import PredictionService
@@ -517,7 +518,7 @@ def test_a_task_that_is_cancelled_cancels_its_call_and_makes_no_more() -> None:
         assert service.is_cancelled_soon()
         service.predictions_released.set()
         service.settle()
-    assert len(service.deadlines) == 1
+    assert len(service.contexts) == 1
 
 
 def test_a_client_that_is_closed_cancels_all_parts() -> None:
@@ -535,7 +536,7 @@ def test_a_client_that_is_closed_cancels_all_parts() -> None:
             asyncio.run(ask(held.target))
         service.predictions_released.set()
         service.settle()
-    assert len(service.deadlines) == 1
+    assert len(service.contexts) == 1
 
 
 def test_a_full_queue_stays_what_it_is() -> None:
@@ -671,7 +672,7 @@ def test_reasons_of_a_version_that_reads_more_are_asked_again_with_more(versions
         client, noting = asking(served.target)
         assert client.explain(query).attributions[0].version == 1
         ours = client.explain(query).attributions[0]
-    theirs = versions.explain("small@2", query, Deadline()).result().attributions[0]
+    theirs = versions.explain("small@2", query, CallContext()).result().attributions[0]
     assert_same(ours, theirs)
     assert noting.names == ["GetModel", "Explain", "Explain", "GetModel", "Explain"]
 
@@ -690,7 +691,7 @@ def test_a_version_that_is_never_the_one_told_is_sent_all_bars(versions: Predict
 def test_a_server_reports_its_request_limits(service: PredictionService) -> None:
     calls = PredictionCalls(service, ServiceLimits(), most_bytes=1234)
     asked = pb.GetModelRequest(model="small").SerializeToString()
-    answer = pb.GetModelResponse.FromString(calls.handle("GetModel", asked, Deadline()).result())
+    answer = pb.GetModelResponse.FromString(calls.handle("GetModel", asked, CallContext()).result())
     assert models.decode_limits(answer.limits) == RequestLimits(size=1234)
     calls.close()
 
@@ -699,7 +700,7 @@ def test_a_door_that_takes_any_request_tells_where_requests_wait(service: Predic
     limits = ServiceLimits(uncounted=QueueLimits(size=5000), predictions=QueueLimits(rows=7))
     calls = PredictionCalls(service, limits)
     asked = pb.GetModelRequest(model="small").SerializeToString()
-    answer = pb.GetModelResponse.FromString(calls.handle("GetModel", asked, Deadline()).result())
+    answer = pb.GetModelResponse.FromString(calls.handle("GetModel", asked, CallContext()).result())
     assert models.decode_limits(answer.limits) == RequestLimits(size=5000, rows=7)
     calls.close()
 

@@ -18,8 +18,8 @@ from child_processes import children_of
 
 from predictor._pb import inference_pb2 as inference_pb
 from predictor._pb import prediction_pb2 as pb
+from predictor.call_context import CallContext
 from predictor.errors import ArtifactError, ConfigurationError, ModelNotFoundError, UnavailableError
-from predictor.instance import Deadline
 from predictor.limits import QueueLimits, ServiceLimits
 from predictor.server import Address, ServerLimits, ServerSettings, TlsFiles
 from predictor.server.addresses import reserve_address
@@ -492,7 +492,7 @@ def test_a_change_refused_by_all_workers_gives_one_error(folder: Path) -> None:
 def test_changes_of_several_callers_come_one_after_the_other(folder: Path) -> None:
     async def load(team: WorkerPool) -> list[bytes]:
         changes = AdminBroadcast(team)
-        asked = [changes.handle("LoadModel", request_for(str(n)), Deadline()) for n in range(5)]
+        asked = [changes.handle("LoadModel", request_for(str(n)), CallContext()) for n in range(5)]
         return await asyncio.gather(*map(asyncio.wrap_future, asked))
 
     assert with_team(folder, load) == [request_for(str(n)) for n in range(5)]
@@ -506,8 +506,8 @@ def test_changes_of_several_callers_come_one_after_the_other(folder: Path) -> No
 
 def test_a_change_is_skipped_if_its_caller_left_before_its_turn(folder: Path) -> None:
     async def leave(team: WorkerPool) -> None:
-        changes, gone = AdminBroadcast(team), Deadline()
-        first = changes.handle("LoadModel", request_for("first"), Deadline())
+        changes, gone = AdminBroadcast(team), CallContext()
+        first = changes.handle("LoadModel", request_for("first"), CallContext())
         second = changes.handle("LoadModel", request_for("second"), gone)
         gone.cancel()
         second.cancel()
@@ -523,7 +523,7 @@ def test_a_change_is_skipped_if_its_caller_left_before_its_turn(folder: Path) ->
 def test_more_changes_than_may_wait_are_refused(folder: Path) -> None:
     async def many(team: WorkerPool) -> int:
         changes = AdminBroadcast(team)
-        asked = [changes.handle("LoadModel", request_for(str(n)), Deadline()) for n in range(20)]
+        asked = [changes.handle("LoadModel", request_for(str(n)), CallContext()) for n in range(20)]
         return sum(
             isinstance(one, bytes)
             for one in await asyncio.gather(*map(asyncio.wrap_future, asked), return_exceptions=True)

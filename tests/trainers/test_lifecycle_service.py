@@ -17,6 +17,7 @@ from watched_logs import token
 
 from predictor._pb import ledger_pb2 as pb
 from predictor._pb.ledger_pb2_grpc import LifecycleServiceStub
+from predictor.call_context import NEVER, CallContext
 from predictor.client import QuantraClient
 from predictor.errors import (
     ArtifactError,
@@ -29,7 +30,6 @@ from predictor.errors import (
     answer_of,
 )
 from predictor.features import default_features
-from predictor.instance import NEVER, Deadline
 from predictor.ledger import Ledger, LedgerEvent
 from predictor.lifecycle import Check, ComparisonResult, ModelLifecycle, PromotionResult
 from predictor.networks import LSTMConfig
@@ -312,9 +312,9 @@ def calls_of(lifecycle: ModelLifecycle, ledger: Path, serve: Callable[[str], Non
     return LifecycleCalls(ServerSettings(models=Path("models"), ledger=str(ledger)), lambda _: lifecycle, serve)
 
 
-def ask(calls: LifecycleCalls, reason: str, deadline: Deadline = NEVER) -> "Future[bytes]":
+def ask(calls: LifecycleCalls, reason: str, context: CallContext = NEVER) -> "Future[bytes]":
     request = pb.RollBackChampionRequest(model="mine", reason=reason)
-    return calls.handle("RollBackChampion", request.SerializeToString(), deadline)
+    return calls.handle("RollBackChampion", request.SerializeToString(), context)
 
 
 @pytest.fixture
@@ -327,7 +327,7 @@ def test_calls_run_in_order_and_late_ones_not_at_all(ledger: Path) -> None:
     canned = CannedLifecycle()
     calls = calls_of(canned, ledger)
     first = ask(calls, "first")
-    late, cancelled, last = ask(calls, "late", Deadline.after(0)), ask(calls, "cancelled"), ask(calls, "last")
+    late, cancelled, last = ask(calls, "late", CallContext.with_timeout(0)), ask(calls, "cancelled"), ask(calls, "last")
     assert cancelled.cancel()
     assert calls.is_busy
     canned.released.set()
@@ -353,18 +353,18 @@ def test_a_stopping_server_runs_no_waiting_call(ledger: Path) -> None:
     assert canned.reasons == ["running"]
 
 
-def ask_comparison(calls: LifecycleCalls, deadline: Deadline = NEVER) -> "Future[bytes]":
+def ask_comparison(calls: LifecycleCalls, context: CallContext = NEVER) -> "Future[bytes]":
     request = pb.CompareVersionsRequest(champion="mine@1", challenger="mine@2")
-    return calls.handle("CompareVersions", request.SerializeToString(), deadline)
+    return calls.handle("CompareVersions", request.SerializeToString(), context)
 
 
 def test_a_cancelled_comparison_ends_at_its_next_step(ledger: Path) -> None:
     canned = CannedLifecycle()
     calls = calls_of(canned, ledger)
-    deadline = Deadline()
-    running = ask_comparison(calls, deadline)
+    context = CallContext()
+    running = ask_comparison(calls, context)
     assert canned.begun.wait(30)
-    deadline.cancel()
+    context.cancel()
     canned.released.set()
     with pytest.raises(CallCancelledError):
         running.result(30)

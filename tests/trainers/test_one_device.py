@@ -15,9 +15,9 @@ from one_device import META, OneDevice, TwoDevicesError
 from torch import Tensor, nn
 from torch.nn import functional
 
+from predictor.call_context import NEVER
 from predictor.explain import Baseline, Explainer, build_attribution_view
 from predictor.inference import Engine, freeze
-from predictor.instance import NEVER
 from predictor.networks import (
     KINDS,
     Edges,

@@ -14,12 +14,13 @@ from serving import hosted_server
 
 from predictor.adaptive_widths import WIDTHS, AdaptiveWidths
 from predictor.arrays import FloatArray
+from predictor.call_context import CallContext
 from predictor.client import QuantraClient
 from predictor.errors import ConfigurationError, LedgerError
 from predictor.forecast import Attribution, Detail, Forecast, TargetPoint
 from predictor.forecaster import Forecaster
 from predictor.golden import AFTER_ALL_SESSIONS
-from predictor.instance import Deadline, GapPolicy, Instance, Query
+from predictor.instance import GapPolicy, Instance, Query
 from predictor.ledger import ForecastRecord, Ledger, LedgerEvent
 from predictor.model_health import ModelVersion
 from predictor.server import ServerSettings
@@ -76,7 +77,7 @@ def instance_of(day: int) -> Instance:
 
 
 def ask(loaded: LoadedService, day: int) -> Forecast:
-    (outcome,) = loaded.service.predict("mine", [instance_of(day)], Deadline()).result()
+    (outcome,) = loaded.service.predict("mine", [instance_of(day)], CallContext()).result()
     assert isinstance(outcome, Forecast)
     return outcome
 
@@ -136,7 +137,7 @@ def test_explanations_add_up_to_the_adaptive_forecast(models: Path, three_evenin
         forecast = ask(loaded, DAYS[3])
         targets = tuple(TargetPoint(h, q) for h in (3, 1) for q in (0.9, 0.5, 0.1))
         query = Query(instance=instance_of(DAYS[3]), targets=targets, symbols=("MSFT", "AAPL"), detail=Detail.CELLS)
-        explanation = loaded.service.explain("mine", query, Deadline()).result()
+        explanation = loaded.service.explain("mine", query, CallContext()).result()
     assert [(one.horizon, one.quantile) for one in explanation.attributions] == list(targets)
     for one in explanation.attributions:
         h, q = TargetPoint(one.horizon, one.quantile).index_in(forecast.horizons, forecast.quantiles)
@@ -148,7 +149,7 @@ def test_explanations_add_up_to_the_adaptive_forecast(models: Path, three_evenin
 def test_an_explanation_without_widths_is_the_calibrated_one(models: Path, ledger: Path) -> None:
     query = Query(instance=instance_of(DAYS[3]))
     with loading(models, ledger) as loaded:
-        explanation = loaded.service.explain("mine", query, Deadline()).result()
+        explanation = loaded.service.explain("mine", query, CallContext()).result()
     plain = Forecaster.load(models / "mine" / "1").explain(query)
     for ours, expected in zip(explanation.attributions, plain.attributions, strict=True):
         assert ours.per_row.tobytes() == expected.per_row.tobytes()

@@ -24,11 +24,11 @@ from predictor import artifact
 from predictor.artifact import load
 from predictor.audit_record import AuditVerdict, write_audit
 from predictor.bars import BarPanel
+from predictor.call_context import CallContext
 from predictor.card import Card
 from predictor.errors import CallCancelledError, ConfigurationError, InSampleError
 from predictor.evidence import challenger_alpha
 from predictor.features import default_features
-from predictor.instance import Deadline
 from predictor.ledger import ForecastRecord, ForecastRole, Ledger, LedgerEvent
 from predictor.networks import LSTMConfig, Target
 from predictor.registry import read_aliases, read_moves
@@ -436,15 +436,15 @@ def test_versions_are_compared_after_all_days_that_either_has_seen(models: Path)
 
 
 def test_a_comparison_that_is_not_wanted_any_more_ends_before_its_next_step(models: Path) -> None:
-    deadline = Deadline()
+    context = CallContext()
     steps = 0
 
     def check() -> None:
         nonlocal steps
         steps += 1
         if steps == 4:  # before the forecasts of the second version
-            deadline.cancel()
-        deadline.check()
+            context.cancel()
+        context.check()
 
     with pytest.raises(CallCancelledError):
         compare_versions(*pair_of(models, "mine@champion", "mine@2"), bars(), check=check)

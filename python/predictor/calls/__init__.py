@@ -1,6 +1,6 @@
 """The calls of quantra.v1 and of the open inference protocol, from request bytes to response bytes.
 
-The gRPC server and the embedded server pass bytes and a deadline, and get bytes or a QuantraError. Nothing here blocks:
+The gRPC server and the embedded server pass bytes and a context, and get bytes or a QuantraError. Nothing here blocks:
 long work runs on threads of the service.
 """
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Final, final
 
 from predictor._pb import inference_pb2 as inference_pb
 from predictor._pb import prediction_pb2 as pb
+from predictor.call_context import CallContext
 from predictor.calls import inference
 from predictor.calls.futures import JobThread, completed_future, failed_future
 from predictor.calls.requests import check_reference
 from predictor.catalog import ModelInfo
 from predictor.errors import ArtifactError
-from predictor.instance import Deadline
 from predictor.limits import QueueLimits
 from predictor.service import ServedModels
 from predictor.wire import models
@@ -86,7 +86,7 @@ class AdminCalls:
             "RepositoryIndex": lambda body: inference.answer_index(body, served.infos()),
         }
 
-    def handle(self, name: str, request: bytes, deadline: Deadline) -> "Future[bytes]":
+    def handle(self, name: str, request: bytes, context: CallContext) -> "Future[bytes]":
         """Apply one change or list the served models. See `PredictionCalls.handle`."""
         try:
             if name in self._queries:
@@ -95,7 +95,7 @@ class AdminCalls:
             change = partial(self._apply, method, method.reference(request))
         except Exception as error:  # noqa: BLE001 - layer boundary
             return failed_future(name, error)
-        return self._jobs.run(name, change, deadline, encode=bytes)
+        return self._jobs.run(name, change, context, encode=bytes)
 
     def drain(self) -> None:
         """Do nothing: this service has no streams."""

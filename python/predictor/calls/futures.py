@@ -9,8 +9,8 @@ from typing import Any, Final, TypeVar, final
 
 from google.protobuf.message import Message
 
+from predictor.call_context import CallContext
 from predictor.errors import QuantraError
-from predictor.instance import Deadline
 from predictor.limits import QueueLimits
 from predictor.memory import error_of
 from predictor.service import LightFuture, OneStepJob, QueuedRequest, RequestQueue, StepWorker
@@ -107,7 +107,7 @@ class JobThread:
         self,
         call: str,
         work: Callable[[], ResultT],
-        deadline: Deadline,
+        context: CallContext,
         *,
         size: int = 0,
         encode: Callable[[Any], ResultT] | None = None,
@@ -119,12 +119,12 @@ class JobThread:
         Args:
             call: Name of the call.
             work: Does the job.
-            deadline: Deadline of the call.
+            context: Context of the call.
             size: Bytes that the job holds.
             encode: As for `QueuedRequest`.
         """
-        job = OneStepJob(lambda _now, _deadline: work(), size=size)
-        queued: QueuedRequest[OneStepJob[ResultT], ResultT] = QueuedRequest(job, deadline, call, encode=encode)
+        job = OneStepJob(lambda _now, _context: work(), size=size)
+        queued: QueuedRequest[OneStepJob[ResultT], ResultT] = QueuedRequest(job, context, call, encode=encode)
         try:
             self._worker.put(call, queued)
         except Exception as error:  # noqa: BLE001 - layer boundary
@@ -132,7 +132,7 @@ class JobThread:
         return queued
 
     def count(
-        self, call: str, body: bytes, kind: type[Message], deadline: Deadline, position: slice | None = None
+        self, call: str, body: bytes, kind: type[Message], context: CallContext, position: slice | None = None
     ) -> RequestCounts | Future[RequestCounts]:
         """Count the parts of a request of this call; a future for a large one.
 
@@ -142,7 +142,7 @@ class JobThread:
         try:
             return count_parts(body, kind, MAX_INLINE_PARTS, position=position)
         except TooManyPartsError:
-            return self.run(call, lambda: count_parts(body, kind, position=position), deadline, size=len(body))
+            return self.run(call, lambda: count_parts(body, kind, position=position), context, size=len(body))
 
     def close(self, *, waits: bool = True) -> None:
         """Reject new jobs and finish queued ones; waits for their end by default."""

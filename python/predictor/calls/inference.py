@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, final
 import numpy as np
 
 from predictor._pb import inference_pb2 as pb
+from predictor.call_context import CallContext
 from predictor.calls.futures import MAX_INLINE_PARTS, JobThread, chain_futures, completed_future
 from predictor.calls.requests import parse_short
 from predictor.calls.streams import ManyRequestCall, ResponseCallback, StreamWindow
@@ -22,7 +23,7 @@ from predictor.errors import (
     QuantraError,
     VersionNotFoundError,
 )
-from predictor.instance import Deadline, ReadInstance
+from predictor.instance import ReadInstance
 from predictor.service import PredictionService
 from predictor.wire.kserve import inputs, models
 from predictor.wire.kserve.answers import encode_answer, read_output_names
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from predictor.arrays import PositionArray
 
 
-UnaryHandler = Callable[[bytes, Deadline], Future[bytes]]
+UnaryHandler = Callable[[bytes, CallContext], Future[bytes]]
 """Handles a unary request; raises QuantraError."""
 
 INFER: Final = "ModelInfer"
@@ -108,16 +109,16 @@ class InferenceCalls:
         }
         """Handlers by name."""
 
-    def _infer(self, body: bytes, deadline: Deadline) -> Future[bytes]:
+    def _infer(self, body: bytes, context: CallContext) -> Future[bytes]:
         size = len(body)
         try:
             request = read_request(body, MAX_INLINE_PARTS)
         except TooManyPartsError:
-            request_future = self._jobs.run(INFER, lambda: read_request(body), deadline, size=size)
-            return chain_futures(INFER, request_future, lambda request: self._forecast(request, size, deadline))
-        return self._forecast(request, size, deadline)
+            request_future = self._jobs.run(INFER, lambda: read_request(body), context, size=size)
+            return chain_futures(INFER, request_future, lambda request: self._forecast(request, size, context))
+        return self._forecast(request, size, context)
 
-    def _forecast(self, request: InferRequest, size: int, deadline: Deadline) -> Future[bytes]:
+    def _forecast(self, request: InferRequest, size: int, context: CallContext) -> Future[bytes]:
         request_id, symbols = request.head.id, request.symbols
         check_text("id", request_id)
         wanted = read_output_names(request.head)
@@ -130,7 +131,7 @@ class InferenceCalls:
         return self._service.predict(
             reference,
             rows,
-            deadline,
+            context,
             lambda done: encode_answer(done, rows.positions, symbols, request_id=request_id, wanted=wanted),
         )
 
@@ -214,7 +215,7 @@ def _refuse_change(_body: bytes) -> bytes:
     )
 
 
-def _respond_at_once(respond: Callable[[bytes], bytes], body: bytes, _deadline: Deadline) -> Future[bytes]:
+def _respond_at_once(respond: Callable[[bytes], bytes], body: bytes, _context: CallContext) -> Future[bytes]:
     return completed_future(respond(body))
 
 
@@ -250,18 +251,18 @@ class InferStream(ManyRequestCall):
 
     Args:
         infer: Starts one request; its future fails only with a QuantraError.
-        deadline, emit, window, most_bytes: See `ManyRequestCall`.
+        context, emit, window, most_bytes: See `ManyRequestCall`.
     """
 
     def __init__(
         self,
-        infer: Callable[[bytes, Deadline], Future[bytes]],
-        deadline: Deadline,
+        infer: Callable[[bytes, CallContext], Future[bytes]],
+        context: CallContext,
         emit: ResponseCallback,
         window: StreamWindow,
         most_bytes: int | None = None,
     ) -> None:
-        super().__init__(INFER_STREAM, deadline, emit, window, most_bytes)
+        super().__init__(INFER_STREAM, context, emit, window, most_bytes)
         self._infer = infer
         self._requests: deque[PendingInference] = deque()
         """Oldest first."""
@@ -274,7 +275,7 @@ class InferStream(ManyRequestCall):
             pending = PendingInference(body)
             self._window.add_request(pending.size)
             self._requests.append(pending)
-        response = self._infer(body, self._deadline)  # outside the lock, which completing the request takes
+        response = self._infer(body, self._context)  # outside the lock, which completing the request takes
         with self._lock:
             pending.response = response
             if self._is_cancelled:

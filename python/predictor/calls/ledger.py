@@ -7,6 +7,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Final, final
 
 from predictor._pb import ledger_pb2 as pb
+from predictor.call_context import CallContext
 from predictor.calls.futures import JobThread, failed_future, map_future, set_error_if_pending, set_result_if_pending
 from predictor.calls.requests import parse_short
 from predictor.calls.streams import OneRequestCall, OpenCall, OpenStreams, ResponseCallback
@@ -17,7 +18,6 @@ from predictor.errors import (
     QuantraError,
     UnavailableError,
 )
-from predictor.instance import Deadline
 from predictor.ledger import ForecastFilter, ForecastListing, ForecastRecord, Ledger, read_outcomes
 from predictor.limits import QueueLimits
 from predictor.model_health import ModelVersion, list_newest_evidence
@@ -34,7 +34,7 @@ _EVENTS: Final = 100
 """Most events that are read at once for one call."""
 
 
-QueryRunner = Callable[[str, Callable[[], Sequence[bytes]], Deadline], "Future[Sequence[bytes]]"]
+QueryRunner = Callable[[str, Callable[[], Sequence[bytes]], CallContext], "Future[Sequence[bytes]]"]
 """Runs a query of the named call on the ledger's thread."""
 
 
@@ -105,7 +105,7 @@ class LedgerStream(OneRequestCall):
     """An open ListForecasts or WatchEvents; see `OpenCall`. Further messages are read when the caller has taken all.
 
     Args:
-        name, deadline, emit: As for `OpenCall`.
+        name, context, emit: As for `OpenCall`.
         create: Creates the source of the messages from the request, on the ledger's thread.
         run: Runs a query on the ledger's thread.
         poller: Reads further events; None for a call that ends after the last message.
@@ -116,11 +116,11 @@ class LedgerStream(OneRequestCall):
         name: str,
         create: Callable[[bytes], ForecastMessages | EventMessages],
         run: QueryRunner,
-        deadline: Deadline,
+        context: CallContext,
         emit: ResponseCallback,
         poller: "EventPoller | None" = None,
     ) -> None:
-        super().__init__(name, deadline, emit)
+        super().__init__(name, context, emit)
         self._create, self._run, self._poller = create, run, poller
         self._request = b""
         self._source: ForecastMessages | EventMessages | None = None
@@ -151,7 +151,7 @@ class LedgerStream(OneRequestCall):
         """Read further messages on the ledger's thread, unless the call has ended."""
         if self.completion.done():
             return
-        self._reading = self._run(self._name, self._read, self._deadline)
+        self._reading = self._run(self._name, self._read, self._context)
         self._reading.add_done_callback(self._continue)
 
     def _read(self) -> Sequence[bytes]:
@@ -264,25 +264,25 @@ class LedgerCalls:
         self._poller = None if ledger is None else EventPoller(ledger, poll_s)
         self._open = OpenStreams()
 
-    def handle(self, name: str, request: bytes, deadline: Deadline) -> "Future[bytes]":
+    def handle(self, name: str, request: bytes, context: CallContext) -> "Future[bytes]":
         """Answer one unary call. See `PredictionCalls.handle`."""
         queries = {"GetForecast": self._get_forecast, "GetHealth": self._get_health}
         try:
             ledger, query = self._require_ledger(), queries[name]
-            done = self._run(name, lambda: [query(ledger, request)], deadline)
+            done = self._run(name, lambda: [query(ledger, request)], context)
             return map_future(name, done, lambda messages: messages[0])
         except Exception as error:  # noqa: BLE001 - layer boundary
             return failed_future(name, error)
 
-    def open(self, name: str, deadline: Deadline, emit: ResponseCallback, most_bytes: int | None = None) -> OpenCall:  # noqa: ARG002 - the transport checks
+    def open(self, name: str, context: CallContext, emit: ResponseCallback, most_bytes: int | None = None) -> OpenCall:  # noqa: ARG002 - the transport checks
         """Open a call with a stream of response messages. See `PredictionCalls.open`."""
         if name == "WatchEvents":
             stream = LedgerStream(
-                name, lambda body: EventMessages(self._require_ledger(), body), self._run, deadline, emit, self._poller
+                name, lambda body: EventMessages(self._require_ledger(), body), self._run, context, emit, self._poller
             )
         else:
             stream = LedgerStream(
-                name, lambda body: ForecastMessages(self._require_ledger(), body), self._run, deadline, emit
+                name, lambda body: ForecastMessages(self._require_ledger(), body), self._run, context, emit
             )
         self._open.add(stream)
         return stream
@@ -305,8 +305,8 @@ class LedgerCalls:
             )
         return self._ledger
 
-    def _run(self, name: str, read: Callable[[], Sequence[bytes]], deadline: Deadline) -> "Future[Sequence[bytes]]":
-        return self._jobs.run(name, lambda: _run_query(read), deadline)
+    def _run(self, name: str, read: Callable[[], Sequence[bytes]], context: CallContext) -> "Future[Sequence[bytes]]":
+        return self._jobs.run(name, lambda: _run_query(read), context)
 
     def _get_forecast(self, ledger: Ledger, body: bytes) -> bytes:
         request = parse_short(body, pb.GetForecastRequest)

@@ -9,6 +9,7 @@ from operator import itemgetter
 from typing import Any, Final, TypeVar, final
 
 from predictor._pb import prediction_pb2 as pb
+from predictor.call_context import CallContext
 from predictor.calls.futures import MAX_INLINE_PARTS, JobThread, to_quantra_error
 from predictor.calls.live_sessions import LiveSessions, SessionRequest, SessionStepResult
 from predictor.calls.requests import EncodedInstances, check_reference
@@ -20,7 +21,6 @@ from predictor.errors import (
     QuantraError,
 )
 from predictor.forecast import Forecast, Outcome
-from predictor.instance import Deadline
 from predictor.service import DecodedInstances, LightFuture, PredictionRequest, PredictionService
 from predictor.wire import errors, forecasts
 from predictor.wire.fields import encode_field
@@ -49,18 +49,18 @@ SessionT = TypeVar("SessionT", pb.OpenSession, pb.PushBars, pb.CloseSession)
 class PendingRequest:
     """A request without a response yet."""
 
-    def __init__(self, request_id: str, size: int, deadline: Deadline) -> None:
+    def __init__(self, request_id: str, size: int, context: CallContext) -> None:
         self.request_id = request_id
         self.session_id = ""
         self.size = size
-        self.deadline = deadline
+        self.context = context
         self.work: Future[Any] | None = None
         """The job that the response currently waits for."""
         self.is_answered = False
 
     def cancel(self) -> None:
         """Cancel the request and its job."""
-        self.deadline.cancel()
+        self.context.cancel()
         if self.work is not None:
             self.work.cancel()
 
@@ -73,7 +73,7 @@ class PredictStream(ManyRequestCall):
         service: Forecasts.
         sessions: Sessions of this stream only.
         jobs: Works on large requests.
-        deadline, emit, window, most_bytes: See `ManyRequestCall`.
+        context, emit, window, most_bytes: See `ManyRequestCall`.
     """
 
     def __init__(
@@ -81,12 +81,12 @@ class PredictStream(ManyRequestCall):
         service: PredictionService,
         sessions: LiveSessions,
         jobs: JobThread,
-        deadline: Deadline,
+        context: CallContext,
         emit: ResponseCallback,
         window: StreamWindow,
         most_bytes: int | None = None,
     ) -> None:
-        super().__init__(PREDICT_STREAM, deadline, emit, window, most_bytes)
+        super().__init__(PREDICT_STREAM, context, emit, window, most_bytes)
         self._service, self._sessions, self._jobs = service, sessions, jobs
         self._requests: dict[str, PendingRequest] = {}
         self._unanswered_count = 0
@@ -98,12 +98,12 @@ class PredictStream(ManyRequestCall):
     def send(self, body: bytes) -> bool:
         """See `OpenCall`. A malformed request or the call's deadline ends the stream."""
         try:
-            self._deadline.check()
+            self._context.check()
             parsed = read_request(body)
         except QuantraError as error:
             self.drain(error)
             return False
-        pending = PendingRequest(parsed.request_id[:MAX_TEXT], len(body), self._limit_deadline(parsed))
+        pending = PendingRequest(parsed.request_id[:MAX_TEXT], len(body), self._create_context(parsed.timeout_s))
         try:
             if self._register(pending, parsed):
                 self._start(pending, parsed, body)
@@ -119,12 +119,12 @@ class PredictStream(ManyRequestCall):
 
     # --- requests
 
-    def _limit_deadline(self, parsed: StreamRequest) -> Deadline:
-        ends_s = time.monotonic() + parsed.timeout_s if parsed.timeout_s > 0 else math.inf
-        whole_s = self._deadline.expires_at_s
-        ends_s = ends_s if whole_s is None else min(ends_s, whole_s)
-        expires_at_s = None if math.isinf(ends_s) else ends_s
-        return Deadline(expires_at_s, observer=self._deadline.observer, caller=self._deadline.caller)
+    def _create_context(self, timeout_s: float) -> CallContext:
+        """Create the context of a request; its deadline is no later than the stream's."""
+        expires_at_s = self._context.expires_at_s
+        if timeout_s > 0:
+            expires_at_s = min(time.monotonic() + timeout_s, math.inf if expires_at_s is None else expires_at_s)
+        return CallContext(expires_at_s, self._context.observer, self._context.caller)
 
     def _register(self, pending: PendingRequest, parsed: StreamRequest) -> bool:
         """Register a request; False if the stream is ending. Raises if the request is invalid."""
@@ -171,7 +171,7 @@ class PredictStream(ManyRequestCall):
         self._respond(pending, pb.Ack())
 
     def _predict(self, pending: PendingRequest, body: bytes, position: slice) -> None:
-        counted = self._jobs.count(PREDICT_STREAM, body, pb.StreamPredict, pending.deadline, position)
+        counted = self._jobs.count(PREDICT_STREAM, body, pb.StreamPredict, pending.context, position)
         if isinstance(counted, RequestCounts):
             self._predict_counted(pending, body, counted)
         else:
@@ -202,7 +202,7 @@ class PredictStream(ManyRequestCall):
             self._handle(pending, respond(outcome) if respond else outcome)
 
         try:
-            outcome = self._service.predict(model, instances, pending.deadline, itemgetter(0))
+            outcome = self._service.predict(model, instances, pending.context, itemgetter(0))
         except QuantraError as error:
             finish(error)
         else:
@@ -217,7 +217,7 @@ class PredictStream(ManyRequestCall):
             is_next = not self._session_requests
             self._session_requests += 1
         result = _run_inline(work) if is_next and len(body) <= MAX_INLINE_BYTES else None
-        result = self._jobs.run(PREDICT_STREAM, work, pending.deadline, size=len(body)) if result is None else result
+        result = self._jobs.run(PREDICT_STREAM, work, pending.context, size=len(body)) if result is None else result
         self._follow(pending, result, partial(self._handle, pending))
         result.add_done_callback(lambda _: self._finish_session_request())  # must come after the callback above
 
@@ -289,7 +289,7 @@ class PredictStream(ManyRequestCall):
 
         pending.work = work
         work.add_done_callback(finish)
-        if pending.deadline.is_cancelled:  # cancelled before `work` was set
+        if pending.context.is_cancelled:  # cancelled before `work` was set
             work.cancel()
 
     def _respond(self, pending: PendingRequest, outcome: Outcome | pb.Ack) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, final
 from google.protobuf.message import Message
 
 from predictor._pb import prediction_pb2 as pb
+from predictor.call_context import CallContext
 from predictor.calls.futures import JobThread, chain_futures, completed_future, failed_future, map_future
 from predictor.calls.inference import INFER, INFER_STREAM, InferenceCalls, InferStream, UnaryHandler
 from predictor.calls.live_sessions import LiveSessions, SessionLoad, SessionQuota
@@ -20,7 +21,6 @@ from predictor.calls.streams import OpenCall, OpenStreams, ProgressCall, Respons
 from predictor.errors import MalformedRequestError, UnavailableError
 from predictor.forecast import Explanation, Forecast, Outcome
 from predictor.global_importance import GlobalImportance, GlobalQuery
-from predictor.instance import Deadline
 from predictor.limits import ServiceLimits
 from predictor.service import DecodedInstances, PredictionService, QueryRequest, Simulation
 from predictor.wire import attributions, errors, forecasts, global_importance, models, price_paths
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 SERVICE_NAME: Final = pb.DESCRIPTOR.services_by_name["PredictionService"].full_name
 
 
-CountedHandler = Callable[[bytes, RequestCounts, Deadline], "Future[bytes]"]
+CountedHandler = Callable[[bytes, RequestCounts, CallContext], "Future[bytes]"]
 """Handles a request whose fields were counted; raises QuantraError."""
 
 
@@ -70,44 +70,46 @@ class PredictionCalls:
             **self._inference.unary,
         }
 
-    def handle(self, name: str, request: bytes, deadline: Deadline, *, inline: bool = False) -> "Future[bytes]":
+    def handle(self, name: str, request: bytes, context: CallContext, *, inline: bool = False) -> "Future[bytes]":
         """Answer one unary call. Never raises: the future fails, always with a QuantraError.
 
-        Cancelling the future ends it and drops a queued call; cancelling the deadline interrupts a running one.
+        Cancelling the future ends it and drops a queued call; cancelling the context interrupts a running one.
 
         Args:
             name: Name of the call.
             request: The encoded request.
-            deadline: Deadline of the call.
+            context: Context of the call.
             inline: As for `PredictionService.predict`.
         """
         try:
             if name == "Predict":
-                return self._begin_predict(request, deadline, inline=inline)
-            return self._unary.get(name, _reject_unknown)(request, deadline)
+                return self._begin_predict(request, context, inline=inline)
+            return self._unary.get(name, _reject_unknown)(request, context)
         except Exception as error:  # noqa: BLE001 - layer boundary
             return failed_future(name, error)
 
-    def open(self, name: str, deadline: Deadline, emit: ResponseCallback, most_bytes: int | None = None) -> OpenCall:
+    def open(self, name: str, context: CallContext, emit: ResponseCallback, most_bytes: int | None = None) -> OpenCall:
         """Open a call with a stream of response messages. Never raises, as `handle`.
 
         Args:
             name: Name of the call.
-            deadline: Deadline of the whole call.
+            context: Context of the whole call.
             emit: Receives each message.
             most_bytes: Largest message; None: any. A larger response to one request becomes an error.
         """
-        stream = self._create_stream(name, deadline, emit, most_bytes)
+        stream = self._create_stream(name, context, emit, most_bytes)
         self._open.add(stream)
         return stream
 
-    def _create_stream(self, name: str, deadline: Deadline, emit: ResponseCallback, most_bytes: int | None) -> OpenCall:
+    def _create_stream(
+        self, name: str, context: CallContext, emit: ResponseCallback, most_bytes: int | None
+    ) -> OpenCall:
         window = StreamWindow(self._limits.requests_per_stream, self._limits.bytes_per_stream)
         if name == INFER_STREAM:
-            return InferStream(partial(self.handle, INFER), deadline, emit, window, most_bytes)
+            return InferStream(partial(self.handle, INFER), context, emit, window, most_bytes)
         if name == PREDICT_STREAM:
             sessions = LiveSessions(self._service, self._quota.create_stream_quota(self._limits))
-            return PredictStream(self._service, sessions, self._jobs, deadline, emit, window, most_bytes)
+            return PredictStream(self._service, sessions, self._jobs, context, emit, window, most_bytes)
         methods: dict[str, UnaryHandler] = {
             "ExplainGlobal": partial(self._begin, name, pb.ExplainGlobalRequest, partial(self._explain_global, emit)),
             "SimulatePaths": partial(self._begin, name, pb.SimulatePathsRequest, partial(self._simulate, emit)),
@@ -115,11 +117,11 @@ class PredictionCalls:
 
         def start(request: bytes) -> "Future[bytes]":
             try:
-                return methods.get(name, _reject_unknown)(request, deadline)
+                return methods.get(name, _reject_unknown)(request, context)
             except Exception as error:  # noqa: BLE001 - layer boundary
                 return failed_future(name, error)
 
-        return ProgressCall(name, start, deadline, emit)
+        return ProgressCall(name, start, context, emit)
 
     @property
     def session_load(self) -> SessionLoad:
@@ -138,50 +140,50 @@ class PredictionCalls:
         self._jobs.close()
 
     def _begin(
-        self, name: str, kind: type[Message], handler: CountedHandler, request: bytes, deadline: Deadline
+        self, name: str, kind: type[Message], handler: CountedHandler, request: bytes, context: CallContext
     ) -> "Future[bytes]":
         # Count the fields before parsing: a small message may expand to gigabytes in memory. A large request is counted
         # on the job thread.
-        counted = self._jobs.count(name, request, kind, deadline)
+        counted = self._jobs.count(name, request, kind, context)
         if isinstance(counted, RequestCounts):
-            return handler(request, counted, deadline)
-        return chain_futures(name, counted, lambda counted: handler(request, counted, deadline))
+            return handler(request, counted, context)
+        return chain_futures(name, counted, lambda counted: handler(request, counted, context))
 
-    def _begin_predict(self, request: bytes, deadline: Deadline, *, inline: bool) -> "Future[bytes]":
+    def _begin_predict(self, request: bytes, context: CallContext, *, inline: bool) -> "Future[bytes]":
         small = parse_small(request, pb.PredictRequest)
         if small is None or len(small.instances) != 1 or not is_plain(small.instances[0]):
-            return self._begin("Predict", pb.PredictRequest, self._predict, request, deadline)
+            return self._begin("Predict", pb.PredictRequest, self._predict, request, context)
         (message,) = small.instances
         instances, ids = DecodedInstances((decode_or_error(message),), len(request)), (message.request_id,)
         model = check_reference(small.model)
-        return self._service.predict(model, instances, deadline, partial(encode_results, ids), inline=inline)
+        return self._service.predict(model, instances, context, partial(encode_results, ids), inline=inline)
 
-    def _list_models(self, body: bytes, _counted: RequestCounts, _deadline: Deadline) -> "Future[bytes]":
+    def _list_models(self, body: bytes, _counted: RequestCounts, _context: CallContext) -> "Future[bytes]":
         parse(body, pb.ListModelsRequest)
         infos = self._service.models()
         return completed_future(pb.ListModelsResponse(models=map(models.encode, infos)).SerializeToString())
 
-    def _get_model(self, body: bytes, _counted: RequestCounts, _deadline: Deadline) -> "Future[bytes]":
+    def _get_model(self, body: bytes, _counted: RequestCounts, _context: CallContext) -> "Future[bytes]":
         request = parse(body, pb.GetModelRequest)
         info = self._service.model(check_reference(request.model))
         response = pb.GetModelResponse(model=models.encode(info), limits=self._encoded_limits)
         return completed_future(response.SerializeToString())
 
-    def _predict(self, body: bytes, counted: RequestCounts, deadline: Deadline) -> "Future[bytes]":
+    def _predict(self, body: bytes, counted: RequestCounts, context: CallContext) -> "Future[bytes]":
         model = parse(counted.head, pb.PredictRequest).model
         instances = EncodedInstances(body, counted)
         return self._service.predict(
-            check_reference(model), instances, deadline, lambda done: encode_results(instances.request_ids, done)
+            check_reference(model), instances, context, lambda done: encode_results(instances.request_ids, done)
         )
 
-    def _explain(self, body: bytes, counted: RequestCounts, deadline: Deadline) -> "Future[bytes]":
+    def _explain(self, body: bytes, counted: RequestCounts, context: CallContext) -> "Future[bytes]":
         message = parse(body, pb.ExplainRequest)
         query = QueryRequest(partial(attributions.decode_query, message), counted.rows, len(body))
-        explanation = self._service.explain(check_reference(message.model), query, deadline)
+        explanation = self._service.explain(check_reference(message.model), query, context)
         return map_future("Explain", explanation, lambda done: encode_explanation(message.instance.request_id, done))
 
     def _explain_global(
-        self, emit: ResponseCallback, body: bytes, counted: RequestCounts, deadline: Deadline
+        self, emit: ResponseCallback, body: bytes, counted: RequestCounts, context: CallContext
     ) -> "Future[bytes]":
         head, instances = parse(counted.head, pb.ExplainGlobalRequest), EncodedInstances(body, counted)
 
@@ -192,12 +194,12 @@ class PredictionCalls:
             check_reference(head.model),
             QueryRequest(decode, counted.rows, len(body)),
             lambda progress: emit(encode_progress(progress)),
-            deadline,
+            context,
         )
         return map_future("ExplainGlobal", importance, encode_progress)
 
     def _simulate(
-        self, emit: ResponseCallback, body: bytes, counted: RequestCounts, deadline: Deadline
+        self, emit: ResponseCallback, body: bytes, counted: RequestCounts, context: CallContext
     ) -> "Future[bytes]":
         message = parse(body, pb.SimulatePathsRequest)
         query = QueryRequest(partial(price_paths.decode_query, message), counted.rows, len(body))
@@ -210,11 +212,11 @@ class PredictionCalls:
                 emit(part.SerializeToString())
             return messages[-1].SerializeToString()
 
-        simulation = self._service.simulate(check_reference(message.model), query, deadline)
+        simulation = self._service.simulate(check_reference(message.model), query, context)
         return map_future("SimulatePaths", simulation, encode)
 
 
-def _reject_unknown(_request: bytes, _deadline: Deadline) -> "Future[bytes]":
+def _reject_unknown(_request: bytes, _context: CallContext) -> "Future[bytes]":
     raise MalformedRequestError("unknown call; use a call of the service")
 
 

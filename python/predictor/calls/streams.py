@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import final
 
+from predictor.call_context import CallContext
 from predictor.calls.futures import forward, set_error_if_pending, set_result_if_pending
 from predictor.errors import MalformedRequestError, QuantraError, RequestTooLargeError
-from predictor.instance import Deadline
 
 ResponseCallback = Callable[[bytes], object]
 """Receives one response message; called on any thread, possibly on several at once. It must not block."""
@@ -20,8 +20,8 @@ class OpenCall(ABC):
     Its methods neither raise nor block.
     """
 
-    def __init__(self, name: str, deadline: Deadline, emit: ResponseCallback) -> None:
-        self._name, self._deadline, self._emit = name, deadline, emit
+    def __init__(self, name: str, context: CallContext, emit: ResponseCallback) -> None:
+        self._name, self._context, self._emit = name, context, emit
         self.completion: Future[None] = Future()
         """Done when all messages were emitted; its error is always a QuantraError."""
 
@@ -58,7 +58,7 @@ class OneRequestCall(OpenCall):
     def send(self, body: bytes) -> bool:
         """Send the request; a second one fails the call."""
         if self._has_begun:
-            self._deadline.cancel()
+            self._context.cancel()
             set_error_if_pending(
                 self._name, self.completion, MalformedRequestError(f"{self._name} takes one request; send only one")
             )
@@ -85,7 +85,7 @@ class OneRequestCall(OpenCall):
 
     def cancel(self) -> None:
         """See `OpenCall`."""
-        self._deadline.cancel()
+        self._context.cancel()
         self.completion.cancel()
 
 
@@ -94,14 +94,14 @@ class ProgressCall(OneRequestCall):
     """A call whose response ends with the result of one future.
 
     Args:
-        name, deadline, emit: As for `OpenCall`.
+        name, context, emit: As for `OpenCall`.
         start: Starts the request; its future holds the last message.
     """
 
     def __init__(
-        self, name: str, start: "Callable[[bytes], Future[bytes]]", deadline: Deadline, emit: ResponseCallback
+        self, name: str, start: "Callable[[bytes], Future[bytes]]", context: CallContext, emit: ResponseCallback
     ) -> None:
-        super().__init__(name, deadline, emit)
+        super().__init__(name, context, emit)
         self._start = start
 
     def _begin(self, body: bytes) -> None:
@@ -154,15 +154,15 @@ class ManyRequestCall(OpenCall):
     """A call with many requests in flight. Send requests one at a time, on any thread.
 
     Args:
-        name, deadline, emit: As for `OpenCall`.
+        name, context, emit: As for `OpenCall`.
         window: Flow control of this call only.
         most_bytes: Largest response; None: any.
     """
 
     def __init__(
-        self, name: str, deadline: Deadline, emit: ResponseCallback, window: StreamWindow, most_bytes: int | None
+        self, name: str, context: CallContext, emit: ResponseCallback, window: StreamWindow, most_bytes: int | None
     ) -> None:
-        super().__init__(name, deadline, emit)
+        super().__init__(name, context, emit)
         self._window = window
         self._most_bytes = most_bytes
         self._lock = threading.RLock()  # `emit` may call `acknowledge`
@@ -198,7 +198,7 @@ class ManyRequestCall(OpenCall):
 
     def cancel(self) -> None:
         """See `OpenCall`."""
-        self._deadline.cancel()
+        self._context.cancel()
         with self._lock:
             self._takes_more, self._is_cancelled = False, True
             cancellations = self._list_cancellations()

@@ -9,10 +9,10 @@ from concurrent.futures import CancelledError, Future
 from pathlib import Path
 from typing import Any, Final, final
 
+from predictor.call_context import CallContext
 from predictor.calls import OpenCall, PredictionCalls
 from predictor.errors import CallCancelledError, ConfigurationError, InternalError, QuantraError
 from predictor.inference import use_threads
-from predictor.instance import Deadline
 from predictor.service import PredictionService
 from predictor.wire import errors
 
@@ -26,16 +26,16 @@ class DeadlineMonitor:
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
-        self._deadlines: dict[OpenCall, Deadline] = {}
+        self._deadlines: dict[OpenCall, CallContext] = {}
         self._thread: threading.Thread | None = None
         self._is_closed = False
 
-    def watch(self, call: OpenCall, deadline: Deadline) -> None:
+    def watch(self, call: OpenCall, context: CallContext) -> None:
         """Stop a call at its deadline, unless it ends earlier."""
-        if not math.isfinite(_find_expiry_s(deadline)):
+        if not math.isfinite(_find_expiry_s(context)):
             return
         with self._changed:
-            self._deadlines[call] = deadline
+            self._deadlines[call] = context
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="deadlines", daemon=True)
                 self._thread.start()
@@ -58,12 +58,12 @@ class DeadlineMonitor:
         while self._wait():
             now_s = time.monotonic()
             with self._changed:
-                due = {call: deadline for call, deadline in self._deadlines.items() if deadline.is_over(now_s)}
+                due = {call: context for call, context in self._deadlines.items() if context.is_over(now_s)}
                 for call in due:
                     del self._deadlines[call]
-            for call, deadline in due.items():
+            for call, context in due.items():
                 try:
-                    deadline.check()
+                    context.check()
                 except QuantraError as error:
                     call.drain(error)
 
@@ -78,8 +78,8 @@ class DeadlineMonitor:
         return False
 
 
-def _find_expiry_s(deadline: Deadline) -> float:
-    return math.inf if deadline.expires_at_s is None else deadline.expires_at_s
+def _find_expiry_s(context: CallContext) -> float:
+    return math.inf if context.expires_at_s is None else context.expires_at_s
 
 
 _log = logging.getLogger(__name__)
@@ -151,14 +151,14 @@ class EmbeddedServer:
             emit: Receives the bytes of each message, on any thread, possibly on several at once. It must neither block
                 nor raise.
         """
-        deadline = Deadline.after(timeout_s)
-        call = self._calls.open(name, deadline, emit)
-        self._deadlines.watch(call, deadline)
+        context = CallContext.with_timeout(timeout_s)
+        call = self._calls.open(name, context, emit)
+        self._deadlines.watch(call, context)
         return EmbeddedStream(call)
 
     def _call(self, name: str, request: bytes, timeout_s: float, *, inline: bool) -> "EmbeddedCall":
-        deadline = Deadline.after(timeout_s)
-        return EmbeddedCall(self._calls.handle(name, request, deadline, inline=inline), deadline)
+        context = CallContext.with_timeout(timeout_s)
+        return EmbeddedCall(self._calls.handle(name, request, context, inline=inline), context)
 
     def close(self) -> None:
         """Reject new calls and finish those in progress; streams end after the responses to their pending requests."""
@@ -171,9 +171,9 @@ class EmbeddedServer:
 class EmbeddedCall:
     """A call in progress. A callback reports completion, so that no host thread blocks inside Python."""
 
-    def __init__(self, answered: "Future[bytes]", deadline: Deadline) -> None:
+    def __init__(self, answered: "Future[bytes]", context: CallContext) -> None:
         self._answered = answered
-        self._deadline = deadline
+        self._context = context
 
     def when_done(self, tell: Callable[[], object]) -> None:
         """Call `tell` once, on any thread, when `answer` no longer blocks."""
@@ -181,7 +181,7 @@ class EmbeddedCall:
 
     def cancel(self) -> None:
         """Drop the call if queued, or interrupt it."""
-        self._deadline.cancel()
+        self._context.cancel()
         self._answered.cancel()
 
     def answer(self) -> tuple[bytes, bytes]:

@@ -7,9 +7,9 @@ from typing import Any, final
 import torch
 from torch import Tensor, nn
 
+from predictor.call_context import Deadline
 from predictor.explain.integration import PathIntegrator
 from predictor.explain.path import Baseline, PanelForecasts, PathParts, RowForecasts, StraightPath
-from predictor.instance import Cancellation
 from predictor.networks import OutputMap
 
 
@@ -69,7 +69,7 @@ class FeatureForecasts:
         own = (slice(None), 0) if self._is_panel and part < len(PathParts._fields) - 1 else (slice(None),)
         return (*own, ..., columns)
 
-    def forecast(self, path: StraightPath, parts: PathParts, deadline: Cancellation) -> Tensor:
+    def forecast(self, path: StraightPath, parts: PathParts, deadline: Deadline) -> Tensor:
         """[N, H, Q] forecasts of a path's windows with these inputs, always in batches of the same sizes."""
         return self.integrator.forecasts(replace(path, end=parts), (1.0,), deadline)[0]
 

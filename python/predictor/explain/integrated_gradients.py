@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from predictor.arrays import FloatArray
+from predictor.call_context import Deadline
 from predictor.errors import ConfigurationError, ExplainUnsupportedError, InvalidInputError, RequestTooLargeError
 from predictor.explain.integration import NODE_COUNTS, Gradients, PathIntegrator, Point, limit_roughness
 from predictor.explain.path import (
@@ -27,7 +28,6 @@ from predictor.explain.path import (
     StraightPath,
     copy_outside_inference,
 )
-from predictor.instance import Cancellation
 from predictor.networks import Inputs, OutputMap
 
 
@@ -288,7 +288,7 @@ class Explainer:
         inputs: Inputs,
         points: Sequence[Point],
         *,
-        deadline: Cancellation,
+        deadline: Deadline,
         tolerance: float = 0.01,
         node_counts: Sequence[int] = NODE_COUNTS,
         nodes: Tensor | None = None,
@@ -333,7 +333,7 @@ class Explainer:
         self,
         path: StraightPath,
         points: Sequence[Point],
-        deadline: Cancellation,
+        deadline: Deadline,
         tolerance: float,
         node_counts: Sequence[int],
     ) -> list[Contributions]:
@@ -347,7 +347,7 @@ class Explainer:
                 break
         return tally.contributions()
 
-    def _start_tally(self, path: StraightPath, points: Sequence[Point], deadline: Cancellation) -> ConvergenceTally:
+    def _start_tally(self, path: StraightPath, points: Sequence[Point], deadline: Deadline) -> ConvergenceTally:
         forecasts = self._integrator.ends(path, deadline)
         ends = torch.stack([forecasts[..., h, q] for h, q in points], dim=1)
         if not bool(ends.isfinite().all()):

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from predictor.arrays import FloatArray
+from predictor.call_context import Deadline
 from predictor.explain.path import PathBlock, PathParts, StraightPath, WindowForecasts
-from predictor.instance import Cancellation
 from predictor.memory import is_out_of_memory, recover
 
 NODE_COUNTS = (3, 6, 12, 24, 48, 96, 192, 384)
@@ -87,11 +87,11 @@ class PathIntegrator:
         self._forecast = forecasting
         self._max_rows = max_rows
 
-    def ends(self, path: StraightPath, deadline: Cancellation) -> Tensor:
+    def ends(self, path: StraightPath, deadline: Deadline) -> Tensor:
         """Forecasts at the baseline and at the windows, float64 [2, N, H, Q]."""
         return self.forecasts(path, (0.0, 1.0), deadline)
 
-    def forecasts(self, path: StraightPath, at: Sequence[float], deadline: Cancellation) -> Tensor:
+    def forecasts(self, path: StraightPath, at: Sequence[float], deadline: Deadline) -> Tensor:
         """Forecasts at P positions between the baseline (0) and the windows (1), float64 [P, N, H, Q]."""
         positions = torch.tensor(at, dtype=torch.float64, device=path.device)
         forecasts = positions.new_empty(len(at), path.rows, *path.end.offsets.shape[1:])
@@ -104,7 +104,7 @@ class PathIntegrator:
             forecasts[block.node_slice, block.row_slice] = values.unflatten(0, (block.nodes, block.rows))
         return forecasts
 
-    def gradients(self, path: StraightPath, points: Sequence[Point], count: int, deadline: Cancellation) -> Gradients:
+    def gradients(self, path: StraightPath, points: Sequence[Point], count: int, deadline: Deadline) -> Gradients:
         """Integrate the gradients of each point's forecast along the path with `count` nodes."""
         rule = _Rule.of(count, path.device)
         mean = torch.zeros(len(points), path.rows, path.end.width, dtype=torch.float64, device=path.device)
@@ -142,7 +142,7 @@ class PathIntegrator:
         return sums
 
     def _run_blocks(
-        self, rows: int, nodes: int, run: Callable[[PathBlock], Done], deadline: Cancellation
+        self, rows: int, nodes: int, run: Callable[[PathBlock], Done], deadline: Deadline
     ) -> Iterator[tuple[PathBlock, Done]]:
         """Run everything block by block; halve the size of blocks if memory runs out."""
         most = self._max_rows

@@ -13,11 +13,11 @@ import torch
 from torch import Tensor
 
 from predictor.arrays import FloatArray, PositionArray
+from predictor.call_context import Deadline
 from predictor.explain.feature_forecasts import FeatureForecasts
 from predictor.explain.integrated_gradients import GAP_FLOOR, Contributions, check_request, not_finite_error
 from predictor.explain.integration import NODE_COUNTS, Point
 from predictor.explain.path import PathParts, StraightPath
-from predictor.instance import Cancellation
 from predictor.networks import Inputs, OutputMap
 
 MAX_GROUPS: Final = 20
@@ -36,7 +36,7 @@ class BarOcclusionExplainer:
     of its known bars. The last bar always stays, because returns count from it. The baseline knows nothing else.
     """
 
-    def __init__(self, forecast: Callable[[Inputs, Cancellation], Tensor], output: OutputMap) -> None:
+    def __init__(self, forecast: Callable[[Inputs, Deadline], Tensor], output: OutputMap) -> None:
         """Store the parts; `forecast` computes calibrated quantiles [N, H, Q], as `Engine.values`."""
         self._forecast = forecast
         self._output = output
@@ -46,7 +46,7 @@ class BarOcclusionExplainer:
         inputs: Inputs,
         points: Sequence[Point],
         *,
-        deadline: Cancellation,
+        deadline: Deadline,
         tolerance: float = 0.01,
         node_counts: Sequence[int] = NODE_COUNTS,  # noqa: ARG002 - the signature of `Explainer`
         nodes: Tensor | None = None,  # noqa: ARG002
@@ -69,7 +69,7 @@ class BarOcclusionExplainer:
             for h, q in points
         ]
 
-    def _forecast_without(self, inputs: Inputs, sessions: PositionArray, deadline: Cancellation) -> FloatArray:
+    def _forecast_without(self, inputs: Inputs, sessions: PositionArray, deadline: Deadline) -> FloatArray:
         """[N, H, Q] calibrated forecasts in the target's unit if the bars of some sessions are unknown."""
         mask = inputs.mask.clone()
         mask[:, sessions] = False
@@ -102,7 +102,7 @@ class FeatureOcclusionExplainer:
         inputs: Inputs,
         points: Sequence[Point],
         *,
-        deadline: Cancellation,
+        deadline: Deadline,
         tolerance: float = 0.01,
         node_counts: Sequence[int] = NODE_COUNTS,  # noqa: ARG002 - the signature of `Explainer`
         nodes: Tensor | None = None,
@@ -141,7 +141,7 @@ class FeatureOcclusionExplainer:
         ]
 
     def _hide_each(
-        self, path: StraightPath, k: int, groups: Sequence[list[int]], values: Tensor, deadline: Cancellation
+        self, path: StraightPath, k: int, groups: Sequence[list[int]], values: Tensor, deadline: Deadline
     ) -> Tensor:
         """[N, width, H, Q] forecasts without each group of columns of part `k`, at the group's first column.
 
@@ -155,7 +155,7 @@ class FeatureOcclusionExplainer:
             forecasts[:, columns[0]] = self._features.forecast(path, parts, deadline)
         return forecasts
 
-    def _hide_neighbours(self, path: StraightPath, values: Tensor, deadline: Cancellation) -> Tensor:
+    def _hide_neighbours(self, path: StraightPath, values: Tensor, deadline: Deadline) -> Tensor:
         """[N, 1, H, Q] forecasts with all neighbours at the baseline; [N, 0, H, Q] without neighbours."""
         if self._features.members == 1:
             return values[:, None][:, :0]

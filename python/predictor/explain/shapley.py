@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from predictor.arrays import FloatArray
+from predictor.call_context import Deadline
 from predictor.explain.feature_forecasts import FeatureForecasts
 from predictor.explain.integrated_gradients import (
     GAP_FLOOR,
@@ -26,7 +27,6 @@ from predictor.explain.integrated_gradients import (
 from predictor.explain.integration import NODE_COUNTS, Point
 from predictor.explain.path import PathParts, StraightPath
 from predictor.explain.tree_shap import FeatureGroup, InterventionalTreeShap
-from predictor.instance import Cancellation
 from predictor.networks import Inputs, TreesForecaster
 
 ORDERS: Final = 16
@@ -66,7 +66,7 @@ class ShapleyExplainer:
         inputs: Inputs,
         points: Sequence[Point],
         *,
-        deadline: Cancellation,
+        deadline: Deadline,
         tolerance: float = 0.01,
         node_counts: Sequence[int] = NODE_COUNTS,  # noqa: ARG002 - the signature of `Explainer`
         nodes: Tensor | None = None,
@@ -81,7 +81,7 @@ class ShapleyExplainer:
         return [Contributions.joined(parts) for parts in zip(*blocks, strict=True)]
 
     def _explain_batch(
-        self, path: StraightPath, points: Sequence[Point], deadline: Cancellation, tolerance: float
+        self, path: StraightPath, points: Sequence[Point], deadline: Deadline, tolerance: float
     ) -> list[Contributions]:
         baseline, values = self._features.integrator.ends(path, deadline)
         if not bool(values.isfinite().all()):
@@ -112,7 +112,7 @@ class ShapleyExplainer:
         groups: Sequence[FeatureGroup],
         baseline: Tensor,
         values: Tensor,
-        deadline: Cancellation,
+        deadline: Deadline,
     ) -> Tensor:
         """[G, N, H, Q] the mean change of the forecast when a group moves from the baseline to the window.
 

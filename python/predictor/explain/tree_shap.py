@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from predictor.arrays import BoolArray, FloatArray, PositionArray
+from predictor.call_context import Deadline
 from predictor.explain.integrated_gradients import GAP_FLOOR, Contributions, check_request, not_finite_error
 from predictor.explain.integration import NODE_COUNTS, Point, gauss_legendre
 from predictor.explain.path import Baseline, PathParts, StraightPath
-from predictor.instance import Cancellation
 from predictor.networks import MAX_LEAVES, Forests, Inputs, OutputMap, TreesForecaster
 
 
@@ -132,7 +132,7 @@ class TreeExplainer:
         inputs: Inputs,
         points: Sequence[Point],
         *,
-        deadline: Cancellation,
+        deadline: Deadline,
         tolerance: float = 0.01,
         node_counts: Sequence[int] = NODE_COUNTS,  # noqa: ARG002 - the signature of `Explainer`; this method is exact
         nodes: Tensor | None = None,  # noqa: ARG002
@@ -158,7 +158,7 @@ class TreeExplainer:
             for point in points
         ]
 
-    def _compute_shapley_values(self, columns: FloatArray, point: Point, deadline: Cancellation) -> FloatArray:
+    def _compute_shapley_values(self, columns: FloatArray, point: Point, deadline: Deadline) -> FloatArray:
         """[N, C] Shapley values in units of the window's scale."""
         forests = self._network.forests
         count, trees, splits = forests.arrays.columns.shape
@@ -239,7 +239,7 @@ class InterventionalTreeShap:
         ends: FloatArray,
         groups: Sequence[FeatureGroup],
         points: Sequence[Point],
-        deadline: Cancellation,
+        deadline: Deadline,
     ) -> list[FloatArray]:
         """[G, N] Shapley values at each point, from forecasts [2, N, H, Q] at the baseline and at the windows."""
         forests, both = self._network.forests, (path.start, path.end)

@@ -14,13 +14,14 @@ from numpy.typing import NDArray
 from predictor.arrays import FloatArray
 from predictor.artifact.manifest import GOLDEN_ARRAYS
 from predictor.bars import BarPanel
+from predictor.call_context import NEVER
 from predictor.covariates import Covariates
 from predictor.dates import as_number, optional_number
 from predictor.errors import ArtifactError
 from predictor.explain import gauss_legendre
 from predictor.forecast import Forecast
 from predictor.golden.bars import SYMBOLS, synthetic_bars, synthetic_covariates
-from predictor.instance import Deadline, Instance
+from predictor.instance import Instance
 from predictor.model import Model, PreparedInstance
 from predictor.networks import GraphForecaster, Inputs
 
@@ -244,9 +245,7 @@ def _compute_attribution(model: Model, prepared: PreparedInstance) -> Stages:
     """Attribution of the longest horizon's median: the rule, both ends of the path, all contributions and their sum."""
     manifest = model.manifest
     point = model.default_targets()[-1].index_in(manifest.target.horizons, manifest.quantiles)
-    (contributions,) = model.runner.contributions(
-        prepared, [point], deadline=Deadline(), node_counts=(ATTRIBUTION_NODES,)
-    )
+    (contributions,) = model.runner.contributions(prepared, [point], deadline=NEVER, node_counts=(ATTRIBUTION_NODES,))
     positions, weights = gauss_legendre(ATTRIBUTION_NODES)
     return {
         "attribution_positions": positions,

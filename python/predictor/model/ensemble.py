@@ -13,6 +13,7 @@ from predictor import canonical
 from predictor.arrays import BoolArray, FloatArray
 from predictor.artifact import EnsembleManifest, StoredEnsemble
 from predictor.bars import BarPanel
+from predictor.call_context import NEVER, Deadline
 from predictor.canonical import Json
 from predictor.card import skill_of
 from predictor.catalog import CovariateInfo, FeatureInfo, ModelInfo
@@ -21,7 +22,7 @@ from predictor.errors import ExplainUnsupportedError, FeatureMismatchError, Quan
 from predictor.explain import ExplanationCost
 from predictor.explain.integrated_gradients import GAP_FLOOR
 from predictor.forecast import Attribution, Forecast, TargetPoint
-from predictor.instance import NEVER, OCCLUSION, Cancellation, Instance, Query
+from predictor.instance import OCCLUSION, Instance, Query
 from predictor.model.ensemble_outputs import JointPrediction, combine_attributions, combine_quantiles, combine_rankings
 from predictor.model.explanations import choose_method, compute_cost, index_targets
 from predictor.model.model import Model
@@ -127,7 +128,7 @@ class JointPreparation:
         return next(iter(self._preparations.values())).pipeline.bars_needed
 
     def prepare_each(
-        self, instances: Sequence[Instance], now: datetime, deadline: Cancellation
+        self, instances: Sequence[Instance], now: datetime, deadline: Deadline
     ) -> list[JointlyPrepared | QuantraError]:
         """See `TwoStagePredictor.prepare_each`; prepares all instances for one member after another."""
         errors: dict[int, QuantraError] = {}
@@ -306,13 +307,13 @@ class Ensemble(TwoStagePredictor[JointlyPrepared]):
         return self._preparation.covariates
 
     def prepare_each(
-        self, instances: Sequence[Instance], now: datetime, deadline: Cancellation
+        self, instances: Sequence[Instance], now: datetime, deadline: Deadline
     ) -> list[JointlyPrepared | QuantraError]:
         """See `TwoStagePredictor.prepare_each`."""
         prepared = self._preparation.prepare_each(instances, now, deadline)
         return [self.identity.name_in_error(one) if isinstance(one, QuantraError) else one for one in prepared]
 
-    def forecast(self, prepared: Sequence[JointlyPrepared], deadline: Cancellation = NEVER) -> list[Forecast]:
+    def forecast(self, prepared: Sequence[JointlyPrepared], deadline: Deadline = NEVER) -> list[Forecast]:
         """Forecast several instances; each member forecasts all of them at once.
 
         Raises:
@@ -322,7 +323,7 @@ class Ensemble(TwoStagePredictor[JointlyPrepared]):
         by_member = [member.forecast([p.members[k] for p in prepared], deadline) for k, member in enumerate(members)]
         return [self._joined(p, answers) for p, answers in zip(prepared, zip(*by_member, strict=True), strict=True)]
 
-    def explain(self, query: Query, now: datetime, deadline: Cancellation) -> tuple[Attribution, ...]:
+    def explain(self, query: Query, now: datetime, deadline: Deadline) -> tuple[Attribution, ...]:
         """Explain one query; returns the weighted mean of the members' attributions, one per target.
 
         Raises:

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Final
 
+from predictor.call_context import Deadline
 from predictor.errors import (
     CallCancelledError,
     DeadlineExceededError,
@@ -17,7 +18,7 @@ from predictor.explain import ExplanationCost
 from predictor.explain.integration import Point
 from predictor.forecast import TargetPoint
 from predictor.global_importance import GlobalImportance, GlobalQuery, ImportanceTally
-from predictor.instance import MIN_TOLERANCE, Cancellation, Query
+from predictor.instance import MIN_TOLERANCE, Query
 from predictor.model.predictor import Predictor
 from predictor.networks import Target
 
@@ -72,9 +73,7 @@ QUERY_ERRORS: Final = (
 """Errors that every further instance would raise too."""
 
 
-def explain_each(
-    model: Predictor, query: GlobalQuery, now: datetime, deadline: Cancellation
-) -> Iterator[GlobalImportance]:
+def explain_each(model: Predictor, query: GlobalQuery, now: datetime, deadline: Deadline) -> Iterator[GlobalImportance]:
     """Yield a report after each instance; counts one that cannot be explained as refused, with its reason.
 
     Args:
@@ -106,7 +105,7 @@ def explain_each(
         yield tally.report()
 
 
-def _explain(model: Predictor, query: Query, tally: ImportanceTally, now: datetime, deadline: Cancellation) -> None:
+def _explain(model: Predictor, query: Query, tally: ImportanceTally, now: datetime, deadline: Deadline) -> None:
     """Add the explanation of one instance, or its error."""
     try:
         tally.add(model.explain(query, now, deadline))

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from predictor import canonical
 from predictor.artifact import Artifact, Manifest, encode_manifest
+from predictor.call_context import NEVER, Deadline
 from predictor.card import skill_of, start_note_of
 from predictor.catalog import FeatureInfo, ModelInfo
 from predictor.errors import ExplainUnsupportedError, QuantraError
@@ -31,16 +32,7 @@ from predictor.explain import (
 from predictor.features import FeatureDefinition, FittedFeatures, StaticFeatures
 from predictor.forecast import Attribution, Detail, Forecast, TargetPoint
 from predictor.inference import Engine, freeze
-from predictor.instance import (
-    INTEGRATED_GRADIENTS,
-    NEVER,
-    OCCLUSION,
-    SHAPLEY,
-    TREE_SHAP,
-    Cancellation,
-    Instance,
-    Query,
-)
+from predictor.instance import INTEGRATED_GRADIENTS, OCCLUSION, SHAPLEY, TREE_SHAP, Instance, Query
 from predictor.internals import LAST_CLOSE, TRAINING_WINDOWS, Internal, InternalAxis
 from predictor.model.explanations import check_tolerance, choose_method, compute_cost, index_targets
 from predictor.model.predictor import (
@@ -167,7 +159,7 @@ class Model(TwoStagePredictor[PreparedInstance]):
         return Model(self.identity, self.manifest, self.pipeline, engine, self.runner.over(engine), self._others)
 
     def prepare_each(
-        self, instances: Sequence[Instance], now: datetime, deadline: Cancellation
+        self, instances: Sequence[Instance], now: datetime, deadline: Deadline
     ) -> list[PreparedInstance | QuantraError]:
         """See `TwoStagePredictor.prepare_each`."""
         prepared = self._preparation.prepare_each(instances, now, deadline)
@@ -189,7 +181,7 @@ class Model(TwoStagePredictor[PreparedInstance]):
         own = tuple(self.runner.warnings(prepared))
         return prepared.with_warnings((*prepared.warnings, *own)) if own else prepared
 
-    def forecast(self, prepared: Sequence[PreparedInstance], deadline: Cancellation = NEVER) -> list[Forecast]:
+    def forecast(self, prepared: Sequence[PreparedInstance], deadline: Deadline = NEVER) -> list[Forecast]:
         """Forecast several instances; a row-wise network computes all of them in one pass.
 
         Raises:
@@ -202,7 +194,7 @@ class Model(TwoStagePredictor[PreparedInstance]):
         """Compute quantiles [N, H, Q] in units of each window's scale, with the network in float64."""
         return self.runner.over(self.engine.in_float64()).units(prepared)
 
-    def explain(self, query: Query, now: datetime, deadline: Cancellation) -> tuple[Attribution, ...]:
+    def explain(self, query: Query, now: datetime, deadline: Deadline) -> tuple[Attribution, ...]:
         """Explain one query; returns one attribution per target.
 
         Raises:
@@ -212,7 +204,7 @@ class Model(TwoStagePredictor[PreparedInstance]):
         self._cost(query).check()
         return self.attributions(query, self.prepare(query.instance, now), deadline)
 
-    def attributions(self, query: Query, panel: PreparedInstance, deadline: Cancellation) -> tuple[Attribution, ...]:
+    def attributions(self, query: Query, panel: PreparedInstance, deadline: Deadline) -> tuple[Attribution, ...]:
         """Compute the attributions of a query with a prepared instance.
 
         Raises:
@@ -260,7 +252,7 @@ class Model(TwoStagePredictor[PreparedInstance]):
         )
 
     def _read_internals(
-        self, prepared: PreparedInstance, horizons: Sequence[int], deadline: Cancellation
+        self, prepared: PreparedInstance, horizons: Sequence[int], deadline: Deadline
     ) -> list[tuple[Internal, ...]]:
         """Return the network's internals for each horizon index."""
         internals = self.engine.internals(prepared.inputs, deadline)

@@ -11,13 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from predictor.arrays import BoolArray, FloatArray
+from predictor.call_context import NEVER, Deadline
 from predictor.catalog import ModelInfo
 from predictor.dates import as_dates, optional_date
 from predictor.errors import CalendarEndedError, QuantraError
 from predictor.explain import Contributions, group_bars
 from predictor.features import FittedFeatures
 from predictor.forecast import Attribution, Detail, Forecast, Outcome, RowKind, TargetPoint
-from predictor.instance import NEVER, OCCLUSION, Cancellation, Instance, Query, ReadInstance
+from predictor.instance import OCCLUSION, Instance, Query, ReadInstance
 from predictor.internals import LAST_CLOSE, Internal
 from predictor.model.prepared_instance import PreparedInstance
 from predictor.model.runner import NetworkForecast
@@ -63,7 +64,7 @@ class PreparedBatch(Generic[PreparedT]):
         self._model = model
         self._prepared = prepared
 
-    def outcomes(self, indices: Sequence[int], deadline: Cancellation) -> tuple[Outcome, ...]:
+    def outcomes(self, indices: Sequence[int], deadline: Deadline) -> tuple[Outcome, ...]:
         """Return the outcomes of the instances with these indices; computes them in one forward pass.
 
         Raises:
@@ -80,7 +81,7 @@ class TwoStagePredictor(ABC, Generic[PreparedT]):
 
     @abstractmethod
     def prepare_each(
-        self, instances: Sequence[Instance], now: datetime, deadline: Cancellation
+        self, instances: Sequence[Instance], now: datetime, deadline: Deadline
     ) -> list[PreparedT | QuantraError]:
         """Check instances and compute their inputs together.
 
@@ -91,7 +92,7 @@ class TwoStagePredictor(ABC, Generic[PreparedT]):
         """
 
     @abstractmethod
-    def forecast(self, prepared: Sequence[PreparedT], deadline: Cancellation = NEVER) -> list[Forecast]:
+    def forecast(self, prepared: Sequence[PreparedT], deadline: Deadline = NEVER) -> list[Forecast]:
         """Forecast several instances together.
 
         Raises:
@@ -114,14 +115,14 @@ class TwoStagePredictor(ABC, Generic[PreparedT]):
         return prepared
 
     def prepare_batch(
-        self, instances: Sequence[ReadInstance], now: datetime, deadline: Cancellation
+        self, instances: Sequence[ReadInstance], now: datetime, deadline: Deadline
     ) -> PreparedBatch[PreparedT]:
         """See `Predictor.prepare_batch`."""
         read = [instance for instance in instances if not isinstance(instance, QuantraError)]
         prepared = iter(self.prepare_each(read, now, deadline))
         return PreparedBatch(self, [one if isinstance(one, QuantraError) else next(prepared) for one in instances])
 
-    def predict(self, instances: Sequence[ReadInstance], now: datetime, deadline: Cancellation) -> tuple[Outcome, ...]:
+    def predict(self, instances: Sequence[ReadInstance], now: datetime, deadline: Deadline) -> tuple[Outcome, ...]:
         """See `Predictor.predict`."""
         return self.prepare_batch(instances, now, deadline).outcomes(range(len(instances)), deadline)
 
@@ -134,9 +135,7 @@ class Predictor(Protocol):
         """The model's name, version and weights hash."""
         ...
 
-    def prepare_batch(
-        self, instances: Sequence[ReadInstance], now: datetime, deadline: Cancellation
-    ) -> PreparedBatch[Any]:
+    def prepare_batch(self, instances: Sequence[ReadInstance], now: datetime, deadline: Deadline) -> PreparedBatch[Any]:
         """Check and encode each instance; the error of an invalid or unreadable one becomes its outcome.
 
         Raises:
@@ -144,7 +143,7 @@ class Predictor(Protocol):
         """
         ...
 
-    def predict(self, instances: Sequence[ReadInstance], now: datetime, deadline: Cancellation) -> tuple[Outcome, ...]:
+    def predict(self, instances: Sequence[ReadInstance], now: datetime, deadline: Deadline) -> tuple[Outcome, ...]:
         """Return one outcome per instance, in order; an invalid or unreadable instance gets its error.
 
         Raises:
@@ -152,7 +151,7 @@ class Predictor(Protocol):
         """
         ...
 
-    def explain(self, query: Query, now: datetime, deadline: Cancellation) -> tuple[Attribution, ...]:
+    def explain(self, query: Query, now: datetime, deadline: Deadline) -> tuple[Attribution, ...]:
         """Explain one query; returns one attribution per target.
 
         Raises:

@@ -24,10 +24,11 @@ from predictor.bars.suspects import (
     traded_bars,
     without_suspects,
 )
+from predictor.call_context import Deadline
 from predictor.covariates import NO_COVARIATES, Covariates, check_sent
 from predictor.dates import optional_number
 from predictor.errors import BarIncompleteError, BarsError, NoUsableSymbolError, QuantraError, shown_date
-from predictor.instance import Cancellation, FeatureWindow, Instance
+from predictor.instance import FeatureWindow, Instance
 from predictor.model.dates import DateReader, ForecastDates, check_age, drop_wrong_sessions
 from predictor.model.prepared_instance import (
     PanelState,
@@ -195,7 +196,7 @@ class InstancePreparation:
         self._windows = WindowReader(pipeline)
 
     def prepare_each(
-        self, instances: Sequence[Instance], now: datetime, deadline: Cancellation
+        self, instances: Sequence[Instance], now: datetime, deadline: Deadline
     ) -> list[PreparedInstance | QuantraError]:
         """Prepare instances; returns the inputs or the error of each.
 

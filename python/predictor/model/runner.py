@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from predictor.arrays import FloatArray
+from predictor.call_context import Deadline
 from predictor.errors import listed
 from predictor.explain import (
     NODE_COUNTS,
@@ -19,7 +20,6 @@ from predictor.explain import (
     TreeExplainer,
 )
 from predictor.inference import Engine
-from predictor.instance import Cancellation
 from predictor.model.prepared_instance import PreparedInstance, find_indices
 from predictor.networks import Inputs, PanelOutput
 
@@ -61,7 +61,7 @@ class RowRunner:
         self,
         prepared: Sequence[PreparedInstance],  # noqa: ARG002 - a row needs no other
         rows: Inputs,
-        deadline: Cancellation,
+        deadline: Deadline,
     ) -> NetworkForecast:
         """Forecast the rows of all instances; checks the deadline before every forward pass."""
         return NetworkForecast(values=self._engine.values(rows, deadline).numpy())
@@ -72,7 +72,7 @@ class RowRunner:
         points: Sequence[Point],
         *,
         among: PreparedInstance | None = None,  # noqa: ARG002 - a row needs no other
-        deadline: Cancellation,
+        deadline: Deadline,
         tolerance: float = 0.01,
         node_counts: Sequence[int] = NODE_COUNTS,
     ) -> list[Contributions]:
@@ -155,7 +155,7 @@ class PanelRunner:
         """See `RowRunner.units`; [N, H, Q]."""
         return self._engine.panel(prepared.inputs, self._find_nodes(prepared)).quantiles
 
-    def forecast(self, prepared: Sequence[PreparedInstance], rows: Inputs, deadline: Cancellation) -> NetworkForecast:
+    def forecast(self, prepared: Sequence[PreparedInstance], rows: Inputs, deadline: Deadline) -> NetworkForecast:
         """See `RowRunner.forecast`."""
         outputs: list[PanelOutput] = []
         for one in prepared:
@@ -171,7 +171,7 @@ class PanelRunner:
         points: Sequence[Point],
         *,
         among: PreparedInstance | None = None,
-        deadline: Cancellation,
+        deadline: Deadline,
         tolerance: float = 0.01,
         node_counts: Sequence[int] = NODE_COUNTS,
     ) -> list[Contributions]:

@@ -21,11 +21,12 @@ import torch
 
 from predictor import artifact, golden
 from predictor.artifact import MANIFEST, MEMBERS, StoredArtifact, StoredEnsemble
+from predictor.call_context import Deadline
 from predictor.catalog import EngineName, ModelInfo
 from predictor.errors import ArtifactError, ConfigurationError, MissingPackageError
 from predictor.forecast import Attribution, Outcome, TargetPoint
 from predictor.graph_engine import GraphEngine, open_graph
-from predictor.instance import Cancellation, Query, ReadInstance
+from predictor.instance import Query, ReadInstance
 from predictor.model import (
     Ensemble,
     Model,
@@ -291,17 +292,15 @@ class LazyModel:
                 self._model = self._build_model()
             return self._model
 
-    def prepare_batch(
-        self, instances: Sequence[ReadInstance], now: datetime, deadline: Cancellation
-    ) -> PreparedBatch[Any]:
+    def prepare_batch(self, instances: Sequence[ReadInstance], now: datetime, deadline: Deadline) -> PreparedBatch[Any]:
         """See `Predictor.prepare_batch`; also raises the errors of `build`."""
         return self.build().prepare_batch(instances, now, deadline)
 
-    def predict(self, instances: Sequence[ReadInstance], now: datetime, deadline: Cancellation) -> tuple[Outcome, ...]:
+    def predict(self, instances: Sequence[ReadInstance], now: datetime, deadline: Deadline) -> tuple[Outcome, ...]:
         """See `Predictor.predict`; also raises the errors of `build`."""
         return self.build().predict(instances, now, deadline)
 
-    def explain(self, query: Query, now: datetime, deadline: Cancellation) -> tuple[Attribution, ...]:
+    def explain(self, query: Query, now: datetime, deadline: Deadline) -> tuple[Attribution, ...]:
         """See `Predictor.explain`; also raises the errors of `build`."""
         return self.build().explain(query, now, deadline)
 

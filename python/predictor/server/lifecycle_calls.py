@@ -29,7 +29,7 @@ from predictor.wire.request_counts import parse
 if TYPE_CHECKING:
     from google.protobuf.message import Message
 
-    from predictor.instance import Deadline
+    from predictor.call_context import CallContext
     from predictor.lifecycle import Check, ModelLifecycle
 
 LoadLifecycle = Callable[[Path], "ModelLifecycle"]
@@ -70,7 +70,7 @@ class LifecycleCalls:
         """Whether a call waits or runs; a running one ends at its next step when the server stops."""
         return self._waiting > 0
 
-    def handle(self, name: str, request: bytes, deadline: "Deadline") -> "Future[bytes]":
+    def handle(self, name: str, request: bytes, context: "CallContext") -> "Future[bytes]":
         """Answer one call; the future fails only with a QuantraError. A late comparison ends at its next step."""
         try:
             self._check_offered()
@@ -79,7 +79,7 @@ class LifecycleCalls:
                 if self._waiting >= _MAX_WAITING:
                     raise QueueFullError.of("comparisons and promotions wait", self._waiting, _MAX_WAITING)
                 self._waiting += 1
-                answer = self._thread.submit(self._run, name, request, deadline)
+                answer = self._thread.submit(self._run, name, request, context)
         except QuantraError as error:
             answer = Future[bytes]()
             answer.set_exception(error)
@@ -109,10 +109,10 @@ class LifecycleCalls:
         with self._lock:
             self._waiting -= 1
 
-    def _run(self, name: str, request: bytes, deadline: "Deadline") -> bytes:
+    def _run(self, name: str, request: bytes, context: "CallContext") -> bytes:
         def check() -> None:
             self._check_open()
-            deadline.check()
+            context.check()
 
         try:
             check()

@@ -13,6 +13,7 @@ import grpc
 from predictor._pb import inference_pb2 as inference_pb
 from predictor._pb import ledger_pb2 as ledger_pb
 from predictor._pb import prediction_pb2 as pb
+from predictor.call_context import CallContext
 from predictor.errors import (
     CallCancelledError,
     QuantraError,
@@ -20,7 +21,6 @@ from predictor.errors import (
     UnavailableError,
     answer_of,
 )
-from predictor.instance import Deadline
 from predictor.memory import error_of
 from predictor.server.admission import Admission, ConnectionUsage, RequestReceiver
 from predictor.server.loop_bridge import LoopBridge
@@ -91,7 +91,7 @@ _log = logging.getLogger(__name__)
 class CallHandler(Protocol):
     """The calls behind a service; see predictor.calls."""
 
-    def handle(self, name: str, request: bytes, deadline: Deadline) -> "Future[bytes]":
+    def handle(self, name: str, request: bytes, context: CallContext) -> "Future[bytes]":
         """Answer one call; the future fails only with a QuantraError."""
         ...
 
@@ -104,7 +104,7 @@ class StreamHandler(CallHandler, Protocol):
     """The calls behind a service that has streams."""
 
     def open(
-        self, name: str, deadline: Deadline, emit: Callable[[bytes], object], most_bytes: int | None = None
+        self, name: str, context: CallContext, emit: Callable[[bytes], object], most_bytes: int | None = None
     ) -> "OpenCall":
         """Open a call with a stream of response messages of at most `most_bytes` each."""
         ...
@@ -123,12 +123,12 @@ def refuse(call: IncomingCall, error: QuantraError) -> None:
 
 @final
 class ServedCall:
-    """A call, its observers and its deadline."""
+    """A call, its observers and its context."""
 
     def __init__(self, name: str, call: IncomingCall, observed: ObservedCall) -> None:
         self.name, self.call = name, call
         self._observed: ObservedCall | None = observed
-        self.deadline = Deadline.after(call.time_left_s, observed)
+        self.context = CallContext.with_timeout(call.time_left_s, observed)
         self.cancel_work: Callable[[], object] | None = None
         """Cancels the work if the caller leaves."""
         call.on_cancel = self.cancel
@@ -137,7 +137,7 @@ class ServedCall:
         """Stop the work, because the caller no longer waits."""
         cancel_work = self.cancel_work
         self._report(self._find_reason())
-        self.deadline.cancel()
+        self.context.cancel()
         if cancel_work is not None:
             cancel_work()
 
@@ -170,7 +170,7 @@ class ServedCall:
     def _find_reason(self) -> QuantraError:
         """Return the reason that the caller no longer waits: deadline exceeded or cancelled."""
         try:
-            Deadline(self.deadline.expires_at_s).check()
+            CallContext(self.context.expires_at_s).check()
         except QuantraError as error:
             return error
         return CallCancelledError("the caller disconnected or cancelled")
@@ -362,7 +362,7 @@ class Servicer:
         served = ServedCall(name, call, self._observers.begin(self.name, name, call, has_many=is_stream))
         try:
             if caller := self._guard.check(name, call.head.metadata):
-                served.deadline.caller = caller
+                served.context.caller = caller
             connection = self._admission.enter(call, is_stream=is_stream)
             if self._calls is None:
                 served.respond(self._find_loading_response(name))
@@ -394,7 +394,7 @@ class Servicer:
             messages = self._create_messages(served)
             messages.send_one(self._open(served, calls, messages), request)
             return
-        response = calls.handle(served.name, request, served.deadline)
+        response = calls.handle(served.name, request, served.context)
         served.cancel_work = response.cancel
         if response.done():
             self._send_response(served, response)
@@ -418,4 +418,4 @@ class Servicer:
     def _open(self, served: ServedCall, calls: CallHandler, messages: CallMessages) -> "OpenCall":
         served.cancel_work = messages.cancel
         streams = cast("StreamHandler", calls)  # the service of a streaming method has one
-        return streams.open(served.name, served.deadline, messages.emit, self._limits.send_bytes)
+        return streams.open(served.name, served.context, messages.emit, self._limits.send_bytes)

@@ -9,10 +9,11 @@ import numpy as np
 
 from predictor.adaptive_widths import AdaptiveWidths, RecordedWidths
 from predictor.arrays import FloatArray
+from predictor.call_context import NEVER, Deadline
 from predictor.catalog import ModelInfo
 from predictor.errors import LedgerError, shown_date
 from predictor.forecast import Attribution, Forecast, RowKind, TargetPoint, forecast_or_raise
-from predictor.instance import NEVER, Cancellation, Instance, Query
+from predictor.instance import Instance, Query
 from predictor.model import Ensemble, Model, TwoStagePredictor
 
 
@@ -28,15 +29,15 @@ class AdaptiveModel(TwoStagePredictor[Any]):
         self._model = model
         self._widths = widths
 
-    def prepare_each(self, instances: Sequence[Instance], now: datetime, deadline: Cancellation) -> list[Any]:
+    def prepare_each(self, instances: Sequence[Instance], now: datetime, deadline: Deadline) -> list[Any]:
         """See `TwoStagePredictor.prepare_each`."""
         return self._model.prepare_each(instances, now, deadline)
 
-    def forecast(self, prepared: Sequence[Any], deadline: Cancellation = NEVER) -> list[Forecast]:
+    def forecast(self, prepared: Sequence[Any], deadline: Deadline = NEVER) -> list[Forecast]:
         """See `TwoStagePredictor.forecast`."""
         return [self._adapt(one) for one in self._model.forecast(prepared, deadline)]
 
-    def explain(self, query: Query, now: datetime, deadline: Cancellation) -> tuple[Attribution, ...]:
+    def explain(self, query: Query, now: datetime, deadline: Deadline) -> tuple[Attribution, ...]:
         """See `Predictor.explain`.
 
         An adaptive quantile is the median plus a factor times its distance from the median, so its contributions are

@@ -7,9 +7,10 @@ from datetime import datetime
 from math import ceil
 from typing import Final, Generic, TypeVar, final
 
+from predictor.call_context import NEVER, Deadline
 from predictor.forecast import Explanation
 from predictor.global_importance import GlobalImportance, GlobalQuery
-from predictor.instance import NEVER, Cancellation, Query
+from predictor.instance import Query
 from predictor.model import Predictor, explain_each
 
 QueryT = TypeVar("QueryT")
@@ -40,7 +41,7 @@ class QueryRequest(Generic[QueryT]):
 class OneStepJob(Generic[ResultT]):
     """Work that is done in one step."""
 
-    step: Callable[[datetime, Cancellation], ResultT]
+    step: Callable[[datetime, Deadline], ResultT]
     rows: int = 0
     """Number of symbols."""
     size: int = 0
@@ -48,7 +49,7 @@ class OneStepJob(Generic[ResultT]):
 
 
 def explain_query(
-    model: Predictor, decode: Callable[[], Query], arrived_s: float, now: datetime, deadline: Cancellation
+    model: Predictor, decode: Callable[[], Query], arrived_s: float, now: datetime, deadline: Deadline
 ) -> Explanation:
     """Explain a query that arrived at `arrived_s` of `perf_counter`."""
     begun_s = time.perf_counter()
@@ -78,7 +79,7 @@ class GlobalExplanation:
         self._deadline = _StepDeadline()
         self._steps: Iterator[GlobalImportance] = iter(())
 
-    def step(self, now: datetime, deadline: Cancellation) -> GlobalImportance | None:
+    def step(self, now: datetime, deadline: Deadline) -> GlobalImportance | None:
         """Explain the next instance; return the result after the last one, else None."""
         self._deadline.deadline = deadline
         if self._request is not None:
@@ -97,8 +98,8 @@ class _StepDeadline:
     """The deadline of the current step."""
 
     def __init__(self) -> None:
-        self.deadline: Cancellation = NEVER
+        self.deadline: Deadline = NEVER
 
     def check(self) -> None:
-        """Check the deadline; raises as `Deadline.check`."""
+        """See `Deadline`."""
         self.deadline.check()

@@ -119,7 +119,7 @@ class ForecastRecorder:
         """Set the response and record its forecasts; in strict mode, record them first."""
         if not self._is_strict:
             queued.respond(outcomes)
-        made_at, caller = time.time_ns(), queued.deadline.caller
+        made_at, caller = time.time_ns(), queued.context.caller
         with self._lock:
             for outcome in outcomes:
                 if isinstance(outcome, Forecast):

@@ -8,8 +8,8 @@ import time
 from collections.abc import Callable
 from typing import Final, final
 
+from predictor.call_context import Deadline
 from predictor.errors import DeadlineExceededError
-from predictor.instance import Cancellation
 from predictor.service.request_queue import RequestQueue
 
 QUIET_S: Final = 0.01
@@ -55,13 +55,13 @@ class ExplanationDeadline:
     Its check lets predictions run first.
     """
 
-    def __init__(self, deadline: Cancellation, activity: PredictionActivity, max_s: float) -> None:
+    def __init__(self, deadline: Deadline, activity: PredictionActivity, max_s: float) -> None:
         self._deadline, self._activity = deadline, activity
         self._max_s = max_s
         self._ends_at_s = time.monotonic() + max_s
 
     def check(self) -> None:
-        """Pause while predictions run; raises as `Deadline.check`, and DeadlineExceededError at the server's limit."""
+        """Pause while predictions run; raises as `CallContext`, and at the limit of the server."""
         self._activity.wait_until_quiet()
         self._deadline.check()
         if time.monotonic() >= self._ends_at_s:

@@ -14,6 +14,7 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar, final
 from weakref import WeakSet
 
+from predictor.call_context import CallContext
 from predictor.errors import (
     CallCancelledError,
     ErrorStatus,
@@ -23,7 +24,6 @@ from predictor.errors import (
     UnavailableError,
     answer_of,
 )
-from predictor.instance import Deadline
 from predictor.limits import QueueLimits
 from predictor.memory import error_of
 from predictor.observation import OK, Observation, Observer
@@ -63,7 +63,7 @@ class QueuedRequest(LightFuture[ResponseT], Generic[RequestT, ResponseT]):
 
     Args:
         request: The request.
-        deadline: Its deadline.
+        context: Context of its call.
         method: Name of the call, for observers and the log.
         observers: Notified once, at its end, before the caller.
         encode: Makes the response of the result, on the thread that computes it; the caller then gets only errors that
@@ -73,13 +73,13 @@ class QueuedRequest(LightFuture[ResponseT], Generic[RequestT, ResponseT]):
     def __init__(
         self,
         request: RequestT,
-        deadline: Deadline,
+        context: CallContext,
         method: str = "",
         observers: Sequence[Observer] = (),
         encode: Callable[[Any], ResponseT] | None = None,
     ) -> None:
         super().__init__()
-        self.request, self.deadline = request, deadline
+        self.request, self.context = request, context
         self.arrived_s = time.perf_counter()
         self.times: StageTimes | None = None
         """Times of its batch or of its first step; None while it is queued."""
@@ -128,7 +128,7 @@ class QueuedRequest(LightFuture[ResponseT], Generic[RequestT, ResponseT]):
         if self._phase >= CANCELLED:
             return True
         try:
-            self.deadline.check()
+            self.context.check()
         except QuantraError as error:
             self.fail(error)
             return True
@@ -315,7 +315,7 @@ class QueuePolicy:
 
     def _drop_late(self) -> list[AnyRequest]:
         now = self._clock()
-        late = [queued for requests in self._queues.values() for queued in requests if queued.deadline.is_over(now)]
+        late = [queued for requests in self._queues.values() for queued in requests if queued.context.is_over(now)]
         self.release(late)
         return late
 

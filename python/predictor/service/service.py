@@ -14,12 +14,13 @@ from types import TracebackType
 from typing import Any, Self, TypeVar, overload
 
 from predictor.adaptive_widths import RecordedWidths
+from predictor.call_context import CallContext
 from predictor.catalog import EngineName, ModelInfo
 from predictor.errors import ArtifactError, QuantraError
 from predictor.forecast import Explanation, Outcome
 from predictor.global_importance import GlobalImportance, GlobalQuery
 from predictor.inference import choose_device
-from predictor.instance import Deadline, PathQuery, Query, ReadInstance
+from predictor.instance import PathQuery, Query, ReadInstance
 from predictor.limits import ServiceLimits
 from predictor.model import Predictor
 from predictor.observation import Observer
@@ -61,7 +62,7 @@ class PredictionService:
         max_age_sessions: Largest number of sessions closed since the last bar of an instance; None: any.
         folder: Source of the models; None if they cannot change.
         watch: Watcher created before the folder was opened.
-        observer: Notified of every request that reaches a model, in addition to its deadline's observer.
+        observer: Notified of every request that reaches a model, in addition to its context's observer.
         schedule: Decides where the worker's queued requests run; by default, on its thread. Must soon call `wake` or
             `run_waiting`.
         recorder: Records every forecast; closed with the service.
@@ -94,7 +95,7 @@ class PredictionService:
             "explain",
             self._explanations,
             clock=self._clock,
-            deadline_of=lambda deadline: ExplanationDeadline(deadline, activity, max_s),
+            deadline_of=lambda context: ExplanationDeadline(context, activity, max_s),
         )
         self.served = ServedModels(registry, self._create_worker, folder, watch)
         # If the caller forgets to close: a process that exits during a forward pass crashes, so close the queues first.
@@ -189,7 +190,7 @@ class PredictionService:
         self,
         reference: str,
         request: PredictionRequest | Sequence[ReadInstance],
-        deadline: Deadline,
+        context: CallContext,
         encode: None = None,
         *,
         inline: bool = False,
@@ -200,7 +201,7 @@ class PredictionService:
         self,
         reference: str,
         request: PredictionRequest | Sequence[ReadInstance],
-        deadline: Deadline,
+        context: CallContext,
         encode: Callable[[tuple[Outcome, ...]], ResponseT],
         *,
         inline: bool = False,
@@ -210,19 +211,19 @@ class PredictionService:
         self,
         reference: str,
         request: PredictionRequest | Sequence[ReadInstance],
-        deadline: Deadline,
+        context: CallContext,
         encode: Callable[[tuple[Outcome, ...]], Any] | None = None,
         *,
         inline: bool = False,
     ) -> Future[Any]:
         """Forecast each instance, in order; the outcome of an invalid instance is its error.
 
-        Cancelling the future drops a queued request. Once work has begun, cancel the deadline instead.
+        Cancelling the future drops a queued request. Once work has begun, cancel the context instead.
 
         Args:
             reference: Reference of the model.
             request: The instances.
-            deadline: Deadline of the request.
+            context: Context of the call.
             encode: Makes the response of the outcomes, on the thread that computes them; every error is then a
                 QuantraError. None: the outcomes are the response.
             inline: Whether to compute in the calling thread if no other request waits.
@@ -232,7 +233,7 @@ class PredictionService:
         """
         if isinstance(request, Sequence):
             request = DecodedInstances(request)
-        queued: QueuedPrediction = QueuedRequest(request, deadline, "Predict", self._observers_of(deadline), encode)
+        queued: QueuedPrediction = QueuedRequest(request, context, "Predict", self._observers_of(context), encode)
         worker = self._put(reference, queued)
         if inline:
             worker.run_waiting(math.inf)
@@ -241,16 +242,18 @@ class PredictionService:
         return queued
 
     def predict_inline(
-        self, reference: str, instances: Sequence[ReadInstance], deadline: Deadline
+        self, reference: str, instances: Sequence[ReadInstance], context: CallContext
     ) -> tuple[Outcome, ...]:
         """Forecast like `predict` with `inline`, and wait.
 
         Raises:
             QuantraError: As `predict`, or the whole request failed.
         """
-        return self.predict(reference, instances, deadline, inline=True).result()
+        return self.predict(reference, instances, context, inline=True).result()
 
-    def explain(self, reference: str, request: QueryRequest[Query] | Query, deadline: Deadline) -> Future[Explanation]:
+    def explain(
+        self, reference: str, request: QueryRequest[Query] | Query, context: CallContext
+    ) -> Future[Explanation]:
         """Explain one forecast; raises as `predict`."""
         model = self.served.current.registry.find(reference)
         if isinstance(request, Query):
@@ -258,13 +261,13 @@ class PredictionService:
             request = QueryRequest(lambda: query, len(query.instance.input.symbols))
         job = OneStepJob(partial(explain_query, model, request.decode, time.perf_counter()), request.rows, request.size)
         queued: QueuedRequest[OneStepJob[Explanation], Explanation] = QueuedRequest(
-            job, deadline, "Explain", self._observers_of(deadline)
+            job, context, "Explain", self._observers_of(context)
         )
         self._put_explanation(model, queued)
         return queued
 
     def explain_global(
-        self, reference: str, request: QueryRequest[GlobalQuery] | GlobalQuery, report: Report, deadline: Deadline
+        self, reference: str, request: QueryRequest[GlobalQuery] | GlobalQuery, report: Report, context: CallContext
     ) -> Future[GlobalImportance]:
         """Explain many instances, one per step, so that other explanations can run in between.
 
@@ -272,7 +275,7 @@ class PredictionService:
             reference: Reference of the model.
             request: The instances and targets.
             report: As for `GlobalExplanation`.
-            deadline: Checked before every instance and every forward pass.
+            context: Checked before every instance and every forward pass.
 
         Raises:
             ModelNotFoundError, VersionNotFoundError, QueueFullError, UnavailableError: Immediately.
@@ -282,17 +285,17 @@ class PredictionService:
             query = request
             request = QueryRequest(lambda: query, rows_of(query.instances))
         queued: QueuedRequest[GlobalExplanation, GlobalImportance] = QueuedRequest(
-            GlobalExplanation(model, request, report), deadline, "ExplainGlobal", self._observers_of(deadline)
+            GlobalExplanation(model, request, report), context, "ExplainGlobal", self._observers_of(context)
         )
         self._put_explanation(model, queued)
         return queued
 
-    def simulate(self, reference: str, request: QueryRequest[PathQuery], deadline: Deadline) -> Future[Simulation]:
+    def simulate(self, reference: str, request: QueryRequest[PathQuery], context: CallContext) -> Future[Simulation]:
         """Simulate price paths; like an explanation, it never delays a prediction. Raises as `predict`."""
         model = self.served.current.registry.find(reference)
         job = OneStepJob(partial(simulate_query, model, request.decode), request.rows, request.size)
         queued: QueuedRequest[OneStepJob[Simulation], Simulation] = QueuedRequest(
-            job, deadline, "SimulatePaths", self._observers_of(deadline)
+            job, context, "SimulatePaths", self._observers_of(context)
         )
         self._put_explanation(model, queued)
         return queued
@@ -311,8 +314,8 @@ class PredictionService:
     ) -> None:
         self.close()
 
-    def _observers_of(self, deadline: Deadline) -> Sequence[Observer]:
-        own, other = self._observer, deadline.observer
+    def _observers_of(self, context: CallContext) -> Sequence[Observer]:
+        own, other = self._observer, context.observer
         if own is None or other is None:
             return () if (only := own or other) is None else (only,)
         return own, other

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, final
 
+from predictor.call_context import Deadline
 from predictor.forecast import Forecast, forecast_or_raise
-from predictor.instance import Cancellation, PathQuery, bars_of
+from predictor.instance import PathQuery, bars_of
 from predictor.model import Predictor
 from predictor.price_paths import PricePaths, simulate_paths
 
@@ -24,9 +25,7 @@ class Simulation:
     paths: PricePaths
 
 
-def simulate_query(
-    model: Predictor, decode: Callable[[], PathQuery], now: datetime, deadline: Cancellation
-) -> Simulation:
+def simulate_query(model: Predictor, decode: Callable[[], PathQuery], now: datetime, deadline: Deadline) -> Simulation:
     """Forecast and simulate."""
     query = decode()
     past = bars_of(query.instance, "paths")

@@ -9,9 +9,10 @@ from datetime import UTC, datetime
 from itertools import islice
 from typing import Any, Protocol, final
 
+from predictor.call_context import CallContext, Deadline
 from predictor.errors import QuantraError
 from predictor.inference import is_plain_thread
-from predictor.instance import Cancellation, Deadline, ReadInstance, limit_age
+from predictor.instance import ReadInstance, limit_age
 from predictor.model import Predictor
 from predictor.service.forecast_recorder import ForecastRecorder
 from predictor.service.request_queue import ModelQueueKey, QueuedRequest, RequestQueue, SizedRequest
@@ -165,7 +166,7 @@ class ModelWorker:
         all_instances = [instance for _, instances in decoded for instance in instances]
         if (max_age := self._max_age_sessions) is not None:
             all_instances = [one if isinstance(one, QuantraError) else limit_age(one, max_age) for one in all_instances]
-        deadline = SharedDeadline([queued.deadline for queued, _ in decoded])
+        deadline = SharedDeadline([queued.context for queued, _ in decoded])
         batch = self._model.prepare_batch(all_instances, self._clock(), deadline)
         times.prepared_s = time.perf_counter()
         live: list[tuple[QueuedPrediction, int]] = []
@@ -201,19 +202,19 @@ def _decode(queued: QueuedPrediction) -> Sequence[ReadInstance] | None:
 
 @final
 class SharedDeadline:
-    """The deadline of a batch: it expires when the deadlines of all requests have expired."""
+    """The deadline of a batch, which passes once the calls of all its requests are over."""
 
-    def __init__(self, deadlines: Sequence[Deadline]) -> None:
-        self._deadlines = deadlines
+    def __init__(self, contexts: Sequence[CallContext]) -> None:
+        self._contexts = contexts
 
     def check(self) -> None:
-        """If all deadlines have expired, raise the error of the first."""
+        """If all calls are over, raise the error of the first."""
         now_s = time.monotonic()
-        for deadline in self._deadlines:
-            if not deadline.is_over(now_s):
+        for context in self._contexts:
+            if not context.is_over(now_s):
                 return
-        for deadline in self._deadlines:
-            deadline.check()
+        for context in self._contexts:
+            context.check()
 
 
 @final
@@ -227,7 +228,7 @@ class StepWorker:
         name: Name of the thread.
         queue: A queue of this worker only.
         clock: The current time.
-        deadline_of: Derives the deadline of a step from that of the request.
+        deadline_of: Derives the deadline of a step from the context of the request.
     """
 
     def __init__(
@@ -236,7 +237,7 @@ class StepWorker:
         queue: RequestQueue,
         *,
         clock: Callable[[], datetime] = now,
-        deadline_of: Callable[[Deadline], Cancellation] = lambda deadline: deadline,
+        deadline_of: Callable[[CallContext], Deadline] = lambda context: context,
     ) -> None:
         self._queue = queue
         self._clock = clock
@@ -261,7 +262,7 @@ class StepWorker:
         if queued.times is None:
             queued.times = StageTimes(queued.arrived_s, time.perf_counter())
         try:
-            deadline = self._deadline_of(queued.deadline)
+            deadline = self._deadline_of(queued.context)
             deadline.check()
             result = queued.request.step(self._clock(), deadline)
         except Exception as error:  # noqa: BLE001 - thread boundary: the caller gets the error

@@ -17,6 +17,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from predictor._pb import prediction_pb2 as pb
+from predictor.call_context import CallContext
 from predictor.errors import (
     CallCancelledError,
     DeadlineExceededError,
@@ -26,7 +27,6 @@ from predictor.errors import (
     RequestTooLargeError,
     UnavailableError,
 )
-from predictor.instance import Deadline
 from predictor.memory import error_of
 from predictor.server import ServerLimits
 from predictor.server.loop_bridge import LoopBridge
@@ -128,15 +128,15 @@ MessageT = TypeVar("MessageT", bound=Message)
 class ByteCalls(Protocol):
     """The calls of quantra.v1 as bytes: those of this process, or of another server."""
 
-    def call(self, name: str, body: bytes, deadline: Deadline) -> "Future[bytes]":
+    def call(self, name: str, body: bytes, context: CallContext) -> "Future[bytes]":
         """Answer a call with one response."""
         ...
 
-    def simulate(self, body: bytes, deadline: Deadline) -> "Future[bytes]":
+    def simulate(self, body: bytes, context: CallContext) -> "Future[bytes]":
         """Simulate paths, with all messages of the response joined into one."""
         ...
 
-    def check_health(self, deadline: Deadline) -> "Future[bytes]":
+    def check_health(self, context: CallContext) -> "Future[bytes]":
         """Answer whether models are served."""
         ...
 
@@ -148,15 +148,15 @@ class ServiceCalls:
 
     calls: "PredictionCalls"
 
-    def call(self, name: str, body: bytes, deadline: Deadline) -> "Future[bytes]":
+    def call(self, name: str, body: bytes, context: CallContext) -> "Future[bytes]":
         """Answer a call with one response."""
-        return self.calls.handle(name, body, deadline)
+        return self.calls.handle(name, body, context)
 
-    def simulate(self, body: bytes, deadline: Deadline) -> "Future[bytes]":
+    def simulate(self, body: bytes, context: CallContext) -> "Future[bytes]":
         """Simulate paths, with all messages of the response joined into one."""
-        return _join_paths(self.calls, body, deadline)
+        return _join_paths(self.calls, body, context)
 
-    def check_health(self, deadline: Deadline) -> "Future[bytes]":  # noqa: ARG002 - as another server's
+    def check_health(self, context: CallContext) -> "Future[bytes]":  # noqa: ARG002 - as another server's
         """Answer that models are served, because they are loaded."""
         answer = Future[bytes]()
         answer.set_result(_SERVING)
@@ -202,12 +202,12 @@ class Api:
     def _post(self, name: str, kind: type[Message], response: type[Message]) -> Callable[[Request], object]:
         async def answer(request: Request) -> Response:
             try:
-                deadline = self.admit(name, request)
+                context = self.admit(name, request)
                 _check_type(request)
                 self._in_flight[name] += 1
                 try:
                     message, has_lists = await self._bodies.read(request, lambda body: parse_message(body, kind))
-                    answered = await self._call(name, message.SerializeToString(), deadline, request)
+                    answered = await self._call(name, message.SerializeToString(), context, request)
                 finally:
                     self._in_flight[name] -= 1
                 return respond(response.FromString(answered), as_lists=has_lists)
@@ -249,9 +249,9 @@ class Api:
     async def _report_health(self, request: Request) -> Response:
         answered = HealthCheckResponse(status=HealthCheckResponse.NOT_SERVING)
         if self._calls is not None:
-            deadline = Deadline.after(_HEALTH_S)
+            context = CallContext.with_timeout(_HEALTH_S)
             try:
-                answer = await self._await_answer(self._calls.check_health(deadline), deadline, request)
+                answer = await self._await_answer(self._calls.check_health(context), context, request)
                 answered = HealthCheckResponse.FromString(answer)
             except QuantraError as error:
                 return respond_error(error)
@@ -260,7 +260,7 @@ class Api:
     async def _serve_openapi(self, _: Request) -> Response:
         return Response(describe_api(), media_type=JSON)
 
-    def admit(self, name: str, request: Request) -> Deadline:
+    def admit(self, name: str, request: Request) -> CallContext:
         """Check the token, the number of calls and the deadline of a call before its body is read.
 
         Raises:
@@ -271,9 +271,9 @@ class Api:
             raise QueueFullError.of("calls are in flight", have, self._limits.calls_in_flight)
         if name == _PATHS and (have := self._in_flight[name]) >= self._limits.streams:  # each may hold 16 MB of paths
             raise QueueFullError.of("simulations of paths are in flight", have, self._limits.streams)
-        return replace(Deadline.after(_read_timeout_s(request)), caller=caller)
+        return replace(CallContext.with_timeout(_read_timeout_s(request)), caller=caller)
 
-    async def _call(self, name: str, body: bytes, deadline: Deadline, request: Request) -> bytes:
+    async def _call(self, name: str, body: bytes, context: CallContext, request: Request) -> bytes:
         """Answer a call; its work ends if the caller leaves.
 
         Raises:
@@ -281,8 +281,8 @@ class Api:
         """
         if self._calls is None:
             raise UnavailableError("the models are still loading; retry in a moment")
-        answer = self._calls.simulate(body, deadline) if name == _PATHS else self._calls.call(name, body, deadline)
-        answered = await self._await_answer(answer, deadline, request)
+        answer = self._calls.simulate(body, context) if name == _PATHS else self._calls.call(name, body, context)
+        answered = await self._await_answer(answer, context, request)
         if len(answered) > self._limits.send_bytes:
             raise RequestTooLargeError(
                 f"the response has {len(answered)} bytes, at most {self._limits.send_bytes}; request fewer symbols, "
@@ -291,20 +291,20 @@ class Api:
             )
         return answered
 
-    async def _await_answer(self, answer: "Future[bytes]", deadline: Deadline, request: Request) -> bytes:
+    async def _await_answer(self, answer: "Future[bytes]", context: CallContext, request: Request) -> bytes:
         """Wait for an answer, as `_await_finish`.
 
         Raises:
             QuantraError: As `_call`.
         """
         if not answer.done():
-            await self._await_finish(answer, deadline, request)
+            await self._await_finish(answer, context, request)
         try:
             return answer.result()
         except CancelledError:
             raise CallCancelledError("the call was cancelled before its response was ready") from None
 
-    async def _await_finish(self, answer: "Future[bytes]", deadline: Deadline, request: Request) -> None:
+    async def _await_finish(self, answer: "Future[bytes]", context: CallContext, request: Request) -> None:
         """Wait for an answer until its deadline, or until the caller leaves; then its work is cancelled.
 
         Raises:
@@ -314,7 +314,7 @@ class Api:
         answer.add_done_callback(lambda _: self._bridge.call(done.set))
         waiting = asyncio.ensure_future(done.wait())
         leaving = asyncio.ensure_future(_wait_until_left(request))
-        left_s = None if deadline.expires_at_s is None else max(0.0, deadline.expires_at_s - time.monotonic())
+        left_s = None if context.expires_at_s is None else max(0.0, context.expires_at_s - time.monotonic())
         try:
             await asyncio.wait({waiting, leaving}, timeout=left_s, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -322,10 +322,10 @@ class Api:
             leaving.cancel()
         if not answer.done():
             try:
-                deadline.check()
+                context.check()
                 raise CallCancelledError("the caller disconnected")
             finally:
-                deadline.cancel()
+                context.cancel()
                 answer.cancel()
 
 
@@ -364,11 +364,11 @@ def join_paths(messages: Sequence[bytes]) -> bytes:
     return parts[0].SerializeToString()
 
 
-def _join_paths(calls: "PredictionCalls", body: bytes, deadline: Deadline) -> "Future[bytes]":
+def _join_paths(calls: "PredictionCalls", body: bytes, context: CallContext) -> "Future[bytes]":
     """Simulate paths, and join the messages of the response."""
     messages: list[bytes] = []
     joined: Future[bytes] = Future()
-    call = calls.open(_PATHS, deadline, messages.append)
+    call = calls.open(_PATHS, context, messages.append)
 
     def finish(ended: "Future[None]") -> None:
         if not joined.set_running_or_notify_cancel():

@@ -11,9 +11,10 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from predictor.call_context import CallContext
 from predictor.catalog import ModelInfo
 from predictor.forecast import Explanation, Forecast, forecast_or_raise
-from predictor.instance import Deadline, Instance, Query
+from predictor.instance import Instance, Query
 
 if TYPE_CHECKING:
     from predictor.server import ServerSettings
@@ -63,12 +64,12 @@ class ServiceModels:
 
     def predict(self, reference: str, instance: Instance) -> Forecast:
         """Forecast one instance."""
-        (outcome,) = self.service.predict_inline(reference, [instance], Deadline.after(MAX_WAIT_S))
+        (outcome,) = self.service.predict_inline(reference, [instance], CallContext.with_timeout(MAX_WAIT_S))
         return forecast_or_raise(outcome)
 
     def explain(self, reference: str, query: Query) -> Explanation:
         """Explain one forecast."""
-        return self.service.explain(reference, query, Deadline.after(MAX_WAIT_S)).result(MAX_WAIT_S)
+        return self.service.explain(reference, query, CallContext.with_timeout(MAX_WAIT_S)).result(MAX_WAIT_S)
 
 
 @final

@@ -10,13 +10,14 @@ from typing import Any, Final, final
 import grpc
 from grpc_health.v1.health_pb2 import HealthCheckRequest
 
+from predictor.call_context import CallContext
 from predictor.catalog import ModelInfo
 from predictor.client import ClientCredentials, QuantraClient
 from predictor.client.calls import cancelled_error, error_of
 from predictor.client.connection import ChannelOptions, open_channel, target_of
 from predictor.errors import QuantraError
 from predictor.forecast import Explanation, Forecast
-from predictor.instance import Deadline, Instance, Query
+from predictor.instance import Instance, Query
 from predictor.web.api import MAX_TIMEOUT_S, join_paths
 from predictor.web.page_access import MAX_WAIT_S
 
@@ -46,17 +47,17 @@ class ForwardedCalls:
         options = ChannelOptions.to(self._target, server.credentials)
         self._headers, self._channel = options.headers, open_channel(self._target, options)
 
-    def call(self, name: str, body: bytes, deadline: Deadline) -> Future[bytes]:
+    def call(self, name: str, body: bytes, context: CallContext) -> Future[bytes]:
         """Answer a call with one response."""
-        return self._forward(_SERVICE + name, body, deadline)
+        return self._forward(_SERVICE + name, body, context)
 
-    def check_health(self, deadline: Deadline) -> Future[bytes]:
+    def check_health(self, context: CallContext) -> Future[bytes]:
         """Answer whether the server serves."""
-        return self._forward(_HEALTH, HealthCheckRequest().SerializeToString(), deadline)
+        return self._forward(_HEALTH, HealthCheckRequest().SerializeToString(), context)
 
-    def simulate(self, body: bytes, deadline: Deadline) -> Future[bytes]:
+    def simulate(self, body: bytes, context: CallContext) -> Future[bytes]:
         """Simulate paths, with all messages of the response joined into one."""
-        timeout_s, answer = _compute_left_s(deadline), Future[bytes]()
+        timeout_s, answer = _compute_left_s(context), Future[bytes]()
         parts = self._channel.unary_stream(f"{_SERVICE}SimulatePaths")(body, timeout_s, metadata=self._headers)
         answer.add_done_callback(lambda _: parts.cancel())  # does nothing if it has ended
         threading.Thread(target=self._collect, args=(parts, answer, timeout_s), name="paths", daemon=True).start()
@@ -66,8 +67,8 @@ class ForwardedCalls:
         """Close the connection; calls in progress are cancelled."""
         self._channel.close()
 
-    def _forward(self, method: str, body: bytes, deadline: Deadline) -> Future[bytes]:
-        timeout_s, answer = _compute_left_s(deadline), Future[bytes]()
+    def _forward(self, method: str, body: bytes, context: CallContext) -> Future[bytes]:
+        timeout_s, answer = _compute_left_s(context), Future[bytes]()
         sent: Any = self._channel.unary_unary(method).future(body, timeout_s, metadata=self._headers)
         answer.add_done_callback(lambda _: sent.cancel())  # as above
 
@@ -137,7 +138,7 @@ class RemoteModels:
             return self._clients[reference]
 
 
-def _compute_left_s(deadline: Deadline) -> float:
-    if deadline.expires_at_s is None:
+def _compute_left_s(context: CallContext) -> float:
+    if context.expires_at_s is None:
         return MAX_TIMEOUT_S
-    return max(0.0, deadline.expires_at_s - time.monotonic())
+    return max(0.0, context.expires_at_s - time.monotonic())

@@ -29,7 +29,7 @@ from predictor.server.workers.channel import LoadModels
 from predictor.server.workers.pool import WorkerPool
 
 if TYPE_CHECKING:
-    from predictor.instance import Deadline
+    from predictor.call_context import CallContext
     from predictor.server.workers.worker_process import WorkerProcess
 
 _log = logging.getLogger(__name__)
@@ -111,7 +111,7 @@ class AdminBroadcast:
         self._change_lock = asyncio.Lock()
         self._tasks = set[asyncio.Task[None]]()
 
-    def handle(self, name: str, request: bytes, deadline: "Deadline") -> "Future[bytes]":
+    def handle(self, name: str, request: bytes, context: "CallContext") -> "Future[bytes]":
         """Apply changes one at a time, or list the served models; as `AdminCalls.handle`."""
         answer: Future[bytes] = Future()
         if name == "ServerLive":
@@ -122,7 +122,7 @@ class AdminBroadcast:
         elif len(self._tasks) >= _MAX_WAITING:
             answer.set_exception(QueueFullError.of("changes wait", len(self._tasks), _MAX_WAITING))
         else:
-            task = asyncio.create_task(self._answer(name, request, deadline, answer))
+            task = asyncio.create_task(self._answer(name, request, context, answer))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         return answer
@@ -130,9 +130,9 @@ class AdminBroadcast:
     def drain(self) -> None:
         """Do nothing: this service has no streams."""
 
-    async def _answer(self, name: str, request: bytes, deadline: "Deadline", answer: "Future[bytes]") -> None:
+    async def _answer(self, name: str, request: bytes, context: "CallContext", answer: "Future[bytes]") -> None:
         try:
-            response = await self._execute(name, request, deadline)
+            response = await self._execute(name, request, context)
         except Exception as error:  # noqa: BLE001 - task boundary: the caller gets the error
             if answer.set_running_or_notify_cancel():
                 answer.set_exception(error_of(name, error, _log))
@@ -140,11 +140,11 @@ class AdminBroadcast:
             if answer.set_running_or_notify_cancel():
                 answer.set_result(response)
 
-    async def _execute(self, name: str, request: bytes, deadline: "Deadline") -> bytes:
+    async def _execute(self, name: str, request: bytes, context: "CallContext") -> bytes:
         if name == "RepositoryIndex":
             return await self._pool.query(name, request)
         async with self._change_lock:
-            deadline.check()
+            context.check()
             return await self._pool.change(name, request)
 
 

@@ -8,12 +8,13 @@ from numpy.typing import NDArray
 
 from predictor.arrays import FloatArray
 from predictor.bars import BarPanel
+from predictor.call_context import NEVER
 from predictor.catalog import ModelInfo
 from predictor.covariates import CovariateSource
 from predictor.errors import ConfigurationError, NoUsableSymbolError, QuantraError, shown_date
 from predictor.forecast import Forecast
 from predictor.golden import AFTER_ALL_SESSIONS
-from predictor.instance import Deadline, GapPolicy, Instance
+from predictor.instance import GapPolicy, Instance
 from predictor.model import Predictor
 from predictor.networks import TargetKind, anchor_index
 from trainers.progress import StepProgress, no_progress
@@ -135,7 +136,7 @@ def _request_forecasts(
     model: Predictor, asking: _DailyRequests, sessions: NDArray[np.int32]
 ) -> tuple[Forecast | None, ...]:
     asked = [asking.at(int(session)) for session in sessions]
-    return tuple(_forecast_or_none(outcome) for outcome in model.predict(asked, AFTER_ALL_SESSIONS, Deadline()))
+    return tuple(_forecast_or_none(outcome) for outcome in model.predict(asked, AFTER_ALL_SESSIONS, NEVER))
 
 
 def _forecast_or_none(outcome: Forecast | QuantraError) -> Forecast | None:

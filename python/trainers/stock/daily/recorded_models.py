@@ -9,13 +9,14 @@ from typing import Final
 from predictor.artifact import is_artifact, name_folder_in_errors, next_version
 from predictor.bars import BarPanel
 from predictor.bars.source import is_address
+from predictor.call_context import NEVER
 from predictor.covariates import CovariateSource
 from predictor.errors import QuantraError
 from predictor.features import default_features
 from predictor.forecast import Forecast
 from predictor.golden import AFTER_ALL_SESSIONS
 from predictor.inference import choose_device
-from predictor.instance import Deadline, GapPolicy, Instance
+from predictor.instance import GapPolicy, Instance
 from predictor.ledger import ForecastRole, Ledger
 from predictor.model_health import ModelVersion
 from predictor.networks import TargetKind
@@ -86,7 +87,7 @@ class RecordedModel:
             gap_policy=GapPolicy.IGNORE,
             covariates=covariates.for_model(info, recent),
         )
-        (outcome,) = self.model.predict([asked], AFTER_ALL_SESSIONS, Deadline())
+        (outcome,) = self.model.predict([asked], AFTER_ALL_SESSIONS, NEVER)
         if isinstance(outcome, QuantraError):
             raise outcome
         return outcome

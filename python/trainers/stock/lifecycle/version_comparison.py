@@ -8,12 +8,12 @@ import numpy as np
 
 from predictor.arrays import BoolArray, FloatArray
 from predictor.bars import BarPanel
+from predictor.call_context import NEVER
 from predictor.canonical import Json
 from predictor.card import weighting_of
 from predictor.covariates import CovariateSource
 from predictor.errors import ConfigurationError, InSampleError, counted, shown_date
 from predictor.evidence import challenger_alpha, compare_losses, least_sequence_days
-from predictor.instance import NEVER
 from predictor.lifecycle import Check
 from predictor.model import Ensemble, build_output_map
 from predictor.registry import CHAMPION, find_version, read_aliases
