@@ -71,7 +71,7 @@ def diffusion(ways: TaskOptions) -> TaskShape:
         modules={"denoiser": denoiser, "vae": FrozenModule(vae), "text": FrozenModule(text)},
         phases=[Phase("denoiser", loss, denoiser.parameters(), optimizer, CosineAnnealingLR(optimizer, 20))],
         batches=[pictures(size, dtype) for size in SIZES],
-        cutting=SampleSplitter(),
+        splitter=SampleSplitter(),
         precision=Precision(name="fp32", dtype=None, scaler=None, reason="a stand-in"),
         score=loss,
     )

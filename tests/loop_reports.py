@@ -15,7 +15,7 @@ def window(
     loss: float = 0.5,
     stepped: bool = True,
     loss_scale: float | None = None,
-    micro: int | None = None,
+    micro_batch_limit: int | None = None,
     seconds: float = 0.25,
     data_seconds: float = 0.0,
 ) -> WindowReport:
@@ -33,7 +33,7 @@ def window(
         learning_rate=0.125,
         stepped=stepped,
         loss_scale=loss_scale,
-        micro=micro,
+        micro_batch_limit=micro_batch_limit,
         shortages=0,
         seconds=seconds,
         data_seconds=data_seconds,

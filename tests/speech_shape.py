@@ -51,7 +51,7 @@ class ByFrames:
         """Frames of the longest."""
         return batch.frames.shape[1]
 
-    def piece(self, batch: Utterances, start: int, stop: int) -> Utterances:
+    def cut(self, batch: Utterances, start: int, stop: int) -> Utterances:
         """Some utterances, padded to their longest."""
         lengths = batch.lengths[start:stop]
         longest = int(lengths.max())
@@ -139,7 +139,7 @@ def speech(ways: TaskOptions) -> TaskShape:
         modules={"generator": generator, "discriminator": discriminator},
         phases=phases,
         batches=[utterances(lengths, dtype) for lengths in LENGTHS],
-        cutting=ByFrames(),
+        splitter=ByFrames(),
         precision=SCALED,
         score=lambda batch: mean_over_frames((generator(batch) - batch.frames).abs().mean(-1), batch),
     )

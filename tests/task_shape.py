@@ -37,7 +37,7 @@ class TaskShape:
         modules: All of them by name.
         phases: With optimizers and schedulers.
         batches: The training's, of different sizes.
-        cutting: How they are cut.
+        splitter: How they are cut.
         precision: With a scaler or without.
         score: What is validated, on the same batches.
     """
@@ -45,7 +45,7 @@ class TaskShape:
     modules: Mapping[str, nn.Module | FrozenModule]
     phases: Sequence[Phase[Any]]
     batches: Sequence[Any]
-    cutting: BatchSplitter[Any]
+    splitter: BatchSplitter[Any]
     precision: Precision
     score: Callable[[Any], Loss]
 
@@ -57,7 +57,7 @@ class TaskShape:
             device="cpu",
             precision=self.precision,
             accumulate=accumulate,
-            cutting=self.cutting,
+            splitter=self.splitter,
             ema=ema,
         )
 

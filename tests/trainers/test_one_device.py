@@ -158,8 +158,8 @@ def _losses(case: Case, network: nn.Module, device: torch.device = META) -> list
         return [lambda: task.loss(batch)]
     panels = move(PanelBatch(inputs, torch.arange(STOCKS).repeat(DAYS), target, DAYS), device)
     ranking = PanelTask(network, levels=LEVELS, spread=torch.from_numpy(TARGET.spread))
-    piece = PanelSplitter().piece(panels, 1, 3)
-    return [lambda: ranking.loss(panels), lambda: ranking.quantile_loss(panels), lambda: ranking.loss(piece)]
+    micro_batch = PanelSplitter().cut(panels, 1, 3)
+    return [lambda: ranking.loss(panels), lambda: ranking.quantile_loss(panels), lambda: ranking.loss(micro_batch)]
 
 
 @LEARNT

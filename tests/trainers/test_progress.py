@@ -26,7 +26,7 @@ from trainers.progress import ConsumerChain, JsonLines, JsonlLog, PlainProgress,
 
 
 def test_a_window_becomes_one_json_object_without_nan() -> None:
-    line = as_json(window(loss=math.inf, micro=16))
+    line = as_json(window(loss=math.inf, micro_batch_limit=16))
     assert "\n" not in line
     assert json.loads(line) == {
         "kind": "window",
@@ -43,7 +43,7 @@ def test_a_window_becomes_one_json_object_without_nan() -> None:
         "learning_rate": 0.125,
         "stepped": True,
         "loss_scale": None,
-        "micro": 16,
+        "micro_batch_limit": 16,
         "shortages": 0,
         "seconds": 0.25,
         "data_seconds": 0.0,
@@ -213,7 +213,7 @@ def test_the_bar_counts_the_speed_from_the_first_window_it_saw() -> None:
 
 def test_the_bar_shows_what_batches_are_cut_to_after_memory_ran_out() -> None:
     assert "cut" not in rendered_bar(window())
-    assert "cut to 16" in rendered_bar(window(micro=16))
+    assert "cut to 16" in rendered_bar(window(micro_batch_limit=16))
 
 
 def test_the_bar_shows_a_notable_wait_for_data_once_however_many_phases_there_are() -> None:

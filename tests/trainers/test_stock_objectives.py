@@ -198,7 +198,7 @@ def test_a_training_without_any_target_is_an_error() -> None:
     model = network()
     given = batch()._replace(target=torch.full((ROWS, HORIZONS), torch.nan))
     task = PanelTask(model, levels=LEVELS, spread=torch.ones(HORIZONS))
-    loop = Loop([_phase(model, task)], modules={"network": model}, device="cpu", cutting=PanelSplitter())
+    loop = Loop([_phase(model, task)], modules={"network": model}, device="cpu", splitter=PanelSplitter())
     days = PanelDays(gather_from(given), forecastable=EVERY_DAY)
     with loop.running() as run, pytest.raises(EmptyTargetError):
         list(run.epochs(days.source(np.arange(PANELS), days=PANELS), max_epochs=1))
@@ -223,7 +223,7 @@ def test_every_weight_learns_and_the_loss_falls() -> None:
     task = PanelTask(model, levels=LEVELS, spread=torch.ones(HORIZONS))
     days = PanelDays(gather_from(batch()), forecastable=EVERY_DAY)
     loop = Loop(
-        [_phase(model, task)], modules={"network": model}, device="cpu", cutting=PanelSplitter(), audit_windows=5
+        [_phase(model, task)], modules={"network": model}, device="cpu", splitter=PanelSplitter(), audit_windows=5
     )
     before = task.loss(batch()).mean.item()
     with loop.running() as run:
@@ -231,15 +231,15 @@ def test_every_weight_learns_and_the_loss_falls() -> None:
     assert task.loss(batch()).mean.item() < 0.9 * before
 
 
-def test_a_batch_in_pieces_has_the_loss_of_the_whole() -> None:
-    given, cut = batch(), PanelSplitter()
-    whole = task().loss(given)
+def test_the_mean_of_the_micro_batches_is_the_loss_of_the_batch() -> None:
+    whole_batch, splitter = batch(), PanelSplitter()
+    whole = task().loss(whole_batch)
     model = network().eval()
-    judged = PanelTask(model, levels=LEVELS, spread=torch.ones(HORIZONS))
-    pieces = [judged.loss(cut.piece(given, k, k + 1)) for k in range(cut.samples(given))]
-    together = sum(piece.mean * piece.count for piece in pieces) / sum(piece.count for piece in pieces)
-    torch.testing.assert_close(torch.as_tensor(together), judged.loss(given).mean)
-    assert whole.count == sum(piece.count for piece in pieces)
+    loss_task = PanelTask(model, levels=LEVELS, spread=torch.ones(HORIZONS))
+    losses = [loss_task.loss(splitter.cut(whole_batch, k, k + 1)) for k in range(splitter.samples(whole_batch))]
+    together = sum(loss.mean * loss.count for loss in losses) / sum(loss.count for loss in losses)
+    torch.testing.assert_close(torch.as_tensor(together), loss_task.loss(whole_batch).mean)
+    assert whole.count == sum(loss.count for loss in losses)
 
 
 def test_an_absent_row_has_no_target_even_where_its_outcome_is_known() -> None:

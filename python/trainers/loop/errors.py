@@ -73,7 +73,7 @@ class BatchCoupledError(LoopError):
 
 
 class OutOfMemoryError(LoopError):
-    """Memory ran out, and cutting the batch into smaller pieces is not possible or did not help."""
+    """Memory ran out, and cutting the batch into smaller micro-batches is not possible or did not help."""
 
 
 class SelfTestError(LoopError):

@@ -66,9 +66,9 @@ class Loop(Generic[Batch]):
         device: `auto`, `cpu`, `cuda[:N]`, `xpu[:N]` or `mps`.
         precision: `auto`, `fp32`, `bf16` or `fp16`; or a custom `Precision`.
         accumulate: Batches per process in an accumulation window, which is one optimizer step.
-        oom: What to do when memory runs out: `split` processes the batch in smaller pieces, with the same gradient;
-            `fail` raises.
-        cutting: How a batch is cut into pieces; `IndivisibleBatch()` for batches that must not be cut.
+        oom: What to do when memory runs out: `split` processes the batch in smaller micro-batches, with the same
+            gradient; `fail` raises.
+        splitter: How a batch is cut into micro-batches; `IndivisibleBatch()` for batches that must not be cut.
         batch_coupled: What to do if layers such as BatchNorm mix the samples of a batch, so that cutting the batch
             changes the result: `refuse` raises, `accept` cuts anyway.
         nonfinite: What to do with a loss or gradient that is not finite: `skip` skips the step, `raise` raises. A
@@ -107,7 +107,7 @@ class Loop(Generic[Batch]):
         precision: str | Precision = "auto",
         accumulate: int = 1,
         oom: OomChoice = "split",
-        cutting: BatchSplitter[Batch] | None = None,
+        splitter: BatchSplitter[Batch] | None = None,
         batch_coupled: CoupledChoice = "refuse",
         nonfinite: Nonfinite = "skip",
         skip_limit: int = 20,
@@ -141,7 +141,7 @@ class Loop(Generic[Batch]):
             precisions={phase.name: self._resolve_precision(phase.precision, hardware) for phase in phases},
             accumulate=accumulate,
             oom=oom,
-            cutting=SampleSplitter() if cutting is None else cutting,
+            splitter=SampleSplitter() if splitter is None else splitter,
             batch_coupled=batch_coupled,
             nonfinite=nonfinite,
             skip_limit=skip_limit,

@@ -36,7 +36,7 @@ class Phase(Generic[Batch]):
         counts: For a loss of several terms (`Loss.of`): returns the number of targets of every term by name, computed
             from a batch on the host without a forward. It is called for every batch of a window before the first
             forward.
-        forward: Computes a tree of tensors from a batch, once per piece, for the losses of this phase and of the
+        forward: Computes a tree of tensors from a batch, once per micro-batch, for the losses of this phase and of the
             phases that use it. It runs in this phase's precision, and only this phase's parameters get gradients.
         uses: The phase whose detached forward result is passed to this phase's loss. If that phase runs later in the
             window, the graphs of all batches of the window are kept until then.

@@ -29,10 +29,11 @@ class WindowReport:
             zero.
         zero_gradient: Whether all gradients were exactly zero in a phase that allows it, so that no step was taken.
         loss_scale: The scaler's scale after the window; None without a scaler.
-        micro: The limit on the size of a piece since memory ran out, in the cost units of the loop's `cutting`, which
-            are samples by default; None while batches are not cut. Every process of a group has a separate limit.
+        micro_batch_limit: The limit on the size of a micro-batch since memory ran out, in the cost units of the loop's
+            `splitter`, which are samples by default; None while batches are not cut. Every process of a group has a
+            separate limit.
         shortages: How often memory ran out in the window in this process and the window was repeated in smaller
-            pieces.
+            micro-batches.
         seconds: Duration of the phase.
         data_seconds: Time spent waiting for the window's batches. Reading ahead while a GPU computes does not count;
             it is part of the phase's duration.
@@ -51,7 +52,7 @@ class WindowReport:
     learning_rate: float
     stepped: bool
     loss_scale: float | None
-    micro: int | None
+    micro_batch_limit: int | None
     shortages: int
     seconds: float
     data_seconds: float
@@ -69,7 +70,7 @@ class PhaseTotals:
         step: Steps that the phase's optimizer has taken since the start of the run.
         skipped: Windows of the epoch whose step was skipped because a value was not finite.
         zero_gradients: Windows of the epoch without a step because all gradients were zero, which the phase allows.
-        shortages: How often memory ran out in the epoch and a window was repeated in smaller pieces.
+        shortages: How often memory ran out in the epoch and a window was repeated in smaller micro-batches.
     """
 
     loss: float
@@ -176,7 +177,7 @@ def shortage_notice(report: WindowReport, coupled: Sequence[str]) -> TrainingNot
         report: The window's report.
         coupled: The layers that mix the samples of a batch.
     """
-    if report.micro is None:
+    if report.micro_batch_limit is None:
         return TrainingNotice(
             message=f"memory ran out in phase {report.phase!r}, epoch {report.epoch + 1}, window {report.window + 1}; "
             "no sample was skipped and no batch was cut: windows are no longer copied to the device in advance"
@@ -184,15 +185,16 @@ def shortage_notice(report: WindowReport, coupled: Sequence[str]) -> TrainingNot
     gradient = f"but {join_names(coupled)} see fewer samples at a time" if coupled else "with the same gradient"
     return TrainingNotice(
         message=f"memory ran out in phase {report.phase!r}, epoch {report.epoch + 1}, window {report.window + 1}; "
-        f"no sample was skipped: batches are processed in pieces of at most {report.micro}, {gradient}"
+        "no sample was skipped: batches are processed in micro-batches of at most "
+        f"{report.micro_batch_limit}, {gradient}"
     )
 
 
 def validation_shortage_notice(limit: int | None) -> TrainingNotice:
-    """Return the notice that memory ran out in a validation; `limit` is the new maximum cost of a piece."""
+    """Return the notice that memory ran out in a validation; `limit` is the new maximum cost of a micro-batch."""
     return TrainingNotice(
-        message="memory ran out in the validation; no sample was skipped: batches are scored in pieces of at most "
-        f"{limit}"
+        message="memory ran out in the validation; no sample was skipped: batches are scored in micro-batches of at "
+        f"most {limit}"
     )
 
 

@@ -57,7 +57,7 @@ class LoopSettings(Generic[Batch]):
     precisions: Mapping[str, Precision]
     accumulate: int
     oom: OomChoice
-    cutting: BatchSplitter[Batch]
+    splitter: BatchSplitter[Batch]
     batch_coupled: CoupledChoice
     nonfinite: Nonfinite
     skip_limit: int
@@ -204,7 +204,7 @@ class RunParts(Generic[Batch]):
         settings, precision = self.settings, self.settings.precisions[phase.name]
         scaler = None if precision.scaler is None else precision.scaler()
         owner = phase.uses or phase.name
-        # Phases that share a forward use the same pieces.
+        # Phases that share a forward use the same micro-batches.
         cutter = self._cutters.get(owner) or self._build_cutter(evaluated=settings.frozen.values())
         guard = GradientGuard(
             {parameter: self._names[parameter] for parameter in phase.parameters},
@@ -267,13 +267,13 @@ class RunParts(Generic[Batch]):
         coupled = find_coupled_layers(self.settings.modules, evaluated)
         refusal: str | None = None
         if self.settings.oom == "fail":
-            refusal = 'oom="fail" is set; "split" would continue with smaller pieces and the same gradient'
+            refusal = 'oom="fail" is set; "split" would continue with smaller micro-batches and the same gradient'
         elif coupled and self.settings.batch_coupled == "refuse":
             refusal = (
                 f"the batch is not cut, because {join_names(coupled)} mix its samples and the gradient would differ; "
                 'use GroupNorm or LayerNorm, or accept it: Loop(batch_coupled="accept")'
             )
-        return BatchCutter(self.settings.cutting, refusal=refusal, free_memory=self.feeder.release_copies)
+        return BatchCutter(self.settings.splitter, refusal=refusal, free_memory=self.feeder.release_copies)
 
 
 def find_phase_modules(

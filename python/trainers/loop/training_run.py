@@ -143,7 +143,7 @@ class TrainingRun(Generic[Batch]):
             ContractError: The score function did not return a valid `Loss`.
             EmptyTargetError: The source has no target.
             NonFiniteError: The score is not finite, and the settings do not tolerate it.
-            OutOfMemoryError: Memory ran out and smaller pieces are not possible.
+            OutOfMemoryError: Memory ran out and smaller micro-batches are not possible.
         """
         source = self._wrap_source(source)
         check_source(source)
@@ -294,7 +294,7 @@ class TrainingRun(Generic[Batch]):
                     learning_rate=outcome.learning_rate,
                     stepped=outcome.stepped,
                     loss_scale=outcome.loss_scale,
-                    micro=phase.cutter.limit,
+                    micro_batch_limit=phase.cutter.limit,
                     shortages=phase.accumulator.shortages - shortages,
                     seconds=perf_counter() - started,
                     data_seconds=waited,

@@ -55,7 +55,7 @@ class Validation(Generic[Sample]):
 
 @final
 class Scorer:
-    """Scores batches, in smaller pieces if memory runs out.
+    """Scores batches, in smaller micro-batches if memory runs out.
 
     Args:
         device: The device to compute on.
@@ -63,7 +63,7 @@ class Scorer:
         cutter: Cuts the batches.
 
     Attributes:
-        cutter: Holds the limit on the cost of a piece.
+        cutter: Holds the limit on the cost of a micro-batch.
     """
 
     def __init__(self, device: torch.device, precision: Precision, cutter: BatchCutter[Any]) -> None:
@@ -78,17 +78,18 @@ class Scorer:
         """Return the weighted mean over all batches; the modules must be in evaluation mode.
 
         The seed determines all random numbers, and the generators of the training are restored afterwards. If memory
-        runs out, all batches are scored again in smaller pieces, so that the result depends only on the piece size.
+        runs out, all batches are scored again in smaller micro-batches, so that the result depends only on the
+        micro-batch size.
 
         Args:
-            score: Computes the score of a piece.
+            score: Computes the score of a micro-batch.
             batches: Returns an iterator from the first batch on.
             epoch: The epoch for messages.
             seed: 0 or more.
 
         Raises:
             ContractError: The score function did not return a valid `Loss`.
-            OutOfMemoryError: Memory ran out and smaller pieces are not possible.
+            OutOfMemoryError: Memory ran out and smaller micro-batches are not possible.
         """
         with preserve_generators(self._device), torch.inference_mode():
             losses = None
@@ -98,25 +99,25 @@ class Scorer:
             return combine_losses(losses, iter(read(list_scalars(losses))))
 
     def _score_batches(self, score: Score[Sample], batches: Iterator[Sample], epoch: int) -> list[Loss] | None:
-        """Return the scores of all pieces with targets; None if memory ran out and the limit was lowered."""
+        """Return the scores of all micro-batches with targets; None if memory ran out and the limit was lowered."""
         losses: list[Loss] = []
         for number, batch in enumerate(batches):
             with Position("validation", epoch, number, (batch,)):
                 start: int | None = 0
                 while start is not None:
-                    piece = self.cutter.piece(batch, start)
-                    loss = self._score_piece(score, piece)
+                    micro_batch = self.cutter.cut(batch, start)
+                    loss = self._score_micro_batch(score, micro_batch)
                     if loss is None:
                         return None
                     losses.append(loss)
-                    start = None if piece.last else piece.stop
+                    start = None if micro_batch.last else micro_batch.stop
         return [loss for loss in losses if loss.counted]
 
-    def _score_piece(self, score: Score[Sample], piece: MicroBatch[Sample]) -> Loss | None:
-        """Return the score of a piece; None if memory ran out and the limit was lowered."""
+    def _score_micro_batch(self, score: Score[Sample], micro_batch: MicroBatch[Sample]) -> Loss | None:
+        """Return the score of a micro-batch; None if memory ran out and the limit was lowered."""
         try:
             with nullcontext() if self._dtype is None else torch.autocast(self._device.type, dtype=self._dtype):
-                loss = check_loss(score(self._move(piece.batch)))
+                loss = check_loss(score(self._move(micro_batch.batch)))
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise
@@ -126,7 +127,9 @@ class Scorer:
                 check_width(loss.name_of(mean), mean)
             return loss
         release(self._device)  # outside the except block, which keeps the failed frames alive
-        self.cutter.lower(piece, f"memory ran out in the validation ({cause}; now {describe_usage(self._device)})")
+        self.cutter.lower(
+            micro_batch, f"memory ran out in the validation ({cause}; now {describe_usage(self._device)})"
+        )
         return None
 
 

@@ -94,7 +94,7 @@ class _BarContent:
     windows: int | None = None
     losses: dict[str, float] = field(default_factory=dict[str, float])
     validation: float | None = None
-    micro: int | None = None
+    micro_batch_limit: int | None = None
     pace: "_WindowRate | None" = None
 
     def see(self, report: Report) -> None:
@@ -109,7 +109,7 @@ class _BarContent:
             self.title = title(report)
             self.losses[report.phase] = report.loss
             self.window, self.windows = report.window + 1, report.windows
-            self.micro = report.micro
+            self.micro_batch_limit = report.micro_batch_limit
             self.pace = self.pace or _WindowRate(report)
             self.pace.see(report)
 
@@ -130,8 +130,8 @@ class _BarContent:
             shown.append(f"validation {self.validation:.4f}")
         if self.pace is not None:
             shown.extend(self.pace.rates())
-        if self.micro is not None:
-            shown.append(f"cut to {self.micro}")
+        if self.micro_batch_limit is not None:
+            shown.append(f"cut to {self.micro_batch_limit}")
         return "  ".join(shown)
 
 

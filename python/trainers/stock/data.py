@@ -356,7 +356,7 @@ class PanelSplitter:
         """Rows per panel."""
         return len(batch.nodes) // batch.panels
 
-    def piece(self, batch: PanelBatch, start: int, stop: int) -> PanelBatch:
+    def cut(self, batch: PanelBatch, start: int, stop: int) -> PanelBatch:
         """The panels `start` to `stop`, the latter excluded."""
         rows = self.cost(batch)
         first, last = start * rows, stop * rows

@@ -257,7 +257,7 @@ def _build_loop(network: nn.Module, objective: StockObjective[Any], settings: Op
         device=settings.device,
         precision=settings.precision,
         accumulate=settings.accumulate,
-        cutting=objective.cutting,
+        splitter=objective.splitter,
         oom=settings.oom,
         nonfinite=settings.nonfinite,
         ema=settings.ema,

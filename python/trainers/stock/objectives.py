@@ -197,7 +197,7 @@ class StockObjective(Generic[BatchT]):
     """The quantile loss that early stopping compares."""
     train: ResidentSource[BatchT]
     selection: ResidentSource[BatchT]
-    cutting: BatchSplitter[BatchT]
+    splitter: BatchSplitter[BatchT]
 
 
 def choose_objective(
@@ -241,7 +241,7 @@ def build_window_objective(
             shuffle=True,
         ),
         selection=_batch_windows(history.gather, selection, WINDOWS_PER_BATCH, seed=0, shuffle=False),
-        cutting=SampleSplitter(),
+        splitter=SampleSplitter(),
     )
 
 
@@ -271,7 +271,7 @@ def build_day_objective(
         selection=days.source(
             np.unique(selection.positions), days=_count_days_per_batch(WINDOWS_PER_BATCH, stocks), shuffle=False
         ),
-        cutting=PanelSplitter(),
+        splitter=PanelSplitter(),
     )
 
 

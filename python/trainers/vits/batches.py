@@ -48,7 +48,7 @@ class FrameSplitter:
         """Frames of the longest clip."""
         return batch.spectra.shape[-1]
 
-    def piece(self, batch: UtteranceBatch, start: int, stop: int) -> UtteranceBatch:
+    def cut(self, batch: UtteranceBatch, start: int, stop: int) -> UtteranceBatch:
         """Clips from start to stop, padded to the longest of them."""
         part = UtteranceBatch(*(tensor[start:stop] for tensor in batch))
         tokens, frames = int(part.token_lengths.max()), int(part.frame_lengths.max())

@@ -162,7 +162,7 @@ def build_loop(
         device=recipe.device,
         precision=recipe.precision,
         accumulate=recipe.accumulate,
-        cutting=FrameSplitter(),
+        splitter=FrameSplitter(),
         oom=recipe.oom,
         nonfinite=recipe.nonfinite,
         ema=None if recipe.ema is None else {"generator": recipe.ema},

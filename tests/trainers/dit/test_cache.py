@@ -275,5 +275,5 @@ def test_a_batch_is_encoded_or_plain_and_both_can_be_cut(cache: LatentCache) -> 
 
     batch = cache.gather(torch.arange(6))
     assert SampleSplitter().samples(batch) == 6
-    piece: EncodedImages = SampleSplitter().piece(batch, 2, 5)
-    assert torch.equal(piece.posterior.mean, batch.posterior.mean[2:5])
+    micro_batch: EncodedImages = SampleSplitter().cut(batch, 2, 5)
+    assert torch.equal(micro_batch.posterior.mean, batch.posterior.mean[2:5])

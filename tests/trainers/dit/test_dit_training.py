@@ -128,7 +128,7 @@ def gradient(folder: Path, parts: list[Tensor], *, limit: int | None = None) -> 
     return optimizer.seen
 
 
-def test_pieces_and_accumulated_batches_give_the_gradient_of_the_batch(folder: Path) -> None:
+def test_micro_batches_and_accumulated_batches_give_the_gradient_of_the_batch(folder: Path) -> None:
     whole = gradient(folder, [torch.arange(12)])
     for found in (
         gradient(folder, [torch.arange(12)], limit=5),

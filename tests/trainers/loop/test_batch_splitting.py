@@ -33,41 +33,48 @@ class Weighed:
     name: str
 
 
-def pieces(cutter: BatchCutter[Any], batch: object) -> list[Any]:
+def micro_batches(cutter: BatchCutter[Any], batch: object) -> list[Any]:
     found: list[Any] = []
     start: int | None = 0
     while start is not None:
-        piece = cutter.piece(batch, start)
-        found.append(piece)
-        start = None if piece.last else piece.stop
+        micro_batch = cutter.cut(batch, start)
+        found.append(micro_batch)
+        start = None if micro_batch.last else micro_batch.stop
     return found
 
 
-def cutter_at(limit: int | None, cutting: BatchSplitter[Any] | None = None) -> BatchCutter[Any]:
-    cutter = BatchCutter[Any](SampleSplitter() if cutting is None else cutting)
+def cutter_at(limit: int | None, splitter: BatchSplitter[Any] | None = None) -> BatchCutter[Any]:
+    cutter = BatchCutter[Any](SampleSplitter() if splitter is None else splitter)
     cutter.limit = limit
     return cutter
 
 
 def test_a_batch_is_whole_while_everything_fits() -> None:
     batch = torch.zeros(7, 3)
-    (piece,) = pieces(cutter_at(None), batch)
-    assert piece.batch is batch
-    assert piece.share == 1.0
+    (micro_batch,) = micro_batches(cutter_at(None), batch)
+    assert micro_batch.batch is batch
+    assert micro_batch.share == 1.0
 
 
-def test_every_sample_is_in_one_piece_and_scalars_are_in_all() -> None:
+def test_every_sample_is_in_one_micro_batch_and_scalars_are_in_all() -> None:
     batch = Weighed(torch.arange(7.0)[:, None], torch.arange(7), torch.tensor(0.5), "a name")
-    found = pieces(cutter_at(3), batch)
-    assert [piece.batch.y.tolist() for piece in found] == [[0, 1, 2], [3, 4, 5], [6]]
-    assert [piece.batch.x.flatten().tolist() for piece in found] == [[0.0, 1.0, 2.0], [3.0, 4.0, 5.0], [6.0]]
-    assert [piece.share for piece in found] == [3 / 7, 3 / 7, 1 / 7]
-    assert all(piece.batch.temperature is batch.temperature and piece.batch.name == "a name" for piece in found)
+    found = micro_batches(cutter_at(3), batch)
+    assert [micro_batch.batch.y.tolist() for micro_batch in found] == [[0, 1, 2], [3, 4, 5], [6]]
+    assert [micro_batch.batch.x.flatten().tolist() for micro_batch in found] == [
+        [0.0, 1.0, 2.0],
+        [3.0, 4.0, 5.0],
+        [6.0],
+    ]
+    assert [micro_batch.share for micro_batch in found] == [3 / 7, 3 / 7, 1 / 7]
+    assert all(
+        micro_batch.batch.temperature is batch.temperature and micro_batch.batch.name == "a name"
+        for micro_batch in found
+    )
 
 
-def test_pieces_are_views_and_no_copies() -> None:
+def test_micro_batches_are_views_and_no_copies() -> None:
     batch = torch.arange(6.0)
-    (_, last) = pieces(cutter_at(3), batch)
+    (_, last) = micro_batches(cutter_at(3), batch)
     batch[5] = -1.0
     assert last.batch.tolist() == [3.0, 4.0, -1.0]
 
@@ -85,7 +92,7 @@ def test_pieces_are_views_and_no_copies() -> None:
 )
 def test_a_batch_without_a_common_first_dimension_is_one_sample(batch: object) -> None:
     assert SampleSplitter().samples(batch) == 1
-    assert [piece.batch for piece in pieces(cutter_at(1), batch)] == [batch]
+    assert [micro_batch.batch for micro_batch in micro_batches(cutter_at(1), batch)] == [batch]
 
 
 def test_options_next_to_the_tensors_do_not_keep_a_batch_whole() -> None:
@@ -102,7 +109,7 @@ class ByFrames:
     def cost(self, batch: Tensor) -> int:
         return batch.shape[1]
 
-    def piece(self, batch: Tensor, start: int, stop: int) -> Tensor:
+    def cut(self, batch: Tensor, start: int, stop: int) -> Tensor:
         rows = batch[start:stop]
         return rows[:, : int(rows.count_nonzero(1).max())]
 
@@ -114,13 +121,13 @@ def sequences(*lengths: int) -> Tensor:
 
 def test_a_limit_in_frames_allows_fewer_long_samples_than_short_ones() -> None:
     cutter = cutter_at(8, ByFrames())
-    assert [len(piece.batch) for piece in pieces(cutter, sequences(2, 2, 2, 2, 2, 2))] == [4, 2]
-    assert [len(piece.batch) for piece in pieces(cutter, sequences(4, 4, 4))] == [2, 1]
-    assert [len(piece.batch) for piece in pieces(cutter, sequences(30, 30))] == [1, 1]
+    assert [len(micro_batch.batch) for micro_batch in micro_batches(cutter, sequences(2, 2, 2, 2, 2, 2))] == [4, 2]
+    assert [len(micro_batch.batch) for micro_batch in micro_batches(cutter, sequences(4, 4, 4))] == [2, 1]
+    assert [len(micro_batch.batch) for micro_batch in micro_batches(cutter, sequences(30, 30))] == [1, 1]
 
 
 def train_network(
-    batches: Sequence[Any], shortage: Shortage, *, accumulate: int = 1, cutting: BatchSplitter[Any] | None = None
+    batches: Sequence[Any], shortage: Shortage, *, accumulate: int = 1, splitter: BatchSplitter[Any] | None = None
 ) -> tuple[nn.Module, list[WindowReport]]:
     torch.manual_seed(1)
     net = nn.Linear(1, 1)
@@ -131,7 +138,7 @@ def train_network(
         return Loss((totals - 1.0).square().mean(), len(x))
 
     phase = Phase("main", loss, net.parameters(), torch.optim.SGD(net.parameters(), lr=0.01))
-    loop = Loop([phase], modules={"net": net}, device="cpu", accumulate=accumulate, cutting=cutting)
+    loop = Loop([phase], modules={"net": net}, device="cpu", accumulate=accumulate, splitter=splitter)
     with loop.running() as run:
         reports = list(run.epochs(IterableSource(batches), max_epochs=1))
     return net, [report for report in reports if isinstance(report, WindowReport)]
@@ -140,16 +147,16 @@ def train_network(
 def test_the_found_size_is_told_in_the_units_of_the_cutting() -> None:
     batches = [sequences(6, 6, 6, 6), sequences(2, 2, 2, 2, 2, 2)]
     shortage = Shortage("forward", 3)
-    net, reports = train_network(batches, shortage, cutting=ByFrames())
-    reference, _ = train_network(batches, Shortage("forward", 99), cutting=ByFrames())
-    assert [report.micro for report in reports] == [12, 6]
+    net, reports = train_network(batches, shortage, splitter=ByFrames())
+    reference, _ = train_network(batches, Shortage("forward", 99), splitter=ByFrames())
+    assert [report.micro_batch_limit for report in reports] == [12, 6]
     assert shortage.sizes == [4, 2, 2, 6, 3, 3]
     assert all(torch.allclose(one, other) for one, other in zip(net.parameters(), reference.parameters(), strict=True))
 
 
-def test_less_padding_in_a_piece_does_not_hide_that_it_would_be_cut_now() -> None:
+def test_less_padding_in_a_micro_batch_does_not_hide_that_it_would_be_cut_now() -> None:
     cutter = cutter_at(16, ByFrames())
-    short, long = pieces(cutter, sequences(1, 1, 8, 8))
+    short, long = micro_batches(cutter, sequences(1, 1, 8, 8))
     assert short.batch.shape == (2, 1)
     cutter.lower(long, "a test")
     assert cutter.limit == 8
@@ -158,20 +165,20 @@ def test_less_padding_in_a_piece_does_not_hide_that_it_would_be_cut_now() -> Non
 
 def test_a_single_sample_above_the_limit_is_not_worked_again() -> None:
     cutter = cutter_at(16, ByFrames())
-    (single,) = pieces(cutter, sequences(30))
-    cutter.lower(pieces(cutter, sequences(8, 8))[0], "a test")
+    (single,) = micro_batches(cutter, sequences(30))
+    cutter.lower(micro_batches(cutter, sequences(8, 8))[0], "a test")
     assert not cutter.exceeds_limit(single)
 
 
 @pytest.mark.parametrize(
-    ("batch", "cutting"),
+    ("batch", "splitter"),
     [((torch.ones(4, 3), torch.ones(2)), None), (torch.ones(4, 3), IndivisibleBatch())],
     ids=["first dimensions that differ", "IndivisibleBatch"],
 )
-def test_an_indivisible_batch_that_does_not_fit_is_an_error(batch: object, cutting: BatchSplitter[Any] | None) -> None:
+def test_an_indivisible_batch_that_does_not_fit_is_an_error(batch: object, splitter: BatchSplitter[Any] | None) -> None:
     shortage = Shortage("forward", 2)
-    with pytest.raises(OutOfMemoryError, match=r"with the whole batch, which cannot be cut.*by Loop\(cutting=…\)"):
-        train_network([batch], shortage, cutting=cutting)
+    with pytest.raises(OutOfMemoryError, match=r"with the whole batch, which cannot be cut.*by Loop\(splitter=…\)"):
+        train_network([batch], shortage, splitter=splitter)
     assert shortage.sizes == [4]
 
 
@@ -229,5 +236,5 @@ def test_a_shortage_in_the_validation_does_not_cut_the_training() -> None:
     source = IterableSource([rows(8)])
     with Loop([phase], modules={"net": net}, device="cpu").running() as run:
         reports = list(run.epochs(source, max_epochs=2, validation=Validation(score, source)))
-    assert [report.micro for report in reports if isinstance(report, WindowReport)] == [None, None]
+    assert [report.micro_batch_limit for report in reports if isinstance(report, WindowReport)] == [None, None]
     assert shortage.failures == 2

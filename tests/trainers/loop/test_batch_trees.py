@@ -240,13 +240,13 @@ def test_a_validation_refuses_them_too() -> None:
 def test_containers_are_cut_and_keep_their_type(kind: str) -> None:
     batch = MOVED[kind]()
     assert SampleSplitter().samples(batch) == 4
-    piece = SampleSplitter().piece(batch, 1, 3)
-    assert type(piece) is type(batch)
-    assert (piece["x"] if isinstance(piece, dict | UserDict) else piece.x).tolist() == [1.0, 2.0]
+    micro_batch = SampleSplitter().cut(batch, 1, 3)
+    assert type(micro_batch) is type(batch)
+    assert (micro_batch["x"] if isinstance(micro_batch, dict | UserDict) else micro_batch.x).tolist() == [1.0, 2.0]
 
 
 @pytest.mark.parametrize("make", [packed, MOVED["UserDict with .to"], MOVED["object with .to"]])
-def test_what_moves_itself_is_one_piece_together_with_what_is_next_to_it(make: Callable[[], Any]) -> None:
+def test_batches_with_an_object_that_moves_itself_are_not_cut(make: Callable[[], Any]) -> None:
     assert SampleSplitter().samples(make()) == 1
     assert SampleSplitter().samples((make(), rows())) == 1
 
@@ -294,7 +294,7 @@ def test_a_dataclass_is_not_reconstructed_when_its_tensors_are_mapped() -> None:
     assert batch.pixels is not same.pixels
 
 
-def test_a_dataclass_that_computes_its_fields_is_one_piece() -> None:
+def test_a_dataclass_that_computes_its_fields_is_not_cut() -> None:
     assert SampleSplitter().samples(Frozen(rows())) == 4
     assert SampleSplitter().samples(Counted(rows())) == 1
     assert SampleSplitter().samples([ScalingBatch(torch.ones(4))]) == 1

@@ -326,7 +326,7 @@ def test_where_memory_runs_out_the_copies_go_first_and_the_batch_is_not_cut(feed
     found, reports = train(list_source(), phases=1, epochs=1, shortage=shortage)
     (notice,) = [report.message for report in reports if isinstance(report, TrainingNotice)]
     assert "no batch was cut: windows are no longer copied to the device in advance" in notice
-    assert [report.micro for report in reports if isinstance(report, WindowReport)] == [None] * 3
+    assert [report.micro_batch_limit for report in reports if isinstance(report, WindowReport)] == [None] * 3
     sent = carrier.count("send")
     assert 0 < sent < 6
     expected, _ = train(list_source(), phases=1, epochs=1)
@@ -345,7 +345,7 @@ class _TemporaryShortage:
         return self._inner(x) if held and not self._inner.failures else x
 
 
-def test_once_batches_are_cut_only_pieces_are_moved(feed_all: Feed) -> None:
+def test_once_batches_are_cut_only_micro_batches_are_moved(feed_all: Feed) -> None:
     carrier, made = feed_all()
     shortage = Shortage("forward", 2, since=3)
     held: list[int] = []
@@ -357,7 +357,7 @@ def test_once_batches_are_cut_only_pieces_are_moved(feed_all: Feed) -> None:
         seen=lambda _, __: held.append(len(made[0]._current.copies) + (made[0]._next is not None)),
     )
     windows = [report for report in reports if isinstance(report, WindowReport)]
-    assert [(report.micro, report.shortages) for report in windows] == [(None, 0), (2, 2), (2, 0)]
+    assert [(report.micro_batch_limit, report.shortages) for report in windows] == [(None, 0), (2, 2), (2, 0)]
     assert sum(report.count for report in windows) == 24
     assert held[-6:] == [0] * 6
     assert carrier.count("send") == 2  # those of the second window; the first was not read ahead

@@ -97,7 +97,7 @@ def test_a_gpu_that_runs_out_of_memory_finds_the_gradient_of_the_whole_window(
     assert whole.shortages == 0
     found, report, failed_forwards = window_under(wide_network(), headroom_mib, short_memory)
     assert report.shortages > 0
-    assert report.micro is not None
+    assert report.micro_batch_limit is not None
     assert report.count == SAMPLES
     assert failed_forwards > 0 if stage == "forward" else report.shortages > failed_forwards
     for one, other in zip(found, expected, strict=True):

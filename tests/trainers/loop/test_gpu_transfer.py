@@ -201,7 +201,7 @@ def test_small_copies_stay_on_the_device() -> None:
     assert torch.equal(aside, torch.ones(8))
 
 
-def test_a_convolution_that_finds_no_memory_is_worked_in_pieces() -> None:
+def test_a_convolution_that_finds_no_memory_is_worked_in_micro_batches() -> None:
     torch.manual_seed(4)
     net = nn.Sequential(nn.Conv1d(16, 64, 3, padding=1), nn.Tanh(), nn.Conv1d(64, 1, 3, padding=1))
 

@@ -30,7 +30,7 @@ from trainers.loop.loss import Loss, WeightedMean, read
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class MicroBatchLoss:
     """Loss of a micro-batch: mean, count and terms."""
 
     mean: float
@@ -60,24 +60,30 @@ def samples(dtype: torch.dtype = torch.float32) -> tuple[Tensor, Tensor]:
     return inputs.to(dtype), torch.randn(19, 2, generator=generator, dtype=torch.float64).to(dtype)
 
 
-def run_pieces(net: nn.Module, pieces: Sequence[tuple[Tensor, Tensor]], *, expected: float) -> LocalTotals:
+def run_micro_batches(
+    net: nn.Module, micro_batches: Sequence[tuple[Tensor, Tensor]], *, expected: float
+) -> LocalTotals:
     """Forward and backward of micro-batches, as in a window."""
     net.zero_grad(set_to_none=True)
     losses: list[Loss] = []
-    for inputs, targets in pieces:
+    for inputs, targets in micro_batches:
         mean = (net(inputs) - targets).square().mean()
         mean.backward(torch.tensor(targets.numel() / expected, dtype=mean.dtype))
         losses.append(Loss(mean, targets.numel()))
     return LocalTotals(losses=losses, expected=expected, requests=WindowRequests())
 
 
-def local_totals(pieces: Sequence[Piece], requests: WindowRequests | None = None) -> LocalTotals:
+def local_totals(micro_batches: Sequence[MicroBatchLoss], requests: WindowRequests | None = None) -> LocalTotals:
     """Totals without a network behind them."""
     losses = [
-        Loss(torch.tensor(piece.mean), piece.count, {name: torch.tensor(part) for name, part in piece.parts.items()})
-        for piece in pieces
+        Loss(
+            torch.tensor(micro_batch.mean),
+            micro_batch.count,
+            {name: torch.tensor(part) for name, part in micro_batch.parts.items()},
+        )
+        for micro_batch in micro_batches
     ]
-    expected = float(sum(piece.count for piece in pieces))
+    expected = float(sum(micro_batch.count for micro_batch in micro_batches))
     return LocalTotals(losses=losses, expected=expected, requests=requests or WindowRequests())
 
 
@@ -106,9 +112,10 @@ def share_unevenly(dtype: torch.dtype, windows: int) -> RankTotals:
     net, (inputs, targets) = network(dtype), samples(dtype)
     with join_group("cpu") as group:
         bounds, expected = ([(0, 8), (8, 13)], 16.0) if group.rank == 0 else ([(13, 19)], 37.0)
-        pieces = [(inputs[start:stop], targets[start:stop]) for start, stop in bounds]
+        micro_batches = [(inputs[start:stop], targets[start:stop]) for start, stop in bounds]
         results = [
-            combined(group, run_pieces(net, pieces, expected=expected), list(net.parameters())) for _ in range(windows)
+            combined(group, run_micro_batches(net, micro_batches, expected=expected), list(net.parameters()))
+            for _ in range(windows)
         ]
     return results[-1]
 
@@ -137,43 +144,46 @@ def test_all_ranks_hold_the_same_bits_after_a_window() -> None:
         assert torch.equal(one, other)
 
 
-def combine_ranks(pieces: Sequence[Sequence[Piece]], requests: Sequence[WindowRequests]) -> RankTotals:
+def combine_ranks(micro_batches: Sequence[Sequence[MicroBatchLoss]], requests: Sequence[WindowRequests]) -> RankTotals:
     """Combine per-rank micro-batches and requests."""
     with join_group("cpu") as group:
-        return combined(group, local_totals(pieces[group.rank], requests[group.rank]), [weight()])
+        return combined(group, local_totals(micro_batches[group.rank], requests[group.rank]), [weight()])
 
 
 def test_counts_beyond_what_float32_holds_are_exact() -> None:
-    pieces = [[Piece(0.1, 2**24 + 1), Piece(0.7, 10**7 + 3)], [Piece(2.0, 2**30 + 5)]]
+    micro_batches = [[MicroBatchLoss(0.1, 2**24 + 1), MicroBatchLoss(0.7, 10**7 + 3)], [MicroBatchLoss(2.0, 2**30 + 5)]]
     count = 2**24 + 10**7 + 2**30 + 9
     mean = (0.1 * (2**24 + 1) + 0.7 * (10**7 + 3) + 2.0 * (2**30 + 5)) / count
-    for result in results_on_ranks(combine_ranks, pieces, [WindowRequests(), WindowRequests()]):
+    for result in results_on_ranks(combine_ranks, micro_batches, [WindowRequests(), WindowRequests()]):
         assert result.count == count
         assert result.mean == pytest.approx(mean, rel=2e-7)
 
 
-def test_a_part_is_the_mean_over_the_pieces_that_have_it() -> None:
-    pieces = [[Piece(1.0, 3, {"near": 4.0})], [Piece(2.0, 5), Piece(4.0, 2, {"far": 7.0, "near": 1.0})]]
-    for result in results_on_ranks(combine_ranks, pieces, [WindowRequests(), WindowRequests()]):
+def test_a_part_is_the_mean_over_the_micro_batches_that_have_it() -> None:
+    micro_batches = [
+        [MicroBatchLoss(1.0, 3, {"near": 4.0})],
+        [MicroBatchLoss(2.0, 5), MicroBatchLoss(4.0, 2, {"far": 7.0, "near": 1.0})],
+    ]
+    for result in results_on_ranks(combine_ranks, micro_batches, [WindowRequests(), WindowRequests()]):
         assert result.mean == pytest.approx((3 * 1.0 + 5 * 2.0 + 2 * 4.0) / 10)
         assert result.parts == pytest.approx({"near": (3 * 4.0 + 2 * 1.0) / 5, "far": 7.0})
 
 
 def test_what_one_rank_wishes_is_known_to_all() -> None:
-    pieces = [[Piece(1.0, 1)], [Piece(1.0, 1)]]
-    for result in results_on_ranks(combine_ranks, pieces, [WindowRequests(save=True), WindowRequests(stop=15)]):
+    micro_batches = [[MicroBatchLoss(1.0, 1)], [MicroBatchLoss(1.0, 1)]]
+    for result in results_on_ranks(combine_ranks, micro_batches, [WindowRequests(save=True), WindowRequests(stop=15)]):
         assert result.requests == WindowRequests(stop=15, save=True)
 
 
 def test_nobody_wishes_anything_unless_somebody_does() -> None:
-    pieces = [[Piece(1.0, 1)], [Piece(1.0, 1)]]
-    for result in results_on_ranks(combine_ranks, pieces, [WindowRequests(), WindowRequests()]):
+    micro_batches = [[MicroBatchLoss(1.0, 1)], [MicroBatchLoss(1.0, 1)]]
+    for result in results_on_ranks(combine_ranks, micro_batches, [WindowRequests(), WindowRequests()]):
         assert result.requests == WindowRequests()
 
 
 def test_a_nan_loss_on_one_rank_is_nan_on_all() -> None:
-    pieces = [[Piece(1.0, 3)], [Piece(float("nan"), 4)]]
-    for result in results_on_ranks(combine_ranks, pieces, [WindowRequests(), WindowRequests()]):
+    micro_batches = [[MicroBatchLoss(1.0, 3)], [MicroBatchLoss(float("nan"), 4)]]
+    for result in results_on_ranks(combine_ranks, micro_batches, [WindowRequests(), WindowRequests()]):
         assert result.mean != result.mean
         assert result.count == 7
 
@@ -186,8 +196,10 @@ def test_a_group_without_any_target_has_nothing_to_learn_from() -> None:
 def leave_one_rank_empty() -> RankTotals:
     net, (inputs, targets) = network(), samples()
     with join_group("cpu") as group:
-        pieces = [(inputs, targets)] if group.rank == 1 else []
-        return combined(group, run_pieces(net, pieces, expected=40.0 * group.rank), list(net.parameters()))
+        micro_batches = [(inputs, targets)] if group.rank == 1 else []
+        return combined(
+            group, run_micro_batches(net, micro_batches, expected=40.0 * group.rank), list(net.parameters())
+        )
 
 
 def test_a_rank_without_a_batch_gets_the_gradient_of_the_others() -> None:
@@ -206,10 +218,10 @@ def miss_gradients() -> list[RankTotals]:
     with join_group("cpu") as group:
         for place, parameter in enumerate(parameters[: 2 - group.rank]):
             parameter.grad = torch.full((2,), 1.0 + place + group.rank)
-        first = combined(group, local_totals([Piece(1.0, 1)]), parameters)
+        first = combined(group, local_totals([MicroBatchLoss(1.0, 1)]), parameters)
         for parameter in parameters:
             parameter.grad = None
-        return [first, combined(group, local_totals([Piece(1.0, 1)]), parameters)]
+        return [first, combined(group, local_totals([MicroBatchLoss(1.0, 1)]), parameters)]
 
 
 def test_a_gradient_that_only_one_rank_has_reaches_all() -> None:
@@ -226,9 +238,9 @@ def lose_a_gradient() -> RankTotals:
     """Two windows: in the second, rank 1 has no gradient."""
     parameter = weight()
     with join_group("cpu") as group:
-        combined(group, local_totals([Piece(1.0, 1)]), [parameter])
+        combined(group, local_totals([MicroBatchLoss(1.0, 1)]), [parameter])
         parameter.grad = None if group.rank else torch.ones(3)
-        return combined(group, local_totals([Piece(1.0, 1)]), [parameter])
+        return combined(group, local_totals([MicroBatchLoss(1.0, 1)]), [parameter])
 
 
 def test_a_gradient_of_an_earlier_window_is_not_added_again() -> None:
@@ -243,7 +255,7 @@ def add_mixed_dtypes() -> list[Tensor | None]:
     with join_group("cpu") as group:
         for parameter in parameters:
             parameter.grad = torch.full_like(parameter, 1.0 + 2.0**-7 * group.rank)
-        group.combine(local_totals([Piece(1.0, 1)]), parameters)
+        group.combine(local_totals([MicroBatchLoss(1.0, 1)]), parameters)
     return [parameter.grad for parameter in parameters]
 
 
@@ -257,7 +269,7 @@ def test_gradients_keep_their_dtypes() -> None:
 
 def read_on_device() -> tuple[float, float, list[float]]:
     with join_group("cpu") as group:
-        totals = group.combine(local_totals([Piece(1.0 + group.rank, 300 + group.rank)]), [weight()])
+        totals = group.combine(local_totals([MicroBatchLoss(1.0 + group.rank, 300 + group.rank)]), [weight()])
         return read_totals(totals).correction, float(totals.correction), [mean.item() for mean in totals.means()]
 
 
@@ -270,8 +282,8 @@ def test_totals_are_known_on_the_device_before_they_are_read() -> None:
 def invent_a_part() -> RankTotals:
     parameter = weight()
     with join_group("cpu") as group:
-        combined(group, local_totals([Piece(1.0, 1, {"known": 1.0})]), [parameter])
-        return combined(group, local_totals([Piece(1.0, 1, {"late": 1.0} if group.rank else {})]), [parameter])
+        combined(group, local_totals([MicroBatchLoss(1.0, 1, {"known": 1.0})]), [parameter])
+        return combined(group, local_totals([MicroBatchLoss(1.0, 1, {"late": 1.0} if group.rank else {})]), [parameter])
 
 
 def test_a_part_that_turns_up_later_is_refused_by_name() -> None:
@@ -285,8 +297,8 @@ def train_two_phases() -> tuple[RankTotals, RankTotals]:
     one, other = weight(), weight()
     with join_group("cpu") as group:
         return (
-            combined(group, local_totals([Piece(1.0, 1, {"fake": 2.0})]), [one]),
-            combined(group, local_totals([Piece(3.0, 1, {"feature": 4.0})]), [other]),
+            combined(group, local_totals([MicroBatchLoss(1.0, 1, {"fake": 2.0})]), [one]),
+            combined(group, local_totals([MicroBatchLoss(3.0, 1, {"feature": 4.0})]), [other]),
         )
 
 
@@ -419,7 +431,7 @@ def lose_a_rank_to_an_error() -> None:
     """Rank 1 leaves the group with an error, but its process lives on until rank 0 has ended."""
     if os.environ["RANK"] == "0":
         with telling_the_end(), join_group("cpu") as group:
-            combined(group, local_totals([Piece(1.0, 1)]), [weight()])
+            combined(group, local_totals([MicroBatchLoss(1.0, 1)]), [weight()])
     else:
         with pytest.raises(ValueError, match="bad batch"), join_group("cpu"):
             raise ValueError("bad batch")
@@ -437,10 +449,10 @@ def test_a_rank_that_raises_ends_the_others_at_once() -> None:
 def lose_a_rank_to_a_kill() -> None:
     parameter = weight()
     with join_group("cpu") as group:
-        combined(group, local_totals([Piece(1.0, 1)]), [parameter])
+        combined(group, local_totals([MicroBatchLoss(1.0, 1)]), [parameter])
         if group.rank == 1:
             os.kill(os.getpid(), signal.SIGKILL)
-        combined(group, local_totals([Piece(1.0, 1)]), [parameter])
+        combined(group, local_totals([MicroBatchLoss(1.0, 1)]), [parameter])
 
 
 def test_a_rank_that_is_killed_ends_the_others() -> None:
@@ -454,12 +466,12 @@ def lose_a_rank_that_hangs() -> None:
     parameter = weight()
     arrive_together()  # only the hang must end within the timeout, not the start of a process
     with join_group("cpu", timeout=timedelta(seconds=10)) as group:
-        combined(group, local_totals([Piece(1.0, 1)]), [parameter])
+        combined(group, local_totals([MicroBatchLoss(1.0, 1)]), [parameter])
         if group.rank == 1:
             meeting_store().wait(["ended"])
         else:
             with telling_the_end():
-                combined(group, local_totals([Piece(1.0, 1)]), [parameter])
+                combined(group, local_totals([MicroBatchLoss(1.0, 1)]), [parameter])
 
 
 @pytest.mark.slow
@@ -488,7 +500,7 @@ def test_a_process_that_torchrun_did_not_start_is_alone(size: str | None, monkey
 
 
 def test_alone_everything_stays_as_it_is() -> None:
-    group, local, parameter, tally = Group(), local_totals([Piece(2.0, 3)]), weight(), WeightedMean()
+    group, local, parameter, tally = Group(), local_totals([MicroBatchLoss(2.0, 3)]), weight(), WeightedMean()
     assert group.combine(local, [parameter]) is local
     assert parameter.grad is not None
     assert parameter.grad.tolist() == [1.0] * 3
@@ -623,7 +635,7 @@ def shard() -> list[tuple[str, str, str]]:
         ]
 
 
-def test_sharded_modules_are_refused_where_a_piece_may_be_repeated() -> None:
+def test_sharded_modules_are_refused_where_a_micro_batch_may_be_repeated() -> None:
     for found in results_on_ranks(shard):
         for in_a_group, with_splitting, alone in found:
             assert "is sharded" in in_a_group

@@ -364,7 +364,7 @@ def test_a_batch_with_batch_normalization_is_not_cut() -> None:
 def test_batch_normalization_is_cut_where_that_is_accepted() -> None:
     shortage = Shortage("backward", 4)
     (report,) = coupled_training(loop_over(network(), shortage, accumulate=2, batch_coupled="accept"), [8, 6])
-    assert (report.micro, report.count) == (4, 14)
+    assert (report.micro_batch_limit, report.count) == (4, 14)
     assert shortage.sizes == [8, 4, 4, 4, 2]
 
 
@@ -372,7 +372,7 @@ def test_batch_normalization_in_a_frozen_part_mixes_nothing() -> None:
     net = nn.Sequential(nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3)), nn.Linear(3, 1))
     loop = loop_over(net, Shortage("forward", 4), frozen=net[0].requires_grad_(False), accumulate=2)
     (report,) = coupled_training(loop, [8, 6])
-    assert (report.micro, report.count) == (4, 14)
+    assert (report.micro_batch_limit, report.count) == (4, 14)
 
 
 def test_batch_normalization_without_running_statistics_mixes_samples_even_where_it_is_frozen() -> None:

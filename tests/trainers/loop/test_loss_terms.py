@@ -159,7 +159,7 @@ def test_a_shortage_does_not_change_the_gradient_of_several_terms(stage: Stage) 
     found, reports = train_epoch(net, window, accumulate=2, loss=short)
     assert shortage.failures
     assert isinstance(reports[0], WindowReport)
-    assert reports[0].micro == 2
+    assert reports[0].micro_batch_limit == 2
     for one, other in zip(found, gradients_by_hand(net, window), strict=True):
         torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-12)
 
@@ -365,7 +365,7 @@ def test_a_term_that_counts_does_not_know_is_named() -> None:
         train_epoch(Net(), [speech(3, 1)], accumulate=1, count=lambda batch: {"mel": counts(batch)["mel"]})
 
 
-def test_pieces_that_do_not_add_up_to_their_batch_name_the_term() -> None:
+def test_micro_batches_that_do_not_add_up_to_their_batch_name_the_term() -> None:
     net = Net()
 
     def padded(batch: Speech) -> Mapping[str, int]:
@@ -375,7 +375,9 @@ def test_pieces_that_do_not_add_up_to_their_batch_name_the_term() -> None:
         terms = loss_of(net, batch).terms
         return Loss.of(mel=terms["mel"], duration=Term(terms["duration"].mean, padded(batch)["duration"]))
 
-    with pytest.raises(ContractError, match=r"pieces of a batch do not have the targets.*'duration': 4 instead of"):
+    with pytest.raises(
+        ContractError, match=r"micro-batches of a batch do not have the targets.*'duration': 4 instead of"
+    ):
         train_epoch(net, [speech(4, 2)], accumulate=1, loss=loss, count=padded, limit=1)
 
 

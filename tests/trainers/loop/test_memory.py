@@ -54,7 +54,7 @@ class Training:
         known: Which samples have a target; as many as there are samples.
         fits: The most samples that fit, phase by phase.
         stages: Where more do not.
-        since: From which piece on.
+        since: From which micro-batch on.
         dropout: Probability.
         dtype: Of weights and data.
     """
@@ -83,7 +83,9 @@ class TrainingOutcome:
 
     def limits(self) -> list[list[int | None]]:
         """Micro-batch sizes of each window, by phase."""
-        by_phase = [[report.micro for report in self.windows() if report.phase == name] for name in ("one", "two")]
+        by_phase = [
+            [report.micro_batch_limit for report in self.windows() if report.phase == name] for name in ("one", "two")
+        ]
         return [list(pair) for pair in zip(*by_phase, strict=True)]
 
 
@@ -197,14 +199,14 @@ def test_with_dropout_a_shortage_gives_the_bits_of_a_run_started_at_the_found_si
     assert [report.loss for report in found.windows()] == [report.loss for report in started.windows()]
 
 
-def test_after_a_failed_forward_only_the_piece_is_worked_again() -> None:
+def test_after_a_failed_forward_only_the_micro_batch_is_worked_again() -> None:
     shortage = Shortage("forward", 4)
     net = nn.Linear(3, 2)
     train_one(net, shortage, [2, 2, 8, 8], accumulate=4)
     assert shortage.sizes == [2, 2, 8, 4, 4, 4, 4]
 
 
-def test_after_a_failed_forward_the_window_is_worked_again_if_a_piece_before_was_larger_than_now() -> None:
+def test_after_a_failed_forward_the_window_is_worked_again_if_a_micro_batch_before_was_larger_than_now() -> None:
     shortage = Shortage("forward", 3, since=2)
     train_one(nn.Linear(3, 2), shortage, [4, 6], accumulate=2)
     assert shortage.sizes == [4, 6, 3, 1, 3, 3]
@@ -242,11 +244,11 @@ def test_the_found_size_is_kept_and_every_window_with_a_shortage_is_told_once(st
     reports = train_one(nn.Linear(3, 2), Shortage(stage, 2), [8, 8, 8])
     windows = [report for report in reports if isinstance(report, WindowReport)]
     notices = [report.message for report in reports if isinstance(report, TrainingNotice)]
-    assert [(report.micro, report.shortages) for report in windows] == [(2, 2), (2, 0), (2, 0)]
+    assert [(report.micro_batch_limit, report.shortages) for report in windows] == [(2, 2), (2, 0), (2, 0)]
     assert [report.count for report in windows] == [8, 8, 8]
     (notice,) = notices
     assert "in phase 'main', epoch 1, window 1; no sample was skipped" in notice
-    assert "pieces of at most 2" in notice
+    assert "micro-batches of at most 2" in notice
     assert reports.index(windows[0]) < [isinstance(report, TrainingNotice) for report in reports].index(True)
     (epoch,) = [report for report in reports if isinstance(report, EpochReport)]
     assert epoch.phases["main"].shortages == 2
@@ -255,7 +257,7 @@ def test_the_found_size_is_kept_and_every_window_with_a_shortage_is_told_once(st
 def test_a_shortage_in_a_later_window_is_reported_after_it() -> None:
     reports = train_one(nn.Linear(3, 2), Shortage("forward", 4, since=3), [8, 8, 8])
     windows = [report for report in reports if isinstance(report, WindowReport)]
-    assert [(report.micro, report.shortages) for report in windows] == [(None, 0), (None, 0), (4, 1)]
+    assert [(report.micro_batch_limit, report.shortages) for report in windows] == [(None, 0), (None, 0), (4, 1)]
     assert "window 3" in "".join(report.message for report in reports if isinstance(report, TrainingNotice))
 
 
@@ -318,7 +320,7 @@ def test_memory_that_ran_out_is_known_on_every_device(error: Callable[[], BaseEx
     assert is_out_of_memory(error())
     shortage = Shortage("forward", 2, error=error)
     windows = [report for report in train_one(nn.Linear(3, 2), shortage, [4]) if isinstance(report, WindowReport)]
-    assert [(report.micro, report.shortages, report.count) for report in windows] == [(2, 1, 4)]
+    assert [(report.micro_batch_limit, report.shortages, report.count) for report in windows] == [(2, 1, 4)]
 
 
 def test_torch_s_own_refusal_of_a_huge_tensor_is_known() -> None:
@@ -335,7 +337,7 @@ def test_a_missing_cudnn_kernel_is_reported_with_both_causes(stage: Stage) -> No
         train_one(nn.Linear(3, 2), shortage, [4])
     assert text in str(caught.value)
     assert "use another precision" in str(caught.value)
-    assert shortage.sizes[:2] == [4, 2]  # smaller pieces were tried before
+    assert shortage.sizes[:2] == [4, 2]  # smaller micro-batches were tried before
 
 
 OTHERS: dict[str, Callable[[], BaseException]] = {
@@ -366,7 +368,7 @@ def test_a_shape_bug_raises_with_batch_and_shapes_and_never_becomes_a_loss_of_ze
 
 
 @pytest.mark.parametrize("stage", STAGES)
-def test_what_a_failed_piece_computed_is_freed_before_it_is_worked_again(stage: Stage) -> None:
+def test_what_a_failed_micro_batch_computed_is_freed_before_it_is_worked_again(stage: Stage) -> None:
     shortage = Shortage(stage, 2)
     net = nn.Linear(3, 2)
     made: list[weakref.ref[Tensor]] = []
@@ -424,6 +426,6 @@ def test_a_process_whose_memory_is_limited_finds_the_gradient_of_one_that_is_not
     assert both["forward"] >= 1
     assert both["backward"] >= 1
     assert backward["backward"] >= 1
-    assert 1 <= both["micro"] < 2048
+    assert 1 <= both["limit"] < 2048
     assert 0 < both["error"] < 1e-5
     assert 0 < backward["error"] < 1e-5

@@ -336,18 +336,22 @@ def train_short(course: TrainingConfig, stage: Stage) -> TrainingOutcome:
 
 
 @pytest.mark.parametrize("stage", ["forward", "backward"])
-def test_memory_that_runs_out_on_one_rank_changes_nothing_but_its_pieces(stage: Stage) -> None:
+def test_memory_that_runs_out_on_one_rank_changes_nothing_but_its_micro_batches(stage: Stage) -> None:
     course = TrainingConfig(sizes=(8, 8, 8, 8, 8, 8), epochs=2)
     expected = train(course.alone())
     spared, short = results_on_ranks(train_short, course, stage)
     for found in (spared, short):
         assert_same_training(found, expected)
-    assert [(report.micro, report.shortages) for report in spared.windows()] == [(None, 0)] * 6
-    assert [(report.micro, report.shortages) for report in short.windows()] == [(None, 0), (2, 2), *[(2, 0)] * 4]
+    assert [(report.micro_batch_limit, report.shortages) for report in spared.windows()] == [(None, 0)] * 6
+    assert [(report.micro_batch_limit, report.shortages) for report in short.windows()] == [
+        (None, 0),
+        (2, 2),
+        *[(2, 0)] * 4,
+    ]
     assert [report.phases["main"].shortages for report in short.epochs()] == [2, 0]
     assert not messages(spared.reports)
     (notice,) = messages(short.reports)
-    assert "epoch 1, window 2; no sample was skipped: batches are processed in pieces of at most 2" in notice
+    assert "epoch 1, window 2; no sample was skipped: batches are processed in micro-batches of at most 2" in notice
 
 
 def test_in_single_precision_a_shortage_on_one_rank_changes_rounding_only() -> None:
@@ -709,9 +713,11 @@ def keep(
             tell(report)
             if sum(isinstance(each, WindowReport) for each in reports) == windows:
                 break
-    micro = [report.micro for report in reports if isinstance(report, WindowReport)][-1]
+    micro_batch_limit = [report.micro_batch_limit for report in reports if isinstance(report, WindowReport)][-1]
     return CheckpointedRun(
-        reports=reports, limit=micro, weights=[parameter.detach().numpy().tobytes() for parameter in net.parameters()]
+        reports=reports,
+        limit=micro_batch_limit,
+        weights=[parameter.detach().numpy().tobytes() for parameter in net.parameters()],
     )
 
 
@@ -722,7 +728,7 @@ def keep_short(folder: Path, fits: Sequence[int], windows: int) -> CheckpointedR
     return keep(checkpoints, Shortage("forward", fits[launched_rank()]), windows=windows)
 
 
-def test_every_rank_resumes_with_pieces_of_its_own_size(tmp_path: Path) -> None:
+def test_every_rank_resumes_with_micro_batches_of_its_own_size(tmp_path: Path) -> None:
     whole = results_on_ranks(keep_short, tmp_path / "whole", (2, 4), ENDLESS)
     results_on_ranks(keep_short, tmp_path / "cut", (2, 4), 3)
     last = results_on_ranks(keep_short, tmp_path / "cut", (8, 8), ENDLESS)

@@ -28,7 +28,7 @@ def report(phase: str, epoch: int, window: int) -> WindowReport:
         learning_rate=0.1,
         stepped=True,
         loss_scale=None,
-        micro=None,
+        micro_batch_limit=None,
         shortages=0,
         seconds=0.0,
         data_seconds=0.0,

@@ -407,7 +407,7 @@ def test_a_validation_that_draws_random_numbers_is_the_same_every_time_and_leave
 
 
 @pytest.mark.slow
-def test_a_validation_that_ran_out_of_memory_gives_the_bits_of_one_begun_in_small_pieces() -> None:
+def test_a_validation_that_ran_out_of_memory_gives_the_bits_of_one_begun_in_small_micro_batches() -> None:
     seed_everything(4)
     score, source = MemoryLimitedScore(2), IterableSource([samples(2), samples(8), samples(3)])
     with idle().running() as run:
@@ -430,7 +430,7 @@ def test_a_validation_that_ran_out_of_memory_is_reported_once_after_its_epoch() 
         *("WindowReport", "EpochReport"),
     ]
     assert messages(reports) == [
-        "memory ran out in the validation; no sample was skipped: batches are scored in pieces of at most 2"
+        "memory ran out in the validation; no sample was skipped: batches are scored in micro-batches of at most 2"
     ]
 
 

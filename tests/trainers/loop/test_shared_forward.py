@@ -249,10 +249,10 @@ def test_a_shortage_anywhere_changes_nothing_and_repeats_no_step(
         assert_same(found, expected, 1e-11)
 
 
-def test_both_phases_work_the_same_pieces_and_report_so() -> None:
+def test_both_phases_work_the_same_micro_batches_and_report_so() -> None:
     pair = Adversaries(in_owner=Shortage("forward", 2))
     reports = train_pair(pair, batches(2))
-    assert [(report.phase, report.micro) for report in reports if isinstance(report, WindowReport)] == [
+    assert [(report.phase, report.micro_batch_limit) for report in reports if isinstance(report, WindowReport)] == [
         ("critic", None),
         ("maker", 2),
         ("critic", 2),

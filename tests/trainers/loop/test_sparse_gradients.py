@@ -113,7 +113,7 @@ def test_a_resumed_training_takes_the_same_steps(tmp_path: Path) -> None:
     assert torch.equal(resumed.weight, whole.weight)
 
 
-def test_a_window_that_is_repeated_in_smaller_pieces_takes_the_same_step() -> None:
+def test_a_window_that_is_repeated_in_smaller_micro_batches_takes_the_same_step() -> None:
     whole, cut = table(sparse=True), table(sparse=True)
     shortage = Shortage("backward", fits=2)
 

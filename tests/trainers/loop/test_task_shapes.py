@@ -78,7 +78,7 @@ def split_batch(batch: Any, places: Sequence[int]) -> list[Any]:
     """The batch split into separate batches."""
     if isinstance(batch, Utterances):
         edges = [0, *places, len(batch.lengths)]
-        return [ByFrames().piece(batch, start, stop) for start, stop in pairwise(edges)]
+        return [ByFrames().cut(batch, start, stop) for start, stop in pairwise(edges)]
     edges = [0, *places, len(batch.tokens)]
     return [Pictures(*(column[start:stop] for column in batch)) for start, stop in pairwise(edges)]
 
@@ -174,7 +174,7 @@ def test_speech_is_cut_by_padded_frames() -> None:
     task = speech(TaskOptions(strain=short))
     with task.loop(accumulate=1).running() as run:
         reports = windows_of(list(run.epochs(IterableSource([task.batches[0]]), max_epochs=1)))
-    assert [report.micro for report in reports] == [4 * 6 // 2]
+    assert [report.micro_batch_limit for report in reports] == [4 * 6 // 2]
     assert short.sizes == [4, 2, 2]
 
 

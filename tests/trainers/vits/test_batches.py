@@ -86,9 +86,9 @@ def test_a_clip_shorter_than_a_slice_is_refused() -> None:
         UtteranceCollator(frames=8, hop=4)([speech(7)])
 
 
-def test_a_piece_loses_padding_and_nothing_else() -> None:
+def test_a_micro_batch_loses_padding_and_nothing_else() -> None:
     whole = utterances([50, 36, 44], [7, 5, 9])
-    piece = FrameSplitter().piece(whole, 1, 2)
-    assert (piece.tokens.shape, piece.spectra.shape[-1]) == ((1, 5), 36)
-    assert torch.equal(piece.spectra, whole.spectra[1:2, :, :36])
+    micro_batch = FrameSplitter().cut(whole, 1, 2)
+    assert (micro_batch.tokens.shape, micro_batch.spectra.shape[-1]) == ((1, 5), 36)
+    assert torch.equal(micro_batch.spectra, whole.spectra[1:2, :, :36])
     assert (FrameSplitter().samples(whole), FrameSplitter().cost(whole)) == (3, 50)

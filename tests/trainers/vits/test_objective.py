@@ -64,7 +64,7 @@ def gradients(
         ),
     ]
     modules: dict[str, nn.Module] = {"generator": model, "discriminators": discriminators}
-    loop = Loop(phases, modules=modules, device="cpu", accumulate=accumulate, cutting=FrameSplitter())
+    loop = Loop(phases, modules=modules, device="cpu", accumulate=accumulate, splitter=FrameSplitter())
     with loop.running() as run:
         for phase in run._phases:
             phase.cutter.limit = limit
@@ -74,7 +74,7 @@ def gradients(
 
 def halves() -> list[UtteranceBatch]:
     whole = utterances(*WHOLE)
-    return [FrameSplitter().piece(whole, 0, 2), FrameSplitter().piece(whole, 2, 4)]
+    return [FrameSplitter().cut(whole, 0, 2), FrameSplitter().cut(whole, 2, 4)]
 
 
 def assert_same(found: Sequence[Tensor], wanted: Sequence[Tensor]) -> None:
@@ -192,7 +192,7 @@ def test_a_slice_is_decoded_from_the_latents_of_its_own_frames() -> None:
 def test_padding_changes_nothing_of_a_clip() -> None:
     model = tiny_model().eval()
     objective = objective_of(model)
-    alone = FrameSplitter().piece(utterances(*WHOLE), 3, 4)
+    alone = FrameSplitter().cut(utterances(*WHOLE), 3, 4)
     wide = alone._replace(tokens=functional.pad(alone.tokens, (0, 4)), spectra=functional.pad(alone.spectra, (0, 6)))
     terms = [objective.score(batch).terms for batch in (alone, wide)]
     for name in terms[0]:

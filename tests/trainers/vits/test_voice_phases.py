@@ -205,7 +205,7 @@ def test_a_batch_that_does_not_fit_is_cut_and_trains_the_same_weights(place: str
 
 
 def halves(batch: UtteranceBatch) -> list[UtteranceBatch]:
-    return [FrameSplitter().piece(batch, 0, 2), FrameSplitter().piece(batch, 2, 4)]
+    return [FrameSplitter().cut(batch, 0, 2), FrameSplitter().cut(batch, 2, 4)]
 
 
 def weights_of_a_rank() -> dict[str, Any]:

@@ -38,8 +38,8 @@ class Recorder:
 
     Args:
         checkpoints: The checkpoints, opened by rank 0.
-        parts: The parts of the run. Every process contributes its generators, piece sizes and caller's state, and rank
-            0 writes the checkpoint.
+        parts: The parts of the run. Every process contributes its generators, micro-batch sizes and caller's state, and
+            rank 0 writes the checkpoint.
         rates: The initial settings of the optimizers.
     """
 

@@ -1,4 +1,4 @@
-"""Splitting of batches into pieces when memory runs out."""
+"""Splitting of batches into micro-batches when memory runs out."""
 
 from collections.abc import Callable, Sized
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ Batch = TypeVar("Batch")
 class BatchSplitter(Protocol[Batch]):
     """Computes the size of a batch and slices it, so that the loop can cut it.
 
-    The mean loss of a batch must equal the mean of its pieces' losses, weighted by their counts. If it does not,
+    The mean loss of a batch must equal the mean of its micro-batches' losses, weighted by their counts. If it does not,
     because the loss compares samples with each other, use `IndivisibleBatch`.
     """
 
@@ -27,14 +27,15 @@ class BatchSplitter(Protocol[Batch]):
         """Return the cost of one sample, at least 1, in any unit that grows with memory, such as padded frames."""
         ...
 
-    def piece(self, batch: Batch, start: int, stop: int) -> Batch:
+    def cut(self, batch: Batch, start: int, stop: int) -> Batch:
         """Return the samples from `start` up to, but not including, `stop`."""
         ...
 
 
 @final
 class SampleSplitter:
-    """Cuts every tensor along its first dimension, which must be that of the samples; every piece has all scalars.
+    """Cuts every tensor along its first dimension, which must be that of the samples; every micro-batch has all
+    scalars.
 
     A batch is not cut if the first dimensions of its tensors differ, or if it holds something that a cut would make
     inconsistent: another object of that length, such as a list of names or a NumPy array, or an object with a method
@@ -52,10 +53,10 @@ class SampleSplitter:
         return size
 
     def cost(self, batch: object) -> int:  # noqa: ARG002  all samples cost the same
-        """Return 1: the cost of a piece is its number of samples."""
+        """Return 1: the cost of a micro-batch is its number of samples."""
         return 1
 
-    def piece(self, batch: Any, start: int, stop: int) -> Any:
+    def cut(self, batch: Any, start: int, stop: int) -> Any:
         """Return views of the samples."""
 
         def rows(tensor: Tensor) -> Tensor:
@@ -80,17 +81,17 @@ class IndivisibleBatch:
         """Return 1."""
         return 1
 
-    def piece(self, batch: Any, start: int, stop: int) -> Any:  # noqa: ARG002  required by the protocol
+    def cut(self, batch: Any, start: int, stop: int) -> Any:  # noqa: ARG002  required by the protocol
         """Return the batch."""
         return batch
 
 
 @dataclass(slots=True)
 class MicroBatch(Generic[Batch]):
-    """A piece of a batch, or an uncut batch.
+    """A micro-batch of a batch, or an uncut batch.
 
     Attributes:
-        batch: The samples of the piece.
+        batch: The samples of the micro-batch.
         start: Index of the first sample in the batch.
         stop: Index after the last sample; None for an uncut batch.
         samples: Number of samples in the batch; 1 for an uncut batch.
@@ -105,7 +106,7 @@ class MicroBatch(Generic[Batch]):
 
     @property
     def last(self) -> bool:
-        """Whether this is the last piece of its batch."""
+        """Whether this is the last micro-batch of its batch."""
         return self.stop is None or self.stop == self.samples
 
     @property
@@ -120,65 +121,75 @@ class MicroBatch(Generic[Batch]):
 
 @final
 class BatchCutter(Generic[Batch]):
-    """Cuts batches into pieces that fit in memory.
+    """Cuts batches into micro-batches that fit in memory.
 
     Args:
-        cutting: The splitter to cut batches with.
+        splitter: The splitter to cut batches with.
         refusal: The reason why batches must not be cut when memory runs out; None if they may be.
         free_memory: Frees unneeded memory and returns whether it freed any; called before a batch is cut.
 
     Attributes:
-        limit: Maximum cost of a piece; None as long as every batch has fit.
+        limit: Maximum cost of a micro-batch; None as long as every batch has fit.
     """
 
     def __init__(
         self,
-        cutting: BatchSplitter[Batch],
+        splitter: BatchSplitter[Batch],
         *,
         refusal: str | None = None,
         free_memory: Callable[[], bool] = lambda: False,
     ) -> None:
-        self._cutting = cutting
+        self._splitter = splitter
         self._refusal = refusal
         self._free_memory = free_memory
         self.limit: int | None = None
 
-    def piece(self, batch: Batch, start: int) -> MicroBatch[Batch]:
-        """Return the piece that starts at a sample."""
+    def cut(self, batch: Batch, start: int) -> MicroBatch[Batch]:
+        """Return the micro-batch that starts at a sample."""
         if self.limit is None:
             return MicroBatch(batch)
-        samples = self._cutting.samples(batch)
-        unit = self._cutting.cost(batch)
+        samples = self._splitter.samples(batch)
+        unit = self._splitter.cost(batch)
         stop = min(samples, start + max(1, self.limit // unit))
         if stop - start == samples:
             return MicroBatch(batch)
-        return MicroBatch(self._cutting.piece(batch, start, stop), start, stop, samples, unit)
+        return MicroBatch(self._splitter.cut(batch, start, stop), start, stop, samples, unit)
 
-    def exceeds_limit(self, piece: MicroBatch[Batch]) -> bool:
-        """Return whether a piece that was cut before the limit was lowered exceeds it."""
-        return self.limit is not None and self._count_rows(piece) > 1 and self._compute_cost(piece) > self.limit
+    def exceeds_limit(self, micro_batch: MicroBatch[Batch]) -> bool:
+        """Return whether a micro-batch that was cut before the limit was lowered exceeds it."""
+        return (
+            self.limit is not None
+            and self._count_samples(micro_batch) > 1
+            and self._compute_cost(micro_batch) > self.limit
+        )
 
-    def lower(self, piece: MicroBatch[Batch], problem: str) -> None:
-        """Halve the limit after memory ran out in a piece, unless memory could be freed for another attempt.
+    def lower(self, micro_batch: MicroBatch[Batch], problem: str) -> None:
+        """Halve the limit after memory ran out in a micro-batch, unless memory could be freed for another attempt.
 
         Raises:
-            OutOfMemoryError: The piece is a single sample, or cutting is refused.
+            OutOfMemoryError: The micro-batch is a single sample, or cutting is refused.
         """
         if self._free_memory():
             return
         if self._refusal is not None:
             raise OutOfMemoryError(f"{problem}; {self._refusal}")
-        if self._count_rows(piece) == 1:
+        if self._count_samples(micro_batch) == 1:
             raise OutOfMemoryError(
-                f"{problem}, with {piece}, which cannot be cut: it is a single sample, or the loop does not know how "
-                "to cut it. Make the network or the sample smaller, use a lower precision, free memory that other "
-                "programs or kept graphs use, or define how to cut such a batch by Loop(cutting=…)"
+                f"{problem}, with {micro_batch}, which cannot be cut: it is a single sample, or the loop does not "
+                "know how to cut it. Make the network or the sample smaller, use a lower precision, free memory that "
+                "other programs or kept graphs use, or define how to cut such a batch by Loop(splitter=…)"
             )
-        self.limit = max(1, self._compute_cost(piece) // 2)
+        self.limit = max(1, self._compute_cost(micro_batch) // 2)
 
-    def _count_rows(self, piece: MicroBatch[Batch]) -> int:
-        return self._cutting.samples(piece.batch) if piece.stop is None else piece.stop - piece.start
+    def _count_samples(self, micro_batch: MicroBatch[Batch]) -> int:
+        return (
+            self._splitter.samples(micro_batch.batch)
+            if micro_batch.stop is None
+            else micro_batch.stop - micro_batch.start
+        )
 
-    def _compute_cost(self, piece: MicroBatch[Batch]) -> int:
-        """Return the cost of a piece; all samples of a batch cost the same, even if a piece has less padding."""
-        return self._count_rows(piece) * (self._cutting.cost(piece.batch) if piece.stop is None else piece.unit)
+    def _compute_cost(self, micro_batch: MicroBatch[Batch]) -> int:
+        """Return the cost of a micro-batch; all samples of a batch cost the same, whatever their padding."""
+        return self._count_samples(micro_batch) * (
+            self._splitter.cost(micro_batch.batch) if micro_batch.stop is None else micro_batch.unit
+        )

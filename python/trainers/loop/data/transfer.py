@@ -1,9 +1,9 @@
 """Transfer of batches to the device: once per window for all phases, and one window ahead.
 
-On a CPU nothing is copied. Otherwise windows hold batches on the host, so that counts, pieces and messages need no
-synchronisation with the device; code that computes on a batch calls `move` for its copy. A source that may be read
+On a CPU nothing is copied. Otherwise windows hold batches on the host, so that counts, micro-batches and messages need
+no synchronisation with the device; code that computes on a batch calls `move` for its copy. A source that may be read
 ahead is read after a window's work is queued and before its results are read. When memory runs out, the copies are
-dropped first, and from then on only pieces are moved.
+dropped first, and from then on only micro-batches are moved.
 """
 
 from collections.abc import Callable, Iterator
@@ -134,7 +134,7 @@ class Prefetcher:
                 self._next = ReadWindow(failure=error)
 
     def move(self, batch: Tree, /) -> Tree:
-        """Return a batch of the window, or a piece of one, on the device; keep it if several phases use it."""
+        """Return a batch of the window, or a micro-batch of one, on the device; keep it if several phases use it."""
         copy = self._current.copies.get(id(batch))
         if copy is None:
             copy = self._transfer.copy(batch)

@@ -25,7 +25,7 @@ NO_KERNEL_TEXTS = (
 )
 """Messages of convolutions on CUDA. Torch tries all kernels, skips those whose workspace does not fit in memory, and
 raises this if none is left (aten/src/ATen/native/cudnn, Conv_v8.cpp and Conv_v7.cpp). It raises the same if cuDNN has
-no kernel at all, as for depthwise convolutions in bfloat16 on older GPUs; smaller pieces do not help then."""
+no kernel at all, as for depthwise convolutions in bfloat16 on older GPUs; smaller micro-batches do not help then."""
 
 _BLOCK: Final = 2**24
 """Bytes. glibc then keeps twice as much; see `keep_freed_memory`."""

@@ -20,7 +20,7 @@ class Group:
 
     In `Processes`, every process must make the same calls in the same order, because each call waits for all
     processes. It raises `PeerLostError` if another process has ended or hangs. Processes are independent between two
-    calls: forward and backward exchange nothing, so a process may repeat pieces of a window.
+    calls: forward and backward exchange nothing, so a process may repeat micro-batches of a window.
 
     Attributes:
         rank: Number of this process, from 0.
@@ -106,18 +106,18 @@ class Group:
 def check_modules(modules: Mapping[str, nn.Module], *, size: int, splitting: bool) -> None:
     """Check that a group can train the modules.
 
-    A process that runs out of memory repeats a piece of a window. If a module communicated in its forward or backward,
-    that process would communicate once more than the others, which hangs or mixes up values.
+    A process that runs out of memory repeats a micro-batch of a window. If a module communicated in its forward or
+    backward, that process would communicate once more than the others, which hangs or mixes up values.
 
     Args:
         modules: The modules by name.
         size: Number of processes.
-        splitting: Whether a piece is repeated when memory runs out.
+        splitting: Whether a micro-batch is repeated when memory runs out.
 
     Raises:
         ParallelismError: With several processes, a module is sharded, wrapped in DistributedDataParallel, computes
-            statistics over all processes or has sparse gradients. Or, with one process: it is sharded and pieces may
-            be repeated.
+            statistics over all processes or has sparse gradients. Or, with one process: it is sharded and micro-batches
+            may be repeated.
     """
     for name, module in modules.items():
         for path, part in module.named_modules(prefix=name):

@@ -61,9 +61,9 @@ class LocalTotals:
     """The totals of this process.
 
     Attributes:
-        losses: The detached loss of every piece with targets; empty if there is no target.
-        expected: The count that backward assumed: a piece with n targets started from n / expected. It is 1 if the
-            true counts were known before.
+        losses: The detached loss of every micro-batch with targets; empty if there is no target.
+        expected: The count that backward assumed: a micro-batch with n targets started from n / expected. It is 1 if
+            the true counts were known before.
         requests: The requests of this process.
         targets: The targets of every term over all processes, if they were known before the first backward.
     """
@@ -84,7 +84,7 @@ class LocalTotals:
         return 1.0 if self.targets is not None else self.expected / (self.count or 1)
 
     def means(self) -> Sequence[Tensor]:
-        """Return the means of the pieces, scalars."""
+        """Return the means of the micro-batches, scalars."""
         return [loss.mean for loss in self.losses]
 
     def scalars(self) -> Sequence[Tensor]:
@@ -194,7 +194,7 @@ class RowFormat:
         return ExchangeRow(means=means, counts=counts, weights=weights, requests=requests)
 
     def _collect_means(self, name: str, losses: Sequence[Loss]) -> list[tuple[Tensor, int]]:
-        """Return the means and counts of a part or term in all pieces."""
+        """Return the means and counts of a part or term in all micro-batches."""
         if self.has_terms:
             terms = [loss.terms[name] for loss in losses if name in loss.terms]
             return _drop_empty((term.mean, term.count) for term in terms)
@@ -229,7 +229,7 @@ def _drop_empty(column: Iterable[tuple[Tensor, int]]) -> list[tuple[Tensor, int]
 
 
 def _weight(name: str, losses: Sequence[Loss]) -> float:
-    """Return the weight of a term, which is the same in all pieces; 0 if no piece has the term."""
+    """Return the weight of a term, which is the same in all micro-batches; 0 if no micro-batch has the term."""
     return next((float(loss.terms[name].weight) for loss in losses if name in loss.terms), 0.0)
 
 

@@ -1,14 +1,14 @@
 """The accumulation window: forward and backward of all its batches, weighted by their true counts.
 
 The gradient of a window is that of the mean loss over all its targets, however they are distributed over batches and
-pieces. A piece with n targets starts its backward from n / expected instead of 1, which needs no extra operation.
-`expected` is an estimate of the window's count from its first piece, and the update corrects it once by
-expected / count. If the loss has several terms, their counts are known in advance and need no correction.
+micro-batches. A micro-batch with n targets starts its backward from n / expected instead of 1, which needs no extra
+operation. `expected` is an estimate of the window's count from its first micro-batch, and the update corrects it once
+by expected / count. If the loss has several terms, their counts are known in advance and need no correction.
 
-When memory runs out, the batch is cut into smaller pieces and no sample is skipped. The result depends only on the
-samples, the generators at the start of the window and the final piece size. After a failed forward, only the piece is
-repeated. The window is repeated if an earlier piece was larger, or after a failed backward, which leaves partial
-gradients.
+When memory runs out, the batch is cut into smaller micro-batches and no sample is skipped. The result depends only on
+the samples, the generators at the start of the window and the final micro-batch size. After a failed forward, only the
+micro-batch is repeated. The window is repeated if an earlier micro-batch was larger, or after a failed backward, which
+leaves partial gradients.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -54,10 +54,10 @@ class WindowAttempt:
 
     Attributes:
         batches: Number of batches in the window.
-        losses: The detached loss of every piece with targets.
-        expected: The estimate of the window's count; 0 before the first piece with targets.
-        start: The state before the first piece.
-        done: The completed pieces.
+        losses: The detached loss of every micro-batch with targets.
+        expected: The estimate of the window's count; 0 before the first micro-batch with targets.
+        start: The state before the first micro-batch.
+        done: The completed micro-batches.
         term_targets: Weights the terms of the loss; None for a loss of one term.
     """
 
@@ -95,7 +95,7 @@ class Accumulator(Generic[Batch]):
         cutter: Cuts the batches.
         rewind: Restores state after memory ran out.
         shared: The forward that the phase owns or uses; None for a loss that needs only the batch.
-        move: Moves a batch or a piece to the device; None copies it each time.
+        move: Moves a batch or a micro-batch to the device; None copies it each time.
 
     Attributes:
         shortages: How often memory has run out.
@@ -148,7 +148,7 @@ class Accumulator(Generic[Batch]):
         Raises:
             ContractError: The loss function did not return a valid `Loss`, or its counts differ from `targets`.
             DetachedLossError: A loss has no graph.
-            OutOfMemoryError: Memory ran out and smaller pieces are not possible.
+            OutOfMemoryError: Memory ran out and smaller micro-batches are not possible.
         """
         with self._foreign:
             while (attempt := self._run_window(window, position, targets)) is None:
@@ -187,37 +187,39 @@ class Accumulator(Generic[Batch]):
         return attempt
 
     def _run_batch(self, number: int, batch: Batch, attempt: WindowAttempt) -> bool:
-        """Compute all pieces of a batch; False if the window must be repeated."""
+        """Compute all micro-batches of a batch; False if the window must be repeated."""
         start: int | None = 0
         while start is not None:
-            piece = self._cutter.piece(batch, start)
+            micro_batch = self._cutter.cut(batch, start)
             state = self._rewind.save()
             attempt.start = attempt.start or state
-            shortage = self._run_piece(number, piece, attempt)
+            shortage = self._run_micro_batch(number, micro_batch, attempt)
             if shortage is None:
                 self._short_of_memory = False
-                attempt.done.append(piece)
-                start = None if piece.last else piece.stop
-            elif not self._recover(number, piece, state, attempt, shortage):
+                attempt.done.append(micro_batch)
+                start = None if micro_batch.last else micro_batch.stop
+            elif not self._recover(number, micro_batch, state, attempt, shortage):
                 return False
         return True
 
-    def _run_piece(self, number: int, piece: MicroBatch[Batch], attempt: WindowAttempt) -> MemoryShortage | None:
-        """Run forward and backward of a piece; return a shortage, because an exception would keep its frames alive."""
+    def _run_micro_batch(
+        self, number: int, micro_batch: MicroBatch[Batch], attempt: WindowAttempt
+    ) -> MemoryShortage | None:
+        """Run forward and backward; return a memory shortage, because an exception would keep its frames alive."""
         stage: Literal["forward", "backward"] = "forward"
         try:
-            loss = self._forward(number, piece)
+            loss = self._forward(number, micro_batch)
             stage = "backward"
             if loss.terms or attempt.term_targets is not None:
-                self._run_backward_of_terms(loss, number, piece, attempt)
+                self._run_backward_of_terms(loss, number, micro_batch, attempt)
             elif loss.count:
-                self._run_backward(loss, piece, attempt)
+                self._run_backward(loss, micro_batch, attempt)
             if self._shared is not None:
-                self._shared.check_unchanged(self._phase, number, piece)
+                self._shared.check_unchanged(self._phase, number, micro_batch)
             if loss.counted:
                 attempt.losses.append(loss.without_graph())
             if attempt.term_targets is not None:
-                attempt.term_targets.note(piece, number)
+                attempt.term_targets.note(micro_batch, number)
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise
@@ -227,55 +229,61 @@ class Accumulator(Generic[Batch]):
     def _recover(
         self,
         number: int,
-        piece: MicroBatch[Batch],
+        micro_batch: MicroBatch[Batch],
         state: ForwardState,
         attempt: WindowAttempt,
         shortage: MemoryShortage,
     ) -> bool:
-        """Lower the limit and restore the state before the piece; False if it is the state before the window."""
+        """Lower the limit and restore the state before the micro-batch; False if it is the state before the window."""
         self.shortages += 1
         graphs = "" if self._shared is None else self._shared.describe_graphs()
         late = self._shared is not None and self._shared.was_run_by_other_phase(self._phase)
         if self._shared is not None:
-            self._shared.drop(number, piece)
+            self._shared.drop(number, micro_batch)
         release(self._device, thorough=self._short_of_memory)  # thorough only if a quick release was not enough
         self._short_of_memory = True
         usage = describe_usage(self._device)
-        self._cutter.lower(piece, f"memory ran out in the {shortage.stage} ({shortage.cause}; now {usage}{graphs})")
+        self._cutter.lower(
+            micro_batch, f"memory ran out in the {shortage.stage} ({shortage.cause}; now {usage}{graphs})"
+        )
         repeat = (
-            late or shortage.stage == "backward" or any(self._cutter.exceeds_limit(piece) for piece in attempt.done)
+            late
+            or shortage.stage == "backward"
+            or any(self._cutter.exceeds_limit(micro_batch) for micro_batch in attempt.done)
         )
         self._rewind.restore(attempt.start if repeat and attempt.start else state)
         if repeat and self._shared is not None:
             self._shared.restart()
         return not repeat
 
-    def _forward(self, number: int, piece: MicroBatch[Batch]) -> Loss:
-        batch = self._move(piece.batch)
+    def _forward(self, number: int, micro_batch: MicroBatch[Batch]) -> Loss:
+        batch = self._move(micro_batch.batch)
         arguments: tuple[Any, ...] = (batch,)
         if self._shared is not None:
-            arguments = (batch, self._shared.result(self._phase, number, piece, batch, self._foreign))
+            arguments = (batch, self._shared.result(self._phase, number, micro_batch, batch, self._foreign))
         if self._dtype is None:
             return check_loss(self._loss(*arguments))
         with torch.autocast(self._device.type, dtype=self._dtype):
             return check_loss(self._loss(*arguments))
 
-    def _run_backward(self, loss: Loss, piece: MicroBatch[Batch], attempt: WindowAttempt) -> None:
+    def _run_backward(self, loss: Loss, micro_batch: MicroBatch[Batch], attempt: WindowAttempt) -> None:
         """Run the backward of a loss of one term, weighted by the estimate of the window's count."""
-        attempt.expected = attempt.expected or loss.count / piece.share * attempt.batches
+        attempt.expected = attempt.expected or loss.count / micro_batch.share * attempt.batches
         self._check_attached(loss.mean, loss)
         seed = self._seed(loss.count / attempt.expected, loss.mean, loss)
         backward((loss.mean,), (seed if self._scaler is None else self._scaler.scale(seed),))
 
-    def _run_backward_of_terms(self, loss: Loss, number: int, piece: MicroBatch[Batch], attempt: WindowAttempt) -> None:
+    def _run_backward_of_terms(
+        self, loss: Loss, number: int, micro_batch: MicroBatch[Batch], attempt: WindowAttempt
+    ) -> None:
         """Run the backward of a loss with terms, each weighted by its share of the window's targets."""
         if attempt.term_targets is None:
             if len(loss.terms) > 1:
                 raise missing_counts_error(self._phase, loss)
             if loss.count:
-                self._run_backward(loss, piece, attempt)
+                self._run_backward(loss, micro_batch, attempt)
             return
-        roots = attempt.term_targets.weigh(loss, piece, number)
+        roots = attempt.term_targets.weigh(loss, micro_batch, number)
         for mean, _ in roots:
             self._check_attached(mean, loss)
         seeds = [self._seed(weight, mean, loss) for mean, weight in roots]

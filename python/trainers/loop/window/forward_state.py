@@ -1,4 +1,4 @@
-"""The state to restore before a window or a piece is computed again."""
+"""The state to restore before a window or a micro-batch is computed again."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass

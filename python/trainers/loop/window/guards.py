@@ -53,9 +53,8 @@ def check_uncoupled(modules: Mapping[str, nn.Module], evaluated: Iterable[nn.Mod
     if coupled:
         raise BatchCoupledError(
             f"{join_names(coupled)} compute with the mean and variance of the batch, so the result would depend on "
-            "how the "
-            "samples of a window are distributed over batches, pieces and processes. Use GroupNorm or LayerNorm, train "
-            'with one batch per window in one process, or accept it: Loop(batch_coupled="accept")'
+            "how the samples of a window are distributed over batches, micro-batches and processes. Use GroupNorm or "
+            'LayerNorm, train with one batch per window in one process, or accept it: Loop(batch_coupled="accept")'
         )
 
 

@@ -1,9 +1,9 @@
-"""A forward that one phase owns and others use; it runs once per piece, in the first of these phases.
+"""A forward that one phase owns and others use; it runs once per micro-batch, in the first of these phases.
 
-If the owner runs after a user, the graphs of all pieces are kept until the owner's backward, which takes the memory of
-a window. If it runs first, only values are kept. All phases use the same pieces. When memory runs out in a later phase,
-the results are dropped, and the forward runs again in smaller pieces, from the generators and buffers at the start of
-the window. If the owner has taken its step by then, the forward uses the new weights.
+If the owner runs after a user, the graphs of all micro-batches are kept until the owner's backward, which takes the
+memory of a window. If it runs first, only values are kept. All phases use the same micro-batches. When memory runs out
+in a later phase, the results are dropped, and the forward runs again in smaller micro-batches, from the generators and
+buffers at the start of the window. If the owner has taken its step by then, the forward uses the new weights.
 """
 
 from collections.abc import Collection, Sequence
@@ -28,7 +28,7 @@ Batch = TypeVar("Batch")
 @final
 @dataclass(frozen=True, slots=True)
 class ForwardResult:
-    """The result of the forward for a piece.
+    """The result of the forward for a micro-batch.
 
     Attributes:
         tree: The tensors, with their graph while the owner still needs it.
@@ -129,17 +129,19 @@ class SharedForward(Generic[Batch]):
         """End a window and drop results that an error may have left."""
         self._kept.clear()
 
-    def result(self, phase: str, number: int, piece: MicroBatch[Batch], batch: Batch, frozen: FrozenParameters) -> Any:
-        """Return the result of the forward for a piece: with its graph for the owner, detached for users.
+    def result(
+        self, phase: str, number: int, micro_batch: MicroBatch[Batch], batch: Batch, frozen: FrozenParameters
+    ) -> Any:
+        """Return the result of the forward for a micro-batch: with its graph for the owner, detached for users.
 
         Args:
             phase: The phase that is running.
             number: The number of the batch in the window.
-            piece: The piece of the batch.
-            batch: The piece on the device.
+            micro_batch: The micro-batch of the batch.
+            batch: The micro-batch on the device.
             frozen: The parameters that the running phase has frozen.
         """
-        key = (number, piece.start)
+        key = (number, micro_batch.start)
         kept = self._kept.get(key)
         if kept is None:
             kept = self._make(phase, batch, frozen)
@@ -152,13 +154,13 @@ class SharedForward(Generic[Batch]):
             del self._kept[key]
         return kept.tree
 
-    def check_unchanged(self, phase: str, number: int, piece: MicroBatch[Batch]) -> None:
+    def check_unchanged(self, phase: str, number: int, micro_batch: MicroBatch[Batch]) -> None:
         """Check that a phase has not changed a result in place, and drop the result if no later phase needs it.
 
         Raises:
             ContractError: The phase has changed the result.
         """
-        key = (number, piece.start)
+        key = (number, micro_batch.start)
         kept = self._kept.get(key)
         changed = [] if kept is None else kept.changed()
         if changed:
@@ -187,14 +189,14 @@ class SharedForward(Generic[Batch]):
         )
 
     def restart(self) -> None:
-        """Drop all results and restore the state at the start of the window, to run again in smaller pieces."""
+        """Drop all results and restore the state at the start of the window, to run again in smaller micro-batches."""
         self._kept.clear()
         if self._start is not None:
             self._rewind.restore(self._start)
 
-    def drop(self, number: int, piece: MicroBatch[Batch]) -> None:
-        """Drop the result of a piece that will be cut smaller."""
-        self._kept.pop((number, piece.start), None)
+    def drop(self, number: int, micro_batch: MicroBatch[Batch]) -> None:
+        """Drop the result of a micro-batch that will be cut smaller."""
+        self._kept.pop((number, micro_batch.start), None)
 
     def restore_buffers(self) -> None:
         """Undo the changes of the forward to the buffers of the owner's modules in this window."""

@@ -1,7 +1,7 @@
 """The targets of a loss of several terms, counted over a window before its first backward.
 
 The gradients of all terms are summed in `.grad`, so they cannot be corrected separately afterwards. With known counts,
-a piece in which a term has n of the window's N targets starts that term's backward from weight * n / N.
+a micro-batch in which a term has n of the window's N targets starts that term's backward from weight * n / N.
 """
 
 from collections import Counter
@@ -25,7 +25,7 @@ class Targets(Generic[Batch]):
     """The targets of every term in one window.
 
     Attributes:
-        count: Counts the targets of a batch or piece on the host, without a forward.
+        count: Counts the targets of a batch or micro-batch on the host, without a forward.
         batches: The counts of every batch of this process.
         totals: The counts of the window over all processes.
     """
@@ -36,7 +36,7 @@ class Targets(Generic[Batch]):
 
 
 def count_targets(count: Callable[[Any], Counts], batch: object) -> Counts:
-    """Count the targets of every term in a batch or piece.
+    """Count the targets of every term in a batch or micro-batch.
 
     Raises:
         ContractError: The function did not return counts by name.
@@ -78,7 +78,7 @@ def sum_counts(batches: Sequence[Counts]) -> Counts:
 @final
 @dataclass(slots=True)
 class TermTargets(Generic[Batch]):
-    """Weights the terms of the pieces in one attempt at a window, and checks them against the counted targets.
+    """Weights the terms of the micro-batches in one attempt at a window, and checks them against the counted targets.
 
     Attributes:
         targets: The counted targets of the window.
@@ -88,26 +88,28 @@ class TermTargets(Generic[Batch]):
     _weights: dict[str, float] = field(default_factory=dict[str, float])
     _seen: Counter[str] = field(default_factory=Counter[str])
 
-    def weigh(self, loss: Loss, piece: MicroBatch[Batch], number: int) -> list[tuple[Tensor, float]]:
+    def weigh(self, loss: Loss, micro_batch: MicroBatch[Batch], number: int) -> list[tuple[Tensor, float]]:
         """Return the means, scalars, to start the backward from, each with its weight in the window.
 
         Args:
-            loss: The loss of the piece.
-            piece: The piece, on the host.
+            loss: The loss of the micro-batch.
+            micro_batch: The micro-batch, on the host.
             number: The number of its batch in the window.
 
         Raises:
             ContractError: The terms or counts of the loss differ from the counted targets, or a weight has changed.
         """
         expected = (
-            self.targets.batches[number] if piece.stop is None else count_targets(self.targets.count, piece.batch)
+            self.targets.batches[number]
+            if micro_batch.stop is None
+            else count_targets(self.targets.count, micro_batch.batch)
         )
         self._check_terms(loss, expected)
         for name, term in loss.terms.items():
             if self._weights.setdefault(name, term.weight) != term.weight:
                 raise ContractError(
                     f"the weight of the term {name!r} is {term.weight} and was {self._weights[name]} in an earlier "
-                    "piece of the same window; change it only between windows"
+                    "micro-batch of the same window; change it only between windows"
                 )
         totals = self.targets.totals
         return [
@@ -116,26 +118,26 @@ class TermTargets(Generic[Batch]):
             if term.count and term.weight
         ]
 
-    def note(self, piece: MicroBatch[Batch], number: int) -> None:
-        """Count a completed piece, and at the end of the batch check that the pieces add up to it.
+    def note(self, micro_batch: MicroBatch[Batch], number: int) -> None:
+        """Count a completed micro-batch, and at the end of the batch check that the micro-batches add up to it.
 
         Raises:
-            ContractError: The counts of the pieces do not add up to that of the batch.
+            ContractError: The counts of the micro-batches do not add up to that of the batch.
         """
-        if piece.stop is None:
+        if micro_batch.stop is None:
             return
-        if piece.start == 0:
+        if micro_batch.start == 0:
             self._seen.clear()
-        self._seen.update(count_targets(self.targets.count, piece.batch))
+        self._seen.update(count_targets(self.targets.count, micro_batch.batch))
         wrong = [
             f"{name!r}: {self._seen[name]} instead of {count}"
             for name, count in self.targets.batches[number].items()
             if self._seen[name] != count
         ]
-        if piece.last and wrong:
+        if micro_batch.last and wrong:
             raise ContractError(
-                f"the pieces of a batch do not have the targets of the batch ({join_names(wrong)}); counts must add up "
-                "over samples, and not depend on padding or on the size of the batch"
+                f"the micro-batches of a batch do not have the targets of the batch ({join_names(wrong)}); counts "
+                "must add up over samples, and not depend on padding or on the size of the batch"
             )
 
     def _check_terms(self, loss: Loss, expected: Counts) -> None:
@@ -148,6 +150,6 @@ class TermTargets(Generic[Batch]):
             actual, promised = loss.terms[name].count if name in loss.terms else 0, expected.get(name, 0)
             if actual != promised:
                 raise ContractError(
-                    f"the term {name!r} has {actual} targets in the loss and {promised} by counts, for the same piece; "
-                    "both must count the same, or its weight in the window is wrong"
+                    f"the term {name!r} has {actual} targets in the loss and {promised} by counts, for the same "
+                    "micro-batch; both must count the same, or its weight in the window is wrong"
                 )
