@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from trainers.cli.commands import app
 from trainers.vits.corpus import SpeechCorpus
 from trainers.vits.preparation import CorpusSettings, RecordingEntry, prepare_clips
-from trainers.vits.speech_recogniser import FOLDER, train_judge
+from trainers.vits.speech_recogniser import FOLDER, train_recogniser
 from trainers.vits.versions import VoiceVersions
 from trainers.vits.voice import Voice
 
@@ -34,7 +34,7 @@ def base_corpus(folder: Path) -> Path:
     vocabulary_of_all = {sign for text in TEXTS.values() for sign in text}
     numbers = {sign: number for number, sign in enumerate(("<pad>", *sorted(vocabulary_of_all), "<unk>"))}
     corpus = prepare_clips(entries, folder, CorpusSettings(selection=3, held_out=4, vocabulary=numbers))
-    train_judge(corpus, steps=1).save(folder / FOLDER)
+    train_recogniser(corpus, steps=1).save(folder / FOLDER)
     return folder
 
 

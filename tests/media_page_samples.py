@@ -53,7 +53,7 @@ def _voice(path: Path) -> None:
         language="ku",
         framing=_FRAMING,
         speaking_rate=0.7916,
-        judge_error_rate=0.0121,
+        recogniser_error_rate=0.0121,
         scores=SpeechEvaluation((*clips, _clip("b9", "日本", "nothing of it is in the vocabulary"))),
         waves=[(_wave(place, 3.5), _wave(place + 100, 3.2)) for place in range(24)],
     )

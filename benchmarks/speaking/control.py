@@ -49,7 +49,7 @@ def trained(work: Workplace, name: str, *, steps: int, seed: int) -> Path:
         torch.nn.utils.clip_grad_norm_(voice.model.parameters(), recipe.clip)
         optimizer.step()
         schedule.step()
-    voice.fit_speaking_rate([(clip.text, clip.frames) for clip in corpus.part("selection")])
+    voice.fit_speaking_rate([(clip.text, clip.frames) for clip in corpus.list_clips("selection")])
     VoiceVersions(place).add(voice, {"steps": steps, "seed": seed})
     return place
 
@@ -79,7 +79,7 @@ def _batches(
     corpus: SpeechCorpus, voice: Voice, recipe: SpeechRecipe, seed: int
 ) -> Iterator[tuple[UtteranceBatch, Tensor]]:
     """Endless shuffled epochs of batches, each with its recordings' log mel, padded with silence."""
-    clips = corpus.part("train")
+    clips = corpus.list_clips("train")
     recorded = CorpusDataset(corpus, clips, voice.tokens)
     collate = UtteranceCollator(recipe.slice_frames, voice.framing.hop)
     draw = torch.Generator().manual_seed(seed)

@@ -1,7 +1,7 @@
 """Effect of corrections on a voice: changed words, noise, and recordings with wrong texts.
 
 Some words are recorded from another spelling while their text stays, as a listener would correct a pronunciation.
-Clips of the base corpus with the old pronunciation are rated 1; the judge knows neither. Noise is as loud as the
+Clips of the base corpus with the old pronunciation are rated 1; the recogniser knows neither. Noise is as loud as the
 recordings that it replaces, and wrong texts are those of other recordings.
 """
 
@@ -23,7 +23,7 @@ from benchmarks.speaking.voices import FIXTURE, RATE, Workplace
 from trainers.vits.corpus import SpeechCorpus
 from trainers.vits.recipe import FeedbackRecipe
 from trainers.vits.speech_evaluation import score
-from trainers.vits.speech_recogniser import judge_of
+from trainers.vits.speech_recogniser import load_or_train_recogniser
 from trainers.vits.versions import VoiceVersions
 from trainers.vits.voice import Voice
 
@@ -95,8 +95,8 @@ def _without(work: Workplace, voice: Path, outcomes: Sequence[Outcome]) -> list[
     scores = score(
         Voice.load(VoiceVersions(place).current),
         corrections,
-        corrections.part("held_out"),
-        judge_of(SpeechCorpus.open(work.corpus)),
+        corrections.list_clips("held_out"),
+        load_or_train_recogniser(SpeechCorpus.open(work.corpus)),
     )
     before, after = outcomes[0].values["corrections, distance"][0], scores.distance or math.inf
     return [
@@ -189,7 +189,7 @@ def _outdated(work: Workplace) -> list[str]:
     """Clips of the base with the old pronunciation."""
     clips = SpeechCorpus.open(work.corpus).clips
     found = [clip for clip in clips if not CHANGED.keys().isdisjoint(clip.text.split())]
-    assert not any(clip.part == "held_out" for clip in found)
+    assert not any(clip.split == "held_out" for clip in found)
     return [clip.name for clip in found]
 
 

@@ -144,7 +144,7 @@ def adversarial(work: Workplace, steps: int) -> list[Row]:
     found = work.judged(work.trained("adversarial", "--steps", str(steps), "--adversarial-from", str(begin)))
     title = f"{steps} steps, adversarial from {begin}"
     return [
-        shown(f"{title}: character error", found.error_rate, detail=f"judge {found.judge_error_rate:.3f}"),
+        shown(f"{title}: character error", found.error_rate, detail=f"recogniser {found.recogniser_error_rate:.3f}"),
         shown(f"{title}: distance of speech", found.distance, detail=f"reconstruction {found.reconstruction:.3f}"),
     ]
 
@@ -173,7 +173,7 @@ def _log_ratios(corpus: SpeechCorpus, voice: Voice) -> list[float]:
     voice.model.speaking_rate = 1.0
     return [
         math.log(len(voice.speak(clip.text, seed=0)) / (clip.frames * corpus.framing.hop))
-        for clip in corpus.part("held_out")
+        for clip in corpus.list_clips("held_out")
     ]
 
 
@@ -182,7 +182,7 @@ def _errors(title: str, found: VoiceScores, reach: float, *, judged: bool) -> Ro
         f"{title}: character error",
         found.error_rate,
         reach,
-        detail=f"unseen sentences, one seed; the judge on recordings {found.judge_error_rate:.3f}",
+        detail=f"unseen sentences, one seed; the recogniser on recordings {found.recogniser_error_rate:.3f}",
         judged=judged,
     )
 
@@ -206,7 +206,7 @@ def _from(before: float, after: float) -> str:
 
 def _some(corpus: SpeechCorpus) -> UtteranceBatch:
     """A batch of clips."""
-    voice, clips = first_voice(corpus, 0), corpus.part("train")[:8]
+    voice, clips = first_voice(corpus, 0), corpus.list_clips("train")[:8]
     recorded = CorpusDataset(corpus, clips, voice.tokens)
     return UtteranceCollator(SpeechRecipe().slice_frames, voice.framing.hop)(
         [recorded[place] for place in range(len(clips))]

@@ -129,7 +129,7 @@ def _ratio(seconds: dict[str, list[float]], of: str, to: str) -> float:
 
 def _batches(corpus: SpeechCorpus, count: int) -> list[UtteranceBatch]:
     """The same batches for all subjects, of the trainer's size."""
-    recipe, clips = SpeechRecipe(), corpus.part("train")
+    recipe, clips = SpeechRecipe(), corpus.list_clips("train")
     voice = first_voice(corpus, 0)
     recorded = CorpusDataset(corpus, clips, voice.tokens)
     collate = UtteranceCollator(recipe.slice_frames, voice.framing.hop)
@@ -197,7 +197,7 @@ def _plain_step(adversaries: Adversaries, optimizers: _Optimizers, batch: Uttera
 def _shared_step(adversaries: Adversaries, optimizers: _Optimizers, batch: UtteranceBatch) -> None:
     """One forward: the discriminators train on its detached waves, then the generator on its graph."""
     made = adversaries.objective.generator(batch)
-    _judge(adversaries, optimizers, batch, made._replace(waves=made.waves.detach()))
+    _step_discriminators(adversaries, optimizers, batch, made._replace(waves=made.waves.detach()))
     _learn(adversaries, optimizers, batch, made)
 
 
@@ -205,11 +205,13 @@ def _apart_step(adversaries: Adversaries, optimizers: _Optimizers, batch: Uttera
     """One forward for each."""
     with torch.no_grad():
         made = adversaries.objective.generator(batch)
-    _judge(adversaries, optimizers, batch, made)
+    _step_discriminators(adversaries, optimizers, batch, made)
     _learn(adversaries, optimizers, batch, adversaries.objective.generator(batch))
 
 
-def _judge(adversaries: Adversaries, optimizers: _Optimizers, batch: UtteranceBatch, made: GeneratorOutput) -> None:
+def _step_discriminators(
+    adversaries: Adversaries, optimizers: _Optimizers, batch: UtteranceBatch, made: GeneratorOutput
+) -> None:
     judges, optimizer = adversaries.discriminators, optimizers.discriminators
     assert judges is not None
     assert optimizer is not None

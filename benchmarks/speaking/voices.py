@@ -35,14 +35,14 @@ class VoiceScores:
         distance: mean absolute difference of log mel along the best warping path.
         reconstruction: the same without warping, for recordings through encoder and decoder.
         length_error: mean |log length ratio|.
-        judge_error_rate: character error of the recogniser on held-out recordings.
+        recogniser_error_rate: character error of the recogniser on held-out recordings.
     """
 
     error_rate: float
     distance: float
     reconstruction: float
     length_error: float
-    judge_error_rate: float
+    recogniser_error_rate: float
 
     @classmethod
     def of(cls, scores: Mapping[str, Any]) -> "VoiceScores":
@@ -80,7 +80,7 @@ class Workplace:
         if not (place / "voice.json").is_file():
             corpus = SpeechCorpus.open(self.corpus)
             voice = first_voice(corpus, seed)
-            voice.fit_speaking_rate([(clip.text, clip.frames) for clip in corpus.part("selection")])
+            voice.fit_speaking_rate([(clip.text, clip.frames) for clip in corpus.list_clips("selection")])
             VoiceVersions(place).add(voice, {"seed": seed})
         return place
 

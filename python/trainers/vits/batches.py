@@ -50,9 +50,9 @@ class FrameSplitter:
 
     def cut(self, batch: UtteranceBatch, start: int, stop: int) -> UtteranceBatch:
         """Clips from start to stop, padded to the longest of them."""
-        part = UtteranceBatch(*(tensor[start:stop] for tensor in batch))
-        tokens, frames = int(part.token_lengths.max()), int(part.frame_lengths.max())
-        return part._replace(tokens=part.tokens[:, :tokens], spectra=part.spectra[..., :frames])
+        micro_batch = UtteranceBatch(*(tensor[start:stop] for tensor in batch))
+        tokens, frames = int(micro_batch.token_lengths.max()), int(micro_batch.frame_lengths.max())
+        return micro_batch._replace(tokens=micro_batch.tokens[:, :tokens], spectra=micro_batch.spectra[..., :frames])
 
 
 class SpeechSample(NamedTuple):

@@ -126,7 +126,7 @@ def train(
             curves = _train_voice(voice, prepared, built, chosen, checkpoints, consume)
             if launched_rank() > 0:
                 return
-            rate = voice.fit_speaking_rate([(clip.text, clip.frames) for clip in prepared.part("selection")])
+            rate = voice.fit_speaking_rate([(clip.text, clip.frames) for clip in prepared.list_clips("selection")])
             voice.model.cpu()
             record = {**settings, "weights": hash_voice(voice), "curves": asdict(curves), "speaking_rate": rate}
             path = versions.add(voice, record)
@@ -157,7 +157,7 @@ def feedback(
 ) -> None:
     """Train a voice on corrected recordings, and keep the result if it is better on held-out ones."""
     with command_errors(SPEECH):
-        from trainers.vits.speech_recogniser import judge_of
+        from trainers.vits.speech_recogniser import load_or_train_recogniser
         from trainers.vits.training import clear_finished, open_checkpoints
         from trainers.vits.versions import VoiceVersions
         from trainers.vits.voice_correction import VoiceCorrection
@@ -182,10 +182,10 @@ def feedback(
         _report_material(material)
         correction = VoiceCorrection(versions, material, recipe, build)
         checkpoints = open_checkpoints(versions.following, run, correction.settings)
-        judge = judge_of(material.base)
+        recogniser = load_or_train_recogniser(material.base)
         seed_everything(recipe.seed)
         result = correction.run(
-            judge,
+            recogniser,
             checkpoints,
             consumer(run, run_folder(versions.following), sys.stdout),
             progress_counter("scored", "clips", silent=run.as_json),
@@ -245,7 +245,7 @@ def evaluate(
         from trainers.vits.corpus import SpeechCorpus
         from trainers.vits.page import build_page, render_page
         from trainers.vits.speech_evaluation import score
-        from trainers.vits.speech_recogniser import judge_of
+        from trainers.vits.speech_recogniser import load_or_train_recogniser
         from trainers.vits.versions import find_voice_folder
         from trainers.vits.voice import Voice
 
@@ -254,16 +254,18 @@ def evaluate(
         speaker, prepared = Voice.load(folder), SpeechCorpus.open(corpus)
         path = folder.parent / f"{folder.name}.html" if page is None else page
         check_file(path)
-        judge = judge_of(prepared)
+        recogniser = load_or_train_recogniser(prepared)
         progress = progress_counter("scored", "clips", silent=as_json)
-        scores = score(speaker, prepared, prepared.part("held_out"), judge, seed=seed, on_progress=progress)
-        found = build_page(f"{folder.parent.name}/{folder.name}", speaker, prepared, scores, judge, seed=seed)
+        scores = score(speaker, prepared, prepared.list_clips("held_out"), recogniser, seed=seed, on_progress=progress)
+        found = build_page(f"{folder.parent.name}/{folder.name}", speaker, prepared, scores, recogniser, seed=seed)
         write_page(path, render_page(found))
     if as_json:
-        print_json({"kind": "evaluated", "page": str(path), "judge_error_rate": judge.error_rate, **scores.as_json()})
+        print_json(
+            {"kind": "evaluated", "page": str(path), "recogniser_error_rate": recogniser.error_rate, **scores.as_json()}
+        )
         return
     echo(
-        f"Character error rate of the recogniser: {scores.error_rate:.1%} on the voice, {judge.error_rate:.1%} on "
+        f"Character error rate of the recogniser: {scores.error_rate:.1%} on the voice, {recogniser.error_rate:.1%} on "
         "held-out recordings"
     )
     for failed in scores.unspoken:
@@ -299,12 +301,12 @@ def _train_voice(
     from trainers.vits.training import TrainingSetup, fit
     from trainers.vits.voice import list_discriminator_channels
 
-    clips = corpus.part("train")
+    clips = corpus.list_clips("train")
     setup = TrainingSetup(
         clips=CorpusDataset(corpus, clips, voice.tokens),
         frames=[clip.frames for clip in clips],
         weights=None,
-        selection=CorpusDataset(corpus, corpus.part("selection"), voice.tokens),
+        selection=CorpusDataset(corpus, corpus.list_clips("selection"), voice.tokens),
     )
     discriminators = (
         None if recipe.adversarial_from is None else Discriminators(list_discriminator_channels(build.size))
@@ -328,7 +330,7 @@ def _describe_training(
 
 def _suggest_synthesis(voice: Path, corpus: "SpeechCorpus") -> str:
     """Command to try next: synthesise a text of the corpus."""
-    text = corpus.part("selection")[0].text
+    text = corpus.list_clips("selection")[0].text
     return f"quantra train vits synth {quote(str(voice))} --text {quote(text)} --out a.wav"
 
 
@@ -348,9 +350,9 @@ def _report_prepared(corpus: "SpeechCorpus", out: Path, *, as_json: bool) -> Non
     facts: dict[str, Any] = {
         "clips": len(corpus.clips),
         "seconds": corpus.framing.seconds(sum(clip.frames for clip in corpus.clips)),
-        "train": len(corpus.part("train")),
-        "selection": len(corpus.part("selection")),
-        "held_out": len(corpus.part("held_out")),
+        "train": len(corpus.list_clips("train")),
+        "selection": len(corpus.list_clips("selection")),
+        "held_out": len(corpus.list_clips("held_out")),
         "refused": [asdict(rejected) for rejected in corpus.refused],
         "unknown": dict(corpus.unknown),
         "unlisted": list(corpus.unlisted),
@@ -415,7 +417,7 @@ def _report_material(material: "CorrectionMaterial") -> None:
     corpus = material.rated.corpus
     echo(
         f"{material.new_items.count} new lines, {material.new_items.known} used before. New corrections: "
-        f"{len(corpus.part('train'))} train, {len(corpus.part('selection'))} selection, "
+        f"{len(corpus.list_clips('train'))} train, {len(corpus.list_clips('selection'))} selection, "
         f"{len(material.held_out()[1])} held-out."
     )
 

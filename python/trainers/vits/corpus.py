@@ -1,4 +1,4 @@
-"""A prepared corpus: checked clips with texts and spectrograms, split into parts.
+"""A prepared corpus: checked clips with texts and spectrograms, assigned to splits.
 
 Files of the folder, which `trainers.vits.preparation` writes atomically:
 
@@ -27,7 +27,7 @@ from trainers.vits.errors import CorpusError, VoiceError
 from trainers.vits.spectrum import FrameSettings, spectrogram
 from trainers.vits.vocabulary import VOCABULARY, list_characters, lower_letters, read_vocabulary, write_vocabulary
 
-Part = Literal["train", "selection", "held_out"]
+Split = Literal["train", "selection", "held_out"]
 """Training; selection of the speaking rate and of the stopping point; evaluation."""
 
 FILE: Final = "corpus.json"
@@ -44,14 +44,14 @@ class RecordedClip:
     Attributes:
         name: Its id in metadata.csv.
         text: Normalised text (NFC, single spaces).
-        part: Part of the split.
+        split: The split that it belongs to.
         frames: Whole frames; the wave has frames · hop samples.
         digest: sha256 of text and samples, in hexadecimal.
     """
 
     name: str
     text: str
-    part: Part
+    split: Split
     frames: int
     digest: str
 
@@ -191,9 +191,9 @@ class SpeechCorpus:
         (self.folder / FILE).write_bytes(json.dumps(contents, ensure_ascii=False, indent=1).encode() + b"\n")
         write_vocabulary(self.folder, self.vocabulary)
 
-    def part(self, part: Part) -> tuple[RecordedClip, ...]:
-        """The clips of one part."""
-        return tuple(clip for clip in self.clips if clip.part == part)
+    def list_clips(self, split: Split) -> tuple[RecordedClip, ...]:
+        """The clips of one split."""
+        return tuple(clip for clip in self.clips if clip.split == split)
 
     def wave(self, clip: RecordedClip) -> Tensor:
         """A clip's samples.
@@ -222,15 +222,15 @@ class SpeechCorpus:
 
     @property
     def digest(self) -> str:
-        """Digest of the framing and of every clip's content and part; independent of order and names."""
-        lines = sorted(f"{clip.digest} {clip.part}" for clip in self.clips)
+        """Digest of the framing and of every clip's content and split; independent of order and names."""
+        lines = sorted(f"{clip.digest} {clip.split}" for clip in self.clips)
         return hashlib.sha256("\n".join((repr(self.framing), *lines)).encode()).hexdigest()
 
     @property
     def untrained_characters(self) -> Mapping[str, int]:
-        """Counts of known characters in the other parts that no training clip has."""
-        trained = list_characters(clip.text for clip in self.part("train"))
-        others = "".join(lower_letters(clip.text) for clip in self.clips if clip.part != "train")
+        """Counts of known characters in the other splits that no training clip has."""
+        trained = list_characters(clip.text for clip in self.list_clips("train"))
+        others = "".join(lower_letters(clip.text) for clip in self.clips if clip.split != "train")
         return Counter(char for char in others if char in self.vocabulary and char not in trained)
 
     def _read_tensor(self, clip: RecordedClip, name: str, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:

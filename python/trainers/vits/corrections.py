@@ -3,7 +3,7 @@
 A version trained on corrections stores them, so that later versions can train on them again:
 
 VOICE/2/feedback/ratings.json   ratings of its corrections and of clips of the base corpus
-VOICE/2/feedback/corrections/   a prepared corpus of three parts
+VOICE/2/feedback/corrections/   a prepared corpus of three splits
 """
 
 import json
@@ -19,7 +19,7 @@ from torch.utils.data import ConcatDataset
 
 from trainers.media.metadata import normal_text
 from trainers.vits.batches import CorpusDataset
-from trainers.vits.corpus import Part, RecordedClip, SpeechCorpus
+from trainers.vits.corpus import RecordedClip, SpeechCorpus, Split
 from trainers.vits.errors import FeedbackError, VoiceError
 from trainers.vits.gate import MIN_HELD_OUT
 from trainers.vits.manifest import MAX_LISTED, SHARES, ClipCorrection, ClipRating, FeedbackManifest, hash_parts
@@ -71,7 +71,7 @@ class WeightedCorpus:
     """A corpus of corrections with their ratings.
 
     Attributes:
-        corpus: Prepared corpus of three parts.
+        corpus: Prepared corpus of three splits.
         ratings: 1 to 5, by digest of the clip.
         contents: Digest of the correction's content, by digest of the clip.
     """
@@ -88,7 +88,7 @@ class WeightedCorpus:
         """
         return [
             SHARES[rerated.get(self.contents[clip.digest], self.ratings[clip.digest])]
-            for clip in self.corpus.part("train")
+            for clip in self.corpus.list_clips("train")
         ]
 
     def write(self, folder: Path, base: Mapping[str, int]) -> None:
@@ -176,7 +176,7 @@ def select_new_corrections(
         base={clip.digest: rating.rating for rating, clip in rated.values()},
         others=frozenset((fresh.keys() - trained.keys()) | rated.keys()),
         known=len(items.keys() & before) + len(ratings.keys() & before),
-        idle=tuple(clip.name for item, clip in rated.values() if clip.part != "train" and SHARES[item.rating] > 0),
+        idle=tuple(clip.name for item, clip in rated.values() if clip.split != "train" and SHARES[item.rating] > 0),
     )
 
 
@@ -336,15 +336,17 @@ class CorrectionMaterial:
         Raises:
             FeedbackError: All base clips or all corrections have weight 0.
         """
-        trained = [clip for corpus in self._corpora for clip in corpus.part("train")]
+        trained = [clip for corpus in self._corpora for clip in corpus.list_clips("train")]
         return TrainingSetup(
-            clips=ConcatDataset([CorpusDataset(corpus, corpus.part("train"), tokens) for corpus in self._corpora]),
+            clips=ConcatDataset(
+                [CorpusDataset(corpus, corpus.list_clips("train"), tokens) for corpus in self._corpora]
+            ),
             frames=[clip.frames for clip in trained],
             weights=self.draws(),
             selection=ConcatDataset(
                 [
-                    CorpusDataset(self.base, self.base_part("selection"), tokens),
-                    CorpusDataset(self.rated.corpus, self.rated.corpus.part("selection"), tokens),
+                    CorpusDataset(self.base, self.list_base_clips("selection"), tokens),
+                    CorpusDataset(self.rated.corpus, self.rated.corpus.list_clips("selection"), tokens),
                 ]
             ),
         )
@@ -357,19 +359,21 @@ class CorrectionMaterial:
         """
         self.held_out()
         self.draws()
-        parts: Mapping[Part, str] = {"selection": "selection", "held_out": "held-out"}
-        for part, name in parts.items():
-            left, whole = len(self.base_part(part)), len(self.base.part(part))
+        splits: Mapping[Split, str] = {"selection": "selection", "held_out": "held-out"}
+        for split, name in splits.items():
+            left, whole = len(self.list_base_clips(split)), len(self.base.list_clips(split))
             if 2 * left < whole:
                 raise FeedbackError(
                     f"{whole - left} of the {whole} {name} clips of {self.base.folder} are rated 1, but half are "
                     "needed to detect whether the voice gets worse; rate only wrong recordings 1"
                 )
 
-    def base_part(self, part: Part) -> tuple[RecordedClip, ...]:
+    def list_base_clips(self, split: Split) -> tuple[RecordedClip, ...]:
         """Base clips that are not rated 1; wrong recordings do not count."""
         ratings = self._ratings
-        return tuple(clip for clip in self.base.part(part) if SHARES[ratings.get(clip.digest, DEFAULT_RATING)] > 0)
+        return tuple(
+            clip for clip in self.base.list_clips(split) if SHARES[ratings.get(clip.digest, DEFAULT_RATING)] > 0
+        )
 
     def draws(self) -> list[float]:
         """Sampling probabilities of the training clips: base, earlier corrections, new corrections.
@@ -378,7 +382,7 @@ class CorrectionMaterial:
             FeedbackError: All base clips or all corrections have weight 0.
         """
         ratings = self._ratings
-        base = [SHARES[ratings.get(clip.digest, DEFAULT_RATING)] for clip in self.base.part("train")]
+        base = [SHARES[ratings.get(clip.digest, DEFAULT_RATING)] for clip in self.base.list_clips("train")]
         rerated = self.new_items.rerated
         corrections = [share for rated in (*self.previous.corrections, self.rated) for share in rated.shares(rerated)]
         return mix_weights(base, corrections, self.share)
@@ -386,9 +390,9 @@ class CorrectionMaterial:
     @property
     def digest(self) -> str:
         """Digest of training clips, probabilities and evaluation clips, which determine the result."""
-        evaluated = [clip.digest for part in ("selection", "held_out") for clip in self.base_part(part)]
-        parts = [[corpus.digest for corpus in self._corpora], self.draws(), sorted(evaluated)]
-        return sha256(json.dumps(parts).encode()).hexdigest()
+        evaluated = [clip.digest for split in ("selection", "held_out") for clip in self.list_base_clips(split)]
+        digests = [[corpus.digest for corpus in self._corpora], self.draws(), sorted(evaluated)]
+        return sha256(json.dumps(digests).encode()).hexdigest()
 
     def held_out(self) -> HeldOutClips:
         """New held-out corrections whose words no earlier correction trained.
@@ -397,9 +401,11 @@ class CorrectionMaterial:
             FeedbackError: Too few are left.
         """
         trained = {
-            normalise_words(clip.text) for rated in self.previous.corrections for clip in rated.corpus.part("train")
+            normalise_words(clip.text)
+            for rated in self.previous.corrections
+            for clip in rated.corpus.list_clips("train")
         }
-        clips = _remove_texts(self.rated.corpus.part("held_out"), trained)
+        clips = _remove_texts(self.rated.corpus.list_clips("held_out"), trained)
         if len(clips) < MIN_HELD_OUT:
             raise FeedbackError(
                 f"{len(clips)} new corrections can be held out, but {MIN_HELD_OUT} are needed: the other texts were "
@@ -409,9 +415,9 @@ class CorrectionMaterial:
 
     def earlier_held_out(self) -> tuple[HeldOutClips, ...]:
         """Held-out corrections of earlier versions whose words are not trained now."""
-        trained = {normalise_words(clip.text) for clip in self.rated.corpus.part("train")}
+        trained = {normalise_words(clip.text) for clip in self.rated.corpus.list_clips("train")}
         corpora = (rated.corpus for rated in self.previous.corrections)
-        found = ((corpus, _remove_texts(corpus.part("held_out"), trained)) for corpus in corpora)
+        found = ((corpus, _remove_texts(corpus.list_clips("held_out"), trained)) for corpus in corpora)
         return tuple((corpus, clips) for corpus, clips in found if clips)
 
     @property

@@ -34,5 +34,5 @@ class FeedbackError(SpeechError):
     """Corrections and ratings cannot be used."""
 
 
-class JudgeError(SpeechError):
+class RecogniserError(SpeechError):
     """A speech recogniser cannot be trained or loaded."""

@@ -189,7 +189,7 @@ def decide(
     corrections: VoiceComparison,
     base: VoiceComparison,
     *,
-    judge_error_rate: float,
+    recogniser_error_rate: float,
     earlier: VoiceComparison | None = None,
 ) -> VoiceDecision:
     """Decide whether a new voice replaces the previous one.
@@ -197,13 +197,13 @@ def decide(
     Args:
         corrections: Held-out corrections, which trained neither voice.
         base: Held-out clips of the base corpus.
-        judge_error_rate: Error rate of the recogniser on held-out recordings.
+        recogniser_error_rate: Error rate of the recogniser on held-out recordings.
         earlier: Held-out corrections of earlier versions, if any.
     """
     lines = [
         _compare_corrections(corrections),
         _compare_distances("base, distance", base),
-        _compare_error_rates(base, judge_error_rate),
+        _compare_error_rates(base, recogniser_error_rate),
         _compare_lengths(base),
     ]
     if earlier is not None:
@@ -253,12 +253,15 @@ def _compare_distances(what: str, clips: VoiceComparison) -> ComparedFigure:
     )
 
 
-def _compare_error_rates(clips: VoiceComparison, judge_error_rate: float) -> ComparedFigure:
+def _compare_error_rates(clips: VoiceComparison, recogniser_error_rate: float) -> ComparedFigure:
     before, after = clips.before.error_rate, clips.after.error_rate
     rule = f"{_describe_limit()}, or {ERROR_RATE_MARGIN:g} more"
     holds: bool | None = after <= before + max(before * WORSE, ERROR_RATE_MARGIN)
-    if judge_error_rate > RELIABLE:
-        rule, holds = f"recogniser errs on {judge_error_rate:.0%} of recorded characters, above {RELIABLE:.0%}", None
+    if recogniser_error_rate > RELIABLE:
+        rule, holds = (
+            f"recogniser errs on {recogniser_error_rate:.0%} of recorded characters, above {RELIABLE:.0%}",
+            None,
+        )
     elif before >= SATURATED:
         rule, holds = f"it was {SATURATED:.0%} or more before, where changes are chance", None
     return ComparedFigure(what="base, error rate", before=before, after=after, rule=rule, holds=holds)

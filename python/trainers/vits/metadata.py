@@ -1,4 +1,4 @@
-"""metadata.csv of recordings, `id|text` per line, and the split of texts into parts.
+"""metadata.csv of recordings, `id|text` per line, and the assignment of texts to splits.
 
 Three columns follow LJSpeech, `id|text|normalised text`: the third is used unless empty. A speaker column (named
 `speaker` in the heading, or consisting of a few repeated single words) may name only one speaker.
@@ -24,7 +24,7 @@ from trainers.media.metadata import (
     partition_rows,
     rows_of,
 )
-from trainers.vits.corpus import Part
+from trainers.vits.corpus import Split
 from trainers.vits.errors import CorpusError
 from trainers.vits.vocabulary import shorten
 
@@ -216,10 +216,10 @@ def _join_names(names: Iterable[str]) -> str:
     return ", ".join(shown[:_MAX_LISTED]) + (f" and {more} others" if more > 0 else "")
 
 
-def assign_parts(texts: Iterable[str], *, selection: float, held_out: float) -> Mapping[str, Part]:
-    """Assign every text to a part.
+def assign_splits(texts: Iterable[str], *, selection: float, held_out: float) -> Mapping[str, Split]:
+    """Assign every text to a split.
 
-    The part depends on a hash of the words, without case and punctuation. With shares, a text keeps its part when
+    The split depends on a hash of the words, without case and punctuation. With shares, a text keeps its part when
     texts are added or reordered.
 
     Args:
@@ -228,7 +228,7 @@ def assign_parts(texts: Iterable[str], *, selection: float, held_out: float) -> 
         held_out: Likewise.
 
     Raises:
-        CorpusError: There are too few different texts for three parts.
+        CorpusError: There are too few different texts for three splits.
     """
     texts = list(texts)
     positions = {words: _hash_to_unit_interval(words) for words in map(normalise_words, texts)}
@@ -240,14 +240,14 @@ def assign_parts(texts: Iterable[str], *, selection: float, held_out: float) -> 
             f"{held} held-out and {chosen} selection texts leave none of {len(ordered)} different ones for training; "
             "record more sentences, or hold out fewer"
         )
-    part: dict[str, Part] = dict.fromkeys(ordered, "train")
-    part |= dict.fromkeys(ordered[:held], "held_out")
-    part |= dict.fromkeys(ordered[held : held + chosen], "selection")
-    return {text: part[normalise_words(text)] for text in texts}
+    splits: dict[str, Split] = dict.fromkeys(ordered, "train")
+    splits |= dict.fromkeys(ordered[:held], "held_out")
+    splits |= dict.fromkeys(ordered[held : held + chosen], "selection")
+    return {text: splits[normalise_words(text)] for text in texts}
 
 
 def _count(positions: Iterable[float], start: float, wanted: float) -> int:
-    """Size of a part: the wanted number, or the texts whose hash falls into the share; at least 1."""
+    """Size of a split: the wanted number, or the texts whose hash falls into the share; at least 1."""
     if wanted >= 1:
         return int(wanted)
     return max(1, sum(start <= position < start + wanted for position in positions))

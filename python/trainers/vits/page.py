@@ -126,7 +126,7 @@ class VoicePage:
         language: BCP 47 language of the texts (`ku`), or empty.
         framing: Framing of all waves.
         speaking_rate: Speaking rate; lower is slower.
-        judge_error_rate: Error rate of the recogniser on all held-out recordings.
+        recogniser_error_rate: Error rate of the recogniser on all held-out recordings.
         scores: Scores of all clips.
         waves: Recording and synthesised speech, float32 [T], of the first clips that were spoken.
     """
@@ -137,7 +137,7 @@ class VoicePage:
     language: str = ""
     framing: FrameSettings
     speaking_rate: float
-    judge_error_rate: float
+    recogniser_error_rate: float
     scores: SpeechEvaluation
     waves: Sequence[tuple[Tensor, Tensor]]
 
@@ -188,7 +188,10 @@ def _list_figures(page: VoicePage) -> Iterator[LabelledFigure]:
         f"of the recogniser on recordings of the same clips{included_note}",
     )
     yield figure(
-        "Recogniser error rate", page.judge_error_rate, percent, "on held-out recordings, measured after its training"
+        "Recogniser error rate",
+        page.recogniser_error_rate,
+        percent,
+        "on held-out recordings, measured after its training",
     )
     yield figure(
         "Mel distance",
@@ -284,7 +287,13 @@ def _build_clip_view(score: ClipScore, real: Tensor, spoken: Tensor, framing: Fr
 
 
 def build_page(
-    title: str, voice: Voice, corpus: SpeechCorpus, scores: SpeechEvaluation, judge: SpeechRecogniser, *, seed: int = 0
+    title: str,
+    voice: Voice,
+    corpus: SpeechCorpus,
+    scores: SpeechEvaluation,
+    recogniser: SpeechRecogniser,
+    *,
+    seed: int = 0,
 ) -> VoicePage:
     """Build the page data; the first clips are synthesised again with the same seeds.
 
@@ -293,7 +302,7 @@ def build_page(
         voice: Evaluated voice.
         corpus: Corpus of the clips.
         scores: Scores of the voice.
-        judge: Recogniser that made the scores.
+        recogniser: Recogniser that made the scores.
         seed: Seed of the scores.
     """
     spoken = [score.clip for score in scores.clips if not score.fault]
@@ -303,7 +312,7 @@ def build_page(
         corpus=f"{Path(corpus.folder).name}, {len(scores.clips)} clips, digest {corpus.digest[:12]}",
         framing=corpus.framing,
         speaking_rate=voice.model.speaking_rate,
-        judge_error_rate=judge.error_rate,
+        recogniser_error_rate=recogniser.error_rate,
         scores=scores,
         waves=[
             (corpus.wave(clip), voice.speak(clip.text, seed=derive_wave_seed(clip, seed)))

@@ -23,14 +23,14 @@ from trainers.media.run_directory import check_free, create_draft, writing
 from trainers.vits.corpus import (
     CLIPS,
     FULL_SCALE,
-    Part,
     RecordedClip,
     SpeechCorpus,
+    Split,
     hash_content,
     write_clip,
 )
 from trainers.vits.errors import CorpusError, SpeechError
-from trainers.vits.metadata import TranscriptLine, assign_parts, find_text_problem, normalise_words, read_metadata
+from trainers.vits.metadata import TranscriptLine, assign_splits, find_text_problem, normalise_words, read_metadata
 from trainers.vits.spectrum import FrameSettings
 from trainers.vits.vocabulary import (
     build_tokenizer,
@@ -109,12 +109,12 @@ class CorpusSettings:
     vocabulary: Mapping[str, int] | None = None
     numbers: Callable[[int], tuple[int, int]] | None = None
 
-    def parts(self, texts: Sequence[str]) -> Mapping[str, Part]:
-        """The part of every text; see `assign_parts`."""
+    def assign_splits(self, texts: Sequence[str]) -> Mapping[str, Split]:
+        """The split of every text; see `trainers.vits.metadata.assign_splits`."""
         selection, held_out = self.selection, self.held_out
         if self.numbers is not None:
             selection, held_out = self.numbers(len(set(map(normalise_words, texts))))
-        return assign_parts(texts, selection=selection, held_out=held_out)
+        return assign_splits(texts, selection=selection, held_out=held_out)
 
     def __post_init__(self) -> None:
         """Check the numbers.
@@ -360,11 +360,11 @@ class _PreparationRun:
         clips = tuple(self._clips.values())
         if self._refused and not (clips and self._settings.skip_bad):
             raise CorpusError(rejection_message(self._refused, len(clips), "clips"))
-        parts = self._settings.parts(_list_texts(clips))
+        splits = self._settings.assign_splits(_list_texts(clips))
         corpus = SpeechCorpus(
             folder=draft,
             framing=self._settings.framing,
-            clips=tuple(replace(clip, part=parts[clip.text]) for clip in clips),
+            clips=tuple(replace(clip, split=splits[clip.text]) for clip in clips),
             vocabulary=_build_vocabulary(self._settings, clips),
             refused=tuple(self._refused),
             unknown=self._unknown,
@@ -375,7 +375,7 @@ class _PreparationRun:
             draft.rename(self._out)
 
     def _check(self, entry: RecordingEntry, tokenizer: "VitsTokenizer") -> tuple[RecordedClip, "Tensor"]:
-        """Clip of an entry, with a provisional part, and its samples, int16 [frames · hop]."""
+        """Clip of an entry, with a provisional split, and its samples, int16 [frames · hop]."""
         needed = len(tokenize(tokenizer, entry.text))
         samples = decode(entry.path, self._settings)
         frames = len(samples) // self._settings.framing.hop

@@ -10,7 +10,7 @@ from torch.nn import functional
 
 from trainers.vits.corpus import RecordedClip, SpeechCorpus
 from trainers.vits.distances import dtw_distance, edit_distance
-from trainers.vits.errors import CorpusError, JudgeError, VoiceError
+from trainers.vits.errors import CorpusError, RecogniserError, VoiceError
 from trainers.vits.spectrum import log_mel_of
 from trainers.vits.speech_recogniser import SpeechRecogniser, audible_text, compute_recorded_mel
 from trainers.vits.voice import Voice
@@ -113,7 +113,7 @@ def score(
     speaker: Voice,
     corpus: SpeechCorpus,
     clips: Iterable[RecordedClip],
-    judge: SpeechRecogniser,
+    recogniser: SpeechRecogniser,
     *,
     seed: int = 0,
     on_progress: Callable[[int, int], None] = lambda _done, _total: None,
@@ -127,25 +127,25 @@ def score(
         speaker: Voice to score.
         corpus: Corpus of the clips.
         clips: One or more clips that trained neither voice nor recogniser.
-        judge: Recogniser.
+        recogniser: Recogniser.
         seed: Seed of the voice, 0 or more.
         on_progress: Called after each clip with the number done and the total.
 
     Raises:
         CorpusError: `clips` is empty, or a clip is damaged.
         VoiceError: The framing differs from the corpus, or the decoder output is not finite.
-        JudgeError: The recogniser's framing differs from the corpus.
+        RecogniserError: The recogniser's framing differs from the corpus.
     """
     clips = tuple(clips)
-    _check(speaker, corpus, clips, judge)
+    _check(speaker, corpus, clips, recogniser)
     scores = list[ClipScore]()
     for clip in clips:
-        scores.append(_score_clip(speaker, corpus, clip, judge, seed))
+        scores.append(_score_clip(speaker, corpus, clip, recogniser, seed))
         on_progress(len(scores), len(clips))
     return SpeechEvaluation(tuple(scores))
 
 
-def _check(speaker: Voice, corpus: SpeechCorpus, clips: Sequence[RecordedClip], judge: SpeechRecogniser) -> None:
+def _check(speaker: Voice, corpus: SpeechCorpus, clips: Sequence[RecordedClip], recogniser: SpeechRecogniser) -> None:
     if not clips:
         raise CorpusError(f"no clips of {corpus.folder} were given to score; give at least one")
     if speaker.framing != corpus.framing:
@@ -153,24 +153,25 @@ def _check(speaker: Voice, corpus: SpeechCorpus, clips: Sequence[RecordedClip], 
             f"the voice has {speaker.framing} but {corpus.folder} has {corpus.framing}; prepare the recordings like "
             "those of the voice"
         )
-    if judge.framing != corpus.framing:
-        raise JudgeError(
-            f"the recogniser has {judge.framing} but {corpus.folder} has {corpus.framing}; use the corpus' recogniser"
+    if recogniser.framing != corpus.framing:
+        raise RecogniserError(
+            f"the recogniser has {recogniser.framing} but {corpus.folder} has {corpus.framing}; use the recogniser "
+            "of the corpus"
         )
 
 
 def _score_clip(
-    speaker: Voice, corpus: SpeechCorpus, clip: RecordedClip, judge: SpeechRecogniser, seed: int
+    speaker: Voice, corpus: SpeechCorpus, clip: RecordedClip, recogniser: SpeechRecogniser, seed: int
 ) -> ClipScore:
     """Score one clip."""
     text, real = audible_text(clip.text), compute_recorded_mel(corpus, clip)
-    heard_real, heard = judge.transcribe(real), ""
+    heard_real, heard = recogniser.transcribe(real), ""
     distance = ratio = None
     wave, fault = _synthesise_clip(speaker, clip, seed)
     if wave is not None:
         padded = functional.pad(wave, (0, max(0, corpus.framing.fft - len(wave))))  # at least one frame
         synthesised = log_mel_of(padded[None], corpus.framing)[0]
-        heard, distance = judge.transcribe(synthesised), dtw_distance(synthesised, real)
+        heard, distance = recogniser.transcribe(synthesised), dtw_distance(synthesised, real)
         ratio = math.log(len(wave) / (clip.frames * corpus.framing.hop))
     return ClipScore(
         clip=clip,

@@ -1,9 +1,9 @@
-"""A small speech recogniser that judges intelligibility; trained only on real recordings.
+"""A small speech recogniser, which measures intelligibility; trained only on real recordings.
 
 Files of its folder, which is in the corpus that it was trained on:
 
-- `judge.json`: characters, corpus, error rate, and digest of the weights;
-- `judge.safetensors`: weights.
+- `recogniser.json`: characters, corpus, error rate, and digest of the weights;
+- `recogniser.safetensors`: weights.
 """
 
 import json
@@ -30,7 +30,7 @@ from trainers.media.run_directory import atomic_folder, check_free, create_draft
 from trainers.progress import ConsumerChain, ReportConsumer
 from trainers.vits.corpus import RecordedClip, SpeechCorpus
 from trainers.vits.distances import edit_distance
-from trainers.vits.errors import JudgeError
+from trainers.vits.errors import RecogniserError
 from trainers.vits.spectrum import BANDS, SILENCE, FrameSettings, log_mel
 from trainers.vits.vocabulary import shorten
 
@@ -120,18 +120,18 @@ class TrainingBatches:
     """Batches of training recordings with noise from torch's global generator, which the training loop seeds.
 
     Args:
-        corpus: Corpus, of which only the training part is read.
+        corpus: Corpus, of which only the training split is read.
         characters: Letters of its texts.
         seed: Seed of the order, 0 or more.
 
     Raises:
-        JudgeError: A clip has too few frames for its letters.
+        RecogniserError: A clip has too few frames for its letters.
     """
 
     def __init__(self, corpus: SpeechCorpus, characters: str, seed: int) -> None:
         numbers = {letter: number for number, letter in enumerate(characters, 1)}
         self._corpus, self._seed = corpus, seed
-        self._clips = [clip for clip in corpus.part("train") if audible_text(clip.text)]
+        self._clips = [clip for clip in corpus.list_clips("train") if audible_text(clip.text)]
         self._letters = [torch.tensor([numbers[letter] for letter in audible_text(clip.text)]) for clip in self._clips]
         _check_lengths(self._clips)
 
@@ -171,7 +171,7 @@ def _check_lengths(clips: Iterable[RecordedClip]) -> None:
     ]
     if short:
         more = f" and {len(short) - MAX_LISTED} more" if len(short) > MAX_LISTED else ""
-        raise JudgeError(
+        raise RecogniserError(
             "a recogniser cannot be trained on clips with more letters than frames: "
             f"{', '.join(short[:MAX_LISTED])}{more}; the texts are longer than the recordings: correct or remove them, "
             "and prepare again"
@@ -191,8 +191,8 @@ def fit(network: LetterNetwork, batches: TrainingBatches, steps: int, consume: R
 
     optimizer = adamw(network.parameters(), lr=RATE)
     schedule = cosine(optimizer, warmup_steps=min(30, steps // 10), total_steps=steps)
-    phase = Phase("judge", loss, network.parameters(), optimizer, scheduler=schedule)
-    loop = Loop([phase], modules={"judge": network}, device="cpu", precision="fp32")
+    phase = Phase("recogniser", loss, network.parameters(), optimizer, scheduler=schedule)
+    loop = Loop([phase], modules={"recogniser": network}, device="cpu", precision="fp32")
     with loop.running() as run:
         for _ in consume(run.epochs(batches, max_epochs=ceil(steps / batches.length))):
             if run.windows == steps:
@@ -227,11 +227,11 @@ def compute_recognition_loss(log_probabilities: Tensor, batch: TranscriptBatch) 
     return Loss(mean=(losses / batch.lengths).mean(), count=len(batch.lengths))
 
 
-FOLDER: Final = "judge"
+FOLDER: Final = "recogniser"
 """Folder of the recogniser in a prepared corpus."""
 
-FACTS: Final = "judge.json"
-WEIGHTS: Final = "judge.safetensors"
+FACTS: Final = "recogniser.json"
+WEIGHTS: Final = "recogniser.safetensors"
 VERSION: Final = 1
 
 SILENT: Final = ConsumerChain()
@@ -273,7 +273,7 @@ class SpeechRecogniser:
         """Write a folder atomically; the same recogniser gives the same bytes.
 
         Raises:
-            JudgeError: The folder exists, or cannot be written.
+            RecogniserError: The folder exists, or cannot be written.
         """
         weights = save({name: tensor.contiguous() for name, tensor in self.network.state_dict().items()})
         facts = {
@@ -281,11 +281,11 @@ class SpeechRecogniser:
             "characters": self.characters,
             "framing": asdict(self.framing),
             "corpus": self.corpus,
-            "measure_error_rate": self.error_rate,
+            "error_rate": self.error_rate,
             "weights": sha256(weights).hexdigest(),
         }
-        check_free(folder, JudgeError)
-        with writing(folder, JudgeError), atomic_folder(folder, create_draft(folder)) as draft:
+        check_free(folder, RecogniserError)
+        with writing(folder, RecogniserError), atomic_folder(folder, create_draft(folder)) as draft:
             (draft / WEIGHTS).write_bytes(weights)
             (draft / FACTS).write_text(json.dumps(facts, ensure_ascii=False, indent=1) + "\n", "utf-8")
             for path in draft.iterdir():
@@ -297,7 +297,7 @@ class SpeechRecogniser:
         """Load a saved recogniser.
 
         Raises:
-            JudgeError: The folder is missing, damaged, or of another version.
+            RecogniserError: The folder is missing, damaged, or of another version.
         """
         facts = _read_facts(folder)
         weights = _read(folder, WEIGHTS)
@@ -307,7 +307,7 @@ class SpeechRecogniser:
                 "characters": str(characters),
                 "framing": {"rate": int(rate), "hop": int(hop), "fft": int(fft), **other},
                 "corpus": str(corpus),
-                "measure_error_rate": float(rate_of_errors),
+                "error_rate": float(rate_of_errors),
                 "weights": str(digest),
                 **rest,
             } if not rest and not other and min(rate, hop, fft) > 0 and 0 <= rate_of_errors < float("inf"):
@@ -324,7 +324,7 @@ class SpeechRecogniser:
                 raise _describe_damage(folder, f"{FACTS} has missing or invalid fields")
 
 
-def train_judge(
+def train_recogniser(
     corpus: SpeechCorpus, *, steps: int = STEPS, seed: int = 0, threads: int = 1, consume: ReportConsumer = SILENT
 ) -> SpeechRecogniser:
     """Train a recogniser on the CPU; deterministic for a seed and a number of threads.
@@ -339,61 +339,65 @@ def train_judge(
         consume: Receives progress reports.
 
     Raises:
-        JudgeError: No text has a letter, or a clip has too few frames for its letters.
+        RecogniserError: No text has a letter, or a clip has too few frames for its letters.
         LoopError: The training failed.
     """
-    characters = "".join(sorted({letter for clip in corpus.part("train") for letter in audible_text(clip.text)}))
+    characters = "".join(sorted({letter for clip in corpus.list_clips("train") for letter in audible_text(clip.text)}))
     if not characters:
-        raise JudgeError(f"no training text of {corpus.folder} has a letter; prepare clips with texts")
+        raise RecogniserError(f"no training text of {corpus.folder} has a letter; prepare clips with texts")
     with _set_threads(threads), torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         network = LetterNetwork(len(characters))
         fit(network, TrainingBatches(corpus, characters, seed), steps, consume)
-        judge = SpeechRecogniser(
+        recogniser = SpeechRecogniser(
             network=network.eval(),
             characters=characters,
             framing=corpus.framing,
             corpus=corpus.digest,
             error_rate=0.0,
         )
-        return replace(judge, error_rate=measure_error_rate(judge, corpus, corpus.part("held_out")))
+        return replace(recogniser, error_rate=measure_error_rate(recogniser, corpus, corpus.list_clips("held_out")))
 
 
-def measure_error_rate(judge: SpeechRecogniser, corpus: SpeechCorpus, clips: Iterable[RecordedClip]) -> float:
+def measure_error_rate(recogniser: SpeechRecogniser, corpus: SpeechCorpus, clips: Iterable[RecordedClip]) -> float:
     """Character error rate on recordings."""
     errors = letters = 0
     for clip in clips:
         reference = audible_text(clip.text)
-        errors += edit_distance(judge.transcribe(compute_recorded_mel(corpus, clip)), reference)
+        errors += edit_distance(recogniser.transcribe(compute_recorded_mel(corpus, clip)), reference)
         letters += len(reference)
     return errors / max(1, letters)
 
 
-def judge_of(corpus: SpeechCorpus, folder: Path | None = None, *, consume: ReportConsumer = SILENT) -> SpeechRecogniser:
+def load_or_train_recogniser(
+    corpus: SpeechCorpus, folder: Path | None = None, *, consume: ReportConsumer = SILENT
+) -> SpeechRecogniser:
     """Load the recogniser of a corpus, or train and save it.
 
     Args:
         corpus: Prepared corpus.
-        folder: Folder of the recogniser; None for `judge` in the corpus.
+        folder: Folder of the recogniser; None for `recogniser` in the corpus.
         consume: Receives progress reports.
 
     Raises:
-        JudgeError: The recogniser is damaged or of another corpus; the folder cannot be written; or there is nothing to
-            train on.
+        RecogniserError: The recogniser is damaged or of another corpus; the folder cannot be written; or there is
+            nothing to train on.
         LoopError: The training failed.
     """
     path = folder or corpus.folder / FOLDER
     if not path.exists():
-        with writing(path, JudgeError):  # check before training that the folder can be written
+        with writing(path, RecogniserError):  # check before training that the folder can be written
             create_draft(path).rmdir()
-        judge = train_judge(corpus, consume=consume)
+        recogniser = train_recogniser(corpus, consume=consume)
         if not path.exists():  # another process may have saved the same one meanwhile
-            judge.save(path)
-        return judge
-    judge = SpeechRecogniser.load(path)
-    if judge.corpus != corpus.digest:
-        raise JudgeError(f"the recogniser in {path} is not of corpus {corpus.folder}; remove {path} to train a new one")
-    return judge
+            recogniser.save(path)
+        return recogniser
+    recogniser = SpeechRecogniser.load(path)
+    if recogniser.corpus != corpus.digest:
+        raise RecogniserError(
+            f"the recogniser in {path} is not of corpus {corpus.folder}; remove {path} to train a new one"
+        )
+    return recogniser
 
 
 def _read_facts(folder: Path) -> Mapping[str, object]:
@@ -403,7 +407,7 @@ def _read_facts(folder: Path) -> Mapping[str, object]:
         raise _describe_damage(folder, f"{FACTS} is not JSON: {error}") from error
     match found:
         case {"version": int(version)} if version != VERSION:
-            raise JudgeError(
+            raise RecogniserError(
                 f"recogniser {folder} has format version {version}, expected {VERSION}; remove it to train a new one"
             )
         case dict():
@@ -431,8 +435,8 @@ def _load_network(folder: Path, characters: str, weights: bytes) -> LetterNetwor
     return network.eval()
 
 
-def _describe_damage(folder: Path, problem: str) -> JudgeError:
-    return JudgeError(f"recogniser {folder} is damaged: {problem}; remove {folder} to train a new one")
+def _describe_damage(folder: Path, problem: str) -> RecogniserError:
+    return RecogniserError(f"recogniser {folder} is damaged: {problem}; remove {folder} to train a new one")
 
 
 @contextmanager

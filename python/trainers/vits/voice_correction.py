@@ -75,7 +75,7 @@ class VoiceCorrection:
 
     def run(
         self,
-        judge: SpeechRecogniser,
+        recogniser: SpeechRecogniser,
         checkpoints: Checkpoints,
         consume: ReportConsumer,
         on_progress: Callable[[int, int], None],
@@ -83,7 +83,7 @@ class VoiceCorrection:
         """Train from the current version, evaluate, and accept or reject; the voice changes only at the end.
 
         Args:
-            judge: Recogniser of the base corpus.
+            recogniser: Recogniser of the base corpus.
             checkpoints: Checkpoints for resuming.
             consume: Receives training reports.
             on_progress: Called after each evaluated clip with the number done and the total.
@@ -98,9 +98,9 @@ class VoiceCorrection:
             clear_rejection(self._versions.following)
             before, voice = Voice.load(self._versions.current), Voice.load(self._versions.current)
             curves = self._train(voice, checkpoints, consume)
-            base, new = self._material.base_part("selection"), self._material.rated.corpus.part("selection")
+            base, new = self._material.list_base_clips("selection"), self._material.rated.corpus.list_clips("selection")
             rate = set_speaking_rate(voice, base, new, length_error(before, base))
-            decision = compare_voices(before, voice, self._material, judge, on_progress)
+            decision = compare_voices(before, voice, self._material, recogniser, on_progress)
             facts = {
                 **self.settings,
                 "weights": hash_voice(voice),
@@ -146,7 +146,7 @@ def compare_voices(
     before: Voice,
     after: Voice,
     material: CorrectionMaterial,
-    judge: SpeechRecogniser,
+    recogniser: SpeechRecogniser,
     on_progress: Callable[[int, int], None],
 ) -> VoiceDecision:
     """Score both voices on held-out clips, and decide.
@@ -155,18 +155,18 @@ def compare_voices(
         before: Current voice.
         after: Corrected voice.
         material: Evaluation data.
-        judge: Recogniser of the base corpus.
+        recogniser: Recogniser of the base corpus.
         on_progress: Called after each clip with the number done and the total.
     """
     new, earlier = material.held_out(), material.earlier_held_out()
-    base = (material.base, material.base_part("held_out"))
+    base = (material.base, material.list_base_clips("held_out"))
     total, done = 2 * sum(len(clips) for _, clips in (new, base, *earlier)), count(1)
 
     def report(_done: int, _total: int) -> None:
         on_progress(next(done), total)
 
     def score_voice(voice: Voice, sets: Sequence[HeldOutClips]) -> SpeechScores:
-        each = (score(voice, corpus, clips, judge, on_progress=report).clips for corpus, clips in sets)
+        each = (score(voice, corpus, clips, recogniser, on_progress=report).clips for corpus, clips in sets)
         return SpeechScores.of(SpeechEvaluation(tuple(chain.from_iterable(each))))
 
     def comparison(sets: Sequence[HeldOutClips]) -> VoiceComparison:
@@ -175,6 +175,6 @@ def compare_voices(
     return decide(
         comparison([new]),
         comparison([base]),
-        judge_error_rate=judge.error_rate,
+        recogniser_error_rate=recogniser.error_rate,
         earlier=comparison(earlier) if earlier else None,
     )

@@ -31,8 +31,8 @@ def test_an_opened_corpus_is_the_prepared_one(tmp_path: Path) -> None:
     assert {clip.name: clip.text for clip in corpus.clips} == TEXTS
     assert [clip.name for clip in corpus.clips] == list(TEXTS)
     assert corpus.vocabulary == list_characters(TEXTS.values())
-    assert sum(len(corpus.part(part)) for part in ("train", "selection", "held_out")) == len(TEXTS)
-    assert len(corpus.part("selection")) == len(corpus.part("held_out")) == 1
+    assert sum(len(corpus.list_clips(part)) for part in ("train", "selection", "held_out")) == len(TEXTS)
+    assert len(corpus.list_clips("selection")) == len(corpus.list_clips("held_out")) == 1
 
 
 def test_waves_and_spectrograms_are_those_of_the_recording(tmp_path: Path) -> None:
@@ -59,7 +59,7 @@ def test_a_digest_follows_the_content_and_not_the_names(tmp_path: Path) -> None:
     assert renamed.digest == corpus.digest
     assert {clip.digest for clip in renamed.clips} == {clip.digest for clip in corpus.clips}
     assert prepared(tmp_path / "c", TEXTS | {"t00": "deh dest"}).digest != corpus.digest
-    moved = replace(corpus.clips[0], part="held_out" if corpus.clips[0].part == "train" else "train")
+    moved = replace(corpus.clips[0], split="held_out" if corpus.clips[0].split == "train" else "train")
     assert replace(corpus, clips=(moved, *corpus.clips[1:])).digest != corpus.digest
 
 
@@ -82,7 +82,7 @@ CHANGES: dict[str, Callable[[dict[str, Any]], object]] = {
     "a key too few": lambda said: said.pop("unknown"),
     "no version": lambda said: said.pop("version"),
     "no clips": lambda said: said.update(clips=[]),
-    "a part that there is not": lambda said: said["clips"][0].update(part="test"),
+    "an unknown split": lambda said: said["clips"][0].update(split="test"),
     "a clip with more": lambda said: said["clips"][0].update(more=1),
     "no frames": lambda said: said["clips"][0].update(frames=0),
     "a clip twice": lambda said: said["clips"].append(said["clips"][0]),
@@ -151,7 +151,7 @@ def test_characters_that_only_others_than_the_learnt_texts_have_are_told(tmp_pat
     corpus = prepared(tmp_path)
     assert corpus.untrained_characters == {}
     assert describe_corpus_problems(corpus) == ()
-    clips = tuple(replace(clip, part="held_out" if clip.name == "t01" else "train") for clip in corpus.clips)
+    clips = tuple(replace(clip, split="held_out" if clip.name == "t01" else "train") for clip in corpus.clips)
     alone = replace(corpus, clips=clips)
     assert alone.untrained_characters == {"x": 1, "w": 1, "î": 1}
     (notice,) = describe_corpus_problems(alone)

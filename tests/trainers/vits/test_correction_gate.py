@@ -39,14 +39,14 @@ def with_figures(comparison: VoiceComparison, **changes: Any) -> VoiceComparison
 
 def failed_criteria(corrections: VoiceComparison = LEARNT, base: VoiceComparison = SAME, **more: Any) -> list[str]:
     """Names of the failed criteria."""
-    decision = decide(corrections, base, judge_error_rate=more.pop("judge", SHARP), **more)
+    decision = decide(corrections, base, recogniser_error_rate=more.pop("recogniser", SHARP), **more)
     failed = [line.what for line in decision.lines if line.holds is False]
     assert decision.accepted == (not failed)
     return failed
 
 
 def test_what_is_nearer_to_every_correction_and_as_good_elsewhere_is_accepted() -> None:
-    decision = decide(LEARNT, SAME, judge_error_rate=SHARP)
+    decision = decide(LEARNT, SAME, recogniser_error_rate=SHARP)
     assert decision.accepted
     first = decision.lines[0]
     assert first.before == pytest.approx(1.0)
@@ -58,9 +58,11 @@ def test_what_is_nearer_to_every_correction_and_as_good_elsewhere_is_accepted() 
 
 def test_before_and_after_are_not_exchangeable() -> None:
     assert failed_criteria(VoiceComparison(LEARNT.after, LEARNT.before)) == ["corrections, distance"]
-    assert not decide(VoiceComparison(LEARNT.after, LEARNT.before), SAME, judge_error_rate=SHARP).has_learnt_corrections
+    assert not decide(
+        VoiceComparison(LEARNT.after, LEARNT.before), SAME, recogniser_error_rate=SHARP
+    ).has_learnt_corrections
     assert decide(
-        LEARNT, VoiceComparison(SAME.after, spoken(2.0, 2.0, 2.0)), judge_error_rate=SHARP
+        LEARNT, VoiceComparison(SAME.after, spoken(2.0, 2.0, 2.0)), recogniser_error_rate=SHARP
     ).has_learnt_corrections
 
 
@@ -96,19 +98,19 @@ def test_of_a_voice_that_is_understood_two_characters_in_a_hundred_may_be_lost(r
 
 def test_clips_of_the_base_that_are_farther_are_named_the_worst_first() -> None:
     told = VoiceComparison(spoken(1.0, 1.0, 1.0, 1.0, None), spoken(1.06, 1.04, None, 1.5, 1.0))
-    assert decide(LEARNT, told, judge_error_rate=SHARP).worse_clips == ("clip 3", "clip 0")
+    assert decide(LEARNT, told, recogniser_error_rate=SHARP).worse_clips == ("clip 3", "clip 0")
     assert (
         with_figures(told, distances=(1.06, 1.06, None, 1.5, 1.0)).worse_clips == ()
     )  # most clips: the voice itself is worse
 
 
-def test_an_error_rate_counts_only_where_the_judge_hears_well_and_the_voice_does_not_babble() -> None:
+def test_an_error_rate_counts_only_where_the_recogniser_hears_well_and_the_voice_does_not_babble() -> None:
     worse = with_figures(SAME, error_rate=0.9)
-    assert failed_criteria(base=worse, judge=RELIABLE) == ["base, error rate"]
-    assert failed_criteria(base=worse, judge=RELIABLE + 0.01) == []
+    assert failed_criteria(base=worse, recogniser=RELIABLE) == ["base, error rate"]
+    assert failed_criteria(base=worse, recogniser=RELIABLE + 0.01) == []
     babble = replace(worse, before=replace(SAME.before, error_rate=SATURATED))
     assert failed_criteria(base=babble) == []
-    assert "chance" in str(decide(LEARNT, babble, judge_error_rate=SHARP).lines[2])
+    assert "chance" in str(decide(LEARNT, babble, recogniser_error_rate=SHARP).lines[2])
 
 
 def test_lengths_of_the_base_may_hardly_err_more() -> None:
@@ -134,7 +136,7 @@ def test_a_text_that_is_said_for_the_first_time_is_neither_gain_nor_loss() -> No
 
 
 def test_lines_tell_figures_change_interval_and_verdict() -> None:
-    lines = [str(line) for line in decide(LEARNT, SAME, judge_error_rate=SHARP).lines]
+    lines = [str(line) for line in decide(LEARNT, SAME, recogniser_error_rate=SHARP).lines]
     assert lines[0].startswith("corrections, distance: 1 → 0.85, -15.0% (-")
     assert f"holds, the {LEVEL:.0%} interval must lie below 0" in lines[0]
     assert lines[1] == "base, distance: 1 → 1, +0.0%: holds, at most 5% more"

@@ -80,7 +80,7 @@ def test_the_share_of_corrections_is_drawn_and_each_by_its_rating(corpus: Speech
     assert setup.weights is not None
     buckets = LengthBucketSampler(setup.frames, size=10, cost=10**9, batches=800, seed=0, weights=setup.weights)
     drawn = Counter(islice(chain.from_iterable(buckets), 8000))
-    base, new = corpus.part("train"), one.rated.corpus.part("train")
+    base, new = corpus.list_clips("train"), one.rated.corpus.list_clips("train")
     assert len(setup.clips) == len(base) + len(new)
     assert sum(drawn[place] for place in range(len(base), len(setup.clips))) / 8000 == pytest.approx(0.3, abs=0.015)
     counts = {5: 0, 2: 0}
@@ -121,7 +121,7 @@ def test_a_third_of_the_texts_and_six_at_least_are_to_judge_by(corpus: SpeechCor
         made = prepare_corrections(
             select_corrections(tmp_path, corpus, rated(LATER[:count])), corpus, tmp_path / "work"
         ).corpus
-        assert tuple(len(made.part(part)) for part in ("train", "selection", "held_out")) == expected
+        assert tuple(len(made.list_clips(part)) for part in ("train", "selection", "held_out")) == expected
 
 
 def previous_corrections(
@@ -137,13 +137,13 @@ def previous_corrections(
 
 
 def test_earlier_corrections_are_drawn_again_beside_new_ones(corpus: SpeechCorpus, tmp_path: Path) -> None:
-    digest = corpus.part("train")[0].digest
+    digest = corpus.list_clips("train")[0].digest
     before = previous_corrections(tmp_path / "before", corpus, LATER[:10], base={digest: 1})
     one = material(tmp_path, corpus, rated(LATER[10:20]), kept=before)
     base, earlier, new = (
-        corpus.part("train"),
-        before.corrections[0].corpus.part("train"),
-        one.rated.corpus.part("train"),
+        corpus.list_clips("train"),
+        before.corrections[0].corpus.list_clips("train"),
+        one.rated.corpus.list_clips("train"),
     )
     weights = one.draws()
     assert len(weights) == len(base) + len(earlier) + len(new)
@@ -153,14 +153,14 @@ def test_earlier_corrections_are_drawn_again_beside_new_ones(corpus: SpeechCorpu
 
 
 def test_the_latest_rating_of_a_clip_counts(corpus: SpeechCorpus, tmp_path: Path) -> None:
-    first, second = corpus.part("train")[:2]
+    first, second = corpus.list_clips("train")[:2]
     before = previous_corrections(tmp_path / "before", corpus, LATER[:10], base={first.digest: 1, second.digest: 1})
     one = material(tmp_path, corpus, [*rated(LATER[10:20]), {"clip": first.name, "rating": 5}], kept=before)
     assert one.draws()[0] > 0 == one.draws()[1]
 
 
 def test_of_versions_that_rate_a_clip_the_later_one_counts(corpus: SpeechCorpus, tmp_path: Path) -> None:
-    digest = corpus.part("train")[0].digest
+    digest = corpus.list_clips("train")[0].digest
     previous_corrections(tmp_path / "before", corpus, LATER[:10], base={digest: 1})
     voice = tmp_path / "before" / "v"
     material(tmp_path, corpus, rated(LATER[10:20])).rated.write(voice / "3", {digest: 4})
@@ -175,22 +175,22 @@ def test_a_digest_follows_all_that_is_learnt_and_how_likely(corpus: SpeechCorpus
     assert material(tmp_path, corpus, ten).digest == one.digest
     assert material(tmp_path, corpus, others).digest != one.digest
     assert material(tmp_path, corpus, ten, share=0.5).digest != one.digest
-    train = corpus.part("train")[0]
+    train = corpus.list_clips("train")[0]
     assert material(tmp_path, corpus, [*ten, {"clip": train.name, "rating": 2}]).digest != one.digest
 
 
 def test_a_learnt_correction_can_be_rated_again(corpus: SpeechCorpus, tmp_path: Path) -> None:
     before = previous_corrections(tmp_path / "before", corpus, LATER[:10])
-    learnt = before.corrections[0].corpus.part("train")[0].text
+    learnt = before.corrections[0].corpus.list_clips("train")[0].text
     name = next(name for name, text in TEXTS.items() if text == learnt)
     one = material(tmp_path, corpus, [*rated(LATER[10:20]), correction(name, rating=1)], kept=before)
     assert len(one.new_items.corrections) == 10
-    assert one.draws()[len(corpus.part("train"))] == 0
+    assert one.draws()[len(corpus.list_clips("train"))] == 0
 
 
 def test_what_was_learnt_before_is_not_judged_by(corpus: SpeechCorpus, tmp_path: Path) -> None:
     before = previous_corrections(tmp_path / "before", corpus, LATER[:20])
-    learnt = sorted(clip.text for clip in before.corrections[0].corpus.part("train"))
+    learnt = sorted(clip.text for clip in before.corrections[0].corpus.list_clips("train"))
     again = [{**correction(LATER[20 + number]), "text": text} for number, text in enumerate(learnt[:9])]
     one = material(tmp_path, corpus, again, kept=before)
     with pytest.raises(FeedbackError, match="0 new corrections can be held out, but 6 are needed"):
@@ -199,11 +199,11 @@ def test_what_was_learnt_before_is_not_judged_by(corpus: SpeechCorpus, tmp_path:
 
 def test_what_is_learnt_now_judges_no_earlier_version(corpus: SpeechCorpus, tmp_path: Path) -> None:
     before = previous_corrections(tmp_path / "before", corpus, LATER[:10])
-    held_out = [clip.text for clip in before.corrections[0].corpus.part("held_out")]
+    held_out = [clip.text for clip in before.corrections[0].corpus.list_clips("held_out")]
     new = [*held_out[:2], *(TEXTS[name] for name in LATER[12:20])]
     lines = [{**correction(LATER[10 + number]), "text": text} for number, text in enumerate(new)]
     one = material(tmp_path, corpus, lines, kept=before)
-    learnt = {clip.text for clip in one.rated.corpus.part("train")}
+    learnt = {clip.text for clip in one.rated.corpus.list_clips("train")}
     assert [{clip.text for clip in clips} for _, clips in one.earlier_held_out()] == [set(held_out) - learnt]
 
 
@@ -215,13 +215,13 @@ def test_corrections_of_a_version_that_are_gone_are_an_error(corpus: SpeechCorpu
 
 
 def test_ratings_of_clips_that_choose_or_judge_are_told(corpus: SpeechCorpus, tmp_path: Path) -> None:
-    clip = corpus.part("held_out")[0]
+    clip = corpus.list_clips("held_out")[0]
     new = select_corrections(tmp_path, corpus, [*rated(LATER[:9]), {"clip": clip.name, "rating": 2}])
     assert new.idle == (clip.name,)
 
 
 def test_a_clip_that_is_rated_1_neither_chooses_nor_judges(corpus: SpeechCorpus, tmp_path: Path) -> None:
-    chosen, judged = corpus.part("selection")[0], corpus.part("held_out")[0]
+    chosen, judged = corpus.list_clips("selection")[0], corpus.list_clips("held_out")[0]
     plain, dropped = tmp_path / "plain", tmp_path / "dropped"
     plain.mkdir()
     dropped.mkdir()
@@ -229,15 +229,17 @@ def test_a_clip_that_is_rated_1_neither_chooses_nor_judges(corpus: SpeechCorpus,
     one = material(
         dropped, corpus, [*rated(LATER[:9]), *({"clip": clip.name, "rating": 1} for clip in (chosen, judged))]
     )
-    assert one.base_part("selection") == corpus.part("selection")[1:]
-    assert one.base_part("held_out") == corpus.part("held_out")[1:]
+    assert one.list_base_clips("selection") == corpus.list_clips("selection")[1:]
+    assert one.list_base_clips("held_out") == corpus.list_clips("held_out")[1:]
     assert one.new_items.idle == ()
-    assert len(one.training_setup(lambda text: [1] * len(text)).selection) == len(corpus.part("selection")) - 1 + 1
+    assert (
+        len(one.training_setup(lambda text: [1] * len(text)).selection) == len(corpus.list_clips("selection")) - 1 + 1
+    )
     assert one.digest != before.digest
 
 
 def test_half_of_the_clips_that_judge_must_be_left(corpus: SpeechCorpus, tmp_path: Path) -> None:
-    lines = [{"clip": clip.name, "rating": 1} for clip in corpus.part("held_out")]
+    lines = [{"clip": clip.name, "rating": 1} for clip in corpus.list_clips("held_out")]
     half = len(lines) // 2
     material(tmp_path, corpus, [*rated(LATER[:9]), *lines[:half]]).check()
     with pytest.raises(FeedbackError, match=f"{half + 1} of the {len(lines)} held-out clips of .* are rated 1"):
@@ -246,8 +248,10 @@ def test_half_of_the_clips_that_judge_must_be_left(corpus: SpeechCorpus, tmp_pat
 
 def test_lengths_of_the_base_do_not_suffer_from_those_of_corrections(corpus: SpeechCorpus, tmp_path: Path) -> None:
     voice = Voice.load(VoiceVersions(new_voice(tmp_path / "v", corpus.folder)).current)
-    base = tuple(RecordedClip("b", clip.text, "selection", clip.frames * 3, "") for clip in corpus.part("selection"))
-    hurried = corpus.part("selection") * 4
+    base = tuple(
+        RecordedClip("b", clip.text, "selection", clip.frames * 3, "") for clip in corpus.list_clips("selection")
+    )
+    hurried = corpus.list_clips("selection") * 4
     own = voice.fit_speaking_rate([(clip.text, clip.frames) for clip in base])
     allowed = voice.length_error([(clip.text, clip.frames) for clip in base])
     assert set_speaking_rate(voice, base, hurried, allowed) == own
@@ -255,7 +259,7 @@ def test_lengths_of_the_base_do_not_suffer_from_those_of_corrections(corpus: Spe
 
 
 def test_a_rated_corpus_weighs_by_its_ratings(corpus: SpeechCorpus) -> None:
-    clips = corpus.part("train")
+    clips = corpus.list_clips("train")
     one = WeightedCorpus(
         corpus=corpus,
         ratings={clip.digest: 2 for clip in corpus.clips},

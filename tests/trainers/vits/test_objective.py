@@ -52,7 +52,7 @@ def gradients(
     optimizer = GradientRecorder(model.parameters(), lr=0.0)
     judging = torch.optim.SGD(discriminators.parameters(), lr=0.0)
     phases = [
-        Phase("judge", objective.discriminator_loss, discriminators.parameters(), judging, uses="generator"),
+        Phase("discriminators", objective.discriminator_loss, discriminators.parameters(), judging, uses="generator"),
         Phase(
             "generator",
             objective.generator_loss,

@@ -62,7 +62,7 @@ def page_data(*scores: ClipScore, waves: Sequence[tuple[Tensor, Tensor]] | None 
         language="ku",
         framing=FRAMING,
         speaking_rate=0.7916,
-        judge_error_rate=0.0121,
+        recogniser_error_rate=0.0121,
         scores=SpeechEvaluation((*scores, UNSPOKEN)),
         waves=[(tone(0.5), tone(0.8, 880))] * len(scores) if waves is None else waves,
     )
@@ -122,7 +122,7 @@ def test_a_figure_that_is_unknown_is_a_dash() -> None:
     assert page.text.count("\N{EN DASH}") == 2  # distance and length error
 
 
-def test_what_the_judge_heard_wrongly_is_marked() -> None:
+def test_what_the_recogniser_heard_wrongly_is_marked() -> None:
     text = render_page(page_data(CLIP))
     assert "tu <mark>c</mark>awa<mark>x</mark></span>" in text
     assert "2 errors in 7 characters" in text

@@ -89,11 +89,11 @@ def test_recordings_of_the_same_words_are_never_in_two_parts(tmp_path: Path) -> 
             soundfile.write(path, tones(text) * (0.4 + 0.2 * take), RATE)
             entries.append(RecordingEntry(path.stem, text, path))
     corpus = prepare_clips(entries, tmp_path / "out", few(selection=2, held_out=2))
-    parts: defaultdict[str, set[str]] = defaultdict(set)
+    splits: defaultdict[str, set[str]] = defaultdict(set)
     for clip in corpus.clips:
-        parts[clip.name[0]].add(clip.part)
-    assert all(len(found) == 1 for found in parts.values())
-    assert [len(corpus.part(part)) for part in ("train", "selection", "held_out")] == [6, 6, 6]
+        splits[clip.name[0]].add(clip.split)
+    assert all(len(found) == 1 for found in splits.values())
+    assert [len(corpus.list_clips(part)) for part in ("train", "selection", "held_out")] == [6, 6, 6]
     turned = prepare_clips(entries[::-1], tmp_path / "turned", few(selection=2, held_out=2))
     assert set(turned.clips) == set(corpus.clips)
     assert turned.digest == corpus.digest

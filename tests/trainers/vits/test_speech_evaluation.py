@@ -13,12 +13,12 @@ from torch import Tensor
 
 from trainers.vits.corpus import SpeechCorpus
 from trainers.vits.distances import edit_distance
-from trainers.vits.errors import CorpusError, JudgeError, VoiceError
+from trainers.vits.errors import CorpusError, RecogniserError, VoiceError
 from trainers.vits.preparation import CorpusSettings, prepare
 from trainers.vits.spectrum import FrameSettings, spectrogram
 from trainers.vits.speech_evaluation import SpeechEvaluation
 from trainers.vits.speech_evaluation import score as score_voice
-from trainers.vits.speech_recogniser import SpeechRecogniser, audible_text, train_judge
+from trainers.vits.speech_recogniser import SpeechRecogniser, audible_text, train_recogniser
 from trainers.vits.voice import MAX_SECONDS, Voice
 
 KURDISH = Path(__file__).parents[2] / "fixtures" / "kurdish"
@@ -65,39 +65,41 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> SpeechCorpus:
 
 
 @pytest.fixture(scope="module")
-def judge(corpus: SpeechCorpus) -> SpeechRecogniser:
-    return train_judge(corpus, steps=1)
+def recogniser(corpus: SpeechCorpus) -> SpeechRecogniser:
+    return train_recogniser(corpus, steps=1)
 
 
 @pytest.fixture
 def parrot(corpus: SpeechCorpus) -> Parrot:
-    return Parrot(corpus.framing, {clip.text: corpus.wave(clip) for clip in corpus.part("held_out")})
+    return Parrot(corpus.framing, {clip.text: corpus.wave(clip) for clip in corpus.list_clips("held_out")})
 
 
-def test_a_parrot_is_as_good_as_the_recordings(corpus: SpeechCorpus, judge: SpeechRecogniser, parrot: Parrot) -> None:
-    scores = score(parrot, corpus, corpus.part("held_out"), judge)
+def test_a_parrot_is_as_good_as_the_recordings(
+    corpus: SpeechCorpus, recogniser: SpeechRecogniser, parrot: Parrot
+) -> None:
+    scores = score(parrot, corpus, corpus.list_clips("held_out"), recogniser)
     assert scores.error_rate == pytest.approx(scores.real_error_rate, abs=0.02)
-    assert scores.real_error_rate == pytest.approx(judge.error_rate)
+    assert scores.real_error_rate == pytest.approx(recogniser.error_rate)
     assert (scores.distance, scores.reconstruction) == (pytest.approx(0, abs=0.01), pytest.approx(0, abs=0.01))
     assert scores.length_error == 0
     assert not scores.unspoken
 
 
-def test_slower_speech_is_longer(corpus: SpeechCorpus, judge: SpeechRecogniser, parrot: Parrot) -> None:
+def test_slower_speech_is_longer(corpus: SpeechCorpus, recogniser: SpeechRecogniser, parrot: Parrot) -> None:
     parrot.waves = {text: torch.cat([wave, wave]) for text, wave in parrot.waves.items()}
     parrot.reconstruct = lambda spectrum, /: torch.zeros(spectrum.shape[1] * corpus.framing.hop)
-    scores = score(parrot, corpus, corpus.part("held_out"), judge)
+    scores = score(parrot, corpus, corpus.list_clips("held_out"), recogniser)
     assert [one.log_length_ratio for one in scores.clips] == pytest.approx([math.log(2)] * len(scores.clips))
     assert scores.reconstruction > 1
 
 
 def test_a_text_that_cannot_be_said_is_wrong_as_a_whole_and_listed(
-    corpus: SpeechCorpus, judge: SpeechRecogniser, parrot: Parrot
+    corpus: SpeechCorpus, recogniser: SpeechRecogniser, parrot: Parrot
 ) -> None:
-    clips = corpus.part("held_out")
+    clips = corpus.list_clips("held_out")
     parrot.mute = frozenset({clips[1].text})
     whole, scores = (
-        score(replace(parrot, mute=mute), corpus, clips, judge) for mute in (frozenset[str](), parrot.mute)
+        score(replace(parrot, mute=mute), corpus, clips, recogniser) for mute in (frozenset[str](), parrot.mute)
     )
     (unspoken,) = scores.unspoken
     assert (unspoken.clip, unspoken.fault) == (clips[1], "more than a minute")
@@ -111,39 +113,41 @@ def test_a_text_that_cannot_be_said_is_wrong_as_a_whole_and_listed(
 
 @pytest.mark.parametrize("wave", [torch.zeros(0), torch.full((512,), math.nan)])
 def test_characters_without_sound_are_not_spoken(
-    corpus: SpeechCorpus, judge: SpeechRecogniser, parrot: Parrot, wave: Tensor
+    corpus: SpeechCorpus, recogniser: SpeechRecogniser, parrot: Parrot, wave: Tensor
 ) -> None:
-    clip = corpus.part("held_out")[0]
+    clip = corpus.list_clips("held_out")[0]
     speaker = replace(parrot, waves={clip.text: wave}, left=corpus.wave(clip))
-    (one,) = score(speaker, corpus, [clip], judge).unspoken
+    (one,) = score(speaker, corpus, [clip], recogniser).unspoken
     assert one.fault.startswith("the voice gives")
 
 
-def test_a_minute_of_babble_is_judged_to_its_end(corpus: SpeechCorpus, judge: SpeechRecogniser, parrot: Parrot) -> None:
-    clip = corpus.part("held_out")[0]
+def test_a_minute_of_babble_is_judged_to_its_end(
+    corpus: SpeechCorpus, recogniser: SpeechRecogniser, parrot: Parrot
+) -> None:
+    clip = corpus.list_clips("held_out")[0]
     wave = corpus.wave(clip)
     times = int(MAX_SECONDS * corpus.framing.rate / len(wave))
     speaker = replace(parrot, waves={clip.text: wave.repeat(times)}, left=wave)
-    (one,) = score(speaker, corpus, [clip], judge).clips
+    (one,) = score(speaker, corpus, [clip], recogniser).clips
     assert one.log_length_ratio == pytest.approx(math.log(times))
     assert one.distance is not None
     assert one.distance > 0.5
     assert not one.fault
 
 
-def test_a_single_frame_can_be_transcribed(corpus: SpeechCorpus, judge: SpeechRecogniser, parrot: Parrot) -> None:
-    clip = corpus.part("held_out")[0]
+def test_a_single_frame_can_be_transcribed(corpus: SpeechCorpus, recogniser: SpeechRecogniser, parrot: Parrot) -> None:
+    clip = corpus.list_clips("held_out")[0]
     speaker = replace(parrot, waves={clip.text: torch.zeros(corpus.framing.hop)}, left=corpus.wave(clip))
-    (one,) = score(speaker, corpus, [clip], judge).clips
+    (one,) = score(speaker, corpus, [clip], recogniser).clips
     assert one.log_length_ratio == pytest.approx(-math.log(clip.frames))
     assert one.distance is not None
     assert one.distance > 1
 
 
 def test_where_nothing_is_said_there_is_no_distance(
-    corpus: SpeechCorpus, judge: SpeechRecogniser, parrot: Parrot
+    corpus: SpeechCorpus, recogniser: SpeechRecogniser, parrot: Parrot
 ) -> None:
-    scores = score(replace(parrot, mute=frozenset(parrot.waves)), corpus, corpus.part("held_out"), judge)
+    scores = score(replace(parrot, mute=frozenset(parrot.waves)), corpus, corpus.list_clips("held_out"), recogniser)
     assert (scores.error_rate, scores.distance, scores.length_error) == (1.0, None, None)
     assert json.loads(json.dumps(scores.as_json(), allow_nan=False)) == scores.as_json() | {
         "clips": json.loads(json.dumps(scores.as_json()["clips"]))
@@ -151,30 +155,32 @@ def test_where_nothing_is_said_there_is_no_distance(
 
 
 def test_a_clips_score_does_not_depend_on_its_place(
-    corpus: SpeechCorpus, judge: SpeechRecogniser, parrot: Parrot
+    corpus: SpeechCorpus, recogniser: SpeechRecogniser, parrot: Parrot
 ) -> None:
-    clips = corpus.part("held_out")
-    forth, back = score(parrot, corpus, clips, judge), score(parrot, corpus, clips[::-1], judge)
+    clips = corpus.list_clips("held_out")
+    forth, back = score(parrot, corpus, clips, recogniser), score(parrot, corpus, clips[::-1], recogniser)
     assert forth == SpeechEvaluation(back.clips[::-1])
     assert all(len(drawn) == 1 for drawn in parrot.seeds.values())
 
 
 def test_errors_are_the_edits_of_what_was_heard_and_progress_is_told(
-    corpus: SpeechCorpus, judge: SpeechRecogniser, parrot: Parrot
+    corpus: SpeechCorpus, recogniser: SpeechRecogniser, parrot: Parrot
 ) -> None:
     told = list[tuple[int, int]]()
-    scores = score(parrot, corpus, corpus.part("held_out"), judge, on_progress=lambda done, of: told.append((done, of)))
+    scores = score(
+        parrot, corpus, corpus.list_clips("held_out"), recogniser, on_progress=lambda done, of: told.append((done, of))
+    )
     assert all(one.errors == edit_distance(one.heard, audible_text(one.clip.text)) for one in scores.clips)
     assert told == [(n + 1, len(scores.clips)) for n in range(len(scores.clips))]
 
 
-def test_what_does_not_fit_is_refused(corpus: SpeechCorpus, judge: SpeechRecogniser, parrot: Parrot) -> None:
-    clips, other = corpus.part("held_out"), FrameSettings(22_050, 256, 1024)
+def test_what_does_not_fit_is_refused(corpus: SpeechCorpus, recogniser: SpeechRecogniser, parrot: Parrot) -> None:
+    clips, other = corpus.list_clips("held_out"), FrameSettings(22_050, 256, 1024)
     with pytest.raises(CorpusError, match="no clips"):
-        score(parrot, corpus, [], judge)
+        score(parrot, corpus, [], recogniser)
     with pytest.raises(VoiceError, match="22050"):
-        score(replace(parrot, framing=other), corpus, clips, judge)
-    with pytest.raises(JudgeError, match="22050"):
-        score(parrot, corpus, clips, replace(judge, framing=other))
+        score(replace(parrot, framing=other), corpus, clips, recogniser)
+    with pytest.raises(RecogniserError, match="22050"):
+        score(parrot, corpus, clips, replace(recogniser, framing=other))
     with pytest.raises(VoiceError, match="non-finite"):
-        score(replace(parrot, scale=math.nan), corpus, clips, judge)
+        score(replace(parrot, scale=math.nan), corpus, clips, recogniser)

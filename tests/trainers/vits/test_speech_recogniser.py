@@ -12,7 +12,7 @@ from torch import Tensor
 
 from trainers.progress import ReportConsumer
 from trainers.vits.corpus import RecordedClip, SpeechCorpus
-from trainers.vits.errors import JudgeError
+from trainers.vits.errors import RecogniserError
 from trainers.vits.preparation import CorpusSettings, prepare
 from trainers.vits.spectrum import BANDS
 from trainers.vits.speech_recogniser import (
@@ -26,9 +26,9 @@ from trainers.vits.speech_recogniser import (
     compute_even_loss,
     compute_recognition_loss,
     compute_recorded_mel,
-    judge_of,
+    load_or_train_recogniser,
     measure_error_rate,
-    train_judge,
+    train_recogniser,
 )
 
 KURDISH = Path(__file__).parents[2] / "fixtures" / "kurdish"
@@ -36,12 +36,12 @@ KURDISH = Path(__file__).parents[2] / "fixtures" / "kurdish"
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> SpeechCorpus:
-    return prepare(KURDISH, tmp_path_factory.mktemp("judge") / "prepared", CorpusSettings(selection=4, held_out=4))
+    return prepare(KURDISH, tmp_path_factory.mktemp("recogniser") / "prepared", CorpusSettings(selection=4, held_out=4))
 
 
 @pytest.fixture(scope="module")
-def judge(corpus: SpeechCorpus) -> SpeechRecogniser:
-    return train_judge(corpus, steps=3)
+def recogniser(corpus: SpeechCorpus) -> SpeechRecogniser:
+    return train_recogniser(corpus, steps=3)
 
 
 def test_spelling_keeps_what_can_be_heard() -> None:
@@ -62,11 +62,11 @@ def test_letters_that_are_repeated_and_blanks_are_taken_away() -> None:
         heard[0, letter, frame] = 0.0
     network = LetterNetwork(2).eval()
     network.forward = lambda mels, frames: heard  # type: ignore[method-assign]  # noqa: ARG005
-    judge = SpeechRecogniser(
+    recogniser = SpeechRecogniser(
         network=network, characters="aş", framing=CorpusSettings().framing, corpus="", error_rate=0.0
     )
-    assert judge.transcribe(torch.zeros(BANDS, 6)) == "aaş"
-    assert not judge.transcribe(torch.zeros(BANDS, 0))
+    assert recogniser.transcribe(torch.zeros(BANDS, 6)) == "aaş"
+    assert not recogniser.transcribe(torch.zeros(BANDS, 0))
 
 
 def test_the_loss_of_one_frame_is_the_letters_negative_logarithm() -> None:
@@ -89,7 +89,7 @@ def test_letters_of_equal_length_take_their_share_of_a_clips_own_frames() -> Non
 
 @pytest.mark.slow
 def test_a_short_training_hears_sentences_that_it_has_not_learnt(corpus: SpeechCorpus) -> None:
-    assert train_judge(corpus, steps=60).error_rate < 0.4
+    assert train_recogniser(corpus, steps=60).error_rate < 0.4
 
 
 def test_only_the_training_part_is_learnt_from(corpus: SpeechCorpus, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,59 +97,67 @@ def test_only_the_training_part_is_learnt_from(corpus: SpeechCorpus, monkeypatch
     original = SpeechCorpus.spectrogram
 
     def watched(self: SpeechCorpus, clip: RecordedClip) -> Tensor:
-        read.append(clip.part)
+        read.append(clip.split)
         return original(self, clip)
 
     monkeypatch.setattr(SpeechCorpus, "spectrogram", watched)
     batches = list(
         TrainingBatches(corpus, "".join(sorted(set("".join(audible_text(c.text) for c in corpus.clips)))), 0).batches(0)
     )
-    assert sum(len(batch.frames) for batch in batches) == len(corpus.part("train"))
+    assert sum(len(batch.frames) for batch in batches) == len(corpus.list_clips("train"))
     assert set(read) == {"train"}
 
 
 def test_the_same_seed_gives_the_same_weights(corpus: SpeechCorpus) -> None:
     torch.manual_seed(5)
     before = torch.random.get_rng_state()
-    one, other = (train_judge(corpus, steps=2, seed=7) for _ in range(2))
+    one, other = (train_recogniser(corpus, steps=2, seed=7) for _ in range(2))
     assert torch.equal(torch.random.get_rng_state(), before)
     for name, weights in one.network.state_dict().items():
         assert torch.equal(weights, other.network.state_dict()[name])
-    assert 0.5 < one.error_rate == measure_error_rate(one, corpus, corpus.part("held_out"))
+    assert 0.5 < one.error_rate == measure_error_rate(one, corpus, corpus.list_clips("held_out"))
 
 
-def test_a_saved_recogniser_transcribes_the_same(corpus: SpeechCorpus, judge: SpeechRecogniser, tmp_path: Path) -> None:
-    judge.save(tmp_path / "judge")
-    again = SpeechRecogniser.load(tmp_path / "judge")
+def test_a_saved_recogniser_transcribes_the_same(
+    corpus: SpeechCorpus, recogniser: SpeechRecogniser, tmp_path: Path
+) -> None:
+    recogniser.save(tmp_path / "recogniser")
+    again = SpeechRecogniser.load(tmp_path / "recogniser")
     mel = compute_recorded_mel(corpus, corpus.clips[0])
     frames = torch.tensor([mel.shape[1]])
-    assert torch.equal(again.network(mel[None], frames), judge.network(mel[None], frames))
-    assert (again.characters, again.corpus, again.error_rate) == (judge.characters, corpus.digest, judge.error_rate)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["judge"]
-    with pytest.raises(JudgeError, match="already exists"):
-        judge.save(tmp_path / "judge")
+    assert torch.equal(again.network(mel[None], frames), recogniser.network(mel[None], frames))
+    assert (again.characters, again.corpus, again.error_rate) == (
+        recogniser.characters,
+        corpus.digest,
+        recogniser.error_rate,
+    )
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["recogniser"]
+    with pytest.raises(RecogniserError, match="already exists"):
+        recogniser.save(tmp_path / "recogniser")
 
 
-def test_the_judge_of_a_corpus_is_trained_once(
-    corpus: SpeechCorpus, judge: SpeechRecogniser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_the_recogniser_of_a_corpus_is_trained_once(
+    corpus: SpeechCorpus, recogniser: SpeechRecogniser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trainings = list[SpeechCorpus]()
 
     def train(corpus: SpeechCorpus, *, consume: ReportConsumer) -> SpeechRecogniser:
         assert consume
         trainings.append(corpus)
-        return judge
+        return recogniser
 
-    monkeypatch.setattr("trainers.vits.speech_recogniser.train_judge", train)
+    monkeypatch.setattr("trainers.vits.speech_recogniser.train_recogniser", train)
     for _ in range(2):
-        assert judge_of(corpus, tmp_path / "judge").corpus == corpus.digest
+        assert load_or_train_recogniser(corpus, tmp_path / "recogniser").corpus == corpus.digest
     assert len(trainings) == 1
 
 
-def test_the_judge_of_another_corpus_is_refused(corpus: SpeechCorpus, judge: SpeechRecogniser, tmp_path: Path) -> None:
-    judge.save(tmp_path / "judge")
-    with pytest.raises(JudgeError, match=r"is not of corpus .* remove"):
-        judge_of(replace(corpus, clips=corpus.clips[1:]), tmp_path / "judge")
+def test_the_recogniser_of_another_corpus_is_refused(
+    corpus: SpeechCorpus, recogniser: SpeechRecogniser, tmp_path: Path
+) -> None:
+    recogniser.save(tmp_path / "recogniser")
+    with pytest.raises(RecogniserError, match=r"is not of corpus .* remove"):
+        load_or_train_recogniser(replace(corpus, clips=corpus.clips[1:]), tmp_path / "recogniser")
 
 
 def change_setting(key: str, value: Any) -> Callable[[Path], None]:
@@ -198,36 +206,36 @@ def flip(folder: Path) -> None:
     ],
 )
 def test_a_damaged_recogniser_names_the_file_to_remove(
-    judge: SpeechRecogniser, tmp_path: Path, damage: Callable[[Path], None]
+    recogniser: SpeechRecogniser, tmp_path: Path, damage: Callable[[Path], None]
 ) -> None:
-    judge.save(tmp_path / "judge")
-    damage(tmp_path / "judge")
-    with pytest.raises(JudgeError, match="remove"):
-        SpeechRecogniser.load(tmp_path / "judge")
+    recogniser.save(tmp_path / "recogniser")
+    damage(tmp_path / "recogniser")
+    with pytest.raises(RecogniserError, match="remove"):
+        SpeechRecogniser.load(tmp_path / "recogniser")
 
 
-def test_a_place_that_cannot_be_written_is_named(judge: SpeechRecogniser, tmp_path: Path) -> None:
+def test_a_place_that_cannot_be_written_is_named(recogniser: SpeechRecogniser, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(JudgeError, match="cannot be written"):
-        judge.save(tmp_path / "file" / "judge")
+    with pytest.raises(RecogniserError, match="cannot be written"):
+        recogniser.save(tmp_path / "file" / "recogniser")
 
 
 def test_a_place_that_cannot_be_written_is_named_before_the_training(
     corpus: SpeechCorpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delattr("trainers.vits.speech_recogniser.train_judge")
+    monkeypatch.delattr("trainers.vits.speech_recogniser.train_recogniser")
     (tmp_path / "file").touch()
-    with pytest.raises(JudgeError, match="cannot be written"):
-        judge_of(corpus, tmp_path / "file" / "judge")
+    with pytest.raises(RecogniserError, match="cannot be written"):
+        load_or_train_recogniser(corpus, tmp_path / "file" / "recogniser")
 
 
 def test_clips_with_more_letters_than_frames_are_named(corpus: SpeechCorpus) -> None:
-    clips = tuple(replace(clip, frames=3) if clip.part == "train" else clip for clip in corpus.clips)
-    with pytest.raises(JudgeError, match=f"{corpus.part('train')[0].name} .* more"):
-        train_judge(replace(corpus, clips=clips), steps=1)
+    clips = tuple(replace(clip, frames=3) if clip.split == "train" else clip for clip in corpus.clips)
+    with pytest.raises(RecogniserError, match=f"{corpus.list_clips('train')[0].name} .* more"):
+        train_recogniser(replace(corpus, clips=clips), steps=1)
 
 
 def test_texts_without_letters_are_refused(corpus: SpeechCorpus) -> None:
     clips = tuple(replace(clip, text="?!") for clip in corpus.clips)
-    with pytest.raises(JudgeError, match=r"no training text of .* has a letter"):
-        train_judge(replace(corpus, clips=clips), steps=1)
+    with pytest.raises(RecogniserError, match=r"no training text of .* has a letter"):
+        train_recogniser(replace(corpus, clips=clips), steps=1)

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from trainers.cli.commands import app
 from trainers.vits.corpus import SpeechCorpus
 from trainers.vits.errors import SPEECH
-from trainers.vits.speech_recogniser import FOLDER, train_judge
+from trainers.vits.speech_recogniser import FOLDER, train_recogniser
 from trainers.vits.versions import VoiceVersions
 from trainers.vits.voice import Voice
 
@@ -93,11 +93,11 @@ def test_recordings_become_a_voice_that_speaks_and_is_judged(corpus: Path, tmp_p
     assert said.exit_code == 0
     assert "left out: '?'" in said.stderr
     assert soundfile.info(sound).samplerate == 16_000
-    train_judge(SpeechCorpus.open(corpus), steps=60).save(corpus / FOLDER)  # a fifth of its default
+    train_recogniser(SpeechCorpus.open(corpus), steps=60).save(corpus / FOLDER)  # a fifth of its default
     judged = run_vits("evaluate", str(voice), "--corpus", str(corpus), "--json")
     assert judged.exit_code == 0
     told = json.loads(judged.stdout)
-    assert told["judge_error_rate"] < 0.5 < told["error_rate"]
+    assert told["recogniser_error_rate"] < 0.5 < told["error_rate"]
     assert Path(told["page"]).read_text(encoding="utf-8").count("<audio") == 2 * len(told["clips"])
 
 

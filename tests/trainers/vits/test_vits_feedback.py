@@ -15,7 +15,7 @@ from correctable import LATER, RUNNER, base_corpus, copy_voice, correction, feed
 from trainers.cli.commands import app
 from trainers.vits.corpus import RecordedClip, SpeechCorpus
 from trainers.vits.corrections import length_error, set_speaking_rate
-from trainers.vits.speech_recogniser import SpeechRecogniser, judge_of
+from trainers.vits.speech_recogniser import SpeechRecogniser, load_or_train_recogniser
 from trainers.vits.versions import VoiceVersions
 from trainers.vits.voice import Voice
 
@@ -87,7 +87,7 @@ def test_lengths_may_err_as_much_as_those_of_the_voice_before(
 
     monkeypatch.setattr("trainers.vits.voice_correction.set_speaking_rate", recorded)
     feedback(copy_voice(fresh, tmp_path / "v"), corpus, manifest(tmp_path, TEN), *EAGER)
-    clips = SpeechCorpus.open(corpus).part("selection")
+    clips = SpeechCorpus.open(corpus).list_clips("selection")
     assert allowed == [pytest.approx(length_error(Voice.load(fresh / "1"), clips))]
 
 
@@ -263,13 +263,13 @@ def test_a_voice_that_got_another_version_meanwhile_is_not_corrected(
     corpus: Path, fresh: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     voice = copy_voice(fresh, tmp_path / "v")
-    judge = judge_of(SpeechCorpus.open(corpus))
+    recogniser = load_or_train_recogniser(SpeechCorpus.open(corpus))
 
     def slow(_corpus: SpeechCorpus) -> SpeechRecogniser:
         VoiceVersions(voice).add(Voice.load(voice / "1"), {"steps": 1})
-        return judge
+        return recogniser
 
-    monkeypatch.setattr("trainers.vits.speech_recogniser.judge_of", slow)
+    monkeypatch.setattr("trainers.vits.speech_recogniser.load_or_train_recogniser", slow)
     done = feedback(voice, corpus, manifest(tmp_path, TEN), *EAGER)
     assert "was changed by another command in the meantime" in str(done.exception)
     assert VoiceVersions(voice).index.versions == 2
@@ -280,7 +280,7 @@ def test_the_figures_are_those_that_an_evaluation_of_either_version_finds(
 ) -> None:
     lines = json.loads((corrected_voice / "2" / "training.json").read_text())["decision"]["lines"]
     told_of = {line["what"]: line for line in lines}
-    assert not {"ku0000", "ku0001"} & {clip.name for clip in SpeechCorpus.open(corpus).part("held_out")}
+    assert not {"ku0000", "ku0001"} & {clip.name for clip in SpeechCorpus.open(corpus).list_clips("held_out")}
     for version, when in (("1", "before"), ("2", "after")):
         words = ["--corpus", str(corpus), "--page", str(tmp_path / "a.html"), "--json"]
         done = RUNNER.invoke(app, ["train", "vits", "evaluate", str(corrected_voice / version), *words])
