@@ -394,6 +394,8 @@ def list_requests(bars_needed: Callable[[str], int]) -> dict[str, Request]:
         ),
         "a negative price": Request(bars=two, changed={"low": _cell(two.low, 1, -1, -1.0)}),
         "a high below the low": Request(bars=two, changed={"high": _cell(two.high, 0, -3, 1.0)}),
+        "high and low exchanged": Request(bars=two, changed={"high": two.low, "low": two.high}),
+        "closes of another adjustment": Request(bars=two, changed={"close": 7 * two.close}),
         "an infinite close": Request(bars=two, changed={"close": _cell(two.close, 0, 5, np.inf)}),
         "half a bar": Request(bars=two, changed={"open": _cell(two.open, 1, 5, np.nan)}),
         "a session twice": Request(bars=two, changed={"sessions": _with_session(two, -1, int(two.sessions[-2]))}),

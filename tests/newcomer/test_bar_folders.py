@@ -38,7 +38,7 @@ def test_one_bad_file_is_left_out_with_its_reason(folder: Path) -> None:
 def test_a_symbol_with_a_date_in_the_future_is_left_out(folder: Path) -> None:
     ahead = (folder / "IBM.csv").read_text().replace("IBM", "MSFT").replace("2013-03-01", "2099-03-02")
     (folder / "MSFT.csv").write_text(ahead)
-    with pytest.warns(BarsWarning, match=r"MSFT: session 20990302 is in the future: .*; MSFT is left out"):
+    with pytest.warns(BarsWarning, match=r"MSFT: session 2099-03-02 is in the future: .*; MSFT is left out"):
         assert BarPanel.read(folder).symbols == ("AAPL", "IBM")
 
 

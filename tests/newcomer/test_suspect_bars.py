@@ -266,7 +266,7 @@ def write_rows(path: Path, rows: Sequence[str]) -> Path:
 @pytest.mark.parametrize(
     ("bar", "reason"),
     [
-        ("2099-01-02,1,1,1,1,1", "IBM: session 20990102 is in the future: today is .*; check its year"),
+        ("2099-01-02,1,1,1,1,1", "IBM: session 2099-01-02 is in the future: today is .*; check its year"),
         ("2024-01-03,1,1,2,2,1", "IBM 2024-01-03: open is 1, but it must not be below the low, 2"),
         ("2024-01-03,1,1,1,x,1", "row 4 after the header, column close: 'x' is not a number"),
     ],
@@ -280,7 +280,7 @@ def test_a_symbol_with_an_impossible_bar_is_left_out(bar: str, reason: str, tmp_
 
 def test_bars_are_refused_if_most_symbols_have_one_in_the_future(tmp_path: Path) -> None:
     rows = [f"{symbol},2099-01-02,1,1,1,1,1" for symbol in ("IBM", "AAPL")]
-    with pytest.raises(BarsError, match=r"^IBM, AAPL: session 20990102 is in the future"):
+    with pytest.raises(BarsError, match=r"^IBM, AAPL: session 2099-01-02 is in the future"):
         BarPanel.read(write_rows(tmp_path / "bars.csv", rows))
 
 
@@ -299,6 +299,12 @@ def test_a_file_is_refused_if_most_symbols_have_a_garbled_cell(tmp_path: Path) -
 def test_closes_of_another_adjustment_are_named_as_the_cause() -> None:
     with pytest.raises(BarsError, match=r"outside low and high on 400 of 400 days: if open, high and low are adjusted"):
         scaled(ibm(), slice(None), 7, ("close",))
+
+
+def test_exchanged_columns_are_named_as_the_cause() -> None:
+    bars = ibm()
+    with pytest.raises(BarsError, match=r"the high is below the low on \d+ of 400 days: exchange the columns high and"):
+        replace(bars, high=bars.low, low=bars.high)
 
 
 @pytest.mark.parametrize(
@@ -326,7 +332,7 @@ def test_a_forecast_of_a_day_in_the_future_is_refused(tmp_path: Path) -> None:
     ran = CliRunner().invoke(
         app, ["predict", "--artifact", str(artifact), "--bars", str(path), "--as-of", "2099-01-01"]
     )
-    assert "--as-of: session 20990101 is in the future" in str(ran.exception)
+    assert "--as-of: session 2099-01-01 is in the future" in str(ran.exception)
 
 
 def test_one_bad_bar_is_no_suspected_split(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ class ExpectedOutput:
     predict: str
 
 
-FUTURE: Final = r"IBM: session 20990302 is in the future: today is \S+; check its year, and whether day and month are"
+FUTURE: Final = r"IBM: session 2099-03-02 is in the future: today is \S+; check its year, and whether day and month are"
 ADJUSTMENT: Final = (
     r"close is 1442.07, .*outside low and high on 240 of 240 days: if open, high and low are adjusted and the close is "
     r"not, or the reverse, give all four"

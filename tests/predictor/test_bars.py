@@ -111,8 +111,8 @@ def test_a_broken_adjusted_close_is_named(value: float) -> None:
 @pytest.mark.parametrize(
     ("sessions", "problem"),
     [
-        ([20240102, 20240102, 20240104, 20240105], "session 20240102 appears twice"),
-        ([20240102, 20240104, 20240103, 20240105], "session 20240103 comes after 20240104"),
+        ([20240102, 20240102, 20240104, 20240105], "session 2024-01-02 appears twice"),
+        ([20240102, 20240104, 20240103, 20240105], "session 2024-01-03 comes after 2024-01-04"),
         ([20230228, 20230229, 20230301, 20230302], "session 20230229 is not a date"),
         ([20240102, 20240103, 20240104, 20241301], "session 20241301 is not a date"),
         ([20240102, 20240103, 20240104, 20240431], "session 20240431 is not a date"),

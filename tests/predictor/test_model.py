@@ -264,7 +264,7 @@ def test_a_caller_may_insist_on_an_unfinished_bar(model: Model) -> None:
 @pytest.mark.parametrize("allow", [False, True])
 def test_a_bar_of_a_later_day_is_refused_also_if_unfinished_bars_are_allowed(model: Model, *, allow: bool) -> None:
     instance = Instance(input=recent_bars("AAPL"), allow_incomplete_last_bar=allow)
-    with pytest.raises(BarsError, match="AAPL: session 20130301 is in the future: today is 2013-02-27"):
+    with pytest.raises(BarsError, match="AAPL: session 2013-03-01 is in the future: today is 2013-02-27"):
         model.prepare(instance, datetime(2013, 2, 27, 15, tzinfo=UTC))
 
 
@@ -327,7 +327,7 @@ def test_a_panel_whose_symbols_mostly_have_bars_on_a_wrong_session_is_refused(mo
 
 def test_a_panel_without_a_right_session_is_refused(model: Model) -> None:
     bars = without_bars(recent_bars("AAPL", "IBM"), "IBM", slice(None))
-    with pytest.raises(BarsError, match="AAPL: session 20130301 is in the future"):
+    with pytest.raises(BarsError, match="AAPL: session 2013-03-01 is in the future"):
         model.prepare(Instance(input=bars), datetime(2000, 1, 3, tzinfo=UTC))
 
 
@@ -467,7 +467,7 @@ def test_the_panel_can_move_to_a_longer_axis() -> None:
 
 def test_the_longer_axis_must_hold_every_session() -> None:
     bars = recent_bars("AAPL")
-    with pytest.raises(BarsError, match="lacks session 20130301"):
+    with pytest.raises(BarsError, match="lacks session 2013-03-01"):
         bars.on_sessions(bars.sessions[:-1])
 
 

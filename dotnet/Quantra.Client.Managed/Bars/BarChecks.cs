@@ -184,14 +184,14 @@ internal static class BarChecks
             if (session == before)
                 throw WrongSession(bars.Symbols, session, "appears twice; give each session one bar");
             if (session < before)
-                throw WrongSession(bars.Symbols, session, FormattableString.Invariant($"comes after {before}; sort the sessions, oldest first"));
+                throw WrongSession(bars.Symbols, session, $"comes after {Day.Show(before)}; sort the sessions, oldest first");
         }
     }
 
     private static QuantraException WrongSession(IReadOnlyList<string> symbols, int session, string problem)
     {
-        var (names, day) = (PredictionError.Listed(symbols), session.ToString(CultureInfo.InvariantCulture));
-        return PredictionError.Bars($"{names}: session {day} {problem}", ("symbol", names), ("date", day), ("field", "session"), ("value", day)).ToException();
+        var (names, day, value) = (PredictionError.Listed(symbols), Day.Show(session), session.ToString(CultureInfo.InvariantCulture));
+        return PredictionError.Bars($"{names}: session {day} {problem}", ("symbol", names), ("date", day), ("field", "session"), ("value", value)).ToException();
     }
 
     [MethodImpl(MethodImplOptions.AggressiveOptimization)]
@@ -205,7 +205,7 @@ internal static class BarChecks
             return;
         var (row, column) = Math.DivRem(wrong, bars.Count);
         var (field, value, rule) = BrokenRule(bars, wrong);
-        throw PredictionError.BarsAt(bars.Symbols[row], bars.Sessions[column], field, value, rule + MixedAdjustment(bars, row) + AndMore(bars, sound)).ToException();
+        throw PredictionError.BarsAt(bars.Symbols[row], bars.Sessions[column], field, value, rule + ExplainColumns(bars, row) + AndMore(bars, sound)).ToException();
     }
 
     [MethodImpl(MethodImplOptions.AggressiveInlining)]
@@ -254,19 +254,22 @@ internal static class BarChecks
             : (name, price, $"it must not be above the high, {NumberText.General(high)}");
     }
 
-    /// <summary>The part of a message that explains closes outside low and high on most days of a symbol.</summary>
-    private static string MixedAdjustment(RawBars bars, int row)
+    /// <summary>The part of a message that explains prices which are wrong on most days of a symbol.</summary>
+    private static string ExplainColumns(RawBars bars, int row)
     {
-        var (outside, finite) = (0, 0);
+        var (swapped, outside, days) = (0, 0, 0);
         for (var cell = row * bars.Count; cell < (row + 1) * bars.Count; cell++)
         {
+            swapped += bars.High[cell] < bars.Low[cell] ? 1 : 0;
             outside += bars.Close[cell] > bars.High[cell] || bars.Close[cell] < bars.Low[cell] ? 1 : 0;
-            finite += double.IsFinite(bars.Close[cell]) ? 1 : 0;
+            days += double.IsFinite(bars.Close[cell]) ? 1 : 0;
         }
 
-        return outside <= finite / 2.0
-            ? ""
-            : FormattableString.Invariant($"; the close is outside low and high on {outside} of {finite} days: if open, high and low are adjusted and the close is not, or the reverse, give all four from columns of one kind");
+        if (swapped > days / 2.0)
+            return FormattableString.Invariant($"; the high is below the low on {swapped} of {days} days: exchange the columns high and low");
+        return outside > days / 2.0
+            ? FormattableString.Invariant($"; the close is outside low and high on {outside} of {days} days: if open, high and low are adjusted and the close is not, or the reverse, give all four from columns of one kind")
+            : "";
     }
 
     private static string AndMore(RawBars bars, bool[] sound)

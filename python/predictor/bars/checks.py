@@ -89,7 +89,7 @@ def _find_real_dates(sessions: NDArray[np.integer]) -> BoolArray:
 def _check_dates(sessions: NDArray[np.integer], symbols: tuple[str, ...], real: BoolArray) -> None:
     if not real.all():
         raise _describe_wrong_session(
-            symbols, int(sessions[np.argmin(real)]), "is not a date; write yyyymmdd, such as 20131231"
+            symbols, int(sessions[np.argmin(real)]), "is not a date; write yyyymmdd, such as 20131231", is_date=False
         )
     rising = sessions[1:] > sessions[:-1]
     if rising.all():
@@ -98,14 +98,16 @@ def _check_dates(sessions: NDArray[np.integer], symbols: tuple[str, ...], real: 
     session, before = int(sessions[at]), int(sessions[at - 1])
     if session == before:
         raise _describe_wrong_session(symbols, session, "appears twice; give each session one bar")
-    raise _describe_wrong_session(symbols, session, f"comes after {before}; sort the sessions, oldest first")
+    raise _describe_wrong_session(
+        symbols, session, f"comes after {shown_date(before)}; sort the sessions, oldest first"
+    )
 
 
-def _describe_wrong_session(symbols: tuple[str, ...], session: int, problem: str) -> BarsError:
-    names = listed(symbols)
+def _describe_wrong_session(symbols: tuple[str, ...], session: int, problem: str, *, is_date: bool = True) -> BarsError:
+    names, day = listed(symbols), shown_date(session) if is_date else str(session)
     return BarsError(
-        f"{names}: session {session} {problem}",
-        metadata={"symbol": names, "date": str(session), "field": "session", "value": str(session)},
+        f"{names}: session {day} {problem}",
+        metadata={"symbol": names, "date": day, "field": "session", "value": str(session)},
     )
 
 
@@ -153,21 +155,24 @@ def check_bars(symbols: tuple[str, ...], sessions: NDArray[np.int32], fields: Ma
     row, column = divmod(int(np.argmin(sound)), sessions.size)
     bar = {name: float(values[row, column]) for name, values in fields.items()}
     field, rule = _find_broken_rule(bar)
-    rule += _explain_mixed_adjustment(fields, row) + _list_further_bars(symbols, sessions, sound)
+    rule += _explain_columns(fields, row) + _list_further_bars(symbols, sessions, sound)
     raise BarsError.at(symbols[row], int(sessions[column]), field, bar[field], rule)
 
 
-def _explain_mixed_adjustment(fields: Mapping[str, FloatArray], row: int) -> str:
-    """The part of a message that explains closes outside low and high on most days of a symbol; empty otherwise."""
+def _explain_columns(fields: Mapping[str, FloatArray], row: int) -> str:
+    """The part of a message that explains prices which are wrong on most days of a symbol; empty otherwise."""
     high, low, close = (fields[name][row] for name in ("high", "low", "close"))
-    with np.errstate(invalid="ignore"):
-        outside = (close > high) | (close < low)
-    if outside.sum() <= np.isfinite(close).sum() / 2:
-        return ""
-    return (
-        f"; the close is outside low and high on {outside.sum()} of {np.isfinite(close).sum()} days: if open, high and "
-        "low are adjusted and the close is not, or the reverse, give all four from columns of one kind"
-    )
+    days = np.isfinite(close).sum()
+    swapped = (high < low).sum()
+    if swapped > days / 2:
+        return f"; the high is below the low on {swapped} of {days} days: exchange the columns high and low"
+    outside = ((close > high) | (close < low)).sum()
+    if outside > days / 2:
+        return (
+            f"; the close is outside low and high on {outside} of {days} days: if open, high and low are adjusted and "
+            "the close is not, or the reverse, give all four from columns of one kind"
+        )
+    return ""
 
 
 def latest_day(today: date) -> int:

@@ -345,7 +345,7 @@ class BarPanel:
         """
         lost = self.sessions[~np.isin(self.sessions, sessions)]
         if lost.size:
-            raise BarsError(f"the longer axis lacks session {lost[0]}, which the panel has")
+            raise BarsError(f"the longer axis lacks session {shown_date(int(lost[0]))}, which the panel has")
         places = np.searchsorted(sessions, self.sessions)
 
         def moved(values: FloatArray) -> FloatArray:
