@@ -10,7 +10,7 @@ from request_bytes import flat_window
 from predictor._pb import inference_pb2 as pb
 from predictor.bars import BarPanel
 from predictor.covariates import NO_COVARIATES, Covariates
-from predictor.dates import optional_number
+from predictor.dates import to_optional_date_number
 from predictor.instance import FeatureWindow
 
 Values = NDArray[Any]
@@ -42,7 +42,7 @@ def windows(*sent: FeatureWindow) -> dict[str, Values]:
     groups = {name: [getattr(window, name) for window in sent] for name in GROUPS}
     tensors = {name: np.concatenate(values) for name, values in groups.items() if values[0] is not None}
     tensors["symbol"] = texts([window.symbols for window in sent])
-    tensors["date"] = days_of(np.array([[optional_number(window.as_of_session)] for window in sent]))
+    tensors["date"] = days_of(np.array([[to_optional_date_number(window.as_of_session)] for window in sent]))
     return tensors
 
 

@@ -30,7 +30,7 @@ from predictor.bars import BarPanel, BarTable
 from predictor.call_context import NEVER
 from predictor.canonical import Json
 from predictor.covariates import NO_COVARIATES, Covariates
-from predictor.dates import as_date
+from predictor.dates import to_date
 from predictor.errors import QuantraError, answer_of
 from predictor.features import CovariateFields, FeatureSet, FittedFeatures, StaticFeatures, default_features
 from predictor.features.statics import StaticCategory, StaticNumber
@@ -473,7 +473,7 @@ def _cell(values: np.ndarray, row: int, column: int, value: float) -> np.ndarray
 
 def _on_all_days(bars: BarPanel, symbol: str) -> BarPanel:
     """The panel, in which a symbol has its first bar on all days of the week."""
-    first, last = (np.datetime64(as_date(int(bars.sessions[at]))) for at in (0, -1))
+    first, last = (np.datetime64(to_date(int(bars.sessions[at]))) for at in (0, -1))
     days = [int(str(day).replace("-", "")) for day in np.arange(first, last + 1)]
     longer, row = bars.on_sessions(np.array(days)), bars.symbols.index(symbol)
     columns = {name: getattr(longer, name).copy() for name in bars.columns}

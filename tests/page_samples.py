@@ -20,7 +20,7 @@ from predictor import canonical
 from predictor.bars import BarPanel, read_file
 from predictor.card import Card
 from predictor.catalog import FeatureInfo, ModelInfo
-from predictor.dates import as_date
+from predictor.dates import to_date
 from predictor.features import default_features
 from predictor.forecast import Attribution, Forecast, RowKind
 from predictor.internals import Internal, InternalAxis
@@ -107,8 +107,8 @@ def _as_of(place: int) -> Forecast:
     days = panel.sessions[place:]
     return replace(
         last,
-        as_of_session=as_date(int(days[0])),
-        target_sessions=(as_date(int(days[1])), as_date(int(days[20]))),
+        as_of_session=to_date(int(days[0])),
+        target_sessions=(to_date(int(days[1])), to_date(int(days[20]))),
         prices=anchors[:, None, None] * np.exp(last.values),
         anchor_price=anchors,
     )

@@ -15,7 +15,7 @@ import numpy as np
 from predictor import artifact
 from predictor._pb import prediction_pb2 as pb
 from predictor.bars import BarPanel
-from predictor.dates import as_date
+from predictor.dates import to_date
 from predictor.features import default_features
 from predictor.instance import FeatureWindow, Instance
 from predictor.windows import Pipeline
@@ -109,7 +109,7 @@ def window_of(bars: BarPanel, pipeline: Pipeline) -> FeatureWindow:
         scale=inputs.scale.numpy(),
         schema_hash=pipeline.features.schema_hash,
         anchor_price=bars.close[:, -1],
-        as_of_session=as_date(int(bars.sessions[-1])),
+        as_of_session=to_date(int(bars.sessions[-1])),
     )
 
 

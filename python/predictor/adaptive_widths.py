@@ -12,7 +12,7 @@ import numpy as np
 
 from predictor.arrays import FloatArray
 from predictor.canonical import Json
-from predictor.dates import as_number
+from predictor.dates import to_date_number
 from predictor.errors import LedgerError, counted, shown_date
 from predictor.forecast import Forecast
 from predictor.ledger import Ledger, LedgerEvent
@@ -211,7 +211,7 @@ class RecordedWidths:
             )
         if forecast.as_of_session is None:
             raise LedgerError("the session of the last bar is unknown, and widths belong to a session; send bars")
-        earlier = bisect_right(every, as_number(forecast.as_of_session), key=lambda one: one.session)
+        earlier = bisect_right(every, to_date_number(forecast.as_of_session), key=lambda one: one.session)
         if not earlier:
             raise LedgerError(
                 f"the first adaptive widths of {version.reference} are of {shown_date(every[0].session)}, after the "

@@ -17,7 +17,7 @@ from predictor import charts
 from predictor.arrays import BoolArray, FloatArray, PositionArray
 from predictor.bars import BarPanel
 from predictor.bars.suspects import SuspectKind, find_suspects, may_be_suspect
-from predictor.dates import as_date
+from predictor.dates import to_date
 from predictor.errors import (
     InvalidInputError,
     MissingPackageError,
@@ -394,7 +394,7 @@ def _check_request(forecast: Forecast, bars: BarPanel, paths: int, most_cells: i
             f"{forecast.model}@{forecast.version} forecasts {forecast.target_kind} with a lag of {forecast.lag}; paths "
             "need a model of log returns without a lag, and bars"
         )
-    last = as_date(int(bars.sessions[-1]))
+    last = to_date(int(bars.sessions[-1]))
     if last != forecast.as_of_session:
         raise InvalidInputError(
             f"the bars end on {last}, but those of the forecast on {forecast.as_of_session}; give the bars that were "

@@ -14,12 +14,12 @@ from serving import serving
 from predictor.bars import BarPanel, read_file
 from predictor.cli.program import run
 from predictor.client import QuantraClient
-from predictor.dates import as_number
+from predictor.dates import is_weekend, to_date_number
 from predictor.errors import BarIncompleteError, BarsError, ConfigurationError, SessionGapError
 from predictor.inference import choose_device
 from predictor.registry import ModelsFolder, Runtime
 from predictor.service import PredictionService
-from predictor.sessions import SessionCalendar, is_weekend
+from predictor.sessions import SessionCalendar
 from trainers.cli.commands import app
 from trainers.stock import model_fit
 from trainers.stock.bar_requirements import check_sessions
@@ -197,7 +197,7 @@ def test_server_and_command_line_give_the_same_numbers(
 ) -> None:
     served_model.clock.now = MIDNIGHT
     told, forecast = predicted(coin_model, coin_model.file, capsys), served_model.client.predict(coin_model.bars)
-    assert told["target_sessions"] == [as_number(day) for day in forecast.target_sessions]
+    assert told["target_sessions"] == [to_date_number(day) for day in forecast.target_sessions]
     np.testing.assert_array_equal(np.asarray(told["values"]), forecast.values)
 
 

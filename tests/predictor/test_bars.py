@@ -10,7 +10,7 @@ import pytest
 from market import bokeh_panel, scaled, without_bars
 
 from predictor.bars import BarPanel, PriceJumps
-from predictor.dates import Day
+from predictor.dates import DateLike
 from predictor.errors import BarsError
 
 SESSIONS = np.array([20240102, 20240103, 20240104, 20240105], dtype=np.int32)
@@ -373,14 +373,14 @@ def test_a_jump_of_the_last_session_alone_is_one_that_the_columns_leave() -> Non
 @pytest.mark.parametrize(
     "day", [20120601, "2012-06-01", "20120601", date(2012, 6, 1), pd.Timestamp("2012-06-01 16:00")]
 )
-def test_days_are_given_as_dates_iso_dates_or_numbers(day: Day) -> None:
+def test_days_are_given_as_dates_iso_dates_or_numbers(day: DateLike) -> None:
     panel = bokeh_panel("AAPL")
     assert panel.until(day).sessions[-1] == 20120601
     assert panel.between(day, day).sessions.tolist() == [20120601]
 
 
 @pytest.mark.parametrize("day", [20120631, "June 1", 0])
-def test_what_is_no_date_is_refused(day: Day) -> None:
+def test_what_is_no_date_is_refused(day: DateLike) -> None:
     with pytest.raises(BarsError, match=re.escape(f'{day!r} is not a date; pass a date, "2012-06-01" or 20120601')):
         bokeh_panel("AAPL").until(day)
 

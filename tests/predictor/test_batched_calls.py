@@ -18,7 +18,7 @@ from predictor.artifact import Artifact, Conformal
 from predictor.bars import BarPanel
 from predictor.call_context import CallContext
 from predictor.calls import PredictionCalls
-from predictor.dates import as_date
+from predictor.dates import to_date
 from predictor.errors import CallCancelledError, DeadlineExceededError
 from predictor.golden import AFTER_ALL_SESSIONS
 from predictor.instance import FeatureWindow, Instance, ReadInstance
@@ -102,7 +102,7 @@ def window_of(model: Model, bars: BarPanel) -> FeatureWindow:
         symbols=bars.symbols,
         schema_hash=pipeline.features.schema_hash,
         anchor_price=bars.close[:, -1],
-        as_of_session=as_date(int(bars.sessions[-1])),
+        as_of_session=to_date(int(bars.sessions[-1])),
     )
 
 

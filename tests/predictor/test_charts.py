@@ -28,14 +28,14 @@ from predictor.charts import (
     quantile_lines,
     selection_bars,
 )
-from predictor.dates import as_date
+from predictor.dates import to_date
 from predictor.errors import ConfigurationError, MissingPackageError
 
 DAYS = np.arange(np.datetime64("2022-01-03"), np.datetime64("2023-01-03"))
 DATES = np.asarray([int(str(day).replace("-", "")) for day in DAYS], np.int32)
 CLOSE = 100 + np.cumsum(np.random.default_rng(7).normal(size=DATES.size))
 CANDLES = Candles(dates=DATES, open=CLOSE - 0.5, high=CLOSE + 1, low=CLOSE - 1, close=CLOSE)
-HEAT_DAYS = tuple(as_date(day) for day in DATES.tolist())
+HEAT_DAYS = tuple(to_date(day) for day in DATES.tolist())
 TARGETS = (date(2023, 1, 3), date(2023, 1, 10))
 PRICES = np.asarray([[95.0, 98.0, 100.0, 102.0, 105.0], [90.0, 96.0, 101.0, 106.0, 112.0]])
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)

@@ -32,7 +32,7 @@ from predictor.bars import BarPanel
 from predictor.canonical import Json
 from predictor.catalog import ModelInfo
 from predictor.cli import app, run
-from predictor.dates import as_number
+from predictor.dates import to_date_number
 from predictor.errors import shown_date
 from predictor.forecast import Attribution, Forecast
 from predictor.forecaster import Forecaster
@@ -112,7 +112,7 @@ def test_predict_gives_the_numbers_of_the_python_api(
     assert found["symbols"] == ["AAPL"]
     assert found["values"] == expected.values.tolist()
     assert found["prices"] == expected.prices.tolist()
-    assert found["target_sessions"] == [as_number(day) for day in expected.target_sessions]
+    assert found["target_sessions"] == [to_date_number(day) for day in expected.target_sessions]
     assert found["forecast_id"] == expected.forecast_id
 
 
@@ -126,7 +126,7 @@ def test_predict_shows_one_horizon_and_quantile(
     expected = answers.aapl
     assert expected.prices is not None
     assert (part["horizons"], part["quantiles"]) == ([10], [0.9])
-    assert part["target_sessions"] == [as_number(day) for day in expected.target_sessions[2:3]]
+    assert part["target_sessions"] == [to_date_number(day) for day in expected.target_sessions[2:3]]
     assert part["prices"] == [[[expected.prices[0, 2, 2]]]]
 
 

@@ -23,7 +23,7 @@ from predictor.call_context import NEVER
 from predictor.card import Card
 from predictor.cli import app, run
 from predictor.client import QuantraClient
-from predictor.dates import as_date
+from predictor.dates import to_date
 from predictor.errors import (
     ConfigurationError,
     ExplainUnsupportedError,
@@ -364,7 +364,7 @@ def test_sessions_are_those_of_the_longest_encoder(joint: Ensemble) -> None:
     (long,) = joint.members["long"].explain(query, AFTER_ALL_SESSIONS, NEVER)
     assert found.per_time is not None and short.per_time is not None and long.per_time is not None  # noqa: PT018
     assert found.cells is not None
-    assert found.sessions == tuple(as_date(day) for day in bars.sessions[-60:].tolist())
+    assert found.sessions == tuple(to_date(day) for day in bars.sessions[-60:].tolist())
     np.testing.assert_allclose(found.per_time[:, :40], long.per_time[:, :40] / 2, rtol=1e-12)
     np.testing.assert_allclose(found.per_time[:, 40:], (long.per_time[:, 40:] + short.per_time) / 2, rtol=1e-12)
     observed = [k for k, kind in enumerate(found.row_kinds) if kind is RowKind.OBSERVED]

@@ -21,7 +21,7 @@ from predictor.bars import BarPanel
 from predictor.cli import app, run
 from predictor.cli.output import contributions_table, forecast_table
 from predictor.client import QuantraClient
-from predictor.dates import optional_number
+from predictor.dates import to_optional_date_number
 from predictor.embed import open_embedded_server
 from predictor.forecast import Forecast, simple_return
 from predictor.forecaster import Forecaster
@@ -237,7 +237,7 @@ class Interfaces:
 
 def plain(one: Forecast) -> dict[str, Any]:
     return {
-        "base_session": optional_number(one.base_session),
+        "base_session": to_optional_date_number(one.base_session),
         "lag": one.lag,
         "prices": one.prices,
         "skill": None if one.skill is None else skill_fields(one.skill),

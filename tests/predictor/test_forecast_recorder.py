@@ -19,7 +19,7 @@ from serving import failed_start, hosted_server, server_process
 from predictor.bars import BarPanel
 from predictor.call_context import CallContext
 from predictor.client import QuantraClient
-from predictor.dates import as_number
+from predictor.dates import to_date_number
 from predictor.errors import LedgerError, QuantraError
 from predictor.forecast import Forecast
 from predictor.instance import Instance
@@ -83,7 +83,7 @@ def test_a_recorded_forecast_is_the_one_that_the_client_got(models: Path, ledger
         assert (one.forecast_id, one.model, one.version) == (forecast.forecast_id, "small", 1)
         assert one.weights_hash == forecast.weights_hash
         assert one.as_of == BARS.sessions[-1]
-        assert one.target_sessions == tuple(map(as_number, forecast.target_sessions))
+        assert one.target_sessions == tuple(map(to_date_number, forecast.target_sessions))
         assert np.array_equal(one.values, forecast.values[row])
         assert one.anchor == BARS.close[row, -1]
         assert one.batch_rows == 2

@@ -36,7 +36,7 @@ from predictor.call_context import CallContext
 from predictor.calls import AdminCalls, PredictionCalls
 from predictor.calls.futures import MAX_INLINE_PARTS
 from predictor.covariates import CovariateSource
-from predictor.dates import optional_date
+from predictor.dates import to_optional_date
 from predictor.errors import (
     BarsError,
     BarsStaleError,
@@ -246,7 +246,7 @@ def test_each_row_of_windows_has_its_own_part_of_every_input() -> None:
         assert isinstance(window, FeatureWindow)
         for name, values in sent.items():
             assert np.array_equal(getattr(window, name), values[row : row + 1]), name
-        assert (window.symbols, window.as_of_session) == ((symbol,), optional_date(day))
+        assert (window.symbols, window.as_of_session) == ((symbol,), to_optional_date(day))
         assert (window.schema_hash, instance.max_age_sessions) == ("7" * 64, 0)
     asked.calls.close()
 

@@ -18,7 +18,7 @@ from window_levels import levels_at
 
 from predictor.bars import BarPanel
 from predictor.call_context import NEVER
-from predictor.dates import as_date
+from predictor.dates import to_date
 from predictor.errors import (
     BarIncompleteError,
     BarsError,
@@ -69,7 +69,7 @@ def test_a_forecast_can_be_pickled(model: Model) -> None:
 def test_a_forecast_says_what_it_is_of(model: Model) -> None:
     bars = recent_bars("AAPL", "IBM")
     forecast = _forecast(model, bars)
-    assert (forecast.symbols, forecast.as_of_session, forecast.lag) == (("AAPL", "IBM"), as_date(LAST), 0)
+    assert (forecast.symbols, forecast.as_of_session, forecast.lag) == (("AAPL", "IBM"), to_date(LAST), 0)
     assert forecast.target_sessions == (date(2013, 3, 4), date(2013, 3, 8), date(2013, 3, 15), date(2013, 4, 1))
     assert (forecast.horizons, forecast.quantiles) == ((1, 5, 10, 20), (0.1, 0.5, 0.9))
     assert forecast.values.shape == (2, 4, 3)
@@ -408,7 +408,7 @@ def test_bars_of_another_calendar_are_refused(model: Model) -> None:
 
 
 def test_bars_that_name_no_calendar_are_taken_for_the_models(model: Model) -> None:
-    assert _forecast(model, replace(recent_bars("AAPL"), calendar="")).as_of_session == as_date(LAST)
+    assert _forecast(model, replace(recent_bars("AAPL"), calendar="")).as_of_session == to_date(LAST)
 
 
 def test_bars_beyond_the_calendar_are_refused_by_its_end(model: Model) -> None:
@@ -682,7 +682,7 @@ def test_an_attribution_has_times_and_cells_when_asked(model: Model) -> None:
     assert found.cells is not None
     assert found.per_time is not None
     assert found.cells.shape == (1, 60, 23)
-    assert found.sessions == tuple(as_date(day) for day in bars.sessions[-60:].tolist())
+    assert found.sessions == tuple(to_date(day) for day in bars.sessions[-60:].tolist())
     np.testing.assert_allclose(found.cells.sum(axis=1), found.per_row[:, :23], atol=1e-12)
     (plain,) = model.explain(replace(query, detail=Detail.FEATURES), AFTER_ALL_SESSIONS, NEVER)
     assert (plain.cells, plain.per_time) == (None, None)
@@ -826,7 +826,7 @@ def _window(model: Model, bars: BarPanel) -> FeatureWindow:
         scale=scale[:, 0].copy(),
         schema_hash=model.pipeline.features.schema_hash,
         anchor_price=bars.close[:, -1].copy(),
-        as_of_session=as_date(int(bars.sessions[-1])),
+        as_of_session=to_date(int(bars.sessions[-1])),
     )
 
 

@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 from predictor import canonical
+from predictor.dates import to_date_numbers, to_days
 from predictor.errors import ArtifactError, BarsError, CalendarEndedError, ConfigurationError, MissingPackageError
-from predictor.sessions import FIELDS, CloseTime, SessionCalendar, dates_of, days_of
+from predictor.sessions import FIELDS, CloseTime, SessionCalendar
 
 # exchange-calendars still uses what newer releases of pandas deprecate
 pytestmark = pytest.mark.filterwarnings("ignore:Series.values:DeprecationWarning")
@@ -467,7 +468,7 @@ def test_a_missing_package_is_named_with_its_extra(monkeypatch: pytest.MonkeyPat
 def test_dates_convert_to_days_and_back() -> None:
     days = np.arange(np.datetime64("1895-12-30"), np.datetime64("2105-01-03"))
 
-    values = dates_of(days)
+    values = to_date_numbers(days)
 
     assert values[[0, -1]].tolist() == [18951230, 21050102]
-    assert (days_of(values) == days).all()
+    assert (to_days(values) == days).all()

@@ -12,7 +12,7 @@ from predictor.call_context import CallContext
 from predictor.cli import app, run
 from predictor.cli import server_commands as serve_command
 from predictor.client import QuantraClient
-from predictor.dates import as_date, optional_date
+from predictor.dates import to_date, to_optional_date
 from predictor.errors import BarsStaleError, CalendarEndedError, ConfigurationError, InvalidInputError, QuantraError
 from predictor.forecast import Forecast, TargetPoint
 from predictor.forecaster import Forecaster
@@ -107,7 +107,7 @@ def test_bars_that_are_just_young_enough_are_answered(model: Model) -> None:
     with service_of(model, most=1) as service:
         (answer,) = answers(service, ASKED)
     assert isinstance(answer, Forecast)
-    assert answer.as_of_session == as_date(LAST)
+    assert answer.as_of_session == to_date(LAST)
 
 
 @pytest.mark.parametrize(("server", "own", "fails"), [(None, 0, True), (5, 0, True), (0, 5, True), (1, 1, False)])
@@ -147,7 +147,7 @@ def window(model: Model, as_of: int) -> Instance:
     groups |= {name: groups[name][:, 0].copy() for name in ("location", "scale")}
     hash_ = model.pipeline.features.schema_hash
     return Instance(
-        input=FeatureWindow(symbols=("AAPL",), schema_hash=hash_, as_of_session=optional_date(as_of), **groups)
+        input=FeatureWindow(symbols=("AAPL",), schema_hash=hash_, as_of_session=to_optional_date(as_of), **groups)
     )
 
 
@@ -199,7 +199,7 @@ def test_the_error_is_the_same_in_process_and_over_the_network(model: Model) -> 
 def test_a_forecaster_looks_at_the_age_too(tmp_path: Path) -> None:
     stored = save_artifact(tmp_path / "small" / "1", small_artifact())
     with Forecaster.load(stored, "cpu") as forecaster:
-        assert forecaster.predict(ASKED).as_of_session == as_date(LAST)
+        assert forecaster.predict(ASKED).as_of_session == to_date(LAST)
         with pytest.raises(CalendarEndedError):  # it ended years ago, so ages cannot be counted
             forecaster.predict(replace(ASKED, max_age_sessions=9))
 

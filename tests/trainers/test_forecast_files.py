@@ -14,7 +14,7 @@ from market import bokeh_panel, scaled
 from small_jobs import PickledJobs
 
 from predictor.bars import BarPanel
-from predictor.dates import as_date
+from predictor.dates import to_date
 from predictor.errors import ConfigurationError
 from predictor.forecaster import Forecaster
 from predictor.jobs import InThisProcess, JobRunner
@@ -66,11 +66,11 @@ def files_of(folder: Path) -> dict[str, bytes]:
 
 def test_each_day_has_the_forecast_of_the_bars_until_then(artifact: Path, tmp_path: Path) -> None:
     found = written(material(artifact), tmp_path / "out")
-    assert found["as_of"].unique().sort().to_list() == [as_date(session) for session in SESSIONS]
+    assert found["as_of"].unique().sort().to_list() == [to_date(session) for session in SESSIONS]
     with Forecaster.load(artifact, "cpu") as forecaster:
         for session in (SESSIONS[0], SESSIONS[-1]):
             single = forecaster.predict(BARS.until(session))
-            day = found.filter(as_of=as_date(session))
+            day = found.filter(as_of=to_date(session))
             values = day.select(f"q{level:g}" for level in single.quantiles).to_numpy()
             assert np.array_equal(values.reshape(single.values.shape), single.values)
             assert day["session"].to_list() == 2 * list(single.target_sessions)
@@ -82,7 +82,7 @@ def test_each_day_has_the_forecast_of_the_bars_until_then(artifact: Path, tmp_pa
 
 def test_days_before_the_end_of_the_training_are_marked_as_seen(artifact: Path, tmp_path: Path) -> None:
     found = written(material(artifact), tmp_path / "out")
-    assert found.filter("is_seen")["as_of"].unique().sort().to_list() == [as_date(one) for one in SESSIONS[:9]]
+    assert found.filter("is_seen")["as_of"].unique().sort().to_list() == [to_date(one) for one in SESSIONS[:9]]
 
 
 def test_parallel_jobs_write_the_same_bytes(artifact: Path, tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ def test_a_stopped_run_continues_with_the_missing_days(artifact: Path, tmp_path:
     folder = ForecastFolder(tmp_path / "stopped", material(artifact).settings())
     next(iter(write_forecasts(material(artifact), SESSIONS, folder, InThisProcess())))
     assert len(list((tmp_path / "stopped").rglob("*.parquet"))) == 1
-    changed = tmp_path / "stopped" / f"as_of={as_date(SESSIONS[0])}" / "forecasts.parquet"
+    changed = tmp_path / "stopped" / f"as_of={to_date(SESSIONS[0])}" / "forecasts.parquet"
     modified = changed.stat().st_mtime_ns
     written(material(artifact), tmp_path / "stopped")
     assert changed.stat().st_mtime_ns == modified
@@ -106,13 +106,13 @@ def test_a_stopped_run_continues_with_the_missing_days(artifact: Path, tmp_path:
 def test_a_suspect_symbol_has_its_reason_and_the_other_its_forecast(artifact: Path, tmp_path: Path) -> None:
     suspect = scaled(BARS, slice(-1, None), 100.0)
     found = written(material(artifact, suspect), tmp_path / "out")
-    last = found.filter(as_of=as_date(SESSIONS[-1]))
+    last = found.filter(as_of=to_date(SESSIONS[-1]))
     assert last.filter(symbol="IBM")["reason"].to_list() == 4 * ["BAR_SUSPECT"]
     assert last.filter(symbol="IBM")["q0.5"].null_count() == 4
     assert "IBM" in last.filter(symbol="IBM")["message"][0]
     assert last.filter(symbol="AAPL")["reason"].null_count() == 4
     assert last.filter(symbol="AAPL")["q0.5"].null_count() == 0
-    assert found.filter(pl.col("as_of") < as_date(SESSIONS[-1]))["q0.5"].null_count() == 0
+    assert found.filter(pl.col("as_of") < to_date(SESSIONS[-1]))["q0.5"].null_count() == 0
 
 
 def test_a_days_file_has_its_warnings(artifact: Path, tmp_path: Path) -> None:
@@ -120,7 +120,7 @@ def test_a_days_file_has_its_warnings(artifact: Path, tmp_path: Path) -> None:
         expected = forecaster.predict(BARS.last(60).until(SESSIONS[-1])).warnings
     found = written(material(artifact, BARS.last(60)), tmp_path / "out")
     assert any("forecast from fewer than" in one for one in expected)
-    assert set(found.filter(as_of=as_date(SESSIONS[-1]))["warnings"]) == {"\n".join(expected)}
+    assert set(found.filter(as_of=to_date(SESSIONS[-1]))["warnings"]) == {"\n".join(expected)}
 
 
 def test_forecasts_of_other_bars_are_not_mixed_in(artifact: Path, tmp_path: Path) -> None:
@@ -155,8 +155,8 @@ def call(artifact: Path, bars_file: Path, out: Path, *flags: object) -> int:
 def test_the_command_says_what_it_wrote_and_what_was_there(
     artifact: Path, bars_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    start = as_date(SESSIONS[-3])
-    assert call(artifact, bars_file, tmp_path / "out", "--start", start, "--end", as_date(SESSIONS[-2])) == 0
+    start = to_date(SESSIONS[-3])
+    assert call(artifact, bars_file, tmp_path / "out", "--start", start, "--end", to_date(SESSIONS[-2])) == 0
     capsys.readouterr()
     assert call(artifact, bars_file, tmp_path / "out", "--start", start) == 0
     printed = capsys.readouterr().out
@@ -178,7 +178,7 @@ def test_without_a_period_the_command_forecasts_all_days_with_enough_bars(
 
 
 def test_forecasts_of_mapped_bars_are_the_same(artifact: Path, bars_file: Path, tmp_path: Path) -> None:
-    days = ("--start", as_date(SESSIONS[0]), "--end", as_date(SESSIONS[1]))
+    days = ("--start", to_date(SESSIONS[0]), "--end", to_date(SESSIONS[1]))
     assert call(artifact, bars_file, tmp_path / "kept", *days) == 0
     assert call(artifact, bars_file, tmp_path / "mapped", "--feature-cache", tmp_path / "cache", *days) == 0
     assert list((tmp_path / "cache").glob("*/close.npy"))
@@ -188,7 +188,7 @@ def test_forecasts_of_mapped_bars_are_the_same(artifact: Path, bars_file: Path, 
 def test_the_jobs_of_processes_are_counted_for_programs(
     artifact: Path, bars_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    days = ("--start", as_date(SESSIONS[0]), "--end", as_date(SESSIONS[1]))
+    days = ("--start", to_date(SESSIONS[0]), "--end", to_date(SESSIONS[1]))
     assert call(artifact, bars_file, tmp_path / "out", "--json", "--workers", "2", *days) == 0
     line = json.loads(capsys.readouterr().out.splitlines()[-1])
     counts = {"jobs": 1, "done": 1, "running": 0, "failed": 0, "lost": 0, "repeated": 0}
@@ -217,7 +217,7 @@ def test_flags_that_contradict_each_other_are_refused(
 def test_days_without_any_forecast_are_an_error(
     artifact: Path, bars_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    first = as_date(int(BARS.sessions[0]))
+    first = to_date(int(BARS.sessions[0]))
     assert call(artifact, bars_file, tmp_path / "out", "--start", first, "--end", first) == 1
     assert "no symbol could be forecast on any of 1 day: TOO_FEW_BARS 2 times" in capsys.readouterr().err
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from predictor.arrays import BoolArray, FloatArray
-from predictor.dates import day_number
+from predictor.dates import parse_date_number
 from predictor.errors import MAX_LISTED, BarsError, listed, shown_date
 
 MAX_NAME_LENGTH: Final = 64
@@ -177,7 +177,7 @@ def _explain_columns(fields: Mapping[str, FloatArray], row: int) -> str:
 
 def latest_day(today: date) -> int:
     """The last day, yyyymmdd, of which there can be bars; the exchange may be a day ahead of `today`."""
-    return day_number(today + timedelta(days=1))
+    return parse_date_number(today + timedelta(days=1))
 
 
 def check_past(symbols: tuple[str, ...], sessions: NDArray[np.int32], close: FloatArray, today: date) -> None:

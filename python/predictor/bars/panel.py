@@ -15,7 +15,7 @@ from predictor.bars.adjustment import AdjustedBars
 from predictor.bars.folders import name_of, read_paths
 from predictor.bars.frames import Frame
 from predictor.bars.jumps import PriceJumps, find_jumps, find_last_jumps
-from predictor.dates import Day, day_number
+from predictor.dates import DateLike, parse_date_number
 from predictor.errors import BarsError, listed, shown_date
 
 PRICE_FIELDS: Final = ("open", "high", "low", "close", "volume")
@@ -307,7 +307,7 @@ class BarPanel:
             return self
         return self._select(slice(None), slice(-count, None), self.symbols)
 
-    def until(self, session: Day) -> Self:
+    def until(self, session: DateLike) -> Self:
         """Select the sessions up to and including `session`.
 
         Args:
@@ -316,15 +316,15 @@ class BarPanel:
         Raises:
             BarsError: the panel begins later, or `session` is not a date.
         """
-        return self._select_period(0, day_number(session))
+        return self._select_period(0, parse_date_number(session))
 
-    def between(self, first: Day, last: Day) -> Self:
+    def between(self, first: DateLike, last: DateLike) -> Self:
         """Select the sessions from `first` to `last`, both included; types as in `until`.
 
         Raises:
             BarsError: the panel has no session in between, or one of them is not a date.
         """
-        return self._select_period(day_number(first), day_number(last))
+        return self._select_period(parse_date_number(first), parse_date_number(last))
 
     def _select_period(self, first: int, last: int) -> Self:
         begin, end = np.searchsorted(self.sessions, (first, last + 1))

@@ -18,7 +18,7 @@ from predictor.arrays import BoolArray, FloatArray, IndexArray
 from predictor.bars.adjustment import adjust_each, close_before
 from predictor.bars.jumps import COMMON_SPLITS, PriceJumps
 from predictor.bars.panel import JUDGED_AT_ONCE, BarPanel
-from predictor.dates import days_of
+from predictor.dates import to_days
 from predictor.errors import BarSuspectError, listed, shown_date
 
 MAX_MOVE: Final = math.log(5)
@@ -345,7 +345,7 @@ class _Judge:
         raw: Mapping[str, FloatArray],
     ) -> None:
         """Take the symbol's N bars: their sessions, adjusted prices and raw ones."""
-        days = days_of(sessions)
+        days = to_days(sessions)
         self._symbol = symbol
         self._sessions = sessions
         self._gaps = np.maximum(np.busday_count(days[:-1], days[1:]) - 1, 0)

@@ -32,7 +32,7 @@ from predictor.bars.layouts import (
     symbol_from_name,
 )
 from predictor.bars.number_columns import NumberColumns, UnreadCell, find_unread_cells, parse_number_columns
-from predictor.dates import days_of
+from predictor.dates import to_days
 from predictor.errors import BarsError, BarsWarning, shown_date
 from predictor.replacement import replace_file
 
@@ -463,7 +463,7 @@ def check_daily(sessions: NDArray[np.int32], source: str) -> None:
     """Raise BarsError for weekly or monthly bars, which have no adjacent dates."""
     if sessions.size < MIN_DATES:
         return
-    gaps = np.diff(days_of(sessions)).astype(np.int64)
+    gaps = np.diff(to_days(sessions)).astype(np.int64)
     if gaps.min() >= MIN_GAP_DAYS:
         raise BarsError(
             f"{source}: its bars are {int(np.median(gaps))} days apart, the nearest {gaps.min()}, but must be "

@@ -23,7 +23,7 @@ from predictor.charts.theme import (
     series_style,
     with_unit,
 )
-from predictor.dates import as_date
+from predictor.dates import to_date
 from predictor.errors import ConfigurationError, shown_price
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ class FanChart:
             require_shape(name, getattr(candles, name), candles.dates.shape)
         require_shape("prices", self.prices, (len(self.target_dates), len(self.quantiles)))
         drawn = candles.last(SESSIONS_SHOWN + 1)
-        first, last = (as_date(int(day)) for day in (drawn.dates[0], drawn.dates[-1]))
+        first, last = (to_date(int(day)) for day in (drawn.dates[0], drawn.dates[-1]))
         past = (fan.until(last) for fan in self.past if fan.start >= first)
         object.__setattr__(self, "candles", drawn)
         object.__setattr__(self, "past", tuple(fan for fan in past if fan.target_dates))
@@ -143,7 +143,7 @@ class FanChart:
     @property
     def last_session(self) -> date:
         """Session of the last bar."""
-        return as_date(int(self.candles.dates[-1]))
+        return to_date(int(self.candles.dates[-1]))
 
     @property
     def days_named(self) -> list[str]:

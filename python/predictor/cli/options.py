@@ -15,7 +15,7 @@ from predictor.bars.layouts import BY_NAME, DateOrder, DecimalSign
 from predictor.cli.program import say
 from predictor.cluster import choose_runner
 from predictor.covariates import CovariateSource
-from predictor.dates import day_number
+from predictor.dates import parse_date_number
 from predictor.instance import GapPolicy
 from predictor.jobs import JobRunner
 
@@ -275,7 +275,7 @@ class InputFlags:
             BarsError: no bar is that old, the text is not a date, or the date is in the future.
         """
         if self.as_of is not None:
-            day = np.array([day_number(self.as_of)], np.int32)
+            day = np.array([parse_date_number(self.as_of)], np.int32)
             check_past(("--as-of",), day, np.ones((1, 1)), datetime.now(UTC).date())
             bars = bars.until(self.as_of)
         return bars if self.last is None else bars.last(self.last)

@@ -23,7 +23,7 @@ from predictor.audit_record import AuditRecord, AuditVerdict
 from predictor.canonical import Json
 from predictor.card import FITS_EXPLAINED, MEAN_EXPLAINED, Card, ScoreRow, ScoreTable
 from predictor.catalog import ModelInfo
-from predictor.dates import as_number, optional_number
+from predictor.dates import to_date_number, to_optional_date_number
 from predictor.errors import QuantraError, answer_of, shown_date, shown_price
 from predictor.forecast import Attribution, Contribution, Explanation, Forecast, RowKind, simple_return
 from predictor.instance import OCCLUSION
@@ -252,10 +252,10 @@ def forecast_json(forecast: Forecast) -> Json:
     """Arrays as nested lists [S][H][Q]; scores and ranks are [S][H]."""
     return {
         "symbols": forecast.symbols,
-        "as_of_session": optional_number(forecast.as_of_session),
-        "target_sessions": [as_number(day) for day in forecast.target_sessions],
+        "as_of_session": to_optional_date_number(forecast.as_of_session),
+        "target_sessions": [to_date_number(day) for day in forecast.target_sessions],
         "lag": forecast.lag,
-        "base_session": optional_number(forecast.base_session),
+        "base_session": to_optional_date_number(forecast.base_session),
         "horizons": forecast.horizons,
         "quantiles": forecast.quantiles,
         "target_kind": forecast.target_kind,
@@ -310,7 +310,7 @@ def _encode_skill(skill: Skill | None) -> Json:
 def _encode_attribution(attribution: Attribution) -> Json:
     return {
         "symbols": attribution.symbols,
-        "as_of_session": optional_number(attribution.as_of_session),
+        "as_of_session": to_optional_date_number(attribution.as_of_session),
         "horizon": attribution.horizon,
         "quantile": attribution.quantile,
         "method": attribution.method,
@@ -319,7 +319,7 @@ def _encode_attribution(attribution: Attribution) -> Json:
         "row_names": attribution.row_names,
         "row_kinds": [kind.value for kind in attribution.row_kinds],
         "per_row": _nest_values(attribution.per_row),
-        "sessions": [as_number(day) for day in attribution.sessions],
+        "sessions": [to_date_number(day) for day in attribution.sessions],
         "prediction": _nest_values(attribution.prediction),
         "baseline_prediction": _nest_values(attribution.baseline_prediction),
         "relative_gap": _nest_values(attribution.relative_gap),

@@ -27,7 +27,7 @@ from predictor.cli.output import (
 )
 from predictor.client import ClientCredentials, QuantraClient
 from predictor.covariates import Covariates
-from predictor.dates import as_number
+from predictor.dates import to_date_number
 from predictor.errors import shown_date
 from predictor.forecast import Attribution, Explanation, Forecast, TargetPoint
 from predictor.instance import EXPLAIN_METHODS, OCCLUSION, Instance, Query
@@ -185,7 +185,7 @@ def predict(
     panel = request.panel
     warnings = request.warnings
     as_of = forecast.as_of_session if inputs.as_of is not None else None
-    if card is not None and as_of is not None and as_number(as_of) < card.seen_to:
+    if card is not None and as_of is not None and to_date_number(as_of) < card.seen_to:
         warnings = (_describe_seen_day(as_of, card), *warnings)
     forecast = replace(forecast, warnings=(*warnings, *forecast.warnings))
     shown = [name for name in forecast.symbols if name not in forecast.refusals]  # the warnings say why

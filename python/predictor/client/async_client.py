@@ -27,7 +27,7 @@ from predictor.client.panels import PanelPlanner
 from predictor.client.sessions import AsyncBarSession, AsyncSessionStream, SessionRequests, decode_first_forecast
 from predictor.client.streams import DEFAULT_IN_FLIGHT, WATCH_S, AsyncRequestSender, RequestStream, StreamResponse
 from predictor.covariates import Covariates
-from predictor.dates import Day
+from predictor.dates import DateLike
 from predictor.errors import QuantraError
 from predictor.forecast import Attribution, Explanation, Forecast, Outcome, forecast_or_raise
 from predictor.global_importance import GlobalImportance, GlobalQuery
@@ -197,7 +197,7 @@ class AsyncQuantraClient:
         *,
         model: str = "",
         symbol: str = "",
-        since: Day = 0,
+        since: DateLike = 0,
         newest: int = 0,
         timeout_s: float | None = None,
     ) -> "pd.DataFrame":

@@ -25,7 +25,7 @@ from predictor.client.panels import PanelPlanner
 from predictor.client.sessions import BarSession, SessionRequests, SessionStream, decode_first_forecast
 from predictor.client.streams import DEFAULT_IN_FLIGHT, RequestSender, RequestStream, SilenceMonitor, StreamResponse
 from predictor.covariates import Covariates
-from predictor.dates import Day
+from predictor.dates import DateLike
 from predictor.errors import QuantraError, UnavailableError
 from predictor.forecast import Attribution, Explanation, Forecast, Outcome, forecast_or_raise
 from predictor.global_importance import GlobalImportance, GlobalQuery
@@ -249,7 +249,7 @@ class QuantraClient:
         *,
         model: str = "",
         symbol: str = "",
-        since: Day = 0,
+        since: DateLike = 0,
         newest: int = 0,
         timeout_s: float | None = None,
     ) -> "pd.DataFrame":

@@ -15,8 +15,9 @@ from predictor.bars import BarPanel
 from predictor.catalog import CovariateGroup, CovariateInfo, ModelInfo
 from predictor.covariates.covariates import Covariates
 from predictor.covariates.tables import Series, StaticTable, read_series, read_statics
+from predictor.dates import to_date_numbers, to_days
 from predictor.errors import CovariatesError, listed
-from predictor.sessions import EVERY_DAY, dates_of, days_of
+from predictor.sessions import EVERY_DAY
 
 _MAX_CLOSED_DAYS: Final = 15
 """Weekdays without a session to allow for, in addition to one per two sessions."""
@@ -170,11 +171,11 @@ def _select_statics(needs: Sequence[CovariateInfo]) -> list[CovariateInfo]:
 
 def _list_days_after(day: int, model: ModelInfo) -> NDArray[np.int32]:
     """Enough days after `day` to include all sessions that a model reaches: all days, or weekdays of an exchange."""
-    first, sessions = days_of(np.array([day], np.int32))[0] + np.timedelta64(1, "D"), model.future_length
+    first, sessions = to_days(np.array([day], np.int32))[0] + np.timedelta64(1, "D"), model.future_length
     if model.calendar == EVERY_DAY:
-        return dates_of(first + np.arange(sessions))
+        return to_date_numbers(first + np.arange(sessions))
     weekdays = sessions + sessions // 2 + _MAX_CLOSED_DAYS
-    return dates_of(np.busday_offset(first, np.arange(weekdays), roll="forward"))
+    return to_date_numbers(np.busday_offset(first, np.arange(weekdays), roll="forward"))
 
 
 def _broadcast_rows(values: FloatArray, symbols: int) -> FloatArray:

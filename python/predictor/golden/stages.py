@@ -16,7 +16,7 @@ from predictor.artifact.manifest import GOLDEN_ARRAYS
 from predictor.bars import BarPanel
 from predictor.call_context import NEVER
 from predictor.covariates import Covariates
-from predictor.dates import as_number, optional_number
+from predictor.dates import to_date_number, to_optional_date_number
 from predictor.errors import ArtifactError
 from predictor.explain import gauss_legendre
 from predictor.forecast import Forecast
@@ -231,8 +231,8 @@ def list_forecast_stages(forecast: Forecast) -> Stages:
     """Parts of the forecast by name, in the shapes of `Forecast`."""
     stages: Stages = {
         "values": forecast.values,
-        "as_of_session": np.array([optional_number(forecast.as_of_session)], np.int32),
-        "target_sessions": np.array([as_number(day) for day in forecast.target_sessions], np.int32),
+        "as_of_session": np.array([to_optional_date_number(forecast.as_of_session)], np.int32),
+        "target_sessions": np.array([to_date_number(day) for day in forecast.target_sessions], np.int32),
     }
     if forecast.prices is not None:
         stages["prices"] = forecast.prices

@@ -14,7 +14,7 @@ import numpy as np
 from predictor.arrays import BoolArray, FloatArray, IntArray
 from predictor.bars import BarPanel
 from predictor.bars.source import DatabaseAddress, is_address
-from predictor.dates import LATEST, Day, day_number
+from predictor.dates import LATEST, DateLike, parse_date_number
 from predictor.errors import BarsError, ConfigurationError, LedgerError, MissingPackageError, listed, shown_date
 from predictor.ledger import schema
 from predictor.ledger.records import ForecastRecord, LedgerRecord, are_scorable
@@ -233,8 +233,8 @@ class Ledger:
         self,
         symbols: Sequence[str] | None = None,
         *,
-        first: Day = 0,
-        last: Day = LATEST,
+        first: DateLike = 0,
+        last: DateLike = LATEST,
         batch: int | None = None,
     ) -> BarPanel:
         """Read the bars that were known at a batch.
@@ -249,7 +249,7 @@ class Ledger:
             BarsError: the ledger has no bars of a symbol, or of this span.
         """
         universe = self._read_universe()
-        low, high = (day_number(day) if day else 0 for day in (first, last))
+        low, high = (parse_date_number(day) if day else 0 for day in (first, last))
         known = self._read_bars(symbols, low, high, self.receipt.batch if batch is None else batch)
         names = tuple(sorted(known)) if symbols is None else tuple(symbols)
         missing = [name for name in names if name not in known]
@@ -358,7 +358,7 @@ class Ledger:
 
     # --- tables
 
-    def forecasts(self, *, model: str = "", symbol: str = "", since: Day = 0) -> "pd.DataFrame":
+    def forecasts(self, *, model: str = "", symbol: str = "", since: DateLike = 0) -> "pd.DataFrame":
         """One row per forecast and horizon, with a column per quantile, such as `q0.1`; needs pandas.
 
         Args:
@@ -368,7 +368,7 @@ class Ledger:
         """
         return as_frame(self.columns(LedgerTable.FORECASTS, model=model, symbol=symbol, since=since))
 
-    def scores(self, *, model: str = "", symbol: str = "", since: Day = 0) -> "pd.DataFrame":
+    def scores(self, *, model: str = "", symbol: str = "", since: DateLike = 0) -> "pd.DataFrame":
         """One row per label, with its forecast's facts and its score; arguments as in `forecasts`."""
         return as_frame(self.columns(LedgerTable.SCORES, model=model, symbol=symbol, since=since))
 
@@ -380,7 +380,7 @@ class Ledger:
         """One row per event, with the time of its batch; `detail` is JSON."""
         return as_frame(self.columns(LedgerTable.EVENTS, model=model))
 
-    def requests(self, *, model: str = "", symbol: str = "", since: Day = 0) -> "pd.DataFrame":
+    def requests(self, *, model: str = "", symbol: str = "", since: DateLike = 0) -> "pd.DataFrame":
         """What clients asked for: one row per caller, symbol and write; arguments as in `forecasts`.
 
         `calls` counts the calls, and `asked_at` is when the last of them was answered.
@@ -388,10 +388,10 @@ class Ledger:
         return as_frame(self.columns(LedgerTable.REQUESTS, model=model, symbol=symbol, since=since))
 
     def columns(
-        self, table: LedgerTable, *, model: str = "", symbol: str = "", since: Day = 0
+        self, table: LedgerTable, *, model: str = "", symbol: str = "", since: DateLike = 0
     ) -> dict[str, list[object]]:
         """The columns of a table as lists; `as_of` and `session` are yyyymmdd, times nanoseconds since 1970."""
-        conditions = {"model = ?": model, "symbol = ?": symbol, "as_of >= ?": day_number(since) if since else 0}
+        conditions = {"model = ?": model, "symbol = ?": symbol, "as_of >= ?": parse_date_number(since) if since else 0}
         given = {condition: value for condition, value in conditions.items() if value}
         where = " and ".join(given) or "true"
         if table is LedgerTable.FORECASTS:

@@ -8,7 +8,7 @@ import numpy as np
 
 from predictor.arrays import FloatArray
 from predictor.canonical import Json
-from predictor.dates import as_number, optional_number
+from predictor.dates import to_date_number, to_optional_date_number
 from predictor.evidence import Lamp
 from predictor.forecast import Forecast
 
@@ -106,11 +106,11 @@ class ForecastRecord:
                 weights_hash=forecast.weights_hash,
                 engine=engine,
                 batch_rows=batch_rows,
-                as_of=optional_number(forecast.as_of_session),
-                base_session=optional_number(forecast.base_session or forecast.as_of_session),
+                as_of=to_optional_date_number(forecast.as_of_session),
+                base_session=to_optional_date_number(forecast.base_session or forecast.as_of_session),
                 target_kind=forecast.target_kind,
                 horizons=forecast.horizons,
-                target_sessions=tuple(map(as_number, forecast.target_sessions)),
+                target_sessions=tuple(map(to_date_number, forecast.target_sessions)),
                 quantiles=forecast.quantiles,
                 values=np.asarray(forecast.values[row], np.float64),
                 anchor=None if forecast.anchor_price is None else float(forecast.anchor_price[row]),

@@ -12,11 +12,11 @@ from predictor.arrays import BoolArray, IndexArray
 from predictor.bars import BarPanel
 from predictor.bars.checks import check_past, latest_day
 from predictor.covariates import NO_COVARIATES
-from predictor.dates import as_date, as_dates
+from predictor.dates import is_weekend, to_date, to_dates
 from predictor.errors import BarIncompleteError, BarsError, BarsStaleError, QuantraError, SessionGapError, shown_date
 from predictor.instance import GapPolicy, Instance
 from predictor.model.prepared_instance import check_length
-from predictor.sessions import SessionCalendar, is_weekend
+from predictor.sessions import SessionCalendar
 from predictor.windows import Pipeline
 
 MAX_CACHED: Final = 256
@@ -113,8 +113,8 @@ class DateReader:
             positions=_find_positions(bars.sessions, sessions),
             encoder=sessions[-pipeline.encoder_length :],
             following=following,
-            target_sessions=as_dates(pipeline.target_sessions(last)),
-            base_session=as_date(pipeline.base_session(last)),
+            target_sessions=to_dates(pipeline.target_sessions(last)),
+            base_session=to_date(pipeline.base_session(last)),
             known=None if of_covariates else pipeline.latest_known(sessions, following, NO_COVARIATES),
             warnings=_find_warnings(pipeline, bars.sessions),
         )

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from predictor.arrays import BoolArray, FloatArray
 from predictor.call_context import NEVER, Deadline
 from predictor.catalog import ModelInfo
-from predictor.dates import as_dates, optional_date
+from predictor.dates import to_dates, to_optional_date
 from predictor.errors import CalendarEndedError, QuantraError
 from predictor.explain import Contributions, group_bars
 from predictor.features import FittedFeatures
@@ -231,7 +231,7 @@ def build_forecasts(
         forecasts.append(
             Forecast(
                 symbols=one.symbols,
-                as_of_session=optional_date(one.as_of),
+                as_of_session=to_optional_date(one.as_of),
                 target_sessions=one.target_sessions,
                 lag=source.target.lag,
                 base_session=one.base_session,
@@ -303,7 +303,7 @@ def build_attribution(
     per_time = contributions.observed.sum(axis=2) + contributions.known[:, :length].sum(axis=2)  # rows have the rest
     return Attribution(
         symbols=prepared.symbols,
-        as_of_session=optional_date(prepared.as_of),
+        as_of_session=to_optional_date(prepared.as_of),
         horizon=point.horizon,
         quantile=point.quantile,
         method=source.method,
@@ -312,7 +312,7 @@ def build_attribution(
         row_names=names,
         row_kinds=kinds,
         per_row=_scatter_symbols(per_row, usable),
-        sessions=as_dates(prepared.sessions),
+        sessions=to_dates(prepared.sessions),
         per_time=None if detail is Detail.FEATURES else _scatter_symbols(per_time, usable),
         cells=_scatter_symbols(contributions.observed, usable) if detail is Detail.CELLS else None,
         prediction=_scatter_symbols(contributions.prediction, usable),

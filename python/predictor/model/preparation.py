@@ -26,7 +26,7 @@ from predictor.bars.suspects import (
 )
 from predictor.call_context import Deadline
 from predictor.covariates import NO_COVARIATES, Covariates, check_sent
-from predictor.dates import optional_number
+from predictor.dates import to_optional_date_number
 from predictor.errors import BarIncompleteError, BarsError, NoUsableSymbolError, QuantraError, shown_date
 from predictor.instance import FeatureWindow, Instance
 from predictor.model.dates import DateReader, ForecastDates, check_age, drop_wrong_sessions
@@ -240,7 +240,7 @@ class InstancePreparation:
             return aligned
         self._windows.check(instance.input)
         if most_age is not None:
-            check_age(calendar, optional_number(instance.input.as_of_session), most_age, now)
+            check_age(calendar, to_optional_date_number(instance.input.as_of_session), most_age, now)
         return instance.input
 
     def _split(self, read: Mapping[int, ReadT]) -> Iterator[dict[int, ReadT]]:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from predictor.arrays import BoolArray, FloatArray
 from predictor.bars.checks import check_symbols
-from predictor.dates import as_date, as_dates, optional_number
+from predictor.dates import to_date, to_dates, to_optional_date_number
 from predictor.errors import (
     FeatureMismatchError,
     InvalidInputError,
@@ -87,7 +87,7 @@ def check_form(pipeline: Pipeline, window: FeatureWindow) -> None:
             raise WindowShapeError(f"anchor_price must hold one price for each of {symbols} symbols")
         if not can_anchor(window.anchor_price).all():
             raise _anchor_error()
-    as_of = optional_number(window.as_of_session)
+    as_of = to_optional_date_number(window.as_of_session)
     if as_of and not pipeline.calendar.is_session(as_of):
         raise InvalidInputError(
             f"as_of_session {as_of} is not a session of {pipeline.calendar.name}; "
@@ -106,7 +106,7 @@ class WindowDates(NamedTuple):
         """Compute the dates of a session; raises CalendarEndedError."""
         if not as_of:
             return cls((), None)
-        return cls(as_dates(pipeline.target_sessions(as_of)), as_date(pipeline.base_session(as_of)))
+        return cls(to_dates(pipeline.target_sessions(as_of)), to_date(pipeline.base_session(as_of)))
 
 
 @final
@@ -123,7 +123,7 @@ class WindowReader:
 
     def check(self, window: FeatureWindow) -> None:
         """Check a window's form and dates, but not its numbers and prices; raises as `check_form`."""
-        as_of, form = optional_number(window.as_of_session), _form_of(window)
+        as_of, form = to_optional_date_number(window.as_of_session), _form_of(window)
         if form in self._forms and as_of in self._dates:
             check_symbols(window.symbols)
             return
@@ -148,7 +148,7 @@ class WindowReader:
         prepared: list[PreparedInstance | QuantraError] = []
         for window in windows:
             first, end = end, end + len(window.symbols)
-            as_of = optional_number(window.as_of_session)
+            as_of = to_optional_date_number(window.as_of_session)
             dates = self._dates.get(as_of) or WindowDates.of(self._pipeline, as_of)
             prepared.append(
                 PreparedInstance(

@@ -12,7 +12,7 @@ from predictor.audit_record import AuditRecord
 from predictor.bars import BarPanel
 from predictor.card import Card
 from predictor.catalog import ModelInfo
-from predictor.dates import as_number
+from predictor.dates import to_date_number
 from predictor.errors import ConfigurationError, listed
 from predictor.forecast import LOG_RETURN, Attribution, Forecast
 from predictor.report.templates import PageBuilder, iso, level, sessions
@@ -109,7 +109,7 @@ def _make_past_fan(forecast: Forecast, symbol: str) -> charts.PastFan | None:
 def past_forecasts(made: Sequence[Forecast], until: date, card: Card) -> PastForecasts:
     """Forecasts of which a target session has come by `until`, and whether the training used what followed them."""
     shown = tuple(one for one in made if one.target_sessions and one.target_sessions[0] <= until)
-    days = [as_number(one.as_of_session) for one in shown if one.as_of_session]
+    days = [to_date_number(one.as_of_session) for one in shown if one.as_of_session]
     return PastForecasts(forecasts=shown, note=_note_past(days, card) if days else "")
 
 

@@ -8,7 +8,6 @@ Dates are int32 yyyymmdd of the session in the exchange's time zone. Assets that
 calendar `24/7`, which needs no package and whose sessions are days in UTC.
 """
 
-from predictor.dates import dates_of, days_of, is_weekend
 from predictor.sessions.calendar import FIELDS, HOLIDAY_REACH, SessionCalendar
 from predictor.sessions.schedule import EVERY_DAY, WEEKDAYS, CloseTime
 
@@ -19,7 +18,4 @@ __all__ = [
     "WEEKDAYS",
     "CloseTime",
     "SessionCalendar",
-    "dates_of",
-    "days_of",
-    "is_weekend",
 ]

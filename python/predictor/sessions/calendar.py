@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 
 from predictor.dates import (
     ONE_DAY,
-    as_date,
-    as_number,
-    dates_of,
-    day_array,
+    compute_weekdays,
+    extend_to_whole_months,
     is_weekend,
-    weekday_of,
-    whole_months,
+    to_date,
+    to_date_number,
+    to_date_numbers,
+    to_days,
 )
 from predictor.errors import BarsError, CalendarEndedError, ConfigurationError, shown_date
 from predictor.sessions import exchange, schedule
@@ -43,18 +43,18 @@ class SessionTable:
 
 def table_of(schedule: Schedule) -> SessionTable:
     """Compute the sessions of a schedule and their fields."""
-    closed, surprises = day_array(schedule.holidays), day_array(schedule.unannounced)
+    closed, surprises = to_days(schedule.holidays), to_days(schedule.unannounced)
     days = np.setdiff1d(schedule.days, closed)
     values = np.stack(
         [
-            weekday_of(days).astype(np.float64),
+            compute_weekdays(days).astype(np.float64),
             _count_later_in_month(days, np.union1d(days, surprises)),
             _count_earlier_in_month(days),
             _count_days_to(days, np.setdiff1d(closed, surprises)),
             _count_days_since(days, closed),
         ],
     )
-    sessions = dates_of(days)
+    sessions = to_date_numbers(days)
     sessions.flags.writeable = False
     return SessionTable(sessions, values)
 
@@ -138,7 +138,7 @@ class SessionCalendar:
         Raises:
             ConfigurationError: `first` or `last` is not a date, or `first` is after `last`.
         """
-        start, end = whole_months(first, last)
+        start, end = extend_to_whole_months(first, last)
         return cls(Schedule(name=WEEKDAYS, time_zone="UTC", first=start, last=end))
 
     @classmethod
@@ -152,7 +152,7 @@ class SessionCalendar:
         Raises:
             ConfigurationError: `first` or `last` is not a date, or `first` is after `last`.
         """
-        start, end = whole_months(first, last)
+        start, end = extend_to_whole_months(first, last)
         closes = (CloseTime(date=start, time=MIDNIGHT),)
         return cls(
             Schedule(name=EVERY_DAY, time_zone="UTC", first=start, last=end, is_every_day=True, regular_closes=closes)
@@ -324,8 +324,8 @@ class SessionCalendar:
         regular = [close.time for close in self.schedule.regular_closes if close.date <= session][-1]
         clock, zone = self._special_closes.get(session, regular), self.schedule.time_zone
         if clock == MIDNIGHT:
-            return datetime.combine(as_date(session) + timedelta(days=1), time(), ZoneInfo(zone)).astimezone(UTC)
-        return datetime.combine(as_date(session), time.fromisoformat(clock), ZoneInfo(zone)).astimezone(UTC)
+            return datetime.combine(to_date(session) + timedelta(days=1), time(), ZoneInfo(zone)).astimezone(UTC)
+        return datetime.combine(to_date(session), time.fromisoformat(clock), ZoneInfo(zone)).astimezone(UTC)
 
     def is_complete(self, session: int, now: datetime) -> bool:
         """Whether the session has closed, so that its daily bar is final.
@@ -345,7 +345,7 @@ class SessionCalendar:
         _require_zone(now)
         close = self.close_instant(session)
         if close is None:
-            return now.astimezone(UTC).date() > as_date(session)
+            return now.astimezone(UTC).date() > to_date(session)
         return now >= close
 
     def closed_since(self, session: int, now: datetime) -> int:
@@ -360,7 +360,7 @@ class SessionCalendar:
             CalendarEndedError: the calendar does not cover the session or today.
         """
         _require_zone(now)
-        today = as_number(now.astimezone(UTC).date())
+        today = to_date_number(now.astimezone(UTC).date())
         later = [int(date) for date in self.sessions(session, max(session, today)) if date > session]
         return sum(self.is_complete(date, now) for date in later[-_OPEN_AT_MOST:]) + len(later[:-_OPEN_AT_MOST])
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from predictor.dates import SATURDAY, dates_of, weekday_of, weekdays_between, whole_months
+from predictor.dates import SATURDAY, compute_weekdays, extend_to_whole_months, list_weekdays, to_date_numbers
 from predictor.errors import ConfigurationError, MissingPackageError, shown_date
 from predictor.sessions.schedule import EVERY_DAY, WEEKDAYS, CloseTime, Schedule
 
@@ -33,7 +33,7 @@ def schedule_of(name: str, first: int, last: int) -> Schedule:
     """
     if find_spec("exchange_calendars") is None:
         raise MissingPackageError.of("exchange-calendars", "calendars", f"the calendar of {name}")
-    return _schedule(name, *whole_months(first, last))
+    return _schedule(name, *extend_to_whole_months(first, last))
 
 
 @lru_cache(maxsize=64)
@@ -42,7 +42,7 @@ def _schedule(name: str, start: int, end: int) -> Schedule:
     exchange = _load_exchange(name, start, end)
     days = _list_session_days(exchange)
     end = min(end, _bound(exchange.bound_max(), end))
-    holidays = tuple(dates_of(np.setdiff1d(weekdays_between(start, end), days)).tolist())
+    holidays = tuple(to_date_numbers(np.setdiff1d(list_weekdays(start, end), days)).tolist())
     regular = _list_regular_closes(exchange, start, end)
     return Schedule(
         name=exchange.name,
@@ -116,7 +116,7 @@ def _require_recorded(name: str, span: tuple[int, int], recorded: tuple[int, int
 def _list_session_days(exchange: "ExchangeCalendar") -> NDArray[np.datetime64]:
     """The exchange's sessions, datetime64[D]; raise ConfigurationError if some are on weekends."""
     days: NDArray[np.datetime64] = exchange.sessions.to_numpy().astype("datetime64[D]")
-    weekend = days[weekday_of(days) >= SATURDAY]
+    weekend = days[compute_weekdays(days) >= SATURDAY]
     if weekend.size:
         raise ConfigurationError(
             f"{exchange.name} has sessions on weekends, such as {weekend[0]}; only exchanges that trade from Monday to "
@@ -157,7 +157,7 @@ def _list_special_closes(
             metadata={"exchange": exchange.name},
         )
     starts = np.asarray([close.date for close in regular], np.int32)
-    dates = dates_of(days)
+    dates = to_date_numbers(days)
     usual = np.asarray([close.time for close in regular])[np.searchsorted(starts, dates, side="right") - 1]
     actual = np.asarray([moment[-5:] for moment in np.datetime_as_string(local)])
     return tuple(CloseTime(date=int(dates[row]), time=str(actual[row])) for row in np.flatnonzero(usual != actual))

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from predictor import canonical
 from predictor.canonical import Json, Record
-from predictor.dates import dates_of, days_between, is_valid_date, weekdays_between
+from predictor.dates import is_valid_date, list_days, list_weekdays, to_date_numbers
 
 WEEKDAYS = "weekdays"
 """The name of the calendar of an unknown exchange."""
@@ -84,7 +84,7 @@ class Schedule:
     @property
     def days(self) -> NDArray[np.datetime64]:
         """The sessions and the holidays, datetime64[D], ascending."""
-        between = days_between if self.is_every_day else weekdays_between
+        between = list_days if self.is_every_day else list_weekdays
         return between(self.first, self.last)
 
     @property
@@ -214,7 +214,7 @@ def _check_consistent(record: Record, schedule: Schedule) -> None:
     """Raise ArtifactError if the parts of a schedule contradict each other."""
     if schedule.is_every_day != (schedule.name == EVERY_DAY):
         raise record.refusal("name", f"is {schedule.name!r}, but exactly {EVERY_DAY!r} has every day of the week")
-    days = frozenset(dates_of(schedule.days).tolist())
+    days = frozenset(to_date_numbers(schedule.days).tolist())
     kind = "day" if schedule.is_every_day else "weekday"
     _check_among(record, "holidays", schedule.holidays, days, f"not a {kind} between first and last")
     _check_among(record, "unannounced", schedule.unannounced, frozenset(schedule.holidays), "not among the holidays")

@@ -9,7 +9,7 @@ import numpy as np
 from predictor.arrays import BoolArray, IndexArray
 from predictor.bars import BarPanel
 from predictor.covariates import NO_COVARIATES, Covariates
-from predictor.dates import as_date
+from predictor.dates import to_date
 from predictor.errors import (
     BarIncompleteError,
     BarsError,
@@ -402,7 +402,7 @@ class AcceptedPush:
 def find_session_error(forecast: Forecast, bars: BarPanel) -> QuantraError | None:
     """The error of the last day of `bars`, if the model has dropped it: then no later day can follow."""
     last = int(bars.sessions[-1])
-    if forecast.as_of_session == as_date(last):
+    if forecast.as_of_session == to_date(last):
         return None
     own = (forecast.refusals.get(bars.symbols[row]) for row in np.flatnonzero(bars.present[:, -1]))
     return next((error for error in own if isinstance(error, BarsError | BarIncompleteError)), None)

@@ -13,7 +13,7 @@ from starlette.routing import Route
 
 from predictor._pb import prediction_pb2 as pb
 from predictor.card import Card
-from predictor.dates import as_date
+from predictor.dates import to_date
 from predictor.errors import BarsError, MalformedRequestError, NoLedgerError, PermissionDeniedError
 from predictor.forecast import Forecast, forecast_or_raise, simple_return
 from predictor.instance import Instance
@@ -184,7 +184,7 @@ def _read_panel(address: str, symbols: Sequence[str], sessions: int) -> "BarPane
     with Ledger.open(address) as ledger:
         if not (last := ledger.last_session):
             raise BarsError(f"{ledger.address}: the ledger has no bars; `quantra daily` adds them")
-        first = as_date(last) - timedelta(days=sessions * _DAYS_PER_SESSION)
+        first = to_date(last) - timedelta(days=sessions * _DAYS_PER_SESSION)
         return ledger.panel(symbols or None, first=first)
 
 

@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from predictor.dates import is_valid_date, optional_date
+from predictor.dates import is_valid_date, to_optional_date
 from predictor.errors import MalformedRequestError
 
 FLOAT64: Final = np.dtype("<f8")
@@ -88,7 +88,7 @@ def decode_session(day: int, field: str) -> date | None:
     """
     if day and not is_valid_date(day):
         raise MalformedRequestError(f"{field} is {day}, which is not a date yyyymmdd")
-    return optional_date(day)
+    return to_optional_date(day)
 
 
 def decode_sessions(values: Collection[int], count: int, field: str) -> tuple[date, ...]:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from predictor._pb import prediction_pb2 as pb
-from predictor.dates import as_number, optional_number
+from predictor.dates import to_date_number, to_optional_date_number
 from predictor.errors import ExplainUnsupportedError, MalformedRequestError
 from predictor.forecast import Attribution, Detail, Explanation, RowKind, TargetPoint
 from predictor.instance import INTEGRATED_GRADIENTS, MIN_TOLERANCE, OCCLUSION, SHAPLEY, TREE_SHAP, Query
@@ -184,7 +184,7 @@ def decode(message: pb.ExplainResponse) -> Explanation:
 def _encode(attribution: Attribution) -> pb.Attribution:
     return pb.Attribution(
         symbols=attribution.symbols,
-        as_of_session=optional_number(attribution.as_of_session),
+        as_of_session=to_optional_date_number(attribution.as_of_session),
         horizon=attribution.horizon,
         quantile=attribution.quantile,
         method=encode_method(attribution.method),
@@ -193,7 +193,7 @@ def _encode(attribution: Attribution) -> pb.Attribution:
         row_names=attribution.row_names,
         row_kinds=encode_kinds(attribution.row_kinds),
         per_row=arrays.encode_float64(attribution.per_row),
-        sessions=[as_number(day) for day in attribution.sessions],
+        sessions=[to_date_number(day) for day in attribution.sessions],
         per_time=arrays.encode_float64(attribution.per_time),
         cells=arrays.encode_float64(attribution.cells),
         prediction=arrays.encode_float64(attribution.prediction),

@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import Final
 
 from predictor._pb import prediction_pb2 as pb
-from predictor.dates import as_number, optional_number
+from predictor.dates import to_date_number, to_optional_date_number
 from predictor.forecast import Forecast
 from predictor.skill import Skill, Verdict
 from predictor.wire import arrays, errors
@@ -98,9 +98,9 @@ def _encode_shared(
     skill: Skill | None,
 ) -> bytes:
     return pb.Forecast(
-        as_of_session=optional_number(as_of),
-        target_sessions=[as_number(day) for day in target_sessions],
-        base_session=optional_number(base_session),
+        as_of_session=to_optional_date_number(as_of),
+        target_sessions=[to_date_number(day) for day in target_sessions],
+        base_session=to_optional_date_number(base_session),
         horizons=horizons,
         quantiles=quantiles,
         target_kind=target_kind,

@@ -16,7 +16,7 @@ from predictor._pb import prediction_pb2 as pb
 from predictor.arrays import FloatArray
 from predictor.bars import OPTIONAL_FIELDS, PRICE_FIELDS, BarPanel, BarTable
 from predictor.covariates import NO_COVARIATES, Covariates
-from predictor.dates import is_valid_date, optional_date, optional_number
+from predictor.dates import is_valid_date, to_optional_date, to_optional_date_number
 from predictor.errors import InvalidInputError, MalformedRequestError, QuantraError
 from predictor.instance import FeatureWindow, GapPolicy, Instance
 from predictor.wire import arrays
@@ -298,7 +298,7 @@ def encode_window(window: FeatureWindow) -> pb.FeatureWindow:
         scale=_encode_tensor(window.scale, pb.DATA_TYPE_FLOAT64, FLOAT64),
         schema_hash=window.schema_hash,
         anchor_price=None if window.anchor_price is None else window.anchor_price.tolist(),
-        as_of_session=optional_number(window.as_of_session),
+        as_of_session=to_optional_date_number(window.as_of_session),
         features=window.features,
     )
 
@@ -355,7 +355,7 @@ def _decode_as_of_session(day: int) -> date | None:
         raise InvalidInputError(
             f"as_of_session {day} is not a date; send the session of the last row, yyyymmdd, or 0 if it is unknown"
         )
-    return optional_date(day)
+    return to_optional_date(day)
 
 
 def _decode_feature_names(message: pb.FeatureWindow) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from predictor._pb import ledger_pb2 as pb
-from predictor.dates import Day, day_number, is_valid_date
+from predictor.dates import DateLike, is_valid_date, parse_date_number
 from predictor.errors import MalformedRequestError
 from predictor.evidence import Lamp
 from predictor.ledger import (
@@ -75,9 +75,9 @@ def decode_filter(request: pb.ListForecastsRequest) -> ForecastFilter:
     )
 
 
-def request_forecasts(model: str, symbol: str, since: Day, newest: int) -> pb.ListForecastsRequest:
+def request_forecasts(model: str, symbol: str, since: DateLike, newest: int) -> pb.ListForecastsRequest:
     """A request for the forecasts of a model and symbol; empty fields do not restrict."""
-    first = day_number(since) if since else 0
+    first = parse_date_number(since) if since else 0
     return pb.ListForecastsRequest(model=model, symbol=symbol, first_session=first, newest=newest)
 
 

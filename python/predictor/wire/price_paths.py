@@ -6,7 +6,7 @@ from math import prod
 from typing import Final
 
 from predictor._pb import prediction_pb2 as pb
-from predictor.dates import optional_number
+from predictor.dates import to_optional_date_number
 from predictor.errors import MalformedRequestError
 from predictor.forecast import Forecast
 from predictor.instance import PathQuery
@@ -74,7 +74,7 @@ def encode_answers(forecast: Forecast, paths: PricePaths, questions: PathQuestio
     answers = paths.answer(questions)
     return pb.SimulatePathsResponse(
         symbols=paths.symbols,
-        as_of_session=optional_number(paths.as_of_session),
+        as_of_session=to_optional_date_number(paths.as_of_session),
         anchor_price=arrays.encode_float64(paths.anchor_price),
         days=paths.days,
         paths=len(paths.returns),

@@ -7,10 +7,11 @@ from numpy.typing import NDArray
 
 from predictor.bars import BarPanel
 from predictor.bars.suspects import find_sessions_with_changes
+from predictor.dates import is_weekend
 from predictor.errors import ConfigurationError, counted, listed, shown_date
 from predictor.features import FeatureSet
 from predictor.networks import TAPS
-from predictor.sessions import WEEKDAYS, SessionCalendar, is_weekend
+from predictor.sessions import WEEKDAYS, SessionCalendar
 from predictor.sessions.recognition import SUFFIXES, fitting_calendar
 from predictor.windows import lookback_of
 from trainers.stock.recipe import StockRecipe

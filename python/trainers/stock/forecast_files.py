@@ -24,7 +24,7 @@ from predictor.cli.flags import with_flags
 from predictor.cli.options import AsJson, BarsFlags, CovariateFlags, Device, WorkerFlags
 from predictor.cli.output import write_json
 from predictor.covariates import CovariateSource
-from predictor.dates import as_date, day_number
+from predictor.dates import parse_date_number, to_date
 from predictor.errors import (
     BarIncompleteError,
     BarSuspectError,
@@ -219,7 +219,7 @@ class ForecastFolder:
         replace_file(path, file.content)
 
     def _path(self, session: int) -> Path:
-        return self.path / f"as_of={as_date(session).isoformat()}" / FORECASTS
+        return self.path / f"as_of={to_date(session).isoformat()}" / FORECASTS
 
 
 def _check_same(path: Path, settings: Mapping[str, Json]) -> None:
@@ -270,8 +270,8 @@ class PeriodFlags:
             typer.BadParameter: There is none.
         """
         first = min(info.bars_needed, len(bars.sessions)) - 1
-        begin = int(bars.sessions[first]) if self.start is None else day_number(self.start)
-        until = int(bars.sessions[-1]) if self.end is None else day_number(self.end)
+        begin = int(bars.sessions[first]) if self.start is None else parse_date_number(self.start)
+        until = int(bars.sessions[-1]) if self.end is None else parse_date_number(self.end)
         chosen = bars.sessions[(bars.sessions >= begin) & (bars.sessions <= until)]
         if not len(chosen):
             have = f"{shown_date(int(bars.sessions[0]))} to {shown_date(int(bars.sessions[-1]))}"

@@ -13,6 +13,7 @@ from predictor.artifact import Artifact, BaselineSpec, Conformal, Manifest
 from predictor.bars import BarPanel
 from predictor.bars.suspects import usable_bars
 from predictor.covariates import CovariateSource
+from predictor.dates import to_date_numbers, to_days
 from predictor.errors import ConfigurationError
 from predictor.features import FeatureSet
 from predictor.inference import Engine, freeze
@@ -27,7 +28,7 @@ from predictor.networks import (
     build_network,
     kind_named,
 )
-from predictor.sessions import SessionCalendar, dates_of, days_of
+from predictor.sessions import SessionCalendar
 from predictor.windows import Pipeline
 from trainers.loop import (
     Checkpoints,
@@ -108,7 +109,7 @@ def fit_pipeline(
 def fit_calendar(bars: BarPanel, name: str) -> SessionCalendar:
     """The calendar from the first bar to five years after the last, checked against the bars."""
     first, last = int(bars.sessions[0]), int(bars.sessions[-1])
-    end = int(dates_of(days_of(np.array([last], np.int32)) + np.timedelta64(366 * CALENDAR_YEARS, "D"))[0])
+    end = int(to_date_numbers(to_days(np.array([last], np.int32)) + np.timedelta64(366 * CALENDAR_YEARS, "D"))[0])
     calendar = SessionCalendar.named(name, first, end)
     if bars.calendar and bars.calendar != calendar.name:
         raise ConfigurationError(

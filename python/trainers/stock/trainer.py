@@ -22,6 +22,7 @@ from predictor.bars import BarPanel
 from predictor.card import Card
 from predictor.cluster import choose_runner
 from predictor.covariates import CovariateSource
+from predictor.dates import DateLike
 from predictor.errors import ConfigurationError
 from predictor.forecaster import Forecaster
 from predictor.inference import choose_device
@@ -63,7 +64,6 @@ from trainers.stock.training_jobs import PlannedTraining, TrainingRunner, save_f
 from trainers.stock.training_plan import (
     Bars,
     CovariateFiles,
-    Day,
     TrainingPlan,
     load_bars,
     parse_day,
@@ -316,8 +316,8 @@ class StockTrainer:
         bars: Bars,
         covariates: CovariateFiles = (),
         *,
-        start: Day | None = None,
-        end: Day | None = None,
+        start: DateLike | None = None,
+        end: DateLike | None = None,
         seeds: int | None = None,
         aci: bool | None = None,
     ) -> ModelEvaluation:
@@ -356,8 +356,8 @@ class StockTrainer:
         bars: Bars,
         covariates: CovariateFiles = (),
         *,
-        start: Day | None = None,
-        end: Day | None = None,
+        start: DateLike | None = None,
+        end: DateLike | None = None,
         refit: int | None = None,
         window: int | str | None = None,
         embargo: int | None = None,
@@ -439,7 +439,7 @@ class StockTrainer:
             )
 
     def forecast_history(
-        self, bars: Bars, covariates: CovariateFiles = (), *, start: Day | None = None, end: Day | None = None
+        self, bars: Bars, covariates: CovariateFiles = (), *, start: DateLike | None = None, end: DateLike | None = None
     ) -> "pl.DataFrame":
         """Forecast after every session that the fitted model has not seen, each from the bars until then.
 

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Final, Literal, Self, TypeVar, get_args, get_
 
 from predictor.bars import BarPanel, Frame, read_bars
 from predictor.covariates import CovariateSource
+from predictor.dates import DateLike
 from predictor.errors import ConfigurationError, shown_date
 from predictor.flags import Dataclass, Flag, ParsedFlags, SettingsT
 from predictor.networks import KINDS, Edges, NetworkConfig, Target, kind_named
@@ -32,9 +33,6 @@ Bars = BarPanel | Frame | str | Path
 
 CovariateFiles = CovariateSource | Sequence[str | Path]
 """Loaded covariates, or their files."""
-
-Day = date | str | int
-"""A date, its ISO text such as 2011-01-03, or yyyymmdd."""
 
 
 def load_bars(source: Bars, cache: FeatureCache | None = None) -> BarPanel:
@@ -59,7 +57,7 @@ def read_covariates(files: CovariateFiles) -> CovariateSource:
     return files if isinstance(files, CovariateSource) else CovariateSource.read(files)
 
 
-def parse_day(name: str, day: Day) -> int:
+def parse_day(name: str, day: DateLike) -> int:
     """The day as yyyymmdd.
 
     Raises:

@@ -10,7 +10,7 @@ import numpy as np
 
 from predictor._pb import inference_pb2 as pb
 from predictor.arrays import FloatArray, PositionArray
-from predictor.dates import as_number, optional_number
+from predictor.dates import to_date_number, to_optional_date_number
 from predictor.errors import InvalidInputError, MalformedRequestError, QuantraError
 from predictor.forecast import Forecast, Outcome
 from predictor.wire import arrays
@@ -85,7 +85,8 @@ def _encode_ranks(rows: RowOutcomes) -> OutputTensor:
 def _encode_as_of(rows: RowOutcomes) -> OutputTensor:
     """[N]."""
     sessions = [
-        optional_number(outcome.as_of_session) if isinstance(outcome, Forecast) else 0 for outcome in rows.outcomes
+        to_optional_date_number(outcome.as_of_session) if isinstance(outcome, Forecast) else 0
+        for outcome in rows.outcomes
     ]
     return _encode_days(sessions, (len(rows.outcomes),))
 
@@ -95,7 +96,7 @@ def _encode_target_dates(rows: RowOutcomes) -> OutputTensor:
     horizons = len(rows.first.horizons)
     sessions: list[int] = []
     for outcome in rows.outcomes:
-        targets = [as_number(day) for day in outcome.target_sessions] if isinstance(outcome, Forecast) else []
+        targets = [to_date_number(day) for day in outcome.target_sessions] if isinstance(outcome, Forecast) else []
         sessions += targets or [0] * horizons
     return _encode_days(sessions, (len(rows.outcomes), horizons))
 

@@ -14,7 +14,7 @@ from predictor.arrays import FloatArray, PositionArray
 from predictor.bars import OPTIONAL_FIELDS, PRICE_FIELDS, BarPanel, BarTable
 from predictor.catalog import ModelInfo
 from predictor.covariates import NO_COVARIATES, Covariates
-from predictor.dates import optional_date
+from predictor.dates import to_optional_date
 from predictor.errors import MalformedRequestError, QuantraError
 from predictor.instance import FeatureWindow, Instance, ReadInstance
 from predictor.wire.kserve.requests import BARS, WINDOWS, RequestParameters
@@ -240,7 +240,7 @@ def read_windows(tensors: Mapping[str, InputTensor], info: ModelInfo, parameters
                 scale=scale[row : row + 1],
                 schema_hash=parameters.schema_hash or info.schema_hash,
                 anchor_price=None if anchors is None else anchors[row : row + 1],
-                as_of_session=optional_date(dates[row]),
+                as_of_session=to_optional_date(dates[row]),
             ),
             max_age_sessions=parameters.max_age_sessions,
         )

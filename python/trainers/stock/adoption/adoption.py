@@ -17,7 +17,7 @@ from predictor.artifact import Artifact, BaselineSpec, Golden, Manifest
 from predictor.bars import BarPanel
 from predictor.canonical import Json
 from predictor.card import AdoptionFacts
-from predictor.dates import as_number
+from predictor.dates import to_date_number
 from predictor.errors import ArtifactError, ConfigurationError, InvalidInputError, shown_date
 from predictor.features import FittedFeatures, Scaling
 from predictor.flags import Flag, integers, numbers
@@ -102,7 +102,7 @@ def adopt(
             sessions after its training.
     """
     artifact.check_new_folder(out)
-    if not EARLIEST_END <= settings.trained_until <= as_number(today):
+    if not EARLIEST_END <= settings.trained_until <= to_date_number(today):
         when = "in the future" if settings.trained_until > EARLIEST_END else "before any such model"
         raise ConfigurationError(
             f"trained until {shown_date(settings.trained_until)}, which is {when}; give the last day of the data that "

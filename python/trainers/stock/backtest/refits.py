@@ -17,7 +17,7 @@ from predictor.artifact.artifact import read_arrays, write_arrays
 from predictor.bars import BarPanel
 from predictor.canonical import Json, Record
 from predictor.covariates import CovariateSource
-from predictor.dates import as_date
+from predictor.dates import to_date
 from predictor.errors import ArtifactError, ConfigurationError, shown_date
 from predictor.features import FeatureSet
 from predictor.jobs import JobRunner
@@ -173,7 +173,7 @@ def _measure_lengths(recipe: StockRecipe) -> tuple[float, ...]:
     """Relative lengths of training, selection and calibration."""
     if not isinstance(recipe.parts, DataSplits):
         return recipe.shares.train, recipe.shares.selection, recipe.shares.calibration
-    return tuple((as_date(part.last) - as_date(part.first)).days + 1 for part in recipe.parts.parts[:3])
+    return tuple((to_date(part.last) - to_date(part.first)).days + 1 for part in recipe.parts.parts[:3])
 
 
 def refit(

@@ -14,7 +14,7 @@ from predictor.adaptive_widths import AdaptiveWidths
 from predictor.bars import BarPanel
 from predictor.canonical import Json
 from predictor.covariates import CovariateSource
-from predictor.dates import as_date
+from predictor.dates import to_date
 from predictor.due_forecasts import REVISED_BARS, DueForecasts, score_due_forecasts
 from predictor.errors import ConfigurationError, InSampleError, QuantraError, counted, listed, shown_date
 from predictor.evidence import Lamp
@@ -254,7 +254,7 @@ def find_last_evening(ledger: Ledger, name: str) -> int:
 def _has_closed(calendar: SessionCalendar, session: int, now: datetime) -> bool:
     """Whether a session's bar is final; days that are not in the calendar end with their date in UTC."""
     if session > calendar.last or not calendar.is_gapless(np.array([session], np.int32)):
-        return now.astimezone(UTC).date() > as_date(session)
+        return now.astimezone(UTC).date() > to_date(session)
     return calendar.is_complete(session, now)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from predictor import charts
 from predictor.adaptive_widths import WIDTHS
 from predictor.arrays import FloatArray
-from predictor.dates import as_date
+from predictor.dates import to_date
 from predictor.errors import counted, shown_date
 from predictor.evidence import ALPHA, CoverageSide, Lamp, LevelShares, bound_level_shares, describe_notice
 from predictor.forecast import LOG_RETURN
@@ -107,7 +107,7 @@ def _draw_past_fans(
                 low=bars.low[row, there],
                 close=close,
             ),
-            target_dates=[as_date(day) for day in record.target_sessions],
+            target_dates=[to_date(day) for day in record.target_sessions],
             quantiles=record.quantiles,
             prices=float(close[-1]) * np.exp(record.values),
             past=[
@@ -123,9 +123,9 @@ def _draw_past_fans(
 
 def _make_past_fan(record: ForecastRecord, close: float) -> charts.PastFan:
     return charts.PastFan(
-        start=as_date(record.as_of),
+        start=to_date(record.as_of),
         close=close,
-        target_dates=tuple(map(as_date, record.target_sessions)),
+        target_dates=tuple(map(to_date, record.target_sessions)),
         prices=close * np.exp(record.values),
     )
 
