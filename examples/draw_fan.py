@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from predictor.report import forecast_chart
+from predictor.report import draw_forecast
 from quantra import BarPanel, Forecaster
 
 WIDTH, HEIGHT = 1000, 480
@@ -20,7 +20,7 @@ def main() -> None:
     bars = BarPanel.read("demo/bars.csv").select(["AAPL"])
     with Forecaster.load("demo/models/demo/1") as forecaster:
         past = [forecaster.predict(bars.until(int(bars.sessions[-1 - ago]))) for ago in (60, 40, 20)]
-        figure = forecast_chart(bars, forecaster.predict(bars), "AAPL", past)
+        figure = draw_forecast(bars, forecaster.predict(bars), "AAPL", past)
     figure.update_layout(width=WIDTH, height=HEIGHT)
     with TemporaryDirectory() as folder:
         page = Path(folder, "fan.html")

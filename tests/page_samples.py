@@ -30,7 +30,7 @@ from predictor.replacement import replace_file
 from predictor.report import (
     PastForecasts,
     ReportContent,
-    past_forecasts,
+    select_past_forecasts,
     write_forecast_chart,
     write_paths_page,
     write_reason_chart,
@@ -98,7 +98,7 @@ def card() -> Card:
 def past() -> PastForecasts:
     """Past forecasts of the same width, from the closes of 60, 40 and 20 sessions before."""
     made = [_as_of(-1 - ago) for ago in (60, 40, 20)]
-    return past_forecasts(made, date(2013, 3, 1), card())
+    return select_past_forecasts(made, date(2013, 3, 1), card())
 
 
 def _as_of(place: int) -> Forecast:

@@ -231,11 +231,11 @@ class PricePaths:
 
     def to_png(self, symbol: str | None = None) -> bytes:
         """Return the paths of one symbol (default: the first) as a PNG file; needs the extra `plot`."""
-        return charts.draw([self._build_panel(symbol)], "png")
+        return charts.draw_picture([self._build_panel(symbol)], "png")
 
     def to_svg(self, symbol: str | None = None) -> bytes:
         """Return the paths of one symbol (default: the first) as an SVG file; needs the extra `plot`."""
-        return charts.draw([self._build_panel(symbol)], "svg")
+        return charts.draw_picture([self._build_panel(symbol)], "svg")
 
     def _build_panel(self, symbol: str | None) -> charts.PathsPanel:
         s = 0 if symbol is None else self._find_row(symbol)

@@ -14,19 +14,19 @@ from predictor.charts import (
     Candles,
     FanChart,
     PastFan,
-    attention_line,
-    book_curves,
-    calibration,
-    distribution,
-    fan,
-    importance_bars,
-    importance_heatmap,
-    interval_rows,
-    loss_curve,
-    path_lines,
-    pit_histogram,
-    quantile_lines,
-    selection_bars,
+    draw_attention_line,
+    draw_book_curves,
+    draw_calibration,
+    draw_distribution,
+    draw_fan,
+    draw_importance_bars,
+    draw_importance_heatmap,
+    draw_interval_rows,
+    draw_loss_curve,
+    draw_path_lines,
+    draw_pit_histogram,
+    draw_quantile_lines,
+    draw_selection_bars,
 )
 from predictor.dates import to_date
 from predictor.errors import ConfigurationError, MissingPackageError
@@ -51,14 +51,14 @@ CHART = FanChart(candles=CANDLES, target_dates=TARGETS, quantiles=QUANTILES, pri
 
 def test_every_path_starts_at_the_last_close_and_ends_with_a_gap() -> None:
     paths = np.array([[10.0, 11.0, 12.0], [9.0, 8.0, 7.0]])
-    lines, past = traces(path_lines(np.array([8.0, 9.5]), paths, title="AAPL"))
+    lines, past = traces(draw_path_lines(np.array([8.0, 9.5]), paths, title="AAPL"))
     assert lines.x.tolist() == [0, 1, 2, 3, 4] * 2
     np.testing.assert_array_equal(lines.y, [9.5, 10, 11, 12, np.nan, 9.5, 9, 8, 7, np.nan])
     assert (past.x.tolist(), past.y.tolist()) == ([-1, 0], [8.0, 9.5])
 
 
 def test_the_bars_of_a_distribution_hold_all_paths() -> None:
-    figure = distribution(np.arange(200.0), title="", what="loss", mark=190.0, mark_name="1 in 20")
+    figure = draw_distribution(np.arange(200.0), title="", what="loss", mark=190.0, mark_name="1 in 20")
     (bars,) = traces(figure)
     assert sum(bars.y) == pytest.approx(100.0)
     (line,) = cast("Any", figure).layout.shapes
@@ -67,7 +67,7 @@ def test_the_bars_of_a_distribution_hold_all_paths() -> None:
 
 def test_paths_need_a_close() -> None:
     with pytest.raises(ConfigurationError, match="0 closes and 1 paths"):
-        path_lines(np.array([]), np.ones((1, 5)), title="AAPL")
+        draw_path_lines(np.array([]), np.ones((1, 5)), title="AAPL")
 
 
 def chart(**changes: Any) -> FanChart:
@@ -80,11 +80,11 @@ def past(start: date, *targets: date) -> PastFan:
 
 
 def forecast_traces(chart: FanChart) -> list[Any]:
-    return [trace for trace in traces(fan(chart)) if trace.xaxis == "x2"]
+    return [trace for trace in traces(draw_fan(chart)) if trace.xaxis == "x2"]
 
 
 def test_the_fan_shows_sixty_sessions_after_the_oldest_candle() -> None:
-    candles = traces(fan(CHART))[0]
+    candles = traces(draw_fan(CHART))[0]
 
     assert candles.type == "candlestick"
     assert candles.x[-1] == "2023-01-02"
@@ -94,7 +94,7 @@ def test_the_fan_shows_sixty_sessions_after_the_oldest_candle() -> None:
 
 
 def test_the_forecast_has_a_third_of_the_width() -> None:
-    layout = cast("Any", fan(CHART)).layout
+    layout = cast("Any", draw_fan(CHART)).layout
 
     assert layout.xaxis.domain == (0, pytest.approx(2 / 3))
     assert layout.xaxis2.domain == (pytest.approx(2 / 3), 1)
@@ -102,7 +102,7 @@ def test_the_forecast_has_a_third_of_the_width() -> None:
 
 
 def test_a_past_fan_starts_at_its_close_on_the_axis_of_the_bars() -> None:
-    drawn = fan(chart(past=(past(date(2022, 11, 30), date(2022, 12, 1), date(2022, 12, 30)),)))
+    drawn = draw_fan(chart(past=(past(date(2022, 11, 30), date(2022, 12, 1), date(2022, 12, 30)),)))
 
     grey = [trace for trace in traces(drawn)[1:] if trace.xaxis == "x"]
     assert {trace.x for trace in grey} == {("2022-11-30", "2022-12-01", "2022-12-30")}
@@ -129,7 +129,7 @@ def test_a_session_without_a_bar_has_its_place_where_a_past_fan_names_it() -> No
     kept = DATES != 20221215
     gap = Candles(**{name: getattr(CANDLES, name)[kept] for name in ("dates", "open", "high", "low", "close")})
 
-    days = cast("Any", fan(chart(candles=gap, past=(past(date(2022, 12, 1), date(2022, 12, 15)),)))).layout.xaxis
+    days = cast("Any", draw_fan(chart(candles=gap, past=(past(date(2022, 12, 1), date(2022, 12, 15)),)))).layout.xaxis
 
     assert "2022-12-15" in days.categoryarray
     assert list(days.categoryarray) == sorted(days.categoryarray)
@@ -143,7 +143,7 @@ def test_dates_below_a_forecast_are_far_enough_from_each_other(targets: tuple[in
 
 
 def test_only_the_outer_quantiles_and_the_median_have_their_price_beside_them() -> None:
-    beside = [note.text for note in cast("Any", fan(CHART)).layout.annotations]
+    beside = [note.text for note in cast("Any", draw_fan(CHART)).layout.annotations]
 
     assert beside == ["90.00", "101.00", "112.00"]
 
@@ -178,7 +178,7 @@ def test_the_fan_shades_between_pairs_of_quantiles_and_draws_the_median() -> Non
 
 
 def test_the_fan_names_symbol_and_currency() -> None:
-    layout = cast("Any", fan(chart(currency="USD"))).layout
+    layout = cast("Any", draw_fan(chart(currency="USD"))).layout
 
     assert (layout.title.text, layout.yaxis.title.text) == ("AAPL", "price (USD)")
 
@@ -197,7 +197,7 @@ def test_a_fan_refuses_to_start_from_nothing() -> None:
 
 
 def test_quantile_lines_shade_bands_over_the_horizons() -> None:
-    figure = quantile_lines((1, 20), QUANTILES, PRICES, title="AAPL", what="price (USD)", notes=("no <skill>",))
+    figure = draw_quantile_lines((1, 20), QUANTILES, PRICES, title="AAPL", what="price (USD)", notes=("no <skill>",))
 
     low, high, _, _, median = traces(figure)
     assert {trace.x for trace in traces(figure)} == {(1, 20)}
@@ -209,11 +209,11 @@ def test_quantile_lines_shade_bands_over_the_horizons() -> None:
 
 def test_quantile_lines_refuse_values_of_another_shape() -> None:
     with pytest.raises(ConfigurationError, match=r"values has shape \[5, 2\], but \[2, 5\]"):
-        quantile_lines((1, 20), QUANTILES, PRICES.T, title="AAPL")
+        draw_quantile_lines((1, 20), QUANTILES, PRICES.T, title="AAPL")
 
 
 def test_bars_are_sorted_by_size_and_the_rest_is_added_up() -> None:
-    figure = importance_bars(["a", "b", "c", "d"], np.asarray([1.0, -5.0, 0.5, -2.0]), "bp", top=2)
+    figure = draw_importance_bars(["a", "b", "c", "d"], np.asarray([1.0, -5.0, 0.5, -2.0]), "bp", top=2)
 
     bars = traces(figure)[0]
     assert bars.y == ("b", "d", "others (2)")
@@ -222,11 +222,11 @@ def test_bars_are_sorted_by_size_and_the_rest_is_added_up() -> None:
 
 
 def test_bars_have_no_others_where_all_have_their_own() -> None:
-    assert traces(importance_bars(["a", "b"], np.asarray([1.0, 2.0]), "bp"))[0].y == ("b", "a")
+    assert traces(draw_importance_bars(["a", "b"], np.asarray([1.0, 2.0]), "bp"))[0].y == ("b", "a")
 
 
 def test_bars_show_the_sign_by_colour() -> None:
-    down, up = traces(importance_bars(["a", "b"], np.asarray([1.0, -2.0]), "bp"))[0].marker.color
+    down, up = traces(draw_importance_bars(["a", "b"], np.asarray([1.0, -2.0]), "bp"))[0].marker.color
 
     assert down != up
 
@@ -234,7 +234,7 @@ def test_bars_show_the_sign_by_colour() -> None:
 def test_the_heat_map_shows_each_feature_on_each_date_with_white_at_zero() -> None:
     values = np.asarray([[1.0, -3.0], [0.5, 2.0], [np.nan, 0.0]])
 
-    figure = importance_heatmap(HEAT_DAYS[:3], ["a", "<b>"], values, "bp of log return")
+    figure = draw_importance_heatmap(HEAT_DAYS[:3], ["a", "<b>"], values, "bp of log return")
 
     rows, layout = traces(figure), cast("Any", figure).layout
     assert [(row.type, row.name, row.base, row.y.tolist()) for row in rows] == [
@@ -251,20 +251,20 @@ def test_the_heat_map_shows_each_feature_on_each_date_with_white_at_zero() -> No
 
 
 def test_a_heat_map_names_a_few_days_that_are_never_rotated() -> None:
-    axis = cast("Any", importance_heatmap(HEAT_DAYS[:60], ["a"], np.zeros((60, 1)), "bp")).layout.xaxis
+    axis = cast("Any", draw_importance_heatmap(HEAT_DAYS[:60], ["a"], np.zeros((60, 1)), "bp")).layout.xaxis
 
     assert axis.tickvals == (0, 20, 39, 59)
     assert axis.ticktext[0] == "01-03<br>2022"
 
 
 def test_a_heat_map_of_zeros_is_white() -> None:
-    scale = cast("Any", importance_heatmap(HEAT_DAYS[:2], ["a"], np.zeros((2, 1)), "bp")).layout.coloraxis
+    scale = cast("Any", draw_importance_heatmap(HEAT_DAYS[:2], ["a"], np.zeros((2, 1)), "bp")).layout.coloraxis
 
     assert (scale.cmin, scale.cmax) == (-1.0, 1.0)
 
 
 def test_the_loss_curve_marks_the_epoch_that_was_kept() -> None:
-    train, selection, kept = traces(loss_curve([1, 2, 3], [0.9, 0.7, 0.6], [0.95, 0.8, 0.85], (2, 0.8)))
+    train, selection, kept = traces(draw_loss_curve([1, 2, 3], [0.9, 0.7, 0.6], [0.95, 0.8, 0.85], (2, 0.8)))
 
     assert (train.name, train.x, train.y) == ("train", (1, 2, 3), (0.9, 0.7, 0.6))
     assert (selection.name, selection.y) == ("selection", (0.95, 0.8, 0.85))
@@ -274,18 +274,18 @@ def test_the_loss_curve_marks_the_epoch_that_was_kept() -> None:
 @pytest.mark.parametrize(("count", "step"), [(4, 1), (40, 4)])
 def test_the_loss_curve_names_whole_epochs(count: int, step: int) -> None:
     losses = [1.0] * count
-    figure = loss_curve(range(1, count + 1), losses, losses, (1, 1.0))
+    figure = draw_loss_curve(range(1, count + 1), losses, losses, (1, 1.0))
     assert cast("Any", figure).layout.xaxis.dtick == step
 
 
 def test_a_best_epoch_that_was_not_trained_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="best epoch, 4"):
-        loss_curve([1, 2], [0.9, 0.7], [0.9, 0.8], (4, 0.8))
+        draw_loss_curve([1, 2], [0.9, 0.7], [0.9, 0.8], (4, 0.8))
 
 
 def test_calibration_shows_how_far_each_horizon_is_off_with_its_interval() -> None:
     observed = np.asarray([[0.12, 0.52, 0.88], [0.2, 0.6, 0.8]])
-    figure = calibration([0.1, 0.5, 0.9], ["1 session", "5 sessions"], observed, observed - 0.05, observed + 0.1)
+    figure = draw_calibration([0.1, 0.5, 0.9], ["1 session", "5 sessions"], observed, observed - 0.05, observed + 0.1)
 
     first, second = traces(figure)
     assert [first.name, second.name] == ["1 session", "5 sessions"]
@@ -299,7 +299,7 @@ def test_calibration_shows_how_far_each_horizon_is_off_with_its_interval() -> No
 def test_two_charts_of_calibration_can_have_the_same_axis() -> None:
     numbers = np.full((1, 1), 0.5)
 
-    figure = calibration([0.5], ["1 session"], numbers, numbers, numbers, reach=0.07)
+    figure = draw_calibration([0.5], ["1 session"], numbers, numbers, numbers, reach=0.07)
 
     np.testing.assert_allclose(cast("Any", figure).layout.yaxis.range, [-7, 7])
 
@@ -307,7 +307,7 @@ def test_two_charts_of_calibration_can_have_the_same_axis() -> None:
 def test_the_bars_of_a_pit_histogram_are_relative_to_those_of_a_calibrated_forecast() -> None:
     shares = np.array([0.2, 0.3, 0.5])
 
-    bars, _ = traces(pit_histogram("5 sessions", [0, 0.1, 0.5, 1], shares, shares - 0.1, shares + 0.1))
+    bars, _ = traces(draw_pit_histogram("5 sessions", [0, 0.1, 0.5, 1], shares, shares - 0.1, shares + 0.1))
 
     np.testing.assert_allclose(bars.y, [2, 0.75, 1])
     np.testing.assert_allclose(bars.width, [0.1, 0.4, 0.5])
@@ -317,7 +317,7 @@ def test_the_bars_of_a_pit_histogram_are_relative_to_those_of_a_calibrated_forec
 def test_the_band_of_a_pit_histogram_lies_around_1_and_is_as_wide_as_the_interval() -> None:
     shares, lower, upper = np.array([0.2, 0.8]), np.array([0.15, 0.7]), np.array([0.3, 0.9])
 
-    _, band = traces(pit_histogram("5 sessions", [0, 0.5, 1], shares, lower, upper))
+    _, band = traces(draw_pit_histogram("5 sessions", [0, 0.5, 1], shares, lower, upper))
 
     base = np.asarray(band.base, np.float64)
     np.testing.assert_allclose(base, [0.9, 0.8])
@@ -327,7 +327,7 @@ def test_the_band_of_a_pit_histogram_lies_around_1_and_is_as_wide_as_the_interva
 def test_intervals_stand_in_the_order_given_with_the_series_side_by_side() -> None:
     value = np.array([[1.0, 2.0], [3.0, np.nan]])
 
-    figure = interval_rows(
+    figure = draw_interval_rows(
         ["volatility-scaled quantiles", "<b>"],
         ["1 session", "all"],
         value,
@@ -349,7 +349,7 @@ def test_intervals_stand_in_the_order_given_with_the_series_side_by_side() -> No
 def test_intervals_of_another_shape_are_refused() -> None:
     value = np.ones((2, 1))
     with pytest.raises(ConfigurationError, match=r"values has shape \[2, 1\], but \[1, 2\]"):
-        interval_rows(["a", "b"], ["all"], value, value, value, axis="loss")
+        draw_interval_rows(["a", "b"], ["all"], value, value, value, axis="loss")
 
 
 def test_curves_of_one_book_share_a_colour_and_those_before_costs_are_thin() -> None:
@@ -359,7 +359,7 @@ def test_curves_of_one_book_share_a_colour_and_those_before_costs_are_thin() -> 
         BookCurve(name="other", values=np.array([1.0, 0.9]), book=1),
     ]
 
-    net, gross, other = traces(book_curves(DATES[:2], curves, axis="equity"))
+    net, gross, other = traces(draw_book_curves(DATES[:2], curves, axis="equity"))
 
     assert net.x == ("2022-01-03", "2022-01-04")
     assert [curve.y.tolist() for curve in (net, gross, other)] == [[1.0, 1.1], [1.0, 1.2], [1.0, 0.9]]
@@ -370,18 +370,18 @@ def test_curves_of_one_book_share_a_colour_and_those_before_costs_are_thin() -> 
 
 def test_a_book_of_other_days_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="model has shape"):
-        book_curves(DATES[:3], [BookCurve(name="model", values=np.ones(2), book=0)], axis="equity")
+        draw_book_curves(DATES[:3], [BookCurve(name="model", values=np.ones(2), book=0)], axis="equity")
 
 
 def test_selected_inputs_are_sorted_and_the_rest_is_added_up() -> None:
-    bars = traces(selection_bars(["a", "b", "c"], np.array([0.2, 0.5, 0.3]), top=1))[0]
+    bars = traces(draw_selection_bars(["a", "b", "c"], np.array([0.2, 0.5, 0.3]), top=1))[0]
 
     assert bars.y == ("b", "others (2)")
     assert bars.x == (0.5, 0.5)
 
 
 def test_attention_keeps_the_order_of_the_sessions() -> None:
-    line = traces(attention_line(["-1", "0", "+1"], np.array([0.2, 0.5, 0.3])))[0]
+    line = traces(draw_attention_line(["-1", "0", "+1"], np.array([0.2, 0.5, 0.3])))[0]
 
     assert line.x == ("-1", "0", "+1")
     assert line.y.tolist() == [0.2, 0.5, 0.3]
@@ -390,24 +390,24 @@ def test_attention_keeps_the_order_of_the_sessions() -> None:
 def test_calibration_draws_its_series_side_by_side() -> None:
     numbers = np.ones((2, 1))
 
-    first, second = traces(calibration([0.5], ["1 session", "5 sessions"], numbers, numbers, numbers))
+    first, second = traces(draw_calibration([0.5], ["1 session", "5 sessions"], numbers, numbers, numbers))
 
     assert first.x[0] < 0 < second.x[0]
 
 
 def test_calibration_refuses_intervals_of_another_shape() -> None:
     with pytest.raises(ConfigurationError, match="upper has shape"):
-        calibration([0.5], ["1 session"], np.ones((1, 1)), np.ones((1, 1)), np.ones((1, 2)))
+        draw_calibration([0.5], ["1 session"], np.ones((1, 1)), np.ones((1, 1)), np.ones((1, 2)))
 
 
 def test_every_figure_becomes_html() -> None:
     figures = [
-        fan(CHART),
-        quantile_lines((1, 20), QUANTILES, PRICES, title="AAPL"),
-        importance_bars(["a"], np.ones(1), "bp"),
-        importance_heatmap(HEAT_DAYS[:1], ["a"], np.ones((1, 1)), "bp"),
-        loss_curve([1], [0.9], [0.9], (1, 0.9)),
-        calibration([0.5], ["1 session"], np.ones((1, 1)), np.ones((1, 1)), np.ones((1, 1))),
+        draw_fan(CHART),
+        draw_quantile_lines((1, 20), QUANTILES, PRICES, title="AAPL"),
+        draw_importance_bars(["a"], np.ones(1), "bp"),
+        draw_importance_heatmap(HEAT_DAYS[:1], ["a"], np.ones((1, 1)), "bp"),
+        draw_loss_curve([1], [0.9], [0.9], (1, 0.9)),
+        draw_calibration([0.5], ["1 session"], np.ones((1, 1)), np.ones((1, 1)), np.ones((1, 1))),
     ]
 
     assert all("<div" in figure.to_html(full_html=False, include_plotlyjs=False) for figure in figures)
@@ -417,10 +417,10 @@ def test_a_missing_package_is_named_with_its_extra(monkeypatch: pytest.MonkeyPat
     monkeypatch.setitem(sys.modules, "plotly", None)
 
     with pytest.raises(MissingPackageError, match=r"quantra\[report\]"):
-        importance_bars(["a"], np.ones(1), "bp")
+        draw_importance_bars(["a"], np.ones(1), "bp")
 
 
 def test_a_title_is_text_and_no_markup() -> None:
-    figure = quantile_lines((1, 20), QUANTILES, PRICES, title="<b>A</b>&B")
+    figure = draw_quantile_lines((1, 20), QUANTILES, PRICES, title="<b>A</b>&B")
 
     assert cast("Any", figure).layout.title.text == "&lt;b&gt;A&lt;/b&gt;&amp;B"

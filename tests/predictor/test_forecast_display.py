@@ -27,7 +27,7 @@ from predictor.forecast import Forecast, simple_return
 from predictor.forecaster import Forecaster
 from predictor.instance import Instance
 from predictor.networks import Target, TargetKind
-from predictor.report import ReportContent, forecast_chart, render_report
+from predictor.report import ReportContent, draw_forecast, render_report
 from predictor.service import PredictionService
 from predictor.skill import Skill
 from predictor.wire import forecasts, instances
@@ -123,7 +123,7 @@ def own_chart(shown: Forecast) -> Figure:
 
 
 def chart_of_bars(shown: Forecast) -> Figure:
-    return forecast_chart(recent_bars("AAPL"), shown, "AAPL")
+    return draw_forecast(recent_bars("AAPL"), shown, "AAPL")
 
 
 def layout_text(figure: Figure) -> str:

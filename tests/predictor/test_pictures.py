@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from pages import page_of
 
-from predictor.charts import BarsPanel, Candles, FanChart, Panel, PastFan, PathsPanel, QuantilePanel, draw
+from predictor.charts import BarsPanel, Candles, FanChart, Panel, PastFan, PathsPanel, QuantilePanel, draw_picture
 from predictor.charts.pictures import build_figure
 from predictor.errors import ConfigurationError, MissingPackageError
 
@@ -94,7 +94,7 @@ def test_some_paths_are_drawn_and_the_quantiles_of_all() -> None:
 
 
 def test_an_svg_holds_every_word_as_it_is() -> None:
-    text = page_of(draw([FAN, LAGGED, REASONS], "svg", ("Grey: the past.", "")).decode()).text
+    text = page_of(draw_picture([FAN, LAGGED, REASONS], "svg", ("Grey: the past.", "")).decode()).text
 
     words = ("AAPL: demo@1, as of 2023-01-02", "skill: not shown", "past forecasts", "daily bars", "10 % to 90 %")
     more = ("median", "2023", "IBM: demo@1", "return (%)", "<a> & $b$", "Grey: the past.")
@@ -108,7 +108,7 @@ def test_long_notes_are_wrapped() -> None:
 
 
 def test_a_png_is_as_high_as_its_panels() -> None:
-    one, two = draw([FAN], "png"), draw([FAN, FAN], "png")
+    one, two = draw_picture([FAN], "png"), draw_picture([FAN, FAN], "png")
 
     assert one[:8] == b"\x89PNG\r\n\x1a\n"
     assert struct.unpack(">II", one[16:24]) == (1500, 720)
@@ -117,7 +117,7 @@ def test_a_png_is_as_high_as_its_panels() -> None:
 
 @pytest.mark.parametrize("kind", ["png", "svg"])
 def test_the_same_panels_give_the_same_bytes(kind: str) -> None:
-    assert draw([FAN], kind) == draw([FAN], kind)
+    assert draw_picture([FAN], kind) == draw_picture([FAN], kind)
 
 
 def test_values_of_another_shape_are_refused() -> None:
@@ -129,4 +129,4 @@ def test_a_missing_package_is_named_with_its_extra(monkeypatch: pytest.MonkeyPat
     monkeypatch.setitem(sys.modules, "matplotlib", None)
 
     with pytest.raises(MissingPackageError, match=r"pip install 'quantra\[plot\]'"):
-        draw([FAN], "png")
+        draw_picture([FAN], "png")

@@ -35,8 +35,8 @@ from predictor.report import (
     PageBuilder,
     ReportContent,
     check_report,
-    past_forecasts,
     render_report,
+    select_past_forecasts,
     write_forecast_chart,
     write_report,
 )
@@ -291,7 +291,7 @@ def test_a_past_forecast_says_whether_the_training_used_what_followed(seen_to: i
     split = {"calibration": {"first": 20100104, "last": seen_to, "windows": 9}}
     card = Card.from_json(canonical.to_bytes({"splits": split} if seen_to else {}).decode())
 
-    told = past_forecasts([FEBRUARY], date(2013, 3, 1), card).note
+    told = select_past_forecasts([FEBRUARY], date(2013, 3, 1), card).note
 
     assert told.startswith(f"Grey: forecasts of this model as of 2013-02-01, from the bars until then. {note}")
 
@@ -300,14 +300,14 @@ def test_what_the_weights_started_from_was_used_by_the_training_too() -> None:
     parent: Json = {"weights_hash": "ab", "symbols": ["IBM"], "seen_from": 20010102, "seen_until": 20130205}
     card = Card.from_json(canonical.to_bytes({"ancestors": [parent]}).decode())
 
-    assert "until 2013-02-05, perhaps also" in past_forecasts([FEBRUARY], date(2013, 3, 1), card).note
+    assert "until 2013-02-05, perhaps also" in select_past_forecasts([FEBRUARY], date(2013, 3, 1), card).note
 
 
 def test_a_past_forecast_of_days_to_come_is_left_out() -> None:
     card = Card.from_json("{}")
     late = as_of(date(2013, 2, 28), date(2013, 3, 4), date(2013, 3, 8))
 
-    assert past_forecasts([late], date(2013, 3, 1), card) == NO_PAST
+    assert select_past_forecasts([late], date(2013, 3, 1), card) == NO_PAST
 
 
 def test_scores_and_ranks_are_shown_where_the_model_ranks() -> None:

@@ -7,19 +7,32 @@ and Ito, which are safe for all kinds of colour blindness; signs, symbols or lin
 from predictor.charts.evaluation import (
     BookCurve,
     BoundedSeries,
-    book_curves,
-    bounded_lines,
-    calibration,
-    interval_rows,
-    loss_curve,
-    pit_histogram,
+    draw_book_curves,
+    draw_bounded_lines,
+    draw_calibration,
+    draw_interval_rows,
+    draw_loss_curve,
+    draw_pit_histogram,
 )
-from predictor.charts.explanations import attention_line, importance_bars, importance_heatmap, selection_bars
-from predictor.charts.forecasts import SESSIONS_SHOWN, Candles, FanChart, PastFan, closes_lines, fan, quantile_lines
-from predictor.charts.paths import distribution, path_lines
-from predictor.charts.pictures import BarsPanel, Panel, PathsPanel, QuantilePanel, draw
-from predictor.charts.svg import fan_svg
-from predictor.charts.theme import largest
+from predictor.charts.explanations import (
+    draw_attention_line,
+    draw_importance_bars,
+    draw_importance_heatmap,
+    draw_selection_bars,
+)
+from predictor.charts.forecasts import (
+    SESSIONS_SHOWN,
+    Candles,
+    FanChart,
+    PastFan,
+    draw_close_lines,
+    draw_fan,
+    draw_quantile_lines,
+)
+from predictor.charts.paths import draw_distribution, draw_path_lines
+from predictor.charts.pictures import BarsPanel, Panel, PathsPanel, QuantilePanel, draw_picture
+from predictor.charts.svg import draw_fan_svg
+from predictor.charts.theme import select_largest
 
 __all__ = [
     "SESSIONS_SHOWN",
@@ -32,22 +45,22 @@ __all__ = [
     "PastFan",
     "PathsPanel",
     "QuantilePanel",
-    "attention_line",
-    "book_curves",
-    "bounded_lines",
-    "calibration",
-    "closes_lines",
-    "distribution",
-    "draw",
-    "fan",
-    "fan_svg",
-    "importance_bars",
-    "importance_heatmap",
-    "interval_rows",
-    "largest",
-    "loss_curve",
-    "path_lines",
-    "pit_histogram",
-    "quantile_lines",
-    "selection_bars",
+    "draw_attention_line",
+    "draw_book_curves",
+    "draw_bounded_lines",
+    "draw_calibration",
+    "draw_close_lines",
+    "draw_distribution",
+    "draw_fan",
+    "draw_fan_svg",
+    "draw_importance_bars",
+    "draw_importance_heatmap",
+    "draw_interval_rows",
+    "draw_loss_curve",
+    "draw_path_lines",
+    "draw_picture",
+    "draw_pit_histogram",
+    "draw_quantile_lines",
+    "draw_selection_bars",
+    "select_largest",
 ]

@@ -15,12 +15,12 @@ from predictor.charts.theme import (
     GREY,
     ORANGE,
     SERIES,
-    graph_objects,
-    iso_dates,
-    new_figure,
-    plain,
+    choose_series_style,
+    escape_tags,
+    format_dates,
+    import_graph_objects,
+    make_figure,
     require_shape,
-    series_style,
 )
 from predictor.errors import ConfigurationError
 
@@ -33,7 +33,7 @@ _LEVEL_OFFSET = 0.14
 _BAND_COLOUR = "rgba(107, 114, 128, 0.3)"
 
 
-def calibration(
+def draw_calibration(
     levels: Sequence[float],
     series: Sequence[str],
     observed: FloatArray,
@@ -60,7 +60,7 @@ def calibration(
     """
     for name, values in (("observed", observed), ("lower", lower), ("upper", upper)):
         require_shape(name, values, (len(series), len(levels)))
-    figure = new_figure("Calibration", "nominal level", "observed minus nominal (points)")
+    figure = make_figure("Calibration", "nominal level", "observed minus nominal (points)")
     figure.add_hline(y=0, line={"color": GREY, "width": 1.5, "dash": "dash"})
     nominal = np.asarray(levels)
     for row, name in enumerate(series):
@@ -82,13 +82,13 @@ def _draw_coverage(
     levels: FloatArray,
     interval: tuple[FloatArray, FloatArray, FloatArray],
 ) -> Any:
-    """One series of `calibration`: its points, and their confidence intervals as error bars."""
+    """One series of `draw_calibration`: its points, and their confidence intervals as error bars."""
     observed, lower, upper = interval
-    colour, symbol = series_style(row)
-    return graph_objects().Scatter(
+    colour, symbol = choose_series_style(row)
+    return import_graph_objects().Scatter(
         x=positions,
         y=100 * (observed - levels),
-        name=plain(name),
+        name=escape_tags(name),
         mode="markers",
         marker={"symbol": symbol, "size": 10, "color": colour},
         error_y={
@@ -104,7 +104,7 @@ def _draw_coverage(
     )
 
 
-def pit_histogram(
+def draw_pit_histogram(
     title: str,
     edges: Sequence[float],
     shares: FloatArray,
@@ -130,9 +130,9 @@ def pit_histogram(
         require_shape(name, values, (len(edges) - 1,))
     widths = np.diff(np.asarray(edges, np.float64))
     centres = np.asarray(edges[:-1], np.float64) + widths / 2
-    figure = new_figure(title, "level (%)", "outcomes / calibrated")
+    figure = make_figure(title, "level (%)", "outcomes / calibrated")
     figure.add_trace(
-        graph_objects().Bar(
+        import_graph_objects().Bar(
             x=centres,
             y=shares / widths,
             width=widths,
@@ -152,8 +152,8 @@ def pit_histogram(
 
 
 def _draw_chance_band(centres: FloatArray, widths: FloatArray, heights: FloatArray, bases: FloatArray) -> Any:
-    """The band of `pit_histogram`: random deviations of a calibrated forecast in each of the B bins."""
-    return graph_objects().Bar(
+    """The band of `draw_pit_histogram`: random deviations of a calibrated forecast in each of the B bins."""
+    return import_graph_objects().Bar(
         x=centres,
         y=heights,
         base=bases,
@@ -173,7 +173,7 @@ _MAX_SERIES_SPREAD = 0.7
 """Maximum share of a name's height that its series use."""
 
 
-def interval_rows(
+def draw_interval_rows(
     names: Sequence[str],
     series: Sequence[str],
     values: FloatArray,
@@ -198,12 +198,14 @@ def interval_rows(
     """
     for name, array in (("values", values), ("lower", lower), ("upper", upper)):
         require_shape(name, array, (len(series), len(names)))
-    figure = new_figure("", axis, "")
-    labels = ["<br>".join(map(plain, wrap(name, _MAX_LINE_LENGTH))) for name in names]
+    figure = make_figure("", axis, "")
+    labels = ["<br>".join(map(escape_tags, wrap(name, _MAX_LINE_LENGTH))) for name in names]
     step = min(_SERIES_SPACING, _MAX_SERIES_SPREAD / len(series))
     for row, name in enumerate(series):
         shift = (row - (len(series) - 1) / 2) * step
-        figure.add_trace(_draw_points(names, name, series_style(row), shift, values[row], lower[row], upper[row]))
+        figure.add_trace(
+            _draw_points(names, name, choose_series_style(row), shift, values[row], lower[row], upper[row])
+        )
     room = 18 + 12 * min(len(series), 4)
     figure.update_layout(height=130 + room * len(names), showlegend=len(series) > 1)
     figure.update_yaxes(
@@ -223,10 +225,10 @@ def _draw_points(
 ) -> "Scatter":
     """One series: a point with its error bar per name, `shift` below the middle of the name."""
     colour, symbol = look
-    return graph_objects().Scatter(
+    return import_graph_objects().Scatter(
         x=values,
         y=np.arange(len(names)) + shift,
-        name=plain(series),
+        name=escape_tags(series),
         mode="markers",
         marker={"symbol": symbol, "size": 8, "color": colour},
         error_x={
@@ -237,7 +239,7 @@ def _draw_points(
             "width": 3,
             "thickness": 1.5,
         },
-        text=list(map(plain, names)),
+        text=list(map(escape_tags, names)),
         customdata=np.stack([lower, upper], axis=1),
         hovertemplate="%{text}, %{fullData.name}: %{x:.4~g} (%{customdata[0]:.4~g} to %{customdata[1]:.4~g})"
         "<extra></extra>",
@@ -264,7 +266,9 @@ class BookCurve:
     is_gross: bool = False
 
 
-def book_curves(dates: NDArray[np.int32], curves: Sequence[BookCurve], *, axis: str, percent: bool = False) -> "Figure":
+def draw_book_curves(
+    dates: NDArray[np.int32], curves: Sequence[BookCurve], *, axis: str, percent: bool = False
+) -> "Figure":
     """Curves over common sessions.
 
     Args:
@@ -277,16 +281,16 @@ def book_curves(dates: NDArray[np.int32], curves: Sequence[BookCurve], *, axis: 
         ConfigurationError: shapes that do not fit.
         MissingPackageError: plotly is not installed.
     """
-    figure = new_figure("", "", axis)
-    days = iso_dates(dates)
+    figure = make_figure("", "", axis)
+    days = format_dates(dates)
     number = ".1%" if percent else ".3f"
     for curve in curves:
         require_shape(curve.name, curve.values, (len(dates),))
         figure.add_trace(
-            graph_objects().Scatter(
+            import_graph_objects().Scatter(
                 x=days,
                 y=curve.values,
-                name=plain(curve.name),
+                name=escape_tags(curve.name),
                 mode="lines",
                 line=_style_line(curve),
                 hovertemplate=f"%{{fullData.name}}: %{{y:{number}}}<extra></extra>",
@@ -308,7 +312,7 @@ _MAX_TICK_LABELS = 12
 """Maximum number of epochs with a label, which are whole numbers."""
 
 
-def loss_curve(
+def draw_loss_curve(
     epochs: Sequence[int],
     train: Sequence[float],
     selection: Sequence[float],
@@ -334,8 +338,8 @@ def loss_curve(
     best_epoch, best_loss = best
     if best_epoch and best_epoch not in epochs:
         raise ConfigurationError(f"the best epoch, {best_epoch}, is not among the epochs {list(epochs)}")
-    scatter = graph_objects().Scatter
-    figure = new_figure("Loss", "epoch", unit)
+    scatter = import_graph_objects().Scatter
+    figure = make_figure("Loss", "epoch", unit)
     for name, losses, line in (
         ("train", train, {"color": GREY, "width": 2, "dash": "dot"}),
         ("selection", selection, {"color": BLUE, "width": 2.5}),
@@ -373,7 +377,7 @@ class BoundedSeries:
     upper: FloatArray | None = None
 
 
-def bounded_lines(
+def draw_bounded_lines(
     series: Sequence[BoundedSeries], *, title: str, what: str, level: float, level_name: str, is_log: bool = False
 ) -> "Figure":
     """Lines over sessions, bounds as a band, and a dashed reference level.
@@ -390,21 +394,21 @@ def bounded_lines(
         ConfigurationError: shapes do not match.
         MissingPackageError: plotly is not installed.
     """
-    scatter, figure = graph_objects().Scatter, new_figure(title, "session", what)
+    scatter, figure = import_graph_objects().Scatter, make_figure(title, "session", what)
     for place, one in enumerate(series):
         require_shape(one.name, one.values, one.dates.shape)
-        days, colour = iso_dates(one.dates), series_style(place)[0]
+        days, colour = format_dates(one.dates), choose_series_style(place)[0]
         if one.lower is not None and one.upper is not None:
             edge = {"x": days, "mode": "lines", "line": {"width": 0, "color": colour}, "hoverinfo": "skip"}
             figure.add_trace(scatter(y=one.lower, showlegend=False, **edge))
             band = {"fill": "tonexty", "fillcolor": BLUE_FILL, "name": "bounds"}
             figure.add_trace(scatter(y=one.upper, **band, **edge))
         line = {"color": colour, "width": 2}
-        figure.add_trace(scatter(x=days, y=one.values, name=plain(one.name), mode="lines+markers", line=line))
-    days = sorted({day for one in series for day in iso_dates(one.dates)})
+        figure.add_trace(scatter(x=days, y=one.values, name=escape_tags(one.name), mode="lines+markers", line=line))
+    days = sorted({day for one in series for day in format_dates(one.dates)})
     dashed = {"color": GREY, "width": 1.5, "dash": "dash"}
     figure.add_trace(
-        scatter(x=[days[0], days[-1]], y=[level, level], name=plain(level_name), mode="lines", line=dashed)
+        scatter(x=[days[0], days[-1]], y=[level, level], name=escape_tags(level_name), mode="lines", line=dashed)
     )
     figure.update_layout(hovermode="x unified")
     figure.update_xaxes(type="date")

@@ -13,11 +13,11 @@ from predictor.charts.theme import (
     GREY,
     NOTE_HEIGHT,
     ORANGE,
-    graph_objects,
-    largest,
-    new_figure,
-    plain,
+    escape_tags,
+    import_graph_objects,
+    make_figure,
     require_shape,
+    select_largest,
 )
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ _DATES_NAMED = 4
 """Maximum number of dates below a heat map; more do not fit on a phone."""
 
 
-def importance_bars(
+def draw_importance_bars(
     names: Sequence[str], values: FloatArray, unit: str, *, top: int = 15, notes: Sequence[str] = ()
 ) -> "Figure":
     """Signed importance as horizontal bars, largest first, with the remaining ones as one bar "others".
@@ -59,12 +59,12 @@ def importance_bars(
         MissingPackageError: plotly is not installed.
     """
     require_shape("values", values, (len(names),))
-    labels, heights = largest(names, values, top)
-    figure = new_figure("Feature importance", _break_unit(unit) or "contribution", "", notes)
+    labels, heights = select_largest(names, values, top)
+    figure = make_figure("Feature importance", _break_unit(unit) or "contribution", "", notes)
     figure.add_trace(
-        graph_objects().Bar(
+        import_graph_objects().Bar(
             x=heights,
-            y=list(map(plain, labels)),
+            y=list(map(escape_tags, labels)),
             orientation="h",
             marker={"color": [BLUE if height >= 0 else ORANGE for height in heights]},
             hovertemplate=f"%{{y}}: %{{x:+.4g}} {unit}<extra></extra>",
@@ -81,7 +81,7 @@ def _break_unit(unit: str) -> str:
     return unit.replace(" of ", "<br>of ")
 
 
-def importance_heatmap(
+def draw_importance_heatmap(
     dates: Sequence[date],
     names: Sequence[str],
     values: FloatArray,
@@ -102,7 +102,7 @@ def importance_heatmap(
     require_shape("values", values, (len(dates), len(names)))
     reach = float(np.nanmax(np.abs(values), initial=0.0)) or 1.0
     days = [day.isoformat() for day in dates]
-    figure = new_figure("Feature importance over time", "", "")
+    figure = make_figure("Feature importance over time", "", "")
     for row, name in enumerate(names):
         figure.add_trace(_draw_heat_row(row, name, days, values[:, row], unit))
     figure.update_layout(
@@ -121,7 +121,7 @@ def importance_heatmap(
         },
     )
     _name_dates(figure, days)
-    labels = list(map(plain, names))
+    labels = list(map(escape_tags, names))
     figure.update_yaxes(
         range=[len(names) - 0.5, -0.5], tickvals=list(range(len(names))), ticktext=labels, showgrid=False
     )
@@ -146,8 +146,8 @@ def _draw_heat_row(row: int, name: str, days: list[str], values: FloatArray, uni
 
     They are bars, because the plotly.js bundle of pages does not support heat maps.
     """
-    return graph_objects().Bar(
-        name=plain(name),
+    return import_graph_objects().Bar(
+        name=escape_tags(name),
         x=days,
         y=np.where(np.isfinite(values), np.int8(1), np.int8(0)),
         base=row - 0.5,
@@ -157,7 +157,7 @@ def _draw_heat_row(row: int, name: str, days: list[str], values: FloatArray, uni
     )
 
 
-def selection_bars(names: Sequence[str], shares: FloatArray, *, top: int = 15) -> "Figure":
+def draw_selection_bars(names: Sequence[str], shares: FloatArray, *, top: int = 15) -> "Figure":
     """Shares as horizontal bars, largest first, with the remaining ones as one bar "others".
 
     Args:
@@ -170,10 +170,10 @@ def selection_bars(names: Sequence[str], shares: FloatArray, *, top: int = 15) -
         MissingPackageError: plotly is not installed.
     """
     require_shape("shares", shares, (len(names),))
-    named, widths = largest(names, shares, top)
-    labels = list(map(plain, named))
-    figure = new_figure("", "share", "")
-    bars = graph_objects().Bar(
+    named, widths = select_largest(names, shares, top)
+    labels = list(map(escape_tags, named))
+    figure = make_figure("", "share", "")
+    bars = import_graph_objects().Bar(
         x=widths, y=labels, orientation="h", marker={"color": BLUE}, hovertemplate="%{y}: %{x:.1%}<extra></extra>"
     )
     figure.add_trace(bars)
@@ -183,7 +183,7 @@ def selection_bars(names: Sequence[str], shares: FloatArray, *, top: int = 15) -
     return figure
 
 
-def attention_line(labels: Sequence[str], shares: FloatArray) -> "Figure":
+def draw_attention_line(labels: Sequence[str], shares: FloatArray) -> "Figure":
     """Shares as a line over sessions, oldest first.
 
     Args:
@@ -195,9 +195,9 @@ def attention_line(labels: Sequence[str], shares: FloatArray) -> "Figure":
         MissingPackageError: plotly is not installed.
     """
     require_shape("shares", shares, (len(labels),))
-    figure = new_figure("", "session, counted from the last bar", "share")
-    line = graph_objects().Scatter(
-        x=list(map(plain, labels)),
+    figure = make_figure("", "session, counted from the last bar", "share")
+    line = import_graph_objects().Scatter(
+        x=list(map(escape_tags, labels)),
         y=shares,
         mode="lines",
         line={"color": BLUE, "width": 2},

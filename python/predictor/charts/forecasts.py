@@ -16,12 +16,12 @@ from predictor.charts.theme import (
     GREY,
     GREY_FILL,
     ORANGE,
-    graph_objects,
-    iso_dates,
-    new_figure,
+    append_unit,
+    choose_series_style,
+    format_dates,
+    import_graph_objects,
+    make_figure,
     require_shape,
-    series_style,
-    with_unit,
 )
 from predictor.dates import to_date
 from predictor.errors import ConfigurationError, shown_price
@@ -138,7 +138,7 @@ class FanChart:
     @property
     def bar_days(self) -> list[str]:
         """Session of each bar."""
-        return iso_dates(self.candles.dates)
+        return format_dates(self.candles.dates)
 
     @property
     def last_session(self) -> date:
@@ -173,18 +173,18 @@ class FanChart:
         return [price for price in prices if price == middle or abs(price - middle) >= room]
 
 
-def band_name(quantiles: Sequence[float], low: int = 0) -> str:
+def name_band(quantiles: Sequence[float], low: int = 0) -> str:
     """Name of the band between a quantile and its counterpart, such as `10 % to 90 %`."""
     return f"{100 * quantiles[low]:g} % to {100 * quantiles[len(quantiles) - 1 - low]:g} %"
 
 
-def fan(chart: FanChart) -> "Figure":
+def draw_fan(chart: FanChart) -> "Figure":
     """The last bars with past forecasts, followed by the forecast, which starts at the last close.
 
     Raises:
         MissingPackageError: plotly is not installed.
     """
-    figure = new_figure(chart.title, "session", with_unit("price", chart.currency), chart.notes)
+    figure = make_figure(chart.title, "session", append_unit("price", chart.currency), chart.notes)
     figure.add_trace(_draw_candles(chart.candles))
     for place, past in enumerate(chart.past):
         _add_bands(figure, _make_past_bands(past, chart.quantiles, is_first=not place))
@@ -229,7 +229,7 @@ def _break_day(day: str) -> str:
     return f"{day[5:]}<br>{day[:4]}"
 
 
-def quantile_lines(
+def draw_quantile_lines(
     horizons: Sequence[int],
     quantiles: Sequence[float],
     values: FloatArray,
@@ -253,7 +253,7 @@ def quantile_lines(
         MissingPackageError: plotly is not installed.
     """
     require_shape("values", values, (len(horizons), len(quantiles)))
-    figure = new_figure(title, "sessions ahead", what, notes)
+    figure = make_figure(title, "sessions ahead", what, notes)
     _add_bands(figure, _Bands(x=list(horizons), quantiles=quantiles, paths=values.T, number=",.4~f"))
     figure.update_layout(hovermode="x unified")
     figure.update_xaxes(tickvals=list(horizons), showgrid=False)
@@ -262,8 +262,8 @@ def quantile_lines(
 
 def _draw_candles(candles: Candles) -> Any:
     """Daily bars; rising ones are hollow, so that they are readable without colours."""
-    return graph_objects().Candlestick(
-        x=iso_dates(candles.dates),
+    return import_graph_objects().Candlestick(
+        x=format_dates(candles.dates),
         open=candles.open,
         high=candles.high,
         low=candles.low,
@@ -352,13 +352,13 @@ def _add_fan(figure: "Figure", chart: FanChart) -> None:
 
 def _add_bands(figure: "Figure", bands: _Bands) -> None:
     """Add bands between pairs of quantiles, outer first, then the line in the middle."""
-    scatter, levels = graph_objects().Scatter, bands.quantiles
-    hovers = [f"{bands.before}{level_name(level)}: %{{y:{bands.number}}}<extra></extra>" for level in levels]
+    scatter, levels = import_graph_objects().Scatter, bands.quantiles
+    hovers = [f"{bands.before}{name_level(level)}: %{{y:{bands.number}}}<extra></extra>" for level in levels]
     common = {"x": bands.x, "xaxis": bands.axis}
     for low in range(len(levels) // 2):
         high = len(levels) - 1 - low
         edge = {**common, "mode": "lines", "line": {"width": 0, "color": bands.colour}}
-        named = {"name": band_name(levels, low)}
+        named = {"name": name_band(levels, low)}
         if bands.legend is not None:
             named = {"name": bands.legend, "showlegend": bool(bands.legend) and low == 0}
         figure.add_trace(
@@ -371,16 +371,16 @@ def _add_bands(figure: "Figure", bands: _Bands) -> None:
         look = {"mode": "lines+markers", "line": {"color": bands.colour, "width": 2.5}, "marker": {"size": 6}}
         if bands.legend is not None:
             look = {"mode": "lines", "line": {"color": bands.colour, "width": 1.5, "dash": "dot"}, "showlegend": False}
-        name = level_name(levels[middle])
+        name = name_level(levels[middle])
         figure.add_trace(scatter(y=bands.paths[middle], name=name, hovertemplate=hovers[middle], **common, **look))
 
 
-def level_name(level: float) -> str:
+def name_level(level: float) -> str:
     """Name of a quantile: `median`, or such as `10 % quantile`."""
     return "median" if level == 0.5 else f"{100 * level:g} % quantile"  # noqa: PLR2004 - the definition of the median
 
 
-def closes_lines(
+def draw_close_lines(
     symbols: Sequence[str],
     sessions: NDArray[np.int32],
     close: FloatArray,
@@ -399,15 +399,15 @@ def closes_lines(
         MissingPackageError: plotly is not installed.
     """
     require_shape("close", close, (len(symbols), len(sessions)))
-    scatter = graph_objects().Scatter
-    figure = new_figure("Closes, first bar = 100", "session", "close, first bar = 100")
-    days = iso_dates(sessions)
+    scatter = import_graph_objects().Scatter
+    figure = make_figure("Closes, first bar = 100", "session", "close, first bar = 100")
+    days = format_dates(sessions)
     for row, symbol in enumerate(symbols):
         known = np.flatnonzero(np.isfinite(close[row]))
         if not known.size:
             continue
         scaled = 100 * close[row] / close[row, known[0]]
-        line = {"color": series_style(row)[0], "width": 1.8}
+        line = {"color": choose_series_style(row)[0], "width": 1.8}
         figure.add_trace(scatter(x=days, y=scaled, name=symbol, mode="lines", line=line))
         positions = np.flatnonzero(np.isin(sessions, list(marked.get(symbol, ()))))
         if positions.size:

@@ -5,7 +5,16 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from predictor.arrays import FloatArray
-from predictor.charts.theme import BLUE, BLUE_FILL, INK, ORANGE, graph_objects, new_figure, plain, with_unit
+from predictor.charts.theme import (
+    BLUE,
+    BLUE_FILL,
+    INK,
+    ORANGE,
+    append_unit,
+    escape_tags,
+    import_graph_objects,
+    make_figure,
+)
 from predictor.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -15,7 +24,7 @@ _BINS: Final = 40
 _FAINT: Final = "rgba(0, 114, 178, 0.45)"
 
 
-def path_lines(past: FloatArray, paths: FloatArray, *, title: str, currency: str = "") -> "Figure":
+def draw_path_lines(past: FloatArray, paths: FloatArray, *, title: str, currency: str = "") -> "Figure":
     """The last closes of a symbol, followed by some of its paths, which all start at the last close.
 
     Args:
@@ -31,8 +40,8 @@ def path_lines(past: FloatArray, paths: FloatArray, *, title: str, currency: str
     if not past.size or not paths.size:
         raise ConfigurationError(f"there are {past.size} closes and {len(paths)} paths; give at least one of each")
     count, days = paths.shape
-    figure = new_figure(title, "sessions after the last bar", with_unit("close", currency))
-    line = graph_objects().Scatter
+    figure = make_figure(title, "sessions after the last bar", append_unit("close", currency))
+    line = import_graph_objects().Scatter
     # One trace: a missing value ends a path.
     lines = np.hstack([np.full((count, 1), past[-1]), paths, np.full((count, 1), np.nan)])
     figure.add_trace(
@@ -59,7 +68,7 @@ def path_lines(past: FloatArray, paths: FloatArray, *, title: str, currency: str
     return figure
 
 
-def distribution(values: FloatArray, *, title: str, what: str, mark: float, mark_name: str) -> "Figure":
+def draw_distribution(values: FloatArray, *, title: str, what: str, mark: float, mark_name: str) -> "Figure":
     """A histogram of one value per path, with one value marked.
 
     Args:
@@ -74,9 +83,9 @@ def distribution(values: FloatArray, *, title: str, what: str, mark: float, mark
     """
     counts, edges = np.histogram(values, bins=_BINS)
     shares = 100 * counts / values.size
-    figure = new_figure(title, what, "paths (%)")
+    figure = make_figure(title, what, "paths (%)")
     figure.add_trace(
-        graph_objects().Bar(
+        import_graph_objects().Bar(
             x=(edges[:-1] + edges[1:]) / 2,
             y=shares,
             width=np.diff(edges),
@@ -88,7 +97,7 @@ def distribution(values: FloatArray, *, title: str, what: str, mark: float, mark
     figure.add_vline(
         x=mark,
         line={"color": ORANGE, "width": 2, "dash": "dash"},
-        annotation={"text": plain(mark_name), "xanchor": "center", "yanchor": "bottom"},
+        annotation={"text": escape_tags(mark_name), "xanchor": "center", "yanchor": "bottom"},
     )
     figure.update_layout(showlegend=False, height=320, bargap=0)
     return figure

@@ -13,10 +13,10 @@ from predictor.arrays import FloatArray
 from predictor.charts.forecasts import (
     FORECAST_SHARE,
     FanChart,
-    band_name,
-    level_name,
+    name_band,
+    name_level,
 )
-from predictor.charts.theme import BLUE, GREEN, GREY, INK, ORANGE, require_shape, with_unit
+from predictor.charts.theme import BLUE, GREEN, GREY, INK, ORANGE, append_unit, require_shape
 from predictor.errors import MissingPackageError, shown_price
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ class PathsPanel:
 Panel = FanChart | QuantilePanel | BarsPanel | PathsPanel
 
 
-def draw(panels: Sequence[Panel], kind: str, notes: Sequence[str] = ()) -> bytes:
+def draw_picture(panels: Sequence[Panel], kind: str, notes: Sequence[str] = ()) -> bytes:
     """Draw panels below each other.
 
     Args:
@@ -133,7 +133,7 @@ def _apply_settings() -> AbstractContextManager[None]:
 
 
 def build_figure(panels: Sequence[Panel], notes: Sequence[str] = ()) -> "Figure":
-    """The figure that `draw` saves."""
+    """The figure that `draw_picture` saves."""
     from matplotlib import figure as figures
 
     lines = _wrap_notes(notes)
@@ -203,7 +203,7 @@ def _draw_fan(left: "Axes", right: "Axes", chart: FanChart) -> None:
     left.set_xticks([place[day] for day in named], [_break_day(day) for day in named])
     left.set_xlim(-0.7, len(days) - 0.5)
     left.set_xlabel("session")
-    left.set_ylabel(with_unit("price", chart.currency))
+    left.set_ylabel(append_unit("price", chart.currency))
     last = chart.last_session
     ahead = [0, *((day - last).days for day in chart.target_dates)]
     start = np.full(len(chart.quantiles), chart.candles.close[-1])
@@ -262,12 +262,12 @@ def _draw_bands(
     colour = BLUE if legend is None else GREY
     count = len(quantiles)
     for low in range(count // 2):
-        name = band_name(quantiles, low) if legend is None else (legend if low == 0 else "")
+        name = name_band(quantiles, low) if legend is None else (legend if low == 0 else "")
         axes.fill_between(x, paths[low], paths[-1 - low], color=colour, alpha=_SHADE, linewidth=0, label=name or "_")
     if count % 2:
         look: dict[str, Any] = {"linewidth": 1.2, "linestyle": ":"}
         if legend is None:
-            look = {"linewidth": 2, "marker": "o", "markersize": 4, "label": level_name(quantiles[count // 2])}
+            look = {"linewidth": 2, "marker": "o", "markersize": 4, "label": name_level(quantiles[count // 2])}
         axes.plot(x, paths[count // 2], color=colour, **look)
 
 

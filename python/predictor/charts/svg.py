@@ -20,7 +20,7 @@ _BAND: Final = 0.16
 """Opacity of each band; inner bands are darker because they overlap outer ones."""
 
 
-def fan_svg(
+def draw_fan_svg(
     horizons: Sequence[int], quantiles: Sequence[float], values: FloatArray, *, title: str, start: float | None = None
 ) -> str:
     """Bands between pairs of quantiles, and a line at the quantile nearest to the median.

@@ -58,14 +58,14 @@ NOTE_HEIGHT: Final = 18
 """Height of a note below a title, in pixels."""
 
 
-def new_figure(title: str, x_title: str, y_title: str, notes: Sequence[str] = ()) -> "Figure":
+def make_figure(title: str, x_title: str, y_title: str, notes: Sequence[str] = ()) -> "Figure":
     """An empty figure with the common theme; each note is a small line below the title."""
-    figures = graph_objects()
+    figures = import_graph_objects()
     top = _TOP + NOTE_HEIGHT * len(notes)
     return figures.Figure(
         layout={
             "template": figures.layout.Template(layout=THEME),
-            "title": {"text": plain(title), "subtitle": {"text": "<br>".join(map(plain, notes))}},
+            "title": {"text": escape_tags(title), "subtitle": {"text": "<br>".join(map(escape_tags, notes))}},
             "xaxis": {"title": {"text": x_title}},
             "yaxis": {"title": {"text": y_title}},
             "margin": {"t": top},
@@ -74,8 +74,8 @@ def new_figure(title: str, x_title: str, y_title: str, notes: Sequence[str] = ()
     )
 
 
-def graph_objects() -> Any:
-    """The figure classes of plotly, which are untyped.
+def import_graph_objects() -> Any:
+    """Import the figure classes of plotly, which are untyped.
 
     Raises:
         MissingPackageError: plotly is not installed.
@@ -87,18 +87,18 @@ def graph_objects() -> Any:
     return graph_objects
 
 
-def series_style(index: int) -> tuple[str, str]:
-    """Colour and marker symbol of the series with this index; they repeat cyclically."""
+def choose_series_style(index: int) -> tuple[str, str]:
+    """Choose the colour and marker symbol of the series with this index; they repeat cyclically."""
     return SERIES[index % len(SERIES)], SYMBOLS[index % len(SYMBOLS)]
 
 
-def plain(text: str) -> str:
+def escape_tags(text: str) -> str:
     """Escape a text, because plotly interprets tags such as `<b>`."""
     return escape(text, quote=False)
 
 
-def largest(names: Sequence[str], values: FloatArray, top: int) -> tuple[list[str], list[float]]:
-    """Names and lengths of bars for values [N], largest first; those after the first `top` are summed as "others"."""
+def select_largest(names: Sequence[str], values: FloatArray, top: int) -> tuple[list[str], list[float]]:
+    """Select the `top` largest of values [N] with their names, largest first, and sum the rest as "others"."""
     order = np.argsort(-np.abs(values), kind="stable")
     labels = [names[int(row)] for row in order[:top]]
     lengths: list[float] = values[order[:top]].tolist()
@@ -108,13 +108,13 @@ def largest(names: Sequence[str], values: FloatArray, top: int) -> tuple[list[st
     return labels, lengths
 
 
-def iso_dates(dates: "NDArray[np.int32]") -> list[str]:
+def format_dates(dates: "NDArray[np.int32]") -> list[str]:
     """Convert dates [T], yyyymmdd, to ISO form."""
     return [shown_date(day) for day in dates.tolist()]
 
 
-def with_unit(name: str, unit: str) -> str:
-    """An axis title."""
+def append_unit(name: str, unit: str) -> str:
+    """Format an axis title."""
     return f"{name} ({unit})" if unit else name
 
 

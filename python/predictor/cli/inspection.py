@@ -42,7 +42,7 @@ from predictor.cli.output import (
 from predictor.cli.program import say
 from predictor.errors import counted, listed, shown_date
 from predictor.interruption import loading
-from predictor.report.templates import iso, sessions
+from predictor.report.templates import format_horizon, format_session
 
 Fact = tuple[str, str]
 
@@ -90,7 +90,7 @@ def one_line_table(facts: list[Fact]) -> Table:
 
 def calendar_line(info: ModelInfo) -> str:
     """The exchange, and the last day that the model can forecast from."""
-    return f"{info.calendar}, ends {iso(info.calendar_ends)}; for bars after that day, train again"
+    return f"{info.calendar}, ends {format_session(info.calendar_ends)}; for bars after that day, train again"
 
 
 def best_epoch(card: Card, training: TrainingFacts) -> tuple[Fact, ...]:
@@ -119,7 +119,7 @@ def _list_card_facts(card: Card) -> Iterator[Fact]:
     if card.data is not None:
         yield "data", _describe_data(card.data)
     for split in card.splits:
-        yield split.name, f"{iso(split.first)} to {iso(split.last)}, {split.windows} windows"
+        yield split.name, f"{format_session(split.first)} to {format_session(split.last)}, {split.windows} windows"
     if card.training is not None:
         yield from best_epoch(card, card.training)
     if card.tuning is not None:
@@ -127,11 +127,14 @@ def _list_card_facts(card: Card) -> Iterator[Fact]:
     if card.ancestors:
         yield "started from", f"the weights {card.ancestors[0].weights_hash[:ID_DIGITS]}"
     if card.adopted is not None:
-        yield "adopted", f"{card.adopted.architecture}, trained by others until {iso(card.adopted.trained_until)}"
+        yield (
+            "adopted",
+            f"{card.adopted.architecture}, trained by others until {format_session(card.adopted.trained_until)}",
+        )
 
 
 def _describe_data(data: DataFacts) -> str:
-    span = f"{data.sessions} sessions, {iso(data.first_session)} to {iso(data.last_session)}"
+    span = f"{data.sessions} sessions, {format_session(data.first_session)} to {format_session(data.last_session)}"
     is_unadjusted = data.adjustment == UNADJUSTED
     adjustment = "no splits or dividends recorded" if is_unadjusted else f"adjusted by {data.adjustment}"
     return f"{listed(list(data.symbols))}; {span}; {adjustment}"
@@ -252,7 +255,7 @@ def _list_card_sections(card: Card, info: ModelInfo) -> Iterable[RenderableType]
         yield _make_fact_table("adoption", _list_adoption_facts(card.adopted))
     if card.data is not None:
         data = card.data
-        sessions = f"{data.sessions}, {iso(data.first_session)} to {iso(data.last_session)}"
+        sessions = f"{data.sessions}, {format_session(data.first_session)} to {format_session(data.last_session)}"
         facts = (("symbols", _list(data.symbols)), ("sessions", sessions), ("adjusted by", data.adjustment))
         notes = (("note", note) for note in data.notes)
         yield _make_fact_table("data", (*facts, ("SHA-256", data.sha256), *notes))
@@ -260,7 +263,7 @@ def _list_card_sections(card: Card, info: ModelInfo) -> Iterable[RenderableType]
         yield _make_fact_table(
             "splits",
             (
-                (split.name, f"{iso(split.first)} to {iso(split.last)}, {split.windows} windows")
+                (split.name, f"{format_session(split.first)} to {format_session(split.last)}, {split.windows} windows")
                 for split in card.splits
             ),
         )
@@ -280,7 +283,8 @@ def _list_card_sections(card: Card, info: ModelInfo) -> Iterable[RenderableType]
 
 
 def _describe_ancestor(generation: int, ancestor: ParentModel) -> Fact:
-    seen = f"had seen labels {iso(ancestor.seen_from)} to {iso(ancestor.seen_until)} of {_list(ancestor.symbols)}"
+    period = f"{format_session(ancestor.seen_from)} to {format_session(ancestor.seen_until)}"
+    seen = f"had seen labels {period} of {_list(ancestor.symbols)}"
     return "parent" if generation == 1 else f"ancestor {generation}", f"{ancestor.weights_hash}, which {seen}"
 
 
@@ -291,7 +295,10 @@ def _list_adoption_facts(adopted: AdoptionFacts) -> tuple[Fact, ...]:
         ("SHA-256 of the tokenizer's config", adopted.tokenizer_config_sha256),
     )
     return (
-        ("trained until", f"{iso(adopted.trained_until)}, as stated at the adoption; these days count as seen"),
+        (
+            "trained until",
+            f"{format_session(adopted.trained_until)}, as stated at the adoption; these days count as seen",
+        ),
         ("architecture", f"{adopted.architecture} of {adopted.package}"),
         ("SHA-256 of weights", adopted.weights_sha256),
         ("SHA-256 of config", adopted.config_sha256),
@@ -317,7 +324,7 @@ def _list_conformal_facts(conformal: ConformalFacts, horizons: tuple[int, ...]) 
             "{:.1f} % in the band, then {:.1f} %".format(*inside),
             f"{conformal.effective_samples[h]:.0f} blocks",
         )
-        yield sessions(horizon), "; ".join(parts)
+        yield format_horizon(horizon), "; ".join(parts)
 
 
 def _render_audit(audit: AuditRecord | None, artifact: Path) -> RenderableType:
@@ -327,7 +334,7 @@ def _render_audit(audit: AuditRecord | None, artifact: Path) -> RenderableType:
 
 
 def _list_weighting_facts(weighting: WeightingFacts) -> Iterable[Fact]:
-    span = f"{iso(weighting.first)} to {iso(weighting.last)}"
+    span = f"{format_session(weighting.first)} to {format_session(weighting.last)}"
     yield "rule", weighting.rule
     yield "calibration days", f"{weighting.days} days, {span}, in {weighting.blocks} independent blocks"
     for sentence in weighting.sentences:

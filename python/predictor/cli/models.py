@@ -17,7 +17,7 @@ from predictor.cli.options import AsJson
 from predictor.cli.output import print_next_commands, quantra, write_json
 from predictor.client import ClientCredentials, QuantraClient
 from predictor.interruption import loading
-from predictor.report.templates import iso
+from predictor.report.templates import format_session
 from predictor.skill import line_of
 
 if TYPE_CHECKING:
@@ -141,7 +141,7 @@ def _show_models(found: Sequence[ModelListing]) -> Iterator[RenderableType]:
 
 
 def _format_cells(one: ModelListing) -> tuple[str, ...]:
-    dates = (iso(day) or "unknown" for day in (one.trained_to, one.calendar_ends))
+    dates = (format_session(day) or "unknown" for day in (one.trained_to, one.calendar_ends))
     return (f"{one.name}@{one.version}", one.kind, ", ".join(one.aliases), *dates, _format_size(one.size))
 
 

@@ -28,7 +28,7 @@ from predictor.errors import QuantraError, answer_of, shown_date, shown_price
 from predictor.forecast import Attribution, Contribution, Explanation, Forecast, RowKind, simple_return
 from predictor.instance import OCCLUSION
 from predictor.internals import INTERNALS_NOTE, Internal, describe_baseline, largest_shares
-from predictor.report.templates import iso, level
+from predictor.report.templates import format_level, format_session
 from predictor.skill import Skill, Verdict
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def forecast_table(forecast: Forecast, symbol: str, currency: str) -> Renderable
     table.add_column("ahead", justify="right", no_wrap=True)
     table.add_column("session", no_wrap=True)
     for quantile in forecast.quantiles:
-        table.add_column(level(quantile), justify="right", no_wrap=True)
+        table.add_column(format_level(quantile), justify="right", no_wrap=True)
     for name in _RANKING if forecast.ranks is not None else ():
         table.add_column(name, justify="right", no_wrap=True)
     if len(forecast.quantiles) > 1:
@@ -65,7 +65,7 @@ def forecast_table(forecast: Forecast, symbol: str, currency: str) -> Renderable
     shown = forecast.values[s] if forecast.prices is None else forecast.prices[s]
     low, high = float(np.min(shown)), float(np.max(shown))
     for h, horizon in enumerate(forecast.horizons):
-        session = iso(forecast.target_sessions[h] if forecast.target_sessions else None)
+        session = format_session(forecast.target_sessions[h] if forecast.target_sessions else None)
         cells = [_format_cell(forecast, s, h, q) for q in range(len(forecast.quantiles))]
         ranking = _format_ranking(forecast, s, h)
         band = (_draw_band(shown[h].tolist(), low, high),) if len(cells) > 1 else ()
@@ -82,7 +82,7 @@ def contributions_table(attribution: Attribution, symbol: str) -> RenderableType
     top, rest = [rows[k] for k in places], [row for k, row in enumerate(rows) if k not in places]
     reach = max((abs(row.value) for row in rows), default=0.0)
     title = (
-        f"{symbol}: {attribution.horizon} sessions ahead, {level(attribution.quantile)}: "
+        f"{symbol}: {attribution.horizon} sessions ahead, {format_level(attribution.quantile)}: "
         f"{shown(float(attribution.prediction[s]))} {unit}, "
         f"{shown(float(attribution.baseline_prediction[s]))} for "
         f"{describe_baseline(attribution.baseline, is_additive=attribution.method != OCCLUSION)}"
@@ -122,7 +122,7 @@ def internals_table(attribution: Attribution, symbol: str) -> RenderableType:
 def _forecast_title(forecast: Forecast, s: int, currency: str) -> Text:
     parts = [forecast.symbols[s]]
     if forecast.as_of_session:
-        parts.append(f"as of {iso(forecast.as_of_session)}")
+        parts.append(f"as of {format_session(forecast.as_of_session)}")
     if forecast.anchor_price is not None:
         parts.append(f"last close {shown_price(float(forecast.anchor_price[s]))} {currency}".rstrip())
     return Text(", ".join(parts) + f" ({forecast.model}@{forecast.version})", style="bold")

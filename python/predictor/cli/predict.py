@@ -37,7 +37,7 @@ from predictor.report import (
     NO_PAST,
     PICTURE_SUFFIXES,
     PastForecasts,
-    past_forecasts,
+    select_past_forecasts,
     write_forecast_chart,
     write_forecast_picture,
     write_reason_chart,
@@ -280,7 +280,7 @@ def _repeat_forecasts(
     requests = [model_input(model, bars.until(day), forecast.symbols, files, then).instance for day in days]
     made = [one for one in model.predict_many(requests) if isinstance(one, Forecast)]
     shown = [_select(one, forecast.symbols, *point) for one in made]
-    return past_forecasts(shown, forecast.as_of_session, Card.from_json(model.model().card_json))
+    return select_past_forecasts(shown, forecast.as_of_session, Card.from_json(model.model().card_json))
 
 
 def _suggest_point(forecast: Forecast) -> tuple[str, ...]:

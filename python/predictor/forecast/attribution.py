@@ -139,19 +139,21 @@ class Attribution:
         """Plot the rows of one symbol as bars; needs the extra `report`."""
         rows = self.table(symbol)
         notes = (self._describe_subject(symbol), line_of(self.skill))
-        return charts.importance_bars([r.name for r in rows], np.array([r.value for r in rows]), self.unit, notes=notes)
+        return charts.draw_importance_bars(
+            [r.name for r in rows], np.array([r.value for r in rows]), self.unit, notes=notes
+        )
 
     def to_png(self, symbol: str | None = None) -> bytes:
         """Return the largest rows of one symbol (default: the first) as a PNG file; needs the extra `plot`."""
-        return charts.draw([self._build_panel(symbol)], "png", self.warnings)
+        return charts.draw_picture([self._build_panel(symbol)], "png", self.warnings)
 
     def to_svg(self, symbol: str | None = None) -> bytes:
         """Return the largest rows of one symbol (default: the first) as an SVG file; needs the extra `plot`."""
-        return charts.draw([self._build_panel(symbol)], "svg", self.warnings)
+        return charts.draw_picture([self._build_panel(symbol)], "svg", self.warnings)
 
     def _build_panel(self, symbol: str | None) -> charts.BarsPanel:
         rows = [row for row in self.table(symbol) if row.value]
-        names, values = charts.largest([r.name for r in rows], np.array([r.value for r in rows]), _SHOWN_ROWS)
+        names, values = charts.select_largest([r.name for r in rows], np.array([r.value for r in rows]), _SHOWN_ROWS)
         notes = (line_of(self.skill),)
         return charts.BarsPanel(
             names=names, values=values, unit=self.unit, title=self._describe_subject(symbol), notes=notes

@@ -217,17 +217,17 @@ class Forecast:
         """Plot the fan of one symbol (default: the first): prices, else simple returns; needs the extra `report`."""
         s = find_row(symbol, self.symbols)
         shown, what = self.shown_values(s)
-        return charts.quantile_lines(
+        return charts.draw_quantile_lines(
             self.horizons, self.quantiles, shown, title=self.heading(s), what=what, notes=self.notes
         )
 
     def to_png(self, symbol: str | None = None) -> bytes:
         """Return the plot of one symbol (default: the first) as a PNG file; needs the extra `plot`."""
-        return charts.draw([self.panel(symbol)], "png")
+        return charts.draw_picture([self.panel(symbol)], "png")
 
     def to_svg(self, symbol: str | None = None) -> bytes:
         """Return the plot of one symbol (default: the first) as an SVG file; needs the extra `plot`."""
-        return charts.draw([self.panel(symbol)], "svg")
+        return charts.draw_picture([self.panel(symbol)], "svg")
 
     def panel(self, symbol: str | None = None) -> charts.QuantilePanel:
         """Return the plot of one symbol (default: the first) as a panel of a picture."""
@@ -271,7 +271,9 @@ class Forecast:
     def _draw_fan(self, s: int) -> str:
         shown, what = self.shown_values(s)
         start = None if self.prices is None or self.anchor_price is None else float(self.anchor_price[s])
-        return charts.fan_svg(self.horizons, self.quantiles, shown, title=f"{self.symbols[s]}, {what}", start=start)
+        return charts.draw_fan_svg(
+            self.horizons, self.quantiles, shown, title=f"{self.symbols[s]}, {what}", start=start
+        )
 
     @property
     def _columns(self) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ Other packages build their pages with `PageBuilder`, from templates that extend 
 need JavaScript. Rounded numbers carry their full value in `<data>`.
 """
 
-from predictor.report.forecast import NO_PAST, PastForecasts, ReportContent, forecast_chart, past_forecasts
+from predictor.report.forecast import NO_PAST, PastForecasts, ReportContent, draw_forecast, select_past_forecasts
 from predictor.report.page import render_report, write_forecast_chart, write_reason_chart, write_report
 from predictor.report.paths import describe_origin, write_paths_page
 from predictor.report.pictures import PICTURE_SUFFIXES, write_forecast_picture, write_reason_picture
@@ -18,7 +18,7 @@ from predictor.report.templates import (
     TableRow,
     check_picture,
     check_report,
-    number_cell,
+    make_number_cell,
 )
 
 __all__ = [
@@ -36,10 +36,10 @@ __all__ = [
     "check_picture",
     "check_report",
     "describe_origin",
-    "forecast_chart",
-    "number_cell",
-    "past_forecasts",
+    "draw_forecast",
+    "make_number_cell",
     "render_report",
+    "select_past_forecasts",
     "write_forecast_chart",
     "write_forecast_picture",
     "write_paths_page",

@@ -13,7 +13,7 @@ from predictor.errors import ConfigurationError
 from predictor.forecast import Attribution, RowKind
 from predictor.instance import OCCLUSION
 from predictor.internals import Internal, InternalAxis, describe_baseline
-from predictor.report.templates import PageBuilder, level, sessions
+from predictor.report.templates import PageBuilder, format_horizon, format_level
 
 BASIS_POINTS: Final = 10_000.0
 
@@ -41,7 +41,7 @@ class InputMeaning:
     unit: str
 
 
-def input_meanings(attribution: Attribution, info: ModelInfo, names: Sequence[str]) -> tuple[InputMeaning, ...]:
+def list_input_meanings(attribution: Attribution, info: ModelInfo, names: Sequence[str]) -> tuple[InputMeaning, ...]:
     """Meanings of rows of an attribution, in order; rows without description and expression are left out."""
     parts = {
         RowKind.OBSERVED: info.observed_features,
@@ -68,7 +68,7 @@ class InternalView:
     chart: str
 
 
-def internal_views(attribution: Attribution, s: int, page: PageBuilder) -> tuple[InternalView, ...]:
+def make_internal_views(attribution: Attribution, s: int, page: PageBuilder) -> tuple[InternalView, ...]:
     """Internals of the symbol in row `s`; empty if the network has no internals, or no input contributed."""
     if not attribution.has_moving_inputs(s):
         return ()
@@ -77,7 +77,7 @@ def internal_views(attribution: Attribution, s: int, page: PageBuilder) -> tuple
 
 
 def _draw_internal(one: Internal, s: int, page: PageBuilder) -> str:
-    figure = charts.attention_line if one.axis is InternalAxis.SESSIONS else charts.selection_bars
+    figure = charts.draw_attention_line if one.axis is InternalAxis.SESSIONS else charts.draw_selection_bars
     by = "session" if one.axis is InternalAxis.SESSIONS else "input"
     return page.chart(figure(one.labels, one.values[s]), f"{one.name}: shares by {by}", top=12)
 
@@ -117,7 +117,7 @@ class ReasonView:
     internals: tuple[InternalView, ...]
 
 
-def nearest_to_median(attributions: tuple[Attribution, ...]) -> int:
+def find_nearest_to_median(attributions: tuple[Attribution, ...]) -> int:
     """Position of the attribution to show first, from 1; the first of equally near ones; 0 without attributions."""
     nearest = [is_nearest_to_median(attribution, attributions) for attribution in attributions]
     return 1 + nearest.index(True) if nearest else 0
@@ -128,7 +128,7 @@ def is_nearest_to_median(attribution: Attribution, among: tuple[Attribution, ...
     return abs(attribution.quantile - 0.5) == min(abs(one.quantile - 0.5) for one in among)
 
 
-def reason_view(
+def make_reason_view(
     attribution: Attribution, symbol: str, info: ModelInfo, page: PageBuilder, *, in_detail: bool = True
 ) -> ReasonView:
     """Build the view of an attribution for a symbol; with `in_detail` it has a heat map and internals.
@@ -139,10 +139,10 @@ def reason_view(
     if symbol not in attribution.symbols:
         raise ConfigurationError(f"the attribution has no symbol {symbol!r}; it has {list(attribution.symbols)}")
     s = attribution.symbols.index(symbol)
-    factor, unit = display_unit(attribution.unit)
+    factor, unit = choose_display_unit(attribution.unit)
     values = factor * attribution.per_row[s]
     moved = np.flatnonzero(values)
-    label = f"{sessions(attribution.horizon)}, {level(attribution.quantile)}"
+    label = f"{format_horizon(attribution.horizon)}, {format_level(attribution.quantile)}"
     rows = _list_reasons(attribution, values)
     is_additive = attribution.method != OCCLUSION
     return ReasonView(
@@ -158,15 +158,17 @@ def reason_view(
         rows=rows,
         unmoved=values.size - moved.size,
         bars=page.chart(
-            charts.importance_bars([attribution.row_names[r] for r in moved], values[moved], unit, top=SHOWN_INPUTS),
+            charts.draw_importance_bars(
+                [attribution.row_names[r] for r in moved], values[moved], unit, top=SHOWN_INPUTS
+            ),
             f"What moved the forecast of {symbol}, {label}: the largest contributions as bars, in {unit}",
             top=12,
         )
         if moved.size
         else "",
-        meanings=input_meanings(attribution, info, [row.name for row in rows[:SHOWN_INPUTS]]),
+        meanings=list_input_meanings(attribution, info, [row.name for row in rows[:SHOWN_INPUTS]]),
         heatmap=_draw_heatmap(attribution, s, page) if in_detail else "",
-        internals=internal_views(attribution, s, page) if in_detail else (),
+        internals=make_internal_views(attribution, s, page) if in_detail else (),
     )
 
 
@@ -188,13 +190,13 @@ def _draw_heatmap(attribution: Attribution, s: int, page: PageBuilder) -> str:
     observed = [r for r, kind in enumerate(attribution.row_kinds) if kind is RowKind.OBSERVED]
     names = [attribution.row_names[r] for r in observed]
     order = np.argsort(-np.abs(attribution.per_row[s, observed]), kind="stable")[:SHOWN_INPUTS]
-    factor, unit = display_unit(attribution.unit)
+    factor, unit = choose_display_unit(attribution.unit)
     cells = factor * attribution.cells[s][:, order]
-    figure = charts.importance_heatmap(attribution.sessions, [names[f] for f in order.tolist()], cells, unit)
+    figure = charts.draw_importance_heatmap(attribution.sessions, [names[f] for f in order.tolist()], cells, unit)
     label = f"When each input moved the forecast of {attribution.symbols[s]}: a heat map by session, in {unit}"
     return page.chart(figure, label, top=70)
 
 
-def display_unit(unit: str) -> tuple[float, str]:
+def choose_display_unit(unit: str) -> tuple[float, str]:
     """Factor and unit for display; log returns are shown in basis points."""
     return (BASIS_POINTS, "basis points of log return") if unit == "log return" else (1.0, unit)

@@ -15,7 +15,7 @@ from predictor.catalog import ModelInfo
 from predictor.dates import to_date_number
 from predictor.errors import ConfigurationError, listed
 from predictor.forecast import LOG_RETURN, Attribution, Forecast
-from predictor.report.templates import PageBuilder, iso, level, sessions
+from predictor.report.templates import PageBuilder, format_horizon, format_level, format_session
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -58,18 +58,20 @@ class PastForecasts:
 NO_PAST: Final = PastForecasts()
 
 
-def forecast_chart(bars: BarPanel, forecast: Forecast, symbol: str, past: Sequence[Forecast] = ()) -> "Figure":
+def draw_forecast(bars: BarPanel, forecast: Forecast, symbol: str, past: Sequence[Forecast] = ()) -> "Figure":
     """The fan at the price after the last bars, with past forecasts; without prices, only the quantiles.
 
     Raises:
         BarsError: the panel does not have the symbol.
         MissingPackageError: plotly is not installed.
     """
-    chart = fan_chart(bars, forecast, symbol, past)
-    return forecast.plot(symbol) if chart is None else charts.fan(chart)
+    chart = make_fan_chart(bars, forecast, symbol, past)
+    return forecast.plot(symbol) if chart is None else charts.draw_fan(chart)
 
 
-def fan_chart(bars: BarPanel, forecast: Forecast, symbol: str, past: Sequence[Forecast] = ()) -> charts.FanChart | None:
+def make_fan_chart(
+    bars: BarPanel, forecast: Forecast, symbol: str, past: Sequence[Forecast] = ()
+) -> charts.FanChart | None:
     """What the chart of a symbol shows; None if the model does not forecast prices.
 
     Raises:
@@ -106,7 +108,7 @@ def _make_past_fan(forecast: Forecast, symbol: str) -> charts.PastFan | None:
     )
 
 
-def past_forecasts(made: Sequence[Forecast], until: date, card: Card) -> PastForecasts:
+def select_past_forecasts(made: Sequence[Forecast], until: date, card: Card) -> PastForecasts:
     """Forecasts of which a target session has come by `until`, and whether the training used what followed them."""
     shown = tuple(one for one in made if one.target_sessions and one.target_sessions[0] <= until)
     days = [to_date_number(one.as_of_session) for one in shown if one.as_of_session]
@@ -114,16 +116,16 @@ def past_forecasts(made: Sequence[Forecast], until: date, card: Card) -> PastFor
 
 
 def _note_past(days: Sequence[int], card: Card) -> str:
-    what = f"Grey: forecasts of this model as of {listed(list(map(iso, days)))}, from the bars until then."
+    what = f"Grey: forecasts of this model as of {listed(list(map(format_session, days)))}, from the bars until then."
     seen_to = card.seen_to
     if not seen_to:
         return f"{what} The model's card does not say whether its training used what followed."
-    seen = [iso(day) for day in days if day < seen_to]
+    seen = [format_session(day) for day in days if day < seen_to]
     if not seen:
-        return f"{what} The training used bars until {iso(seen_to)}, so what followed was new to the model."
+        return f"{what} The training used bars until {format_session(seen_to)}, so what followed was new to the model."
     return (
-        f"{what} The training used bars until {iso(seen_to)}, perhaps also what followed {listed(seen)}: those "
-        "forecasts may look better than new ones."
+        f"{what} The training used bars until {format_session(seen_to)}, perhaps also what followed {listed(seen)}: "
+        "those forecasts may look better than new ones."
     )
 
 
@@ -180,7 +182,7 @@ class ForecastView:
     """Number of symbols ranked together; 0 without a ranking."""
 
 
-def forecast_view(
+def make_forecast_view(
     bars: BarPanel, forecast: Forecast, symbol: str, page: PageBuilder, past: Sequence[Forecast] = ()
 ) -> ForecastView:
     """Build the view of one symbol's forecast.
@@ -202,25 +204,25 @@ def forecast_view(
         refusal = forecast.refusals.get(symbol)
         reason = "; ".join(forecast.warnings) if refusal is None else refusal.message
         raise ConfigurationError(f"{symbol} has no forecast to report: {reason}")
-    chart = fan_chart(bars, forecast, symbol, past)
-    figure = forecast.plot(symbol) if chart is None else charts.fan(chart)
+    chart = make_fan_chart(bars, forecast, symbol, past)
+    figure = forecast.plot(symbol) if chart is None else charts.draw_fan(chart)
     return ForecastView(
         symbol=symbol,
         chart=page.chart(figure, _label(forecast, s)),
         sessions_shown=0 if chart is None else len(chart.candles.dates) - 1,
-        as_of=iso(forecast.as_of_session),
+        as_of=format_session(forecast.as_of_session),
         anchor=None if forecast.anchor_price is None else float(forecast.anchor_price[s]),
         currency=bars.currency,
         is_return=forecast.target_kind == LOG_RETURN,
         lag=forecast.lag,
         counted_from=forecast.counted_from,
-        levels=tuple(map(level, forecast.quantiles)),
-        lines=tuple(_forecast_line(forecast, s, h) for h in range(len(forecast.horizons))),
+        levels=tuple(map(format_level, forecast.quantiles)),
+        lines=tuple(_make_forecast_line(forecast, s, h) for h in range(len(forecast.horizons))),
         ranked=0 if forecast.ranks is None else int(np.count_nonzero(forecast.ranks[:, 0])),
     )
 
 
-def price_note(bars: BarPanel) -> str:
+def describe_prices(bars: BarPanel) -> str:
     """Which prices a chart of these bars shows, as far as their columns tell; empty if they do not."""
     if bars.adj_close is not None:
         differs = bars.present & (np.abs(bars.adj_close / bars.close - 1) > _SAME_PRICE)
@@ -236,12 +238,14 @@ _SAME_PRICE: Final = 1e-6
 
 def _label(forecast: Forecast, s: int) -> str:
     """Describe the chart for screen readers; the table below it has all numbers."""
-    horizons = " and ".join(dict.fromkeys((sessions(forecast.horizons[0]), sessions(forecast.horizons[-1]))))
+    horizons = " and ".join(
+        dict.fromkeys((format_horizon(forecast.horizons[0]), format_horizon(forecast.horizons[-1])))
+    )
     what = "prices" if forecast.prices is not None else "values"
     return f"Forecast {what} of {forecast.symbols[s]} for {horizons} ahead, with their quantiles; numbers in the table"
 
 
-def _forecast_line(forecast: Forecast, s: int, h: int) -> ForecastLine:
+def _make_forecast_line(forecast: Forecast, s: int, h: int) -> ForecastLine:
     prices: list[float | None] = [None] * len(forecast.quantiles)
     if forecast.prices is not None:
         prices = forecast.prices[s, h].tolist()
@@ -249,7 +253,7 @@ def _forecast_line(forecast: Forecast, s: int, h: int) -> ForecastLine:
     values: list[float] = shown.tolist()
     return ForecastLine(
         horizon=forecast.horizons[h],
-        session=iso(forecast.target_sessions[h] if forecast.target_sessions else None),
+        session=format_session(forecast.target_sessions[h] if forecast.target_sessions else None),
         cells=tuple(ForecastCell(value=v, price=p) for v, p in zip(values, prices, strict=True)),
         score=None if forecast.scores is None else float(forecast.scores[s, h]),
         rank=None if forecast.ranks is None else int(forecast.ranks[s, h]),

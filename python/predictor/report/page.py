@@ -18,28 +18,35 @@ from predictor.forecast import Attribution, Forecast
 from predictor.internals import INTERNALS_NOTE
 from predictor.price_paths import PricePaths
 from predictor.replacement import replace_file
-from predictor.report.explanation import ReasonView, is_nearest_to_median, nearest_to_median, reason_view
-from predictor.report.forecast import NO_PAST, ForecastView, PastForecasts, ReportContent, forecast_view, price_note
-from predictor.report.paths import DrawnPaths, PathsView, describe_origin, draw_paths, paths_view
-from predictor.report.templates import PageBuilder, iso, level, sessions
+from predictor.report.explanation import ReasonView, find_nearest_to_median, is_nearest_to_median, make_reason_view
+from predictor.report.forecast import (
+    NO_PAST,
+    ForecastView,
+    PastForecasts,
+    ReportContent,
+    describe_prices,
+    make_forecast_view,
+)
+from predictor.report.paths import DrawnPaths, PathsView, describe_origin, draw_paths, make_paths_view
+from predictor.report.templates import PageBuilder, format_horizon, format_level, format_session
 from predictor.skill import line_of
 
 _MAX_WITH_ALL_REASONS: Final = 4
 """Maximum number of symbols of a page with reasons for every quantile; a larger page would exceed 2 MB."""
 
 
-def least_losses(scores: ScoreTable) -> tuple[float, ...]:
+def find_least_losses(scores: ScoreTable) -> tuple[float, ...]:
     """[H + 1] lowest loss at each horizon, then the lowest mean."""
     return tuple(map(min, zip(*((*row.pinball, row.mean) for row in scores.rows), strict=True)))
 
 
-def loss_chart(training: TrainingFacts | None, page: PageBuilder) -> str:
+def render_loss_chart(training: TrainingFacts | None, page: PageBuilder) -> str:
     """Chart of losses by epoch; empty without epochs."""
     if training is None or not training.epochs:
         return ""
     epochs = training.epochs
     return page.chart(
-        charts.loss_curve(
+        charts.draw_loss_curve(
             [e.epoch for e in epochs],
             [e.train for e in epochs],
             [e.selection for e in epochs],
@@ -50,13 +57,13 @@ def loss_chart(training: TrainingFacts | None, page: PageBuilder) -> str:
     )
 
 
-def calibration_chart(coverage: CalibrationFacts | None, page: PageBuilder) -> str:
+def render_calibration_chart(coverage: CalibrationFacts | None, page: PageBuilder) -> str:
     """Chart of observed against nominal coverage; empty without calibration facts."""
     if coverage is None:
         return ""
     matrices = [np.asarray(matrix, np.float64) for matrix in (coverage.observed, coverage.lower, coverage.upper)]
     return page.chart(
-        charts.calibration(coverage.levels, [sessions(h) for h in coverage.horizons], *matrices),
+        charts.draw_calibration(coverage.levels, [format_horizon(h) for h in coverage.horizons], *matrices),
         "Observed minus nominal share of outcomes below each quantile, by horizon; numbers in the table",
     )
 
@@ -124,13 +131,15 @@ def render_report(content: ReportContent) -> str:
             "views": [_view_symbol(content, symbol, paths, page) for symbol in content.symbols],
             "paths_origin": describe_origin(paths) if isinstance(paths, PricePaths) else "",
             "warnings": _list_warnings(card, content.forecast),
-            "remarks": ("" if content.forecast.prices is None else price_note(content.bars.select(content.symbols)),),
-            "shown_first": nearest_to_median(content.attributions),
-            "least_losses": () if card.scores is None else least_losses(card.scores),
+            "remarks": (
+                "" if content.forecast.prices is None else describe_prices(content.bars.select(content.symbols)),
+            ),
+            "shown_first": find_nearest_to_median(content.attributions),
+            "least_losses": () if card.scores is None else find_least_losses(card.scores),
             "mean_explained": MEAN_EXPLAINED,
             "fits_explained": FITS_EXPLAINED,
-            "loss": loss_chart(card.training, page),
-            "calibration": calibration_chart(card.calibration, page),
+            "loss": render_loss_chart(card.training, page),
+            "calibration": render_calibration_chart(card.calibration, page),
             "audit": content.audit,
             "internals_note": INTERNALS_NOTE,
             "commands": repeat_commands(content),
@@ -150,14 +159,16 @@ def _reduce(content: ReportContent) -> ReportContent:
 def _view_symbol(content: ReportContent, symbol: str, paths: DrawnPaths, page: PageBuilder) -> SymbolView:
     """Build the view of a symbol; with several symbols, only the median's reasons have details, to limit the size."""
     attributions, is_only = content.attributions, len(content.symbols) == 1
-    forecast = forecast_view(content.bars, content.forecast, symbol, page)
+    forecast = make_forecast_view(content.bars, content.forecast, symbol, page)
     drawn, problem = _view_paths(content, symbol, paths, page)
     return SymbolView(
         forecast=forecast,
         paths=drawn,
         without_paths=problem,
         reasons=tuple(
-            reason_view(one, symbol, content.info, page, in_detail=is_only or is_nearest_to_median(one, attributions))
+            make_reason_view(
+                one, symbol, content.info, page, in_detail=is_only or is_nearest_to_median(one, attributions)
+            )
             for one in attributions
         ),
     )
@@ -171,7 +182,7 @@ def _view_paths(
         return None, "" if paths is None else paths.message
     if symbol in paths.refusals:
         return None, paths.refusals[symbol].message
-    return paths_view(paths, content.bars, symbol, paths.days, page), ""
+    return make_paths_view(paths, content.bars, symbol, paths.days, page), ""
 
 
 _TEMPLATE = "chart.html.j2"
@@ -201,8 +212,8 @@ def write_forecast_chart(
         "subtitle": _make_subtitle(forecast.model, forecast.version, forecast.as_of_session),
         "notes": forecast.notes,
         "warnings": _list_warnings(card, forecast),
-        "forecasts": [forecast_view(bars, forecast, symbol, page, past.forecasts) for symbol in symbols],
-        "remarks": (past.note, "" if forecast.prices is None else price_note(bars.select(symbols))),
+        "forecasts": [make_forecast_view(bars, forecast, symbol, page, past.forecasts) for symbol in symbols],
+        "remarks": (past.note, "" if forecast.prices is None else describe_prices(bars.select(symbols))),
         "reasons": (),
         "internals_note": INTERNALS_NOTE,
     }
@@ -224,7 +235,7 @@ def write_reason_chart(path: Path, info: ModelInfo, attribution: Attribution, sy
         OSError: the file cannot be written.
     """
     page = PageBuilder("predictor.report", _TEMPLATE)
-    point = f"{sessions(attribution.horizon)} ahead, {level(attribution.quantile)}"
+    point = f"{format_horizon(attribution.horizon)} ahead, {format_level(attribution.quantile)}"
     parts = {
         "title": f"What moved the forecast of {', '.join(symbols)}",
         "subtitle": f"{_make_subtitle(attribution.model, attribution.version, attribution.as_of_session)} · {point}",
@@ -232,7 +243,7 @@ def write_reason_chart(path: Path, info: ModelInfo, attribution: Attribution, sy
         "warnings": attribution.warnings,
         "remarks": (),
         "forecasts": (),
-        "reasons": [(symbol, reason_view(attribution, symbol, info, page)) for symbol in symbols],
+        "reasons": [(symbol, make_reason_view(attribution, symbol, info, page)) for symbol in symbols],
         "internals_note": INTERNALS_NOTE,
     }
     replace_file(path, page.render(parts).encode())
@@ -245,4 +256,4 @@ def _list_warnings(card: Card, forecast: Forecast) -> tuple[str, ...]:
 
 def _make_subtitle(model: str, version: int, as_of: date | None) -> str:
     """The model and the day of the last bar, if known."""
-    return f"Model {model}, version {version}" + (f" · as of {iso(as_of)}" if as_of else "")
+    return f"Model {model}, version {version}" + (f" · as of {format_session(as_of)}" if as_of else "")

@@ -13,8 +13,8 @@ from predictor.errors import TooFewBarsError, listed
 from predictor.forecast import Forecast
 from predictor.price_paths import PathAnswers, PricePaths, simulate_paths
 from predictor.replacement import replace_file
-from predictor.report.forecast import price_note
-from predictor.report.templates import PageBuilder, iso, percent, sessions
+from predictor.report.forecast import describe_prices
+from predictor.report.templates import PageBuilder, format_horizon, format_percent, format_session
 
 _DRAWN: Final = 30
 _CLOSES_SHOWN: Final = 60
@@ -71,7 +71,7 @@ def describe_origin(simulated: PricePaths) -> str:
     )
 
 
-def paths_view(simulated: PricePaths, bars: BarPanel, symbol: str, day: int, page: PageBuilder) -> PathsView:
+def make_paths_view(simulated: PricePaths, bars: BarPanel, symbol: str, day: int, page: PageBuilder) -> PathsView:
     """Build the view of one symbol's paths up to a day.
 
     Args:
@@ -84,8 +84,8 @@ def paths_view(simulated: PricePaths, bars: BarPanel, symbol: str, day: int, pag
     past = bars.select([symbol]).last(_CLOSES_SHOWN).close[0]
     closes = simulated.prices[:_DRAWN, simulated.symbols.index(symbol), :day]
     drawdowns = 100 * simulated.drawdowns({symbol: 1.0}, day)
-    lines = charts.path_lines(past, closes, title=symbol, currency=bars.currency)
-    histogram = charts.distribution(
+    lines = charts.draw_path_lines(past, closes, title=symbol, currency=bars.currency)
+    histogram = charts.draw_distribution(
         drawdowns,
         title=symbol,
         what="largest fall (% of today's price)",
@@ -95,7 +95,7 @@ def paths_view(simulated: PricePaths, bars: BarPanel, symbol: str, day: int, pag
     return replace(
         _describe_falls(simulated, symbol, day),
         lines=page.chart(
-            lines, f"{len(closes)} possible paths of {symbol} over {sessions(day)}, after its last closes"
+            lines, f"{len(closes)} possible paths of {symbol} over {format_horizon(day)}, after its last closes"
         ),
         drawdowns=page.chart(histogram, f"Largest fall of {symbol} from an earlier close, of every path", top=24),
     )
@@ -106,11 +106,11 @@ def _describe_falls(simulated: PricePaths, symbol: str, day: int) -> PathsView:
     half, rare = np.quantile(100 * simulated.drawdowns({symbol: 1.0}, day), [0.5, _RARE]).tolist()
     falls = f"at most {half:.1f} % of today's price in half of the paths, and more than {rare:.1f} % in 1 of 20"
     return PathsView(
-        symbol=symbol, sentence=f"Within {sessions(day)}, {symbol} closes below an earlier close by {falls}."
+        symbol=symbol, sentence=f"Within {format_horizon(day)}, {symbol} closes below an earlier close by {falls}."
     )
 
 
-def holdings_view(
+def make_holdings_view(
     simulated: PricePaths, holdings: Mapping[str, float], answers: PathAnswers, level: float, page: PageBuilder
 ) -> HoldingsView:
     """Build the view of the profit of holdings; `answers` are those about them, at this level of the value at risk."""
@@ -119,7 +119,7 @@ def holdings_view(
     assert risk is not None  # noqa: S101 - holdings have answers
     assert shortfall is not None  # noqa: S101 - as above
     assert drawdown is not None  # noqa: S101 - as above
-    figure = charts.distribution(
+    figure = charts.draw_distribution(
         profits,
         title="holdings",
         what="profit or loss",
@@ -127,11 +127,11 @@ def holdings_view(
         mark_name=f"value at risk, {100 * level:g} %",
     )
     money = "{:,.2f} ({:,.2f} to {:,.2f})"
-    share = f"{percent(drawdown.value)} ({percent(drawdown.lower)} to {percent(drawdown.upper)})"
+    share = f"{format_percent(drawdown.value)} ({format_percent(drawdown.lower)} to {format_percent(drawdown.upper)})"
     return HoldingsView(
         names=", ".join(f"{symbol} {value:,.2f}" for symbol, value in holdings.items()),
         profits=page.chart(
-            figure, f"Profit or loss of the holdings after {sessions(answers.day)}, of every path", top=24
+            figure, f"Profit or loss of the holdings after {format_horizon(answers.day)}, of every path", top=24
         ),
         sentences=(
             f"Value at risk, {100 * level:g} %: {money.format(*risk)}.",
@@ -172,14 +172,14 @@ def write_paths_page(
     parts = {
         "symbols": listed(simulated.symbols),
         "model": f"Model {simulated.model}, version {simulated.version}",
-        "as_of": iso(simulated.as_of_session),
+        "as_of": format_session(simulated.as_of_session),
         "day": answers.day,
         "notes": forecast.notes,
         "warnings": warnings,
-        "remarks": (price_note(bars.select(simulated.symbols)),),
-        "holdings": holdings_view(simulated, holdings, answers, level, page) if holdings else None,
+        "remarks": (describe_prices(bars.select(simulated.symbols)),),
+        "holdings": make_holdings_view(simulated, holdings, answers, level, page) if holdings else None,
         "views": [
-            *(paths_view(simulated, bars, symbol, answers.day, page) for symbol in simulated.symbols[:_MAX_DRAWN]),
+            *(make_paths_view(simulated, bars, symbol, answers.day, page) for symbol in simulated.symbols[:_MAX_DRAWN]),
             *(_describe_falls(simulated, symbol, answers.day) for symbol in simulated.symbols[_MAX_DRAWN:]),
         ],
         "most_drawn": _MAX_DRAWN,

@@ -11,9 +11,9 @@ from predictor.bars import BarPanel
 from predictor.errors import ConfigurationError
 from predictor.forecast import Attribution, Forecast
 from predictor.replacement import replace_file
-from predictor.report.explanation import SHOWN_INPUTS, display_unit
-from predictor.report.forecast import NO_PAST, PastForecasts, fan_chart, price_note
-from predictor.report.templates import iso, level, sessions
+from predictor.report.explanation import SHOWN_INPUTS, choose_display_unit
+from predictor.report.forecast import NO_PAST, PastForecasts, describe_prices, make_fan_chart
+from predictor.report.templates import format_horizon, format_level, format_session
 from predictor.skill import line_of
 
 PICTURE_SUFFIXES: Final = (".png", ".svg")
@@ -39,8 +39,8 @@ def write_forecast_picture(
         OSError: the file cannot be written.
     """
     _check_count(path, symbols)
-    panels = [fan_chart(bars, forecast, symbol, past.forecasts) or forecast.panel(symbol) for symbol in symbols]
-    notes = () if forecast.prices is None else (past.note, price_note(bars.select(symbols)))
+    panels = [make_fan_chart(bars, forecast, symbol, past.forecasts) or forecast.panel(symbol) for symbol in symbols]
+    notes = () if forecast.prices is None else (past.note, describe_prices(bars.select(symbols)))
     _write(path, panels, notes)
 
 
@@ -57,7 +57,7 @@ def write_reason_picture(path: Path, attribution: Attribution, symbols: Sequence
 
 
 def _write(path: Path, panels: Sequence[charts.Panel], notes: Sequence[str]) -> None:
-    replace_file(path, charts.draw(panels, path.suffix.lower().removeprefix("."), notes))
+    replace_file(path, charts.draw_picture(panels, path.suffix.lower().removeprefix("."), notes))
 
 
 def _check_count(path: Path, symbols: Sequence[str]) -> None:
@@ -70,15 +70,18 @@ def _check_count(path: Path, symbols: Sequence[str]) -> None:
 
 def _make_reasons_panel(attribution: Attribution, symbol: str) -> charts.BarsPanel:
     s = attribution.symbols.index(symbol)
-    factor, unit = display_unit(attribution.unit)
+    factor, unit = choose_display_unit(attribution.unit)
     values = factor * attribution.per_row[s]
     moved = np.flatnonzero(values)
-    names, lengths = charts.largest([attribution.row_names[r] for r in moved], values[moved], SHOWN_INPUTS)
-    day = f", as of {iso(attribution.as_of_session)}" if attribution.as_of_session else ""
+    names, lengths = charts.select_largest([attribution.row_names[r] for r in moved], values[moved], SHOWN_INPUTS)
+    day = f", as of {format_session(attribution.as_of_session)}" if attribution.as_of_session else ""
     return charts.BarsPanel(
         names=names,
         values=lengths,
         unit=unit,
         title=f"{symbol}: what moved the forecast; {attribution.model}@{attribution.version}{day}",
-        notes=(f"{sessions(attribution.horizon)} ahead, {level(attribution.quantile)}", line_of(attribution.skill)),
+        notes=(
+            f"{format_horizon(attribution.horizon)} ahead, {format_level(attribution.quantile)}",
+            line_of(attribution.skill),
+        ),
     )

@@ -173,7 +173,14 @@ class PageBuilder:
             loader=PrefixLoader({"report": PackageLoader("predictor.report", "."), "own": PackageLoader(package, ".")}),
         )
         environment.filters |= {
-            text.__name__: text for text in (capital, iso, level, sessions, percent, signed, signed_percent, unbroken)
+            "capital": capitalize_first,
+            "iso": format_session,
+            "level": format_level,
+            "sessions": format_horizon,
+            "percent": format_percent,
+            "signed": format_signed,
+            "signed_percent": format_signed_percent,
+            "unbroken": join_percent_signs,
         }
         self._frame = frame
         self._template = environment.get_template(f"own/{template}")
@@ -242,10 +249,10 @@ class ReportTable:
     """Header of the names of the lines."""
 
 
-def number_cell(
+def make_number_cell(
     value: float | None, show: Callable[[float], str], *, note: str = "", is_best: bool = False
 ) -> TableCell:
-    """A cell with a number formatted by `show`, or a dash if it is missing or not finite."""
+    """Make a cell with a number formatted by `show`, or a dash if it is missing or not finite."""
     if value is None or not math.isfinite(value):
         return TableCell(value=None, text=NOTHING)
     return TableCell(value=value, text=show(value), note=note, is_best=is_best)
@@ -254,49 +261,49 @@ def number_cell(
 # --- numbers and names
 
 
-def artifact_name(path: Path) -> str:
-    """The last two parts of a path: an artifact's name and version, or a recipe's file in its folder."""
+def name_artifact(path: Path) -> str:
+    """Join the last two parts of a path: an artifact's name and version, or a recipe's file in its folder."""
     return "/".join(path.resolve().parts[-2:])
 
 
-def capital(text: str) -> str:
-    """The text with its first letter in upper case."""
+def capitalize_first(text: str) -> str:
+    """Write the first letter in upper case."""
     return text[:1].upper() + text[1:]
 
 
-def unbroken(text: str) -> str:
-    """The text with non-breaking spaces before percent signs."""
+def join_percent_signs(text: str) -> str:
+    """Replace the blanks before percent signs by non-breaking spaces."""
     return text.replace(" %", "\N{NO-BREAK SPACE}%")
 
 
-def iso(session: date | int | None) -> str:
-    """A date or yyyymmdd as 2024-03-28; empty if unknown (None or 0)."""
+def format_session(session: date | int | None) -> str:
+    """Format a date or yyyymmdd as 2024-03-28; empty if unknown (None or 0)."""
     if not session:
         return ""
     return session.isoformat() if isinstance(session, date) else shown_date(session)
 
 
-def level(quantile: float) -> str:
-    """A quantile's level: 10 %, or the median."""
+def format_level(quantile: float) -> str:
+    """Format a quantile's level: 10 %, or the median."""
     return "median" if quantile == 0.5 else f"{100 * quantile:g} %"  # noqa: PLR2004 - the definition of the median
 
 
-def sessions(horizon: int) -> str:
-    """A horizon in sessions."""
+def format_horizon(horizon: int) -> str:
+    """Format a horizon in sessions."""
     return "1 session" if horizon == 1 else f"{horizon} sessions"
 
 
-def percent(share: float, digits: int = 1) -> str:
-    """A share in percent."""
+def format_percent(share: float, digits: int = 1) -> str:
+    """Format a share in percent."""
     return f"{100 * share:.{digits}f}\N{NO-BREAK SPACE}%"
 
 
-def signed(value: float, digits: int = 2) -> str:
-    """A number with its sign; numbers of 1,000 and more have no decimals."""
+def format_signed(value: float, digits: int = 2) -> str:
+    """Format a number with its sign; numbers of 1,000 and more have no decimals."""
     text = f"{value:+,.{digits if math.fabs(value) < 1000 else 0}f}"  # noqa: PLR2004 - four digits before the point
     return text.replace("-", "\N{MINUS SIGN}")
 
 
-def signed_percent(share: float) -> str:
-    """A share with its sign, in percent."""
-    return f"{signed(100 * share)}\N{NO-BREAK SPACE}%"
+def format_signed_percent(share: float) -> str:
+    """Format a share in percent with its sign."""
+    return f"{format_signed(100 * share)}\N{NO-BREAK SPACE}%"

@@ -217,8 +217,8 @@ def _forecast_rows(forecast: Forecast) -> Iterator[dict[str, object]]:
 
 
 def _draw_fan(bars: "BarPanel", forecast: Forecast, symbol: str) -> object:
-    from predictor.report import forecast_chart
+    from predictor.report import draw_forecast
 
-    figure = forecast_chart(bars.last(_SHOWN_SESSIONS), forecast, symbol)
+    figure = draw_forecast(bars.last(_SHOWN_SESSIONS), forecast, symbol)
     figure.update_layout(height=None)  # the size of the widget
     return json.loads(str(figure.to_json()))

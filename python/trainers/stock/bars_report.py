@@ -18,14 +18,14 @@ from predictor.bars import BarPanel, BarReading, PriceJumps, read_files
 from predictor.bars.files import file_stem
 from predictor.bars.suspects import SuspectBars, find_suspects, find_unexplained_splits, untraded_cells
 from predictor.canonical import Json
-from predictor.charts import closes_lines
+from predictor.charts import draw_close_lines
 from predictor.cli.flags import with_flags
 from predictor.cli.options import AsJson, ReadingFlags
 from predictor.cli.output import quantra, write_json
 from predictor.errors import ConfigurationError, shown_date
 from predictor.replacement import check_file, replace_file
-from predictor.report import PageBuilder, ReportTable, TableRow, number_cell
-from predictor.report.templates import iso
+from predictor.report import PageBuilder, ReportTable, TableRow, make_number_cell
+from predictor.report.templates import format_session
 from predictor.sessions import EVERY_DAY, SessionCalendar
 from trainers.stock.bar_requirements import (
     check_enough,
@@ -190,7 +190,7 @@ def draw_closes(reading: BarReading, findings: Sequence[SymbolFindings], page: P
     bars, marked = reading.panel, {one.symbol: _mark_sessions(one) for one in findings}
     names = bars.symbols[:MAX_LINES]
     label = f"Closes of {', '.join(names)}, 100 on each one's first day; suspect bars and splits are marked"
-    return page.chart(closes_lines(names, bars.sessions, bars.close[: len(names)], marked), label)
+    return page.chart(draw_close_lines(names, bars.sessions, bars.close[: len(names)], marked), label)
 
 
 def _mark_sessions(one: SymbolFindings) -> list[int]:
@@ -206,11 +206,11 @@ def build_symbol_table(findings: Sequence[SymbolFindings]) -> ReportTable:
 
 
 def _build_row(one: SymbolFindings) -> TableRow:
-    days = f"{iso(one.first)} to {iso(one.last)}"
+    days = f"{format_session(one.first)} to {format_session(one.last)}"
     no_volume = (*one.without_volume, *one.unknown_volume)
     findings = (*map(len, (one.gaps, one.without_session, one.repeated, no_volume, one.suspects)), one.jumps.count)
-    counts = (number_cell(count, "{:,.0f}".format) for count in findings)
-    return TableRow(name=one.symbol, cells=(number_cell(one.bars, "{:,.0f}".format, note=days), *counts))
+    counts = (make_number_cell(count, "{:,.0f}".format) for count in findings)
+    return TableRow(name=one.symbol, cells=(make_number_cell(one.bars, "{:,.0f}".format, note=days), *counts))
 
 
 CHANGES: Final = ".changes.txt"

@@ -17,7 +17,7 @@ from predictor.cli.output import audit_table, given, print_next_commands, quantr
 from predictor.errors import ConfigurationError
 from predictor.flags import FlagSubset, ParsedFlags
 from predictor.replacement import check_file, replace_file
-from predictor.report.templates import artifact_name
+from predictor.report.templates import name_artifact
 from trainers.loop import LoopError
 from trainers.options import RunOptions
 from trainers.progress import no_progress, progress_for, progress_on
@@ -68,7 +68,7 @@ def audit_command(
         raise ConfigurationError(str(error)) from error
     write_audit(path, record)
     if report is not None:
-        replace_file(report, render_audit(artifact_name(path), record).encode())
+        replace_file(report, render_audit(name_artifact(path), record).encode())
     if run.as_json:
         content = canonical.from_bytes(record.to_bytes(), "audit")
         write_json({"kind": "audit", "file": str(audit_path(path)), "verdict": record.verdict.value, "audit": content})

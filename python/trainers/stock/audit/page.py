@@ -4,7 +4,7 @@ from typing import Final
 
 from predictor.audit_record import AuditRecord, AuditVerdict, LagRow
 from predictor.errors import counted
-from predictor.report import PageBuilder, ReportTable, TableCell, TableRow, number_cell
+from predictor.report import PageBuilder, ReportTable, TableCell, TableRow, make_number_cell
 from predictor.skill import Verdict
 from trainers.stock.audit.checks import detectable_leak
 
@@ -126,11 +126,11 @@ def build_trial_table(record: AuditRecord) -> ReportTable:
     """The Sharpe ratio, that of the luckiest trial, and the probabilities to exceed them."""
     check = record.trials
     cells = (
-        number_cell(check.trials, "{:,}".format),
+        make_number_cell(check.trials, "{:,}".format),
         _build_ratio_cell(check.sharpe),
         _build_ratio_cell(check.expected_best),
-        number_cell(check.probabilistic, "{:.2f}".format),
-        number_cell(check.deflated, "{:.2f}".format),
+        make_number_cell(check.probabilistic, "{:.2f}".format),
+        make_number_cell(check.deflated, "{:.2f}".format),
     )
     columns = ("trials", "Sharpe after costs", "luckiest trial's", "above 0", "above the luckiest")
     return ReportTable(columns=columns, lines=(TableRow(name="strategy", cells=cells),))
@@ -138,9 +138,9 @@ def build_trial_table(record: AuditRecord) -> ReportTable:
 
 def _build_percent_cell(share: float, error: float | None = None) -> TableCell:
     note = "" if error is None else f"± {100 * error:.2f} %"
-    return number_cell(share, lambda share: f"{100 * share:+.2f} %", note=note)
+    return make_number_cell(share, lambda share: f"{100 * share:+.2f} %", note=note)
 
 
 def _build_ratio_cell(value: float | None, error: float | None = None, *, digits: int = 2) -> TableCell:
     note = "" if error is None else f"± {error:.{digits}f}"
-    return number_cell(value, f"{{:+.{digits}f}}".format, note=note)
+    return make_number_cell(value, f"{{:+.{digits}f}}".format, note=note)

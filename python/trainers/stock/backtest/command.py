@@ -23,7 +23,7 @@ from predictor.errors import InSampleError, shown_date
 from predictor.flags import Flag, FlagSubset, ParsedFlags
 from predictor.jobs import JobRunner
 from predictor.replacement import check_folder, replace_file
-from predictor.report.templates import artifact_name
+from predictor.report.templates import name_artifact
 from trainers.options import AnsweringDevice, RunOptions
 from trainers.progress import no_progress, progress_on, show_finished
 from trainers.stock.backtest.backtest import BacktestFolder, FoldProgress, backtest, choose_terms, complete_plan
@@ -182,7 +182,7 @@ def backtest_command(
     path = folder.path / RESULT
     replace_file(path, canonical.to_bytes(result.to_json()))
     if report is not None:
-        replace_file(report, render_backtest(artifact_name(subject.path or folder.path), result).encode())
+        replace_file(report, render_backtest(name_artifact(subject.path or folder.path), result).encode())
     if run.as_json:
         write_json({"kind": "backtest", "file": str(path), **summary_json(result)})
         return

@@ -9,7 +9,7 @@ import numpy as np
 from predictor import charts
 from predictor.arrays import FloatArray
 from predictor.charts import BookCurve
-from predictor.report import PageBuilder, ReportTable, TableCell, TableRow, number_cell
+from predictor.report import PageBuilder, ReportTable, TableCell, TableRow, make_number_cell
 from trainers.stock.backtest.result import (
     Backtest,
     BookTrack,
@@ -83,7 +83,7 @@ def draw_equity(backtest: Backtest, page: PageBuilder) -> str:
     strategy = backtest.strategy
     net = [BookCurve(name=track.name, values=track.net_equity, book=k) for k, track in enumerate(backtest.tracks)]
     before = BookCurve(name=f"{strategy.name}, before costs", values=strategy.gross_equity, book=0, is_gross=True)
-    figure = charts.book_curves(strategy.sessions, [net[0], before, *net[1:]], axis="equity")
+    figure = charts.draw_book_curves(strategy.sessions, [net[0], before, *net[1:]], axis="equity")
     return page.chart(figure, _describe_chart(backtest, "Equity after costs"))
 
 
@@ -109,7 +109,7 @@ def _draw_shares(
 ) -> str:
     """One curve per book, of shares [T]."""
     curves = [BookCurve(name=track.name, values=shares(track), book=k) for k, track in enumerate(backtest.tracks)]
-    figure = charts.book_curves(backtest.strategy.sessions, curves, axis=axis, percent=True)
+    figure = charts.draw_book_curves(backtest.strategy.sessions, curves, axis=axis, percent=True)
     return page.chart(figure, _describe_chart(backtest, what))
 
 
@@ -142,11 +142,11 @@ def build_figure_table(backtest: Backtest) -> ReportTable:
         is_benchmark = track is not backtest.strategy
         shares = (-net.drawdown.depth, figures.turnover, figures.hit_rate, figures.exposure)
         return (
-            *(number_cell(share, _format_percent) for share in (net.annual_return, net.annual_volatility)),
+            *(make_number_cell(share, _format_percent) for share in (net.annual_return, net.annual_volatility)),
             _build_ratio_cell(net.sharpe, net.sharpe_error),
             _build_ratio_cell(*(measure_lead(backtest, track) if is_benchmark else (nan, nan))),
             _build_ratio_cell(gross.sharpe, gross.sharpe_error),
-            *(number_cell(share, _format_percent) for share in shares),
+            *(make_number_cell(share, _format_percent) for share in shares),
         )
 
     columns = ("annual return", "volatility", "Sharpe", "lead", "before costs", "max. drawdown")
@@ -160,8 +160,8 @@ def build_cost_table(backtest: Backtest) -> ReportTable:
     def build_cells(track: BookTrack) -> tuple[TableCell, ...]:
         paid = measure_annual_returns(track.book, backtest.terms)
         parts = (paid.gross, -paid.trading, -paid.borrowing, paid.net)
-        even = number_cell(find_break_even_cost(track.book, backtest.terms), "{:.1f} bp".format)
-        return (*(number_cell(part, _format_signed_percent) for part in parts), even)
+        even = make_number_cell(find_break_even_cost(track.book, backtest.terms), "{:.1f} bp".format)
+        return (*(make_number_cell(part, _format_signed_percent) for part in parts), even)
 
     return _build_table(backtest, columns, build_cells)
 
@@ -187,7 +187,7 @@ def _build_table(
 
 
 def _build_ratio_cell(ratio: float, error: float) -> TableCell:
-    return number_cell(ratio, "{:+.2f}".format, note=f"± {error:.2f}")
+    return make_number_cell(ratio, "{:+.2f}".format, note=f"± {error:.2f}")
 
 
 def _format_signed_percent(share: float) -> str:

@@ -77,7 +77,7 @@ def _make_fan_row(record: ForecastRecord) -> dict[str, Any]:
         "middle": float(values[-1, len(record.quantiles) // 2]),
         "low": float(values[-1, 0]),
         "high": float(values[-1, -1]),
-        "fan": charts.fan_svg(record.horizons, record.quantiles, values, title=record.symbol, start=start),
+        "fan": charts.draw_fan_svg(record.horizons, record.quantiles, values, title=record.symbol, start=start),
     }
 
 
@@ -118,7 +118,10 @@ def _draw_past_fans(
             title=record.symbol,
             currency=bars.currency,
         )
-        yield record.symbol, page.chart(charts.fan(chart), f"{record.symbol}: past and tonight's forecasts", top=64)
+        yield (
+            record.symbol,
+            page.chart(charts.draw_fan(chart), f"{record.symbol}: past and tonight's forecasts", top=64),
+        )
 
 
 def _make_past_fan(record: ForecastRecord, close: float) -> charts.PastFan:
@@ -150,12 +153,12 @@ def _draw_coverage(page: PageBuilder, evidence: Sequence[EvidenceRecord]) -> Ite
     by_horizon = {horizon: [one for one in looks if one.horizon == horizon] for horizon in horizons}
     shares = [_make_series(f"{horizon} ahead", of, "share") for horizon, of in by_horizon.items()]
     promised = looks[0].number("promised") or 0.0
-    figure = charts.bounded_lines(
+    figure = charts.draw_bounded_lines(
         shares, title="Share inside the band", what="share inside", level=promised, level_name="promised"
     )
     yield page.chart(figure, "Share of outcomes inside the band", top=64)
     capital = [_make_series(f"{horizon} ahead", of, "guarded") for horizon, of in by_horizon.items()]
-    figure = charts.bounded_lines(
+    figure = charts.draw_bounded_lines(
         capital, title="Capital", what="capital", level=1 / ALPHA, level_name="red", is_log=True
     )
     yield page.chart(figure, "Capital of the bets that the band is too narrow", top=64)
@@ -174,7 +177,7 @@ def _draw_reliability(page: PageBuilder, settings: DailySettings, version: Model
     if not found:
         return ""
     _, observed, lower, upper = map(np.array, zip(*found, strict=True))
-    figure = charts.calibration(axes.quantiles, names, observed, lower, upper)
+    figure = charts.draw_calibration(axes.quantiles, names, observed, lower, upper)
     return page.chart(figure, "Share of outcomes at or below each quantile minus its level, by horizon", top=88)
 
 
@@ -188,7 +191,7 @@ def _draw_skill(page: PageBuilder, evidence: Sequence[EvidenceRecord]) -> Iterat
             continue
         rival = monitor.removeprefix(SKILL).strip()
         series = _make_series("smaller loss", of, "mean", "lower", "upper", unit=_UNIT)
-        figure = charts.bounded_lines(
+        figure = charts.draw_bounded_lines(
             [series], title=rival, what="smaller loss (1/10,000)", level=0.0, level_name="no difference"
         )
         yield f"Against {rival}, {shortest} ahead", page.chart(figure, f"Skill against {rival}", top=64)

@@ -21,7 +21,7 @@ from predictor.inference import choose_device
 from predictor.registry import Runtime, load_model
 from predictor.replacement import replace_file
 from predictor.report import ReportTable
-from predictor.report.templates import artifact_name
+from predictor.report.templates import name_artifact
 from trainers.loop import LoopError
 from trainers.options import Threads
 from trainers.progress import progress_for, progress_on
@@ -93,7 +93,7 @@ def evaluate_command(
     except LoopError as error:
         raise ConfigurationError(str(error)) from error
     if report is not None:
-        replace_file(report, render_evaluation(artifact_name(artifact), evaluation).encode())
+        replace_file(report, render_evaluation(name_artifact(artifact), evaluation).encode())
     if as_json:
         write_json(evaluation.to_json())
         return

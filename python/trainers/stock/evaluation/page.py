@@ -8,7 +8,7 @@ from predictor import charts
 from predictor.arrays import FloatArray
 from predictor.card import FITS_EXPLAINED, MEAN_EXPLAINED
 from predictor.report import PageBuilder
-from predictor.report.templates import sessions
+from predictor.report.templates import format_horizon
 from trainers.stock.evaluation.baselines import NAIVE
 from trainers.stock.evaluation.evaluation import ModelEvaluation
 from trainers.stock.evaluation.evaluation_set import Interval
@@ -67,7 +67,7 @@ def draw_losses(evaluation: ModelEvaluation, page: PageBuilder) -> str:
     scale = SCALE / np.asarray(evaluation.target.spread)
     losses = np.moveaxis(scale * _split_intervals([[h.pinball for h in row.horizons] for row in rows]), 1, 2)
     names = [row.name for row in rows]
-    figure = charts.interval_rows(names, name_horizons(evaluation), *losses, axis=f"loss / spread, x {SCALE:,}")
+    figure = charts.draw_interval_rows(names, name_horizons(evaluation), *losses, axis=f"loss / spread, x {SCALE:,}")
     return page.chart(
         figure, "Losses with their intervals, the model and the baselines, by horizon; numbers in the table"
     )
@@ -80,15 +80,18 @@ def draw_coverage(evaluation: ModelEvaluation, page: PageBuilder) -> Iterator[tu
     reach = 1.05 * max(float(np.nanmax(np.abs(below[1:] - levels))) for below in shares)
     for row, below in zip(rows, shares, strict=True):
         label = f"{row.name}: observed minus nominal share of outcomes below each quantile; numbers in the table"
-        yield row.name, page.chart(charts.calibration(levels, name_horizons(evaluation), *below, reach=reach), label)
+        yield (
+            row.name,
+            page.chart(charts.draw_calibration(levels, name_horizons(evaluation), *below, reach=reach), label),
+        )
 
 
 def draw_pit(evaluation: ModelEvaluation, page: PageBuilder) -> Iterator[tuple[str, str]]:
     """PIT histograms: the name and the chart of each horizon."""
     for one in evaluation.pit:
-        name = sessions(one.horizon)
+        name = format_horizon(one.horizon)
         label = f"Where outcomes fell between the quantiles, {name} ahead; numbers in the table"
-        yield name, page.chart(charts.pit_histogram(name, one.edges, *_split_intervals([one.shares])[:, 0]), label)
+        yield name, page.chart(charts.draw_pit_histogram(name, one.edges, *_split_intervals([one.shares])[:, 0]), label)
 
 
 def _split_intervals(rows: Sequence[Sequence[Interval]]) -> FloatArray:

@@ -9,8 +9,8 @@ from typing import Final
 import numpy as np
 
 from predictor.errors import counted
-from predictor.report import ReportTable, TableCell, TableRow, number_cell
-from predictor.report.templates import capital, level, sessions
+from predictor.report import ReportTable, TableCell, TableRow, make_number_cell
+from predictor.report.templates import capitalize_first, format_horizon, format_level
 from predictor.skill import Verdict
 from trainers.stock.evaluation.baselines import NAIVE
 from trainers.stock.evaluation.evaluation import ModelEvaluation
@@ -110,7 +110,7 @@ def select_metrics(evaluation: ModelEvaluation, rows: tuple[ModelScores, ...]) -
 
 def describe_findings(evaluation: ModelEvaluation) -> tuple[str, ...]:
     """Sentences on accuracy, coverage and the role of luck, and a note if training kept the initial weights."""
-    kept = (f"{capital(evaluation.start_note)}.",) if evaluation.start_note else ()
+    kept = (f"{capitalize_first(evaluation.start_note)}.",) if evaluation.start_note else ()
     return (_describe_accuracy(evaluation), _describe_coverage(evaluation), _describe_spread(evaluation), *kept)
 
 
@@ -153,7 +153,11 @@ def _describe_coverage(evaluation: ModelEvaluation) -> str:
     nominal = highest - lowest if is_band else lowest
     model = next(row for row in evaluation.rows if row.role is ScoreRole.MODEL)
     shares = [h.band if is_band else h.below[0] for h in model.horizons]
-    where = f"between the quantiles {level(lowest)} and {level(highest)}" if is_band else f"below the {level(lowest)}"
+    where = (
+        f"between the quantiles {format_level(lowest)} and {format_level(highest)}"
+        if is_band
+        else f"below the {format_level(lowest)}"
+    )
     held = sum(share.value for share in shares) / len(shares)
     fell = f"{100 * held:.1f} % of the outcomes fell {where}, where {100 * nominal:g} % should"
     return f"{fell}; {_describe_misses(shares, nominal)}."
@@ -219,7 +223,7 @@ def build_gain_table(evaluation: ModelEvaluation) -> ReportTable:
             name=name,
             cells=(
                 *(_build_cell(gain, format_gain) for gain in (*row.by_horizon, row.improvement)),
-                number_cell(row.t, "{:+.1f}".format),
+                make_number_cell(row.t, "{:+.1f}".format),
             ),
             is_model=row is not evaluation.comparison,
         )
@@ -235,7 +239,9 @@ def build_confidence_table(evaluation: ModelEvaluation) -> ReportTable | None:
         return None
     models = {row.name for row in evaluation.rows if row.role is ScoreRole.MODEL}
     lines = (
-        TableRow(name=name, cells=(number_cell(p, "{:.3f}".format, is_best=p > found.size),), is_model=name in models)
+        TableRow(
+            name=name, cells=(make_number_cell(p, "{:.3f}".format, is_best=p > found.size),), is_model=name in models
+        )
         for name, p in found.p_values.items()
     )
     return ReportTable(columns=("p",), lines=tuple(lines))
@@ -245,9 +251,9 @@ def build_coverage_table(evaluation: ModelEvaluation) -> ReportTable:
     """Coverage as numbers: one line per calibration variant and horizon."""
     after = evaluation.calibration.after
     return ReportTable(
-        columns=tuple(f"below {level(one)}" for one in evaluation.levels),
+        columns=tuple(f"below {format_level(one)}" for one in evaluation.levels),
         lines=tuple(
-            _build_row(f"{sessions(h.horizon)}, {row.name}", h.below, format_share, is_model=row is after)
+            _build_row(f"{format_horizon(h.horizon)}, {row.name}", h.below, format_share, is_model=row is after)
             for row in list_variants(evaluation)
             for h in row.horizons
         ),
@@ -259,7 +265,7 @@ def build_winkler_table(evaluation: ModelEvaluation) -> ReportTable:
     calibration = evaluation.calibration
     lines: list[TableRow] = []
     for h, before in enumerate(calibration.before.horizons):
-        name = sessions(before.horizon)
+        name = format_horizon(before.horizon)
         lines.append(
             _build_winkler_row(
                 name, calibration.effective_blocks[h], before, calibration.after.horizons[h], calibration.gain[h]
@@ -278,7 +284,7 @@ def _build_winkler_row(
     name: str, blocks: float | None, before: HorizonScores, after: HorizonScores, gain: Interval
 ) -> TableRow:
     cells = (
-        number_cell(blocks, "{:.0f}".format),
+        make_number_cell(blocks, "{:.0f}".format),
         *(_build_cell(one.band, format_share) for one in (before, after)),
         *(_build_cell(one.winkler, format_loss) for one in (before, after)),
         _build_cell(gain, format_gain),
@@ -289,11 +295,14 @@ def _build_winkler_row(
 def build_pit_table(evaluation: ModelEvaluation) -> ReportTable:
     """PIT histograms as numbers, and the expected shares."""
     first = evaluation.pit[0]
-    calibrated = TableRow(name="calibrated", cells=tuple(number_cell(one, format_share) for one in first.expected))
+    calibrated = TableRow(name="calibrated", cells=tuple(make_number_cell(one, format_share) for one in first.expected))
     edges = [f"{100 * edge:g}" for edge in first.edges]
     return ReportTable(
         columns=tuple(f"{a}–{b} %" for a, b in pairwise(edges)),  # noqa: RUF001 - a range
-        lines=(calibrated, *(_build_row(sessions(one.horizon), one.shares, format_share) for one in evaluation.pit)),
+        lines=(
+            calibrated,
+            *(_build_row(format_horizon(one.horizon), one.shares, format_share) for one in evaluation.pit),
+        ),
     )
 
 
@@ -303,7 +312,7 @@ def build_score_table(evaluation: ModelEvaluation) -> ReportTable:
     lines = (
         TableRow(
             name=row.name,
-            cells=tuple(number_cell(metric.mean(evaluation, row), metric.show) for metric in metrics),
+            cells=tuple(make_number_cell(metric.mean(evaluation, row), metric.show) for metric in metrics),
             is_model=row.role is ScoreRole.MODEL,
         )
         for row in evaluation.rows
@@ -318,7 +327,7 @@ def build_horizon_table(evaluation: ModelEvaluation) -> ReportTable:
     lines = (
         TableRow(
             name=metric.name,
-            cells=tuple(number_cell(metric.of(own), metric.show, note=metric.span(own)) for own in ours.horizons),
+            cells=tuple(make_number_cell(metric.of(own), metric.show, note=metric.span(own)) for own in ours.horizons),
         )
         for metric in select_metrics(evaluation, (ours,))
     )
@@ -344,7 +353,7 @@ def build_symbol_table(evaluation: ModelEvaluation) -> ReportTable:
         TableRow(
             name=row.symbol,
             cells=(
-                number_cell(row.windows, "{:,.0f}".format),
+                make_number_cell(row.windows, "{:,.0f}".format),
                 _build_cell(row.mean, format_loss),
                 _build_cell(row.band, format_share),
                 _build_cell(row.improvement, format_gain),
@@ -357,7 +366,7 @@ def build_symbol_table(evaluation: ModelEvaluation) -> ReportTable:
 
 def name_horizons(evaluation: ModelEvaluation) -> tuple[str, ...]:
     """The horizons as headers of columns."""
-    return tuple(map(sessions, evaluation.target.horizons))
+    return tuple(map(format_horizon, evaluation.target.horizons))
 
 
 def list_variants(evaluation: ModelEvaluation) -> tuple[ModelScores, ...]:
@@ -376,5 +385,5 @@ def _build_row(
 def _build_cell(estimate: Interval | SeedSpread, show: Callable[[float], str], *, best: float = nan) -> TableCell:
     """A number with its interval, or its standard deviation over seeds, below."""
     if isinstance(estimate, SeedSpread):
-        return number_cell(estimate.mean, show, note=f"± {show(estimate.sd)}")
-    return number_cell(estimate.value, show, note=format_span(estimate, show), is_best=estimate.value == best)
+        return make_number_cell(estimate.mean, show, note=f"± {show(estimate.sd)}")
+    return make_number_cell(estimate.value, show, note=format_span(estimate, show), is_best=estimate.value == best)

@@ -17,9 +17,9 @@ from predictor.forecast import LOG_RETURN, Attribution, Forecast
 from predictor.internals import INTERNALS_NOTE
 from predictor.registry import AliasMove
 from predictor.report import PageBuilder, PageFrame
-from predictor.report.explanation import reason_view
-from predictor.report.forecast import forecast_view, price_note
-from predictor.report.templates import iso, level, percent
+from predictor.report.explanation import make_reason_view
+from predictor.report.forecast import describe_prices, make_forecast_view
+from predictor.report.templates import format_level, format_percent, format_session
 from trainers.stock.page.training import KINDS, ShownTraining
 from trainers.stock.page.uploads import ENDINGS, UploadedBars
 
@@ -168,9 +168,9 @@ def render_forecast(frame: PageFrame, shown: ShownForecast, models: Sequence[Mod
             "verdict": card.skill.verdict.value if card.skill else "undecided",
             "sentences": list(score_sentences(card)),
             "warnings": shown.forecast.warnings,
-            "remarks": ("" if shown.forecast.prices is None else price_note(bars.select([shown.symbol])),),
-            "forecast": forecast_view(bars, shown.forecast, shown.symbol, page),
-            "reason": reason_view(shown.attribution, shown.symbol, info, page),
+            "remarks": ("" if shown.forecast.prices is None else describe_prices(bars.select([shown.symbol])),),
+            "forecast": make_forecast_view(bars, shown.forecast, shown.symbol, page),
+            "reason": make_reason_view(shown.attribution, shown.symbol, info, page),
             "internals_note": INTERNALS_NOTE,
             "requests": list(request_texts(shown)),
         }
@@ -190,12 +190,13 @@ def score_sentences(card: Card) -> Iterator[str]:
         low, high = card.scores.band[0], card.scores.band[-1]
         share = sum(own.band_coverage) / len(own.band_coverage)
         yield (
-            f"{percent(share)} of the outcomes fell between the quantiles {level(low)} and {level(high)}; a calibrated "
-            f"forecast has {percent(high - low)}."
+            f"{format_percent(share)} of the outcomes fell between the quantiles {format_level(low)} and "
+            f"{format_level(high)}; a calibrated forecast has {format_percent(high - low)}."
         )
     split = next((one for one in card.splits if one.name == card.scores.split), None)
     if split is not None:
-        yield f"The days of these scores are {iso(split.first)} to {iso(split.last)}; nothing was fitted on them."
+        days = f"{format_session(split.first)} to {format_session(split.last)}"
+        yield f"The days of these scores are {days}; nothing was fitted on them."
 
 
 def request_texts(shown: ShownForecast) -> Iterator[tuple[str, str]]:
@@ -261,7 +262,7 @@ def _list_universe_rows(forecast: Forecast) -> Iterator[UniverseRow]:
     known = [s for s, symbol in enumerate(forecast.symbols) if symbol not in forecast.refusals]
     for place, s in enumerate(known):
         values = 100 * np.expm1(forecast.values[s]) if is_return else forecast.values[s]
-        fan = charts.fan_svg(
+        fan = charts.draw_fan_svg(
             forecast.horizons,
             forecast.quantiles,
             values,
