@@ -29,7 +29,7 @@ from predictor.inference import use_threads
 from predictor.instance import Instance, ReadInstance
 from predictor.model import Model, PreparedInstance
 from predictor.registry import Runtime, load_model
-from predictor.service import PredictionService
+from predictor.service import LazyRequest, PredictionRequest, PredictionService
 from predictor.wire import instances
 
 MANY, WIDE = 64, 500
@@ -137,12 +137,11 @@ def engine_rows(work: BenchmarkedModel, rounds: int) -> list[Row]:
 class Gate:
     """A request that keeps a model's thread busy until it is opened, so that later requests share a batch."""
 
-    rows, size = 0, 0
-
     def __init__(self) -> None:
         self.begun, self.opened = Event(), Event()
+        self.request: PredictionRequest = LazyRequest(self._decode, 0)
 
-    def instances(self) -> Sequence[ReadInstance]:
+    def _decode(self) -> Sequence[ReadInstance]:
         """Wait; there is nothing to forecast."""
         self.begun.set()
         self.opened.wait()
@@ -153,7 +152,7 @@ def call_together(service: PredictionService, calls: PredictionCalls, body: byte
     """Wait for the responses of calls that share one batch, or of one call, which is computed in this thread."""
     gate = Gate()
     if count > 1:
-        service.predict("", gate, NEVER)
+        service.predict("", gate.request, NEVER)
         gate.begun.wait()
     answers = [calls.handle("Predict", body, CallContext.with_timeout(60), inline=count == 1) for _ in range(count)]
     gate.opened.set()

@@ -20,9 +20,9 @@ from predictor.instance import INTEGRATED_GRADIENTS, Instance, PathQuery, Query,
 from predictor.internals import Internal, InternalAxis
 from predictor.memory import error_of
 from predictor.service import (
+    LazyRequest,
     PredictionRequest,
     PredictionService,
-    QueryRequest,
     Simulation,
 )
 
@@ -72,23 +72,23 @@ class CannedService(PredictionService):
         return self._predicting.submit(self._forecast, request, context, encode)
 
     def explain(
-        self, reference: str, request: QueryRequest[Query] | Query, context: CallContext
+        self, reference: str, request: LazyRequest[Query] | Query, context: CallContext
     ) -> "Future[Explanation]":
-        assert isinstance(request, QueryRequest)
+        assert isinstance(request, LazyRequest)
         self.model(reference)
         return self._explaining.submit(self._answer_query, request, context)
 
-    def simulate(self, reference: str, request: QueryRequest[PathQuery], context: CallContext) -> "Future[Simulation]":
+    def simulate(self, reference: str, request: LazyRequest[PathQuery], context: CallContext) -> "Future[Simulation]":
         raise NotImplementedError
 
     def explain_global(
         self,
         reference: str,
-        request: QueryRequest[GlobalQuery] | GlobalQuery,
+        request: LazyRequest[GlobalQuery] | GlobalQuery,
         report: Callable[[GlobalImportance], object],
         context: CallContext,
     ) -> "Future[GlobalImportance]":
-        assert isinstance(request, QueryRequest)
+        assert isinstance(request, LazyRequest)
         self.model(reference)
         self.contexts.append(context)
         known = importance(len(request.decode().instances))
@@ -113,13 +113,11 @@ class CannedService(PredictionService):
         self.begun.set()
         self.predictions_released.wait(_MAX_WAIT_S)
         try:
-            return encode(
-                tuple(one if isinstance(one, QuantraError) else self._answer(one) for one in asked.instances())
-            )
+            return encode(tuple(one if isinstance(one, QuantraError) else self._answer(one) for one in asked.decode()))
         except Exception as error:
             raise error_of("Predict", error, _log) from error
 
-    def _answer_query(self, asked: QueryRequest[Query], context: CallContext) -> Explanation:
+    def _answer_query(self, asked: LazyRequest[Query], context: CallContext) -> Explanation:
         query = asked.decode()
         self.contexts.append(context)
         self.begun.set()

@@ -18,9 +18,9 @@ from predictor.forecast import Outcome
 from predictor.global_importance import GlobalImportance, GlobalQuery
 from predictor.instance import PathQuery, Query, ReadInstance
 from predictor.service import (
+    LazyRequest,
     PredictionRequest,
     PredictionService,
-    QueryRequest,
     Simulation,
 )
 
@@ -129,19 +129,19 @@ class VersionSwitchingService(PredictionService):
         return self._service.predict(self._next(), request, context, encode, inline=inline)
 
     def explain(
-        self, reference: str, request: QueryRequest[Query] | Query, context: CallContext
+        self, reference: str, request: LazyRequest[Query] | Query, context: CallContext
     ) -> "Future[Explanation]":
         del reference
         return self._service.explain(self._next(), request, context)
 
-    def simulate(self, reference: str, request: QueryRequest[PathQuery], context: CallContext) -> "Future[Simulation]":
+    def simulate(self, reference: str, request: LazyRequest[PathQuery], context: CallContext) -> "Future[Simulation]":
         del reference
         return self._service.simulate(self._next(), request, context)
 
     def explain_global(
         self,
         reference: str,
-        request: QueryRequest[GlobalQuery] | GlobalQuery,
+        request: LazyRequest[GlobalQuery] | GlobalQuery,
         report: Callable[[GlobalImportance], object],
         context: CallContext,
     ) -> "Future[GlobalImportance]":

@@ -25,7 +25,7 @@ from predictor.instance import FeatureWindow, Instance, ReadInstance
 from predictor.model import Model
 from predictor.observation import Observation
 from predictor.registry import CHAMPION, ModelVersions, Registry
-from predictor.service import PredictionService
+from predictor.service import LazyRequest, PredictionRequest, PredictionService
 from predictor.wire import instances
 
 SOON_S: Final = 30
@@ -71,12 +71,11 @@ class Counted:
 class Gate:
     """A request that keeps the worker busy until it is opened, so that later requests form one batch."""
 
-    rows, size = 1, 0
-
     def __init__(self) -> None:
         self.begun, self.opened = threading.Event(), threading.Event()
+        self.request: PredictionRequest = LazyRequest(self._decode, 1)
 
-    def instances(self) -> Sequence[ReadInstance]:
+    def _decode(self) -> Sequence[ReadInstance]:
         self.begun.set()
         self.opened.wait(SOON_S)
         return [Instance(input=BARS.select(["AAPL"]))]
@@ -169,7 +168,7 @@ def responses_together(name: str, bodies: Sequence[bytes]) -> list[bytes]:
     """Call with all bodies while the model's worker is busy, so that it takes them as one batch."""
     opened, calls, _ = service()
     gate = Gate()
-    held = opened.predict(name, gate, CallContext())
+    held = opened.predict(name, gate.request, CallContext())
     assert gate.begun.wait(SOON_S)
     answers = [calls.handle("Predict", body, CallContext()) for body in bodies]
     gate.opened.set()
@@ -228,7 +227,7 @@ def test_calls_that_expire_or_are_cancelled_in_a_batch_leave_the_others_alone() 
     opened, calls, observer = service()
     kind, gate = "one bad instance of three", Gate()
     body, expected = requests_of("lstm")[kind], response_alone("lstm", kind)
-    held = opened.predict("lstm", gate, CallContext())
+    held = opened.predict("lstm", gate.request, CallContext())
     assert gate.begun.wait(SOON_S)
     before = len(observer.observations)
     cancelled, late = CallContext(), CallContext(expires_at_s=0.0)

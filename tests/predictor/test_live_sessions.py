@@ -60,7 +60,7 @@ class HeldModel:
     def respond(self, outcome: Outcome | None = None) -> Instance:
         """Complete the next request with a forecast or an error."""
         asked, answer = self.asked.get(timeout=SOON_S)
-        (instance,) = asked.instances()
+        (instance,) = asked.decode()
         assert isinstance(instance, Instance)
         made = replace(forecast_of(instance), version=self.info.version, weights_hash=self.info.weights_hash)
         answer.set_result((made if outcome is None else outcome,))
@@ -277,7 +277,7 @@ def test_windows_cannot_be_subscribed(calls: PredictionCalls, held_model: HeldMo
     window = pb.Instance(window=pb.FeatureWindow(symbols=["AAPL"]))
     stream._send("w", open=pb.OpenSession(session_id="s", instance=window))
     asked, answer = held_model.asked.get(timeout=SOON_S)
-    (error,) = asked.instances()
+    (error,) = asked.decode()
     answer.set_result((error,))  # type: ignore[arg-type]
     assert stream.told() == {"w": "MALFORMED_REQUEST"}
 
@@ -342,7 +342,7 @@ def test_weights_that_came_between_are_asked_again_before_the_next_push(
     for day in (BEGUN, BEGUN + 1):
         stream.push(day)
     asked, answer = held_model.asked.get(timeout=SOON_S)
-    (instance,) = asked.instances()
+    (instance,) = asked.decode()
     held_model.info = replace(held_model.info, version=version, weights_hash="3" * 64)
     answer.set_result((replace(forecast_of(instance), version=version, weights_hash="3" * 64),))  # type: ignore[arg-type]
     assert stream.told() == {}
@@ -357,7 +357,7 @@ def test_a_forecast_of_the_weights_that_were_asked_stands_though_others_have_com
 ) -> None:
     stream.push(BEGUN)
     asked, answer = held_model.asked.get(timeout=SOON_S)
-    (instance,) = asked.instances()
+    (instance,) = asked.decode()
     made = replace(forecast_of(instance), version=held_model.info.version, weights_hash=held_model.info.weights_hash)  # type: ignore[arg-type]
     held_model.info = replace(held_model.info, version=2, weights_hash="3" * 64)
     answer.set_result((made,))
@@ -483,7 +483,7 @@ def test_a_stream_that_is_cancelled_while_a_model_is_asked_keeps_nothing(
     stream.push(BEGUN + 1)
     asked, answer = held_model.asked.get(timeout=SOON_S)
     assert answer.set_running_or_notify_cancel()
-    (instance,) = asked.instances()
+    (instance,) = asked.decode()
     stream.call.cancel()
     answer.set_result((forecast_of(instance),))  # type: ignore[arg-type]
     assert calls.session_load == (0, 0)

@@ -38,7 +38,7 @@ from predictor.instance import Instance, Query, ReadInstance
 from predictor.model import Model, ModelIdentity, Predictor, PreparedBatch
 from predictor.registry import CHAMPION, ModelVersions, Registry
 from predictor.server.loop_bridge import InlineBatcher
-from predictor.service import ModelWorker, PredictionService
+from predictor.service import LazyRequest, ModelWorker, PredictionService
 from predictor.wire import instances
 
 SOON_S = 30
@@ -101,12 +101,8 @@ class _CountedBatch(PreparedBatch[Any]):
         return self._batch.outcomes(indices, deadline)
 
 
-@final
-class UnreadableRequest:
-    rows = size = 1
-
-    def instances(self) -> Sequence[ReadInstance]:
-        raise MalformedRequestError("no instance can be told from another")
+def decode_nothing() -> Sequence[ReadInstance]:
+    raise MalformedRequestError("no instance can be told from another")
 
 
 def registry_of(*models: Predictor) -> Registry:
@@ -234,7 +230,7 @@ def test_a_bad_instance_or_call_among_those_answered_together_fails_alone(watche
     with PredictionService(registry_of(watched_model)) as service:
         occupy_worker(service, watched_model)
         first = service.predict("", [good, bad, MalformedRequestError("x"), good], CallContext())
-        unreadable = service.predict("", UnreadableRequest(), CallContext())
+        unreadable = service.predict("", LazyRequest(decode_nothing, 1, 1), CallContext())
         last = service.predict("", [good], CallContext())
         watched_model.released.set()
         assert kinds(first) == [Forecast, TooFewBarsError, MalformedRequestError, Forecast]
@@ -280,15 +276,13 @@ def test_requests_answered_with_one_that_meets_a_bug_are_read_once_and_answered_
 def test_a_bug_in_reading_one_call_ends_no_other(watched_model: WatchedModel) -> None:
     good = [Instance(input=recent_bars("AAPL"))]
 
-    class Broken:
-        rows = size = 1
-
-        def instances(self) -> Sequence[ReadInstance]:
-            raise ZeroDivisionError
+    def break_down() -> Sequence[ReadInstance]:
+        raise ZeroDivisionError
 
     with PredictionService(registry_of(watched_model)) as service:
         occupy_worker(service, watched_model)
-        first, broken, last = (service.predict("", asked, CallContext()) for asked in (good, Broken(), good))
+        requests = (good, LazyRequest(break_down, 1, 1), good)
+        first, broken, last = (service.predict("", request, CallContext()) for request in requests)
         watched_model.released.set()
         assert kinds(first) == kinds(last) == [Forecast]
         assert isinstance(broken.exception(SOON_S), ZeroDivisionError)

@@ -17,7 +17,7 @@ from predictor.limits import QueueLimits, ServiceLimits
 from predictor.model import Model
 from predictor.observation import Observation
 from predictor.registry import ModelVersions, Registry
-from predictor.service import PredictionService
+from predictor.service import LazyRequest, PredictionRequest, PredictionService
 
 SOON_S = 30
 """Timeout, so that a failing test does not block its process."""
@@ -42,12 +42,11 @@ class RecordingObserver:
 class BlockingInstance:
     """An instance that blocks while it is read, and so occupies its model's thread."""
 
-    rows, size = 1, 10
-
     def __init__(self) -> None:
         self.begun, self.may_go_on = threading.Event(), threading.Event()
+        self.request: PredictionRequest = LazyRequest(self._decode, 1, 10)
 
-    def instances(self) -> tuple[Instance, ...]:
+    def _decode(self) -> tuple[Instance, ...]:
         self.begun.set()
         self.may_go_on.wait(SOON_S)
         return (Instance(input=recent_bars()),)
@@ -101,7 +100,7 @@ def test_a_request_is_observed_before_its_response_is_sent(
 ) -> None:
     told: list[int] = []
     held = BlockingInstance()
-    answer = service.predict("", held, CallContext())
+    answer = service.predict("", held.request, CallContext())
     answer.add_done_callback(lambda _: told.append(len(heard.observations)))
     held.may_go_on.set()
     answer.result(SOON_S)
@@ -121,7 +120,7 @@ def test_calls_that_are_answered_together_have_the_rows_of_their_batch(
     service: PredictionService, heard: RecordingObserver
 ) -> None:
     first, two, three = BlockingInstance(), recent_bars("AAPL", "IBM"), recent_bars("AAPL", "IBM", "MSFT")
-    answers = [service.predict("", first, CallContext())]
+    answers = [service.predict("", first.request, CallContext())]
     first.begun.wait(SOON_S)
     answers += [service.predict("", [Instance(input=bars)], CallContext()) for bars in (two, three)]
     first.may_go_on.set()
@@ -133,7 +132,7 @@ def test_a_call_that_is_cancelled_in_the_queue_has_no_turn(
     service: PredictionService, heard: RecordingObserver
 ) -> None:
     first = BlockingInstance()
-    answered = service.predict("", first, CallContext())
+    answered = service.predict("", first.request, CallContext())
     first.begun.wait(SOON_S)
     service.predict("", [Instance(input=recent_bars())], CallContext()).cancel()
     first.may_go_on.set()
@@ -147,7 +146,7 @@ def test_a_call_that_expires_while_running_is_observed_with_the_work_done(
     service: PredictionService, heard: RecordingObserver
 ) -> None:
     held, context = BlockingInstance(), CallContext()
-    answer = service.predict("", held, context)
+    answer = service.predict("", held.request, context)
     held.begun.wait(SOON_S)
     context.expires_at_s = 0.0  # its deadline passes just now
     held.may_go_on.set()
@@ -160,7 +159,7 @@ def test_a_call_that_expires_while_running_is_observed_with_the_work_done(
 def test_a_request_that_the_queue_refuses_is_observed(model: Model, heard: RecordingObserver) -> None:
     first = BlockingInstance()
     with service_of(model, heard, ServiceLimits(predictions=QueueLimits(calls=1))) as service:
-        answered = service.predict("", first, CallContext())
+        answered = service.predict("", first.request, CallContext())
         first.begun.wait(SOON_S)
         with pytest.raises(QueueFullError):
             service.predict("", [Instance(input=recent_bars())], CallContext())

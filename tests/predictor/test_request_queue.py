@@ -7,35 +7,26 @@ from collections.abc import Callable
 from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Protocol
 
 import pytest
 
 from predictor.call_context import CallContext, Deadline
 from predictor.errors import CallCancelledError, DeadlineExceededError, QueueFullError, UnavailableError
 from predictor.limits import QueueLimits
-from predictor.service import QueuedRequest, RequestQueue, StepWorker
+from predictor.service import LazyRequest, QueuedRequest, RequestQueue, StepWorker
 from predictor.service.request_queue import AnyRequest, LazyThread, ModelQueueKey, ModelReplacedError, QueuePolicy
 
 SOON_S = 30
 """Timeout, so that a failing test does not block its process."""
 
 
-@dataclass(frozen=True)
-class SizedRequest:
-    """A request that has only a size."""
-
-    name: str = ""
-    rows: int = 1
-    size: int = 10
-
-
 def item(name: str = "", rows: int = 1, size: int = 10, expires_at_s: float | None = None) -> AnyRequest:
-    return QueuedRequest(SizedRequest(name, rows, size), CallContext(expires_at_s))
+    return QueuedRequest(LazyRequest.of(name, rows, size), CallContext(expires_at_s))
 
 
 def names(items: list[AnyRequest]) -> list[str]:
-    return [one.request.name for one in items]
+    return [one.request.decode() for one in items]
 
 
 # --- queue policy
@@ -181,8 +172,8 @@ def test_an_item_that_is_put_back_waits_behind_those_of_its_own_line_too() -> No
 def test_a_cancelled_item_leaves_at_once_with_all_that_it_holds() -> None:
     queue, line = RequestQueue(QueueLimits(calls=4)), ModelQueueKey()
 
-    def cancelled() -> "weakref.ref[SizedRequest]":
-        one: QueuedRequest[SizedRequest, int] = QueuedRequest(SizedRequest(size=15 << 20), CallContext())
+    def cancelled() -> "weakref.ref[LazyRequest[str]]":
+        one = item(size=15 << 20)
         queue.put(line, one)
         assert one.cancel()
         return weakref.ref(one.request)
@@ -244,7 +235,7 @@ def test_a_closed_queue_gives_what_waits_and_takes_no_more() -> None:
         queue.put("m", item())
     taken = queue.take_in_turn()
     assert taken is not None
-    assert taken.request.name == "a"
+    assert taken.request.decode() == "a"
     assert queue.take_in_turn() is None
 
 
@@ -276,7 +267,7 @@ def test_an_item_taken_in_turn_can_no_longer_be_cancelled_by_its_future() -> Non
 
 def test_a_taken_item_that_is_encoded_can_be_cancelled_and_is_held_until_it_is_released() -> None:
     queue = RequestQueue(QueueLimits())
-    queue.put("m", QueuedRequest(SizedRequest(), CallContext(), encode=str))
+    queue.put("m", QueuedRequest(LazyRequest.of("", 1, 10), CallContext(), encode=str))
     taken = queue.take_in_turn()
     assert taken is not None
     assert (taken.cancel(), taken.cancelled(), queue.load.calls) == (True, True, 1)
@@ -296,7 +287,7 @@ def test_an_observer_that_fails_does_not_keep_the_caller_waiting() -> None:
         def on_finished(self, observation: object) -> None:  # noqa: ARG002 - as Observer
             raise ZeroDivisionError
 
-    one: QueuedRequest[SizedRequest, int] = QueuedRequest(SizedRequest(), CallContext(), "Predict", [Broken()])
+    one: QueuedRequest[int] = QueuedRequest(LazyRequest.of("", 1), CallContext(), "Predict", [Broken()])
     heard: list[int] = []
     one.add_done_callback(lambda done: heard.append(done.result()))
     one.set_model("m", 1)
@@ -352,8 +343,6 @@ class StepwiseWork:
     name: str
     count: int
     said: list[str]
-    rows: int = 1
-    size: int = 1
 
     def step(self, _now: datetime, deadline: Deadline) -> str | None:
         deadline.check()
@@ -361,9 +350,13 @@ class StepwiseWork:
         return self.name if self.said.count(self.name) == self.count else None
 
 
-def put(lane: StepWorker, line: str, work: object, deadline: CallContext | None = None) -> "Future[Any]":
-    one: AnyRequest = QueuedRequest(work, deadline or CallContext())
-    lane.put(line, one)
+class Stepwise(Protocol):
+    def step(self, now: datetime, deadline: Deadline, /) -> object: ...
+
+
+def put(lane: StepWorker, line: str, work: Stepwise, context: CallContext | None = None) -> "Future[Any]":
+    one: AnyRequest = QueuedRequest(LazyRequest.of(work, 1, 1), context or CallContext())
+    lane.put(line, one, work.step)
     return one
 
 
@@ -372,8 +365,6 @@ def paused_worker(queue: RequestQueue) -> tuple[StepWorker, Callable[[], None]]:
     lane, begun, released = StepWorker("held", queue), threading.Event(), threading.Event()
 
     class Holding:
-        rows = size = 1
-
         def step(self, _now: datetime, _deadline: Deadline) -> bool:
             begun.set()
             return released.wait(SOON_S)
@@ -401,8 +392,6 @@ def test_work_that_is_cancelled_between_two_steps_ends() -> None:
     lane, said, deadline = StepWorker("lane", queue), [], CallContext()
 
     class Endless:
-        rows = size = 1
-
         def step(self, _now: datetime, _deadline: Deadline) -> None:
             said.append("step")
             deadline.cancel()
@@ -419,8 +408,6 @@ def test_work_that_fails_ends_no_other() -> None:
     lane = StepWorker("lane", queue)
 
     class Broken:
-        rows = size = 1
-
         def step(self, _now: datetime, _deadline: Deadline) -> float:
             return 1 / 0
 

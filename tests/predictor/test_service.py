@@ -47,7 +47,7 @@ from predictor.service.preemption import (
     ExplanationDeadline,
     PredictionActivity,
 )
-from predictor.service.workers import DecodedInstances
+from predictor.service.workers import create_request
 
 SOON_S = 30
 """Timeout, so that a failing test does not block its process."""
@@ -206,8 +206,8 @@ def activity(clock: Clock, predictions: RequestQueue) -> PredictionActivity:
     return PredictionActivity(predictions, clock=clock, sleep=clock.sleep)
 
 
-def begin_prediction(predictions: RequestQueue) -> QueuedRequest[Any, Any]:
-    item: QueuedRequest[Any, Any] = QueuedRequest(DecodedInstances(()), CallContext())
+def begin_prediction(predictions: RequestQueue) -> QueuedRequest[Any]:
+    item: QueuedRequest[Any] = QueuedRequest(create_request(()), CallContext())
     predictions.put("m", item)
     return item
 

@@ -33,8 +33,7 @@ from predictor.forecast import Forecast, Outcome
 from predictor.instance import Instance
 from predictor.limits import QueueLimits, ServiceLimits
 from predictor.server.observed_calls import ObservedCall
-from predictor.service import PredictionService
-from predictor.service.workers import DecodedInstances
+from predictor.service import PredictionService, create_request
 from predictor.wire import forecasts, instances
 
 DOORS = ("grpc", "embedded")
@@ -531,14 +530,14 @@ class RecordingSessions:
 
     def open(self, request: pb.OpenSession) -> SessionRequest:
         self.events.append(f"open {request.session_id}")
-        asked = DecodedInstances([instances.decode(request.instance)])
+        asked = create_request([instances.decode(request.instance)])
         return SessionRequest(request.model, asked, self.told)
 
     def push(self, request: pb.PushBars) -> SessionRequest | pb.Ack:
         self.events.append(f"push {request.session_id} {len(request.bars.symbols)}")
         if not request.bars.symbols:
             return pb.Ack(waiting_for=["IBM"])
-        asked = DecodedInstances([instances.decode(pb.Instance(bars=request.bars))])
+        asked = create_request([instances.decode(pb.Instance(bars=request.bars))])
         return SessionRequest("canned", asked, self.told)
 
     def told(self, outcome: Outcome) -> Outcome:

@@ -13,7 +13,7 @@ from predictor.call_context import CallContext
 from predictor.errors import QuantraError
 from predictor.limits import QueueLimits
 from predictor.memory import error_of
-from predictor.service import LightFuture, OneStepJob, QueuedRequest, RequestQueue, StepWorker
+from predictor.service import LazyRequest, LightFuture, QueuedRequest, RequestQueue, StepWorker
 from predictor.wire.request_counts import RequestCounts, TooManyPartsError, count_parts
 
 MAX_INLINE_PARTS: Final = 256
@@ -123,10 +123,10 @@ class JobThread:
             size: Bytes that the job holds.
             encode: As for `QueuedRequest`.
         """
-        job = OneStepJob(lambda _now, _context: work(), size=size)
-        queued: QueuedRequest[OneStepJob[ResultT], ResultT] = QueuedRequest(job, context, call, encode=encode)
+        request = LazyRequest(work, rows=0, size=size)
+        queued: QueuedRequest[ResultT] = QueuedRequest(request, context, call, encode=encode)
         try:
-            self._worker.put(call, queued)
+            self._worker.put(call, queued, lambda _now, _deadline: request.decode())
         except Exception as error:  # noqa: BLE001 - layer boundary
             set_error_if_pending(call, queued, error)
         return queued

@@ -24,7 +24,7 @@ from predictor.errors import (
     VersionNotFoundError,
 )
 from predictor.instance import ReadInstance
-from predictor.service import PredictionService
+from predictor.service import LazyRequest, PredictionService
 from predictor.wire.kserve import inputs, models
 from predictor.wire.kserve.answers import encode_answer, read_output_names
 from predictor.wire.kserve.requests import (
@@ -51,29 +51,21 @@ _ONLY: Final = np.zeros(1, np.intp)
 
 
 @final
-class EncodedRows:
-    """The rows of a ModelInferRequest, decoded when work on them begins.
+class RowDecoder:
+    """Decodes the rows of a ModelInferRequest.
 
     Args:
-        request: Its tensors.
         parameters: Its parameters.
         info: The model, for windows; None for bars.
-        size: Bytes of the request.
     """
 
-    def __init__(self, request: InferRequest, parameters: RequestParameters, info: ModelInfo | None, size: int) -> None:
-        self._request: InferRequest | None = request
-        self._parameters = parameters
-        self._info = info
-        self.rows = request.rows
-        self.size = size
+    def __init__(self, parameters: RequestParameters, info: ModelInfo | None) -> None:
+        self._parameters, self._info = parameters, info
         self.positions: list[PositionArray] = []
-        """Positions of each row's symbols among the sent symbols; set when the rows are decoded."""
+        """Positions of each decoded row's symbols among the sent symbols."""
 
-    def instances(self) -> list[ReadInstance]:
-        """Decode each row, or give its error; call it once, because it frees the bytes."""
-        request, self._request = self._request, None
-        assert request is not None  # noqa: S101 - called once
+    def decode(self, request: InferRequest) -> list[ReadInstance]:
+        """Decode each row, or return its error."""
         if self._info is not None:
             self.positions = [_ONLY] * request.count
             return [*inputs.read_windows(request.tensors, self._info, self._parameters)]
@@ -127,12 +119,12 @@ class InferenceCalls:
         if not request.are_bars:  # the form of windows depends on the model, so pin its version
             info = self._service.model(reference)
             reference = f"{info.name}@{info.version}"
-        rows = EncodedRows(request, parameters, info, size)
+        decoder = RowDecoder(parameters, info)
         return self._service.predict(
             reference,
-            rows,
+            LazyRequest(partial(decoder.decode, request), request.rows, size),
             context,
-            lambda done: encode_answer(done, rows.positions, symbols, request_id=request_id, wanted=wanted),
+            lambda outcomes: encode_answer(outcomes, decoder.positions, symbols, request_id=request_id, wanted=wanted),
         )
 
     def _answer_model_ready(self, body: bytes) -> bytes:

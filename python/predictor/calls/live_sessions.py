@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, NamedTuple, final
 
 from predictor._pb import prediction_pb2 as pb
@@ -15,7 +16,7 @@ from predictor.errors import DuplicateIdError, MalformedRequestError, QuantraErr
 from predictor.forecast import Forecast, Outcome
 from predictor.instance import Instance, ReadInstance
 from predictor.limits import ServiceLimits
-from predictor.service import LightFuture, PredictionRequest, PredictionService
+from predictor.service import LazyRequest, LightFuture, PredictionRequest, PredictionService
 from predictor.subscription import AcceptedPush, Push, Subscription, find_session_error, panel_of
 from predictor.wire import instances, pushes
 
@@ -33,7 +34,7 @@ class SessionRequest:
     model: str
     """Reference of the model."""
     request: PredictionRequest
-    """One instance, decoded on the model's thread."""
+    """One instance."""
     respond: "Callable[[Outcome], SessionStepResult]"
     """Maps the outcome to the response; called once, on any thread, also after cancellation or any other error."""
 
@@ -172,45 +173,6 @@ class RequestSequencer:
 
 
 @final
-class OpeningInstance:
-    """The instance that opens a session, decoded on the model's thread."""
-
-    def __init__(self, message: pb.Instance) -> None:
-        self._message = message
-        self.rows = len(message.bars.symbols)
-        self.size = message.ByteSize()
-        self.instance: Instance | None = None
-        """The decoded instance, if a session can start with it."""
-
-    def instances(self) -> Sequence[ReadInstance]:
-        """Decode the instance, or give its error."""
-        instance = instances.decode_or_error(self._message)
-        self._message = pb.Instance()
-        if isinstance(instance, QuantraError):
-            return [instance]
-        try:
-            panel_of(instance)
-        except QuantraError as error:
-            return [error]
-        self.instance = instance
-        return [instance]
-
-
-@final
-class PushedInstance:
-    """A session's bars after a push, assembled on the model's thread."""
-
-    def __init__(self, after: Subscription, size: int) -> None:
-        self._after = after
-        self.rows = len(after.symbols)
-        self.size = size
-
-    def instances(self) -> Sequence[ReadInstance]:
-        """Assemble the instance."""
-        return [self._after.instance()]
-
-
-@final
 class LiveSession:
     """One session. It handles requests in sequence and returns a future for those that must wait. Thread-safe.
 
@@ -232,12 +194,15 @@ class LiveSession:
         self._lock = threading.Lock()
         self._sequencer = RequestSequencer()
         self._is_over = False
+        self._first_instance: Instance | None = None
+        """The instance that opens the session, until its forecast."""
         self._subscription: Subscription | None = None
         self._size = 0
 
     def open(self, message: pb.Instance) -> SessionStepResult:
         """Start the subscription with an instance."""
-        return self._sequencer.run(lambda: self._start(OpeningInstance(message)))
+        request = LazyRequest(partial(self._decode, message), len(message.bars.symbols), message.ByteSize())
+        return self._sequencer.run(lambda: SessionRequest(self._model, request, self._finish_open))
 
     def push(self, request: pb.PushBars) -> SessionStepResult:
         """Push bars."""
@@ -257,16 +222,25 @@ class LiveSession:
         self._quota.add(sessions=-1, size=-size)
         self._on_end()
 
-    def _start(self, opening: OpeningInstance) -> SessionStepResult:
-        return SessionRequest(self._model, opening, lambda outcome: self._finish_start(opening, outcome))
+    def _decode(self, message: pb.Instance) -> Sequence[ReadInstance]:
+        """Decode the instance that opens the session, on the model's thread."""
+        instance = instances.decode_or_error(message)
+        if isinstance(instance, Instance):
+            try:
+                panel_of(instance)
+            except QuantraError as error:
+                return [error]
+            self._first_instance = instance
+        return [instance]
 
-    def _finish_start(self, opening: OpeningInstance, outcome: Outcome) -> SessionStepResult:
+    def _finish_open(self, outcome: Outcome) -> SessionStepResult:
         """Keep the session if it got a forecast and fits the quota; else end it."""
+        instance, self._first_instance = self._first_instance, None
         try:
-            if opening.instance is not None and isinstance(outcome, Forecast):
-                if (error := find_session_error(outcome, panel_of(opening.instance))) is not None:
+            if instance is not None and isinstance(outcome, Forecast):
+                if (error := find_session_error(outcome, panel_of(instance))) is not None:
                     raise error
-                self._replace_subscription(Subscription.of(opening.instance, self._find_model().bars_needed))
+                self._replace_subscription(Subscription.of(instance, self._find_model().bars_needed))
         except QuantraError as error:
             outcome = error
         finally:
@@ -278,10 +252,11 @@ class LiveSession:
     def _apply_push(self, push: Push, size: int) -> SessionStepResult:
         model = self._find_model()
         accepted_push = self._require_subscription().pushed(push, model.bars_needed)
+        after = accepted_push.after
         if not accepted_push.needs_model:
-            self._replace_subscription(accepted_push.after)
-            return pb.Ack(waiting_for=accepted_push.after.waits_for)
-        request = PushedInstance(accepted_push.after, size)
+            self._replace_subscription(after)
+            return pb.Ack(waiting_for=after.waits_for)
+        request: PredictionRequest = LazyRequest(lambda: [after.instance()], len(after.symbols), size)
         return SessionRequest(
             self._model, request, lambda outcome: self._finish_push(push, size, accepted_push, model, outcome)
         )

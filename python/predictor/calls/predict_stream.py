@@ -12,7 +12,7 @@ from predictor._pb import prediction_pb2 as pb
 from predictor.call_context import CallContext
 from predictor.calls.futures import MAX_INLINE_PARTS, JobThread, to_quantra_error
 from predictor.calls.live_sessions import LiveSessions, SessionRequest, SessionStepResult
-from predictor.calls.requests import EncodedInstances, check_reference
+from predictor.calls.requests import InstanceDecoder, check_reference
 from predictor.calls.streams import ManyRequestCall, ResponseCallback, StreamWindow
 from predictor.errors import (
     CallCancelledError,
@@ -21,7 +21,7 @@ from predictor.errors import (
     QuantraError,
 )
 from predictor.forecast import Forecast, Outcome
-from predictor.service import DecodedInstances, LightFuture, PredictionRequest, PredictionService
+from predictor.service import LazyRequest, LightFuture, PredictionRequest, PredictionService, create_request
 from predictor.wire import errors, forecasts
 from predictor.wire.fields import encode_field
 from predictor.wire.instances import decode_or_error
@@ -145,8 +145,8 @@ class PredictStream(ManyRequestCall):
     def _start(self, pending: PendingRequest, parsed: StreamRequest, body: bytes) -> None:
         if parsed.prediction is not None:
             model = check_reference(parsed.prediction.model)
-            instances = DecodedInstances((decode_or_error(parsed.prediction.instance),), len(body))
-            self._run_prediction(pending, model, instances)
+            request = create_request((decode_or_error(parsed.prediction.instance),), len(body))
+            self._run_prediction(pending, model, request)
             return
         action, position = parsed.action()
         match action:
@@ -187,13 +187,14 @@ class PredictStream(ManyRequestCall):
                 f"instance: have {len(counted.instances)}, need 1; send one request per instance",
                 metadata={"field": "instance", "have": str(len(counted.instances))},
             )
-        self._run_prediction(pending, model, EncodedInstances(body, counted))
+        decoder = InstanceDecoder(body, counted)
+        self._run_prediction(pending, model, LazyRequest(decoder.decode, counted.rows, len(body)))
 
     def _run_prediction(
         self,
         pending: PendingRequest,
         model: str,
-        instances: PredictionRequest,
+        request: PredictionRequest,
         respond: Callable[[Outcome], SessionStepResult] | None = None,
     ) -> None:
         """Run a prediction. Its outcome is the response, or `respond` makes the next result of it."""
@@ -202,7 +203,7 @@ class PredictStream(ManyRequestCall):
             self._handle(pending, respond(outcome) if respond else outcome)
 
         try:
-            outcome = self._service.predict(model, instances, pending.context, itemgetter(0))
+            outcome = self._service.predict(model, request, pending.context, itemgetter(0))
         except QuantraError as error:
             finish(error)
         else:

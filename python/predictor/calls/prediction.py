@@ -13,16 +13,13 @@ from predictor.calls.futures import JobThread, chain_futures, completed_future, 
 from predictor.calls.inference import INFER, INFER_STREAM, InferenceCalls, InferStream, UnaryHandler
 from predictor.calls.live_sessions import LiveSessions, SessionLoad, SessionQuota
 from predictor.calls.predict_stream import PREDICT_STREAM, PredictStream
-from predictor.calls.requests import (
-    EncodedInstances,
-    check_reference,
-)
+from predictor.calls.requests import InstanceDecoder, check_reference
 from predictor.calls.streams import OpenCall, OpenStreams, ProgressCall, ResponseCallback, StreamWindow
 from predictor.errors import MalformedRequestError, UnavailableError
 from predictor.forecast import Explanation, Forecast, Outcome
 from predictor.global_importance import GlobalImportance, GlobalQuery
 from predictor.limits import ServiceLimits
-from predictor.service import DecodedInstances, PredictionService, QueryRequest, Simulation
+from predictor.service import LazyRequest, PredictionService, Simulation, create_request
 from predictor.wire import attributions, errors, forecasts, global_importance, models, price_paths
 from predictor.wire.fields import encode_field
 from predictor.wire.instances import decode_or_error
@@ -154,9 +151,9 @@ class PredictionCalls:
         if small is None or len(small.instances) != 1 or not is_plain(small.instances[0]):
             return self._begin("Predict", pb.PredictRequest, self._predict, request, context)
         (message,) = small.instances
-        instances, ids = DecodedInstances((decode_or_error(message),), len(request)), (message.request_id,)
-        model = check_reference(small.model)
-        return self._service.predict(model, instances, context, partial(encode_results, ids), inline=inline)
+        decoded = create_request((decode_or_error(message),), len(request))
+        encode = partial(encode_results, (message.request_id,))
+        return self._service.predict(check_reference(small.model), decoded, context, encode, inline=inline)
 
     def _list_models(self, body: bytes, _counted: RequestCounts, _context: CallContext) -> "Future[bytes]":
         parse(body, pb.ListModelsRequest)
@@ -171,28 +168,31 @@ class PredictionCalls:
 
     def _predict(self, body: bytes, counted: RequestCounts, context: CallContext) -> "Future[bytes]":
         model = parse(counted.head, pb.PredictRequest).model
-        instances = EncodedInstances(body, counted)
+        decoder = InstanceDecoder(body, counted)
         return self._service.predict(
-            check_reference(model), instances, context, lambda done: encode_results(instances.request_ids, done)
+            check_reference(model),
+            LazyRequest(decoder.decode, counted.rows, len(body)),
+            context,
+            lambda outcomes: encode_results(decoder.request_ids, outcomes),
         )
 
     def _explain(self, body: bytes, counted: RequestCounts, context: CallContext) -> "Future[bytes]":
         message = parse(body, pb.ExplainRequest)
-        query = QueryRequest(partial(attributions.decode_query, message), counted.rows, len(body))
+        query = LazyRequest(partial(attributions.decode_query, message), counted.rows, len(body))
         explanation = self._service.explain(check_reference(message.model), query, context)
         return map_future("Explain", explanation, lambda done: encode_explanation(message.instance.request_id, done))
 
     def _explain_global(
         self, emit: ResponseCallback, body: bytes, counted: RequestCounts, context: CallContext
     ) -> "Future[bytes]":
-        head, instances = parse(counted.head, pb.ExplainGlobalRequest), EncodedInstances(body, counted)
+        head, decoder = parse(counted.head, pb.ExplainGlobalRequest), InstanceDecoder(body, counted)
 
         def decode() -> GlobalQuery:
-            return replace(global_importance.decode_query(head), instances=instances.instances())
+            return replace(global_importance.decode_query(head), instances=decoder.decode())
 
         importance = self._service.explain_global(
             check_reference(head.model),
-            QueryRequest(decode, counted.rows, len(body)),
+            LazyRequest(decode, counted.rows, len(body)),
             lambda progress: emit(encode_progress(progress)),
             context,
         )
@@ -202,7 +202,7 @@ class PredictionCalls:
         self, emit: ResponseCallback, body: bytes, counted: RequestCounts, context: CallContext
     ) -> "Future[bytes]":
         message = parse(body, pb.SimulatePathsRequest)
-        query = QueryRequest(partial(price_paths.decode_query, message), counted.rows, len(body))
+        query = LazyRequest(partial(price_paths.decode_query, message), counted.rows, len(body))
 
         def encode(done: Simulation) -> bytes:
             """Emit all messages but the last."""

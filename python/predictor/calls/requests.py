@@ -1,7 +1,6 @@
 """Requests that are decoded only when work on them begins, because bytes take less memory than arrays."""
 
-from collections.abc import Sequence
-from typing import final
+from typing import TYPE_CHECKING, final
 
 from predictor._pb import prediction_pb2 as pb
 from predictor.errors import MalformedRequestError, QuantraError
@@ -9,6 +8,9 @@ from predictor.instance import ReadInstance
 from predictor.wire import instances
 from predictor.wire.limits import MAX_HEAD, check_count, check_text
 from predictor.wire.request_counts import MessageT, RequestCounts, parse
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 def parse_short(body: bytes, kind: type[MessageT]) -> MessageT:
@@ -18,8 +20,8 @@ def parse_short(body: bytes, kind: type[MessageT]) -> MessageT:
 
 
 @final
-class EncodedInstances:
-    """The instances of an encoded request.
+class InstanceDecoder:
+    """Decodes the instances of a request.
 
     Raises:
         MalformedRequestError: It has no instance.
@@ -28,24 +30,17 @@ class EncodedInstances:
     def __init__(self, body: bytes, counted: RequestCounts) -> None:
         if not counted.instances:
             raise MalformedRequestError("instances: have 0, need at least 1", metadata={"field": "instances"})
-        self._body = body
-        self._positions = counted.instances
-        self._ids: tuple[str, ...] = ()
-        self.rows = counted.rows
-        self.size = len(body)
+        self._body, self._positions = body, counted.instances
+        self.request_ids: Sequence[str] = ()
+        """Id of each decoded instance; empty if it failed to decode."""
 
-    def instances(self) -> tuple[ReadInstance, ...]:
-        """Decode each instance, or give its error; call it once, because it frees the bytes."""
+    def decode(self) -> tuple[ReadInstance, ...]:
+        """Decode each instance, or return its error; call it once, because it frees the bytes."""
         body, self._body = self._body, b""
         messages = [each if isinstance(each, QuantraError) else _parse_instance(body[each]) for each in self._positions]
         del body  # the messages have copies
-        self._ids = tuple("" if isinstance(one, QuantraError) else one.request_id for one in messages)
-        return tuple(one if isinstance(one, QuantraError) else instances.decode_or_error(one) for one in messages)
-
-    @property
-    def request_ids(self) -> Sequence[str]:
-        """Id of each decoded instance; empty if it failed to decode."""
-        return self._ids
+        self.request_ids = tuple("" if isinstance(each, QuantraError) else each.request_id for each in messages)
+        return tuple(each if isinstance(each, QuantraError) else instances.decode_or_error(each) for each in messages)
 
 
 def _parse_instance(body: bytes) -> pb.Instance | QuantraError:

@@ -7,30 +7,28 @@ steps while predictions arrive, because threads of one interpreter slow each oth
 """
 
 from predictor.observation import Observation, Observer
-from predictor.service.explanations import OneStepJob, QueryRequest
 from predictor.service.forecast_recorder import ForecastRecorder
 from predictor.service.light_future import LightFuture
-from predictor.service.request_queue import QueuedRequest, RequestQueue
+from predictor.service.request_queue import LazyRequest, QueuedRequest, RequestQueue
 from predictor.service.served_models import ServedModels, ServedSnapshot
 from predictor.service.service import PredictionService
 from predictor.service.simulations import Simulation
-from predictor.service.workers import DecodedInstances, ModelWorker, PredictionRequest, StepWorker
+from predictor.service.workers import ModelWorker, PredictionRequest, StepWorker, create_request
 
 __all__ = [
-    "DecodedInstances",
     "ForecastRecorder",
+    "LazyRequest",
     "LightFuture",
     "ModelWorker",
     "Observation",
     "Observer",
-    "OneStepJob",
     "PredictionRequest",
     "PredictionService",
-    "QueryRequest",
     "QueuedRequest",
     "RequestQueue",
     "ServedModels",
     "ServedSnapshot",
     "Simulation",
     "StepWorker",
+    "create_request",
 ]

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from concurrent.futures import InvalidStateError
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar, final
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Self, TypeVar, final
 from weakref import WeakSet
 
 from predictor.call_context import CallContext
@@ -30,32 +30,47 @@ from predictor.observation import OK, Observation, Observer
 from predictor.service.light_future import CANCELLED, RUNNING, LightFuture
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
+    from predictor.call_context import Deadline
     from predictor.forecast import Outcome
     from predictor.service.stage_times import StageTimes
 
 
-class SizedRequest(Protocol):
-    """Any request whose size is known."""
-
-    @property
-    def rows(self) -> int:
-        """Number of symbols."""
-        ...
-
-    @property
-    def size(self) -> int:
-        """Number of bytes."""
-        ...
-
-
-RequestT = TypeVar("RequestT", bound=SizedRequest)
+InputT = TypeVar("InputT")
 ResponseT = TypeVar("ResponseT")
 
 _log = logging.getLogger(__name__)
 
 
 @final
-class QueuedRequest(LightFuture[ResponseT], Generic[RequestT, ResponseT]):
+class LazyRequest(Generic[InputT]):
+    """The input of a request, decoded when work on it begins, because bytes take less memory than arrays.
+
+    Args:
+        decode: Decodes the input; raises QuantraError if it is malformed.
+        rows: Number of symbols.
+        size: Number of bytes; 0 if the caller holds this memory anyway.
+    """
+
+    def __init__(self, decode: Callable[[], InputT], rows: int, size: int = 0) -> None:
+        self._decode: Callable[[], InputT] | None = decode
+        self.rows, self.size = rows, size
+
+    @classmethod
+    def of(cls, decoded: InputT, rows: int, size: int = 0) -> Self:
+        """Create a request whose input is already decoded."""
+        return cls(lambda: decoded, rows, size)
+
+    def decode(self) -> InputT:
+        """Return the input; call it once, because it frees what the input is decoded from."""
+        decode, self._decode = self._decode, None
+        assert decode is not None  # noqa: S101 - called once
+        return decode()
+
+
+@final
+class QueuedRequest(LightFuture[ResponseT]):
     """A request that is queued or in progress, and the future of its response.
 
     Cancelling it while it is queued removes it from the queue. With `encode`, it can also be cancelled while work on it
@@ -72,7 +87,7 @@ class QueuedRequest(LightFuture[ResponseT], Generic[RequestT, ResponseT]):
 
     def __init__(
         self,
-        request: RequestT,
+        request: LazyRequest[Any],
         context: CallContext,
         method: str = "",
         observers: Sequence[Observer] = (),
@@ -85,6 +100,8 @@ class QueuedRequest(LightFuture[ResponseT], Generic[RequestT, ResponseT]):
         """Times of its batch or of its first step; None while it is queued."""
         self.queue: RequestQueue | None = None
         """The queue that counts it; None before and after."""
+        self.step: Callable[[datetime, Deadline], ResponseT | None] | None = None
+        """For a `StepWorker`: does the next part of the work; returns None if there is more to do."""
         self._method, self._observers, self._encode = method, observers, encode
         self._model, self._version = "", 0
         self._failed_reasons: tuple[str, ...] = ()
@@ -184,7 +201,7 @@ def _list_failed_reasons(result: object) -> tuple[str, ...]:
     return tuple(answer_of(outcome).reason for outcome in outcomes if isinstance(outcome, QuantraError))
 
 
-AnyRequest = QueuedRequest[Any, Any]
+AnyRequest = QueuedRequest[Any]
 
 
 class QueueLoad(NamedTuple):

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar, overload
 
 from predictor.adaptive_widths import RecordedWidths
-from predictor.call_context import CallContext
+from predictor.call_context import CallContext, Deadline
 from predictor.catalog import EngineName, ModelInfo
 from predictor.errors import ArtifactError, QuantraError
 from predictor.forecast import Explanation, Outcome
@@ -28,22 +28,26 @@ from predictor.registry import FolderWatcher, ModelsFolder, Registry, Runtime, V
 from predictor.service.adaptive_model import AdaptiveModel
 from predictor.service.explanations import (
     GlobalExplanation,
-    OneStepJob,
-    QueryRequest,
     Report,
     explain_query,
 )
 from predictor.service.forecast_recorder import ForecastRecorder
 from predictor.service.preemption import ExplanationDeadline, PredictionActivity
-from predictor.service.request_queue import ModelReplacedError, QueuedRequest, QueueLoad, RequestQueue
+from predictor.service.request_queue import (
+    AnyRequest,
+    LazyRequest,
+    ModelReplacedError,
+    QueuedRequest,
+    QueueLoad,
+    RequestQueue,
+)
 from predictor.service.served_models import ServedModels
 from predictor.service.simulations import Simulation, simulate_query
 from predictor.service.workers import (
-    DecodedInstances,
     ModelWorker,
     PredictionRequest,
-    QueuedPrediction,
     StepWorker,
+    create_request,
     now,
     rows_of,
 )
@@ -232,8 +236,8 @@ class PredictionService:
             ModelNotFoundError, VersionNotFoundError, QueueFullError, UnavailableError: Immediately.
         """
         if isinstance(request, Sequence):
-            request = DecodedInstances(request)
-        queued: QueuedPrediction = QueuedRequest(request, context, "Predict", self._observers_of(context), encode)
+            request = create_request(request)
+        queued: AnyRequest = QueuedRequest(request, context, "Predict", self._observers_of(context), encode)
         worker = self._put(reference, queued)
         if inline:
             worker.run_waiting(math.inf)
@@ -251,23 +255,16 @@ class PredictionService:
         """
         return self.predict(reference, instances, context, inline=True).result()
 
-    def explain(
-        self, reference: str, request: QueryRequest[Query] | Query, context: CallContext
-    ) -> Future[Explanation]:
+    def explain(self, reference: str, request: LazyRequest[Query] | Query, context: CallContext) -> Future[Explanation]:
         """Explain one forecast; raises as `predict`."""
-        model = self.served.current.registry.find(reference)
         if isinstance(request, Query):
-            query = request
-            request = QueryRequest(lambda: query, len(query.instance.input.symbols))
-        job = OneStepJob(partial(explain_query, model, request.decode, time.perf_counter()), request.rows, request.size)
-        queued: QueuedRequest[OneStepJob[Explanation], Explanation] = QueuedRequest(
-            job, context, "Explain", self._observers_of(context)
-        )
-        self._put_explanation(model, queued)
-        return queued
+            request = LazyRequest.of(request, len(request.instance.input.symbols))
+        model = self.served.current.registry.find(reference)
+        step = partial(explain_query, model, request.decode, time.perf_counter())
+        return self._run_steps("Explain", model, request, step, context)
 
     def explain_global(
-        self, reference: str, request: QueryRequest[GlobalQuery] | GlobalQuery, report: Report, context: CallContext
+        self, reference: str, request: LazyRequest[GlobalQuery] | GlobalQuery, report: Report, context: CallContext
     ) -> Future[GlobalImportance]:
         """Explain many instances, one per step, so that other explanations can run in between.
 
@@ -280,25 +277,16 @@ class PredictionService:
         Raises:
             ModelNotFoundError, VersionNotFoundError, QueueFullError, UnavailableError: Immediately.
         """
-        model = self.served.current.registry.find(reference)
         if isinstance(request, GlobalQuery):
-            query = request
-            request = QueryRequest(lambda: query, rows_of(query.instances))
-        queued: QueuedRequest[GlobalExplanation, GlobalImportance] = QueuedRequest(
-            GlobalExplanation(model, request, report), context, "ExplainGlobal", self._observers_of(context)
-        )
-        self._put_explanation(model, queued)
-        return queued
+            request = LazyRequest.of(request, rows_of(request.instances))
+        model = self.served.current.registry.find(reference)
+        step = GlobalExplanation(model, request.decode, report).step
+        return self._run_steps("ExplainGlobal", model, request, step, context)
 
-    def simulate(self, reference: str, request: QueryRequest[PathQuery], context: CallContext) -> Future[Simulation]:
+    def simulate(self, reference: str, request: LazyRequest[PathQuery], context: CallContext) -> Future[Simulation]:
         """Simulate price paths; like an explanation, it never delays a prediction. Raises as `predict`."""
         model = self.served.current.registry.find(reference)
-        job = OneStepJob(partial(simulate_query, model, request.decode), request.rows, request.size)
-        queued: QueuedRequest[OneStepJob[Simulation], Simulation] = QueuedRequest(
-            job, context, "SimulatePaths", self._observers_of(context)
-        )
-        self._put_explanation(model, queued)
-        return queued
+        return self._run_steps("SimulatePaths", model, request, partial(simulate_query, model, request.decode), context)
 
     def close(self) -> None:
         """Reject new requests and finish queued ones."""
@@ -320,7 +308,7 @@ class PredictionService:
             return () if (only := own or other) is None else (only,)
         return own, other
 
-    def _put(self, reference: str, queued: QueuedPrediction) -> ModelWorker:
+    def _put(self, reference: str, queued: AnyRequest) -> ModelWorker:
         while True:
             try:
                 worker = self.served.current.find_worker(reference)
@@ -332,13 +320,23 @@ class PredictionService:
                 raise
             return worker
 
-    def _put_explanation(self, model: Predictor, queued: QueuedRequest[Any, Any]) -> None:
+    def _run_steps(
+        self,
+        method: str,
+        model: Predictor,
+        request: LazyRequest[Any],
+        step: Callable[[datetime, Deadline], ResponseT | None],
+        context: CallContext,
+    ) -> Future[ResponseT]:
+        """Queue a request for the explanation worker."""
+        queued: QueuedRequest[ResponseT] = QueuedRequest(request, context, method, self._observers_of(context))
         queued.set_model(model.identity.name, model.identity.version)
         try:
-            self._explanation_worker.put(model.identity.name, queued)
+            self._explanation_worker.put(model.identity.name, queued, step)
         except QuantraError as error:
             queued.fail(error)
             raise
+        return queued
 
     def _create_worker(self, model: Predictor) -> ModelWorker:
         return ModelWorker(

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextvars import Context
 from datetime import UTC, datetime
 from itertools import islice
-from typing import Any, Protocol, final
+from typing import TypeVar, final
 
 from predictor.call_context import CallContext, Deadline
 from predictor.errors import QuantraError
@@ -15,8 +15,10 @@ from predictor.inference import is_plain_thread
 from predictor.instance import ReadInstance, limit_age
 from predictor.model import Predictor
 from predictor.service.forecast_recorder import ForecastRecorder
-from predictor.service.request_queue import ModelQueueKey, QueuedRequest, RequestQueue, SizedRequest
+from predictor.service.request_queue import AnyRequest, LazyRequest, ModelQueueKey, QueuedRequest, RequestQueue
 from predictor.service.stage_times import StageTimes
+
+ResultT = TypeVar("ResultT")
 
 _log = logging.getLogger(__name__)
 
@@ -24,14 +26,6 @@ _log = logging.getLogger(__name__)
 def now() -> datetime:
     """Return the current time in UTC."""
     return datetime.now(UTC)
-
-
-class PredictionRequest(SizedRequest, Protocol):
-    """Instances to forecast, which may be decoded only when work on them begins."""
-
-    def instances(self) -> Sequence[ReadInstance]:
-        """Decode each instance, or return its error; raises QuantraError if the whole request is invalid."""
-        ...
 
 
 def rows_of(instances: Iterable[ReadInstance]) -> int:
@@ -43,25 +37,13 @@ def rows_of(instances: Iterable[ReadInstance]) -> int:
     return rows
 
 
-@final
-class DecodedInstances:
-    """Instances that were decoded before they wait.
-
-    Args:
-        decoded: Each instance or its error.
-        size: Bytes of the request; 0 if the caller holds this memory anyway.
-    """
-
-    def __init__(self, decoded: Sequence[ReadInstance], size: int = 0) -> None:
-        self._decoded, self.size = decoded, size
-        self.rows = rows_of(decoded)
-
-    def instances(self) -> Sequence[ReadInstance]:
-        """Return the instances."""
-        return self._decoded
+PredictionRequest = LazyRequest[Sequence[ReadInstance]]
+"""Instances to forecast; the error of one that cannot be decoded is in its place."""
 
 
-QueuedPrediction = QueuedRequest[PredictionRequest, Any]
+def create_request(instances: Sequence[ReadInstance], size: int = 0) -> PredictionRequest:
+    """Create a request of decoded instances."""
+    return LazyRequest.of(instances, rows_of(instances), size)
 
 
 @final
@@ -91,7 +73,7 @@ class ModelWorker:
         self._took_s: dict[int, float] = {}
         """Seconds that the last batch of a size took; the key is the bit length of its size in bytes."""
 
-    def put(self, queued: QueuedPrediction) -> None:
+    def put(self, queued: AnyRequest) -> None:
         """Queue a request until `wake` or `run_waiting`; raises as `RequestQueue.put`."""
         queued.set_model(self._model.identity.name, self._model.identity.version)
         self._queue.put(self._key, queued)
@@ -126,7 +108,7 @@ class ModelWorker:
             self._run_batch(requests)
             del requests  # keep no request alive while waiting
 
-    def _run_batch(self, requests: Sequence[QueuedPrediction]) -> None:
+    def _run_batch(self, requests: Sequence[AnyRequest]) -> None:
         begun_s = time.perf_counter()
         size = sum(queued.request.size for queued in requests)
         try:
@@ -138,9 +120,7 @@ class ModelWorker:
                 self._queue.release(left)
         self._took_s[size.bit_length()] = time.perf_counter() - begun_s
 
-    def _predict_with_retry(
-        self, decoded: Sequence[tuple[QueuedPrediction, Sequence[ReadInstance]]], begun_s: float
-    ) -> None:
+    def _predict_with_retry(self, decoded: Sequence[tuple[AnyRequest, Sequence[ReadInstance]]], begun_s: float) -> None:
         """Predict all requests as a batch; if an unexpected error fails it, one by one, so that only one fails."""
         try:
             self._predict_batch(decoded, begun_s)
@@ -155,9 +135,7 @@ class ModelWorker:
             if not request[0].done():
                 self._predict_with_retry([request], begun_s)
 
-    def _predict_batch(
-        self, decoded: Sequence[tuple[QueuedPrediction, Sequence[ReadInstance]]], begun_s: float
-    ) -> None:
+    def _predict_batch(self, decoded: Sequence[tuple[AnyRequest, Sequence[ReadInstance]]], begun_s: float) -> None:
         """Prepare all instances, forecast those of requests that are not over, and set their outcomes."""
         times = StageTimes(decoded[0][0].arrived_s, begun_s, time.perf_counter())
         for queued, _ in decoded:
@@ -169,7 +147,7 @@ class ModelWorker:
         deadline = SharedDeadline([queued.context for queued, _ in decoded])
         batch = self._model.prepare_batch(all_instances, self._clock(), deadline)
         times.prepared_s = time.perf_counter()
-        live: list[tuple[QueuedPrediction, int]] = []
+        live: list[tuple[AnyRequest, int]] = []
         positions: list[int] = []
         first = 0
         for queued, instances in decoded:
@@ -191,10 +169,10 @@ class ModelWorker:
             _log.debug("%s: %d calls, %d instances, %s", name, len(decoded), len(all_instances), times)
 
 
-def _decode(queued: QueuedPrediction) -> Sequence[ReadInstance] | None:
+def _decode(queued: AnyRequest) -> Sequence[ReadInstance] | None:
     """Decode a request, which works only once; None if that failed and the request has its error."""
     try:
-        return queued.request.instances()
+        return queued.request.decode()
     except Exception as error:  # noqa: BLE001 - thread boundary: the caller gets the error
         queued.fail(error)
         return None
@@ -221,8 +199,7 @@ class SharedDeadline:
 class StepWorker:
     """One thread that runs jobs step by step and takes turns between the keys of its queue.
 
-    It starts with the first request. A request has a method `step`, as `OneStepJob` and `GlobalExplanation`; it returns
-    None if there is more to do.
+    It starts with the first request.
 
     Args:
         name: Name of the thread.
@@ -244,8 +221,17 @@ class StepWorker:
         self._deadline_of = deadline_of
         self._thread = queue.create_thread(self._run, name)
 
-    def put(self, key: str, queued: QueuedRequest[Any, Any]) -> None:
-        """Queue a request under a key; raises as `RequestQueue.put`."""
+    def put(
+        self, key: str, queued: QueuedRequest[ResultT], step: Callable[[datetime, Deadline], ResultT | None]
+    ) -> None:
+        """Queue a request under a key; raises as `RequestQueue.put`.
+
+        Args:
+            key: The key.
+            queued: The request.
+            step: Does the next part of the work, until it returns a result.
+        """
+        queued.step = step
         self._queue.put(key, queued)
         self._thread.start()
 
@@ -257,14 +243,15 @@ class StepWorker:
                 self._queue.put_back(queued)
             del queued  # keep no request alive while waiting
 
-    def _is_done(self, queued: QueuedRequest[Any, Any]) -> bool:
+    def _is_done(self, queued: AnyRequest) -> bool:
         """Do one step; whether the request is finished."""
         if queued.times is None:
             queued.times = StageTimes(queued.arrived_s, time.perf_counter())
         try:
             deadline = self._deadline_of(queued.context)
             deadline.check()
-            result = queued.request.step(self._clock(), deadline)
+            assert queued.step is not None  # noqa: S101 - `put` sets it
+            result = queued.step(self._clock(), deadline)
         except Exception as error:  # noqa: BLE001 - thread boundary: the caller gets the error
             queued.fail(error)
             return True
