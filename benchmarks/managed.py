@@ -21,7 +21,7 @@ from benchmarks.report import Row, at_most, parse_arguments, publish, shown
 from predictor import Forecaster, artifact, golden
 from predictor.artifact import Artifact
 from predictor.inference import use_threads
-from predictor.instance import Instance, Query
+from predictor.instance import ExplanationQuery, Instance
 from predictor.model import Model, ModelIdentity
 from predictor.networks import Edges, GraphForecaster, build_network, kind_named
 from trainers.demo.market import real_bars
@@ -101,7 +101,9 @@ def explanation_row(kind: str, model: Path, folder: Path, lengths: Lengths) -> R
         times = taking_turns(
             {
                 "C#": bound(ask, "explain", calls),
-                "Python": lambda: median_ms(lambda: forecaster.explain(Query(instance=Instance(input=bars))), calls),
+                "Python": lambda: median_ms(
+                    lambda: forecaster.explain(ExplanationQuery(instance=Instance(input=bars))), calls
+                ),
             },
             lengths.rounds,
         )

@@ -26,7 +26,7 @@ from predictor.catalog import EngineName
 from predictor.forecaster import Forecaster
 from predictor.golden import AFTER_ALL_SESSIONS
 from predictor.inference import use_threads
-from predictor.instance import Instance, ReadInstance
+from predictor.instance import Instance, InstanceOrError
 from predictor.model import Model, PreparedInstance
 from predictor.registry import Runtime, load_model
 from predictor.service import LazyRequest, PredictionRequest, PredictionService
@@ -141,7 +141,7 @@ class Gate:
         self.begun, self.opened = Event(), Event()
         self.request: PredictionRequest = LazyRequest(self._decode, 0)
 
-    def _decode(self) -> Sequence[ReadInstance]:
+    def _decode(self) -> Sequence[InstanceOrError]:
         """Wait; there is nothing to forecast."""
         self.begun.set()
         self.opened.wait()

@@ -15,8 +15,8 @@ from predictor.call_context import CallContext
 from predictor.catalog import CovariateGroup, CovariateInfo, FeatureInfo, ModelInfo
 from predictor.errors import ModelNotFoundError, QuantraError
 from predictor.forecast import Attribution, Explanation, Forecast, Outcome, RowKind
-from predictor.global_importance import GlobalImportance, GlobalQuery, TargetImportance
-from predictor.instance import INTEGRATED_GRADIENTS, Instance, PathQuery, Query, ReadInstance
+from predictor.global_importance import GlobalExplanationQuery, GlobalImportance, TargetImportance
+from predictor.instance import INTEGRATED_GRADIENTS, ExplanationQuery, Instance, InstanceOrError, PathQuery
 from predictor.internals import Internal, InternalAxis
 from predictor.memory import error_of
 from predictor.service import (
@@ -59,7 +59,7 @@ class CannedService(PredictionService):
     def predict(
         self,
         reference: str,
-        request: PredictionRequest | Sequence[ReadInstance],
+        request: PredictionRequest | Sequence[InstanceOrError],
         context: CallContext,
         encode: Callable[[tuple[Outcome, ...]], Any] | None = None,
         *,
@@ -72,7 +72,7 @@ class CannedService(PredictionService):
         return self._predicting.submit(self._forecast, request, context, encode)
 
     def explain(
-        self, reference: str, request: LazyRequest[Query] | Query, context: CallContext
+        self, reference: str, request: LazyRequest[ExplanationQuery] | ExplanationQuery, context: CallContext
     ) -> "Future[Explanation]":
         assert isinstance(request, LazyRequest)
         self.model(reference)
@@ -84,7 +84,7 @@ class CannedService(PredictionService):
     def explain_global(
         self,
         reference: str,
-        request: LazyRequest[GlobalQuery] | GlobalQuery,
+        request: LazyRequest[GlobalExplanationQuery] | GlobalExplanationQuery,
         report: Callable[[GlobalImportance], object],
         context: CallContext,
     ) -> "Future[GlobalImportance]":
@@ -117,7 +117,7 @@ class CannedService(PredictionService):
         except Exception as error:
             raise error_of("Predict", error, _log) from error
 
-    def _answer_query(self, asked: LazyRequest[Query], context: CallContext) -> Explanation:
+    def _answer_query(self, asked: LazyRequest[ExplanationQuery], context: CallContext) -> Explanation:
         query = asked.decode()
         self.contexts.append(context)
         self.begun.set()

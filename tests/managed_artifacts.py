@@ -250,12 +250,12 @@ class Request:
         assert isinstance(symbols, tuple)
         assert isinstance(calendar, str)
         try:
-            bars, impossible = BarPanel.of_possible_bars(
+            bars, symbol_errors = BarPanel.of_possible_bars(
                 BarTable(symbols=symbols, sessions=sessions, columns=sent), calendar=calendar
             )
             instance = Instance(
                 input=bars,
-                impossible=impossible,
+                symbol_errors=symbol_errors,
                 covariates=self.covariates,
                 gap_policy=self.gap_policy,
                 allow_incomplete_last_bar=self.allow_incomplete_last_bar,

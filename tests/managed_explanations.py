@@ -15,7 +15,7 @@ from managed_artifacts import FOLDER, NEVER, Request
 
 from predictor.errors import QuantraError
 from predictor.forecast import Attribution, Detail, TargetPoint
-from predictor.instance import OCCLUSION, SHAPLEY, Instance, Query
+from predictor.instance import OCCLUSION, SHAPLEY, ExplanationQuery, Instance
 from predictor.model import Predictor
 
 FILE: Final = FOLDER.parent / "Fixtures" / "explanations.json"
@@ -50,7 +50,7 @@ class Explanation:
 
     def _outcome(self, model: Predictor, request: Request) -> tuple[Attribution, ...] | QuantraError:
         instance = Instance(input=request.bars, covariates=request.covariates)
-        query = Query(
+        query = ExplanationQuery(
             instance=instance,
             targets=self.targets,
             symbols=self.symbols,

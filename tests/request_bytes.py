@@ -10,7 +10,7 @@ from google.rpc.code_pb2 import Code
 from hypothesis import strategies as st
 
 from predictor._pb import prediction_pb2 as pb
-from predictor.instance import FeatureWindow, Instance, Query
+from predictor.instance import ExplanationQuery, FeatureWindow, Instance
 from predictor.networks import Target
 from predictor.wire import attributions, instances
 
@@ -48,7 +48,7 @@ def flat_window() -> FeatureWindow:
 
 def explain_request(model: str = "small@1") -> bytes:
     """A request to explain every horizon."""
-    query = Query(instance=Instance(input=recent_bars("AAPL", "IBM").last(PIPELINE.bars_needed)))
+    query = ExplanationQuery(instance=Instance(input=recent_bars("AAPL", "IBM").last(PIPELINE.bars_needed)))
     return attributions.encode_query(query, model).SerializeToString()
 
 

@@ -15,8 +15,8 @@ from predictor.bars import BarPanel
 from predictor.call_context import CallContext
 from predictor.catalog import ModelInfo
 from predictor.forecast import Outcome
-from predictor.global_importance import GlobalImportance, GlobalQuery
-from predictor.instance import PathQuery, Query, ReadInstance
+from predictor.global_importance import GlobalExplanationQuery, GlobalImportance
+from predictor.instance import ExplanationQuery, InstanceOrError, PathQuery
 from predictor.service import (
     LazyRequest,
     PredictionRequest,
@@ -119,7 +119,7 @@ class VersionSwitchingService(PredictionService):
     def predict(
         self,
         reference: str,
-        request: PredictionRequest | Sequence[ReadInstance],
+        request: PredictionRequest | Sequence[InstanceOrError],
         context: CallContext,
         encode: Callable[[tuple[Outcome, ...]], Any] | None = None,
         *,
@@ -129,7 +129,7 @@ class VersionSwitchingService(PredictionService):
         return self._service.predict(self._next(), request, context, encode, inline=inline)
 
     def explain(
-        self, reference: str, request: LazyRequest[Query] | Query, context: CallContext
+        self, reference: str, request: LazyRequest[ExplanationQuery] | ExplanationQuery, context: CallContext
     ) -> "Future[Explanation]":
         del reference
         return self._service.explain(self._next(), request, context)
@@ -141,7 +141,7 @@ class VersionSwitchingService(PredictionService):
     def explain_global(
         self,
         reference: str,
-        request: LazyRequest[GlobalQuery] | GlobalQuery,
+        request: LazyRequest[GlobalExplanationQuery] | GlobalExplanationQuery,
         report: Callable[[GlobalImportance], object],
         context: CallContext,
     ) -> "Future[GlobalImportance]":

@@ -15,7 +15,7 @@ from benchmarks.calling.rates import BARS
 from benchmarks.report import Row, at_most, shown
 from predictor.client import QuantraClient
 from predictor.errors import CallCancelledError, UnavailableError
-from predictor.instance import Instance, Query
+from predictor.instance import ExplanationQuery, Instance
 from trainers.demo.market import real_bars
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ def explanation_load(target: str) -> Generator[ExplanationLoad]:
 
 def explain_while(target: str, wanted: Event, answered: "Synchronized[int]", ready: Event) -> None:
     """Explain every horizon of the last bars in a loop; runs in a child process."""
-    query = Query(instance=Instance(input=real_bars(["AAPL"]).last(200)))
+    query = ExplanationQuery(instance=Instance(input=real_bars(["AAPL"]).last(200)))
     with QuantraClient(target) as client:
         while True:
             wanted.wait()

@@ -12,9 +12,9 @@ from predictor.catalog import EngineName, ModelInfo
 from predictor.covariates import Covariates
 from predictor.errors import UnavailableError
 from predictor.forecast import Attribution, Explanation, Forecast, Outcome, forecast_or_raise
-from predictor.global_importance import GlobalImportance, GlobalQuery
+from predictor.global_importance import GlobalExplanationQuery, GlobalImportance
 from predictor.inference import choose_device
-from predictor.instance import Query, Question, bars_of, importance_query, instance_of
+from predictor.instance import ExplanationQuery, InstanceLike, create_importance_query, require_bars, to_instance
 from predictor.model import Predictor
 from predictor.price_paths import PricePaths, simulate_paths
 from predictor.registry import ModelVersions, Registry, Runtime, load_model
@@ -63,7 +63,7 @@ class Forecaster:
         served = ModelVersions.of(model)
         return cls(PredictionService(Registry(models={model.identity.name: served}, problems=())))
 
-    def predict(self, bars: Question, covariates: Covariates | None = None) -> Forecast:
+    def predict(self, bars: InstanceLike, covariates: Covariates | None = None) -> Forecast:
         """Forecast one panel of bars.
 
         Args:
@@ -73,15 +73,15 @@ class Forecaster:
         Raises:
             QuantraError: the bars cannot be forecast; see predictor.errors.
         """
-        return forecast_or_raise(self.predict_many([instance_of(bars, covariates)])[0])
+        return forecast_or_raise(self.predict_many([to_instance(bars, covariates)])[0])
 
-    def predict_many(self, instances: Sequence[Question]) -> tuple[Outcome, ...]:
+    def predict_many(self, instances: Sequence[InstanceLike]) -> tuple[Outcome, ...]:
         """Forecast many panels, in order; the outcome of an invalid one is its error."""
         self._check_open()
-        return self._service.predict_inline("", [instance_of(item) for item in instances], NEVER)
+        return self._service.predict_inline("", [to_instance(item) for item in instances], NEVER)
 
     def simulate(
-        self, bars: Question, covariates: Covariates | None = None, *, paths: int = 1000, seed: int = 0
+        self, bars: InstanceLike, covariates: Covariates | None = None, *, paths: int = 1000, seed: int = 0
     ) -> PricePaths:
         """Draw joint price paths whose distribution at each horizon is the forecast's; see `predictor.price_paths`.
 
@@ -94,13 +94,13 @@ class Forecaster:
         Raises:
             QuantraError: as `predict` and `simulate_paths`.
         """
-        instance = instance_of(bars, covariates)
-        past = bars_of(instance, "paths")
+        instance = to_instance(bars, covariates)
+        past = require_bars(instance, "paths")
         return simulate_paths(self.predict(instance), past, paths=paths, seed=seed)
 
     def feature_importance(
         self,
-        bars: Question,
+        bars: InstanceLike,
         horizon: int = 5,
         quantile: float = 0.5,
         covariates: Covariates | None = None,
@@ -110,9 +110,9 @@ class Forecaster:
         Raises:
             QuantraError: the bars cannot be forecast, or the model has no such horizon or quantile.
         """
-        return self.explain(importance_query(bars, horizon, quantile, covariates)).attributions[0]
+        return self.explain(create_importance_query(bars, horizon, quantile, covariates)).attributions[0]
 
-    def explain(self, query: Query) -> Explanation:
+    def explain(self, query: ExplanationQuery) -> Explanation:
         """Attribute many targets at once.
 
         Raises:
@@ -121,7 +121,7 @@ class Forecaster:
         self._check_open()
         return self._service.explain("", query, CallContext()).result()
 
-    def explain_global(self, query: GlobalQuery) -> Iterator[GlobalImportance]:
+    def explain_global(self, query: GlobalExplanationQuery) -> Iterator[GlobalImportance]:
         """Explain the forecasts of many instances together; yields interim results, and the final one last.
 
         Raises:

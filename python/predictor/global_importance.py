@@ -13,24 +13,24 @@ import numpy as np
 from predictor.arrays import FloatArray
 from predictor.errors import QuantraError
 from predictor.forecast import Attribution, RowKind, TargetPoint
-from predictor.instance import ReadInstance
+from predictor.instance import InstanceOrError
 
 MAX_REFUSALS: Final = 10
 """Refusals that a report lists; further ones are only counted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class GlobalQuery:
+class GlobalExplanationQuery:
     """A request to explain the forecasts of many instances together."""
 
-    instances: tuple[ReadInstance, ...]
+    instances: tuple[InstanceOrError, ...]
     """An instance, or the error of one that could not be decoded, which counts as refused."""
     targets: tuple[TargetPoint, ...] = ()
     """Empty = every horizon, at the quantile nearest to 0.5."""
     method: str = ""
-    """As `Query.method`."""
+    """As `ExplanationQuery.method`."""
     tolerance: float = 0.01
-    """As `Query.tolerance`."""
+    """As `ExplanationQuery.tolerance`."""
 
 
 @dataclass(frozen=True, slots=True)

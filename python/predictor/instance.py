@@ -67,7 +67,7 @@ class Instance:
     gap_policy: GapPolicy = GapPolicy.REFUSE
     max_age_sessions: int | None = None
     """Most sessions of the model's calendar that may have closed since the last bar; None = unlimited."""
-    impossible: Mapping[str, QuantraError] = field(default_factory=dict[str, QuantraError])
+    symbol_errors: Mapping[str, QuantraError] = field(default_factory=dict[str, QuantraError])
     """The error of each symbol that was sent with an impossible bar; the panel has no bars of it."""
 
     def __post_init__(self) -> None:
@@ -85,38 +85,30 @@ def limit_age(instance: Instance, most: int) -> Instance:
     return instance if age is not None and age <= most else replace(instance, max_age_sessions=most)
 
 
-Question = BarPanel | FeatureWindow | Instance | Frame
+InstanceLike = BarPanel | FeatureWindow | Instance | Frame
 """What a caller may pass as one instance; `BarPanel.of` reads a table in memory."""
-ReadInstance = Instance | QuantraError
-"""An instance, or the error of one that could not be decoded."""
+InstanceOrError = Instance | QuantraError
+"""An instance, or the error of one that cannot be decoded."""
 
 
-def instance_of(question: Question, covariates: Covariates | None = None) -> Instance:
+def to_instance(source: InstanceLike, covariates: Covariates | None = None) -> Instance:
     """Wrap a panel, a table of bars or feature windows in an instance; an instance is returned unchanged.
 
     Raises:
         CovariatesError: `covariates` is passed with an instance or with feature windows, which hold their own.
         BarsError: the table does not hold bars.
     """
-    if not isinstance(question, Instance | BarPanel | FeatureWindow):
-        question = BarPanel.of(question)
-    if not isinstance(question, Instance):
-        return Instance(input=question, covariates=covariates or NO_COVARIATES)
+    if not isinstance(source, Instance | BarPanel | FeatureWindow):
+        source = BarPanel.of(source)
+    if not isinstance(source, Instance):
+        return Instance(input=source, covariates=covariates or NO_COVARIATES)
     if covariates is not None:
         raise CovariatesError("pass covariates inside the instance: Instance(input=bars, covariates=...)")
-    return question
+    return source
 
 
-def bars_of(instance: Instance, purpose: str) -> BarPanel:
-    """The bars of an instance.
-
-    Args:
-        instance: the instance.
-        purpose: what needs them, for the message.
-
-    Raises:
-        InvalidInputError: it has feature windows.
-    """
+def require_bars(instance: Instance, purpose: str) -> BarPanel:
+    """Return the bars of an instance; raises InvalidInputError, which names the purpose, if it has feature windows."""
     if not isinstance(instance.input, BarPanel):
         raise InvalidInputError(f"{purpose} need bars, but the input has feature windows; give bars with their past")
     return instance.input
@@ -146,7 +138,7 @@ class PathQuery:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Query:
+class ExplanationQuery:
     """A request to explain a forecast."""
 
     instance: Instance
@@ -161,6 +153,8 @@ class Query:
     """Symbols to explain, in this order; empty = all. The model reads the bars of all symbols in any case."""
 
 
-def importance_query(question: Question, horizon: int, quantile: float, covariates: Covariates | None) -> Query:
-    """A query for one quantile of one horizon; raises as `instance_of`."""
-    return Query(instance=instance_of(question, covariates), targets=(TargetPoint(horizon, quantile),))
+def create_importance_query(
+    bars: InstanceLike, horizon: int, quantile: float, covariates: Covariates | None
+) -> ExplanationQuery:
+    """Create a query for one quantile of one horizon; raises as `to_instance`."""
+    return ExplanationQuery(instance=to_instance(bars, covariates), targets=(TargetPoint(horizon, quantile),))

@@ -48,9 +48,9 @@ from predictor.covariates import Covariates, CovariateSource
 from predictor.errors import ANSWERS, QuantraError
 from predictor.forecast import Attribution, Detail, Forecast, TargetPoint, forecast_or_raise
 from predictor.forecaster import Forecaster
-from predictor.global_importance import GlobalImportance, GlobalQuery, Refusal, TargetImportance
+from predictor.global_importance import GlobalExplanationQuery, GlobalImportance, Refusal, TargetImportance
 from predictor.inference import choose_device
-from predictor.instance import SHAPLEY, Instance, Query, instance_of
+from predictor.instance import SHAPLEY, ExplanationQuery, Instance, to_instance
 from predictor.internals import Internal
 from predictor.networks import Target
 from predictor.price_paths import PathQuestions
@@ -191,7 +191,7 @@ def _values(sent: Covariates) -> dict[str, object]:
 
 
 def _forecast(service: PredictionService, asked: BarPanel | Instance, model: str = MODEL) -> Forecast:
-    outcome = service.predict(model, [instance_of(asked)], CallContext()).result()[0]
+    outcome = service.predict(model, [to_instance(asked)], CallContext()).result()[0]
     if isinstance(outcome, QuantraError):
         raise outcome
     return outcome
@@ -201,14 +201,14 @@ def _attribution(
     service: PredictionService, asked: BarPanel | Instance, model: str = MODEL, method: str = ""
 ) -> Attribution:
     detail = Detail.FEATURES if method == SHAPLEY else Detail.CELLS
-    query = Query(instance=instance_of(asked), targets=(TargetPoint(5, 0.5),), detail=detail, method=method)
+    query = ExplanationQuery(instance=to_instance(asked), targets=(TargetPoint(5, 0.5),), detail=detail, method=method)
     return service.explain(model, query, CallContext()).result().attributions[0]
 
 
 def _importance(service: PredictionService, bars: BarPanel) -> GlobalImportance:
     """Global importance over two days of both symbols, and one refused instance."""
     days = (bars, bars.until(int(bars.sessions[-6])), bars.last(5))
-    query = GlobalQuery(
+    query = GlobalExplanationQuery(
         instances=tuple(Instance(input=panel) for panel in days), targets=(TargetPoint(5, 0.5), TargetPoint(20, 0.9))
     )
     return service.explain_global(MODEL, query, lambda _: None, CallContext()).result()

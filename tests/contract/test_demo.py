@@ -18,7 +18,7 @@ from shown_commands import run_command, run_python, running
 
 from predictor import BarPanel, Forecaster
 from predictor.errors import UnavailableError
-from predictor.instance import Instance, Query
+from predictor.instance import ExplanationQuery, Instance
 from trainers.demo import command
 from trainers.demo.dotnet import PROGRAM, DotnetProgram, reason_to_skip
 from trainers.demo.steps import DemoPrograms, run_csharp_client
@@ -72,7 +72,9 @@ def test_almost_all_explanations_of_the_last_year_converge(demo: "Demo") -> None
         converged = [
             attribution.converged.all()
             for day in bars.sessions[-250::25]
-            for attribution in forecaster.explain(Query(instance=Instance(input=bars.until(int(day))))).attributions
+            for attribution in forecaster.explain(
+                ExplanationQuery(instance=Instance(input=bars.until(int(day))))
+            ).attributions
         ]
     assert np.mean(converged) >= 0.99
 

@@ -29,7 +29,7 @@ from predictor.errors import ArtifactError, BarsError, FeatureMismatchError, Too
 from predictor.explain import Baseline, Explainer, build_attribution_view
 from predictor.golden import AFTER_ALL_SESSIONS
 from predictor.inference import Engine, freeze
-from predictor.instance import FeatureWindow, Instance, Query
+from predictor.instance import ExplanationQuery, FeatureWindow, Instance
 from predictor.model import build_output_map
 from predictor.networks import Inputs, Target, TargetKind, normalise, restore
 from predictor.service import PredictionService
@@ -212,7 +212,7 @@ def test_backward_of_a_recurrent_net_runs_in_train_mode_without_dropout_and_leav
 def test_predictions_are_bit_equal_while_explanations_run_in_another_thread(forecaster: Forecaster) -> None:
     bars = recent_bars("AAPL", "MSFT")
     alone = forecaster.predict(bars).values
-    query = Query(instance=Instance(input=bars))
+    query = ExplanationQuery(instance=Instance(input=bars))
     with ThreadPoolExecutor(2) as pool:
         explanations = [pool.submit(forecaster.explain, query) for _ in range(4)]
         beside = [forecaster.predict(bars).values for _ in range(50)]

@@ -13,7 +13,7 @@ import pytest
 from predictor.bars import BarPanel
 from predictor.errors import BarsError, BarsWarning
 from predictor.forecast import Forecast
-from predictor.instance import instance_of
+from predictor.instance import to_instance
 
 PLAIN = exports.CASES / "exports" / "plain.csv"
 
@@ -126,7 +126,7 @@ def test_equal_rows_of_a_frame_are_warned_of() -> None:
 
 
 def test_a_question_may_be_a_frame() -> None:
-    asked = instance_of(pl.read_csv(PLAIN)).input
+    asked = to_instance(pl.read_csv(PLAIN)).input
     assert isinstance(asked, BarPanel)
     assert same(asked, BarPanel.read(PLAIN))
 

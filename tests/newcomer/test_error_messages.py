@@ -16,7 +16,7 @@ from predictor.client import AsyncQuantraClient, ClientCredentials, QuantraClien
 from predictor.client.connection import target_of
 from predictor.errors import ArtifactError, ConfigurationError, UnavailableError
 from predictor.features import FittedFeatures, default_features
-from predictor.global_importance import GlobalQuery
+from predictor.global_importance import GlobalExplanationQuery
 from predictor.inference import choose_device
 from predictor.instance import Instance
 from predictor.networks import Target
@@ -183,7 +183,7 @@ def test_a_closed_forecaster_raises(models: Path) -> None:
     for ask in (
         lambda: forecaster.predict(recent_bars()),
         lambda: forecaster.feature_importance(recent_bars()),
-        lambda: next(forecaster.explain_global(GlobalQuery(instances=(Instance(input=recent_bars()),)))),
+        lambda: next(forecaster.explain_global(GlobalExplanationQuery(instances=(Instance(input=recent_bars()),)))),
     ):
         with pytest.raises(UnavailableError, match="this forecaster is closed; use it inside its `with`"):
             ask()

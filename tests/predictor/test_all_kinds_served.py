@@ -14,7 +14,7 @@ from predictor.bars import BarPanel
 from predictor.client import QuantraClient
 from predictor.errors import ExplainUnsupportedError
 from predictor.forecast import Attribution, Detail, Forecast, RowKind, TargetPoint
-from predictor.instance import Instance, Query
+from predictor.instance import ExplanationQuery, Instance
 from predictor.networks import KINDS
 from predictor.service import PredictionService
 
@@ -75,7 +75,7 @@ def answers(target: str) -> dict[str, ModelResponses]:
     reasons: dict[str, tuple[Attribution, ...]] = {}
     for name in MODELS:
         detail = Detail.FEATURES if name == "trees" else Detail.CELLS
-        query = Query(instance=Instance(input=panels()[WHOLE]), targets=TARGETS, detail=detail)
+        query = ExplanationQuery(instance=Instance(input=panels()[WHOLE]), targets=TARGETS, detail=detail)
         with QuantraClient(target, name) as client:
             reasons[name] = client.explain(query).attributions
     return {name: query_model(target, name, reasons[name]) for name in MODELS}
@@ -153,7 +153,7 @@ def test_trees_have_no_contributions_per_session(target: str, detail: Detail) ->
         QuantraClient(target, "trees") as client,
         pytest.raises(ExplainUnsupportedError, match=f"detail is '{detail}', but a model of trees reads each feature"),
     ):
-        client.explain(Query(instance=Instance(input=panels()[0]), detail=detail))
+        client.explain(ExplanationQuery(instance=Instance(input=panels()[0]), detail=detail))
 
 
 @pytest.mark.parametrize(("name", "method"), [("trees", "integrated-gradients"), ("lstm", "tree-shap")])
@@ -162,7 +162,7 @@ def test_the_method_of_another_kind_is_refused(target: str, name: str, method: s
         QuantraClient(target, name) as client,
         pytest.raises(ExplainUnsupportedError, match=f"'{method}'; the model supports"),
     ):
-        client.explain(Query(instance=Instance(input=panels()[0]), method=method))
+        client.explain(ExplanationQuery(instance=Instance(input=panels()[0]), method=method))
 
 
 def test_only_the_graph_ranks_and_has_neighbours(answers: dict[str, ModelResponses]) -> None:

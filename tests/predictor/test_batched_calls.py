@@ -21,7 +21,7 @@ from predictor.calls import PredictionCalls
 from predictor.dates import to_date
 from predictor.errors import CallCancelledError, DeadlineExceededError
 from predictor.golden import AFTER_ALL_SESSIONS
-from predictor.instance import FeatureWindow, Instance, ReadInstance
+from predictor.instance import FeatureWindow, Instance, InstanceOrError
 from predictor.model import Model
 from predictor.observation import Observation
 from predictor.registry import CHAMPION, ModelVersions, Registry
@@ -75,7 +75,7 @@ class Gate:
         self.begun, self.opened = threading.Event(), threading.Event()
         self.request: PredictionRequest = LazyRequest(self._decode, 1)
 
-    def _decode(self) -> Sequence[ReadInstance]:
+    def _decode(self) -> Sequence[InstanceOrError]:
         self.begun.set()
         self.opened.wait(SOON_S)
         return [Instance(input=BARS.select(["AAPL"]))]

@@ -28,7 +28,7 @@ from predictor.errors import (
     UnknownHorizonError,
 )
 from predictor.forecast import Forecast, TargetPoint
-from predictor.global_importance import GlobalImportance, GlobalQuery
+from predictor.global_importance import GlobalExplanationQuery, GlobalImportance
 from predictor.instance import Instance
 from predictor.limits import QueueLimits, ServiceLimits
 from predictor.service import PredictionService
@@ -206,11 +206,11 @@ def reports(
     return emitted, call.completion
 
 
-def global_bytes(query: GlobalQuery) -> bytes:
+def global_bytes(query: GlobalExplanationQuery) -> bytes:
     return global_importance.encode_query(query, "small").SerializeToString()
 
 
-QUERY = GlobalQuery(
+QUERY = GlobalExplanationQuery(
     instances=tuple(Instance(input=recent_bars(*panel)) for panel in (("AAPL",), ("IBM", "MSFT"), ("GOOG",))),
     targets=(TargetPoint(5, 0.5),),
 )
@@ -224,7 +224,7 @@ def test_each_report_is_over_all_instances_so_far(service: PredictionService) ->
     assert [one.targets[0].windows for one in emitted] == [1, 3, 4]
     alone = [
         service.explain_global(
-            "small", GlobalQuery(instances=(one,), targets=QUERY.targets), lambda _: None, CallContext()
+            "small", GlobalExplanationQuery(instances=(one,), targets=QUERY.targets), lambda _: None, CallContext()
         )
         for one in QUERY.instances
     ]
@@ -236,7 +236,9 @@ def test_each_report_is_over_all_instances_so_far(service: PredictionService) ->
 def test_of_many_instances_about_a_hundred_reports_come(service: PredictionService) -> None:
     short = Instance(input=recent_bars("AAPL").last(3))
     calls = PredictionCalls(service)
-    emitted, ended = reports(calls, global_bytes(GlobalQuery(instances=(short,) * 250, targets=QUERY.targets)))
+    emitted, ended = reports(
+        calls, global_bytes(GlobalExplanationQuery(instances=(short,) * 250, targets=QUERY.targets))
+    )
     ended.result(SOON_S)
     assert [one.done for one in emitted[:2]] == [3, 6]
     assert len(emitted) == 84
@@ -246,7 +248,7 @@ def test_of_many_instances_about_a_hundred_reports_come(service: PredictionServi
 
 def test_an_explanation_of_one_instance_comes_between_those_of_many(service: PredictionService) -> None:
     calls = PredictionCalls(service)
-    many = GlobalQuery(instances=QUERY.instances * 20, targets=QUERY.targets)
+    many = GlobalExplanationQuery(instances=QUERY.instances * 20, targets=QUERY.targets)
     emitted, ended = reports(calls, global_bytes(many))
     explain = pb.ExplainRequest(model="small", instance=ONE, targets=[pb.ExplainTarget(horizon=5, quantile=0.5)])
     calls.handle("Explain", explain.SerializeToString(), CallContext()).result(SOON_S)
@@ -259,7 +261,7 @@ def test_an_explanation_of_one_instance_comes_between_those_of_many(service: Pre
 def test_a_target_that_the_model_lacks_ends_the_stream(service: PredictionService) -> None:
     calls = PredictionCalls(service)
     emitted, ended = reports(
-        calls, global_bytes(GlobalQuery(instances=QUERY.instances, targets=(TargetPoint(7, 0.5),)))
+        calls, global_bytes(GlobalExplanationQuery(instances=QUERY.instances, targets=(TargetPoint(7, 0.5),)))
     )
     assert isinstance(ended.exception(SOON_S), UnknownHorizonError)
     assert emitted == []
@@ -268,7 +270,7 @@ def test_a_target_that_the_model_lacks_ends_the_stream(service: PredictionServic
 
 def test_a_stream_that_is_cancelled_between_two_instances_ends(service: PredictionService) -> None:
     calls, context = PredictionCalls(service), CallContext()
-    many = GlobalQuery(instances=QUERY.instances * 100, targets=QUERY.targets)
+    many = GlobalExplanationQuery(instances=QUERY.instances * 100, targets=QUERY.targets)
     first = threading.Event()
     call = calls.open("ExplainGlobal", context, lambda _: first.set())
     call.send(global_bytes(many))

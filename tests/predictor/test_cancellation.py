@@ -18,7 +18,7 @@ from predictor.call_context import CallContext
 from predictor.errors import CallCancelledError, DeadlineExceededError
 from predictor.explain import path
 from predictor.forecast import Forecast
-from predictor.instance import MIN_TOLERANCE, Instance, Query
+from predictor.instance import MIN_TOLERANCE, ExplanationQuery, Instance
 from predictor.model import Ensemble, Model, ModelIdentity, Predictor
 from predictor.networks import Inputs, TFTForecaster
 from predictor.registry import ModelVersions, Registry
@@ -190,7 +190,7 @@ def test_a_cancelled_explanation_takes_no_other_forward(
     gone = CallContext()
     steps.at, steps.then = 3, gone.cancel
     with service_of(model) as service:
-        cancelled = service.explain("", Query(instance=PANEL, tolerance=MIN_TOLERANCE), gone)
+        cancelled = service.explain("", ExplanationQuery(instance=PANEL, tolerance=MIN_TOLERANCE), gone)
         following = service.predict("", [ONE], CallContext())
         assert isinstance(cancelled.exception(SOON_S), CallCancelledError)
         assert isinstance(following.result(SOON_S)[0], Forecast)
@@ -203,7 +203,7 @@ def test_an_explanation_cancelled_where_the_ensemble_forecasts_takes_no_other_fo
     model, gone = models["ensemble"], CallContext()
     steps.count_forwards(networks(model))
     steps.at, steps.then = 1, gone.cancel
-    query = Query(instance=WIDE, symbols=("A",), targets=model.default_targets()[:1], tolerance=0.5)
+    query = ExplanationQuery(instance=WIDE, symbols=("A",), targets=model.default_targets()[:1], tolerance=0.5)
     with service_of(model) as service, pytest.raises(CallCancelledError):
         service.explain("", query, gone).result(SOON_S)
     assert steps.taken == 1
@@ -223,7 +223,7 @@ def test_an_explanation_cancelled_where_a_network_tells_of_itself_takes_no_other
 
     monkeypatch.setattr(network, "with_internals", counted)
     steps.at, steps.then = 2, gone.cancel
-    query = Query(instance=WIDE, targets=model.default_targets()[:1], tolerance=0.9)
+    query = ExplanationQuery(instance=WIDE, targets=model.default_targets()[:1], tolerance=0.9)
     with service_of(model) as service, pytest.raises(CallCancelledError):
         service.explain("", query, gone).result(SOON_S)
     assert steps.taken == 2

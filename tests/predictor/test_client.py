@@ -36,8 +36,8 @@ from predictor.errors import (
 )
 from predictor.forecast import Attribution, Detail, Forecast, TargetPoint
 from predictor.forecaster import Forecaster
-from predictor.global_importance import GlobalImportance, GlobalQuery
-from predictor.instance import Instance, Query
+from predictor.global_importance import GlobalExplanationQuery, GlobalImportance
+from predictor.instance import ExplanationQuery, Instance
 from predictor.server import ServerLimits
 from predictor.server.servicer import PREDICTION
 from predictor.service import PredictionService
@@ -78,8 +78,8 @@ def assert_same(left: Forecast | Attribution, right: Forecast | Attribution) -> 
             assert one == other, field.name
 
 
-def query_of(*targets: TargetPoint, detail: Detail = Detail.FEATURES) -> Query:
-    return Query(instance=Instance(input=recent_bars()), targets=targets, detail=detail)
+def query_of(*targets: TargetPoint, detail: Detail = Detail.FEATURES) -> ExplanationQuery:
+    return ExplanationQuery(instance=Instance(input=recent_bars()), targets=targets, detail=detail)
 
 
 def test_a_forecast_equals_the_one_in_process_bit_for_bit(client: QuantraClient, forecaster: Forecaster) -> None:
@@ -110,7 +110,7 @@ def test_feature_importance_is_one_attribution(client: QuantraClient, forecaster
     )
 
 
-MANY = GlobalQuery(
+MANY = GlobalExplanationQuery(
     instances=(
         Instance(input=recent_bars()),
         Instance(input=recent_bars().last(5)),

@@ -20,7 +20,7 @@ from predictor.cli import app, run
 from predictor.client import QuantraClient
 from predictor.forecast import Forecast, TargetPoint
 from predictor.golden import AFTER_ALL_SESSIONS
-from predictor.instance import Instance, Query
+from predictor.instance import ExplanationQuery, Instance
 from predictor.model import Model, Predictor
 from predictor.model.prepared_instance import MAX_WARNING_LENGTH, MAX_WARNINGS, limit_warnings
 from predictor.service import PredictionService
@@ -240,7 +240,10 @@ def test_doubts_come_with_the_forecast_and_its_reasons_at_the_server(client: Qua
     asked = Instance(input=without_volume(recent_bars("MSFT"), "MSFT"))
     warnings = client.predict(asked).warnings
     assert [text in warning for text, warning in zip((VOLUME, UNSEEN), warnings, strict=True)] == [True, True]
-    assert client.explain(Query(instance=asked, targets=(TargetPoint(5, 0.5),))).attributions[0].warnings == warnings
+    assert (
+        client.explain(ExplanationQuery(instance=asked, targets=(TargetPoint(5, 0.5),))).attributions[0].warnings
+        == warnings
+    )
 
 
 def test_megabytes_of_jumps_give_a_few_kilobytes_of_warnings(client: QuantraClient) -> None:

@@ -39,7 +39,7 @@ from predictor.errors import (
 )
 from predictor.forecast import Forecast, TargetPoint
 from predictor.inference import choose_device
-from predictor.instance import Instance, Query
+from predictor.instance import ExplanationQuery, Instance
 from predictor.limits import QueueLimits, ServiceLimits
 from predictor.registry import Registry, Runtime
 from predictor.service import PredictionService
@@ -104,7 +104,7 @@ def predict_bytes(*asked: Instance, model: str = "small") -> bytes:
     return pb.PredictRequest(model=model, instances=map(instances.encode, asked)).SerializeToString()
 
 
-def explain_bytes(query: Query, model: str = "small") -> bytes:
+def explain_bytes(query: ExplanationQuery, model: str = "small") -> bytes:
     return attributions.encode_query(query, model).SerializeToString()
 
 
@@ -168,7 +168,7 @@ def test_a_small_prediction_that_is_alone_is_worked_out_in_the_thread_that_start
 
 @pytest.mark.parametrize("model", ["small", "weighted"])
 def test_an_explanation_has_the_services_numbers(model: str, door: EmbeddedServer, service: PredictionService) -> None:
-    query = Query(instance=Instance(input=recent_bars("AAPL")), targets=(TargetPoint(5, 0.5),))
+    query = ExplanationQuery(instance=Instance(input=recent_bars("AAPL")), targets=(TargetPoint(5, 0.5),))
     found = attributions.decode(pb.ExplainResponse.FromString(answer(door, "Explain", explain_bytes(query, model))))
     expected = service.explain(model, query, CallContext()).result().attributions[0]
     np.testing.assert_array_equal(found.attributions[0].per_row, expected.per_row)

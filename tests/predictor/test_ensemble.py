@@ -38,7 +38,7 @@ from predictor.features import FeatureDefinition, StaticCategory, StaticFeatures
 from predictor.forecast import Attribution, Detail, Forecast, RowKind, TargetPoint
 from predictor.forecaster import Forecaster
 from predictor.golden import AFTER_ALL_SESSIONS
-from predictor.instance import FeatureWindow, Instance, Query
+from predictor.instance import ExplanationQuery, FeatureWindow, Instance
 from predictor.model import Ensemble, ModelIdentity, combine_quantiles
 from predictor.model.ensemble_outputs import JointPrediction, combine_attributions
 from predictor.networks import Target, TargetKind
@@ -300,7 +300,7 @@ def test_location_and_scale_are_the_means_of_members_with_levels_of_other_kinds(
 
 
 def test_weighted_contributions_are_those_of_the_members_by_the_weights_of_the_quantile(weighted: Ensemble) -> None:
-    query = Query(instance=Instance(input=recent_bars("AAPL", "IBM")), targets=(POINT,), detail=Detail.CELLS)
+    query = ExplanationQuery(instance=Instance(input=recent_bars("AAPL", "IBM")), targets=(POINT,), detail=Detail.CELLS)
     (found,) = weighted.explain(query, AFTER_ALL_SESSIONS, NEVER)
     long, short = (weighted.members[name].explain(query, AFTER_ALL_SESSIONS, NEVER)[0] for name in ("long", "short"))
     for kind, name in zip(found.row_kinds, found.row_names, strict=True):
@@ -358,7 +358,7 @@ def test_what_the_ensembles_offsets_add_stands_in_the_conformal_row(joint: Ensem
 
 def test_sessions_are_those_of_the_longest_encoder(joint: Ensemble) -> None:
     bars = recent_bars("AAPL")
-    query = Query(instance=Instance(input=bars), targets=(POINT,), detail=Detail.CELLS)
+    query = ExplanationQuery(instance=Instance(input=bars), targets=(POINT,), detail=Detail.CELLS)
     (found,) = joint.explain(query, AFTER_ALL_SESSIONS, NEVER)
     (short,) = joint.members["short"].explain(query, AFTER_ALL_SESSIONS, NEVER)
     (long,) = joint.members["long"].explain(query, AFTER_ALL_SESSIONS, NEVER)
@@ -382,13 +382,13 @@ def test_a_symbol_without_a_forecast_has_no_reasons(joint: Ensemble) -> None:
 def test_a_method_or_a_target_that_members_lack_is_refused(joint: Ensemble) -> None:
     asked = Instance(input=recent_bars("AAPL"))
     with pytest.raises(ExplainUnsupportedError, match="unknown method 'attention'"):
-        joint.explain(Query(instance=asked, method="attention"), AFTER_ALL_SESSIONS, NEVER)
+        joint.explain(ExplanationQuery(instance=asked, method="attention"), AFTER_ALL_SESSIONS, NEVER)
     with pytest.raises(UnknownHorizonError, match="horizon 3"):
-        joint.explain(Query(instance=asked, targets=(TargetPoint(3, 0.5),)), AFTER_ALL_SESSIONS, NEVER)
+        joint.explain(ExplanationQuery(instance=asked, targets=(TargetPoint(3, 0.5),)), AFTER_ALL_SESSIONS, NEVER)
 
 
 def test_equal_targets_are_answered_each_in_the_order_asked(joint: Ensemble) -> None:
-    asked, other = Query(instance=Instance(input=recent_bars("AAPL"))), TargetPoint(1, 0.5)
+    asked, other = ExplanationQuery(instance=Instance(input=recent_bars("AAPL"))), TargetPoint(1, 0.5)
     found = joint.explain(replace(asked, targets=(POINT, other, *[POINT] * 22)), AFTER_ALL_SESSIONS, NEVER)
     alone = joint.explain(replace(asked, targets=(POINT, other)), AFTER_ALL_SESSIONS, NEVER)
     assert [(a.horizon, a.quantile) for a in found] == [POINT, other, *[POINT] * 22]
@@ -397,7 +397,7 @@ def test_equal_targets_are_answered_each_in_the_order_asked(joint: Ensemble) -> 
 
 
 def test_the_cost_is_that_of_all_members(joint: Ensemble, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = Query(instance=Instance(input=recent_bars("AAPL")), targets=(POINT, POINT))
+    asked = ExplanationQuery(instance=Instance(input=recent_bars("AAPL")), targets=(POINT, POINT))
     cost = joint.explain_cost(asked)
     assert cost == sum(member.explain_cost(asked) for member in joint.members.values())
     monkeypatch.setattr("predictor.explain.integrated_gradients.MAX_ROWS", cost - 1)
@@ -447,9 +447,9 @@ def test_some_symbols_of_a_panel_are_explained_as_among_all(tmp_path: Path) -> N
     kinds = ("graph", "tft")
     stored = {kind: artifact.load(save_small_artifact(tmp_path / kind, kind)) for kind in kinds}
     mixed, instance = ensemble_of(manifest_of(stored), stored), Instance(input=recent_bars(*UNIVERSE))
-    (all_of_them,) = mixed.explain(Query(instance=instance, targets=(POINT,)), AFTER_ALL_SESSIONS, NEVER)
+    (all_of_them,) = mixed.explain(ExplanationQuery(instance=instance, targets=(POINT,)), AFTER_ALL_SESSIONS, NEVER)
     (some,) = mixed.explain(
-        Query(instance=instance, targets=(POINT,), symbols=("MSFT", "AAPL")), AFTER_ALL_SESSIONS, NEVER
+        ExplanationQuery(instance=instance, targets=(POINT,), symbols=("MSFT", "AAPL")), AFTER_ALL_SESSIONS, NEVER
     )
     assert some.symbols == ("MSFT", "AAPL")
     np.testing.assert_allclose(some.per_row, all_of_them.per_row[[3, 0]], rtol=1e-4, atol=1e-7)
@@ -626,11 +626,13 @@ def _alone(model: Ensemble, name: str, bars: BarPanel) -> Forecast:
 
 
 def _explained(model: Ensemble, bars: BarPanel) -> Attribution:
-    return model.explain(Query(instance=Instance(input=bars), targets=(POINT,)), AFTER_ALL_SESSIONS, NEVER)[0]
+    return model.explain(ExplanationQuery(instance=Instance(input=bars), targets=(POINT,)), AFTER_ALL_SESSIONS, NEVER)[
+        0
+    ]
 
 
 def _explained_alone(model: Ensemble, name: str, bars: BarPanel) -> Attribution:
-    query = Query(instance=Instance(input=bars), targets=(POINT,))
+    query = ExplanationQuery(instance=Instance(input=bars), targets=(POINT,))
     return model.members[name].explain(query, AFTER_ALL_SESSIONS, NEVER)[0]
 
 

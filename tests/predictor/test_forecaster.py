@@ -17,7 +17,7 @@ from predictor import Forecaster
 from predictor.call_context import CallContext
 from predictor.errors import ArtifactError, InvalidInputError, TooFewBarsError, UnavailableError, UnknownHorizonError
 from predictor.forecast import Forecast
-from predictor.instance import Instance, Query
+from predictor.instance import ExplanationQuery, Instance
 from predictor.internals import Internal, InternalAxis
 from predictor.service import PredictionService
 
@@ -70,7 +70,7 @@ def test_feature_importance_is_of_the_horizon_and_quantile_asked(forecaster: For
 
 
 def test_an_empty_query_explains_every_horizon(forecaster: Forecaster) -> None:
-    explanation = forecaster.explain(Query(instance=Instance(input=recent_bars("AAPL"))))
+    explanation = forecaster.explain(ExplanationQuery(instance=Instance(input=recent_bars("AAPL"))))
     assert [a.horizon for a in explanation.attributions] == [1, 5, 10, 20]
 
 

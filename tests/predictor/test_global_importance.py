@@ -22,9 +22,9 @@ from predictor.errors import (
     UnknownHorizonError,
 )
 from predictor.forecast import Attribution, RowKind, TargetPoint
-from predictor.global_importance import MAX_REFUSALS, GlobalImportance, GlobalQuery, ImportanceTally
+from predictor.global_importance import MAX_REFUSALS, GlobalExplanationQuery, GlobalImportance, ImportanceTally
 from predictor.golden import AFTER_ALL_SESSIONS
-from predictor.instance import Instance, Query, ReadInstance
+from predictor.instance import ExplanationQuery, Instance, InstanceOrError
 from predictor.model import Model, explain_each
 
 NAN = float("nan")
@@ -140,7 +140,7 @@ def test_one_report_comes_after_each_instance_over_all_so_far(model: Model) -> N
         model.identity.weights_hash,
     )
     alone = [
-        model.explain(Query(instance=Instance(input=bars), targets=(POINT,)), AFTER_ALL_SESSIONS, NEVER)[0]
+        model.explain(ExplanationQuery(instance=Instance(input=bars), targets=(POINT,)), AFTER_ALL_SESSIONS, NEVER)[0]
         for bars in panels
     ]
     sizes = np.abs(np.concatenate([one.per_row for one in alone]))
@@ -193,7 +193,7 @@ def test_what_every_instance_would_fail_at_is_an_error(model: Model) -> None:
 
 def test_a_cancelled_call_ends_before_the_next_instance(model: Model) -> None:
     gone = CallContext()
-    query = GlobalQuery(instances=(Instance(input=recent_bars("AAPL")),) * 2, targets=(POINT,))
+    query = GlobalExplanationQuery(instances=(Instance(input=recent_bars("AAPL")),) * 2, targets=(POINT,))
     found = explain_each(model, query, AFTER_ALL_SESSIONS, gone)
     assert next(found).done == 1
     gone.cancel()
@@ -208,8 +208,8 @@ def reports(
     tolerance: float = 0.01,
     method: str = "integrated-gradients",
 ) -> list[GlobalImportance]:
-    instances: tuple[ReadInstance, ...] = tuple(
+    instances: tuple[InstanceOrError, ...] = tuple(
         one if isinstance(one, QuantraError) else Instance(input=one) for one in asked
     )
-    query = GlobalQuery(instances=instances, targets=targets, tolerance=tolerance, method=method)
+    query = GlobalExplanationQuery(instances=instances, targets=targets, tolerance=tolerance, method=method)
     return list(explain_each(model, query, AFTER_ALL_SESSIONS, NEVER))

@@ -16,7 +16,7 @@ from predictor.client import QuantraClient
 from predictor.errors import InvalidInputError, NoUsableSymbolError, QuantraError
 from predictor.forecast import Attribution, Forecast, RowKind, TargetPoint
 from predictor.forecaster import Forecaster
-from predictor.instance import Instance, Query
+from predictor.instance import ExplanationQuery, Instance
 from predictor.model.predictor import rank_scores
 from predictor.networks import GraphConfig
 from predictor.service import PredictionService
@@ -173,7 +173,7 @@ def test_reasons_add_up_to_the_served_forecast_and_neighbours_are_among_them(
 
 
 def test_some_stocks_are_explained_as_among_all(client: QuantraClient, reasons: Attribution) -> None:
-    asked = Query(
+    asked = ExplanationQuery(
         instance=Instance(input=recent_bars(*UNIVERSE)), targets=(TargetPoint(5, 0.5),), symbols=("IBM", "AAPL")
     )
     (found,) = client.explain(asked).attributions
@@ -196,7 +196,7 @@ def test_stocks_that_cannot_be_explained_are_refused_by_name(
 ) -> None:
     bars = without_last_bar(recent_bars(*UNIVERSE), "GOOG")
     with pytest.raises(error, match=message):
-        client.explain(Query(instance=Instance(input=bars), symbols=symbols))
+        client.explain(ExplanationQuery(instance=Instance(input=bars), symbols=symbols))
 
 
 def test_a_stock_alone_owes_nothing_to_neighbours(client: QuantraClient) -> None:

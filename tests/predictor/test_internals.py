@@ -18,7 +18,7 @@ from predictor.call_context import NEVER
 from predictor.features import FittedFeatures
 from predictor.forecast import Attribution, RowKind, TargetPoint
 from predictor.golden import AFTER_ALL_SESSIONS
-from predictor.instance import Instance, Query
+from predictor.instance import ExplanationQuery, Instance
 from predictor.internals import Internal, InternalAxis, describe_session, largest_shares
 from predictor.model import Model
 from predictor.model.model import SHARE_KNOWN, build_internals
@@ -33,7 +33,7 @@ def tft() -> Model:
 
 
 def explained(model: Model, bars: BarPanel, *horizons: int) -> tuple[Attribution, ...]:
-    query = Query(instance=Instance(input=bars), targets=tuple(TargetPoint(h, 0.5) for h in horizons))
+    query = ExplanationQuery(instance=Instance(input=bars), targets=tuple(TargetPoint(h, 0.5) for h in horizons))
     return model.explain(query, AFTER_ALL_SESSIONS, NEVER)
 
 
@@ -125,7 +125,7 @@ def with_covariates(tmp_path_factory: pytest.TempPathFactory) -> tuple[Model, At
     model = small_model(covariate_files.artifact_with(covariate_files.pipeline_with(source), "tft"))
     bars = covariate_files.bars().last(200)
     instance = Instance(input=bars, covariates=source.for_model(model.info((), is_default=True), bars))
-    query = Query(instance=instance, targets=(TargetPoint(5, 0.5),))
+    query = ExplanationQuery(instance=instance, targets=(TargetPoint(5, 0.5),))
     return model, model.explain(query, AFTER_ALL_SESSIONS, NEVER)[0]
 
 
@@ -176,7 +176,7 @@ def test_an_ensemble_gives_each_members_internals_under_its_name(tmp_path: Path)
     }
     joint = ensemble_of(manifest_of(stored), stored)
     bars = recent_bars("AAPL", "IBM")
-    query = Query(instance=Instance(input=bars), targets=(TargetPoint(5, 0.5),))
+    query = ExplanationQuery(instance=Instance(input=bars), targets=(TargetPoint(5, 0.5),))
     (found,) = joint.explain(query, AFTER_ALL_SESSIONS, NEVER)
     (alone,) = joint.members["fused"].explain(query, AFTER_ALL_SESSIONS, NEVER)
     assert [one.name for one in found.internals] == [f"fused: {PAST}", f"fused: {FUTURE}", "fused: attention"]

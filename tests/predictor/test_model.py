@@ -38,7 +38,7 @@ from predictor.errors import (
 from predictor.explain import NODE_COUNTS, ExplanationCost
 from predictor.forecast import Detail, Forecast, TargetPoint
 from predictor.golden import AFTER_ALL_SESSIONS
-from predictor.instance import FeatureWindow, GapPolicy, Instance, Query
+from predictor.instance import ExplanationQuery, FeatureWindow, GapPolicy, Instance
 from predictor.model import Model
 from predictor.model.prepared_instance import PreparedInstance
 from predictor.model.window_inputs import MAX_VALUES
@@ -47,7 +47,7 @@ from predictor.sessions import SessionCalendar
 
 COLUMNS = ("open", "high", "low", "close", "volume", "adj_close")
 LAST = 20130301
-QUESTION = Query(instance=Instance(input=recent_bars("AAPL", "IBM")))
+QUESTION = ExplanationQuery(instance=Instance(input=recent_bars("AAPL", "IBM")))
 
 
 @pytest.fixture(scope="module")
@@ -639,7 +639,9 @@ def test_a_prepared_window_does_not_share_the_callers_arrays(model: Model) -> No
 
 
 def test_an_attribution_names_every_input_and_adds_up(model: Model) -> None:
-    query = Query(instance=Instance(input=recent_bars("AAPL", "IBM")), targets=(TargetPoint(5, 0.9),), tolerance=1e-3)
+    query = ExplanationQuery(
+        instance=Instance(input=recent_bars("AAPL", "IBM")), targets=(TargetPoint(5, 0.9),), tolerance=1e-3
+    )
     (found,) = model.explain(query, AFTER_ALL_SESSIONS, NEVER)
     names = [f.name for f in model.pipeline.features.features.observed]
     assert found.row_names[: len(names)] == tuple(names)
@@ -653,7 +655,7 @@ def test_an_attribution_names_every_input_and_adds_up(model: Model) -> None:
 
 def test_an_attribution_explains_the_forecast_that_is_served(model: Model) -> None:
     bars = recent_bars("AAPL", "IBM")
-    found = model.explain(Query(instance=Instance(input=bars)), AFTER_ALL_SESSIONS, NEVER)
+    found = model.explain(ExplanationQuery(instance=Instance(input=bars)), AFTER_ALL_SESSIONS, NEVER)
     assert [(a.horizon, a.quantile) for a in found] == [(1, 0.5), (5, 0.5), (10, 0.5), (20, 0.5)]
     served = _forecast(model, bars)
     for place, attribution in enumerate(found):
@@ -677,7 +679,7 @@ def test_location_and_scale_of_the_asked_horizon_count_by_hand(*, fitted: bool, 
 
 def test_an_attribution_has_times_and_cells_when_asked(model: Model) -> None:
     bars = recent_bars("AAPL")
-    query = Query(instance=Instance(input=bars), targets=(TargetPoint(1, 0.5),), detail=Detail.CELLS)
+    query = ExplanationQuery(instance=Instance(input=bars), targets=(TargetPoint(1, 0.5),), detail=Detail.CELLS)
     (found,) = model.explain(query, AFTER_ALL_SESSIONS, NEVER)
     assert found.cells is not None
     assert found.per_time is not None
@@ -690,7 +692,7 @@ def test_an_attribution_has_times_and_cells_when_asked(model: Model) -> None:
 
 def test_a_symbol_that_cannot_be_forecast_has_no_attribution(model: Model) -> None:
     bars = _without(recent_bars("AAPL", "IBM"), 0, slice(-1, None))
-    query = Query(instance=Instance(input=bars), targets=(TargetPoint(1, 0.5),))
+    query = ExplanationQuery(instance=Instance(input=bars), targets=(TargetPoint(1, 0.5),))
     (found,) = model.explain(query, AFTER_ALL_SESSIONS, NEVER)
     assert np.isnan(found.per_row[0]).all()
     assert np.isfinite(found.per_row[1]).all()
@@ -700,7 +702,7 @@ def test_a_symbol_that_cannot_be_forecast_has_no_attribution(model: Model) -> No
 
 
 def test_a_question_that_the_model_cannot_answer_is_refused_by_name(model: Model) -> None:
-    query = Query(instance=Instance(input=recent_bars("AAPL")))
+    query = ExplanationQuery(instance=Instance(input=recent_bars("AAPL")))
     with pytest.raises(
         ExplainUnsupportedError, match=r"'shap'; the model supports \['integrated-gradients', 'shapley', 'occlusion'\]"
     ):
@@ -768,7 +770,7 @@ def test_what_might_take_too_many_rows_is_refused_before_anything_is_prepared(
     with pytest.raises(
         RequestTooLargeError, match=r"4 targets of 3 symbols .* ask for fewer targets or symbols"
     ) as told:
-        model.explain(Query(instance=Instance(input=too_few)), AFTER_ALL_SESSIONS, NEVER)
+        model.explain(ExplanationQuery(instance=Instance(input=too_few)), AFTER_ALL_SESSIONS, NEVER)
     assert told.value.metadata == {"have": str(3 * 4 * 765), "most": str(2 * 4 * 765)}
     assert len(model.explain(QUESTION, AFTER_ALL_SESSIONS, NEVER)) == 4
 

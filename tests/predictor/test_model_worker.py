@@ -34,7 +34,7 @@ from predictor.errors import (
     VersionNotFoundError,
 )
 from predictor.forecast import Attribution, Forecast, Outcome, TargetPoint
-from predictor.instance import Instance, Query, ReadInstance
+from predictor.instance import ExplanationQuery, Instance, InstanceOrError
 from predictor.model import Model, ModelIdentity, Predictor, PreparedBatch
 from predictor.registry import CHAMPION, ModelVersions, Registry
 from predictor.server.loop_bridge import InlineBatcher
@@ -61,7 +61,9 @@ class WatchedModel:
         self.breaks_at: Instance | None = None
         self.breaks_at_symbol = ""
 
-    def prepare_batch(self, instances: Sequence[ReadInstance], now: datetime, deadline: Deadline) -> PreparedBatch[Any]:
+    def prepare_batch(
+        self, instances: Sequence[InstanceOrError], now: datetime, deadline: Deadline
+    ) -> PreparedBatch[Any]:
         self.batcher.append(len(instances))
         self.begun.set()
         self.released.wait(SOON_S)
@@ -74,13 +76,13 @@ class WatchedModel:
         self.meanwhile()
         return _CountedBatch(batch, self.forwards)
 
-    def predict(self, instances: Sequence[ReadInstance], now: datetime, deadline: Deadline) -> tuple[Outcome, ...]:
+    def predict(self, instances: Sequence[InstanceOrError], now: datetime, deadline: Deadline) -> tuple[Outcome, ...]:
         return self._model.predict(instances, now, deadline)
 
-    def explain(self, query: Query, now: datetime, deadline: Deadline) -> tuple[Attribution, ...]:
+    def explain(self, query: ExplanationQuery, now: datetime, deadline: Deadline) -> tuple[Attribution, ...]:
         return self._model.explain(query, now, deadline)
 
-    def explain_cost(self, query: Query) -> int:
+    def explain_cost(self, query: ExplanationQuery) -> int:
         return self._model.explain_cost(query)
 
     def default_targets(self) -> tuple[TargetPoint, ...]:
@@ -101,7 +103,7 @@ class _CountedBatch(PreparedBatch[Any]):
         return self._batch.outcomes(indices, deadline)
 
 
-def decode_nothing() -> Sequence[ReadInstance]:
+def decode_nothing() -> Sequence[InstanceOrError]:
     raise MalformedRequestError("no instance can be told from another")
 
 
@@ -276,7 +278,7 @@ def test_requests_answered_with_one_that_meets_a_bug_are_read_once_and_answered_
 def test_a_bug_in_reading_one_call_ends_no_other(watched_model: WatchedModel) -> None:
     good = [Instance(input=recent_bars("AAPL"))]
 
-    def break_down() -> Sequence[ReadInstance]:
+    def break_down() -> Sequence[InstanceOrError]:
         raise ZeroDivisionError
 
     with PredictionService(registry_of(watched_model)) as service:

@@ -11,8 +11,8 @@ from artifacts import recent_bars, small_artifact, small_model
 from predictor.call_context import CallContext
 from predictor.errors import ModelNotFoundError, QueueFullError, UnavailableError
 from predictor.forecast import Forecast, TargetPoint
-from predictor.global_importance import GlobalQuery
-from predictor.instance import Instance, Query
+from predictor.global_importance import GlobalExplanationQuery
+from predictor.instance import ExplanationQuery, Instance
 from predictor.limits import QueueLimits, ServiceLimits
 from predictor.model import Model
 from predictor.observation import Observation
@@ -173,8 +173,8 @@ def test_explanations_are_observed_once_whatever_their_steps(
     service: PredictionService, heard: RecordingObserver
 ) -> None:
     instance, targets = Instance(input=recent_bars()), (TargetPoint(1, 0.5),)
-    service.explain("", Query(instance=instance, targets=targets), CallContext()).result(SOON_S)
-    query = GlobalQuery(instances=(instance, instance), targets=targets)
+    service.explain("", ExplanationQuery(instance=instance, targets=targets), CallContext()).result(SOON_S)
+    query = GlobalExplanationQuery(instances=(instance, instance), targets=targets)
     service.explain_global("", query, lambda _: None, CallContext()).result(SOON_S)
     assert [(seen.method, seen.rows, seen.code) for seen in heard.observations] == [
         ("Explain", 1, "OK"),
@@ -190,7 +190,7 @@ def test_a_closed_service_is_observed_and_a_missing_model_is_not(model: Model, h
     assert not heard.observations
     service.close()
     with pytest.raises(UnavailableError):
-        service.explain("", Query(instance=Instance(input=recent_bars())), CallContext())
+        service.explain("", ExplanationQuery(instance=Instance(input=recent_bars())), CallContext())
     assert [(seen.method, seen.code) for seen in heard.observations] == [("Explain", "UNAVAILABLE")]
 
 

@@ -22,7 +22,7 @@ from predictor.errors import QuantraError, answer_of
 from predictor.forecast import Forecast, Outcome
 from predictor.forecaster import Forecaster
 from predictor.golden import AFTER_ALL_SESSIONS
-from predictor.instance import Instance, Query
+from predictor.instance import ExplanationQuery, Instance
 from predictor.model import Predictor
 from predictor.networks import Target, TargetKind
 from predictor.service import PredictionService
@@ -213,6 +213,6 @@ def test_a_graph_answers_the_others_as_without_a_bad_symbol() -> None:
 def test_the_reasons_of_the_others_are_given_too(kinds: dict[str, Predictor]) -> None:
     bars = with_prices(THREE, 1, PATTERNS["from 1e-200 to 1e200"])
     for kind, model in kinds.items():
-        query = Query(instance=Instance(input=bars), targets=model.default_targets()[:1], tolerance=0.1)
+        query = ExplanationQuery(instance=Instance(input=bars), targets=model.default_targets()[:1], tolerance=0.1)
         (found,) = model.explain(query, AFTER_ALL_SESSIONS, NEVER)
         assert np.isfinite(found.per_row[[0, 2]]).all(), kind

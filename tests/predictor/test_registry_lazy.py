@@ -15,7 +15,7 @@ from model_folders import RUNTIME, break_weights, forge_weights, replace_version
 from predictor.call_context import NEVER
 from predictor.errors import ArtifactError
 from predictor.forecast import Forecast
-from predictor.instance import Instance, Query
+from predictor.instance import ExplanationQuery, Instance
 from predictor.model import Predictor
 from predictor.registry import LazyModel, Registry, load_model, model_loader, set_alias
 from predictor.registry.model_loader import Stored
@@ -87,7 +87,7 @@ def test_a_version_answers_as_it_would_have_if_it_had_been_built_at_once(models:
     assert late.default_targets() == early.default_targets()
     assert _forecast(late).forecast_id == _forecast(early).forecast_id
     np.testing.assert_array_equal(_forecast(late).values, _forecast(early).values)
-    query = Query(instance=ASKED, targets=late.default_targets()[:1])
+    query = ExplanationQuery(instance=ASKED, targets=late.default_targets()[:1])
     (one,), (other,) = (model.explain(query, NOW, NEVER) for model in (late, early))
     np.testing.assert_array_equal(one.per_row, other.per_row)
 
@@ -147,7 +147,7 @@ def test_a_folder_missing_at_the_first_call_is_reported_without_its_path(models:
     registry = Registry.open(models, RUNTIME)
     shutil.rmtree(models / "small" / "1")
     with pytest.raises(ArtifactError, match=r"^small/1: its folder is gone; put it back, or unload the version$"):
-        registry.find("small@1").explain(Query(instance=ASKED), NOW, NEVER)
+        registry.find("small@1").explain(ExplanationQuery(instance=ASKED), NOW, NEVER)
 
 
 def test_the_newest_that_cannot_be_built_leaves_the_next_one_as_the_default(

@@ -29,7 +29,7 @@ from predictor.calls import PredictionCalls
 from predictor.errors import BarsError, MalformedRequestError, QuantraError, RequestTooLargeError, TooFewBarsError
 from predictor.forecast import Forecast
 from predictor.golden import AFTER_ALL_SESSIONS
-from predictor.instance import GapPolicy, Instance, Query
+from predictor.instance import ExplanationQuery, GapPolicy, Instance
 from predictor.model import Predictor
 from predictor.service import PredictionService
 from predictor.wire import instances
@@ -76,7 +76,7 @@ def peak(work: Callable[[], object]) -> int:
 def too_few(model: Predictor, instance: Instance, *, explain: bool) -> None:
     if explain:
         with pytest.raises(TooFewBarsError):
-            model.explain(Query(instance=instance, symbols=("S0",)), AFTER_ALL_SESSIONS, NEVER)
+            model.explain(ExplanationQuery(instance=instance, symbols=("S0",)), AFTER_ALL_SESSIONS, NEVER)
     else:
         assert isinstance(model.predict([instance], AFTER_ALL_SESSIONS, NEVER)[0], TooFewBarsError)
 

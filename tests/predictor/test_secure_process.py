@@ -18,7 +18,7 @@ from predictor._pb import prediction_pb2 as pb
 from predictor._pb.prediction_pb2_grpc import ModelAdminServiceStub
 from predictor.client import ClientCredentials, QuantraClient
 from predictor.errors import PermissionDeniedError, QuantraError, UnauthenticatedError
-from predictor.instance import Instance, Query
+from predictor.instance import ExplanationQuery, Instance
 from predictor.server.issued_certificates import IssuedCertificates, issue
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="Unix sockets")
@@ -66,7 +66,7 @@ def make_calls(process: Process, certs: IssuedCertificates, tokens: Path, place:
 
     with client(FIRST) as desk, client(OWN) as own, client(SECOND) as unknown:
         yield "predict", call_status(lambda: desk.predict(recent_bars()))
-        yield "explain", call_status(lambda: desk.explain(Query(instance=Instance(input=recent_bars()))))
+        yield "explain", call_status(lambda: desk.explain(ExplanationQuery(instance=Instance(input=recent_bars()))))
         yield "own predicts", call_status(lambda: own.predict(recent_bars()))
         yield "unknown", call_status(unknown.models)
         yield "too few", call_status(lambda: desk.predict(recent_bars().last(3)))

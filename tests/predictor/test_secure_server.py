@@ -39,7 +39,7 @@ from predictor.errors import (
     UnavailableError,
 )
 from predictor.forecast import Forecast
-from predictor.instance import Instance, Query
+from predictor.instance import ExplanationQuery, Instance
 from predictor.server import (
     Address,
     ServerLimits,
@@ -397,10 +397,10 @@ def test_a_token_is_good_for_its_roles(guarded: tuple[SecureServer, Path]) -> No
         with pytest.raises(
             PermissionDeniedError, match="the token of desk has the roles predict; Explain needs"
         ) as told:
-            client.explain(Query(instance=Instance(input=BARS)))
+            client.explain(ExplanationQuery(instance=Instance(input=BARS)))
         assert told.value.metadata == {"role": "explain"}
     with QuantraClient(target, credentials=ClientCredentials(token=EXPLAINS)) as client:
-        assert client.explain(Query(instance=Instance(input=BARS))).attributions
+        assert client.explain(ExplanationQuery(instance=Instance(input=BARS))).attributions
         with pytest.raises(PermissionDeniedError):
             client.predict(BARS)
 
@@ -786,7 +786,7 @@ def test_each_call_has_a_time_of_its_own(service: CannedService) -> None:
     with serving(service) as served, QuantraClient(served.target, timeout_s=30) as client:
         client.predict(BARS, timeout_s=1000)
         client.predict_many([BARS], timeout_s=1000)
-        client.explain(Query(instance=Instance(input=BARS)), timeout_s=1000)
+        client.explain(ExplanationQuery(instance=Instance(input=BARS)), timeout_s=1000)
         client.feature_importance(BARS, timeout_s=1000)
         client.predict(BARS)
         for timeout_s in (0.0, float("nan"), 1e9):
@@ -799,7 +799,7 @@ def test_each_call_of_asyncio_has_a_time_of_its_own(service: CannedService) -> N
     async def ask(target: str) -> None:
         async with AsyncQuantraClient(target, timeout_s=30) as client:
             await client.predict(BARS, timeout_s=1000)
-            await client.explain(Query(instance=Instance(input=BARS)), timeout_s=1000)
+            await client.explain(ExplanationQuery(instance=Instance(input=BARS)), timeout_s=1000)
             await client.predict(BARS)
 
     with serving(service) as served:

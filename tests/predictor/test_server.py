@@ -35,7 +35,7 @@ from predictor.errors import (
     TooFewBarsError,
 )
 from predictor.forecast import Forecast
-from predictor.global_importance import GlobalQuery
+from predictor.global_importance import GlobalExplanationQuery
 from predictor.instance import Instance
 from predictor.limits import ServiceLimits
 from predictor.server import Address, ServerLimits, ServerSettings
@@ -388,7 +388,7 @@ def test_a_method_of_health_that_grpc_lacks_is_unimplemented_and_no_error_of_our
 
 
 def test_reports_of_many_instances_come_as_a_stream(served: Served) -> None:
-    asked = GlobalQuery(instances=(Instance(input=bokeh_panel("AAPL").last(200)),) * 3)
+    asked = GlobalExplanationQuery(instances=(Instance(input=bokeh_panel("AAPL").last(200)),) * 3)
     with QuantraClient(served.target) as client:
         known = list(client.explain_global(asked))
     assert [one.done for one in known] == [3, 3]
@@ -396,7 +396,7 @@ def test_reports_of_many_instances_come_as_a_stream(served: Served) -> None:
 
 
 def test_the_async_client_gets_the_same_reports(served: Served) -> None:
-    asked = GlobalQuery(instances=(Instance(input=bokeh_panel("AAPL").last(200)),) * 3)
+    asked = GlobalExplanationQuery(instances=(Instance(input=bokeh_panel("AAPL").last(200)),) * 3)
 
     async def heard() -> list[int]:
         async with AsyncQuantraClient(served.target) as client:
@@ -406,7 +406,7 @@ def test_the_async_client_gets_the_same_reports(served: Served) -> None:
 
 
 def test_a_stream_that_fails_ends_with_the_error(served: Served) -> None:
-    asked = GlobalQuery(instances=(Instance(input=bokeh_panel("AAPL").last(200)),))
+    asked = GlobalExplanationQuery(instances=(Instance(input=bokeh_panel("AAPL").last(200)),))
     with QuantraClient(served.target, "nobody") as client, pytest.raises(ModelNotFoundError):
         list(client.explain_global(asked))
 
@@ -415,7 +415,9 @@ def test_a_stream_whose_message_is_too_large_to_be_sent_ends_the_work(service: C
     service.contexts.clear()
     with serving(service, ServerLimits(send_bytes=10)) as running, QuantraClient(running.target, "canned") as client:
         with pytest.raises(RequestTooLargeError, match="at most 10"):
-            list(client.explain_global(GlobalQuery(instances=(Instance(input=bokeh_panel("AAPL").last(3)),))))
+            list(
+                client.explain_global(GlobalExplanationQuery(instances=(Instance(input=bokeh_panel("AAPL").last(3)),)))
+            )
         assert service.contexts[0].is_cancelled
 
 

@@ -25,7 +25,7 @@ from predictor._pb import prediction_pb2 as pb
 from predictor._pb.prediction_pb2_grpc import ModelAdminServiceStub
 from predictor.client import QuantraClient
 from predictor.errors import ModelNotFoundError, QuantraError
-from predictor.instance import Instance, Query
+from predictor.instance import ExplanationQuery, Instance
 from predictor.registry import set_alias
 from predictor.server.servicer import STATUS_CODES
 from predictor.wire import errors
@@ -164,7 +164,7 @@ def test_callers_of_a_model_that_is_replaced_over_and_over_while_someone_explain
     running: RunningServer, tmp_path: Path
 ) -> None:
     """Each response is of one version: its hash and numbers match."""
-    bars, query = recent_bars("AAPL"), Query(instance=Instance(input=recent_bars("IBM")))
+    bars, query = recent_bars("AAPL"), ExplanationQuery(instance=Instance(input=recent_bars("IBM")))
     expected: dict[str, Any] = {}
     sources = [save_small_artifact(tmp_path / "sources" / str(seed), seed=seed) for seed in (1, 2)]
     ended = threading.Event()

@@ -22,7 +22,7 @@ from predictor._pb import prediction_pb2 as pb
 from predictor.client import QuantraClient
 from predictor.errors import UnavailableError
 from predictor.forecast import Explanation
-from predictor.instance import Instance, Query
+from predictor.instance import ExplanationQuery, Instance
 from predictor.server import logs
 from predictor.wire import instances
 
@@ -56,7 +56,7 @@ def life(tmp_path_factory: pytest.TempPathFactory) -> ProcessOutput:
         QuantraClient(process.target, "small") as client,
     ):
         served = tuple(info.name for info in client.models())
-        query = Query(instance=Instance(input=recent_bars()))
+        query = ExplanationQuery(instance=Instance(input=recent_bars()))
 
         def ask(_: int) -> Explanation | UnavailableError:
             try:

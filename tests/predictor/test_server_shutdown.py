@@ -19,7 +19,7 @@ from serving import lines_of, serving
 
 from predictor.client import QuantraClient
 from predictor.forecast import Explanation
-from predictor.instance import Instance, Query
+from predictor.instance import ExplanationQuery, Instance
 from predictor.server import SocketAddress, process
 from predictor.server.process import ShutdownSignal, end_with_parent
 
@@ -57,7 +57,7 @@ def test_a_server_leaves_ctrl_c_to_its_parent_and_ends_with_it_after_the_calls_i
         popen.stdin.flush()
         port = json.loads(popen.stdout.readline())["port"]
         popen.send_signal(signal.SIGINT)
-        query = Query(instance=Instance(input=recent_bars()))
+        query = ExplanationQuery(instance=Instance(input=recent_bars()))
         with QuantraClient(f"127.0.0.1:{port}", "small") as client, ThreadPoolExecutor(1) as caller:
             asked = caller.submit(client.explain, query)
             assert client.models()

@@ -36,7 +36,7 @@ from predictor.errors import (
     VersionNotFoundError,
 )
 from predictor.forecast import Forecast, Outcome, TargetPoint
-from predictor.instance import Instance, Query
+from predictor.instance import ExplanationQuery, Instance
 from predictor.limits import QueueLimits
 from predictor.model import Model
 from predictor.registry import ModelVersions, Registry
@@ -149,7 +149,7 @@ def test_an_explanation_that_cannot_be_is_refused_through_the_future(service: Pr
 def test_predictions_while_explanations_run_are_the_same_bits(service: PredictionService) -> None:
     instance = Instance(input=recent_bars("AAPL", "IBM", "MSFT"))
     alone = _values(service, instance)
-    query = Query(instance=instance, tolerance=1e-4)
+    query = ExplanationQuery(instance=instance, tolerance=1e-4)
     explanations = [service.explain("small", query, CallContext()) for _ in range(3)]
     beside = 0
     while not explanations[-1].done() or beside < 20:
@@ -486,5 +486,5 @@ def _without_last_bar(bars: BarPanel) -> BarPanel:
     return replace(bars, **columns)
 
 
-def _query() -> Query:
-    return Query(instance=Instance(input=recent_bars("AAPL")), targets=(TargetPoint(5, 0.5),))
+def _query() -> ExplanationQuery:
+    return ExplanationQuery(instance=Instance(input=recent_bars("AAPL")), targets=(TargetPoint(5, 0.5),))

@@ -37,13 +37,13 @@ from predictor.explain import Contributions, ShapleyExplainer
 from predictor.forecast import Attribution, Detail, RowKind, TargetPoint
 from predictor.forecaster import Forecaster
 from predictor.golden import AFTER_ALL_SESSIONS
-from predictor.instance import OCCLUSION, SHAPLEY, Instance, Query
+from predictor.instance import OCCLUSION, SHAPLEY, ExplanationQuery, Instance
 from predictor.model import Ensemble
 from predictor.networks import Inputs, TreesConfig, TreesForecaster
 from predictor.service import PredictionService
 
 POINT = TargetPoint(5, 0.9)
-QUERY = Query(instance=Instance(input=recent_bars("AAPL", "IBM")), targets=(POINT,))
+QUERY = ExplanationQuery(instance=Instance(input=recent_bars("AAPL", "IBM")), targets=(POINT,))
 SAME = 1e-6
 OWN_METHOD = ("integrated-gradients", SHAPLEY)
 
@@ -73,7 +73,7 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> Ensemble:
     return ensemble_of(manifest_of(stored, UNEVEN), stored)
 
 
-def explained(model: Ensemble, query: Query = QUERY) -> Attribution:
+def explained(model: Ensemble, query: ExplanationQuery = QUERY) -> Attribution:
     return model.explain(query, AFTER_ALL_SESSIONS, NEVER)[0]
 
 
@@ -218,7 +218,7 @@ def test_the_explained_prediction_is_the_forecast(kind: str) -> None:
 def test_all_neighbours_of_a_graph_move_together() -> None:
     bars = recent_bars("AAPL", "IBM", "MSFT")
     model = small_model(small_artifact("graph"))
-    query = Query(instance=Instance(input=bars), targets=(POINT,), method=SHAPLEY)
+    query = ExplanationQuery(instance=Instance(input=bars), targets=(POINT,), method=SHAPLEY)
     (by_gradients,) = model.explain(replace(query, method=""), AFTER_ALL_SESSIONS, NEVER)
     (found,) = model.explain(query, AFTER_ALL_SESSIONS, NEVER)
 

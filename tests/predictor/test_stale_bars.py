@@ -16,7 +16,7 @@ from predictor.dates import to_date, to_optional_date
 from predictor.errors import BarsStaleError, CalendarEndedError, ConfigurationError, InvalidInputError, QuantraError
 from predictor.forecast import Forecast, TargetPoint
 from predictor.forecaster import Forecaster
-from predictor.instance import FeatureWindow, Instance, Query, limit_age
+from predictor.instance import ExplanationQuery, FeatureWindow, Instance, limit_age
 from predictor.model import Model
 from predictor.registry import ModelVersions, Registry
 from predictor.server import ServerSettings
@@ -134,7 +134,7 @@ def test_a_call_of_its_own_thread_is_bound_too(model: Model) -> None:
 
 def test_the_service_bounds_predictions_and_no_explanations_of_the_past(model: Model) -> None:
     with service_of(model, most=0) as service:
-        query = Query(instance=ASKED, targets=(TargetPoint(5, 0.5),))
+        query = ExplanationQuery(instance=ASKED, targets=(TargetPoint(5, 0.5),))
         assert service.explain("", query, CallContext()).result(30).attributions
         own = replace(query, instance=replace(ASKED, max_age_sessions=0))
         with pytest.raises(BarsStaleError):

@@ -34,7 +34,7 @@ from predictor.errors import (
     UnavailableError,
 )
 from predictor.forecast import Forecast
-from predictor.instance import Instance, Question
+from predictor.instance import Instance, InstanceLike
 from predictor.limits import ServiceLimits
 from predictor.server import ServerLimits, ServerSettings
 from predictor.server import __main__ as plain
@@ -322,8 +322,8 @@ def endless() -> Iterator[BarPanel]:
 
 def test_the_client_gives_each_question_its_answer_place_and_own_id(client: QuantraClient) -> None:
     wide = Instance(input=bokeh_panel("AAPL", "IBM").last(3), request_id="both")
-    questions: list[Question] = [BARS, wide, Instance(input=BARS, request_id="both")]
-    found = {answer.place: answer for answer in client.predict_stream(questions)}
+    questions: list[InstanceLike] = [BARS, wide, Instance(input=BARS, request_id="both")]
+    found = {answer.index: answer for answer in client.predict_stream(questions)}
     assert [found[place].request_id for place in range(3)] == ["", "both", "both"]
     forecasts = [answer.outcome for _, answer in sorted(found.items())]
     assert [one.symbols for one in forecasts if isinstance(one, Forecast)] == [("AAPL",), ("AAPL", "IBM"), ("AAPL",)]
@@ -352,7 +352,7 @@ def test_an_error_of_one_question_is_its_outcome(canned: CannedService) -> None:
 
 def test_who_stops_to_read_cancels_the_rest(client: QuantraClient, canned: CannedService) -> None:
     for answer in client.predict_stream(endless(), in_flight=4):
-        if answer.place == 10:
+        if answer.index == 10:
             canned.predictions_released.clear()
             break
     canned.predictions_released.set()
@@ -410,7 +410,7 @@ def test_a_server_that_falls_silent_is_a_deadline(canned: CannedService, monkeyp
 
 
 async def places(client: AsyncQuantraClient, questions: Any) -> list[int]:
-    return sorted([answer.place async for answer in client.predict_stream(questions, in_flight=2)])
+    return sorted([answer.index async for answer in client.predict_stream(questions, in_flight=2)])
 
 
 def test_silence_counts_from_the_question_and_from_the_look_for_its_answer_whichever_is_later(

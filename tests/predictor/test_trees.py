@@ -12,7 +12,7 @@ from torch import Tensor
 from predictor.call_context import NEVER
 from predictor.errors import ArtifactError
 from predictor.golden import AFTER_ALL_SESSIONS
-from predictor.instance import Instance, Query
+from predictor.instance import ExplanationQuery, Instance
 from predictor.networks import Inputs, InputSizes, Target, TreesConfig, TreesForecaster, WindowSummaries
 
 SUMMARIES = WindowSummaries(
@@ -151,7 +151,7 @@ def test_trees_of_other_sizes_than_the_manifests_are_refused() -> None:
 
 def test_contributions_add_up_to_the_forecast() -> None:
     made = small_artifact("trees")
-    query = Query(instance=Instance(input=recent_bars("AAPL", "IBM")))
+    query = ExplanationQuery(instance=Instance(input=recent_bars("AAPL", "IBM")))
     for found in small_model(made).explain(query, AFTER_ALL_SESSIONS, NEVER):
         difference = found.prediction - found.baseline_prediction
         np.testing.assert_allclose(found.per_row.sum(axis=1), difference, rtol=0, atol=1e-15)
@@ -162,7 +162,7 @@ def test_a_tree_that_reads_one_feature_moves_its_row_only() -> None:
     made = small_artifact("trees")
     names = made.pipeline.features.features.names
     weights = {**made.weights, "columns": torch.full_like(made.weights["columns"], names.index("gap"))}
-    query = Query(instance=Instance(input=recent_bars("AAPL")))
+    query = ExplanationQuery(instance=Instance(input=recent_bars("AAPL")))
     (found, *_) = small_model(replace(made, weights=weights)).explain(query, AFTER_ALL_SESSIONS, NEVER)
     moving = {name for name, value in zip(found.row_names, found.per_row[0], strict=True) if abs(value) > 1e-15}
     assert moving == {"gap", "scale"}

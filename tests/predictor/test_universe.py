@@ -52,8 +52,8 @@ from predictor.errors import (
 )
 from predictor.forecast import Attribution, Forecast, TargetPoint, forecast_or_raise
 from predictor.forecaster import Forecaster
-from predictor.global_importance import GlobalQuery
-from predictor.instance import GapPolicy, Instance, Query, Question
+from predictor.global_importance import GlobalExplanationQuery
+from predictor.instance import ExplanationQuery, GapPolicy, Instance, InstanceLike
 from predictor.limits import QueueLimits, ServiceLimits
 from predictor.server import ServerLimits
 from predictor.service import PredictionService
@@ -193,7 +193,7 @@ def test_what_a_model_reads_is_learnt_once(default_server: str) -> None:
 def test_reasons_of_the_last_bars_are_those_of_all(default_server: str, forecaster: Forecaster) -> None:
     panel = with_events(universe(6))
     client, noting = asking(default_server)
-    query = Query(instance=Instance(input=panel), targets=(TargetPoint(5, 0.9),), symbols=("S0003", "S0000"))
+    query = ExplanationQuery(instance=Instance(input=panel), targets=(TargetPoint(5, 0.9),), symbols=("S0003", "S0000"))
     for ours, theirs in zip(client.explain(query).attributions, forecaster.explain(query).attributions, strict=True):
         assert_same(ours, theirs)
     assert noting.names == ["GetModel", "Explain"]
@@ -201,7 +201,7 @@ def test_reasons_of_the_last_bars_are_those_of_all(default_server: str, forecast
 
 
 def test_reasons_in_general_are_of_the_last_bars_too(default_server: str, forecaster: Forecaster) -> None:
-    query = GlobalQuery(
+    query = GlobalExplanationQuery(
         instances=(Instance(input=universe(3)), Instance(input=with_events(universe(4)))),
         targets=(TargetPoint(5, 0.5),),
     )
@@ -319,7 +319,7 @@ def rows_of(asked: Instance, *rows: int) -> Instance:
 
 
 def test_many_panels_go_in_as_many_calls_as_they_need(limited_server: str, forecaster: Forecaster) -> None:
-    panels: list[Question] = [universe(7), Instance(input=universe(4), request_id="b"), universe(25), universe(3)]
+    panels: list[InstanceLike] = [universe(7), Instance(input=universe(4), request_id="b"), universe(25), universe(3)]
     client, noting = asking(limited_server)
     outcomes = client.predict_many(panels)
     theirs = forecaster.predict_many([one for one in panels if isinstance(one, BarPanel | Instance)])
@@ -667,7 +667,7 @@ def test_a_refusal_that_another_version_would_not_give_is_not_believed(versions:
 
 
 def test_reasons_of_a_version_that_reads_more_are_asked_again_with_more(versions: PredictionService) -> None:
-    query = Query(instance=Instance(input=universe(6)), targets=(TargetPoint(5, 0.5),))
+    query = ExplanationQuery(instance=Instance(input=universe(6)), targets=(TargetPoint(5, 0.5),))
     with serving(VersionSwitchingService(versions, 1, 2)) as served:
         client, noting = asking(served.target)
         assert client.explain(query).attributions[0].version == 1

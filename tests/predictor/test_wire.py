@@ -25,7 +25,7 @@ from predictor.errors import (
     TooFewBarsError,
 )
 from predictor.forecast import Attribution, Detail, Explanation, TargetPoint
-from predictor.instance import FeatureWindow, GapPolicy, Instance, Query
+from predictor.instance import ExplanationQuery, FeatureWindow, GapPolicy, Instance
 from predictor.wire import arrays, attributions, forecasts, instances, limits, models
 from predictor.wire import errors as wire_errors
 from predictor.wire.fields import encode_field
@@ -281,7 +281,7 @@ def test_a_model_comes_back_in_every_field() -> None:
 
 def test_a_query_comes_back() -> None:
     instance = Instance(input=bokeh_panel("AAPL").last(3))
-    sent = Query(
+    sent = ExplanationQuery(
         instance=instance,
         targets=(TargetPoint(5, 0.9), TargetPoint(1, 0.5)),
         detail=Detail.CELLS,
@@ -294,14 +294,14 @@ def test_a_query_comes_back() -> None:
 
 
 def test_a_symbol_to_explain_of_a_megabyte_is_refused() -> None:
-    message = attributions.encode_query(Query(instance=Instance(input=bokeh_panel("AAPL").last(3))), "")
+    message = attributions.encode_query(ExplanationQuery(instance=Instance(input=bokeh_panel("AAPL").last(3))), "")
     message.symbols.append("A" * 1_000_000)
     with pytest.raises(RequestTooLargeError, match="symbols: 'AAAA"):
         attributions.decode_query(message)
 
 
 def test_a_query_without_tolerance_has_the_usual_one() -> None:
-    message = attributions.encode_query(Query(instance=Instance(input=bokeh_panel("AAPL").last(3))), "")
+    message = attributions.encode_query(ExplanationQuery(instance=Instance(input=bokeh_panel("AAPL").last(3))), "")
     message.tolerance = 0
     assert attributions.decode_query(message).tolerance == 0.01
 
@@ -457,7 +457,7 @@ def test_a_bad_instance_leaves_the_others_whole() -> None:
 
 @pytest.mark.parametrize("tolerance", [-0.1, 9.9e-5, 1.0, float("nan"), float("inf")])
 def test_a_tolerance_that_is_no_gap_is_refused(tolerance: float) -> None:
-    message = attributions.encode_query(Query(instance=Instance(input=bokeh_panel("AAPL").last(3))), "")
+    message = attributions.encode_query(ExplanationQuery(instance=Instance(input=bokeh_panel("AAPL").last(3))), "")
     message.tolerance = tolerance
     with pytest.raises(MalformedRequestError, match=r"tolerance: .* from 0\.0001 to below 1"):
         attributions.decode_query(message)
@@ -470,14 +470,14 @@ def test_too_many_targets_are_refused() -> None:
 
 
 def test_an_unknown_method_lists_the_known_ones() -> None:
-    message = attributions.encode_query(Query(instance=Instance(input=bokeh_panel("AAPL").last(3))), "")
+    message = attributions.encode_query(ExplanationQuery(instance=Instance(input=bokeh_panel("AAPL").last(3))), "")
     message.method = 7  # pyright: ignore[reportAttributeAccessIssue] - what a newer client may send
     with pytest.raises(ExplainUnsupportedError, match="unknown explanation method 7; use one of integrated-gradients"):
         attributions.decode_query(message)
 
 
 def test_an_unknown_detail_is_refused() -> None:
-    message = attributions.encode_query(Query(instance=Instance(input=bokeh_panel("AAPL").last(3))), "")
+    message = attributions.encode_query(ExplanationQuery(instance=Instance(input=bokeh_panel("AAPL").last(3))), "")
     message.detail = 7  # pyright: ignore[reportAttributeAccessIssue] - what a newer client may send
     with pytest.raises(MalformedRequestError, match="detail: 7 is unknown"):
         attributions.decode_query(message)
@@ -499,8 +499,8 @@ def test_a_symbol_with_an_impossible_bar_loses_its_bars_and_has_its_reason() -> 
     assert read.input.symbols == panel.symbols
     assert np.isnan(read.input.close[1]).all()
     np.testing.assert_array_equal(read.input.low[::2], panel.low[::2])
-    assert list(read.impossible) == ["IBM"]
-    assert read.impossible["IBM"].message.startswith("IBM 2013-02-25: low is -1")
+    assert list(read.symbol_errors) == ["IBM"]
+    assert read.symbol_errors["IBM"].message.startswith("IBM 2013-02-25: low is -1")
 
 
 def test_a_panel_with_impossible_bars_of_most_symbols_is_refused() -> None:

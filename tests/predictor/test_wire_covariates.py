@@ -16,7 +16,7 @@ from predictor.covariates import Covariates, CovariateSource
 from predictor.errors import CovariateMissingError, CovariatesError, MalformedRequestError, UnknownCovariateError
 from predictor.forecast import Attribution, Forecast, TargetPoint
 from predictor.forecaster import Forecaster
-from predictor.instance import Instance, Query
+from predictor.instance import ExplanationQuery, Instance
 from predictor.service import PredictionService
 from predictor.wire import instances
 
@@ -119,7 +119,7 @@ def test_a_server_answers_as_the_process_itself(models: Path, files: CovariateSo
         ours, theirs = forecaster.predict(asked, sent), client.predict(asked, sent)
         assert np.array_equal(ours.values, theirs.values)
         assert ours.warnings == theirs.warnings
-        query = Query(instance=Instance(input=asked, covariates=sent), targets=(TargetPoint(5, 0.5),))
+        query = ExplanationQuery(instance=Instance(input=asked, covariates=sent), targets=(TargetPoint(5, 0.5),))
         one, other = (door.explain(query).attributions[0] for door in (forecaster, client))
         assert one.row_names == other.row_names
         assert np.array_equal(one.per_row, other.per_row)

@@ -13,11 +13,11 @@ from market import bokeh_panel
 from predictor._pb import prediction_pb2 as pb
 from predictor.errors import BarsError, ExplainUnsupportedError, MalformedRequestError, RequestTooLargeError
 from predictor.forecast import RowKind, TargetPoint
-from predictor.global_importance import GlobalImportance, GlobalQuery, Refusal, TargetImportance
+from predictor.global_importance import GlobalExplanationQuery, GlobalImportance, Refusal, TargetImportance
 from predictor.instance import Instance
 from predictor.wire import global_importance, limits
 
-QUERY = GlobalQuery(
+QUERY = GlobalExplanationQuery(
     instances=(
         Instance(input=bokeh_panel("AAPL").last(3), request_id="3"),
         Instance(input=bokeh_panel("AAPL", "IBM").last(3), request_id="4"),
@@ -68,7 +68,7 @@ def test_an_instance_that_cannot_be_read_is_its_error_among_the_others() -> None
 
 def test_an_error_among_the_instances_is_not_sent() -> None:
     with pytest.raises(BarsError, match="bad"):
-        global_importance.encode_query(GlobalQuery(instances=(*QUERY.instances, BarsError("bad"))), "small")
+        global_importance.encode_query(GlobalExplanationQuery(instances=(*QUERY.instances, BarsError("bad"))), "small")
 
 
 def test_a_question_without_tolerance_has_the_usual_one() -> None:
@@ -139,7 +139,7 @@ def test_a_row_of_an_unknown_kind_is_refused() -> None:
         global_importance.decode(message)
 
 
-def read(query: GlobalQuery) -> list[Instance]:
+def read(query: GlobalExplanationQuery) -> list[Instance]:
     return [one for one in query.instances if isinstance(one, Instance)]
 
 

@@ -20,7 +20,7 @@ from predictor.errors import ConfigurationError, LedgerError
 from predictor.forecast import Attribution, Detail, Forecast, TargetPoint
 from predictor.forecaster import Forecaster
 from predictor.golden import AFTER_ALL_SESSIONS
-from predictor.instance import GapPolicy, Instance, Query
+from predictor.instance import ExplanationQuery, GapPolicy, Instance
 from predictor.ledger import ForecastRecord, Ledger, LedgerEvent
 from predictor.model_health import ModelVersion
 from predictor.server import ServerSettings
@@ -136,7 +136,9 @@ def test_explanations_add_up_to_the_adaptive_forecast(models: Path, three_evenin
     with loading(models, three_evenings) as loaded:
         forecast = ask(loaded, DAYS[3])
         targets = tuple(TargetPoint(h, q) for h in (3, 1) for q in (0.9, 0.5, 0.1))
-        query = Query(instance=instance_of(DAYS[3]), targets=targets, symbols=("MSFT", "AAPL"), detail=Detail.CELLS)
+        query = ExplanationQuery(
+            instance=instance_of(DAYS[3]), targets=targets, symbols=("MSFT", "AAPL"), detail=Detail.CELLS
+        )
         explanation = loaded.service.explain("mine", query, CallContext()).result()
     assert [(one.horizon, one.quantile) for one in explanation.attributions] == list(targets)
     for one in explanation.attributions:
@@ -147,7 +149,7 @@ def test_explanations_add_up_to_the_adaptive_forecast(models: Path, three_evenin
 
 
 def test_an_explanation_without_widths_is_the_calibrated_one(models: Path, ledger: Path) -> None:
-    query = Query(instance=instance_of(DAYS[3]))
+    query = ExplanationQuery(instance=instance_of(DAYS[3]))
     with loading(models, ledger) as loaded:
         explanation = loaded.service.explain("mine", query, CallContext()).result()
     plain = Forecaster.load(models / "mine" / "1").explain(query)
@@ -157,7 +159,7 @@ def test_an_explanation_without_widths_is_the_calibrated_one(models: Path, ledge
 
 
 def attribution(models: Path, quantile: float) -> Attribution:
-    query = Query(instance=instance_of(DAYS[3]), targets=(TargetPoint(1, quantile),), detail=Detail.CELLS)
+    query = ExplanationQuery(instance=instance_of(DAYS[3]), targets=(TargetPoint(1, quantile),), detail=Detail.CELLS)
     (one,) = Forecaster.load(models / "mine" / "1").explain(query).attributions
     return one
 

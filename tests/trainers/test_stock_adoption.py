@@ -30,7 +30,7 @@ from predictor.client import QuantraClient
 from predictor.errors import ExplainUnsupportedError, MissingPackageError
 from predictor.forecast import Detail, Forecast, TargetPoint
 from predictor.forecaster import Forecaster
-from predictor.instance import Instance, Query
+from predictor.instance import ExplanationQuery, Instance
 from predictor.networks import chronos
 from predictor.service import PredictionService
 from trainers.cli.commands import app
@@ -131,7 +131,9 @@ def test_a_row_alone_equals_the_row_in_a_batch_over_grpc(models: Path, bars: Bar
 @each_kind
 def test_a_contribution_is_what_the_forecast_loses_without_the_bars(tmp_path: Path, bars: BarPanel, kind: str) -> None:
     assert adopt(write_published_folder(tmp_path / "published", kind), tmp_path / "1") == 0
-    query = Query(instance=Instance(input=bars), targets=(TargetPoint(5, 0.5),), detail=Detail.TIMES, symbols=("AAPL",))
+    query = ExplanationQuery(
+        instance=Instance(input=bars), targets=(TargetPoint(5, 0.5),), detail=Detail.TIMES, symbols=("AAPL",)
+    )
 
     with Forecaster.load(tmp_path / "1") as forecaster:
         (attribution,) = forecaster.explain(query).attributions
@@ -147,7 +149,7 @@ def test_a_contribution_is_what_the_forecast_loses_without_the_bars(tmp_path: Pa
 
 
 def test_an_explanation_over_grpc_is_marked_as_not_additive(models: Path, bars: BarPanel) -> None:
-    query = Query(instance=Instance(input=bars), targets=(TargetPoint(20, 0.9),))
+    query = ExplanationQuery(instance=Instance(input=bars), targets=(TargetPoint(20, 0.9),))
     with (
         PredictionService.open(models) as service,
         serving(service) as served,
@@ -482,7 +484,7 @@ def digest_of(path: Path) -> str:
 
 def test_an_ensemble_of_adopted_models_is_explained_by_bars(models: Path, bars: BarPanel, tmp_path: Path) -> None:
     folder = save_ensemble(tmp_path / "1", {"one": models / "chronos-bolt" / "1", "two": models / "chronos-bolt" / "1"})
-    query = Query(instance=Instance(input=bars), targets=(TargetPoint(20, 0.9),))
+    query = ExplanationQuery(instance=Instance(input=bars), targets=(TargetPoint(20, 0.9),))
     with Forecaster.load(folder) as both, Forecaster.load(models / "chronos-bolt" / "1") as one:
         (found,), (alone,) = both.explain(query).attributions, one.explain(query).attributions
 

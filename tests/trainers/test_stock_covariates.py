@@ -36,7 +36,7 @@ from predictor.features import CovariateFields, FeatureDefinition, FeatureSet, d
 from predictor.forecast import Forecast, RowKind, TargetPoint
 from predictor.forecaster import Forecaster
 from predictor.golden import AFTER_ALL_SESSIONS
-from predictor.instance import Instance, Query
+from predictor.instance import ExplanationQuery, Instance
 from predictor.model import Model
 from predictor.networks import Inputs
 from predictor.windows import Pipeline
@@ -338,7 +338,7 @@ def test_attributions_have_one_row_a_covariate_and_add_up() -> None:
     beside = files_read().for_model(model().info((), is_default=True), panel)
     asked = Instance(input=panel, covariates=beside, allow_incomplete_last_bar=True)
     with Forecaster.load(stored()) as forecaster:
-        (found,) = forecaster.explain(Query(instance=asked, targets=(TargetPoint(5, 0.9),))).attributions
+        (found,) = forecaster.explain(ExplanationQuery(instance=asked, targets=(TargetPoint(5, 0.9),))).attributions
     rows = dict(zip(found.row_names, found.row_kinds, strict=True))
     assert rows["short_interest"] is RowKind.OBSERVED
     assert rows["rebalance"] is RowKind.KNOWN

@@ -16,7 +16,7 @@ from predictor.client import QuantraClient
 from predictor.errors import MissingPackageError
 from predictor.explain.tree_shap import ForestPaths
 from predictor.forecaster import Forecaster
-from predictor.instance import Instance, Query
+from predictor.instance import ExplanationQuery, Instance
 from predictor.networks import InputSizes, Target, TreesConfig, TreesForecaster
 from predictor.service import PredictionService
 from trainers import StockTrainer
@@ -170,7 +170,7 @@ def test_a_server_forecasts_and_explains_as_the_loaded_model_does(trained: tuple
         here, there = loaded.predict(bars), client.predict(bars)
         np.testing.assert_array_equal(there.values, here.values)
         assert there.forecast_id == here.forecast_id
-        query = Query(instance=Instance(input=bars))
+        query = ExplanationQuery(instance=Instance(input=bars))
         ours, theirs = (one.explain(query).attributions for one in (loaded, client))
         np.testing.assert_array_equal([one.per_row for one in theirs], [one.per_row for one in ours])
 

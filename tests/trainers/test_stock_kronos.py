@@ -20,7 +20,7 @@ from predictor.bars import BarPanel
 from predictor.card import Card
 from predictor.forecast import Detail, TargetPoint
 from predictor.forecaster import Forecaster
-from predictor.instance import Instance, Query
+from predictor.instance import ExplanationQuery, Instance
 from predictor.networks import Inputs, InputSizes, Target
 from predictor.networks.kronos import KronosForecaster, KronosModel, KronosTokenizer, choose_tokens, draw_noise
 from trainers.cli.commands import app
@@ -207,7 +207,9 @@ def day_of_week(date: int) -> int:
 
 
 def test_its_explanation_hides_bars(adopted: Path, bars: BarPanel) -> None:
-    query = Query(instance=Instance(input=bars), targets=(TargetPoint(2, 0.5),), detail=Detail.TIMES, symbols=("AAPL",))
+    query = ExplanationQuery(
+        instance=Instance(input=bars), targets=(TargetPoint(2, 0.5),), detail=Detail.TIMES, symbols=("AAPL",)
+    )
     with Forecaster.load(adopted) as forecaster:
         (found,) = forecaster.explain(query).attributions
         whole = forecaster.predict(bars).values[0, 1, 1]

@@ -23,7 +23,7 @@ from predictor.errors import (
     QuantraError,
     VersionNotFoundError,
 )
-from predictor.instance import ReadInstance
+from predictor.instance import InstanceOrError
 from predictor.service import LazyRequest, PredictionService
 from predictor.wire.kserve import inputs, models
 from predictor.wire.kserve.answers import encode_answer, read_output_names
@@ -64,7 +64,7 @@ class RowDecoder:
         self.positions: list[PositionArray] = []
         """Positions of each decoded row's symbols among the sent symbols."""
 
-    def decode(self, request: InferRequest) -> list[ReadInstance]:
+    def decode(self, request: InferRequest) -> list[InstanceOrError]:
         """Decode each row, or return its error."""
         if self._info is not None:
             self.positions = [_ONLY] * request.count

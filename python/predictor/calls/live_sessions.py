@@ -14,7 +14,7 @@ from predictor.calls.requests import check_reference
 from predictor.catalog import ModelInfo
 from predictor.errors import DuplicateIdError, MalformedRequestError, QuantraError, QueueFullError, UnknownSessionError
 from predictor.forecast import Forecast, Outcome
-from predictor.instance import Instance, ReadInstance
+from predictor.instance import Instance, InstanceOrError
 from predictor.limits import ServiceLimits
 from predictor.service import LazyRequest, LightFuture, PredictionRequest, PredictionService
 from predictor.subscription import AcceptedPush, Push, Subscription, find_session_error, panel_of
@@ -222,7 +222,7 @@ class LiveSession:
         self._quota.add(sessions=-1, size=-size)
         self._on_end()
 
-    def _decode(self, message: pb.Instance) -> Sequence[ReadInstance]:
+    def _decode(self, message: pb.Instance) -> Sequence[InstanceOrError]:
         """Decode the instance that opens the session, on the model's thread."""
         instance = instances.decode_or_error(message)
         if isinstance(instance, Instance):

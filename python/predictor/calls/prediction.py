@@ -17,7 +17,7 @@ from predictor.calls.requests import InstanceDecoder, check_reference
 from predictor.calls.streams import OpenCall, OpenStreams, ProgressCall, ResponseCallback, StreamWindow
 from predictor.errors import MalformedRequestError, UnavailableError
 from predictor.forecast import Explanation, Forecast, Outcome
-from predictor.global_importance import GlobalImportance, GlobalQuery
+from predictor.global_importance import GlobalExplanationQuery, GlobalImportance
 from predictor.limits import ServiceLimits
 from predictor.service import LazyRequest, PredictionService, Simulation, create_request
 from predictor.wire import attributions, errors, forecasts, global_importance, models, price_paths
@@ -187,7 +187,7 @@ class PredictionCalls:
     ) -> "Future[bytes]":
         head, decoder = parse(counted.head, pb.ExplainGlobalRequest), InstanceDecoder(body, counted)
 
-        def decode() -> GlobalQuery:
+        def decode() -> GlobalExplanationQuery:
             return replace(global_importance.decode_query(head), instances=decoder.decode())
 
         importance = self._service.explain_global(

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, final
 
 from predictor._pb import prediction_pb2 as pb
 from predictor.errors import MalformedRequestError, QuantraError
-from predictor.instance import ReadInstance
+from predictor.instance import InstanceOrError
 from predictor.wire import instances
 from predictor.wire.limits import MAX_HEAD, check_count, check_text
 from predictor.wire.request_counts import MessageT, RequestCounts, parse
@@ -34,7 +34,7 @@ class InstanceDecoder:
         self.request_ids: Sequence[str] = ()
         """Id of each decoded instance; empty if it failed to decode."""
 
-    def decode(self) -> tuple[ReadInstance, ...]:
+    def decode(self) -> tuple[InstanceOrError, ...]:
         """Decode each instance, or return its error; call it once, because it frees the bytes."""
         body, self._body = self._body, b""
         messages = [each if isinstance(each, QuantraError) else _parse_instance(body[each]) for each in self._positions]

@@ -30,7 +30,7 @@ from predictor.covariates import Covariates
 from predictor.dates import to_date_number
 from predictor.errors import shown_date
 from predictor.forecast import Attribution, Explanation, Forecast, TargetPoint
-from predictor.instance import EXPLAIN_METHODS, OCCLUSION, Instance, Query
+from predictor.instance import EXPLAIN_METHODS, OCCLUSION, ExplanationQuery, Instance
 from predictor.internals import describe_session
 from predictor.interruption import loading
 from predictor.report import (
@@ -227,7 +227,9 @@ def explain(
     with source.open() as model:
         request = model_input(model, bars.read(), symbols or (), files, inputs)
         targets = (TargetPoint(horizon, quantile),)
-        query = Query(instance=request.instance, targets=targets, symbols=tuple(symbols or ()), method=method)
+        query = ExplanationQuery(
+            instance=request.instance, targets=targets, symbols=tuple(symbols or ()), method=method
+        )
         explanation = model.explain(query)
         info = model.model()
     explanation = with_warnings(explanation, request.warnings)

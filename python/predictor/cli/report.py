@@ -22,7 +22,7 @@ from predictor.cli.options import (
 from predictor.cli.output import given, print_next_commands, quantra, write_json
 from predictor.cli.predict import SourceFlags, model_input
 from predictor.forecast import Detail, TargetPoint
-from predictor.instance import INTEGRATED_GRADIENTS, Query
+from predictor.instance import INTEGRATED_GRADIENTS, ExplanationQuery
 from predictor.report import ReportContent, check_report, write_report
 
 SUFFIX: Final = ".report.html"
@@ -89,7 +89,7 @@ def _make_content(
         targets = tuple(TargetPoint(h, q) for h in info.horizons for q in info.quantiles)
         forecast = model.predict(request.instance)
         detail = Detail.CELLS if INTEGRATED_GRADIENTS in info.explain_methods else Detail.FEATURES
-        query = Query(instance=request.instance, targets=targets, detail=detail, symbols=shown)
+        query = ExplanationQuery(instance=request.instance, targets=targets, detail=detail, symbols=shown)
         explanation = model.explain(query)
     return ReportContent(
         info=info,

@@ -30,8 +30,15 @@ from predictor.covariates import Covariates
 from predictor.dates import DateLike
 from predictor.errors import QuantraError
 from predictor.forecast import Attribution, Explanation, Forecast, Outcome, forecast_or_raise
-from predictor.global_importance import GlobalImportance, GlobalQuery
-from predictor.instance import Instance, Query, Question, bars_of, importance_query, instance_of
+from predictor.global_importance import GlobalExplanationQuery, GlobalImportance
+from predictor.instance import (
+    ExplanationQuery,
+    Instance,
+    InstanceLike,
+    create_importance_query,
+    require_bars,
+    to_instance,
+)
 from predictor.ledger.ledger import as_frame
 from predictor.price_paths import PricePaths, simulate_paths
 from predictor.wire import global_importance, ledger
@@ -89,20 +96,20 @@ class AsyncQuantraClient:
             await self._channel.close()
 
     async def predict(
-        self, bars: Question, covariates: Covariates | None = None, *, timeout_s: float | None = None
+        self, bars: InstanceLike, covariates: Covariates | None = None, *, timeout_s: float | None = None
     ) -> Forecast:
         """Forecast one panel. See `QuantraClient.predict`."""
-        return forecast_or_raise((await self.predict_many([instance_of(bars, covariates)], timeout_s=timeout_s))[0])
+        return forecast_or_raise((await self.predict_many([to_instance(bars, covariates)], timeout_s=timeout_s))[0])
 
     async def predict_many(
-        self, instances: Sequence[Question], *, timeout_s: float | None = None
+        self, instances: Sequence[InstanceLike], *, timeout_s: float | None = None
     ) -> tuple[Outcome, ...]:
         """Return the forecast or the error of each instance, in order. See `QuantraClient.predict_many`."""
         return await self._run(self._planner.predict(instances), self._start_timeout(timeout_s))
 
     async def simulate(
         self,
-        bars: Question,
+        bars: InstanceLike,
         covariates: Covariates | None = None,
         *,
         paths: int = 1000,
@@ -110,15 +117,15 @@ class AsyncQuantraClient:
         timeout_s: float | None = None,
     ) -> PricePaths:
         """Forecast one panel, and draw joint price paths in this process. See `QuantraClient.simulate`."""
-        instance = instance_of(bars, covariates)
-        past = bars_of(instance, "paths")
+        instance = to_instance(bars, covariates)
+        past = require_bars(instance, "paths")
         forecast = await self.predict(instance, timeout_s=timeout_s)
         return await asyncio.to_thread(simulate_paths, forecast, past, paths=paths, seed=seed)
 
     async def predict_stream(
-        self, questions: Iterable[Question] | AsyncIterable[Question], *, in_flight: int = DEFAULT_IN_FLIGHT
+        self, instances: Iterable[InstanceLike] | AsyncIterable[InstanceLike], *, in_flight: int = DEFAULT_IN_FLIGHT
     ) -> AsyncGenerator[StreamResponse, None]:
-        """Forecast many questions over one call. See `QuantraClient.predict_stream`.
+        """Forecast many instances over one call. See `QuantraClient.predict_stream`.
 
         If you stop reading early, close the generator (for example with `contextlib.aclosing`) to cancel the remaining
         requests.
@@ -126,7 +133,7 @@ class AsyncQuantraClient:
         if self._is_closed:
             raise closed_error(self._target)
         stream = RequestStream(self._target, self._model, self._timeout_s, in_flight)
-        sender = AsyncRequestSender(stream, questions)
+        sender = AsyncRequestSender(stream, instances)
         call = self._stub.PredictStream(sender.requests(), metadata=self._headers)
         monitor = asyncio.create_task(_cancel_when_overdue(stream, call.cancel))
         try:
@@ -156,12 +163,12 @@ class AsyncQuantraClient:
         if self._sessions is None or self._sessions.is_over:
             self._sessions = AsyncSessionStream(self._stub, self._target, self._headers)
         stream, requests = self._sessions, SessionRequests(session_id, self._timeout_s)
-        response = await stream.request(requests.open(self._model, instance_of(bars, covariates)))
+        response = await stream.request(requests.open(self._model, to_instance(bars, covariates)))
         return AsyncBarSession(stream, requests, decode_first_forecast(response))
 
     async def feature_importance(
         self,
-        bars: Question,
+        bars: InstanceLike,
         horizon: int = 5,
         quantile: float = 0.5,
         covariates: Covariates | None = None,
@@ -170,15 +177,15 @@ class AsyncQuantraClient:
     ) -> Attribution:
         """Attribute one quantile of one horizon to the inputs. See `QuantraClient.feature_importance`."""
         return (
-            await self.explain(importance_query(bars, horizon, quantile, covariates), timeout_s=timeout_s)
+            await self.explain(create_importance_query(bars, horizon, quantile, covariates), timeout_s=timeout_s)
         ).attributions[0]
 
-    async def explain(self, query: Query, *, timeout_s: float | None = None) -> Explanation:
+    async def explain(self, query: ExplanationQuery, *, timeout_s: float | None = None) -> Explanation:
         """Explain a forecast. See `QuantraClient.explain`."""
         return await self._run(self._planner.explain(query), self._start_timeout(timeout_s))
 
     async def explain_global(
-        self, query: GlobalQuery, *, timeout_s: float | None = None
+        self, query: GlobalExplanationQuery, *, timeout_s: float | None = None
     ) -> AsyncIterator[GlobalImportance]:
         """Explain the forecasts of many instances. See `QuantraClient.explain_global`."""
         deadline = self._start_timeout(timeout_s)

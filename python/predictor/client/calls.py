@@ -27,7 +27,7 @@ from predictor.errors import (
     UnavailableError,
 )
 from predictor.forecast import Explanation, Outcome
-from predictor.instance import Query, Question, instance_of
+from predictor.instance import ExplanationQuery, InstanceLike, to_instance
 from predictor.wire import attributions, errors, forecasts, instances, models
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ ValueT = TypeVar("ValueT")
 @final
 @dataclass(frozen=True, slots=True)
 class CallTimeout:
-    """One deadline shared by all calls for a question."""
+    """One deadline shared by several calls."""
 
     limit_s: float
     """Total timeout in seconds."""
@@ -86,16 +86,14 @@ class UnaryCall(Generic[ValueT]):
     decode: Callable[[Any], ValueT]
 
     @classmethod
-    def predict(cls, model: str, questions: Sequence[Question]) -> "UnaryCall[tuple[Outcome, ...]]":
+    def predict(cls, model: str, inputs: Sequence[InstanceLike]) -> "UnaryCall[tuple[Outcome, ...]]":
         """Request the forecast or the error of each instance, in order."""
-        encoded = (instances.encode(instance_of(question)) for question in questions)
+        encoded = (instances.encode(to_instance(each)) for each in inputs)
         request = pb.PredictRequest(model=model, instances=encoded)
-        return UnaryCall(
-            lambda stub: stub.Predict, request, lambda response: _decode_outcomes(response, len(questions))
-        )
+        return UnaryCall(lambda stub: stub.Predict, request, lambda response: _decode_outcomes(response, len(inputs)))
 
     @classmethod
-    def explain(cls, model: str, query: Query) -> "UnaryCall[Explanation]":
+    def explain(cls, model: str, query: ExplanationQuery) -> "UnaryCall[Explanation]":
         """Request the explanation of one forecast."""
         return UnaryCall(lambda stub: stub.Explain, attributions.encode_query(query, model), attributions.decode)
 

@@ -18,7 +18,7 @@ from predictor.bars import BarPanel
 from predictor.covariates import Covariates
 from predictor.errors import CovariatesError, QuantraError, RequestTooLargeError
 from predictor.forecast import Attribution, Forecast
-from predictor.instance import FeatureWindow, Instance, ReadInstance
+from predictor.instance import FeatureWindow, Instance, InstanceOrError
 from predictor.wire import instances, models
 from predictor.wire.limits import RequestLimits
 
@@ -169,7 +169,7 @@ def _measure_text(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
 
 
-def is_small(instances: Sequence[ReadInstance]) -> bool:
+def is_small(instances: Sequence[InstanceOrError]) -> bool:
     """Whether the instances have so few bars that they are sent uncut."""
     panels = (each for each in instances if isinstance(each, Instance) and isinstance(each.input, BarPanel))
     return sum(InstanceSizes.of(panel).total - _INSTANCE_OVERHEAD for panel in panels) <= SMALL

@@ -17,8 +17,8 @@ from predictor.client.calls import Steps, UnaryCall
 from predictor.client.panel_calls import CallPlan, PanelPart, ServedModel, check_size, is_small, of_rows
 from predictor.errors import NoUsableSymbolError, QuantraError, TooFewBarsError, listed
 from predictor.forecast import Explanation, Forecast, Outcome
-from predictor.global_importance import GlobalQuery
-from predictor.instance import Instance, Query, Question, instance_of
+from predictor.global_importance import GlobalExplanationQuery
+from predictor.instance import ExplanationQuery, Instance, InstanceLike, to_instance
 
 UNUSABLE = (NoUsableSymbolError, TooFewBarsError)
 """Errors of a part without usable symbols; the other parts of its panel may still have forecasts."""
@@ -103,7 +103,7 @@ def without_last(forecast: Forecast) -> Forecast:
 
 
 _MAX_TRIES: Final = 3
-"""Attempts before all bars are sent in one call; each deployment of a version during a question costs one."""
+"""Attempts before all bars are sent in one call; each deployment of a version in the meantime costs one."""
 
 
 @final
@@ -118,9 +118,9 @@ class PanelPlanner:
         self._reference = reference
         self._model: ServedModel | None = None
 
-    def predict(self, questions: Sequence[Question]) -> Steps[tuple[Outcome, ...]]:
+    def predict(self, instances: Sequence[InstanceLike]) -> Steps[tuple[Outcome, ...]]:
         """Request the forecast or the error of each instance, in order."""
-        instances = [instance_of(question) for question in questions]
+        instances = [to_instance(instance) for instance in instances]
         if is_small(instances):
             return (yield UnaryCall.predict(self._reference, instances))
         model = self._model or (yield from self._describe())
@@ -135,7 +135,7 @@ class PanelPlanner:
             model = current
         return (yield UnaryCall.predict(self._reference, instances))
 
-    def explain(self, query: Query) -> Steps[Explanation]:
+    def explain(self, query: ExplanationQuery) -> Steps[Explanation]:
         """Request the explanation of one forecast."""
         if is_small([query.instance]):
             return (yield UnaryCall.explain(self._reference, query))
@@ -152,7 +152,7 @@ class PanelPlanner:
             model = current
         return (yield UnaryCall.explain(self._reference, query))
 
-    def cut_query(self, query: GlobalQuery) -> Steps[tuple[GlobalQuery, str]]:
+    def cut_query(self, query: GlobalExplanationQuery) -> Steps[tuple[GlobalExplanationQuery, str]]:
         """Cut the instances of a global query to the bars they need; also return the version they were cut for."""
         if is_small(query.instances):
             return query, self._reference
@@ -166,7 +166,7 @@ class PanelPlanner:
         self._model = model
         return model
 
-    def _explain_cut(self, query: Query, model: ServedModel) -> Steps[Explanation | QuantraError]:
+    def _explain_cut(self, query: ExplanationQuery, model: ServedModel) -> Steps[Explanation | QuantraError]:
         """Request an explanation; return errors that a version which reads more bars may not have."""
         cut = replace(query, instance=model.cut(query.instance))
         check_size(cut.instance, model, "an explanation cannot be split; send fewer symbols")

@@ -10,13 +10,13 @@ from typing import Final, Generic, Self, TypeVar, final
 from predictor._pb import prediction_pb2 as pb
 from predictor.errors import ConfigurationError, DeadlineExceededError, InternalError
 from predictor.forecast import Outcome
-from predictor.instance import Question, instance_of
+from predictor.instance import InstanceLike, to_instance
 from predictor.wire import errors, forecasts, instances
 
 DEFAULT_IN_FLIGHT: Final = 32
-"""Default number of unanswered questions on one stream."""
+"""Default number of unanswered requests on one stream."""
 GRACE_S: Final = 5.0
-"""Seconds after its timeout in which the server still reports a question as expired."""
+"""Seconds after its timeout in which the server still reports a request as expired."""
 WATCH_S: Final = 1.0
 """Interval in seconds between checks for an unresponsive server."""
 
@@ -24,14 +24,14 @@ WATCH_S: Final = 1.0
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class StreamResponse:
-    """The response to one question of a stream."""
+    """The outcome of one instance of a stream."""
 
-    place: int
-    """Index of the question, from 0."""
+    index: int
+    """Index of the instance, from 0."""
     request_id: str
-    """Id set in the question; may be empty."""
+    """Id set in the instance; may be empty."""
     outcome: Outcome
-    """Forecast or error of the question."""
+    """Forecast or error of the instance."""
 
 
 @final
@@ -41,8 +41,8 @@ class RequestStream:
     Args:
         target: address of the server, for messages.
         model: reference of the model.
-        timeout_s: timeout of each question in seconds.
-        in_flight: most unanswered questions, at least 1.
+        timeout_s: timeout of each instance in seconds.
+        in_flight: most unanswered requests, at least 1.
 
     Raises:
         ConfigurationError: `in_flight` is below 1.
@@ -59,9 +59,9 @@ class RequestStream:
         self._pending: dict[str, tuple[str, float]] = {}
         self._waits_since_s: float | None = None
 
-    def request(self, question: Question) -> pb.PredictStreamRequest:
-        """Build the request for the next question; its id on the wire is its index."""
-        instance, wire_id = instance_of(question), str(self._count)
+    def request(self, source: InstanceLike) -> pb.PredictStreamRequest:
+        """Build the request for the next instance; its id on the wire is its index."""
+        instance, wire_id = to_instance(source), str(self._count)
         predict = pb.StreamPredict(model=self._model, instance=instances.encode(instance))
         self._pending[wire_id] = instance.request_id, time.monotonic()
         self._count += 1
@@ -82,7 +82,7 @@ class RequestStream:
             )
         has_forecast = response.WhichOneof("outcome") == "forecast"
         outcome = forecasts.decode(response.forecast) if has_forecast else errors.decode(response.error)
-        return StreamResponse(place=int(response.request_id), request_id=pending[0], outcome=outcome)
+        return StreamResponse(index=int(response.request_id), request_id=pending[0], outcome=outcome)
 
     def begin_wait(self) -> None:
         """Record that the caller waits for the next response."""
@@ -104,10 +104,10 @@ class RequestStream:
         )
 
     def check_complete(self) -> None:
-        """Check that every question has a response; raises InternalError."""
+        """Check that every instance has a response; raises InternalError."""
         if self._pending:
             raise InternalError(
-                f"{self.target} ended the stream with {len(self._pending)} unanswered questions; send them again"
+                f"{self.target} ended the stream with {len(self._pending)} unanswered requests; send them again"
             )
 
 
@@ -122,11 +122,11 @@ class SentRequests(Generic[SemaphoreT]):
         self._failure: Exception | None = None
 
     def release(self) -> None:
-        """Release the capacity of an answered question."""
+        """Release the capacity of an answered request."""
         self._room.release()
 
     def check(self) -> None:
-        """Raise the exception of the questions, if any."""
+        """Raise the exception of the instances, if any."""
         if self._failure is not None:
             raise self._failure
 
@@ -137,20 +137,20 @@ class RequestSender(SentRequests[threading.Semaphore]):
 
     Args:
         stream: builds the requests.
-        questions: iterated in that thread as capacity becomes available.
+        instances: iterated in that thread as capacity becomes available.
     """
 
-    def __init__(self, stream: RequestStream, questions: Iterable[Question]) -> None:
+    def __init__(self, stream: RequestStream, instances: Iterable[InstanceLike]) -> None:
         super().__init__(stream, threading.Semaphore(stream.in_flight))
-        self._questions = questions
+        self._instances = instances
         self._is_over = False
 
     def requests(self) -> Iterator[pb.PredictStreamRequest]:
-        """Yield each request when there is capacity. An exception from `questions` ends them; `check` raises it."""
-        questions = iter(self._questions)
+        """Yield each request when there is capacity. An exception from `instances` ends them; `check` raises it."""
+        instances = iter(self._instances)
         try:
-            while self._room.acquire() and not self._is_over and (question := next(questions, None)) is not None:
-                yield self._stream.request(question)
+            while self._room.acquire() and not self._is_over and (instance := next(instances, None)) is not None:
+                yield self._stream.request(instance)
         except Exception as error:  # noqa: BLE001 - end of a thread: `check` raises it in the caller
             self._failure = error
 
@@ -166,30 +166,32 @@ class AsyncRequestSender(SentRequests[asyncio.Semaphore]):
 
     Args:
         stream: builds the requests.
-        questions: iterated in that task as capacity becomes available.
+        instances: iterated in that task as capacity becomes available.
     """
 
-    def __init__(self, stream: RequestStream, questions: Iterable[Question] | AsyncIterable[Question]) -> None:
+    def __init__(self, stream: RequestStream, instances: Iterable[InstanceLike] | AsyncIterable[InstanceLike]) -> None:
         super().__init__(stream, asyncio.Semaphore(stream.in_flight))
-        self._questions = questions
+        self._instances = instances
 
     async def requests(self) -> AsyncIterator[pb.PredictStreamRequest]:
         """See `RequestSender.requests`."""
-        questions = _iterate_questions(self._questions)
+        instances = _iterate(self._instances)
         try:
-            while await self._room.acquire() and (question := await anext(questions, None)) is not None:
-                yield self._stream.request(question)
+            while await self._room.acquire() and (instance := await anext(instances, None)) is not None:
+                yield self._stream.request(instance)
         except Exception as error:  # noqa: BLE001 - end of a task: `check` raises it in the caller
             self._failure = error
 
 
-async def _iterate_questions(questions: Iterable[Question] | AsyncIterable[Question]) -> AsyncIterator[Question]:
-    if isinstance(questions, AsyncIterable):
-        async for question in questions:
-            yield question
+async def _iterate(
+    instances: Iterable[InstanceLike] | AsyncIterable[InstanceLike],
+) -> AsyncIterator[InstanceLike]:
+    if isinstance(instances, AsyncIterable):
+        async for instance in instances:
+            yield instance
     else:
-        for question in questions:
-            yield question
+        for instance in instances:
+            yield instance
 
 
 @final

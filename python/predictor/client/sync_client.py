@@ -28,8 +28,15 @@ from predictor.covariates import Covariates
 from predictor.dates import DateLike
 from predictor.errors import QuantraError, UnavailableError
 from predictor.forecast import Attribution, Explanation, Forecast, Outcome, forecast_or_raise
-from predictor.global_importance import GlobalImportance, GlobalQuery
-from predictor.instance import Instance, Query, Question, bars_of, importance_query, instance_of
+from predictor.global_importance import GlobalExplanationQuery, GlobalImportance
+from predictor.instance import (
+    ExplanationQuery,
+    Instance,
+    InstanceLike,
+    create_importance_query,
+    require_bars,
+    to_instance,
+)
 from predictor.ledger.ledger import as_frame
 from predictor.price_paths import PricePaths, simulate_paths
 from predictor.wire import global_importance, ledger
@@ -101,7 +108,7 @@ class QuantraClient:
             self._sessions.close()
 
     def predict(
-        self, bars: Question, covariates: Covariates | None = None, *, timeout_s: float | None = None
+        self, bars: InstanceLike, covariates: Covariates | None = None, *, timeout_s: float | None = None
     ) -> Forecast:
         """Forecast one panel, which may be a whole universe.
 
@@ -120,11 +127,11 @@ class QuantraClient:
             UnavailableError: the server cannot be reached.
             DeadlineExceededError: the server did not respond in time.
         """
-        return forecast_or_raise(self.predict_many([instance_of(bars, covariates)], timeout_s=timeout_s)[0])
+        return forecast_or_raise(self.predict_many([to_instance(bars, covariates)], timeout_s=timeout_s)[0])
 
     def simulate(
         self,
-        bars: Question,
+        bars: InstanceLike,
         covariates: Covariates | None = None,
         *,
         paths: int = 1000,
@@ -136,11 +143,11 @@ class QuantraClient:
         Raises:
             QuantraError: as `predict` and `predictor.price_paths.simulate_paths`.
         """
-        instance = instance_of(bars, covariates)
-        past = bars_of(instance, "paths")
+        instance = to_instance(bars, covariates)
+        past = require_bars(instance, "paths")
         return simulate_paths(self.predict(instance, timeout_s=timeout_s), past, paths=paths, seed=seed)
 
-    def predict_many(self, instances: Sequence[Question], *, timeout_s: float | None = None) -> tuple[Outcome, ...]:
+    def predict_many(self, instances: Sequence[InstanceLike], *, timeout_s: float | None = None) -> tuple[Outcome, ...]:
         """Return the forecast or the error of each instance, in order. Large panels are sent as in `predict`.
 
         Raises:
@@ -150,24 +157,24 @@ class QuantraClient:
         return self._run(self._planner.predict(instances), self._start_timeout(timeout_s))
 
     def predict_stream(
-        self, questions: Iterable[Question], *, in_flight: int = DEFAULT_IN_FLIGHT
+        self, instances: Iterable[InstanceLike], *, in_flight: int = DEFAULT_IN_FLIGHT
     ) -> Iterator[StreamResponse]:
-        """Forecast many questions over one call; responses arrive in any order. Panels are sent with all their bars.
+        """Forecast many instances over one call; responses arrive in any order. Panels are sent with all their bars.
 
-        The client's `timeout_s` applies to each question.
+        The client's `timeout_s` applies to each instance.
 
         Args:
-            questions: iterated in a separate thread, no faster than you read responses; may be endless.
-            in_flight: most unanswered questions.
+            instances: iterated in a separate thread, no faster than you read responses; may be endless.
+            in_flight: most unanswered requests.
 
         Yields:
-            The forecast or the error of each question. If you stop reading, the remaining requests are cancelled.
+            The forecast or the error of each instance. If you stop reading, the remaining requests are cancelled.
 
         Raises:
             QuantraError: the whole call failed.
         """
         stream = RequestStream(self._target, self._model, self._timeout_s, in_flight)
-        sender = RequestSender(stream, questions)
+        sender = RequestSender(stream, instances)
         try:
             call = self._stub.PredictStream(sender.requests(), metadata=self._headers)
         except ValueError as error:
@@ -208,12 +215,12 @@ class QuantraClient:
         """
         requests = SessionRequests(session_id, self._timeout_s)
         stream = self._open_session_stream()
-        response = stream.request(requests.open(self._model, instance_of(bars, covariates)))
+        response = stream.request(requests.open(self._model, to_instance(bars, covariates)))
         return BarSession(stream, requests, decode_first_forecast(response))
 
     def feature_importance(
         self,
-        bars: Question,
+        bars: InstanceLike,
         horizon: int = 5,
         quantile: float = 0.5,
         covariates: Covariates | None = None,
@@ -221,13 +228,17 @@ class QuantraClient:
         timeout_s: float | None = None,
     ) -> Attribution:
         """Attribute one quantile of one horizon to the inputs; raises as `predict`."""
-        return self.explain(importance_query(bars, horizon, quantile, covariates), timeout_s=timeout_s).attributions[0]
+        return self.explain(
+            create_importance_query(bars, horizon, quantile, covariates), timeout_s=timeout_s
+        ).attributions[0]
 
-    def explain(self, query: Query, *, timeout_s: float | None = None) -> Explanation:
+    def explain(self, query: ExplanationQuery, *, timeout_s: float | None = None) -> Explanation:
         """Explain a forecast; raises as `predict`. From a large panel, only the last bars are sent."""
         return self._run(self._planner.explain(query), self._start_timeout(timeout_s))
 
-    def explain_global(self, query: GlobalQuery, *, timeout_s: float | None = None) -> Iterator[GlobalImportance]:
+    def explain_global(
+        self, query: GlobalExplanationQuery, *, timeout_s: float | None = None
+    ) -> Iterator[GlobalImportance]:
         """Explain the forecasts of many instances. Yields interim results; the last one covers all instances.
 
         Raises:

@@ -22,7 +22,7 @@ from predictor.errors import ExplainUnsupportedError, FeatureMismatchError, Quan
 from predictor.explain import ExplanationCost
 from predictor.explain.integrated_gradients import GAP_FLOOR
 from predictor.forecast import Attribution, Forecast, TargetPoint
-from predictor.instance import OCCLUSION, Instance, Query
+from predictor.instance import OCCLUSION, ExplanationQuery, Instance
 from predictor.model.ensemble_outputs import JointPrediction, combine_attributions, combine_quantiles, combine_rankings
 from predictor.model.explanations import choose_method, compute_cost, index_targets
 from predictor.model.model import Model
@@ -323,7 +323,7 @@ class Ensemble(TwoStagePredictor[JointlyPrepared]):
         by_member = [member.forecast([p.members[k] for p in prepared], deadline) for k, member in enumerate(members)]
         return [self._joined(p, answers) for p, answers in zip(prepared, zip(*by_member, strict=True), strict=True)]
 
-    def explain(self, query: Query, now: datetime, deadline: Deadline) -> tuple[Attribution, ...]:
+    def explain(self, query: ExplanationQuery, now: datetime, deadline: Deadline) -> tuple[Attribution, ...]:
         """Explain one query; returns the weighted mean of the members' attributions, one per target.
 
         Raises:
@@ -352,7 +352,7 @@ class Ensemble(TwoStagePredictor[JointlyPrepared]):
             for target, answers in zip(complete.targets, zip(*attributions, strict=True), strict=True)
         )
 
-    def _choose_method(self, query: Query) -> str:
+    def _choose_method(self, query: ExplanationQuery) -> str:
         common = find_common_methods([member.methods for member in self.members.values()])
         if not common:
             adopted = ", ".join(name for name, member in self.members.items() if member.manifest.kind.is_adopted)
@@ -362,11 +362,11 @@ class Ensemble(TwoStagePredictor[JointlyPrepared]):
             )
         return choose_method(query.method, common)
 
-    def explain_cost(self, query: Query) -> int:
+    def explain_cost(self, query: ExplanationQuery) -> int:
         """See `Predictor.explain_cost`; the sum over the members."""
         return self._cost(query).rows
 
-    def _cost(self, query: Query) -> ExplanationCost:
+    def _cost(self, query: ExplanationQuery) -> ExplanationCost:
         targets = query.targets or self.default_targets()
         points = index_targets(targets, self.manifest.target, self.manifest.quantiles)
         members, method = self.members.values(), self._choose_method(query)

@@ -17,8 +17,8 @@ from predictor.errors import (
 from predictor.explain import ExplanationCost
 from predictor.explain.integration import Point
 from predictor.forecast import TargetPoint
-from predictor.global_importance import GlobalImportance, GlobalQuery, ImportanceTally
-from predictor.instance import MIN_TOLERANCE, Query
+from predictor.global_importance import GlobalExplanationQuery, GlobalImportance, ImportanceTally
+from predictor.instance import MIN_TOLERANCE, ExplanationQuery
 from predictor.model.predictor import Predictor
 from predictor.networks import Target
 
@@ -55,7 +55,9 @@ def index_targets(targets: Sequence[TargetPoint], target: Target, levels: Sequen
     return [one.index_in(target.horizons, levels) for one in targets]
 
 
-def compute_cost(query: Query, points: Sequence[Point], rows_per_window: int, *, forecasts: int = 0) -> ExplanationCost:
+def compute_cost(
+    query: ExplanationQuery, points: Sequence[Point], rows_per_window: int, *, forecasts: int = 0
+) -> ExplanationCost:
     """Compute the cost of a query; equal points count once."""
     symbols = query.symbols or query.instance.input.symbols
     return ExplanationCost(
@@ -73,7 +75,9 @@ QUERY_ERRORS: Final = (
 """Errors that every further instance would raise too."""
 
 
-def explain_each(model: Predictor, query: GlobalQuery, now: datetime, deadline: Deadline) -> Iterator[GlobalImportance]:
+def explain_each(
+    model: Predictor, query: GlobalExplanationQuery, now: datetime, deadline: Deadline
+) -> Iterator[GlobalImportance]:
     """Yield a report after each instance; counts one that cannot be explained as refused, with its reason.
 
     Args:
@@ -100,12 +104,16 @@ def explain_each(model: Predictor, query: GlobalQuery, now: datetime, deadline: 
         if isinstance(instance, QuantraError):
             tally.refuse(instance)
         else:
-            single = Query(instance=instance, targets=query.targets, method=query.method, tolerance=query.tolerance)
+            single = ExplanationQuery(
+                instance=instance, targets=query.targets, method=query.method, tolerance=query.tolerance
+            )
             _explain(model, single, tally, now, deadline)
         yield tally.report()
 
 
-def _explain(model: Predictor, query: Query, tally: ImportanceTally, now: datetime, deadline: Deadline) -> None:
+def _explain(
+    model: Predictor, query: ExplanationQuery, tally: ImportanceTally, now: datetime, deadline: Deadline
+) -> None:
     """Add the explanation of one instance, or its error."""
     try:
         tally.add(model.explain(query, now, deadline))

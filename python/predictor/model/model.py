@@ -32,7 +32,7 @@ from predictor.explain import (
 from predictor.features import FeatureDefinition, FittedFeatures, StaticFeatures
 from predictor.forecast import Attribution, Detail, Forecast, TargetPoint
 from predictor.inference import Engine, freeze
-from predictor.instance import INTEGRATED_GRADIENTS, OCCLUSION, SHAPLEY, TREE_SHAP, Instance, Query
+from predictor.instance import INTEGRATED_GRADIENTS, OCCLUSION, SHAPLEY, TREE_SHAP, ExplanationQuery, Instance
 from predictor.internals import LAST_CLOSE, TRAINING_WINDOWS, Internal, InternalAxis
 from predictor.model.explanations import check_tolerance, choose_method, compute_cost, index_targets
 from predictor.model.predictor import (
@@ -194,7 +194,7 @@ class Model(TwoStagePredictor[PreparedInstance]):
         """Compute quantiles [N, H, Q] in units of each window's scale, with the network in float64."""
         return self.runner.over(self.engine.in_float64()).units(prepared)
 
-    def explain(self, query: Query, now: datetime, deadline: Deadline) -> tuple[Attribution, ...]:
+    def explain(self, query: ExplanationQuery, now: datetime, deadline: Deadline) -> tuple[Attribution, ...]:
         """Explain one query; returns one attribution per target.
 
         Raises:
@@ -204,7 +204,9 @@ class Model(TwoStagePredictor[PreparedInstance]):
         self._cost(query).check()
         return self.attributions(query, self.prepare(query.instance, now), deadline)
 
-    def attributions(self, query: Query, panel: PreparedInstance, deadline: Deadline) -> tuple[Attribution, ...]:
+    def attributions(
+        self, query: ExplanationQuery, panel: PreparedInstance, deadline: Deadline
+    ) -> tuple[Attribution, ...]:
         """Compute the attributions of a query with a prepared instance.
 
         Raises:
@@ -260,11 +262,11 @@ class Model(TwoStagePredictor[PreparedInstance]):
             return [()] * len(horizons)
         return [build_internals(internals, self.pipeline.features, self.manifest.target, h) for h in horizons]
 
-    def explain_cost(self, query: Query) -> int:
+    def explain_cost(self, query: ExplanationQuery) -> int:
         """See `Predictor.explain_cost`."""
         return self._cost(query).rows
 
-    def _cost(self, query: Query) -> ExplanationCost:
+    def _cost(self, query: ExplanationQuery) -> ExplanationCost:
         targets = query.targets or self.default_targets()
         points = index_targets(targets, self.manifest.target, self.manifest.quantiles)
         forecasts = self.count_forecasts(choose_method(query.method, self.methods))

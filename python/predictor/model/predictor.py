@@ -18,7 +18,7 @@ from predictor.errors import CalendarEndedError, QuantraError
 from predictor.explain import Contributions, group_bars
 from predictor.features import FittedFeatures
 from predictor.forecast import Attribution, Detail, Forecast, Outcome, RowKind, TargetPoint
-from predictor.instance import OCCLUSION, Instance, Query, ReadInstance
+from predictor.instance import OCCLUSION, ExplanationQuery, Instance, InstanceOrError
 from predictor.internals import LAST_CLOSE, Internal
 from predictor.model.prepared_instance import PreparedInstance
 from predictor.model.runner import NetworkForecast
@@ -115,14 +115,14 @@ class TwoStagePredictor(ABC, Generic[PreparedT]):
         return prepared
 
     def prepare_batch(
-        self, instances: Sequence[ReadInstance], now: datetime, deadline: Deadline
+        self, instances: Sequence[InstanceOrError], now: datetime, deadline: Deadline
     ) -> PreparedBatch[PreparedT]:
         """See `Predictor.prepare_batch`."""
         read = [instance for instance in instances if not isinstance(instance, QuantraError)]
         prepared = iter(self.prepare_each(read, now, deadline))
         return PreparedBatch(self, [one if isinstance(one, QuantraError) else next(prepared) for one in instances])
 
-    def predict(self, instances: Sequence[ReadInstance], now: datetime, deadline: Deadline) -> tuple[Outcome, ...]:
+    def predict(self, instances: Sequence[InstanceOrError], now: datetime, deadline: Deadline) -> tuple[Outcome, ...]:
         """See `Predictor.predict`."""
         return self.prepare_batch(instances, now, deadline).outcomes(range(len(instances)), deadline)
 
@@ -135,7 +135,9 @@ class Predictor(Protocol):
         """The model's name, version and weights hash."""
         ...
 
-    def prepare_batch(self, instances: Sequence[ReadInstance], now: datetime, deadline: Deadline) -> PreparedBatch[Any]:
+    def prepare_batch(
+        self, instances: Sequence[InstanceOrError], now: datetime, deadline: Deadline
+    ) -> PreparedBatch[Any]:
         """Check and encode each instance; the error of an invalid or unreadable one becomes its outcome.
 
         Raises:
@@ -143,7 +145,7 @@ class Predictor(Protocol):
         """
         ...
 
-    def predict(self, instances: Sequence[ReadInstance], now: datetime, deadline: Deadline) -> tuple[Outcome, ...]:
+    def predict(self, instances: Sequence[InstanceOrError], now: datetime, deadline: Deadline) -> tuple[Outcome, ...]:
         """Return one outcome per instance, in order; an invalid or unreadable instance gets its error.
 
         Raises:
@@ -151,7 +153,7 @@ class Predictor(Protocol):
         """
         ...
 
-    def explain(self, query: Query, now: datetime, deadline: Deadline) -> tuple[Attribution, ...]:
+    def explain(self, query: ExplanationQuery, now: datetime, deadline: Deadline) -> tuple[Attribution, ...]:
         """Explain one query; returns one attribution per target.
 
         Raises:
@@ -159,7 +161,7 @@ class Predictor(Protocol):
         """
         ...
 
-    def explain_cost(self, query: Query) -> int:
+    def explain_cost(self, query: ExplanationQuery) -> int:
         """Return the most forward and backward rows that `explain` may need; prepares nothing.
 
         Raises:

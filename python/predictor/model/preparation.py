@@ -300,7 +300,7 @@ def _align_bars(instance: Instance, bars: BarPanel, dates: DateReader, now: date
         dates=read,
         covariates=instance.covariates,
         warnings=traded.warnings,
-        refusals={**idle, **instance.impossible},
+        refusals={**idle, **instance.symbol_errors},
     )
 
 

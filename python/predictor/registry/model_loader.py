@@ -26,7 +26,7 @@ from predictor.catalog import EngineName, ModelInfo
 from predictor.errors import ArtifactError, ConfigurationError, MissingPackageError
 from predictor.forecast import Attribution, Outcome, TargetPoint
 from predictor.graph_engine import GraphEngine, open_graph
-from predictor.instance import Query, ReadInstance
+from predictor.instance import ExplanationQuery, InstanceOrError
 from predictor.model import (
     Ensemble,
     Model,
@@ -292,19 +292,21 @@ class LazyModel:
                 self._model = self._build_model()
             return self._model
 
-    def prepare_batch(self, instances: Sequence[ReadInstance], now: datetime, deadline: Deadline) -> PreparedBatch[Any]:
+    def prepare_batch(
+        self, instances: Sequence[InstanceOrError], now: datetime, deadline: Deadline
+    ) -> PreparedBatch[Any]:
         """See `Predictor.prepare_batch`; also raises the errors of `build`."""
         return self.build().prepare_batch(instances, now, deadline)
 
-    def predict(self, instances: Sequence[ReadInstance], now: datetime, deadline: Deadline) -> tuple[Outcome, ...]:
+    def predict(self, instances: Sequence[InstanceOrError], now: datetime, deadline: Deadline) -> tuple[Outcome, ...]:
         """See `Predictor.predict`; also raises the errors of `build`."""
         return self.build().predict(instances, now, deadline)
 
-    def explain(self, query: Query, now: datetime, deadline: Deadline) -> tuple[Attribution, ...]:
+    def explain(self, query: ExplanationQuery, now: datetime, deadline: Deadline) -> tuple[Attribution, ...]:
         """See `Predictor.explain`; also raises the errors of `build`."""
         return self.build().explain(query, now, deadline)
 
-    def explain_cost(self, query: Query) -> int:
+    def explain_cost(self, query: ExplanationQuery) -> int:
         """See `Predictor.explain_cost`; also raises the errors of `build`."""
         return self.build().explain_cost(query)
 

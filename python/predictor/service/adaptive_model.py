@@ -13,7 +13,7 @@ from predictor.call_context import NEVER, Deadline
 from predictor.catalog import ModelInfo
 from predictor.errors import LedgerError, shown_date
 from predictor.forecast import Attribution, Forecast, RowKind, TargetPoint, forecast_or_raise
-from predictor.instance import Instance, Query
+from predictor.instance import ExplanationQuery, Instance
 from predictor.model import Ensemble, Model, TwoStagePredictor
 
 
@@ -37,7 +37,7 @@ class AdaptiveModel(TwoStagePredictor[Any]):
         """See `TwoStagePredictor.forecast`."""
         return [self._adapt(one) for one in self._model.forecast(prepared, deadline)]
 
-    def explain(self, query: Query, now: datetime, deadline: Deadline) -> tuple[Attribution, ...]:
+    def explain(self, query: ExplanationQuery, now: datetime, deadline: Deadline) -> tuple[Attribution, ...]:
         """See `Predictor.explain`.
 
         An adaptive quantile is the median plus a factor times its distance from the median, so its contributions are
@@ -68,7 +68,7 @@ class AdaptiveModel(TwoStagePredictor[Any]):
             attributions.append(replace(scaled, warnings=(*scaled.warnings, note)))
         return tuple(attributions)
 
-    def explain_cost(self, query: Query) -> int:
+    def explain_cost(self, query: ExplanationQuery) -> int:
         """See `Predictor.explain_cost`."""
         return self._model.explain_cost(self._with_medians(query))
 
@@ -89,7 +89,7 @@ class AdaptiveModel(TwoStagePredictor[Any]):
             return replace(forecast, warnings=(*forecast.warnings, describe_calibrated(error)))
         return replace(adapted, warnings=(*adapted.warnings, describe_widths(widths, adapted)))
 
-    def _with_medians(self, query: Query) -> Query:
+    def _with_medians(self, query: ExplanationQuery) -> ExplanationQuery:
         """The query for its targets and the median of each of their horizons."""
         targets = query.targets or self.default_targets()
         return replace(query, targets=tuple(dict.fromkeys([*targets, *map(self._median_of, targets)])))

@@ -8,8 +8,8 @@ from typing import Final, final
 
 from predictor.call_context import NEVER, Deadline
 from predictor.forecast import Explanation
-from predictor.global_importance import GlobalImportance, GlobalQuery
-from predictor.instance import Query
+from predictor.global_importance import GlobalExplanationQuery, GlobalImportance
+from predictor.instance import ExplanationQuery
 from predictor.model import Predictor, explain_each
 
 MAX_REPORTS: Final = 100
@@ -20,7 +20,7 @@ Report = Callable[[GlobalImportance], object]
 
 
 def explain_query(
-    model: Predictor, decode: Callable[[], Query], arrived_s: float, now: datetime, deadline: Deadline
+    model: Predictor, decode: Callable[[], ExplanationQuery], arrived_s: float, now: datetime, deadline: Deadline
 ) -> Explanation:
     """Explain a query that arrived at `arrived_s` of `perf_counter`."""
     begun_s = time.perf_counter()
@@ -42,7 +42,7 @@ class GlobalExplanation:
         report: Receives the result so far after one or several instances; the final one is returned.
     """
 
-    def __init__(self, model: Predictor, decode: Callable[[], GlobalQuery], report: Report) -> None:
+    def __init__(self, model: Predictor, decode: Callable[[], GlobalExplanationQuery], report: Report) -> None:
         self._model, self._decode, self._report = model, decode, report
         self._deadline: Deadline = NEVER
         """The deadline of the current step."""

@@ -18,9 +18,9 @@ from predictor.call_context import CallContext, Deadline
 from predictor.catalog import EngineName, ModelInfo
 from predictor.errors import ArtifactError, QuantraError
 from predictor.forecast import Explanation, Outcome
-from predictor.global_importance import GlobalImportance, GlobalQuery
+from predictor.global_importance import GlobalExplanationQuery, GlobalImportance
 from predictor.inference import choose_device
-from predictor.instance import PathQuery, Query, ReadInstance
+from predictor.instance import ExplanationQuery, InstanceOrError, PathQuery
 from predictor.limits import ServiceLimits
 from predictor.model import Predictor
 from predictor.observation import Observer
@@ -193,7 +193,7 @@ class PredictionService:
     def predict(
         self,
         reference: str,
-        request: PredictionRequest | Sequence[ReadInstance],
+        request: PredictionRequest | Sequence[InstanceOrError],
         context: CallContext,
         encode: None = None,
         *,
@@ -204,7 +204,7 @@ class PredictionService:
     def predict(
         self,
         reference: str,
-        request: PredictionRequest | Sequence[ReadInstance],
+        request: PredictionRequest | Sequence[InstanceOrError],
         context: CallContext,
         encode: Callable[[tuple[Outcome, ...]], ResponseT],
         *,
@@ -214,7 +214,7 @@ class PredictionService:
     def predict(
         self,
         reference: str,
-        request: PredictionRequest | Sequence[ReadInstance],
+        request: PredictionRequest | Sequence[InstanceOrError],
         context: CallContext,
         encode: Callable[[tuple[Outcome, ...]], Any] | None = None,
         *,
@@ -246,7 +246,7 @@ class PredictionService:
         return queued
 
     def predict_inline(
-        self, reference: str, instances: Sequence[ReadInstance], context: CallContext
+        self, reference: str, instances: Sequence[InstanceOrError], context: CallContext
     ) -> tuple[Outcome, ...]:
         """Forecast like `predict` with `inline`, and wait.
 
@@ -255,16 +255,22 @@ class PredictionService:
         """
         return self.predict(reference, instances, context, inline=True).result()
 
-    def explain(self, reference: str, request: LazyRequest[Query] | Query, context: CallContext) -> Future[Explanation]:
+    def explain(
+        self, reference: str, request: LazyRequest[ExplanationQuery] | ExplanationQuery, context: CallContext
+    ) -> Future[Explanation]:
         """Explain one forecast; raises as `predict`."""
-        if isinstance(request, Query):
+        if isinstance(request, ExplanationQuery):
             request = LazyRequest.of(request, len(request.instance.input.symbols))
         model = self.served.current.registry.find(reference)
         step = partial(explain_query, model, request.decode, time.perf_counter())
         return self._run_steps("Explain", model, request, step, context)
 
     def explain_global(
-        self, reference: str, request: LazyRequest[GlobalQuery] | GlobalQuery, report: Report, context: CallContext
+        self,
+        reference: str,
+        request: LazyRequest[GlobalExplanationQuery] | GlobalExplanationQuery,
+        report: Report,
+        context: CallContext,
     ) -> Future[GlobalImportance]:
         """Explain many instances, one per step, so that other explanations can run in between.
 
@@ -277,7 +283,7 @@ class PredictionService:
         Raises:
             ModelNotFoundError, VersionNotFoundError, QueueFullError, UnavailableError: Immediately.
         """
-        if isinstance(request, GlobalQuery):
+        if isinstance(request, GlobalExplanationQuery):
             request = LazyRequest.of(request, rows_of(request.instances))
         model = self.served.current.registry.find(reference)
         step = GlobalExplanation(model, request.decode, report).step

@@ -7,7 +7,7 @@ from typing import Final, final
 
 from predictor.call_context import Deadline
 from predictor.forecast import Forecast, forecast_or_raise
-from predictor.instance import PathQuery, bars_of
+from predictor.instance import PathQuery, require_bars
 from predictor.model import Predictor
 from predictor.price_paths import PricePaths, simulate_paths
 
@@ -28,7 +28,7 @@ class Simulation:
 def simulate_query(model: Predictor, decode: Callable[[], PathQuery], now: datetime, deadline: Deadline) -> Simulation:
     """Forecast and simulate."""
     query = decode()
-    past = bars_of(query.instance, "paths")
+    past = require_bars(query.instance, "paths")
     forecast = forecast_or_raise(model.predict([query.instance], now, deadline)[0])
     paths = simulate_paths(
         forecast, past, paths=query.paths, seed=query.seed, most_cells=MAX_CELLS, check=deadline.check

@@ -12,7 +12,7 @@ from typing import TypeVar, final
 from predictor.call_context import CallContext, Deadline
 from predictor.errors import QuantraError
 from predictor.inference import is_plain_thread
-from predictor.instance import ReadInstance, limit_age
+from predictor.instance import InstanceOrError, limit_age
 from predictor.model import Predictor
 from predictor.service.forecast_recorder import ForecastRecorder
 from predictor.service.request_queue import AnyRequest, LazyRequest, ModelQueueKey, QueuedRequest, RequestQueue
@@ -28,7 +28,7 @@ def now() -> datetime:
     return datetime.now(UTC)
 
 
-def rows_of(instances: Iterable[ReadInstance]) -> int:
+def rows_of(instances: Iterable[InstanceOrError]) -> int:
     """Count the symbols; an instance that failed to decode has none."""
     rows = 0
     for each in instances:
@@ -37,11 +37,11 @@ def rows_of(instances: Iterable[ReadInstance]) -> int:
     return rows
 
 
-PredictionRequest = LazyRequest[Sequence[ReadInstance]]
+PredictionRequest = LazyRequest[Sequence[InstanceOrError]]
 """Instances to forecast; the error of one that cannot be decoded is in its place."""
 
 
-def create_request(instances: Sequence[ReadInstance], size: int = 0) -> PredictionRequest:
+def create_request(instances: Sequence[InstanceOrError], size: int = 0) -> PredictionRequest:
     """Create a request of decoded instances."""
     return LazyRequest.of(instances, rows_of(instances), size)
 
@@ -120,7 +120,9 @@ class ModelWorker:
                 self._queue.release(left)
         self._took_s[size.bit_length()] = time.perf_counter() - begun_s
 
-    def _predict_with_retry(self, decoded: Sequence[tuple[AnyRequest, Sequence[ReadInstance]]], begun_s: float) -> None:
+    def _predict_with_retry(
+        self, decoded: Sequence[tuple[AnyRequest, Sequence[InstanceOrError]]], begun_s: float
+    ) -> None:
         """Predict all requests as a batch; if an unexpected error fails it, one by one, so that only one fails."""
         try:
             self._predict_batch(decoded, begun_s)
@@ -135,7 +137,7 @@ class ModelWorker:
             if not request[0].done():
                 self._predict_with_retry([request], begun_s)
 
-    def _predict_batch(self, decoded: Sequence[tuple[AnyRequest, Sequence[ReadInstance]]], begun_s: float) -> None:
+    def _predict_batch(self, decoded: Sequence[tuple[AnyRequest, Sequence[InstanceOrError]]], begun_s: float) -> None:
         """Prepare all instances, forecast those of requests that are not over, and set their outcomes."""
         times = StageTimes(decoded[0][0].arrived_s, begun_s, time.perf_counter())
         for queued, _ in decoded:
@@ -169,7 +171,7 @@ class ModelWorker:
             _log.debug("%s: %d calls, %d instances, %s", name, len(decoded), len(all_instances), times)
 
 
-def _decode(queued: AnyRequest) -> Sequence[ReadInstance] | None:
+def _decode(queued: AnyRequest) -> Sequence[InstanceOrError] | None:
     """Decode a request, which works only once; None if that failed and the request has its error."""
     try:
         return queued.request.decode()

@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from predictor.call_context import CallContext
 from predictor.catalog import ModelInfo
 from predictor.forecast import Explanation, Forecast, forecast_or_raise
-from predictor.instance import Instance, Query
+from predictor.instance import ExplanationQuery, Instance
 
 if TYPE_CHECKING:
     from predictor.server import ServerSettings
@@ -42,7 +42,7 @@ class PageModels(Protocol):
         """Forecast one instance."""
         ...
 
-    def explain(self, reference: str, query: Query) -> Explanation:
+    def explain(self, reference: str, query: ExplanationQuery) -> Explanation:
         """Explain one forecast."""
         ...
 
@@ -67,7 +67,7 @@ class ServiceModels:
         (outcome,) = self.service.predict_inline(reference, [instance], CallContext.with_timeout(MAX_WAIT_S))
         return forecast_or_raise(outcome)
 
-    def explain(self, reference: str, query: Query) -> Explanation:
+    def explain(self, reference: str, query: ExplanationQuery) -> Explanation:
         """Explain one forecast."""
         return self.service.explain(reference, query, CallContext.with_timeout(MAX_WAIT_S)).result(MAX_WAIT_S)
 

@@ -17,7 +17,7 @@ from predictor.client.calls import cancelled_error, error_of
 from predictor.client.connection import ChannelOptions, open_channel, target_of
 from predictor.errors import QuantraError
 from predictor.forecast import Explanation, Forecast
-from predictor.instance import Instance, Query
+from predictor.instance import ExplanationQuery, Instance
 from predictor.web.api import MAX_TIMEOUT_S, join_paths
 from predictor.web.page_access import MAX_WAIT_S
 
@@ -118,7 +118,7 @@ class RemoteModels:
         """Forecast one instance; raises as `QuantraClient.predict`."""
         return self._find_client(reference).predict(instance)
 
-    def explain(self, reference: str, query: Query) -> Explanation:
+    def explain(self, reference: str, query: ExplanationQuery) -> Explanation:
         """Explain one forecast; raises as `QuantraClient.explain`."""
         return self._find_client(reference).explain(query)
 

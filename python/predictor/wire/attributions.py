@@ -7,7 +7,7 @@ from predictor._pb import prediction_pb2 as pb
 from predictor.dates import to_date_number, to_optional_date_number
 from predictor.errors import ExplainUnsupportedError, MalformedRequestError
 from predictor.forecast import Attribution, Detail, Explanation, RowKind, TargetPoint
-from predictor.instance import INTEGRATED_GRADIENTS, MIN_TOLERANCE, OCCLUSION, SHAPLEY, TREE_SHAP, Query
+from predictor.instance import INTEGRATED_GRADIENTS, MIN_TOLERANCE, OCCLUSION, SHAPLEY, TREE_SHAP, ExplanationQuery
 from predictor.internals import Internal, InternalAxis
 from predictor.wire import arrays, errors, forecasts, instances
 from predictor.wire.limits import MAX_TARGETS, check_count
@@ -82,7 +82,7 @@ def _unknown_method_error(method: str) -> ExplainUnsupportedError:
     )
 
 
-def encode_query(query: Query, model: str) -> pb.ExplainRequest:
+def encode_query(query: ExplanationQuery, model: str) -> pb.ExplainRequest:
     """Encode a query to `model`.
 
     Raises:
@@ -99,7 +99,7 @@ def encode_query(query: Query, model: str) -> pb.ExplainRequest:
     )
 
 
-def decode_query(message: pb.ExplainRequest) -> Query:
+def decode_query(message: pb.ExplainRequest) -> ExplanationQuery:
     """Decode a query.
 
     Raises:
@@ -109,7 +109,7 @@ def decode_query(message: pb.ExplainRequest) -> Query:
         ExplainUnsupportedError: the method is unknown.
         BarsError: the bars are invalid.
     """
-    return Query(
+    return ExplanationQuery(
         targets=decode_targets(message.targets),  # first, because counting is cheaper than decoding an instance
         instance=instances.decode(message.instance),
         method=decode_method(message.method),

@@ -2,13 +2,13 @@
 
 from predictor._pb import prediction_pb2 as pb
 from predictor.errors import QuantraError
-from predictor.global_importance import GlobalImportance, GlobalQuery, Refusal, TargetImportance
-from predictor.instance import ReadInstance
+from predictor.global_importance import GlobalExplanationQuery, GlobalImportance, Refusal, TargetImportance
+from predictor.instance import InstanceOrError
 from predictor.wire import arrays, attributions, errors, instances
 from predictor.wire.limits import MAX_INSTANCES, check_count
 
 
-def encode_query(query: GlobalQuery, model: str) -> pb.ExplainGlobalRequest:
+def encode_query(query: GlobalExplanationQuery, model: str) -> pb.ExplainGlobalRequest:
     """Encode a query to `model`.
 
     Raises:
@@ -24,7 +24,7 @@ def encode_query(query: GlobalQuery, model: str) -> pb.ExplainGlobalRequest:
     )
 
 
-def decode_query(message: pb.ExplainGlobalRequest) -> GlobalQuery:
+def decode_query(message: pb.ExplainGlobalRequest) -> GlobalExplanationQuery:
     """Decode a query; an instance that cannot be decoded is replaced by its error.
 
     Raises:
@@ -33,7 +33,7 @@ def decode_query(message: pb.ExplainGlobalRequest) -> GlobalQuery:
         ExplainUnsupportedError: the method is unknown.
     """
     check_count("instances", len(message.instances), MAX_INSTANCES)
-    return GlobalQuery(
+    return GlobalExplanationQuery(
         targets=attributions.decode_targets(message.targets),  # first, because counting is cheaper than decoding
         instances=instances.decode_each(message.instances),
         method=attributions.decode_method(message.method),
@@ -80,7 +80,7 @@ def decode(message: pb.ExplainGlobalProgress) -> GlobalImportance:
     )
 
 
-def _encode_instance(instance: ReadInstance) -> pb.Instance:
+def _encode_instance(instance: InstanceOrError) -> pb.Instance:
     if isinstance(instance, QuantraError):
         raise instance
     return instances.encode(instance)

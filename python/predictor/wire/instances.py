@@ -85,13 +85,13 @@ def decode(message: pb.Instance) -> Instance:
     kind = message.WhichOneof("input")
     max_age = message.max_age_sessions if message.HasField("max_age_sessions") else None
     if kind == "bars":
-        panel, impossible = BarPanel.of_possible_bars(
+        panel, symbol_errors = BarPanel.of_possible_bars(
             _decode_table(message.bars), calendar=message.bars.calendar, currency=message.bars.currency
         )
         return Instance(
             request_id=message.request_id,
             input=panel,
-            impossible=impossible,
+            symbol_errors=symbol_errors,
             covariates=decode_covariates(message.covariates, len(panel.symbols), len(panel.sessions)),
             allow_incomplete_last_bar=message.bars.allow_incomplete_last_bar,
             accept_suspect_bars=message.bars.accept_suspect_bars,

@@ -30,7 +30,7 @@ from predictor.errors import ArtifactError, UnavailableError
 from predictor.features import FeatureSet, default_features
 from predictor.forecast import Attribution, Detail, TargetPoint
 from predictor.inference import choose_device
-from predictor.instance import Instance, Query
+from predictor.instance import ExplanationQuery, Instance
 from predictor.registry import CHAMPION, set_alias
 from predictor.replacement import check_folder
 from predictor.report import ReportContent, write_report
@@ -302,7 +302,7 @@ def _explain(client: QuantraClient, bars: BarPanel) -> tuple[Attribution, ...]:
     """Explain every horizon and quantile, by session and feature."""
     info = client.model()
     targets = tuple(TargetPoint(h, q) for h in info.horizons for q in info.quantiles)
-    query = Query(instance=Instance(input=bars), targets=targets, detail=Detail.CELLS)
+    query = ExplanationQuery(instance=Instance(input=bars), targets=targets, detail=Detail.CELLS)
     return client.explain(query).attributions
 
 

@@ -16,7 +16,7 @@ from predictor.catalog import ModelInfo
 from predictor.covariates import NO_COVARIATES, Covariates
 from predictor.dates import to_optional_date
 from predictor.errors import MalformedRequestError, QuantraError
-from predictor.instance import FeatureWindow, Instance, ReadInstance
+from predictor.instance import FeatureWindow, Instance, InstanceOrError
 from predictor.wire.kserve.requests import BARS, WINDOWS, RequestParameters
 from predictor.wire.kserve.tensors import InputTensor
 from predictor.wire.limits import MAX_SESSIONS, check_count
@@ -98,7 +98,7 @@ def find_symbols(arrays: BarArrays) -> list[PositionArray]:
 
 def build_instance(
     arrays: BarArrays, row: int, positions: PositionArray, parameters: RequestParameters
-) -> ReadInstance:
+) -> InstanceOrError:
     """Build the instance of one row, or return its error.
 
     Args:
@@ -108,10 +108,10 @@ def build_instance(
         parameters: parameters of the request.
     """
     try:
-        panel, impossible = _build_panel(arrays, row, positions, parameters.calendar)
+        panel, symbol_errors = _build_panel(arrays, row, positions, parameters.calendar)
         return Instance(
             input=panel,
-            impossible=impossible,
+            symbol_errors=symbol_errors,
             covariates=_build_covariates(arrays, row, positions),
             accept_suspect_bars=parameters.accept_suspect_bars,
             allow_incomplete_last_bar=parameters.allow_incomplete_last_bar,

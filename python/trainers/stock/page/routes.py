@@ -27,7 +27,7 @@ from predictor.errors import (
     NoLedgerError,
 )
 from predictor.forecast import TargetPoint
-from predictor.instance import INTEGRATED_GRADIENTS, Detail, Instance, Query
+from predictor.instance import INTEGRATED_GRADIENTS, Detail, ExplanationQuery, Instance
 from predictor.ledger import Ledger
 from predictor.memory import error_of
 from predictor.registry import find_model_folder, read_aliases, read_moves
@@ -215,7 +215,7 @@ class Page:
         if symbol in forecast.refusals:
             raise forecast.refusals[symbol]
         detail = Detail.CELLS if INTEGRATED_GRADIENTS in info.explain_methods else Detail.FEATURES
-        asked = Query(instance=instance, targets=(point,), detail=detail, symbols=(symbol,))
+        asked = ExplanationQuery(instance=instance, targets=(point,), detail=detail, symbols=(symbol,))
         explanation = self._models.explain(_format_reference(info), asked)
         shown = views.ShownForecast(
             info=info,
