@@ -44,7 +44,7 @@ def python_rows(target: str, whole: BarPanel, cut: BarPanel, rounds: int, *, jud
         medians = interleaved_medians(
             {"whole": lambda: client.predict(whole), "cut": lambda: client.predict(cut)}, rounds=rounds, calls=1
         )
-        most = most_bytes(client, whole)
+        most = max_bytes(client, whole)
     detail = (
         f"{1e3 * medians['whole']:.0f} ms and {1e3 * medians['cut']:.0f} ms; {len(whole.sessions):,} bars, of which "
         f"{len(cut.sessions)} are read; medians of {rounds} rounds"
@@ -56,7 +56,7 @@ def python_rows(target: str, whole: BarPanel, cut: BarPanel, rounds: int, *, jud
     yield at_most("Python, peak memory of a call / the bars", most / size, MEMORY_REACH, detail=detail, judged=judged)
 
 
-def most_bytes(client: QuantraClient, panel: BarPanel) -> int:
+def max_bytes(client: QuantraClient, panel: BarPanel) -> int:
     """Peak memory that a call allocates."""
     tracemalloc.start()
     client.predict(panel)

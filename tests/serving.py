@@ -70,7 +70,7 @@ def serving(
     """
     ready: Future[Served] = Future()
     limits = limits or ServerLimits()
-    calls = calls or PredictionCalls(service, limits.service, most_bytes=limits.receive_bytes)
+    calls = calls or PredictionCalls(service, limits.service, max_bytes=limits.receive_bytes)
 
     def listener() -> Listener:
         return Listener(address, limits, guard=guard, certificates=certificates, observers=watching)

@@ -33,13 +33,13 @@ class GraphEngine(Engine):
 
     name = "onnxruntime"
 
-    def __init__(self, eager: Engine, session: "InferenceSession", most_rows: int) -> None:
+    def __init__(self, eager: Engine, session: "InferenceSession", max_rows: int) -> None:
         """Store the parts.
 
         Args:
             eager: The engine of the same network.
             session: The model as `predictor.export` writes it, from `open_graph`.
-            most_rows: Largest batch that the graph computes.
+            max_rows: Largest batch that the graph computes.
         """
         super().__init__(eager.network, eager.output, device=eager.device, max_rows=eager.max_rows)
         self._session = session
@@ -47,7 +47,7 @@ class GraphEngine(Engine):
             (port.name, Inputs._fields.index(port.name), len(port.shape) == 1) for port in session.get_inputs()
         )
         """Name of each input, its place in `Inputs`, and whether it has one value per row."""
-        self.most_rows = most_rows
+        self.max_rows = max_rows
 
     @classmethod
     def timed(cls, eager: Engine, session: "InferenceSession", sample: Inputs) -> Self:
@@ -71,7 +71,7 @@ class GraphEngine(Engine):
 
     def values(self, inputs: Inputs, deadline: Deadline = NEVER) -> Tensor:
         """See `Engine.values`."""
-        if inputs.location.shape[0] > self.most_rows:
+        if inputs.location.shape[0] > self.max_rows:
             return super().values(inputs, deadline)
         deadline.check()
         arrays = ((name, inputs[place].numpy(), is_flat) for name, place, is_flat in self._ports)

@@ -311,7 +311,7 @@ def simulate_paths(
     *,
     paths: int = 1000,
     seed: int = 0,
-    most_cells: int = MAX_CELLS,
+    max_cells: int = MAX_CELLS,
     check: Callable[[], None] = lambda: None,
 ) -> PricePaths:
     """Draw joint paths whose distribution at each horizon of the forecast is the forecast's.
@@ -324,7 +324,7 @@ def simulate_paths(
         bars: the past of the symbols up to the forecast's last bar; MIN_DAYS + 40 bars and the longest horizon.
         paths: number of paths, at most MAX_PATHS.
         seed: seed of the draw of past days, 0 or more.
-        most_cells: largest number of paths x symbols x days.
+        max_cells: largest number of paths x symbols x days.
         check: called between the steps; an error that it raises ends the work.
 
     Raises:
@@ -335,7 +335,7 @@ def simulate_paths(
     panel = bars.select(wanted)
     if forecast.refusals:  # perhaps because of bars on wrong sessions
         panel = panel.without_sessions(panel.sessions[~panel.present.any(axis=0)].tolist())
-    _check_request(forecast, panel, paths, most_cells)
+    _check_request(forecast, panel, paths, max_cells)
     if seed < 0:
         raise InvalidInputError(f"seed is {seed}, but must be 0 or more")
     days = max(forecast.horizons)
@@ -388,7 +388,7 @@ def _draw_replicates(seed: int, past_days: int, days: int, count: int) -> tuple[
     return tuple(replicates)
 
 
-def _check_request(forecast: Forecast, bars: BarPanel, paths: int, most_cells: int) -> None:
+def _check_request(forecast: Forecast, bars: BarPanel, paths: int, max_cells: int) -> None:
     if forecast.returns is None or forecast.lag or forecast.anchor_price is None:
         raise InvalidInputError(
             f"{forecast.model}@{forecast.version} forecasts {forecast.target_kind} with a lag of {forecast.lag}; paths "
@@ -403,10 +403,10 @@ def _check_request(forecast: Forecast, bars: BarPanel, paths: int, most_cells: i
     if not 1 <= paths <= MAX_PATHS:
         raise InvalidInputError(f"paths is {paths}, but must be 1 to {MAX_PATHS:,}")
     cells = paths * len(forecast.symbols) * max(forecast.horizons)
-    if cells > most_cells:
+    if cells > max_cells:
         raise InvalidInputError(
             f"{paths:,} paths of {counted(len(forecast.symbols), 'symbol')} have {cells:,} values, at most "
-            f"{most_cells:,}; simulate fewer paths or symbols"
+            f"{max_cells:,}; simulate fewer paths or symbols"
         )
 
 

@@ -50,9 +50,9 @@ def ledger_file(tmp_path: Path) -> Iterator[Ledger]:
 
 
 def recording(
-    models: Path, ledger: Ledger, *, is_strict: bool = False, most_waiting: int = 1000
+    models: Path, ledger: Ledger, *, is_strict: bool = False, max_waiting: int = 1000
 ) -> tuple[PredictionService, ForecastRecorder]:
-    recorder = ForecastRecorder(ledger, engine="eager", is_strict=is_strict, most_waiting=most_waiting)
+    recorder = ForecastRecorder(ledger, engine="eager", is_strict=is_strict, max_waiting=max_waiting)
     return PredictionService.open(models, device="cpu", recorder=recorder), recorder
 
 
@@ -241,7 +241,7 @@ def test_forecasts_beyond_the_limit_are_counted_as_a_gap(
     models: Path, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "DELAY_S", 30.0)  # nothing is written before the service is closed
-    service, recorder = recording(models, ledger, most_waiting=3)
+    service, recorder = recording(models, ledger, max_waiting=3)
     with service:
         for symbols in (("AAPL", "IBM"), ("IBM", "AAPL"), ("IBM",)):
             ask(service, recent_bars(*symbols))

@@ -60,7 +60,7 @@ def torch_model(folder: Path) -> Model:
 @pytest.fixture(scope="module")
 def graph_model(torch_model: Model, graph: bytes) -> Model:
     """A model that uses the ONNX graph for up to two rows."""
-    return torch_model.with_engine(GraphEngine(torch_model.engine, open_graph(graph), most_rows=2))
+    return torch_model.with_engine(GraphEngine(torch_model.engine, open_graph(graph), max_rows=2))
 
 
 def forecast(model: Model, count: int = 1) -> list[Forecast]:

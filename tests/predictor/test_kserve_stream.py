@@ -19,12 +19,12 @@ MOST = 3
 class Stream:
     """A stream whose responses come from the test."""
 
-    def __init__(self, most_bytes: int | None = None) -> None:
+    def __init__(self, max_bytes: int | None = None) -> None:
         self.begun: list[Future[bytes]] = []
         self.context = CallContext()
         self.emitted: list[bytes] = []
         self.window = StreamWindow(MOST, 1 << 20)
-        self.call = InferStream(self._infer, self.context, self.emitted.append, self.window, most_bytes)
+        self.call = InferStream(self._infer, self.context, self.emitted.append, self.window, max_bytes)
 
     def _infer(self, request: bytes, context: CallContext) -> "Future[bytes]":
         assert context is self.context
@@ -119,7 +119,7 @@ def test_cancelling_drops_what_waits_and_says_nothing_more() -> None:
 
 
 def test_a_too_large_response_is_a_separate_error() -> None:
-    stream = Stream(most_bytes=20)
+    stream = Stream(max_bytes=20)
     for request_id in ("a", "b" * 100):
         stream.send(request_id)
     stream.answer(1, "b" * 100)

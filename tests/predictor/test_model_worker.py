@@ -150,7 +150,7 @@ def test_all_that_piled_up_is_answered_together_and_each_call_gets_its_own(watch
 
 def test_a_batch_has_no_more_rows_than_a_forward_but_for_a_larger_call(watched_model: WatchedModel) -> None:
     pair, single = Instance(input=recent_bars("IBM", "MSFT")), Instance(input=recent_bars("AAPL"))
-    with PredictionService(registry_of(watched_model), most_rows=3) as service:
+    with PredictionService(registry_of(watched_model), max_rows=3) as service:
         occupy_worker(service, watched_model)
         asked = ([pair], [single], [single, pair], [single] * 5)
         answers = [service.predict("", instances, CallContext()) for instances in asked]

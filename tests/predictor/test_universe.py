@@ -689,7 +689,7 @@ def test_a_version_that_is_never_the_one_told_is_sent_all_bars(versions: Predict
 
 
 def test_a_server_reports_its_request_limits(service: PredictionService) -> None:
-    calls = PredictionCalls(service, ServiceLimits(), most_bytes=1234)
+    calls = PredictionCalls(service, ServiceLimits(), max_bytes=1234)
     asked = pb.GetModelRequest(model="small").SerializeToString()
     answer = pb.GetModelResponse.FromString(calls.handle("GetModel", asked, CallContext()).result())
     assert models.decode_limits(answer.limits) == RequestLimits(size=1234)

@@ -243,7 +243,7 @@ class InferStream(ManyRequestCall):
 
     Args:
         infer: Starts one request; its future fails only with a QuantraError.
-        context, emit, window, most_bytes: See `ManyRequestCall`.
+        context, emit, window, max_bytes: See `ManyRequestCall`.
     """
 
     def __init__(
@@ -252,9 +252,9 @@ class InferStream(ManyRequestCall):
         context: CallContext,
         emit: ResponseCallback,
         window: StreamWindow,
-        most_bytes: int | None = None,
+        max_bytes: int | None = None,
     ) -> None:
-        super().__init__(INFER_STREAM, context, emit, window, most_bytes)
+        super().__init__(INFER_STREAM, context, emit, window, max_bytes)
         self._infer = infer
         self._requests: deque[PendingInference] = deque()
         """Oldest first."""

@@ -274,7 +274,7 @@ class LedgerCalls:
         except Exception as error:  # noqa: BLE001 - layer boundary
             return failed_future(name, error)
 
-    def open(self, name: str, context: CallContext, emit: ResponseCallback, most_bytes: int | None = None) -> OpenCall:  # noqa: ARG002 - the transport checks
+    def open(self, name: str, context: CallContext, emit: ResponseCallback, max_bytes: int | None = None) -> OpenCall:  # noqa: ARG002 - the transport checks
         """Open a call with a stream of response messages. See `PredictionCalls.open`."""
         if name == "WatchEvents":
             stream = LedgerStream(

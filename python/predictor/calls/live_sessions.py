@@ -56,14 +56,14 @@ class SessionQuota:
     """Counts sessions and bytes against limits, and against those of an outer quota. Thread-safe.
 
     Args:
-        most: Largest number of sessions.
-        most_bytes: Largest number of bytes in total.
+        max_sessions: Largest number of sessions.
+        max_bytes: Largest number of bytes in total.
         where: Owner of the limits, for messages.
         outer: The outer quota.
     """
 
-    def __init__(self, most: int, most_bytes: int, where: str, outer: "SessionQuota | None" = None) -> None:
-        self._most, self._most_bytes, self._where = most, most_bytes, where
+    def __init__(self, max_sessions: int, max_bytes: int, where: str, outer: "SessionQuota | None" = None) -> None:
+        self._max_sessions, self._max_bytes, self._where = max_sessions, max_bytes, where
         self._outer = outer
         self._lock = threading.Lock()
         self._sessions = self._bytes = 0
@@ -97,12 +97,12 @@ class SessionQuota:
             self._bytes += size
 
     def _check(self, sessions: int, size: int) -> None:
-        if sessions > 0 and self._sessions + sessions > self._most:
+        if sessions > 0 and self._sessions + sessions > self._max_sessions:
             what = f"sessions are open on {self._where}"
-            raise QueueFullError.of(what, self._sessions, self._most, retry_after_s=_RETRY_AFTER_S)
-        if size > 0 and self._bytes + size > self._most_bytes:
+            raise QueueFullError.of(what, self._sessions, self._max_sessions, retry_after_s=_RETRY_AFTER_S)
+        if size > 0 and self._bytes + size > self._max_bytes:
             what = f"bytes of sessions are held by {self._where}, {size} more are wanted"
-            raise QueueFullError.of(what, self._bytes, self._most_bytes, retry_after_s=_RETRY_AFTER_S)
+            raise QueueFullError.of(what, self._bytes, self._max_bytes, retry_after_s=_RETRY_AFTER_S)
 
 
 SessionStep = Callable[[], SessionStepResult]

@@ -73,7 +73,7 @@ class PredictStream(ManyRequestCall):
         service: Forecasts.
         sessions: Sessions of this stream only.
         jobs: Works on large requests.
-        context, emit, window, most_bytes: See `ManyRequestCall`.
+        context, emit, window, max_bytes: See `ManyRequestCall`.
     """
 
     def __init__(
@@ -84,9 +84,9 @@ class PredictStream(ManyRequestCall):
         context: CallContext,
         emit: ResponseCallback,
         window: StreamWindow,
-        most_bytes: int | None = None,
+        max_bytes: int | None = None,
     ) -> None:
-        super().__init__(PREDICT_STREAM, context, emit, window, most_bytes)
+        super().__init__(PREDICT_STREAM, context, emit, window, max_bytes)
         self._service, self._sessions, self._jobs = service, sessions, jobs
         self._requests: dict[str, PendingRequest] = {}
         self._unanswered_count = 0

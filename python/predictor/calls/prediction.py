@@ -43,7 +43,7 @@ class PredictionCalls:
     Args:
         service: Computes the results.
         limits: Limits of the service.
-        most_bytes: Largest request that the transport accepts; None: unlimited.
+        max_bytes: Largest request that the transport accepts; None: unlimited.
     """
 
     def __init__(
@@ -51,13 +51,13 @@ class PredictionCalls:
         service: PredictionService,
         limits: ServiceLimits | None = None,
         *,
-        most_bytes: int | None = None,
+        max_bytes: int | None = None,
     ) -> None:
         self._service = service
         self._limits = limits or ServiceLimits()
         self._quota = SessionQuota.of_process(self._limits)
         self._jobs = JobThread("count", self._limits.uncounted)
-        self._encoded_limits = models.encode_limits(_request_limits(self._limits, most_bytes))
+        self._encoded_limits = models.encode_limits(_request_limits(self._limits, max_bytes))
         self._open = OpenStreams()
         self._inference = InferenceCalls(service, self._jobs)
         self._unary: dict[str, UnaryHandler] = {
@@ -85,28 +85,28 @@ class PredictionCalls:
         except Exception as error:  # noqa: BLE001 - layer boundary
             return failed_future(name, error)
 
-    def open(self, name: str, context: CallContext, emit: ResponseCallback, most_bytes: int | None = None) -> OpenCall:
+    def open(self, name: str, context: CallContext, emit: ResponseCallback, max_bytes: int | None = None) -> OpenCall:
         """Open a call with a stream of response messages. Never raises, as `handle`.
 
         Args:
             name: Name of the call.
             context: Context of the whole call.
             emit: Receives each message.
-            most_bytes: Largest message; None: any. A larger response to one request becomes an error.
+            max_bytes: Largest message; None: any. A larger response to one request becomes an error.
         """
-        stream = self._create_stream(name, context, emit, most_bytes)
+        stream = self._create_stream(name, context, emit, max_bytes)
         self._open.add(stream)
         return stream
 
     def _create_stream(
-        self, name: str, context: CallContext, emit: ResponseCallback, most_bytes: int | None
+        self, name: str, context: CallContext, emit: ResponseCallback, max_bytes: int | None
     ) -> OpenCall:
         window = StreamWindow(self._limits.requests_per_stream, self._limits.bytes_per_stream)
         if name == INFER_STREAM:
-            return InferStream(partial(self.handle, INFER), context, emit, window, most_bytes)
+            return InferStream(partial(self.handle, INFER), context, emit, window, max_bytes)
         if name == PREDICT_STREAM:
             sessions = LiveSessions(self._service, self._quota.create_stream_quota(self._limits))
-            return PredictStream(self._service, sessions, self._jobs, context, emit, window, most_bytes)
+            return PredictStream(self._service, sessions, self._jobs, context, emit, window, max_bytes)
         methods: dict[str, UnaryHandler] = {
             "ExplainGlobal": partial(self._begin, name, pb.ExplainGlobalRequest, partial(self._explain_global, emit)),
             "SimulatePaths": partial(self._begin, name, pb.SimulatePathsRequest, partial(self._simulate, emit)),
@@ -220,11 +220,11 @@ def _reject_unknown(_request: bytes, _context: CallContext) -> "Future[bytes]":
     raise MalformedRequestError("unknown call; use a call of the service")
 
 
-def _request_limits(limits: ServiceLimits, most_bytes: int | None) -> RequestLimits:
+def _request_limits(limits: ServiceLimits, max_bytes: int | None) -> RequestLimits:
     """Limits of one request, from the transport and the queues."""
     size = min(limits.uncounted.size, limits.predictions.size)
     return RequestLimits(
-        size=size if most_bytes is None else min(size, most_bytes), rows=min(MAX_ROWS, limits.predictions.rows)
+        size=size if max_bytes is None else min(size, max_bytes), rows=min(MAX_ROWS, limits.predictions.rows)
     )
 
 

@@ -119,12 +119,12 @@ class StreamWindow:
     It is not thread-safe.
 
     Args:
-        most: Largest number of requests and responses.
-        most_size: Bytes at which no further request may follow.
+        max_count: Largest number of requests and responses.
+        max_size: Bytes at which no further request may follow.
     """
 
-    def __init__(self, most: int, most_size: int) -> None:
-        self._most, self._most_size = most, most_size
+    def __init__(self, max_count: int, max_size: int) -> None:
+        self._max_count, self._max_size = max_count, max_size
         self.count = 0
         """Requests and unread responses."""
         self.size = 0
@@ -133,7 +133,7 @@ class StreamWindow:
     @property
     def has_room(self) -> bool:
         """Whether another request may follow."""
-        return self.count < self._most and self.size < self._most_size
+        return self.count < self._max_count and self.size < self._max_size
 
     def add_request(self, size: int) -> None:
         """Count a request."""
@@ -156,15 +156,15 @@ class ManyRequestCall(OpenCall):
     Args:
         name, context, emit: As for `OpenCall`.
         window: Flow control of this call only.
-        most_bytes: Largest response; None: any.
+        max_bytes: Largest response; None: any.
     """
 
     def __init__(
-        self, name: str, context: CallContext, emit: ResponseCallback, window: StreamWindow, most_bytes: int | None
+        self, name: str, context: CallContext, emit: ResponseCallback, window: StreamWindow, max_bytes: int | None
     ) -> None:
         super().__init__(name, context, emit)
         self._window = window
-        self._most_bytes = most_bytes
+        self._max_bytes = max_bytes
         self._lock = threading.RLock()  # `emit` may call `acknowledge`
         self._takes_more = True
         self._is_cancelled = False
@@ -214,11 +214,12 @@ class ManyRequestCall(OpenCall):
 
     def _find_excess(self, message: bytes, advice: str) -> RequestTooLargeError | None:
         """Return the error of a response that is too large."""
-        size, most = len(message), self._most_bytes
-        if most is None or size <= most:
+        size, max_bytes = len(message), self._max_bytes
+        if max_bytes is None or size <= max_bytes:
             return None
         return RequestTooLargeError(
-            f"the response has {size} bytes, at most {most}; {advice}", metadata={"have": str(size), "most": str(most)}
+            f"the response has {size} bytes, at most {max_bytes}; {advice}",
+            metadata={"have": str(size), "most": str(max_bytes)},
         )
 
     def _take_no_more(self, error: QuantraError | None) -> None:

@@ -63,14 +63,14 @@ class ServedModel:
         the reduced panel has the same forecast, bit for bit. An instance with inconsistent covariates is returned
         unchanged, and the server reports the error.
         """
-        bars, most = instance.input, self.bars_needed
+        bars, count = instance.input, self.bars_needed
         if (
             not isinstance(bars, BarPanel)
-            or not 0 < most < len(bars.sessions)
+            or not 0 < count < len(bars.sessions)
             or not _is_aligned(instance.covariates, bars)
         ):
             return instance
-        return replace(instance, input=bars.last(most), covariates=instance.covariates.last(most))
+        return replace(instance, input=bars.last(count), covariates=instance.covariates.last(count))
 
     def made(self, result: Forecast | Attribution) -> bool:
         """Whether this version made the forecast or attribution."""
@@ -258,8 +258,8 @@ def _split(index: int, instance: Instance, model: ServedModel, limits: RequestLi
         raise _describe_too_large(
             instance, sizes.total, model, "not even two symbols fit into one call; send fewer sessions"
         )
-    most = min(limits.symbols, max(1, limits.cells // len(instance.input.sessions)))
-    ends = _find_part_ends(sizes, limits.size, most)
+    max_symbols = min(limits.symbols, max(1, limits.cells // len(instance.input.sessions)))
+    ends = _find_part_ends(sizes, limits.size, max_symbols)
     return [
         PanelPart(index=index, first=first, end=end, size=sizes.head + int(sizes.rows[first:end].sum()))
         for first, end in pairwise([0, *ends])
@@ -277,17 +277,17 @@ def _is_within(sizes: InstanceSizes, instance: Instance, limits: RequestLimits) 
     )
 
 
-def _find_part_ends(sizes: InstanceSizes, most_bytes: int, most_symbols: int) -> Iterator[int]:
+def _find_part_ends(sizes: InstanceSizes, max_bytes: int, max_symbols: int) -> Iterator[int]:
     """Yield the end row of each part.
 
     Each part leaves room for one more symbol: a part without usable symbols is sent again together with a usable one.
     """
-    room = most_bytes - sizes.head - int(sizes.rows.max())
+    room = max_bytes - sizes.head - int(sizes.rows.max())
     until = np.cumsum(sizes.rows)
     first, count = 0, len(until)
     while first < count:
         before = int(until[first - 1]) if first else 0
-        end = min(int(np.searchsorted(until, before + room, side="right")), first + most_symbols)
+        end = min(int(np.searchsorted(until, before + room, side="right")), first + max_symbols)
         if end < count and end - first > FORWARD:  # end with a forward pass
             end = first + (end - first) // FORWARD * FORWARD
         first = end

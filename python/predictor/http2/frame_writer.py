@@ -116,7 +116,7 @@ class FrameWriter:
         written: list[Stream] = []
         while self.window > 0 and self._stalled:
             _, stream = self._stalled.popitem(last=False)
-            if self._write_waiting(stream, most_frames=1):
+            if self._write_waiting(stream, max_frames=1):
                 written.append(stream)
         return written
 
@@ -150,7 +150,7 @@ class FrameWriter:
         stream.waiting.append(_WaitingPart(memoryview(content), is_data, ends))
         self.waiting_bytes += len(content)
 
-    def _write_waiting(self, stream: Stream, most_frames: int | None = None) -> bool:
+    def _write_waiting(self, stream: Stream, max_frames: int | None = None) -> bool:
         """Whether nothing waits any more."""
         parts, stream.waiting = stream.waiting, None
         frames = 0
@@ -159,7 +159,7 @@ class FrameWriter:
             size = len(part.content)
             if part.is_data:
                 count = max(0, min(size, self.window, stream.window, self.frame))
-                if size and (count == 0 or frames == most_frames):
+                if size and (count == 0 or frames == max_frames):
                     break
                 frames += 1
                 self.window -= count

@@ -127,10 +127,10 @@ class HeaderDecoder:
                 field = _STATIC[index - 1] if 0 < index <= len(_STATIC) else table.get_by_index(index)
             elif first & (_ADDED | _TABLE_SIZE) == _TABLE_SIZE:
                 table_sizes += 1
-                most, at = _read_integer(block, at, 0x1F)
-                if fields or table_sizes > _MAX_TABLE_SIZE_UPDATES or most > HeaderTable.DEFAULT_SIZE:
+                table_size, at = _read_integer(block, at, 0x1F)
+                if fields or table_sizes > _MAX_TABLE_SIZE_UPDATES or table_size > HeaderTable.DEFAULT_SIZE:
                     raise HPACKDecodingError("the size of the table is too large, too late or repeated")
-                table.maxsize = most
+                table.maxsize = table_size
                 changes_table = True
                 continue
             else:
@@ -161,11 +161,11 @@ class HeaderDecoder:
         self._cached_bytes = 0
 
 
-def _read_integer(block: bytes, at: int, most: int) -> tuple[int, int]:
-    """Read an integer whose first bits are those of `most`, and return where it ends (RFC 7541, section 5.1)."""
-    number = block[at] & most
+def _read_integer(block: bytes, at: int, mask: int) -> tuple[int, int]:
+    """Read an integer whose first bits are those of `mask`, and return where it ends (RFC 7541, section 5.1)."""
+    number = block[at] & mask
     at += 1
-    if number < most:
+    if number < mask:
         return number, at
     for shift in range(0, _MAX_INTEGER_BITS, 7):
         number += (block[at] & 0x7F) << shift
@@ -245,10 +245,10 @@ def _find_name(name: bytes) -> tuple[bytes, Mapping[bytes, int]]:
 
 def _encode_integer(number: int, bits: int, pattern: int) -> bytes:
     """RFC 7541, section 5.1."""
-    most = (1 << bits) - 1
-    if number < most:
+    mask = (1 << bits) - 1
+    if number < mask:
         return bytes([pattern | number])
-    encoded, number = bytearray([pattern | most]), number - most
+    encoded, number = bytearray([pattern | mask]), number - mask
     while number >= 0x80:  # noqa: PLR2004
         encoded.append(number & 0x7F | 0x80)
         number >>= 7

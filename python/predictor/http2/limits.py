@@ -53,10 +53,10 @@ class ConnectionLimits:
             "resets": (1, MAX_WINDOW),
             "unsent": (1, MAX_WINDOW),
         }
-        for name, (least, most) in ranges.items():
+        for name, (low, high) in ranges.items():
             value: int = getattr(self, name)
-            if not least <= value <= most:
-                raise ValueError(f"the connection's limit of {name} is {value}, but must be {least} to {most}")
+            if not low <= value <= high:
+                raise ValueError(f"the connection's limit of {name} is {value}, but must be {low} to {high}")
 
     def encode_settings(self) -> bytes:
         """Encode what a SETTINGS frame announces of the limits."""
@@ -101,10 +101,10 @@ def decode_settings(payload: bytes) -> PeerSettings:
 @final
 @dataclass(slots=True)
 class Budget:
-    """Number of costly frames that a peer may still send; useful work raises it again, up to `most`."""
+    """Number of costly frames that a peer may still send; useful work raises it again, up to `max_level`."""
 
     level: int
-    most: int
+    max_level: int
     reason: str
 
     def spend(self, cost: int = 1) -> None:
@@ -113,6 +113,6 @@ class Budget:
         Raises:
             ConnectionFault: too little is left.
         """
-        self.level = min(self.level, self.most) - cost
+        self.level = min(self.level, self.max_level) - cost
         if self.level < 0:
             raise ConnectionFault(ErrorCode.ENHANCE_YOUR_CALM, self.reason)

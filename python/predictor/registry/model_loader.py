@@ -213,10 +213,10 @@ def _add_graph(model: Model, folder: Path) -> Model:
         return model
     stored = artifact.load(folder)
     session = open_graph(load_graph(folder, stored))
-    graph_only = GraphEngine(model.engine, session, most_rows=model.engine.max_rows)
+    graph_only = GraphEngine(model.engine, session, max_rows=model.engine.max_rows)
     golden.check(model.with_engine(graph_only), stored.golden)  # also where torch is faster with so many rows
     engine = GraphEngine.timed(model.engine, session, golden.prepare_golden_inputs(model))
-    _log.info("%s@%d: ONNX Runtime up to %d rows", model.identity.name, model.identity.version, engine.most_rows)
+    _log.info("%s@%d: ONNX Runtime up to %d rows", model.identity.name, model.identity.version, engine.max_rows)
     return model.with_engine(engine)
 
 

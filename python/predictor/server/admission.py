@@ -81,15 +81,17 @@ class Admission:
             raise QueueFullError.of("calls are in flight", self._in_flight, limits.calls_in_flight)
         is_only = not self._connections or (len(self._connections) == 1 and name in self._connections)
         free = limits.calls_in_flight - self._in_flight
-        most = limits.calls_per_peer if is_only else min(limits.calls_per_peer, free)
-        if connection.calls >= most:
-            raise QueueFullError.of("calls of this connection are in flight", connection.calls, most)
+        max_calls = limits.calls_per_peer if is_only else min(limits.calls_per_peer, free)
+        if connection.calls >= max_calls:
+            raise QueueFullError.of("calls of this connection are in flight", connection.calls, max_calls)
         if is_stream:
             if self._streams >= limits.streams:
                 raise QueueFullError.of("streams are open", self._streams, limits.streams)
-            most = limits.streams_per_peer if is_only else min(limits.streams_per_peer, limits.streams - self._streams)
-            if connection.streams >= most:
-                raise QueueFullError.of("streams of this connection are open", connection.streams, most)
+            max_streams = (
+                limits.streams_per_peer if is_only else min(limits.streams_per_peer, limits.streams - self._streams)
+            )
+            if connection.streams >= max_streams:
+                raise QueueFullError.of("streams of this connection are open", connection.streams, max_streams)
         self._connections[name] = connection
         self._in_flight += 1
         connection.calls += 1

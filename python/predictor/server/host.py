@@ -322,7 +322,7 @@ def load_service(
         may_be_empty=may_be_empty,
     )
     admin = AdminCalls(service.served, on_change, refresh_models)
-    calls = PredictionCalls(service, settings.limits.service, most_bytes=settings.limits.receive_bytes)
+    calls = PredictionCalls(service, settings.limits.service, max_bytes=settings.limits.receive_bytes)
     ledger_calls = LedgerCalls(ledger, lambda: _list_champions(service))
     return LoadedService(service, calls, admin, ledger, ledger_calls, widths)
 

@@ -104,9 +104,9 @@ class StreamHandler(CallHandler, Protocol):
     """The calls behind a service that has streams."""
 
     def open(
-        self, name: str, context: CallContext, emit: Callable[[bytes], object], most_bytes: int | None = None
+        self, name: str, context: CallContext, emit: Callable[[bytes], object], max_bytes: int | None = None
     ) -> "OpenCall":
-        """Open a call with a stream of response messages of at most `most_bytes` each."""
+        """Open a call with a stream of response messages of at most `max_bytes` each."""
         ...
 
 

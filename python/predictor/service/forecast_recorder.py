@@ -95,14 +95,12 @@ class ForecastRecorder:
         ledger: The open ledger.
         engine: Description of the engine; see `predictor.inference.describe_engine`.
         is_strict: Record forecasts before the response; if that fails, the request fails.
-        most_waiting: Forecasts that may wait.
+        max_waiting: Forecasts that may wait.
     """
 
-    def __init__(
-        self, ledger: Ledger, *, engine: str, is_strict: bool = False, most_waiting: int = MAX_WAITING
-    ) -> None:
+    def __init__(self, ledger: Ledger, *, engine: str, is_strict: bool = False, max_waiting: int = MAX_WAITING) -> None:
         self._ledger, self._engine, self._is_strict = ledger, engine, is_strict
-        self._most_waiting = most_waiting
+        self._max_waiting = max_waiting
         self._next = _Batch()
         self._has_work, self._is_closing = threading.Event(), threading.Event()
         self._thread = LazyThread(self._run, "record")
@@ -145,7 +143,7 @@ class ForecastRecorder:
             requested.asked_at = made_at
             return
         rows = len(forecast.symbols)
-        if not self._is_strict and self._waiting + rows > self._most_waiting:
+        if not self._is_strict and self._waiting + rows > self._max_waiting:
             self.lost += rows
             self._unreported += rows
             return

@@ -262,14 +262,14 @@ class QueuePolicy:
         self.size += queued.request.size
         return dropped
 
-    def take(self, key: Hashable, most_rows: int) -> list[AnyRequest]:
-        """Take the next requests of a key, up to `most_rows` in total, but at least one if any waits."""
+    def take(self, key: Hashable, max_rows: int) -> list[AnyRequest]:
+        """Take the next requests of a key, up to `max_rows` in total, but at least one if any waits."""
         waiting = self._queues.get(key, {})
         taken: list[AnyRequest] = []
         rows = 0
         for queued in waiting:
             rows += queued.request.rows
-            if taken and rows > most_rows:
+            if taken and rows > max_rows:
                 break
             taken.append(queued)
         if len(taken) == len(waiting):
@@ -338,13 +338,13 @@ class QueuePolicy:
 
     def _excess(self, queued: AnyRequest) -> QueueFullError | None:
         """Return the error if one more request exceeds a limit; an empty queue accepts a request of any size."""
-        calls, most = len(self._counted), self._limits
-        if calls + 1 > most.calls:
-            return QueueFullError.of("calls wait", calls, most.calls)
-        if calls and self._rows + queued.request.rows > most.rows:
-            return QueueFullError.of("symbols wait", self._rows, most.rows)
-        if calls and self.size + queued.request.size > most.size:
-            return QueueFullError.of("bytes of requests wait", self.size, most.size)
+        calls, limits = len(self._counted), self._limits
+        if calls + 1 > limits.calls:
+            return QueueFullError.of("calls wait", calls, limits.calls)
+        if calls and self._rows + queued.request.rows > limits.rows:
+            return QueueFullError.of("symbols wait", self._rows, limits.rows)
+        if calls and self.size + queued.request.size > limits.size:
+            return QueueFullError.of("bytes of requests wait", self.size, limits.size)
         return None
 
 
@@ -442,12 +442,12 @@ class RequestQueue:
                 key.wakeups.put(None)
             return is_needed
 
-    def take_now(self, key: ModelQueueKey, most_rows: int, is_quick: Callable[[int], bool]) -> list[AnyRequest]:
+    def take_now(self, key: ModelQueueKey, max_rows: int, is_quick: Callable[[int], bool]) -> list[AnyRequest]:
         """Take the waiting requests of a key, up to one batch, for the calling thread.
 
         Args:
             key: The key.
-            most_rows: As for `take`.
+            max_rows: As for `take`.
             is_quick: Whether a batch of this many bytes may run on the calling thread.
 
         Returns:
@@ -456,15 +456,15 @@ class RequestQueue:
         with self._lock:
             if self._waiting.has_others(key) or not is_quick(self._waiting.size):
                 return []
-            requests = self._waiting.take(key, most_rows)
+            requests = self._waiting.take(key, max_rows)
         return self._start_all(requests)
 
-    def take(self, key: ModelQueueKey, most_rows: int) -> list[AnyRequest]:
+    def take(self, key: ModelQueueKey, max_rows: int) -> list[AnyRequest]:
         """Wait for the next live requests of a key; empty once the queue is closed and drained."""
         while True:
             key.wakeups.get()
             with self._lock:
-                requests = self._waiting.take(key, most_rows)
+                requests = self._waiting.take(key, max_rows)
                 is_over = (self._is_closed or key.is_closed) and not self._waiting.has(key)
                 key.is_woken = is_over or self._waiting.has(key)
                 if key.is_woken:

@@ -62,7 +62,7 @@ class PredictionService:
         registry: The models.
         limits: Limits of the queues.
         clock: The current time, with a time zone.
-        most_rows: Rows of one forward pass, and about the rows of one batch.
+        max_rows: Rows of one forward pass, and about the rows of one batch.
         max_age_sessions: Largest number of sessions closed since the last bar of an instance; None: any.
         folder: Source of the models; None if they cannot change.
         watch: Watcher created before the folder was opened.
@@ -78,7 +78,7 @@ class PredictionService:
         *,
         limits: ServiceLimits | None = None,
         clock: Callable[[], datetime] = now,
-        most_rows: int = 256,
+        max_rows: int = 256,
         max_age_sessions: int | None = None,
         folder: ModelsFolder | None = None,
         watch: FolderWatcher | None = None,
@@ -91,7 +91,7 @@ class PredictionService:
         """None without a ledger."""
         self._observer, self._schedule = observer, schedule
         self._clock = clock
-        self._most_rows, self._max_age_sessions = most_rows, max_age_sessions
+        self._max_rows, self._max_age_sessions = max_rows, max_age_sessions
         self._predictions = RequestQueue(limits.predictions)
         self._explanations = RequestQueue(limits.explanations)
         activity, max_s = PredictionActivity(self._predictions), limits.explanation_s
@@ -152,7 +152,7 @@ class PredictionService:
         return cls(
             folder.open(may_be_empty=may_be_empty),
             limits=limits,
-            most_rows=max_batch_rows,
+            max_rows=max_batch_rows,
             max_age_sessions=max_age_sessions,
             folder=folder,
             watch=watch,
@@ -349,7 +349,7 @@ class PredictionService:
             model,
             self._predictions,
             self._clock,
-            most_rows=self._most_rows,
+            max_rows=self._max_rows,
             max_age_sessions=self._max_age_sessions,
             recorder=self.recorder,
         )

@@ -31,6 +31,6 @@ def simulate_query(model: Predictor, decode: Callable[[], PathQuery], now: datet
     past = require_bars(query.instance, "paths")
     forecast = forecast_or_raise(model.predict([query.instance], now, deadline)[0])
     paths = simulate_paths(
-        forecast, past, paths=query.paths, seed=query.seed, most_cells=MAX_CELLS, check=deadline.check
+        forecast, past, paths=query.paths, seed=query.seed, max_cells=MAX_CELLS, check=deadline.check
     )
     return Simulation(query=query, forecast=forecast, paths=paths)

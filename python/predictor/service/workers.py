@@ -59,7 +59,7 @@ class ModelWorker:
         queue: RequestQueue,
         clock: Callable[[], datetime],
         *,
-        most_rows: int,
+        max_rows: int,
         max_age_sessions: int | None = None,
         recorder: ForecastRecorder | None = None,
     ) -> None:
@@ -67,7 +67,7 @@ class ModelWorker:
         self._recorder = recorder
         self._queue, self._key = queue, ModelQueueKey()
         self._clock = clock
-        self._most_rows = most_rows
+        self._max_rows = max_rows
         self._max_age_sessions = max_age_sessions
         self._thread = queue.create_thread(self._run, f"predict-{model.identity.name}")
         self._took_s: dict[int, float] = {}
@@ -94,7 +94,7 @@ class ModelWorker:
             return self._took_s.get(size.bit_length(), math.inf) <= inline_s
 
         try:
-            if is_plain_thread() and (requests := self._queue.take_now(self._key, self._most_rows, is_quick)):
+            if is_plain_thread() and (requests := self._queue.take_now(self._key, self._max_rows, is_quick)):
                 Context().run(self._run_batch, requests)
         finally:
             self.wake()  # for those that still wait, also if the caller is interrupted
@@ -104,7 +104,7 @@ class ModelWorker:
         self._queue.close_key(self._key)
 
     def _run(self) -> None:
-        while requests := self._queue.take(self._key, self._most_rows):
+        while requests := self._queue.take(self._key, self._max_rows):
             self._run_batch(requests)
             del requests  # keep no request alive while waiting
 

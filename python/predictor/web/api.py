@@ -56,13 +56,13 @@ class UnreadBodyError(Exception):
 
 @final
 class BodyReader:
-    """Reads and parses bodies of at most `most_bytes`, on one event loop.
+    """Reads and parses bodies of at most `max_bytes`, on one event loop.
 
     Bodies larger than SMALL share a few slots until they are parsed, and one of them is parsed at a time.
     """
 
-    def __init__(self, limits: ServerLimits, most_bytes: int) -> None:
-        self._most_bytes, self._request_s = most_bytes, limits.request_s
+    def __init__(self, limits: ServerLimits, max_bytes: int) -> None:
+        self._max_bytes, self._request_s = max_bytes, limits.request_s
         self._slots, self._parsing = asyncio.Semaphore(limits.arriving), asyncio.Semaphore(1)
 
     async def read(self, request: Request, parse: Callable[[bytes], ResultT]) -> ResultT:
@@ -73,7 +73,7 @@ class BodyReader:
             QuantraError: As `parse`.
         """
         announced = request.headers.get("content-length", "")[:_DIGITS]
-        if announced.isdecimal() and int(announced) > self._most_bytes:
+        if announced.isdecimal() and int(announced) > self._max_bytes:
             raise UnreadBodyError(self._describe_excess(announced))
         has_slot = False
         parts, size = list[bytes](), 0
@@ -81,8 +81,8 @@ class BodyReader:
             async with asyncio.timeout(self._request_s):
                 async for part in request.stream():
                     size += len(part)
-                    if size > self._most_bytes:
-                        raise UnreadBodyError(self._describe_excess(f"more than {self._most_bytes}"))
+                    if size > self._max_bytes:
+                        raise UnreadBodyError(self._describe_excess(f"more than {self._max_bytes}"))
                     if size > SMALL and not has_slot:
                         await self._slots.acquire()
                         has_slot = True
@@ -105,8 +105,8 @@ class BodyReader:
 
     def _describe_excess(self, have: str) -> RequestTooLargeError:
         return RequestTooLargeError(
-            f"the request has {have} bytes, at most {self._most_bytes}; send several requests",
-            metadata={"have": have, "most": str(self._most_bytes)},
+            f"the request has {have} bytes, at most {self._max_bytes}; send several requests",
+            metadata={"have": have, "most": str(self._max_bytes)},
         )
 
 

@@ -93,9 +93,9 @@ def decode_details(data: bytes) -> QuantraError | None:
     return from_reason(info.reason, status.message, dict(info.metadata))
 
 
-def shortened(text: str, most: int) -> str:
-    """Cut a text to about `most` bytes of UTF-8 and append its length in characters."""
+def shortened(text: str, max_bytes: int) -> str:
+    """Cut a text to about `max_bytes` bytes of UTF-8 and append its length in characters."""
     data = text.encode("utf-8", "replace")
-    if len(data) <= most:
+    if len(data) <= max_bytes:
         return data.decode()
-    return f"{data[:most].decode('utf-8', 'ignore')}... ({len(text)} characters)"
+    return f"{data[:max_bytes].decode('utf-8', 'ignore')}... ({len(text)} characters)"

@@ -47,21 +47,21 @@ class RequestLimits:
     """Symbols x sessions per panel."""
 
 
-def check_count(what: str, have: int, most: int) -> None:
+def check_count(what: str, have: int, max_count: int) -> None:
     """Check a count against its limit.
 
     Raises:
-        RequestTooLargeError: `have` exceeds `most`.
+        RequestTooLargeError: `have` exceeds `max_count`.
     """
-    if have > most:
-        raise too_many_error(what, str(have), most)
+    if have > max_count:
+        raise too_many_error(what, str(have), max_count)
 
 
-def too_many_error(what: str, have: str, most: int) -> RequestTooLargeError:
+def too_many_error(what: str, have: str, max_count: int) -> RequestTooLargeError:
     """Return the error of an exceeded limit; `have` may be a text such as "more than 7"."""
     return RequestTooLargeError(
-        f"{what}: have {have}, at most {most} in one request; send several requests",
-        metadata={"field": what, "have": have, "most": str(most)},
+        f"{what}: have {have}, at most {max_count} in one request; send several requests",
+        metadata={"field": what, "have": have, "most": str(max_count)},
     )
 
 

@@ -49,7 +49,7 @@ Field = tuple[int, int, int, int, int]
 
 
 class TooManyPartsError(Exception):
-    """The request has more fields than `most_parts`."""
+    """The request has more fields than `max_parts`."""
 
 
 @final
@@ -58,12 +58,12 @@ class FieldReader:
 
     Args:
         body: encoded request.
-        most_parts: number of fields after which reading stops with an error.
+        max_parts: number of fields after which reading stops with an error.
     """
 
-    def __init__(self, body: bytes, most_parts: int) -> None:
+    def __init__(self, body: bytes, max_parts: int) -> None:
         self._body = body
-        self._most_parts = most_parts
+        self._max_parts = max_parts
         self.parts = 0
         """Number of fields read so far."""
 
@@ -73,13 +73,13 @@ class FieldReader:
         Raises:
             IndexError: the bytes end within a field, or a field is malformed.
             RequestTooLargeError: the request has more than MAX_PARTS fields.
-            TooManyPartsError: the request has more than `most_parts` fields, if that is less than MAX_PARTS.
+            TooManyPartsError: the request has more than `max_parts` fields, if that is less than MAX_PARTS.
         """
         body = self._body
         while at < end:
             self.parts += 1
-            if self.parts > self._most_parts:
-                raise _too_many_parts_error(self._most_parts)
+            if self.parts > self._max_parts:
+                raise _too_many_parts_error(self._max_parts)
             start = at
             tag, at = (body[at], at + 1) if body[at] < LONG else _read_varint(body, at)
             form = tag & 7
@@ -98,8 +98,8 @@ class FieldReader:
             at = stop
 
 
-def _too_many_parts_error(most: int) -> Exception:
-    if most < MAX_PARTS:
+def _too_many_parts_error(max_parts: int) -> Exception:
+    if max_parts < MAX_PARTS:
         return TooManyPartsError()
     return RequestTooLargeError(
         f"the request holds more than {MAX_PARTS} fields; send several requests",
@@ -203,24 +203,24 @@ class RequestCounts:
 
 
 def count_parts(
-    body: bytes, kind: type[Message], most_parts: int = MAX_PARTS, *, position: slice | None = None
+    body: bytes, kind: type[Message], max_parts: int = MAX_PARTS, *, position: slice | None = None
 ) -> RequestCounts:
     """Count the fields of a request. A limit exceeded within an instance becomes the error of that instance.
 
     Args:
         body: bytes that hold the request.
         kind: message type of the request.
-        most_parts: most fields to count.
+        max_parts: most fields to count.
         position: position of the request in the bytes; None: the bytes are the request.
 
     Raises:
         RequestTooLargeError: the request has too many instances, rows or fields.
         MalformedRequestError: the bytes are malformed.
-        TooManyPartsError: the request has more than `most_parts` fields, if that is less than MAX_PARTS.
+        TooManyPartsError: the request has more than `max_parts` fields, if that is less than MAX_PARTS.
     """
     position = position or slice(0, len(body))
     try:
-        return _CountingPass(body, most_parts).count(cast("Descriptor", kind.DESCRIPTOR), position)
+        return _CountingPass(body, max_parts).count(cast("Descriptor", kind.DESCRIPTOR), position)
     except IndexError:
         raise malformed_message_error(kind, position.stop - position.start) from None
 
@@ -229,9 +229,9 @@ def count_parts(
 class _CountingPass:
     """One pass over the bytes of a request. Methods raise IndexError for truncated or malformed fields."""
 
-    def __init__(self, body: bytes, most_parts: int) -> None:
+    def __init__(self, body: bytes, max_parts: int) -> None:
         self._body = body
-        self._reader = FieldReader(body, most_parts)
+        self._reader = FieldReader(body, max_parts)
 
     def count(self, kind: Descriptor, position: slice) -> RequestCounts:
         instance_field = kind.fields_by_name.get(_INSTANCES.get(kind.name, ""))
@@ -278,10 +278,10 @@ class _CountingPass:
 
     def _count_field(self, field: "_Field", counts: dict[int, int], form: int, at: int, end: int) -> int:
         """Check the count of a field and return its number of rows."""
-        if field.most:
+        if field.max_count:
             have = counts[field.number] = counts.get(field.number, 0) + self._count_elements(field, form, at, end)
-            if have > field.most:
-                raise too_many_error(field.name, f"more than {field.most}", field.most)
+            if have > field.max_count:
+                raise too_many_error(field.name, f"more than {field.max_count}", field.max_count)
         if field.message is not None and form == BYTES:
             return self._count_rows(at, end, field.message)
         return 1 if field.is_row else 0
@@ -292,8 +292,8 @@ class _CountingPass:
             return 1
         if field.element_bytes:
             return (end - at) // field.element_bytes
-        if end - at > MAX_VARINT_BYTES * field.most:
-            return field.most + 1
+        if end - at > MAX_VARINT_BYTES * field.max_count:
+            return field.max_count + 1
         return len(self._body[at:end].translate(None, _CONTINUED))
 
 
@@ -321,7 +321,7 @@ class _Field:
 
     number: int
     name: str
-    most: int
+    max_count: int
     """Most elements; 0: not repeated."""
     is_row: bool
     element_bytes: int | None
@@ -333,7 +333,9 @@ class _Field:
 def _list_counted_fields(kind: Descriptor) -> dict[int, _Field]:
     """Return the fields of a message type that are repeated or contain messages; the others need no check."""
     return {
-        field.number: field for field in map(_describe_field, kind.fields) if field.most or field.message is not None
+        field.number: field
+        for field in map(_describe_field, kind.fields)
+        if field.max_count or field.message is not None
     }
 
 
@@ -342,7 +344,7 @@ def _describe_field(field: FieldDescriptor) -> _Field:
     return _Field(
         number=field.number,
         name=name,
-        most=MAX_COUNTS.get(name, 0),
+        max_count=MAX_COUNTS.get(name, 0),
         is_row=name in _ROWS,
         element_bytes=_ELEMENT_BYTES.get(field.type, 0),
         message=field.message_type,

@@ -49,7 +49,7 @@ class IncomingCall:
         self.on_end: Callable[[], object] | None = None
         """Called when it is over."""
         self._connection, self._stream, self._limits = connection, stream, limits
-        self._most_bytes = limits.receive_bytes
+        self._max_bytes = limits.receive_bytes
         self._buffer: bytes | bytearray = b""
         self._unacknowledged = 0
         self._has_all = self._has_begun = False
@@ -93,9 +93,9 @@ class IncomingCall:
         """Seconds until the deadline; None without one."""
         return None if self._expires_at_s is None else self._expires_at_s - self._connection.loop.time()
 
-    def limit_request(self, most_bytes: int) -> None:
-        """Accept only messages of at most `most_bytes`."""
-        self._most_bytes = min(self._most_bytes, most_bytes)
+    def limit_request(self, max_bytes: int) -> None:
+        """Accept only messages of at most `max_bytes`."""
+        self._max_bytes = min(self._max_bytes, max_bytes)
 
     def run(self, work: Coroutine[object, object, None]) -> None:
         """Run a task, which is cancelled if the call is."""
@@ -143,16 +143,16 @@ class IncomingCall:
             RequestTooLargeError: It is larger than clients accept.
             QueueFullError: The caller leaves too many responses of its connection unread.
         """
-        most, most_unread = self._limits.send_bytes, self._limits.unread_bytes_per_peer
-        if len(message) > most:
+        max_size, max_unread = self._limits.send_bytes, self._limits.unread_bytes_per_peer
+        if len(message) > max_size:
             raise RequestTooLargeError(
-                f"the response has {len(message)} bytes, at most {most}; request fewer symbols or targets, or less "
+                f"the response has {len(message)} bytes, at most {max_size}; request fewer symbols or targets, or less "
                 "detail",
-                metadata={"have": str(len(message)), "most": str(most)},
+                metadata={"have": str(len(message)), "most": str(max_size)},
             )
         unread = self._connection.http.waiting
-        if unread > most_unread:
-            raise QueueFullError.of("bytes of responses are unread on this connection", unread, most_unread)
+        if unread > max_unread:
+            raise QueueFullError.of("bytes of responses are unread on this connection", unread, max_unread)
 
     @property
     def can_send(self) -> bool:
@@ -242,7 +242,7 @@ class IncomingCall:
         if len(buffer) < _PREFIX:
             return False
         size = int.from_bytes(buffer[1:_PREFIX], "big")
-        return size > self._most_bytes or len(buffer) >= _PREFIX + size
+        return size > self._max_bytes or len(buffer) >= _PREFIX + size
 
     def _take(self) -> bytes | None:
         """Remove the first message from the buffer; None if it has not arrived."""
@@ -250,8 +250,8 @@ class IncomingCall:
         if len(buffer) < _PREFIX:
             return None
         size = int.from_bytes(buffer[1:_PREFIX], "big")
-        if size > self._most_bytes:
-            raise _create_size_error(size, self._most_bytes)
+        if size > self._max_bytes:
+            raise _create_size_error(size, self._max_bytes)
         end = _PREFIX + size
         if len(buffer) < end:
             return None
@@ -262,11 +262,11 @@ class IncomingCall:
     def _decompress(self, message: bytes) -> bytes:
         decompressor = zlib.decompressobj(_GZIP)
         try:
-            content = decompressor.decompress(message, self._most_bytes + 1)
+            content = decompressor.decompress(message, self._max_bytes + 1)
         except zlib.error as error:
             raise MalformedRequestError(f"the request cannot be decompressed: {error}; send it uncompressed") from None
-        if len(content) > self._most_bytes:
-            raise _create_size_error(len(content), self._most_bytes)
+        if len(content) > self._max_bytes:
+            raise _create_size_error(len(content), self._max_bytes)
         if not decompressor.eof:
             raise MalformedRequestError("the compressed request is cut off; send it again")
         return content
@@ -281,8 +281,8 @@ MethodHandler: TypeAlias = Callable[[IncomingCall], None]
 """Starts the work on a call; must not raise."""
 
 
-def _create_size_error(size: int, most: int) -> RequestTooLargeError:
+def _create_size_error(size: int, max_bytes: int) -> RequestTooLargeError:
     return RequestTooLargeError(
-        f"the request has {size} bytes, at most {most}; send a smaller request, with fewer symbols or sessions",
-        metadata={"have": str(size), "most": str(most)},
+        f"the request has {size} bytes, at most {max_bytes}; send a smaller request, with fewer symbols or sessions",
+        metadata={"have": str(size), "most": str(max_bytes)},
     )

@@ -307,12 +307,12 @@ class OpenConnections:
     """The open connections of a server.
 
     Args:
-        most: Most connections. A further one closes an idle one: the oldest that never had a call, or else the one that
-            is idle for longest. Without an idle one, it is closed itself.
+        max_count: Most connections. A further one closes an idle one: the oldest that never had a call, or else the
+            one that is idle for longest. Without an idle one, it is closed itself.
     """
 
-    def __init__(self, most: int) -> None:
-        self._most = most
+    def __init__(self, max_count: int) -> None:
+        self._max_count = max_count
         self._open: set[HttpConnection] = set()
         self._unused: dict[HttpConnection, None] = {}
         """Those that never had a call, oldest first."""
@@ -324,7 +324,7 @@ class OpenConnections:
             self._open.add(connection)
             connection.close()
             return
-        if len(self._open) >= self._most:
+        if len(self._open) >= self._max_count:
             idle = self._find_idle()
             if idle is None:
                 connection.abort()

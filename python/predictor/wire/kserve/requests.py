@@ -110,19 +110,19 @@ def join_reference(name: str, version: str) -> str:
     return f"{name}@{version}" if version else name
 
 
-def read_request(body: bytes, most_parts: int = MAX_PARTS) -> InferRequest:
+def read_request(body: bytes, max_parts: int = MAX_PARTS) -> InferRequest:
     """Locate the tensors of a ModelInferRequest.
 
     Raises:
         RequestTooLargeError: the request has too many inputs, rows, values or fields.
         MalformedRequestError: the bytes are malformed, inputs contradict each other, or they are neither bars nor
             windows.
-        TooManyPartsError: the request has more than `most_parts` fields, if that is less than MAX_PARTS.
+        TooManyPartsError: the request has more than `max_parts` fields, if that is less than MAX_PARTS.
     """
     small = parse_small(body, pb.ModelInferRequest)
     if small is not None:
         return _build_request(small, *_parse_inputs(small))
-    reader = FieldReader(body, most_parts)
+    reader = FieldReader(body, max_parts)
     try:
         positions, raw, head = _locate_fields(body, reader)
         inputs = [_locate_input(body, reader, position) for position in positions]

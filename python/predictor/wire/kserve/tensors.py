@@ -136,12 +136,12 @@ class InputTensor:
             raise malformed_message_error(pb.InferTensorContents, self.position.stop - self.position.start) from None
         return found
 
-    def _split_raw_texts(self, most: int) -> list[bytes]:
+    def _split_raw_texts(self, max_count: int) -> list[bytes]:
         data, at, found = self.body[self.position], 0, list[bytes]()
         while at < len(data):
             begin = at + _LENGTH_BYTES
             at = begin + int.from_bytes(data[at:begin], "little")
-            if at > len(data) or len(found) == most:
+            if at > len(data) or len(found) == max_count:
                 raise MalformedRequestError(
                     f"{self.name}: raw values do not match their lengths; send each as its number of bytes, uint32 "
                     "little-endian, followed by the bytes",
