@@ -27,11 +27,10 @@ from predictor.server.logs import LogSettings
 from predictor.server.process import ShutdownSignal
 from predictor.server.workers import worker_process
 from predictor.server.workers.channel import (
-    AdminRequest,
-    AdminResponse,
     Channel,
-    ConfirmChange,
     LoadModels,
+    WorkerRequest,
+    WorkerResponse,
     decode_message,
     encode_bytes,
     encode_message,
@@ -94,41 +93,39 @@ def is_first():
 
 
 if (folder / "fails").exists():
-    say(StartFailed("no model here"))
+    say(WorkerEvent("failed", "no model here"))
     sys.exit(1)
 if (folder / "dies").exists():
     os.kill(os.getpid(), 9)
-say(ModelsLoaded())
+say(WorkerEvent("loaded"))
 for line in end:
     message = decode_message(line)
-    if isinstance(message, Ping):
-        say(Pong())
-        continue
-    with mine.open("a") as heard:
-        heard.write(f"{message}\\n")
-    match message:
-        case StartListening():
-            say(ListeningStarted())
-        case AdminRequest(name="Die"):
+    if message.task != "ping":
+        with mine.open("a") as heard:
+            heard.write(f"{message.task}({message.name!r}, {message.body})\\n")
+    body = failure = ""
+    match message.task, message.name:
+        case "listen", _:
+            say(WorkerEvent("listening"))
+        case _, "Die":
             os._exit(3)
-        case AdminRequest(name="Hang"):
+        case _, "Hang":
             signal.pause()
-        case SyncModels():
-            say(AdminResponse(message.number, encode_bytes(f"what {mine.name} serves".encode())))
-        case AdminRequest(name="Fail"):
-            say(AdminFailure(message.number, encode_bytes(encode_details(ModelNotFoundError("not there")))))
-        case AdminRequest(name="DieInOne") if is_first():
+        case "sync_models", _:
+            body = encode_bytes(f"what {mine.name} serves".encode())
+        case _, "DieInOne" if is_first():
             os._exit(3)
-        case AdminRequest(name="FailInOne") if is_first():
-            say(AdminFailure(message.number, encode_bytes(encode_details(ModelNotFoundError("not there")))))
-        case CollectMetrics():
+        case _, "Fail":
+            failure = encode_bytes(encode_details(ModelNotFoundError("not there")))
+        case _, "FailInOne" if is_first():
+            failure = encode_bytes(encode_details(ModelNotFoundError("not there")))
+        case "metrics", _:
             if (folder / "slow").exists():
                 time.sleep(0.2)
-            say(AdminResponse(message.number, encode_bytes((folder / "page").read_bytes())))
-        case ConfirmChange() | MatchModels():
-            say(AdminResponse(message.number, ""))
-        case AdminRequest():
-            say(AdminResponse(message.number, message.request))
+            body = encode_bytes((folder / "page").read_bytes())
+        case "call" | "change", _:
+            body = message.body
+    say(WorkerResponse(message.number, body, failure))
 """
 
 
@@ -184,7 +181,7 @@ def test_a_message_is_one_line_whatever_it_holds() -> None:
     assert decode_message(encode_message(start)) == start
 
 
-LINES = [b"", b"hello\n", b"{}\n", b'{"is": "Listening ears"}\n', b'{"is": "ConfirmChange"}\n']
+LINES = [b"", b"hello\n", b"{}\n", b'{"is": "Listening ears"}\n', b'{"is": "WorkerEvent"}\n']
 
 
 @pytest.mark.parametrize("line", LINES)
@@ -246,7 +243,7 @@ def test_a_team_begins_when_all_have_loaded(folder: Path) -> None:
         pass
 
     with_team(folder, nothing)
-    assert received_count(folder, "StartListening()") == 2
+    assert received_count(folder, "listen(") == 2
 
 
 @pytest.mark.parametrize(("what", "message"), [("fails", r"^no model here$"), ("dies", r"worker . .* signal SIGKILL")])
@@ -263,7 +260,7 @@ def test_a_worker_pool_that_cannot_start_gives_the_reason(folder: Path, what: st
 async def run_until_replaced(team: WorkerPool, folder: Path, count: int) -> None:
     """Run the pool until so many workers have started in total and all are ready."""
     keeping = asyncio.create_task(team.keep())
-    while received_count(folder, "StartListening()") < count or len(team.serving) < 2:  # noqa: ASYNC110 - there is no event of it
+    while received_count(folder, "listen(") < count or len(team.serving) < 2:  # noqa: ASYNC110 - there is no event of it
         await asyncio.sleep(0)
     keeping.cancel()
     await asyncio.wait([keeping])
@@ -280,7 +277,7 @@ def test_a_worker_that_dies_is_replaced_and_comes_to_serve_what_another_does(fol
     told = {one.name: one.read_text().splitlines() for one in folder.iterdir()}
     (begun,) = (lines for lines in told.values() if not any("UnloadModel" in line for line in lines))
     other = max((name for name, lines in told.items() if lines is not begun), key=int)
-    assert [line.partition("(")[0] for line in begun] == ["SyncModels", "MatchModels", "StartListening"]
+    assert [line.partition("(")[0] for line in begun] == ["sync_models", "match_models", "listen"]
     assert encode_bytes(f"what {other} serves".encode()) in begun[1]
 
 
@@ -297,10 +294,10 @@ def test_where_all_have_died_the_first_that_begins_repeats_the_changes(folder: P
     with_team(folder, kill_all)
     begun = [one.read_text() for one in folder.iterdir() if "'Die'" not in one.read_text()]
     assert len(begun) == 2
-    first, second = sorted(begun, key=lambda heard: "MatchModels" in heard)
+    first, second = sorted(begun, key=lambda heard: "match_models" in heard)
     assert "'LoadModel'" not in first
-    assert first.index("RepositoryModelUnload") < first.index("StartListening()")
-    assert second.index("MatchModels") < second.index("StartListening()")
+    assert first.index("RepositoryModelUnload") < first.index("listen(")
+    assert second.index("match_models") < second.index("listen(")
 
 
 def test_changes_are_refused_while_no_worker_serves(folder: Path) -> None:
@@ -467,7 +464,7 @@ def test_a_change_is_made_by_all(folder: Path) -> None:
         return await team.change("LoadModel", request_for("request"))
 
     assert with_team(folder, load) == request_for("request")
-    assert received_count(folder, "stays=True") == 2
+    assert received_count(folder, "keep_change") == 2
 
 
 def test_what_one_refuses_the_others_take_back(folder: Path) -> None:
@@ -477,7 +474,7 @@ def test_what_one_refuses_the_others_take_back(folder: Path) -> None:
         await team.change("LoadModel", request_for("request"))  # later changes follow the rollback
 
     with_team(folder, load)
-    assert received_count(folder, "stays=False") == 1
+    assert received_count(folder, "undo_change") == 1
 
 
 def test_a_change_refused_by_all_workers_gives_one_error(folder: Path) -> None:
@@ -486,7 +483,7 @@ def test_a_change_refused_by_all_workers_gives_one_error(folder: Path) -> None:
             await team.change("Fail", request_for("request"))
 
     with_team(folder, load)
-    assert received_count(folder, "stays=False") == 0
+    assert received_count(folder, "undo_change") == 0
 
 
 def test_changes_of_several_callers_come_one_after_the_other(folder: Path) -> None:
@@ -498,10 +495,7 @@ def test_changes_of_several_callers_come_one_after_the_other(folder: Path) -> No
     assert with_team(folder, load) == [request_for(str(n)) for n in range(5)]
     for one in folder.iterdir():
         names = [line.partition("(")[0] for line in one.read_text().splitlines()]
-        assert [name for name in names if name in {"AdminRequest", "ConfirmChange"}] == [
-            "AdminRequest",
-            "ConfirmChange",
-        ] * 5
+        assert [name for name in names if name in {"change", "keep_change"}] == ["change", "keep_change"] * 5
 
 
 def test_a_change_is_skipped_if_its_caller_left_before_its_turn(folder: Path) -> None:
@@ -556,9 +550,9 @@ class ChangingHost:
 def test_a_look_between_a_change_and_its_taking_back_does_not_disturb_it() -> None:
     host: Any = ChangingHost()
     asked = (
-        AdminRequest(1, "LoadModel", "", is_change=True),
-        AdminRequest(2, "RepositoryIndex", "", is_change=False),
-        ConfirmChange(3, stays=False),
+        WorkerRequest(1, "change", "LoadModel"),
+        WorkerRequest(2, "call", "RepositoryIndex"),
+        WorkerRequest(3, "undo_change"),
     )
 
     async def ask() -> list[int]:
@@ -569,7 +563,7 @@ def test_a_look_between_a_change_and_its_taking_back_does_not_disturb_it() -> No
         for question in asked:
             await supervisor.send(question)
             answer = await supervisor.receive()
-            assert isinstance(answer, AdminResponse)
+            assert isinstance(answer, WorkerResponse)
             answers.append(answer.number)
         await supervisor.wait_closed()
         await running

@@ -8,7 +8,7 @@ import socket
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Self, TypeAlias, final, get_args
+from typing import TYPE_CHECKING, Final, Literal, Self, TypeAlias, final, get_args
 
 from predictor.canonical import Record, read_as
 from predictor.server.logs import LogSettings
@@ -31,127 +31,55 @@ class LoadModels:
     log: LogSettings
 
 
-@final
-@dataclass(frozen=True, slots=True)
-class ModelsLoaded:
-    """From a worker: the models are loaded; it does not listen yet."""
+WorkerTask = Literal[
+    "listen", "ping", "call", "change", "keep_change", "undo_change", "metrics", "sync_models", "match_models"
+]
+"""What the supervisor asks of a worker.
+
+- `listen`: start listening; the event `listening` follows.
+- `ping`: respond immediately.
+- `call`, `change`: answer a call of the admin service. After the response to a change, keep or undo it.
+- `metrics`: respond with the Prometheus metrics as text.
+- `sync_models`: apply changes of a watched models folder, and respond with the served models.
+- `match_models`: serve the models of another worker, which are in the body, as far as the folder has them.
+"""
 
 
 @final
 @dataclass(frozen=True, slots=True)
-class StartListening:
-    """To a worker: start listening."""
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class ListeningStarted:
-    """From a worker: it is listening."""
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class StartFailed:
-    """From a worker: it cannot serve and exits."""
-
-    message: str
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class AdminRequest:
-    """To a worker: answer a call of the admin service."""
+class WorkerRequest:
+    """To a worker."""
 
     number: int
-    """Repeated in the response."""
-    name: str
-    request: str
-    """Bytes, as `encode_bytes` writes them."""
-    is_change: bool
-    """Whether it changes models; then `ConfirmChange` follows the response."""
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class AdminResponse:
-    """From a worker: the response."""
-
-    number: int
-    answer: str
+    task: WorkerTask
+    name: str = ""
+    """Name of the admin call."""
+    body: str = ""
     """Bytes, as `encode_bytes` writes them."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
-class AdminFailure:
-    """From a worker: the call failed."""
+class WorkerResponse:
+    """From a worker: the response to the request of the same number."""
 
     number: int
-    details: str
-    """A google.rpc.Status, as `encode_bytes` writes it."""
+    body: str = ""
+    """Bytes, as `encode_bytes` writes them."""
+    failure: str = ""
+    """If the request failed: a google.rpc.Status, as `encode_bytes` writes it."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
-class ConfirmChange:
-    """To a worker, after the response to a change: keep or undo it. The response is empty."""
+class WorkerEvent:
+    """From a worker: its models are loaded, it listens, or it cannot serve and exits."""
 
-    number: int
-    stays: bool
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class CollectMetrics:
-    """To a worker: respond with the Prometheus metrics as text."""
-
-    number: int
+    kind: Literal["loaded", "listening", "failed"]
+    problem: str = ""
 
 
-@final
-@dataclass(frozen=True, slots=True)
-class SyncModels:
-    """To a worker: apply changes of a watched models folder, and respond with the served models."""
-
-    number: int
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class MatchModels:
-    """To a worker: serve the models of another worker, as far as the folder has them. The response is empty."""
-
-    number: int
-    served: str
-    """The other worker's response to `SyncModels`."""
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class Ping:
-    """To a worker: respond with `Pong` immediately."""
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class Pong:
-    """From a worker: its event loop is responsive."""
-
-
-Question: TypeAlias = AdminRequest | ConfirmChange | CollectMetrics | SyncModels | MatchModels
-"""Messages to a worker that it responds to, with the same number."""
-Message: TypeAlias = (
-    LoadModels
-    | ModelsLoaded
-    | StartListening
-    | ListeningStarted
-    | StartFailed
-    | AdminResponse
-    | AdminFailure
-    | Ping
-    | Pong
-    | Question
-)
+Message: TypeAlias = LoadModels | WorkerRequest | WorkerResponse | WorkerEvent
 
 _KINDS: Final[Mapping[str, type[Message]]] = {kind.__name__: kind for kind in get_args(Message)}
 _SOURCE: Final = "a message between processes"

@@ -71,7 +71,7 @@ class WorkerPool:
         self._alive = set[WorkerProcess]()
         """Workers that are not known to have exited."""
         self._serving: dict[int, WorkerProcess] = {}
-        """Serving workers by place."""
+        """Serving workers by number."""
         self._lock = asyncio.Lock()
         """Held during a change and while a worker joins."""
         self._changes: dict[str, ModelChange] = {}
@@ -79,8 +79,8 @@ class WorkerPool:
 
     @property
     def serving(self) -> Sequence[WorkerProcess]:
-        """Workers that serve now, by place."""
-        return [self._serving[place] for place in sorted(self._serving)]
+        """Workers that serve now, in order of their numbers."""
+        return [self._serving[number] for number in sorted(self._serving)]
 
     async def start(self) -> None:
         """Start all workers; they serve once all have loaded their models.
@@ -88,8 +88,8 @@ class WorkerPool:
         Raises:
             ConfigurationError: a worker failed.
         """
-        places = range(1, self._count + 1)
-        workers = await asyncio.gather(*(self._begin(place) for place in places))
+        numbers = range(1, self._count + 1)
+        workers = await asyncio.gather(*(self._begin(number) for number in numbers))
         await asyncio.gather(*(worker.wait_until_loaded() for worker in workers))
         await asyncio.gather(*(self._join(worker) for worker in workers))
 
@@ -173,8 +173,8 @@ class WorkerPool:
             await worker.kill()
         self._alive.clear()
 
-    async def _begin(self, place: int) -> WorkerProcess:
-        worker = await WorkerProcess.begin(place, self._start)
+    async def _begin(self, number: int) -> WorkerProcess:
+        worker = await WorkerProcess.begin(number, self._start)
         self._alive.add(worker)
         return worker
 
@@ -185,7 +185,7 @@ class WorkerPool:
                 for change in self._changes.values():
                     await _repeat_change(worker, change)
             await worker.listen()
-            self._serving[worker.place] = worker
+            self._serving[worker.number] = worker
 
     async def _synchronize(self, worker: WorkerProcess) -> bool:
         """Synchronize a worker with another one; False if no other worker serves."""
@@ -210,26 +210,26 @@ class WorkerPool:
         while True:
             reason = await worker.wait_for_exit()
             self._alive.discard(worker)
-            del self._serving[worker.place]
+            del self._serving[worker.number]
             _log.warning("%s exited with %s; starting a replacement", worker, reason)
-            worker = await self._restart(worker.place)
+            worker = await self._restart(worker.number)
 
-    async def _restart(self, place: int) -> WorkerProcess:
+    async def _restart(self, number: int) -> WorkerProcess:
         for failed in range(self._backoff.tries):
             await asyncio.sleep(self._backoff.delay_s(failed))
             try:
-                worker = await self._start_replacement(place)
+                worker = await self._start_replacement(number)
             except ConfigurationError as error:
-                _log.warning("worker %d could not start serving: %s", place, error.message)
+                _log.warning("worker %d could not start serving: %s", number, error.message)
             else:
                 _log.info("%s is serving", worker)
                 return worker
         raise ConfigurationError(
-            f"worker {place} could not be restarted in {self._backoff.tries} attempts; see the log for the reasons"
+            f"worker {number} could not be restarted in {self._backoff.tries} attempts; see the log for the reasons"
         )
 
-    async def _start_replacement(self, place: int) -> WorkerProcess:
-        worker = await self._begin(place)
+    async def _start_replacement(self, number: int) -> WorkerProcess:
+        worker = await self._begin(number)
         try:
             await worker.wait_until_loaded()
             await self._join(worker)

@@ -14,23 +14,12 @@ from predictor.server.host import Host, join_lines
 from predictor.server.logs import set_up
 from predictor.server.process import ShutdownSignal, exit_now, handle_signals, run, tune_process
 from predictor.server.workers.channel import (
-    AdminFailure,
-    AdminRequest,
-    AdminResponse,
     Channel,
-    CollectMetrics,
-    ConfirmChange,
-    ListeningStarted,
     LoadModels,
-    MatchModels,
     Message,
-    ModelsLoaded,
-    Ping,
-    Pong,
-    Question,
-    StartFailed,
-    StartListening,
-    SyncModels,
+    WorkerEvent,
+    WorkerRequest,
+    WorkerResponse,
     decode_bytes,
     encode_bytes,
 )
@@ -63,7 +52,7 @@ async def _work(end: socket.socket) -> int:
         try:
             await _serve(host, channel, shutdown)
         except QuantraError as error:
-            await channel.send(StartFailed(join_lines(error)))
+            await channel.send(WorkerEvent("failed", join_lines(error)))
             return 1
         finally:
             await host.close()
@@ -76,12 +65,12 @@ async def _serve(host: Host, channel: Channel, shutdown: ShutdownSignal) -> None
     control_task = asyncio.create_task(control.run())
     if not await shutdown.run(host.load()):
         return
-    await channel.send(ModelsLoaded())
+    await channel.send(WorkerEvent("loaded"))
     if await shutdown.run(control.may_listen.wait()):
         host.bind()
         host.serve()
         await host.start()
-        await channel.send(ListeningStarted())
+        await channel.send(WorkerEvent("listening"))
         await shutdown.requested.wait()
         _log.info("worker %d is stopping: calls in flight may finish", os.getpid())
         await shutdown.drain(host.drain())
@@ -111,65 +100,56 @@ class WorkerControl:
 
     def _dispatch(self, message: Message) -> None:
         """Start a task, so that the next message is read immediately."""
-        match message:
-            case StartListening():
-                self.may_listen.set()
-            case Ping():
-                self._channel.send_now(Pong())
-            case AdminRequest() | ConfirmChange() | CollectMetrics() | SyncModels() | MatchModels():
-                task = asyncio.create_task(self._answer(message))
-                self._tasks.add(task)
-                task.add_done_callback(self._tasks.discard)
-            case _:
-                _log.error("the supervisor sent an unexpected %s", type(message).__name__)
+        if not isinstance(message, WorkerRequest):
+            _log.error("the supervisor sent an unexpected %s", type(message).__name__)
+            return
+        task = asyncio.create_task(self._answer(message))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
-    async def _answer(self, question: Question) -> None:
+    async def _answer(self, request: WorkerRequest) -> None:
         try:
-            answer = await self._execute(question)
-        except QuantraError as error:
-            await self._refuse(question, error)
+            response = WorkerResponse(request.number, encode_bytes(await self._execute(request)))
         except Exception as error:  # noqa: BLE001 - task boundary: the supervisor gets the error
-            await self._refuse(question, error_of(type(question).__name__, error, _log))
-        else:
-            await self._channel.send(AdminResponse(question.number, encode_bytes(answer)))
+            details = errors.encode_details(error_of(request.task, error, _log))
+            response = WorkerResponse(request.number, failure=encode_bytes(details))
+        await self._channel.send(response)
 
-    async def _execute(self, question: Question) -> bytes:
-        match question:
-            case AdminRequest():
-                return await self._call(question)
-            case ConfirmChange():
-                return await self._confirm(stays=question.stays)
-            case CollectMetrics():
+    async def _execute(self, request: WorkerRequest) -> bytes:
+        body = decode_bytes(request.body)
+        match request.task:
+            case "listen":
+                self.may_listen.set()
+            case "ping":
+                pass
+            case "call":
+                return await asyncio.wrap_future(self._host.change(request.name, body))
+            case "change":
+                before = self._host.models.current
+                response = await asyncio.wrap_future(self._host.change(request.name, body))
+                self._before = before
+                return response
+            case "keep_change":
+                self._before = None
+            case "undo_change":
+                before, self._before = self._before, None
+                if before is not None:
+                    await asyncio.to_thread(self._host.restore, before)
+            case "metrics":
                 return await asyncio.to_thread(self._host.metrics)
-            case SyncModels():
+            case "sync_models":
                 return await asyncio.to_thread(self._sync_models)
-            case MatchModels():
-                return await asyncio.to_thread(self._match_models, decode_bytes(question.served))
-
-    async def _call(self, request: AdminRequest) -> bytes:
-        before = self._host.models.current
-        answer = await asyncio.wrap_future(self._host.change(request.name, decode_bytes(request.request)))
-        if request.is_change:
-            self._before = before
-        return answer
-
-    async def _confirm(self, *, stays: bool) -> bytes:
-        before, self._before = self._before, None
-        if before is not None and not stays:
-            await asyncio.to_thread(self._host.restore, before)
+            case "match_models":
+                await asyncio.to_thread(self._match_models, body)
         return b""
 
     def _sync_models(self) -> bytes:
         self._host.refresh()
         return encode_served(self._host.models)
 
-    def _match_models(self, others: bytes) -> bytes:
+    def _match_models(self, others: bytes) -> None:
         for problem in match_models(self._host.models, others):
             _log.warning("worker %d: %s", os.getpid(), problem)
-        return b""
-
-    async def _refuse(self, question: Question, error: QuantraError) -> None:
-        await self._channel.send(AdminFailure(question.number, encode_bytes(errors.encode_details(error))))
 
 
 def encode_served(models: "ServedModels") -> bytes:

@@ -12,22 +12,12 @@ from typing import Final, Self, final
 
 from predictor.errors import ConfigurationError, QuantraError, UnavailableError
 from predictor.server.workers.channel import (
-    AdminFailure,
-    AdminRequest,
-    AdminResponse,
     Channel,
-    CollectMetrics,
-    ConfirmChange,
-    ListeningStarted,
     LoadModels,
-    MatchModels,
-    ModelsLoaded,
-    Ping,
-    Pong,
-    Question,
-    StartFailed,
-    StartListening,
-    SyncModels,
+    WorkerEvent,
+    WorkerRequest,
+    WorkerResponse,
+    WorkerTask,
     decode_bytes,
     encode_bytes,
 )
@@ -47,14 +37,14 @@ class WorkerProcess:
     """A worker process, on the running event loop; `WorkerProcess.begin` starts it.
 
     Args:
-        place: number of the worker, from 1; its replacement has the same number.
+        number: number of the worker, from 1; its replacement has the same.
         process: the process.
         channel: channel to the process.
         stuck_s: see `ServerLimits.stuck_s`.
     """
 
-    def __init__(self, place: int, process: Process, channel: Channel, stuck_s: float) -> None:
-        self.place = place
+    def __init__(self, number: int, process: Process, channel: Channel, stuck_s: float) -> None:
+        self.number = number
         self._process = process
         self._channel = channel
         self._stuck_s = stuck_s
@@ -69,7 +59,7 @@ class WorkerProcess:
         self._stuck_check = asyncio.create_task(self._kill_when_stuck())
 
     @classmethod
-    async def begin(cls, place: int, start: LoadModels) -> Self:
+    async def begin(cls, number: int, start: LoadModels) -> Self:
         """Start a process that loads the models; if this is cancelled, no process remains.
 
         Raises:
@@ -78,12 +68,12 @@ class WorkerProcess:
         try:
             process, channel = await _start_process()
         except OSError as error:
-            raise ConfigurationError(f"cannot start a process for worker {place}: {error.strerror}") from error
+            raise ConfigurationError(f"cannot start a process for worker {number}: {error.strerror}") from error
         channel.send_now(start)
-        return cls(place, process, channel, start.settings.limits.stuck_s)
+        return cls(number, process, channel, start.settings.limits.stuck_s)
 
     def __str__(self) -> str:
-        return f"worker {self.place} (process {self._process.pid})"
+        return f"worker {self.number} (process {self._process.pid})"
 
     async def wait_until_loaded(self) -> None:
         """Wait until the models are loaded.
@@ -95,7 +85,7 @@ class WorkerProcess:
 
     async def listen(self) -> None:
         """Start listening and wait until it does; raises as `wait_until_loaded`."""
-        await self._channel.send(StartListening())
+        await self._channel.send(WorkerRequest(next(self._numbers), "listen"))
         await self._wait_for(self._is_listening)
 
     async def call(self, name: str, request: bytes, *, is_change: bool) -> bytes:
@@ -105,23 +95,15 @@ class WorkerProcess:
             QuantraError: the call failed.
             UnavailableError: the worker exited.
         """
-        return await self._request(AdminRequest(next(self._numbers), name, encode_bytes(request), is_change))
-
-    async def metrics(self) -> bytes:
-        """Return the Prometheus metrics as text.
-
-        Raises:
-            UnavailableError: the worker exited.
-        """
-        return await self._request(CollectMetrics(next(self._numbers)))
+        return await self._request("change" if is_change else "call", name, request)
 
     async def confirm(self, *, stays: bool) -> None:
-        """Keep or undo the last change.
+        """Keep or undo the last change; raises UnavailableError if the worker exited."""
+        await self._request("keep_change" if stays else "undo_change")
 
-        Raises:
-            UnavailableError: the worker exited.
-        """
-        await self._request(ConfirmChange(next(self._numbers), stays))
+    async def metrics(self) -> bytes:
+        """Return the Prometheus metrics as text; raises UnavailableError if the worker exited."""
+        return await self._request("metrics")
 
     async def sync_models(self) -> bytes:
         """Apply changes of a watched models folder and return the served models, as input of `match_models`.
@@ -130,11 +112,11 @@ class WorkerProcess:
             QuantraError: the models folder cannot be read.
             UnavailableError: the worker exited.
         """
-        return await self._request(SyncModels(next(self._numbers)))
+        return await self._request("sync_models")
 
     async def match_models(self, served: bytes) -> None:
         """Serve the same models as another worker; failures are in the worker's log. Raises as `sync_models`."""
-        await self._request(MatchModels(next(self._numbers), encode_bytes(served)))
+        await self._request("match_models", body=served)
 
     async def wait_for_exit(self) -> str:
         """Wait until the worker has exited; return its exit code or signal as text."""
@@ -155,12 +137,13 @@ class WorkerProcess:
         self._send_signal(signal.SIGKILL)
         await self.wait_for_exit()
 
-    async def _request(self, question: Question) -> bytes:
+    async def _request(self, task: WorkerTask, name: str = "", body: bytes = b"") -> bytes:
         if self._exit.done():
             raise self._create_exit_error()
-        answer = self._pending[question.number] = asyncio.get_running_loop().create_future()
-        await self._channel.send(question)
-        return await answer
+        request = WorkerRequest(next(self._numbers), task, name, encode_bytes(body))
+        response = self._pending[request.number] = asyncio.get_running_loop().create_future()
+        await self._channel.send(request)
+        return await response
 
     async def _kill_when_stuck(self) -> None:
         """Kill the process when its event loop no longer responds to pings after loading.
@@ -172,7 +155,7 @@ class WorkerProcess:
         silent_checks = 0
         while silent_checks < _CHECKS:
             before = self._received
-            self._channel.send_now(Ping())
+            self._channel.send_now(WorkerRequest(next(self._numbers), "ping"))
             await asyncio.sleep(self._stuck_s / _CHECKS)
             silent_checks = silent_checks + 1 if self._received == before else 0
         _log.warning("%s has not responded for %g s; killing it", self, self._stuck_s)
@@ -210,28 +193,27 @@ class WorkerProcess:
         while (message := await self._channel.receive()) is not None:
             self._received += 1
             match message:
-                case Pong():
-                    pass
-                case ModelsLoaded():
+                case WorkerEvent("loaded"):
                     self._is_loaded.set()
-                case ListeningStarted():
+                case WorkerEvent("listening"):
                     self._is_listening.set()
-                case StartFailed():
-                    self._problem = message.message
-                case AdminResponse() | AdminFailure():
+                case WorkerEvent("failed"):
+                    self._problem = message.problem
+                case WorkerResponse():
                     self._resolve(message)
                 case _:
                     raise ConfigurationError(f"{self} sent an unexpected {type(message).__name__}")
 
-    def _resolve(self, message: AdminResponse | AdminFailure) -> None:
-        """Resolve the future of a question, unless it was cancelled."""
-        future = self._pending.pop(message.number)
-        if future.done():
+    def _resolve(self, response: WorkerResponse) -> None:
+        """Resolve the future of a request, unless it was cancelled or nothing waits for the response."""
+        future = self._pending.pop(response.number, None)
+        if future is None or future.done():
             return
-        if isinstance(message, AdminResponse):
-            future.set_result(decode_bytes(message.answer))
+        if response.failure:
+            error = errors.decode_details(decode_bytes(response.failure))
+            future.set_exception(error or QuantraError("a worker rejected the call without a reason"))
         else:
-            future.set_exception(_decode_failure(message))
+            future.set_result(decode_bytes(response.body))
 
     def _create_exit_error(self) -> UnavailableError:
         return UnavailableError(f"{self} exited before it responded; retry in a moment")
@@ -255,9 +237,3 @@ async def _start_process() -> tuple[Process, Channel]:
         )
         cleanup.pop_all()
     return process, channel
-
-
-def _decode_failure(failure: AdminFailure) -> QuantraError:
-    return errors.decode_details(decode_bytes(failure.details)) or QuantraError(
-        "a worker rejected the call without a reason"
-    )
