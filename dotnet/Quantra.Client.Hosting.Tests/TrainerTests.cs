@@ -24,7 +24,7 @@ public sealed class TrainerTests(HostingFixture fixture) : IAsyncLifetime
         var stages = seen.All.OfType<TrainingStage>().Select(stage => stage.Text).ToArray();
         Assert.Equal("computing features", stages[0]);
         Assert.Equal("recording the golden instance, and saving", stages[^1]);
-        Assert.Contains(seen.All.OfType<TrainingNotice>(), notice => notice.IsDoubt);
+        Assert.Contains(seen.All.OfType<TrainingNotice>(), notice => notice.IsWarning);
         var steps = seen.All.OfType<TrainingStep>().ToArray();
         Assert.Equal([(0, 0), (0, 1), (1, 0), (1, 1)], steps.Select(step => (step.Epoch, step.Window)));
         Assert.Equal([0.25, 0.5, 0.75, 1.0], steps.Select(step => step.Share!.Value));

@@ -52,7 +52,7 @@ public sealed class TrainingProcessTests(HostingFixture fixture) : IAsyncDisposa
                 new TrainingStep(1, 4, 2, null, double.NaN, 1e300, double.NaN, IsSkipped: true),
                 new TrainingEpoch(0, 4, double.NaN, double.NaN, double.NaN),
                 new TrainingCheckpoint("there", "the disk is full"),
-                new TrainingNotice("memory ran out", IsDoubt: false),
+                new TrainingNotice("memory ran out", IsWarning: false),
             ],
             _seen.All);
         Assert.Null(((TrainingStep)_seen.All[0]).Share);

@@ -9,8 +9,8 @@ internal static class TrainingOutput
     public static TrainingProgress? Progress(JsonLine line) => line.Text("kind") switch
     {
         "stage" => line.Text("stage") is { } text ? new TrainingStage(text) : null,
-        "warning" => line.Text("warning") is { } text ? new TrainingNotice(text, IsDoubt: true) : null,
-        "notice" => line.Text("message") is { } text ? new TrainingNotice(text, IsDoubt: false) : null,
+        "warning" => line.Text("warning") is { } text ? new TrainingNotice(text, IsWarning: true) : null,
+        "notice" => line.Text("message") is { } text ? new TrainingNotice(text, IsWarning: false) : null,
         "checkpoint" => line.Text("folder") is { } folder ? new TrainingCheckpoint(folder, line.Text("problem")) : null,
         "window" => Step(line),
         "epoch" => Epoch(line),

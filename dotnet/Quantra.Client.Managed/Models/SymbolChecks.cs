@@ -9,7 +9,7 @@ namespace Quantra.Client.Managed;
 /// <param name="KnowsSomething">Whether any feature of the encoder is known.</param>
 internal readonly record struct SymbolState(int Bars, int Values, double LastClose, double Scale, bool IsFlat, bool KnowsSomething);
 
-/// <summary>Decides which symbols can be forecast, and describes those that cannot or only with a doubt.</summary>
+/// <summary>Decides which symbols can be forecast, and describes those that cannot or only with a warning.</summary>
 internal static class SymbolChecks
 {
     /// <summary>Largest daily volatility as a log return. A larger one would overflow a price fan.</summary>
