@@ -1,5 +1,6 @@
 """The context of one call: its deadline, its cancellation, its caller and its observer."""
 
+import math
 import time
 from dataclasses import dataclass
 from typing import Final, Protocol, final
@@ -33,6 +34,11 @@ class CallContext:
     def with_timeout(cls, seconds: float | None, observer: Observer | None = None) -> "CallContext":
         """Create the context of a call that expires `seconds` from now; None: never."""
         return cls(None if seconds is None else time.monotonic() + seconds, observer)
+
+    @property
+    def left_s(self) -> float:
+        """Seconds until it expires, at least 0; infinity: it never expires."""
+        return math.inf if self.expires_at_s is None else max(self.expires_at_s - time.monotonic(), 0.0)
 
     def is_over(self, now_s: float) -> bool:
         """Whether the call is cancelled, or has expired at this time of the monotonic clock."""

@@ -59,15 +59,17 @@ class AdminCalls:
         self._jobs = JobThread("admin", _WAITING)
         self._methods = {
             "LoadModel": AdminMethod(
-                _create_decoder(pb.LoadModelRequest), served.load, _create_encoder(pb.LoadModelResponse)
+                partial(_decode_reference, pb.LoadModelRequest), served.load, partial(_encode, pb.LoadModelResponse)
             ),
             "UnloadModel": AdminMethod(
-                _create_decoder(pb.UnloadModelRequest),
+                partial(_decode_reference, pb.UnloadModelRequest),
                 served.unload,
                 lambda infos, _: pb.UnloadModelResponse(models=map(models.encode, infos)).SerializeToString(),
             ),
             "ReloadModel": AdminMethod(
-                _create_decoder(pb.ReloadModelRequest), served.reload, _create_encoder(pb.ReloadModelResponse)
+                partial(_decode_reference, pb.ReloadModelRequest),
+                served.reload,
+                partial(_encode, pb.ReloadModelResponse),
             ),
             "RepositoryModelLoad": AdminMethod(
                 inference.decode_load,
@@ -116,26 +118,17 @@ class AdminCalls:
         return method.encode([info for info in after.infos() if info.name == name], after.problems_of(name))
 
 
-def _create_decoder(
-    kind: "type[pb.LoadModelRequest | pb.UnloadModelRequest | pb.ReloadModelRequest]",
-) -> Callable[[bytes], str]:
-    """Create a decoder for the model reference of a ModelAdminService request."""
-
-    def reference(body: bytes) -> str:
-        count_parts(body, kind)
-        return check_reference(parse(body, kind).model)
-
-    return reference
+def _decode_reference(
+    kind: "type[pb.LoadModelRequest | pb.UnloadModelRequest | pb.ReloadModelRequest]", body: bytes
+) -> str:
+    count_parts(body, kind)
+    return check_reference(parse(body, kind).model)
 
 
-def _create_encoder(
+def _encode(
     kind: "type[pb.LoadModelResponse | pb.ReloadModelResponse]",
-) -> Callable[[Sequence[ModelInfo], Sequence[ArtifactError]], bytes]:
-    """Create an encoder for the response of a call that reads the models folder."""
-
-    def encode(infos: Sequence[ModelInfo], problems: Sequence[ArtifactError]) -> bytes:
-        return kind(
-            models=map(models.encode, infos), problems=[problem.message for problem in problems]
-        ).SerializeToString()
-
-    return encode
+    infos: Sequence[ModelInfo],
+    problems: Sequence[ArtifactError],
+) -> bytes:
+    response = kind(models=map(models.encode, infos), problems=[problem.message for problem in problems])
+    return response.SerializeToString()

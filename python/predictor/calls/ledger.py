@@ -92,14 +92,6 @@ def find_last_event(ledger: Ledger) -> int:
     return int(ledger.query("select max(id) as last from event")[0]["last"] or 0)
 
 
-def _run_query(read: Callable[[], Sequence[bytes]]) -> Sequence[bytes]:
-    """Run a query; its error does not name the ledger's address."""
-    try:
-        return read()
-    except LedgerError as error:
-        raise error.without_address() from error
-
-
 @final
 class LedgerStream(OneRequestCall):
     """An open ListForecasts or WatchEvents; see `OpenCall`. Further messages are read when the caller has taken all.
@@ -306,7 +298,13 @@ class LedgerCalls:
         return self._ledger
 
     def _run(self, name: str, read: Callable[[], Sequence[bytes]], context: CallContext) -> "Future[Sequence[bytes]]":
-        return self._jobs.run(name, lambda: _run_query(read), context)
+        def read_or_hide_address() -> Sequence[bytes]:
+            try:
+                return read()
+            except LedgerError as error:
+                raise error.without_address() from error
+
+        return self._jobs.run(name, read_or_hide_address, context)
 
     def _get_forecast(self, ledger: Ledger, body: bytes) -> bytes:
         request = parse_short(body, pb.GetForecastRequest)

@@ -26,16 +26,16 @@ class DeadlineMonitor:
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
-        self._deadlines: dict[OpenCall, CallContext] = {}
+        self._contexts: dict[OpenCall, CallContext] = {}
         self._thread: threading.Thread | None = None
         self._is_closed = False
 
     def watch(self, call: OpenCall, context: CallContext) -> None:
         """Stop a call at its deadline, unless it ends earlier."""
-        if not math.isfinite(_find_expiry_s(context)):
+        if not math.isfinite(context.left_s):
             return
         with self._changed:
-            self._deadlines[call] = context
+            self._contexts[call] = context
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="deadlines", daemon=True)
                 self._thread.start()
@@ -52,15 +52,15 @@ class DeadlineMonitor:
 
     def _forget(self, call: OpenCall) -> None:
         with self._changed:
-            self._deadlines.pop(call, None)
+            self._contexts.pop(call, None)
 
     def _run(self) -> None:
         while self._wait():
             now_s = time.monotonic()
             with self._changed:
-                due = {call: context for call, context in self._deadlines.items() if context.is_over(now_s)}
+                due = {call: context for call, context in self._contexts.items() if context.is_over(now_s)}
                 for call in due:
-                    del self._deadlines[call]
+                    del self._contexts[call]
             for call, context in due.items():
                 try:
                     context.check()
@@ -71,15 +71,11 @@ class DeadlineMonitor:
         """Wait until a deadline expires; False after close."""
         with self._changed:
             while not self._is_closed:
-                left_s = min(map(_find_expiry_s, self._deadlines.values()), default=math.inf) - time.monotonic()
-                if left_s <= 0:
+                left_s = min((context.left_s for context in self._contexts.values()), default=math.inf)
+                if not left_s:
                     return True
                 self._changed.wait(min(left_s, threading.TIMEOUT_MAX))
         return False
-
-
-def _find_expiry_s(context: CallContext) -> float:
-    return math.inf if context.expires_at_s is None else context.expires_at_s
 
 
 _log = logging.getLogger(__name__)

@@ -164,7 +164,9 @@ class RequestReceiver:
             async with timeout:
                 return await call.read()
         except TimeoutError:
-            raise self._create_timeout_error(arrival) from None
+            if asyncio.get_running_loop().time() - arrival.since_s >= self._limits.request_s:
+                raise create_incomplete_error(self._limits) from None
+            raise QueueFullError.of("requests are arriving", len(self._arriving), self._limits.arriving) from None
         finally:
             del self._arriving[timeout]
 
@@ -183,12 +185,6 @@ class RequestReceiver:
                 slow.append(timeout)
                 by_connection[arrival.connection] += 1
         return slow
-
-    def _create_timeout_error(self, arrival: _ArrivingRequest) -> DeadlineExceededError | QueueFullError:
-        took_s = asyncio.get_running_loop().time() - arrival.since_s
-        if took_s < self._limits.request_s:
-            return QueueFullError.of("requests are arriving", len(self._arriving), self._limits.arriving)
-        return create_incomplete_error(self._limits)
 
 
 def require_request(message: bytes | None) -> bytes:

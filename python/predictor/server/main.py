@@ -30,23 +30,18 @@ def serve(settings: ServerSettings, log: LogSettings | None = None, load_lifecyc
     """
     try:
         with tune_process():
-            is_alone = settings.processes == 1
-            must_exit = run(
-                _serve_here(settings, load_lifecycle) if is_alone else _supervise(settings, log, load_lifecycle)
-            )
+            if settings.processes == 1:
+                must_exit = run(_serve_here(settings, load_lifecycle))
+            else:
+                from predictor.server.workers.supervisor import supervise
+
+                must_exit = run(supervise(settings, log or LogSettings(), load_lifecycle))
     except QuantraError as error:
         sys.stderr.write(f"{join_lines(error)}\n")
         return 1
     if must_exit:
         exit_now()
     return 0
-
-
-async def _supervise(settings: ServerSettings, log: LogSettings | None, load_lifecycle: LoadLifecycle | None) -> bool:
-    """Run worker processes; whether this process must exit immediately."""
-    from predictor.server.workers.supervisor import supervise
-
-    return await supervise(settings, log or LogSettings(), load_lifecycle)
 
 
 async def _serve_here(settings: ServerSettings, load_lifecycle: LoadLifecycle | None) -> bool:

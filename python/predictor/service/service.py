@@ -103,7 +103,7 @@ class PredictionService:
         )
         self.served = ServedModels(registry, self._create_worker, folder, watch)
         # If the caller forgets to close: a process that exits during a forward pass crashes, so close the queues first.
-        weakref.finalize(self, _close_queues_at_exit, self._predictions, self._explanations)
+        weakref.finalize(self, _close_queues, [self._predictions, self._explanations], is_at_exit=True)
 
     @classmethod
     def open(  # noqa: PLR0913 - one argument per setting
@@ -296,7 +296,7 @@ class PredictionService:
 
     def close(self) -> None:
         """Reject new requests and finish queued ones."""
-        _close_queues(self._predictions, self._explanations)
+        _close_queues([self._predictions, self._explanations])
         if self.recorder is not None:
             self.recorder.close()
 
@@ -355,18 +355,13 @@ class PredictionService:
         )
 
 
-def _close_queues(*queues: RequestQueue) -> None:
-    """Close the queues and wait until every request has a response."""
+def _close_queues(queues: Sequence[RequestQueue], *, is_at_exit: bool = False) -> None:
+    """Close the queues and wait until every request has a response.
+
+    At exit, wait only on the main thread: a worker that runs this would wait for itself.
+    """
     for queue in queues:
         queue.close()
-    for queue in queues:
-        queue.join()
-
-
-def _close_queues_at_exit(*queues: RequestQueue) -> None:
-    """Close the queues; wait only on the main thread, because a worker that runs this would wait for itself."""
-    for queue in queues:
-        queue.close()
-    if threading.current_thread() is threading.main_thread():
+    if not is_at_exit or threading.current_thread() is threading.main_thread():
         for queue in queues:
             queue.join()

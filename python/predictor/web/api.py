@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import math
-import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import CancelledError, Future
@@ -116,7 +115,7 @@ _DIGITS: Final = 19
 TIMEOUT_HEADER: Final = "x-timeout-seconds"
 """Header with the deadline of a call, in seconds from its arrival."""
 MAX_TIMEOUT_S: Final = 3600.0
-_PATHS: Final = "SimulatePaths"
+PATHS: Final = "SimulatePaths"
 _SERVING: Final = HealthCheckResponse(status=HealthCheckResponse.SERVING).SerializeToString()
 _HEALTH_S: Final = 5.0
 
@@ -129,11 +128,7 @@ class ByteCalls(Protocol):
     """The calls of quantra.v1 as bytes: those of this process, or of another server."""
 
     def call(self, name: str, body: bytes, context: CallContext) -> "Future[bytes]":
-        """Answer a call with one response."""
-        ...
-
-    def simulate(self, body: bytes, context: CallContext) -> "Future[bytes]":
-        """Simulate paths, with all messages of the response joined into one."""
+        """Answer a call; all messages of simulated paths are joined into one."""
         ...
 
     def check_health(self, context: CallContext) -> "Future[bytes]":
@@ -149,12 +144,8 @@ class ServiceCalls:
     calls: "PredictionCalls"
 
     def call(self, name: str, body: bytes, context: CallContext) -> "Future[bytes]":
-        """Answer a call with one response."""
-        return self.calls.handle(name, body, context)
-
-    def simulate(self, body: bytes, context: CallContext) -> "Future[bytes]":
-        """Simulate paths, with all messages of the response joined into one."""
-        return _join_paths(self.calls, body, context)
+        """See `ByteCalls`."""
+        return _simulate(self.calls, body, context) if name == PATHS else self.calls.handle(name, body, context)
 
     def check_health(self, context: CallContext) -> "Future[bytes]":  # noqa: ARG002 - as another server's
         """Answer that models are served, because they are loaded."""
@@ -188,11 +179,7 @@ class Api:
         return [
             Route("/v1/forecast", self._post("Predict", pb.PredictRequest, pb.PredictResponse), methods=["POST"]),
             Route("/v1/explain", self._post("Explain", pb.ExplainRequest, pb.ExplainResponse), methods=["POST"]),
-            Route(
-                "/v1/paths",
-                self._post(_PATHS, pb.SimulatePathsRequest, pb.SimulatePathsResponse),
-                methods=["POST"],
-            ),
+            Route("/v1/paths", self._post(PATHS, pb.SimulatePathsRequest, pb.SimulatePathsResponse), methods=["POST"]),
             Route("/v1/models", self.answering(self._list_models), methods=["GET"]),
             Route("/v1/models/{model}", self.answering(self._describe_model), methods=["GET"]),
             Route("/v1/health", self._report_health, methods=["GET"]),
@@ -269,7 +256,7 @@ class Api:
         caller = self._guard.check(name, request.headers.items())
         if (have := self._in_flight.total()) >= self._limits.calls_in_flight:
             raise QueueFullError.of("calls are in flight", have, self._limits.calls_in_flight)
-        if name == _PATHS and (have := self._in_flight[name]) >= self._limits.streams:  # each may hold 16 MB of paths
+        if name == PATHS and (have := self._in_flight[name]) >= self._limits.streams:  # each may hold 16 MB of paths
             raise QueueFullError.of("simulations of paths are in flight", have, self._limits.streams)
         return replace(CallContext.with_timeout(_read_timeout_s(request)), caller=caller)
 
@@ -281,8 +268,7 @@ class Api:
         """
         if self._calls is None:
             raise UnavailableError("the models are still loading; retry in a moment")
-        answer = self._calls.simulate(body, context) if name == _PATHS else self._calls.call(name, body, context)
-        answered = await self._await_answer(answer, context, request)
+        answered = await self._await_answer(self._calls.call(name, body, context), context, request)
         if len(answered) > self._limits.send_bytes:
             raise RequestTooLargeError(
                 f"the response has {len(answered)} bytes, at most {self._limits.send_bytes}; request fewer symbols, "
@@ -314,9 +300,9 @@ class Api:
         answer.add_done_callback(lambda _: self._bridge.call(done.set))
         waiting = asyncio.ensure_future(done.wait())
         leaving = asyncio.ensure_future(_wait_until_left(request))
-        left_s = None if context.expires_at_s is None else max(0.0, context.expires_at_s - time.monotonic())
+        timeout_s = None if math.isinf(context.left_s) else context.left_s
         try:
-            await asyncio.wait({waiting, leaving}, timeout=left_s, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({waiting, leaving}, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
         finally:
             waiting.cancel()
             leaving.cancel()
@@ -364,11 +350,11 @@ def join_paths(messages: Sequence[bytes]) -> bytes:
     return parts[0].SerializeToString()
 
 
-def _join_paths(calls: "PredictionCalls", body: bytes, context: CallContext) -> "Future[bytes]":
+def _simulate(calls: "PredictionCalls", body: bytes, context: CallContext) -> "Future[bytes]":
     """Simulate paths, and join the messages of the response."""
     messages: list[bytes] = []
     joined: Future[bytes] = Future()
-    call = calls.open(_PATHS, context, messages.append)
+    call = calls.open(PATHS, context, messages.append)
 
     def finish(ended: "Future[None]") -> None:
         if not joined.set_running_or_notify_cancel():

@@ -1,7 +1,6 @@
 """Calls and models of another server, over gRPC, for `quantra ui --server`."""
 
 import threading
-import time
 from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from predictor.client.connection import ChannelOptions, open_channel, target_of
 from predictor.errors import QuantraError
 from predictor.forecast import Explanation, Forecast
 from predictor.instance import ExplanationQuery, Instance
-from predictor.web.api import MAX_TIMEOUT_S, join_paths
+from predictor.web.api import MAX_TIMEOUT_S, PATHS, join_paths
 from predictor.web.page_access import MAX_WAIT_S
 
 _SERVICE: Final = "/quantra.v1.PredictionService/"
@@ -48,17 +47,16 @@ class ForwardedCalls:
         self._headers, self._channel = options.headers, open_channel(self._target, options)
 
     def call(self, name: str, body: bytes, context: CallContext) -> Future[bytes]:
-        """Answer a call with one response."""
-        return self._forward(_SERVICE + name, body, context)
+        """See `ByteCalls`."""
+        return self._simulate(body, context) if name == PATHS else self._forward(_SERVICE + name, body, context)
 
     def check_health(self, context: CallContext) -> Future[bytes]:
         """Answer whether the server serves."""
         return self._forward(_HEALTH, HealthCheckRequest().SerializeToString(), context)
 
-    def simulate(self, body: bytes, context: CallContext) -> Future[bytes]:
-        """Simulate paths, with all messages of the response joined into one."""
-        timeout_s, answer = _compute_left_s(context), Future[bytes]()
-        parts = self._channel.unary_stream(f"{_SERVICE}SimulatePaths")(body, timeout_s, metadata=self._headers)
+    def _simulate(self, body: bytes, context: CallContext) -> Future[bytes]:
+        timeout_s, answer = min(context.left_s, MAX_TIMEOUT_S), Future[bytes]()
+        parts = self._channel.unary_stream(_SERVICE + PATHS)(body, timeout_s, metadata=self._headers)
         answer.add_done_callback(lambda _: parts.cancel())  # does nothing if it has ended
         threading.Thread(target=self._collect, args=(parts, answer, timeout_s), name="paths", daemon=True).start()
         return answer
@@ -68,7 +66,7 @@ class ForwardedCalls:
         self._channel.close()
 
     def _forward(self, method: str, body: bytes, context: CallContext) -> Future[bytes]:
-        timeout_s, answer = _compute_left_s(context), Future[bytes]()
+        timeout_s, answer = min(context.left_s, MAX_TIMEOUT_S), Future[bytes]()
         sent: Any = self._channel.unary_unary(method).future(body, timeout_s, metadata=self._headers)
         answer.add_done_callback(lambda _: sent.cancel())  # as above
 
@@ -136,9 +134,3 @@ class RemoteModels:
                     self._server.address, reference, MAX_WAIT_S, credentials=self._server.credentials
                 )
             return self._clients[reference]
-
-
-def _compute_left_s(context: CallContext) -> float:
-    if context.expires_at_s is None:
-        return MAX_TIMEOUT_S
-    return max(0.0, context.expires_at_s - time.monotonic())

@@ -132,20 +132,18 @@ class AdminBroadcast:
 
     async def _answer(self, name: str, request: bytes, context: "CallContext", answer: "Future[bytes]") -> None:
         try:
-            response = await self._execute(name, request, context)
+            if name == "RepositoryIndex":
+                response = await self._pool.query(name, request)
+            else:
+                async with self._change_lock:
+                    context.check()
+                    response = await self._pool.change(name, request)
         except Exception as error:  # noqa: BLE001 - task boundary: the caller gets the error
             if answer.set_running_or_notify_cancel():
                 answer.set_exception(error_of(name, error, _log))
         else:
             if answer.set_running_or_notify_cancel():
                 answer.set_result(response)
-
-    async def _execute(self, name: str, request: bytes, context: "CallContext") -> bytes:
-        if name == "RepositoryIndex":
-            return await self._pool.query(name, request)
-        async with self._change_lock:
-            context.check()
-            return await self._pool.change(name, request)
 
 
 @final
