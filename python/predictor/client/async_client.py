@@ -218,14 +218,14 @@ class AsyncQuantraClient:
             metadata=self._headers,
         )
         try:
-            found = [forecast async for part in call for forecast in part.forecasts]
+            messages = [forecast async for part in call for forecast in part.forecasts]
         except grpc.RpcError as failure:
             raise error_of(failure, self._target, deadline.limit_s) from failure
         except asyncio.CancelledError:
             if _is_cancelled():
                 raise
             raise cancelled_error(self._target) from None
-        return as_frame(ledger.decode_forecasts(found))
+        return as_frame(ledger.decode_forecasts(messages))
 
     async def models(self, *, timeout_s: float | None = None) -> tuple[ModelInfo, ...]:
         """List all model versions on the server."""

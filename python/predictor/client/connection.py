@@ -114,7 +114,7 @@ def is_local(target: str) -> bool:
     """Whether a gRPC target is on this machine."""
     if target.startswith(_LOCAL_SCHEMES):
         return True
-    return all(map(_is_loopback, target[found.end() if (found := _SCHEME.match(target)) else 0 :].split(",")))
+    return all(map(_is_loopback, target[scheme.end() if (scheme := _SCHEME.match(target)) else 0 :].split(",")))
 
 
 def _is_loopback(address: str) -> bool:

@@ -285,12 +285,12 @@ class QuantraClient:
             parts = LedgerServiceStub(self._channel).ListForecasts(
                 request, timeout=deadline.remaining_s(self._target), metadata=self._headers
             )
-            found = [forecast for part in parts for forecast in part.forecasts]
+            messages = [forecast for part in parts for forecast in part.forecasts]
         except grpc.RpcError as failure:
             raise error_of(failure, self._target, deadline.limit_s) from failure
         except ValueError as error:
             raise self._explain_error(error) from error
-        return as_frame(ledger.decode_forecasts(found))
+        return as_frame(ledger.decode_forecasts(messages))
 
     def models(self, *, timeout_s: float | None = None) -> tuple[ModelInfo, ...]:
         """List all model versions on the server."""

@@ -65,9 +65,9 @@ class HeaderDecoder:
             ConnectionFault: the block cannot be decoded.
             StreamFault: the headers are malformed or too large.
         """
-        known = self._cache.get(block)
-        if known is not None:
-            return known
+        cached = self._cache.get(block)
+        if cached is not None:
+            return cached
         headers, size, changes_table = self._decode(block)
         self._check_size(stream, size)
         try:

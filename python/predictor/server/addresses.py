@@ -132,16 +132,16 @@ def bind(address: Listening, *, is_shared: bool = False) -> list[socket.socket]:
 
 def _bind_each(address: Address, *, is_shared: bool) -> list[socket.socket]:
     """Bind each address of a host, such as those of IPv4 and IPv6, except those that this machine lacks."""
-    found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    places = dict.fromkeys((family, str(place[0])) for family, _, _, _, place in found)
+    infos = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    hosts = dict.fromkeys((family, str(address_info[0])) for family, _, _, _, address_info in infos)
     with ExitStack() as unfinished:
         sockets: list[socket.socket] = []
-        for family, host in places:
+        for family, host in hosts:
             port = sockets[0].getsockname()[1] if sockets else address.port
             try:
                 sock = _open_socket(family, (host, port), is_shared=is_shared)
             except OSError as error:
-                if len(places) == 1 or error.errno not in {errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT}:
+                if len(hosts) == 1 or error.errno not in {errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT}:
                     raise
             else:
                 sockets.append(unfinished.enter_context(sock))
@@ -151,7 +151,7 @@ def _bind_each(address: Address, *, is_shared: bool) -> list[socket.socket]:
         return sockets
 
 
-def _open_socket(family: int, place: tuple[str, int] | str, *, is_shared: bool) -> socket.socket:
+def _open_socket(family: int, address: tuple[str, int] | str, *, is_shared: bool) -> socket.socket:
     sock = socket.socket(family, socket.SOCK_STREAM)
     try:
         sock.setblocking(False)
@@ -161,7 +161,7 @@ def _open_socket(family: int, place: tuple[str, int] | str, *, is_shared: bool) 
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         if family == socket.AF_INET6:  # [::] means every address, also of IPv4
             sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-        sock.bind(place)
+        sock.bind(address)
         sock.listen(BACKLOG)
     except OSError:
         sock.close()
@@ -205,16 +205,16 @@ def _make_folder(folder: Path) -> None:
     """Create a folder that only this user can enter, which restricts who can connect to its sockets."""
     try:
         folder.mkdir(_OWN_FOLDER, parents=True, exist_ok=True)
-        found = folder.stat()
+        status = folder.stat()
     except OSError as error:
         raise ConfigurationError(
             f"cannot create the socket's folder {folder.name!r}: {error.strerror}; choose another one"
         ) from None
-    if found.st_uid != os.geteuid():
+    if status.st_uid != os.geteuid():
         raise ConfigurationError(f"the socket's folder {folder.name!r} belongs to another user; choose your own")
-    if found.st_mode & _OTHERS:
+    if status.st_mode & _OTHERS:
         raise ConfigurationError(
-            f"other users can enter the socket's folder {folder.name!r} (mode {stat.S_IMODE(found.st_mode):04o}); "
+            f"other users can enter the socket's folder {folder.name!r} (mode {stat.S_IMODE(status.st_mode):04o}); "
             "choose a separate folder, or chmod 700 it"
         )
 

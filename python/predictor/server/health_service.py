@@ -155,17 +155,17 @@ def collect_descriptors() -> DescriptorPool:
 
     The open inference protocol has a separate pool; the others share the default one.
     """
-    pool, known = DescriptorPool(), set[str]()
+    pool, added = DescriptorPool(), set[str]()
     for module in (prediction_pb2, ledger_pb2, inference_pb2, health_pb2, reflection_pb2):
-        _add_file(module.DESCRIPTOR, pool, known)
+        _add_file(module.DESCRIPTOR, pool, added)
     return pool
 
 
-def _add_file(file: "FileDescriptor", pool: DescriptorPool, known: set[str]) -> None:
+def _add_file(file: "FileDescriptor", pool: DescriptorPool, added: set[str]) -> None:
     """Add a file after those that it imports."""
-    if file.name in known:
+    if file.name in added:
         return
-    known.add(file.name)
+    added.add(file.name)
     for imported in file.dependencies:
-        _add_file(imported, pool, known)
+        _add_file(imported, pool, added)
     pool.AddSerializedFile(file.serialized_pb)

@@ -347,8 +347,8 @@ def _open_ledger(settings: ServerSettings) -> "Ledger | None":
     except (LedgerError, OSError) as error:
         if must_open:
             raise
-        known = error.without_address() if isinstance(error, LedgerError) else f"the ledger: {error.strerror}"
-        _log.warning("forecasts are not recorded: %s", known)
+        reason = error.without_address() if isinstance(error, LedgerError) else f"the ledger: {error.strerror}"
+        _log.warning("forecasts are not recorded: %s", reason)
         return None
 
 

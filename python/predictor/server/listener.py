@@ -97,7 +97,7 @@ class Listener:
         self._grpc.set_health({"", *self._names} - self._healthy, serving=False)
         self._servers = [await self._accept(sock) for sock in self._sockets]
         work = (self._check_connections(), self._receiver.end_slow_requests())
-        self._tasks = [self._loop.create_task(one) for one in work]
+        self._tasks = [self._loop.create_task(each) for each in work]
 
     def serve(self, calls: CallHandler, models: Iterable[str], others: Mapping[str, CallHandler] | None = None) -> None:
         """Answer calls; health becomes SERVING for the server, its services and these models.

@@ -171,14 +171,14 @@ class Metrics:
             for family, counts in ((requests, self._requests), (refused, self._refused)):
                 for labels, count in counts.items():
                     family.add_metric(labels, count)
-            for (place, labels), distribution in self._distributions.items():
-                distribution.add_to(histograms[place], labels)
+            for (position, labels), distribution in self._distributions.items():
+                distribution.add_to(histograms[position], labels)
         return [requests, refused, *histograms]
 
-    def _add(self, place: int, labels: _Labels, value: float) -> None:
-        distribution = self._distributions.get((place, labels))
+    def _add(self, position: int, labels: _Labels, value: float) -> None:
+        distribution = self._distributions.get((position, labels))
         if distribution is None:
-            distribution = self._distributions[place, labels] = _Distribution(_HISTOGRAMS[place][2])
+            distribution = self._distributions[position, labels] = _Distribution(_HISTOGRAMS[position][2])
         distribution.counts[bisect_left(distribution.bounds, value)] += 1
         distribution.sum += value
 
@@ -273,8 +273,10 @@ class LedgerGauges:
 def _encode_lamps(evidence: Sequence[EvidenceRecord]) -> Metric:
     text = "Lamp of a test of a model: 0 learning, 1 green, 2 amber, 3 red."
     family = GaugeMetricFamily(LAMP, text, labels=("model", "version", "monitor", "horizon"))
-    for one in evidence:
-        family.add_metric((one.model, str(one.version), one.monitor, str(one.horizon)), _NUMBERS[one.lamp])
+    for record in evidence:
+        family.add_metric(
+            (record.model, str(record.version), record.monitor, str(record.horizon)), _NUMBERS[record.lamp]
+        )
     return family
 
 
@@ -282,12 +284,12 @@ def _encode_bands(evidence: Sequence[EvidenceRecord]) -> tuple[Metric, Metric]:
     """The share inside the band and the promised one, by the tests of too few outcomes inside."""
     share = GaugeMetricFamily(SHARE, "Share of outcomes in the band of a model.", labels=_BAND)
     promised = GaugeMetricFamily(PROMISED, "Share of outcomes that the band promises.", labels=_BAND)
-    for one in evidence:
-        inside = one.number("share")
-        if one.monitor == f"{COVERAGE} {CoverageSide.TOO_FEW}" and inside is not None:
-            labels = (one.model, str(one.version), str(one.horizon))
+    for record in evidence:
+        inside = record.number("share")
+        if record.monitor == f"{COVERAGE} {CoverageSide.TOO_FEW}" and inside is not None:
+            labels = (record.model, str(record.version), str(record.horizon))
             share.add_metric(labels, inside)
-            promised.add_metric(labels, one.number("promised") or 0.0)
+            promised.add_metric(labels, record.number("promised") or 0.0)
     return share, promised
 
 

@@ -157,9 +157,9 @@ class ServedCall:
     def fail(self, error: Exception) -> None:
         """End the call with an error; callers get no internal ones."""
         if not self.call.is_over:
-            known = error_of(self.name, error, _log)
-            self._report(known)
-            refuse(self.call, known.without_frames())
+            failure = error_of(self.name, error, _log)
+            self._report(failure)
+            refuse(self.call, failure.without_frames())
 
     def _report(self, error: QuantraError | None) -> None:
         """Report the end once: a caller may go while its response waits to be sent."""

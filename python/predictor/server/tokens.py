@@ -101,14 +101,14 @@ class Tokens:
         Compares with every token in constant time, even after a match, so that the duration reveals nothing.
         """
         digest, match = _hash_token(token), None
-        for known in self.all:
-            if hmac.compare_digest(known.digest, digest):
-                match = known
+        for candidate in self.all:
+            if hmac.compare_digest(candidate.digest, digest):
+                match = candidate
         return match
 
     def with_token(self, token: Token) -> "Tokens":
         """Add a token, unless it is present."""
-        return self if any(known.digest == token.digest for known in self.all) else Tokens((*self.all, token))
+        return self if any(each.digest == token.digest for each in self.all) else Tokens((*self.all, token))
 
 
 NONE: Final = Tokens(())
@@ -120,10 +120,10 @@ def _parse_token(words: list[str]) -> Token:
     name, roles, token = words
     if not _NAME.fullmatch(name):
         raise ConfigurationError("invalid name; use at most 64 letters, digits, '.', '_' and '-'")
-    known = {role.value: role for role in Role}
-    if unknown := [role for role in roles.split(",") if role not in known]:
-        raise ConfigurationError(f"{len(unknown)} unknown roles; use {', '.join(known)}")
-    return Token.of(name, (known[role] for role in roles.split(",")), token)
+    known_roles = {role.value: role for role in Role}
+    if unknown := [role for role in roles.split(",") if role not in known_roles]:
+        raise ConfigurationError(f"{len(unknown)} unknown roles; use {', '.join(known_roles)}")
+    return Token.of(name, (known_roles[role] for role in roles.split(",")), token)
 
 
 def _hash_token(token: str) -> bytes:

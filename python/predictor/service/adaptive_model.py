@@ -35,7 +35,7 @@ class AdaptiveModel(TwoStagePredictor[Any]):
 
     def forecast(self, prepared: Sequence[Any], deadline: Deadline = NEVER) -> list[Forecast]:
         """See `TwoStagePredictor.forecast`."""
-        return [self._adapt(one) for one in self._model.forecast(prepared, deadline)]
+        return [self._adapt(forecast) for forecast in self._model.forecast(prepared, deadline)]
 
     def explain(self, query: ExplanationQuery, now: datetime, deadline: Deadline) -> tuple[Attribution, ...]:
         """See `Predictor.explain`.
@@ -50,7 +50,7 @@ class AdaptiveModel(TwoStagePredictor[Any]):
         except LedgerError as error:
             note = describe_calibrated(error)
             return tuple(
-                replace(one, warnings=(*one.warnings, note)) for one in self._model.explain(query, now, deadline)
+                replace(each, warnings=(*each.warnings, note)) for each in self._model.explain(query, now, deadline)
             )
         complete = self._with_medians(query)
         explained = dict(zip(complete.targets, self._model.explain(complete, now, deadline), strict=True))

@@ -42,15 +42,16 @@ class _RequestedForecast:
 
     def records(self, engine: str) -> list[ForecastRecord]:
         """A record per symbol that has a forecast."""
-        found = ForecastRecord.of(
-            self.forecast,
-            role=ForecastRole.CLIENT,
-            engine=engine,
-            batch_rows=self.batch_rows,
-            bars_batch=0,
-            made_at=self.made_at,
+        return list(
+            ForecastRecord.of(
+                self.forecast,
+                role=ForecastRole.CLIENT,
+                engine=engine,
+                batch_rows=self.batch_rows,
+                bars_batch=0,
+                made_at=self.made_at,
+            )
         )
-        return list(found)
 
     def request(self) -> ClientRequest:
         """The record of the calls."""
@@ -76,12 +77,12 @@ class _Batch:
     @property
     def rows(self) -> int:
         """Forecasts that wait to be recorded."""
-        return sum(len(one.forecast.symbols) for one in self.requested.values())
+        return sum(len(requested.forecast.symbols) for requested in self.requested.values())
 
     @property
     def served_rows(self) -> int:
         """Forecasts that clients got: one for each call and symbol."""
-        return sum(len(one.forecast.symbols) * one.calls for one in self.requested.values())
+        return sum(len(requested.forecast.symbols) * requested.calls for requested in self.requested.values())
 
 
 @final
@@ -171,10 +172,10 @@ class ForecastRecorder:
         try:
             self._write(batch)
         except Exception as error:  # noqa: BLE001 - thread boundary: the callers get the error
-            known = self._without_path(error)
-            self._warn(known)
+            failure = self._without_path(error)
+            self._warn(failure)
             for queued, _ in batch.waiting_requests:
-                queued.fail(known)
+                queued.fail(failure)
         else:
             for queued, outcomes in batch.waiting_requests:
                 queued.respond(outcomes)
@@ -208,7 +209,8 @@ class ForecastRecorder:
         self._count_lost(len(forecasts) - len(sound))
         requests = [requested.request() for requested in batch.requested.values()]
         self._ledger.append(chain(sound, requests, gaps := self._create_gap_events()))
-        self.recorded += sum(rows[one.forecast_id] * one.calls for one in requests) - (len(forecasts) - len(sound))
+        served = sum(rows[request.forecast_id] * request.calls for request in requests)
+        self.recorded += served - (len(forecasts) - len(sound))
         if len(sound) == len(forecasts):
             self._remember(rows)
         if gaps:

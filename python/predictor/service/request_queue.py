@@ -265,19 +265,19 @@ class QueuePolicy:
     def take(self, key: Hashable, max_rows: int) -> list[AnyRequest]:
         """Take the next requests of a key, up to `max_rows` in total, but at least one if any waits."""
         waiting = self._queues.get(key, {})
-        taken: list[AnyRequest] = []
+        batch: list[AnyRequest] = []
         rows = 0
         for queued in waiting:
             rows += queued.request.rows
-            if taken and rows > max_rows:
+            if batch and rows > max_rows:
                 break
-            taken.append(queued)
-        if len(taken) == len(waiting):
+            batch.append(queued)
+        if len(batch) == len(waiting):
             self._queues.pop(key, None)
         else:
-            for queued in taken:
+            for queued in batch:
                 del waiting[queued]
-        return taken
+        return batch
 
     def take_in_turn(self) -> AnyRequest | None:
         """Take the next request of the key served least recently; None if nothing waits."""

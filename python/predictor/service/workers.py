@@ -145,7 +145,9 @@ class ModelWorker:
             times.rows += queued.request.rows
         all_instances = [instance for _, instances in decoded for instance in instances]
         if (max_age := self._max_age_sessions) is not None:
-            all_instances = [one if isinstance(one, QuantraError) else limit_age(one, max_age) for one in all_instances]
+            all_instances = [
+                each if isinstance(each, QuantraError) else limit_age(each, max_age) for each in all_instances
+            ]
         deadline = SharedDeadline([queued.context for queued, _ in decoded])
         batch = self._model.prepare_batch(all_instances, self._clock(), deadline)
         times.prepared_s = time.perf_counter()

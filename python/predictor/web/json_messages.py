@@ -48,13 +48,13 @@ def parse_message(body: bytes, kind: type[MessageT]) -> tuple[MessageT, bool]:
                 "requests",
                 metadata={"have": f"more than {MAX_PARTS}", "most": str(MAX_PARTS)},
             )
-    found: list[bool] = []
+    encoded_lists: list[bool] = []
     try:
         value = json.loads(body, parse_constant=_refuse_constant)
         if not isinstance(value, dict):
             raise _describe_malformed(kind, f"the JSON is a {type(value).__name__}, not an object")
-        _convert(value, descriptor_of(kind), lambda numbers, owner: _encode(numbers, owner, found))
-        return json_format.ParseDict(value, kind(), max_recursion_depth=20), bool(found)
+        _convert(value, descriptor_of(kind), lambda numbers, owner: _encode(numbers, owner, encoded_lists))
+        return json_format.ParseDict(value, kind(), max_recursion_depth=20), bool(encoded_lists)
     except (json_format.ParseError, ValueError, TypeError, RecursionError, OverflowError) as error:
         raise _describe_malformed(kind, str(error)) from None
 
@@ -104,11 +104,11 @@ def _convert(
 _NOT_FINITE: Final = ("NaN", "Infinity", "-Infinity")
 
 
-def _encode(numbers: Any, owner: dict[str, Any], found: list[bool]) -> Any:
-    """Encode a list of numbers, nested or not, as base64; `found` notes it."""
+def _encode(numbers: Any, owner: dict[str, Any], encoded_lists: list[bool]) -> Any:
+    """Encode a list of numbers, nested or not, as base64; `encoded_lists` notes it."""
     if not isinstance(numbers, list):
         return numbers
-    found.append(True)
+    encoded_lists.append(True)
     kind = _TENSOR_NUMBERS.get(owner.get("type", ""), _NUMBERS)
     return base64.b64encode(np.asarray(numbers, np.float64).astype(kind).tobytes()).decode()
 

@@ -80,14 +80,16 @@ def _describe(kind: Descriptor, schemas: dict[str, Any]) -> None:
     schemas[kind.full_name] = {"type": "object", "properties": properties, "additionalProperties": False}
     for field in kind.fields:
         is_map = field.message_type is not None and field.message_type.GetOptions().map_entry
-        one = {"type": "object", "additionalProperties": {"type": "string"}} if is_map else _describe_value(field)
-        properties[field.json_name] = {"type": "array", "items": one} if field.is_repeated and not is_map else one
+        element = {"type": "object", "additionalProperties": {"type": "string"}} if is_map else _describe_value(field)
+        properties[field.json_name] = (
+            {"type": "array", "items": element} if field.is_repeated and not is_map else element
+        )
         for message in () if is_map else _list_messages_within(field):
             _describe(message, schemas)
         if field.enum_type is not None:
             schemas[field.enum_type.full_name] = {
                 "type": "string",
-                "enum": [one.name for one in field.enum_type.values],
+                "enum": [value.name for value in field.enum_type.values],
             }
 
 

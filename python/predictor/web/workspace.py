@@ -122,10 +122,10 @@ class WorkspaceWidgets:
         return WIDGETS
 
     async def _list_models(self, request: Request) -> object:
-        return [_describe_model(one) for one in await self._read_models(request)]
+        return [_describe_model(info) for info in await self._read_models(request)]
 
     async def _list_model_names(self, request: Request) -> object:
-        names = (f"{one.name}@{one.version}" for one in await self._read_models(request))
+        names = (f"{info.name}@{info.version}" for info in await self._read_models(request))
         return [{"label": name, "value": name} for name in names]
 
     async def _list_symbols(self, request: Request) -> object:
@@ -174,10 +174,10 @@ class WorkspaceWidgets:
 
 
 def _read_parameter(request: Request, name: str) -> str:
-    given = request.query_params.get(name, "")
-    if not given:
+    text = request.query_params.get(name, "")
+    if not text:
         raise MalformedRequestError(f"the query has no {name}; add ?{name}=…")
-    return given
+    return text
 
 
 def _read_panel(address: str, symbols: Sequence[str], sessions: int) -> "BarPanel":

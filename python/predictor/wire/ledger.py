@@ -91,12 +91,12 @@ def decode_reference(reference: str) -> tuple[str, int]:
     check_text("model", reference)
     if not reference:
         return "", 0
-    found = _REFERENCE.fullmatch(reference)
-    if found is None:
+    match = _REFERENCE.fullmatch(reference)
+    if match is None:
         raise _malformed_field_error(
             "model", f"{reference!r} is not NAME or NAME@VERSION with a number, such as mine@2"
         )
-    return found[1], int(found[2] or 0)
+    return match[1], int(match[2] or 0)
 
 
 def decode_session(field: str, day: int) -> int:
@@ -158,11 +158,13 @@ def decode_forecasts(messages: Sequence[pb.RecordedForecast]) -> dict[str, list[
     """
     columns = forecast_columns([_decode_forecast(message) for message in messages])
     del columns["forecast"]  # its number is known only to the ledger
-    newest = {(k, one.horizon): one for k, message in enumerate(messages) for one in message.outcomes}
+    newest = {(k, outcome.horizon): outcome for k, message in enumerate(messages) for outcome in message.outcomes}
     rows = [newest.get((k, horizon)) for k, message in enumerate(messages) for horizon in message.horizons]
     for name in ("value", "pinball", "is_inside", "level"):
-        columns[name] = [getattr(one, name) if one is not None and one.HasField(name) else None for one in rows]
-    columns["reason"] = ["" if one is None else one.reason for one in rows]
+        columns[name] = [
+            getattr(outcome, name) if outcome is not None and outcome.HasField(name) else None for outcome in rows
+        ]
+    columns["reason"] = ["" if outcome is None else outcome.reason for outcome in rows]
     return columns
 
 

@@ -44,7 +44,7 @@ def decode_query(message: pb.SimulatePathsRequest) -> PathQuery:
     """
     check_count("holdings", len(message.holdings), MAX_SYMBOLS)
     check_count("prices", len(message.prices), MAX_PRICES)
-    held = _decode_pairs("holdings", [(one.symbol, one.value) for one in message.holdings])
+    held = _decode_pairs("holdings", [(holding.symbol, holding.value) for holding in message.holdings])
     if len(dict(held)) != len(held):
         raise MalformedRequestError(
             "holdings: a symbol is held twice; send one value for each", metadata={"field": "holdings"}
@@ -58,7 +58,7 @@ def decode_query(message: pb.SimulatePathsRequest) -> PathQuery:
             day=message.day,
             level=message.level or defaults.level,
             holdings=dict(held),
-            prices=tuple(_decode_pairs("prices", [(one.symbol, one.price) for one in message.prices])),
+            prices=tuple(_decode_pairs("prices", [(level.symbol, level.price) for level in message.prices])),
         ),
     )
 
@@ -90,12 +90,12 @@ def encode_answers(forecast: Forecast, paths: PricePaths, questions: PathQuestio
         drawdown=_encode_estimate(answers.drawdown),
         prices=[
             pb.PriceProbability(
-                symbol=one.symbol,
-                price=one.price,
-                above=_encode_estimate(one.above),
-                touched=_encode_estimate(one.touched),
+                symbol=level.symbol,
+                price=level.price,
+                above=_encode_estimate(level.above),
+                touched=_encode_estimate(level.touched),
             )
-            for one in answers.prices
+            for level in answers.prices
         ],
     )
 
@@ -108,5 +108,5 @@ def encode_parts(paths: PricePaths) -> Iterator[pb.SimulatePathsResponse]:
         yield pb.SimulatePathsResponse(first_path=first, returns=part)
 
 
-def _encode_estimate(found: Estimate | None) -> pb.Estimate | None:
-    return None if found is None else pb.Estimate(value=found.value, lower=found.lower, upper=found.upper)
+def _encode_estimate(estimate: Estimate | None) -> pb.Estimate | None:
+    return None if estimate is None else pb.Estimate(value=estimate.value, lower=estimate.lower, upper=estimate.upper)

@@ -233,9 +233,9 @@ class HttpConnection(asyncio.Protocol):
             self.loop.call_soon(self._start_calls)
 
     def _begin(self, event: RequestReceived) -> None:
-        stream, known = event.stream, self._heads.get(id(event.headers))
+        stream, cached = event.stream, self._heads.get(id(event.headers))
         try:
-            head = self._parse_head(event.headers) if known is None else known[1]
+            head = self._parse_head(event.headers) if cached is None else cached[1]
         except NotGrpcError as error:
             self.http.send_headers(stream, encode_headers(((b":status", error.status),)), end=True)
             return

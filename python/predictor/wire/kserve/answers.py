@@ -210,7 +210,9 @@ def encode_answer(
     return b"".join(
         (
             _encode_model(first.model, first.version, first.weights_hash, "\n".join(warnings)),
-            _encode_outputs(tuple((name, one.datatype, one.shape) for name, one in zip(names, tensors, strict=True))),
+            _encode_outputs(
+                tuple((name, tensor.datatype, tensor.shape) for name, tensor in zip(names, tensors, strict=True))
+            ),
             own.SerializeToString(),
         )
     )

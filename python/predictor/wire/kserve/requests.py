@@ -304,9 +304,9 @@ def decode_parameters(head: pb.ModelInferRequest, *, are_bars: bool) -> RequestP
     """
     if not head.parameters:
         return RequestParameters()
-    known = _BAR_PARAMETERS if are_bars else _WINDOW_PARAMETERS
+    allowed = _BAR_PARAMETERS if are_bars else _WINDOW_PARAMETERS
     for name, value in head.parameters.items():
-        _check_parameter(name, value, known)
+        _check_parameter(name, value, allowed)
     parameters = head.parameters
     return RequestParameters(
         accept_suspect_bars=parameters["accept_suspect_bars"].bool_param,
@@ -318,16 +318,16 @@ def decode_parameters(head: pb.ModelInferRequest, *, are_bars: bool) -> RequestP
     )
 
 
-def _check_parameter(name: str, value: pb.InferParameter, known: Mapping[str, str]) -> None:
-    if name not in known:
+def _check_parameter(name: str, value: pb.InferParameter, allowed: Mapping[str, str]) -> None:
+    if name not in allowed:
         raise MalformedRequestError(
-            f"unknown parameter {name[:80]!r}; these inputs allow {', '.join(known)}",
+            f"unknown parameter {name[:80]!r}; these inputs allow {', '.join(allowed)}",
             metadata={"field": "parameters"},
         )
     kind = value.WhichOneof("parameter_choice")
-    if kind != known[name]:
+    if kind != allowed[name]:
         raise MalformedRequestError(
-            f"parameter {name}: has {kind or 'no value'}, need {known[name]}", metadata={"field": "parameters"}
+            f"parameter {name}: has {kind or 'no value'}, need {allowed[name]}", metadata={"field": "parameters"}
         )
 
 

@@ -120,7 +120,7 @@ class InputTensor:
 
     def _read_contents(self) -> list[bytes]:
         """Return the contents of the repeated field: packed values, or one value each."""
-        need, found = CONTENTS[self.datatype], list[bytes]()
+        need, parts = CONTENTS[self.datatype], list[bytes]()
         try:
             for _, number, form, at, end in FieldReader(self.body, MAX_PARTS).between(
                 self.position.start, self.position.stop
@@ -131,24 +131,24 @@ class InputTensor:
                         f"{self.name}: has {have}, need {need} for {self.datatype}",
                         metadata={"field": self.name, "have": have, "need": need},
                     )
-                found.append(self.body[at:end])
+                parts.append(self.body[at:end])
         except IndexError:
             raise malformed_message_error(pb.InferTensorContents, self.position.stop - self.position.start) from None
-        return found
+        return parts
 
     def _split_raw_texts(self, max_count: int) -> list[bytes]:
-        data, at, found = self.body[self.position], 0, list[bytes]()
+        data, at, texts = self.body[self.position], 0, list[bytes]()
         while at < len(data):
             begin = at + _LENGTH_BYTES
             at = begin + int.from_bytes(data[at:begin], "little")
-            if at > len(data) or len(found) == max_count:
+            if at > len(data) or len(texts) == max_count:
                 raise MalformedRequestError(
                     f"{self.name}: raw values do not match their lengths; send each as its number of bytes, uint32 "
                     "little-endian, followed by the bytes",
                     metadata={"field": self.name},
                 )
-            found.append(data[begin:at])
-        return found
+            texts.append(data[begin:at])
+        return texts
 
     def _decode_text(self, value: bytes) -> str:
         try:
@@ -167,8 +167,8 @@ def decode_varints(data: bytes, field: str) -> NDArray[np.int64]:
     Raises:
         MalformedRequestError: a varint is truncated or too long.
     """
-    taken = np.frombuffer(data, np.uint8)
-    last = np.flatnonzero(taken < LONG)
+    encoded = np.frombuffer(data, np.uint8)
+    last = np.flatnonzero(encoded < LONG)
     first = np.concatenate([np.zeros(min(1, len(last)), last.dtype), last[:-1] + 1])
     lengths = last - first + 1
     if (len(data) and (not len(last) or last[-1] + 1 != len(data))) or (lengths > MAX_VARINT_BYTES).any():
@@ -176,7 +176,7 @@ def decode_varints(data: bytes, field: str) -> NDArray[np.int64]:
     numbers = np.zeros(len(last), np.uint64)
     for k in range(int(lengths.max(initial=0))):
         longer = lengths > k
-        part = (taken[first[longer] + k] & 0x7F).astype(np.uint64)
+        part = (encoded[first[longer] + k] & 0x7F).astype(np.uint64)
         numbers[longer] |= part << np.uint64(7 * k)
     return numbers.view(np.int64)
 
@@ -208,8 +208,8 @@ def _convert_day(day: int, field: str) -> int:
     """Convert one day since 1970-01-01 to yyyymmdd."""
     if not _FIRST_DAY <= day <= _LAST_DAY:
         raise _invalid_day_error(day, field)
-    found = date.fromordinal(day + _ORDINAL_1970)
-    return 10_000 * found.year + 100 * found.month + found.day
+    calendar_day = date.fromordinal(day + _ORDINAL_1970)
+    return 10_000 * calendar_day.year + 100 * calendar_day.month + calendar_day.day
 
 
 def _invalid_day_error(day: object, field: str) -> MalformedRequestError:
@@ -227,4 +227,4 @@ def count_epoch_days(session: int) -> int:
 def encode_texts(values: list[str]) -> bytes:
     """Encode texts as raw BYTES."""
     data = [value.encode() for value in values]
-    return b"".join(len(one).to_bytes(_LENGTH_BYTES, "little") + one for one in data)
+    return b"".join(len(text).to_bytes(_LENGTH_BYTES, "little") + text for text in data)
