@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 
 UnaryHandler = Callable[[bytes, CallContext], Future[bytes]]
 """Handles a unary request; raises QuantraError."""
-
 INFER: Final = "ModelInfer"
 INFER_STREAM: Final = "ModelStreamInfer"
 _ONLY: Final = np.zeros(1, np.intp)

@@ -37,7 +37,6 @@ from predictor.wire.request_counts import (
 )
 
 PREDICT_STREAM: Final = "PredictStream"
-
 MAX_INLINE_BYTES: Final = 64 * 1024
 """Largest session request, in bytes, that is decoded on the calling thread."""
 

@@ -21,11 +21,7 @@ def parse_short(body: bytes, kind: type[MessageT]) -> MessageT:
 
 @final
 class InstanceDecoder:
-    """Decodes the instances of a request.
-
-    Raises:
-        MalformedRequestError: It has no instance.
-    """
+    """Decodes the instances of a request; raises MalformedRequestError if it has no instance."""
 
     def __init__(self, body: bytes, counted: RequestCounts) -> None:
         if not counted.instances:

@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
 
 DEFAULT_TIMEOUT_S: Final = 30.0
-
 MAX_TIMEOUT_S: Final = 86_400.0
 """One day, as in the .NET client. Timeouts of centuries overflow gRPC's clock and expire at once."""
 
@@ -65,11 +64,7 @@ class CallTimeout:
         return cls(limit_s, time.monotonic() + limit_s)
 
     def remaining_s(self, target: str) -> float:
-        """Return the timeout in seconds of the next call.
-
-        Raises:
-            DeadlineExceededError: the deadline has passed.
-        """
+        """Return the timeout in seconds of the next call; raises DeadlineExceededError if the deadline has passed."""
         remaining_s = self.expires_at_s - time.monotonic()
         if remaining_s <= 0:
             raise timeout_error(target, self.limit_s)
@@ -123,11 +118,7 @@ Steps = Generator[UnaryCall[Any], Any, ValueT]
 
 
 def validate_timeout(timeout_s: float) -> float:
-    """Return the timeout.
-
-    Raises:
-        ConfigurationError: it is out of range.
-    """
+    """Return the timeout; raises ConfigurationError if it is out of range."""
     if not 0 < timeout_s <= MAX_TIMEOUT_S:  # also rejects NaN
         raise ConfigurationError(
             f"timeout_s is {timeout_s:g} seconds, but must be above 0 and at most {MAX_TIMEOUT_S:g}, which is a day"
@@ -155,16 +146,12 @@ def decode_response(target: str, call: UnaryCall[ValueT], response: Message) -> 
 
 
 _CONNECTION_CLOSED: Final = re.compile(r"Socket closed|Connection reset|Broken pipe")
-
-
 _STATUS_ERRORS: Final[Mapping[grpc.StatusCode, tuple[type[QuantraError], str]]] = {
     grpc.StatusCode.RESOURCE_EXHAUSTED: (QueueFullError, "retry in a moment"),
     grpc.StatusCode.UNAUTHENTICATED: (UnauthenticatedError, "pass a valid token"),
     grpc.StatusCode.PERMISSION_DENIED: (PermissionDeniedError, "pass a token with the required role"),
 }
 """Error and advice by status, for responses without error details."""
-
-
 _ENDED_WHILE_WRITING: Final = "Internal error from Core"
 """Message of grpc.aio if the server ends a stream during a write; it replaces the server's status."""
 

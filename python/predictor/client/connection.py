@@ -16,13 +16,9 @@ from predictor.pem import load_authorities, load_pair, read_bytes
 
 VARIABLE: Final = "QUANTRA_TOKEN"
 """Environment variable of the default token."""
-
 _LOCAL_SCHEMES: Final = ("unix:", "unix-abstract:")
-
 _SCHEME: Final = re.compile(r"dns:(///)?|ipv4:|ipv6:")
-
 _BRACKETED: Final = re.compile(r"\[([^]]*)\](:\d+)?")
-
 _SENDABLE: Final = re.compile(r"[!-~]*")
 
 
@@ -148,7 +144,6 @@ def _make_tls(credentials: ClientCredentials) -> grpc.ChannelCredentials | None:
 
 
 _URI_PATTERN: Final = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<rest>.*)", re.DOTALL)
-
 _GRPC_SCHEMES: Final = frozenset({"dns", "unix", "unix-abstract", "ipv4", "ipv6", "vsock", "xds"})
 """URI schemes that gRPC resolves, with or without slashes."""
 

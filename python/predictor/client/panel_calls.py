@@ -91,7 +91,6 @@ def _is_aligned(covariates: Covariates, bars: BarPanel) -> bool:
 
 SMALL: Final = 16 * 1024
 """Bytes up to which a request is sent uncut: querying the model's needs would cost more than it saves."""
-
 FORWARD: Final = 256
 """Symbols per forward pass of a server with default settings.
 

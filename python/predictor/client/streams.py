@@ -68,11 +68,7 @@ class RequestStream:
         return pb.PredictStreamRequest(request_id=wire_id, timeout_s=self._timeout_s, predict=predict)
 
     def decode_response(self, response: pb.PredictStreamResponse) -> StreamResponse:
-        """Decode a response.
-
-        Raises:
-            InternalError: no pending request has the id of the response.
-        """
+        """Decode a response; raises InternalError if no pending request has the id of the response."""
         self._waits_since_s = None
         pending = self._pending.pop(response.request_id, None)
         if pending is None:

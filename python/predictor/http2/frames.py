@@ -10,7 +10,6 @@ HEADER_SIZE: Final = 9
 MAX_WINDOW: Final = (1 << 31) - 1
 STREAM_BITS: Final = (1 << 31) - 1
 """The highest bit of a stream number is reserved and ignored (section 4.1)."""
-
 DATA, HEADERS, PRIORITY, RST_STREAM, SETTINGS, PUSH_PROMISE, PING, GOAWAY, WINDOW_UPDATE, CONTINUATION = range(10)
 END_STREAM, ACK, END_HEADERS, PADDED, PRIORITIZED = 0x1, 0x1, 0x4, 0x8, 0x20
 
@@ -85,11 +84,7 @@ def remove_padding(payload: bytes) -> bytes:
 
 
 def check_length(payload: bytes, length: int) -> None:
-    """Check the length of a frame whose kind fixes it.
-
-    Raises:
-        ConnectionFault: it differs (section 4.2).
-    """
+    """Check the length of a frame whose kind fixes it; raises ConnectionFault if it differs (section 4.2)."""
     if len(payload) != length:
         reason = f"a frame has {len(payload)} bytes, but its kind always has {length}"
         raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, reason)

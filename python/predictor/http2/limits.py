@@ -108,11 +108,7 @@ class Budget:
     reason: str
 
     def spend(self, cost: int = 1) -> None:
-        """Pay for a frame.
-
-        Raises:
-            ConnectionFault: too little is left.
-        """
+        """Pay for a frame; raises ConnectionFault if too little is left."""
         self.level = min(self.level, self.max_level) - cost
         if self.level < 0:
             raise ConnectionFault(ErrorCode.ENHANCE_YOUR_CALM, self.reason)

@@ -140,11 +140,7 @@ class WatchedFile(Generic[ValueT]):
 
 @final
 class CredentialRotation:
-    """The certificates and tokens of one server.
-
-    Raises:
-        ConfigurationError: A file is invalid.
-    """
+    """The certificates and tokens of one server; raises ConfigurationError if a file is invalid."""
 
     def __init__(self, settings: "ServerSettings") -> None:
         tls, token_file = settings.tls, settings.token_file

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 HEALTH: Final = "grpc.health.v1.Health"
 REFLECTION: Final = reflection.SERVICE_NAME
-
 _SERVING, _NOT_SERVING = health_pb2.HealthCheckResponse.SERVING, health_pb2.HealthCheckResponse.NOT_SERVING
 _UNKNOWN: Final = health_pb2.HealthCheckResponse.SERVICE_UNKNOWN
 _MAX_BYTES: Final = 1 << 15

@@ -156,11 +156,7 @@ class Host:
         self._start_task(self._rotation.follow())
 
     async def load(self) -> None:
-        """Load the models on a separate thread.
-
-        Raises:
-            QuantraError: No model can be served.
-        """
+        """Load the models on a separate thread; raises QuantraError if no model can be served."""
         loaded: Future[LoadedService] = Future()
         loaded.set_running_or_notify_cancel()  # a shutdown does not cancel it, so the thread can always set its result
         schedule, observer = self._batcher.schedule, self._metrics

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
 LoadLifecycle = Callable[[Path], "ModelLifecycle"]
 """Creates the lifecycle of a folder of models; called on a thread when the first call needs it."""
-
 _MAX_WAITING: Final = 16
 
 _log = logging.getLogger(__name__)

@@ -40,7 +40,6 @@ SECONDS: Final = (
 """Bucket bounds of the duration histograms."""
 ROWS: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 """Bucket bounds of the row histogram."""
-
 _MODEL: Final = ("model", "version")
 _CALL: Final = ("method", *_MODEL)
 _HISTOGRAMS: Final = (
@@ -233,7 +232,6 @@ SHARE: Final = "quantra_band_share"
 PROMISED: Final = "quantra_band_promised"
 LAST_SESSION: Final = "quantra_ledger_last_session_timestamp_seconds"
 LEDGER_GAUGES: Final = frozenset({LAMP, SHARE, PROMISED, LAST_SESSION})
-
 _KEPT_S: Final = 5.0
 """Seconds for which the gauges are not read again."""
 _NUMBERS: Final = {Lamp.LEARNING: 0, Lamp.GREEN: 1, Lamp.AMBER: 2, Lamp.RED: 3}
@@ -308,7 +306,6 @@ MAX_CONNECTIONS: Final = 32
 """Most open connections; a further one closes the oldest."""
 MAX_HEAD_BYTES: Final = 8192
 """Largest request."""
-
 _GET: Final = "GET"
 _TYPE: Final = "text/plain; charset=utf-8"
 
@@ -340,11 +337,7 @@ class MetricsPort:
         self._rendering = asyncio.Lock()
 
     def bind(self) -> int:
-        """Bind the port and return its number.
-
-        Raises:
-            ConfigurationError: the port is in use or not permitted.
-        """
+        """Bind the port and return its number; raises ConfigurationError if the port is in use or not permitted."""
         try:
             self._socket = socket.create_server((HOST, self._port))
         except OSError as error:

@@ -20,7 +20,6 @@ from predictor.parent import STDIN, watch_parent
 SWITCH_INTERVAL_S: Final = 0.0002
 """Thread switch interval. With the default of 5 ms, the network thread waits too long for the thread that writes
 responses. 0.2 ms gave a third more throughput; shorter intervals gave no more."""
-
 ORPHAN_DRAIN_S: Final = 5.0
 """Time for calls in flight after the parent process has exited."""
 _GC_THRESHOLDS: Final = (50_000, 20, 50)

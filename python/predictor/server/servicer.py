@@ -71,7 +71,6 @@ _RESPONSES_WHILE_LOADING: Final = {
 _LONG_LIVED_METHODS: Final = frozenset({"WatchEvents", "SimulatePaths"})
 """Methods with one request that stay open, or hold paths until the caller has read them; they count as streams."""
 _ADMIN_INFERENCE_METHODS: Final = frozenset({"RepositoryIndex", "RepositoryModelLoad", "RepositoryModelUnload"})
-
 PUBLIC_ENDPOINTS: Final = (
     ServiceEndpoint.whole(PREDICTION),
     ServiceEndpoint.whole(LEDGER),

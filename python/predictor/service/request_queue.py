@@ -221,7 +221,7 @@ class ModelQueueKey:
     def __init__(self) -> None:
         self.wakeups: SimpleQueue[None] = SimpleQueue()
         """Wakes the thread."""
-        self.is_known = self.is_woken = self.is_closed = False
+        self.is_registered = self.is_woken = self.is_closed = False
 
 
 @final
@@ -253,7 +253,7 @@ class QueuePolicy:
         """
         dropped: list[AnyRequest] = []
         if self._excess(queued):
-            dropped = self._drop_late()
+            dropped = self._drop_expired()
             if excess := self._excess(queued):
                 raise excess
         self._queues.setdefault(key, {})[queued] = None
@@ -330,11 +330,11 @@ class QueuePolicy:
         if not waiting:
             self._queues.pop(key, None)
 
-    def _drop_late(self) -> list[AnyRequest]:
+    def _drop_expired(self) -> list[AnyRequest]:
         now = self._clock()
-        late = [queued for requests in self._queues.values() for queued in requests if queued.context.is_over(now)]
-        self.release(late)
-        return late
+        expired = [queued for requests in self._queues.values() for queued in requests if queued.context.is_over(now)]
+        self.release(expired)
+        return expired
 
     def _excess(self, queued: AnyRequest) -> QueueFullError | None:
         """Return the error if one more request exceeds a limit; an empty queue accepts a request of any size."""
@@ -390,7 +390,7 @@ class RequestQueue:
     """
 
     def __init__(self, limits: QueueLimits, *, clock: Callable[[], float] = time.monotonic) -> None:
-        self._waiting = QueuePolicy(limits, clock=clock)
+        self._policy = QueuePolicy(limits, clock=clock)
         self._clock = clock
         self.last_release_s = -math.inf
         """When a request last got its response or was dropped, in seconds of the clock."""
@@ -423,20 +423,20 @@ class RequestQueue:
             if isinstance(key, ModelQueueKey):
                 if key.is_closed:
                     raise ModelReplacedError
-                if not key.is_known:
-                    key.is_known = True
+                if not key.is_registered:
+                    key.is_registered = True
                     self._keys.add(key)
             queued.queue = self
-            dropped = self._waiting.put(key, queued)
+            dropped = self._policy.put(key, queued)
             if isinstance(key, str):
                 self._wakeups.put(None)
-        for late in dropped:
-            late.fail_if_expired()
+        for expired in dropped:
+            expired.fail_if_expired()
 
     def wake(self, key: ModelQueueKey) -> bool:
         """Wake the thread of a key if requests wait; returns whether they do."""
         with self._lock:
-            is_needed = self._waiting.has(key)
+            is_needed = self._policy.has(key)
             if is_needed and not key.is_woken:
                 key.is_woken = True
                 key.wakeups.put(None)
@@ -454,9 +454,9 @@ class RequestQueue:
             The requests that are still wanted; empty if other requests are in progress, or if they are not quick.
         """
         with self._lock:
-            if self._waiting.has_others(key) or not is_quick(self._waiting.size):
+            if self._policy.has_others(key) or not is_quick(self._policy.size):
                 return []
-            requests = self._waiting.take(key, max_rows)
+            requests = self._policy.take(key, max_rows)
         return self._start_all(requests)
 
     def take(self, key: ModelQueueKey, max_rows: int) -> list[AnyRequest]:
@@ -464,9 +464,9 @@ class RequestQueue:
         while True:
             key.wakeups.get()
             with self._lock:
-                requests = self._waiting.take(key, max_rows)
-                is_over = (self._is_closed or key.is_closed) and not self._waiting.has(key)
-                key.is_woken = is_over or self._waiting.has(key)
+                requests = self._policy.take(key, max_rows)
+                is_over = (self._is_closed or key.is_closed) and not self._policy.has(key)
+                key.is_woken = is_over or self._policy.has(key)
                 if key.is_woken:
                     key.wakeups.put(None)
             wanted = self._start_all(requests)
@@ -478,7 +478,7 @@ class RequestQueue:
         while True:
             self._wakeups.get()
             with self._lock:
-                queued = self._waiting.take_in_turn()
+                queued = self._policy.take_in_turn()
                 if queued is None and self._is_closed:
                     self._wakeups.put(None)
                     return None
@@ -488,15 +488,15 @@ class RequestQueue:
     def put_back(self, queued: AnyRequest) -> None:
         """Queue a taken request again, behind those that wait."""
         with self._lock:
-            self._waiting.put_back(queued)
+            self._policy.put_back(queued)
             self._wakeups.put(None)
 
     def release(self, requests: Iterable[AnyRequest]) -> None:
         """Stop counting requests that were answered."""
         with self._lock:
-            self._waiting.release(requests)
+            self._policy.release(requests)
             self.last_release_s = self._clock()
-            if self._waiting.is_empty:
+            if self._policy.is_empty:
                 self._idle.notify_all()
 
     def close_key(self, key: ModelQueueKey) -> None:
@@ -518,7 +518,7 @@ class RequestQueue:
         The interpreter aborts the process if it ends while a thread frees tensors.
         """
         with self._idle:
-            self._idle.wait_for(lambda: self._waiting.is_empty)
+            self._idle.wait_for(lambda: self._policy.is_empty)
         for thread in [*self._threads]:
             thread.join()
 
@@ -526,7 +526,7 @@ class RequestQueue:
     def load(self) -> QueueLoad:
         """Load of the requests that are queued or in progress."""
         with self._lock:
-            return self._waiting.load
+            return self._policy.load
 
     def _start_all(self, requests: Sequence[AnyRequest]) -> list[AnyRequest]:
         """Start the requests that are neither cancelled nor expired, and return them."""

@@ -70,7 +70,7 @@ class ModelWorker:
         self._max_rows = max_rows
         self._max_age_sessions = max_age_sessions
         self._thread = queue.create_thread(self._run, f"predict-{model.identity.name}")
-        self._took_s: dict[int, float] = {}
+        self._batch_s: dict[int, float] = {}
         """Seconds that the last batch of a size took; the key is the bit length of its size in bytes."""
 
     def put(self, queued: AnyRequest) -> None:
@@ -91,7 +91,7 @@ class ModelWorker:
         """
 
         def is_quick(size: int) -> bool:
-            return self._took_s.get(size.bit_length(), math.inf) <= inline_s
+            return self._batch_s.get(size.bit_length(), math.inf) <= inline_s
 
         try:
             if is_plain_thread() and (requests := self._queue.take_now(self._key, self._max_rows, is_quick)):
@@ -118,7 +118,7 @@ class ModelWorker:
         finally:
             if left := [queued for queued in requests if queued.queue is not None]:
                 self._queue.release(left)
-        self._took_s[size.bit_length()] = time.perf_counter() - begun_s
+        self._batch_s[size.bit_length()] = time.perf_counter() - begun_s
 
     def _predict_with_retry(
         self, decoded: Sequence[tuple[AnyRequest, Sequence[InstanceOrError]]], begun_s: float

@@ -110,8 +110,6 @@ class BodyReader:
 
 
 _DIGITS: Final = 19
-
-
 TIMEOUT_HEADER: Final = "x-timeout-seconds"
 """Header with the deadline of a call, in seconds from its arrival."""
 MAX_TIMEOUT_S: Final = 3600.0

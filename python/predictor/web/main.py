@@ -221,11 +221,7 @@ async def _load(settings: WebSettings, *, may_be_empty: bool) -> _Backend:
 
 
 def _connect(server: RemoteServer) -> _Backend:
-    """Connect to another server, and check that it answers.
-
-    Raises:
-        QuantraError: the server does not respond.
-    """
+    """Connect to another server, and check that it answers; raises QuantraError if the server does not respond."""
     calls, models = ForwardedCalls(server), RemoteModels(server)
 
     def close() -> None:

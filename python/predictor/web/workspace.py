@@ -68,7 +68,6 @@ WIDGETS: Final[Mapping[str, Mapping[str, Any]]] = {
     },
 }
 """The content of /widgets.json, by the id of each widget."""
-
 _SHOWN_SESSIONS: Final = 120
 """Fewest sessions that are read from the ledger."""
 _DAYS_PER_SESSION: Final = 2

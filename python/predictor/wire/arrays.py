@@ -109,11 +109,7 @@ def decode_flags(values: Collection[bool], count: int, field: str) -> NDArray[np
 
 
 def check_values(values: Sized, shape: Shape, field: str) -> None:
-    """Check that the length of a repeated field matches a shape.
-
-    Raises:
-        MalformedRequestError: they differ.
-    """
+    """Check that the length of a repeated field matches a shape; raises MalformedRequestError if they differ."""
     have, need = len(values), prod(shape)
     if have != need:
         raise MalformedRequestError(

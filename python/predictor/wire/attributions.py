@@ -20,10 +20,8 @@ _METHOD_NUMBERS: Final[Mapping[str, pb.ExplainMethod]] = {
     SHAPLEY: pb.EXPLAIN_METHOD_SHAPLEY,
 }
 _METHODS: Final[Mapping[int, str]] = {number: name for name, number in _METHOD_NUMBERS.items()}
-
 DEFAULT_TOLERANCE: Final = 0.01
 """Tolerance of the relative completeness gap for requests that set 0."""
-
 _DETAILS: Final[Mapping[int, Detail]] = {
     pb.EXPLAIN_DETAIL_UNSPECIFIED: Detail.FEATURES,
     pb.EXPLAIN_DETAIL_FEATURES: Detail.FEATURES,
@@ -54,11 +52,7 @@ _AXES: Final[Mapping[int, InternalAxis]] = {number: axis for axis, number in _AX
 
 
 def encode_method(name: str) -> pb.ExplainMethod:
-    """Return the enum value of a method.
-
-    Raises:
-        ExplainUnsupportedError: the method is unknown.
-    """
+    """Return the enum value of a method; raises ExplainUnsupportedError if the method is unknown."""
     if name not in _METHOD_NUMBERS:
         raise _unknown_method_error(repr(name[:40]))
     return _METHOD_NUMBERS[name]
@@ -83,11 +77,7 @@ def _unknown_method_error(method: str) -> ExplainUnsupportedError:
 
 
 def encode_query(query: ExplanationQuery, model: str) -> pb.ExplainRequest:
-    """Encode a query to `model`.
-
-    Raises:
-        ExplainUnsupportedError: the method is unknown.
-    """
+    """Encode a query to `model`; raises ExplainUnsupportedError if the method is unknown."""
     return pb.ExplainRequest(
         model=model,
         instance=instances.encode(query.instance),
@@ -125,11 +115,7 @@ def encode_targets(targets: Sequence[TargetPoint]) -> list[pb.ExplainTarget]:
 
 
 def decode_targets(messages: Sequence[pb.ExplainTarget]) -> tuple[TargetPoint, ...]:
-    """Decode targets.
-
-    Raises:
-        RequestTooLargeError: there are more than MAX_TARGETS.
-    """
+    """Decode targets; raises RequestTooLargeError if there are more than MAX_TARGETS."""
     check_count("targets", len(messages), MAX_TARGETS)
     return tuple(TargetPoint(target.horizon, target.quantile) for target in messages)
 
@@ -276,11 +262,7 @@ def encode_kinds(kinds: Iterable[RowKind]) -> list[pb.RowKind]:
 
 
 def decode_kinds(numbers: Iterable[int]) -> tuple[RowKind, ...]:
-    """Decode the kinds of rows.
-
-    Raises:
-        MalformedRequestError: a kind is unknown.
-    """
+    """Decode the kinds of rows; raises MalformedRequestError if a kind is unknown."""
     return tuple(map(_decode_kind, numbers))
 
 

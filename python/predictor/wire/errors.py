@@ -23,7 +23,6 @@ DETAILS_KEY: Final = "grpc-status-details-bin"
 """Trailer that carries google.rpc.Status."""
 PUSHBACK_KEY: Final = "grpc-retry-pushback-ms"
 """Trailer that clients with a retry policy obey."""
-
 MAX_CALL_MESSAGE: Final = 1024  # bytes; up to three times as many in the trailers, because of escaping
 MAX_INSTANCE_MESSAGE: Final = 8192  # bytes; sent in the body, so the limit of trailers does not apply
 _MAX_VALUE: Final = 128  # bytes per value of a call's metadata

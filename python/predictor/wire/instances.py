@@ -45,7 +45,6 @@ horizon."""
 _KNOWN: Final = np.frombuffer(b"\1" * 65536, np.bool_)
 """The masks of small windows that are sent without one."""
 _DAILY = frozenset({pb.BAR_INTERVAL_UNSPECIFIED, pb.BAR_INTERVAL_DAY})
-
 _POLICIES: Final[Mapping[int, GapPolicy]] = {
     pb.GAP_POLICY_UNSPECIFIED: GapPolicy.REFUSE,
     pb.GAP_POLICY_REFUSE: GapPolicy.REFUSE,

@@ -7,7 +7,6 @@ from predictor.errors import RequestTooLargeError
 
 DEFAULT_BYTES: Final = 16 * 1024 * 1024
 """Default limit of a server on the bytes of one request."""
-
 MAX_INSTANCES: Final = 4096
 MAX_ROWS: Final = 20_000
 """Total symbols of all instances of a request."""
@@ -48,11 +47,7 @@ class RequestLimits:
 
 
 def check_count(what: str, have: int, max_count: int) -> None:
-    """Check a count against its limit.
-
-    Raises:
-        RequestTooLargeError: `have` exceeds `max_count`.
-    """
+    """Check a count against its limit; raises RequestTooLargeError if `have` exceeds `max_count`."""
     if have > max_count:
         raise too_many_error(what, str(have), max_count)
 
@@ -66,11 +61,7 @@ def too_many_error(what: str, have: str, max_count: int) -> RequestTooLargeError
 
 
 def check_text(what: str, text: str) -> None:
-    """Check the length of a name.
-
-    Raises:
-        RequestTooLargeError: it is longer than MAX_TEXT characters.
-    """
+    """Check the length of a name; raises RequestTooLargeError if it is longer than MAX_TEXT characters."""
     if len(text) > MAX_TEXT:
         raise RequestTooLargeError(
             f"{what}: {text[:20]!r}... has {len(text)} characters, at most {MAX_TEXT}",

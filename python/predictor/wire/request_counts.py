@@ -31,17 +31,12 @@ from predictor.wire.limits import (
 
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 """Wire types of a field; the other types are groups, which Quantra's messages do not use."""
-
 REQUEST: Final = "request"
 """Value of "field" in the metadata of the error about too many fields."""
-
 LONG: Final = 0x80
 """Continuation bit of a varint: a byte of this value or above is not the last. One-byte varints are read inline."""
-
 MAX_VARINT_BYTES: Final = 10
-
 _FIXED: Final = {FIXED64: 8, FIXED32: 4}
-
 _LAST_FIELD: Final = (1 << 29) - 1
 
 Field = tuple[int, int, int, int, int]
@@ -140,19 +135,15 @@ MAX_COUNTS: Final[Mapping[str, int]] = {
     "CovariateTexts.values": MAX_SYMBOLS,
 }
 """Most elements of each repeated field of a request; a test checks that no field is missing."""
-
 _ROWS: Final = frozenset({"BarPanel.symbols", "FeatureWindow.symbols"})
 """Fields with one element per row."""
-
 _INSTANCES: Final = {
     "PredictRequest": "instances",
     "ExplainGlobalRequest": "instances",
     "StreamPredict": "instance",
 }
 """Field with the instances, which are parsed one at a time."""
-
 _CONTINUED: Final = bytes(range(LONG, 256))
-
 SMALL: Final = 16 * 1024
 """Bytes up to which a request is parsed without counting.
 
@@ -363,10 +354,8 @@ _ELEMENT_BYTES: Final[Mapping[int, int | None]] = {
     FieldDescriptor.TYPE_SFIXED32: 4,
 }
 """Other types are varints, with 0."""
-
 _MAX_FIELDS: Final = 64
 """This version sends three; a newer client may send more."""
-
 _ACTIONS: Final = {
     field.number: field.name for field in pb.PredictStreamRequest.DESCRIPTOR.oneofs_by_name["action"].fields
 }
@@ -386,11 +375,7 @@ class StreamRequest:
     """The action of a small prediction request."""
 
     def action(self) -> tuple[str, slice]:
-        """Return the action.
-
-        Raises:
-            MalformedRequestError: the request does not have exactly one action.
-        """
+        """Return the action; raises MalformedRequestError if the request does not have exactly one action."""
         if len(self.actions) != 1:
             raise MalformedRequestError(
                 f"the request has {len(self.actions)} actions, need 1 of {', '.join(_ACTIONS.values())}",

@@ -13,19 +13,16 @@ from predictor.http2 import Headers, encode_headers
 
 Metadata: TypeAlias = Mapping[str, str | bytes]
 """Values by lower-case name; those of names that end with -bin are bytes."""
-
 _UNITS: Final = {b"H": 3600.0, b"M": 60.0, b"S": 1.0, b"m": 1e-3, b"u": 1e-6, b"n": 1e-9}
 _MAX_TIMEOUT: Final = 9
 """At most 8 digits and a unit."""
 _CONTENT_TYPE: Final = b"application/grpc"
 _BINARY: Final = "-bin"
 _UNQUOTED: Final = "".join(chr(code) for code in range(0x20, 0x7F) if chr(code) != "%")
-
 RESPONSE: Final = encode_headers(
     ((b":status", b"200"), (b"content-type", _CONTENT_TYPE), (b"grpc-accept-encoding", b"identity, gzip"))
 )
 """The headers before the first message of a response."""
-
 _WITHOUT_MESSAGE: Final = encode_headers(((b":status", b"200"), (b"content-type", _CONTENT_TYPE)))
 OK: Final = encode_headers(((b"grpc-status", b"0"),))
 """The trailers of a successful response, before its metadata."""

@@ -92,11 +92,7 @@ def encode_message(message: Message) -> bytes:
 
 
 def decode_message(line: bytes) -> Message:
-    """Decode a line written by `encode_message`.
-
-    Raises:
-        ArtifactError: the line is not a valid message.
-    """
+    """Decode a line written by `encode_message`; raises ArtifactError if the line is not a valid message."""
     record = Record.from_bytes(line, _SOURCE)
     kind = _KINDS.get(record.text("is"))
     if kind is None:

@@ -22,10 +22,8 @@ from predictor.wire.kserve.tensors import InputTensor
 from predictor.wire.limits import MAX_SESSIONS, check_count
 
 DATE, SYMBOL, FUTURE_DATE = "date", "symbol", "future_date"
-
 OBSERVED, KNOWN, STATIC = "observed.", "known.", "static."
 """Name prefixes of covariates by group."""
-
 _BAR_INPUTS: Final = frozenset({*PRICE_FIELDS, *OPTIONAL_FIELDS, DATE, SYMBOL, FUTURE_DATE})
 
 
@@ -196,10 +194,8 @@ def _split_rows(texts: Sequence[str], symbols: int) -> list[Sequence[str]]:
 
 
 WINDOW_INPUTS: Final = (WINDOWS, "known", "static", "mask", "location", "scale", "anchor_price", "symbol", "date")
-
 _LEVEL_AXES: Final = (1, 2)
 """[N] or [N, H]."""
-
 _GROUP_AXES: Final[Mapping[str, int]] = {"known": 3, "static": 2}
 
 

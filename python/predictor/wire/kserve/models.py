@@ -19,11 +19,8 @@ from predictor.wire.limits import MAX_TEXT
 from predictor.wire.request_counts import BYTES, FieldReader, TooManyPartsError
 
 PLATFORM: Final = "quantra"
-
 EXTENSIONS: Final = ("model_configuration", "model_repository")
-
 READY: Final = "READY"
-
 ANY: Final = -1
 """Length of a variable axis."""
 
@@ -188,7 +185,6 @@ def encode_index(infos: Iterable[ModelInfo]) -> pb.RepositoryIndexResponse:
 
 
 _ID: Final = pb.ModelInferRequest.ID_FIELD_NUMBER
-
 _SEARCHED_FIELDS: Final = 64
 """Number of fields to search for the id of a request; encoders write it early."""
 

@@ -31,13 +31,9 @@ from predictor.wire.request_counts import BYTES, FieldReader, malformed_message_
 
 WINDOWS, BARS = "observed", "close"
 """The input that only windows have, and the input that only bars have."""
-
 _INPUTS: Final = pb.ModelInferRequest.INPUTS_FIELD_NUMBER
-
 _RAW: Final = pb.ModelInferRequest.RAW_INPUT_CONTENTS_FIELD_NUMBER
-
 _CONTENTS: Final = pb.ModelInferRequest.InferInputTensor.CONTENTS_FIELD_NUMBER
-
 _WINDOW_AXES: Final = 3
 
 

@@ -95,11 +95,7 @@ class InputTensor:
         return [self._decode_text(value) for value in values]
 
     def check(self, datatype: str, shape: Shape) -> None:
-        """Check the type and the shape.
-
-        Raises:
-            MalformedRequestError: they differ.
-        """
+        """Check the type and the shape; raises MalformedRequestError if they differ."""
         if self.datatype != datatype:
             raise MalformedRequestError(
                 f"{self.name}: has datatype {self.datatype!r}, need {datatype}",
