@@ -175,12 +175,12 @@ class Host:
         loaded = self._ready_service
         if self._metrics is not None:
             self._metrics.read(loaded.gauges)
-        _log_problems(loaded.service.problems)
+        log_problems(loaded.service.problems)
         self._listener.serve(loaded.calls, loaded.names, {LEDGER.full_name: loaded.ledger_calls})
         if self._admin is not None:
             self._admin.serve(loaded.admin, (), {LIFECYCLE.full_name: self._lifecycle})
         if self._settings.watch:
-            self._start_task(self._watch())
+            self._start_task(watch_models(self.refresh))
         if loaded.widths is not None:
             self._start_task(self._watch_widths(loaded.widths))
 
@@ -229,14 +229,6 @@ class Host:
             self._batcher.finish()
             self._loaded.close()
 
-    async def _watch(self) -> None:
-        while True:
-            await asyncio.sleep(WATCH_S)
-            try:
-                await asyncio.to_thread(self.refresh)
-            except Exception as error:  # noqa: BLE001 - task boundary: the next check may succeed
-                _log.warning("%s", InternalError.of("watching the models", error, _log).message)
-
     @staticmethod
     async def _watch_widths(widths: "RecordedWidths") -> None:
         while True:
@@ -245,7 +237,7 @@ class Host:
 
     def _report_change(self, problems: Sequence[QuantraError] = ()) -> None:
         """Log new problems and update health after a change of the models; called on that change's thread."""
-        _log_problems(problems)
+        log_problems(problems)
         self._loop.call_soon_threadsafe(self._update_health)
 
     def _update_health(self) -> None:
@@ -348,8 +340,18 @@ def _open_ledger(settings: ServerSettings) -> "Ledger | None":
         return None
 
 
-def _log_problems(problems: Iterable[QuantraError]) -> None:
-    """Log one line per model."""
+async def watch_models(refresh: Callable[[], None]) -> None:
+    """Apply changes of the models folder with `refresh`, on another thread; runs until cancelled."""
+    while True:
+        await asyncio.sleep(WATCH_S)
+        try:
+            await asyncio.to_thread(refresh)
+        except Exception as error:  # noqa: BLE001 - task boundary: the next check may succeed
+            _log.warning("%s", InternalError.of("watching the models", error, _log).message)
+
+
+def log_problems(problems: Iterable[QuantraError]) -> None:
+    """Log one line per model that cannot be served."""
     lines: dict[str, list[str]] = {}
     for problem in problems:
         lines.setdefault(problem.metadata.get("model", ""), []).append(join_lines(problem))

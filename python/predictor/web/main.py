@@ -26,11 +26,11 @@ from starlette.routing import Router
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from predictor.errors import InternalError, MalformedRequestError, PermissionDeniedError, QuantraError
+from predictor.errors import MalformedRequestError, PermissionDeniedError, QuantraError
 from predictor.server import Address
 from predictor.server.addresses import bind
 from predictor.server.credentials import CredentialRotation
-from predictor.server.host import WATCH_S, join_lines, load_service
+from predictor.server.host import join_lines, load_service, log_problems, watch_models
 from predictor.server.loop_bridge import InlineBatcher
 from predictor.server.process import ShutdownSignal, exit_now, handle_signals, run, tune_process
 from predictor.web.api import TIMEOUT_HEADER, Api, ByteCalls, ServiceCalls
@@ -118,7 +118,6 @@ _HEADER_TIMEOUT_S: Final = 10.0
 _IDLE_TIMEOUT_S: Final = 300
 """Seconds after which a connection without requests is closed."""
 
-_log = logging.getLogger(__name__)
 
 
 def serve(settings: WebSettings, load_page: LoadPage | None = None) -> int:
@@ -161,7 +160,7 @@ async def _serve(settings: WebSettings, load_page: LoadPage | None) -> bool:
             backend = loading.result()
             api.serve(backend.calls)
             if backend.refresh is not None:
-                tasks.append(asyncio.create_task(_watch(backend.refresh)))
+                tasks.append(asyncio.create_task(watch_models(backend.refresh)))
             if load_page is not None:
                 page = load_page(PageContext(settings.server, backend.models, backend.refresh))
             _announce(settings, sockets, None if page is None else _add_page(app, page))
@@ -185,7 +184,7 @@ class _Backend:
 
     calls: ByteCalls
     models: PageModels
-    refresh: Callable[[], Sequence[QuantraError]] | None
+    refresh: Callable[[], None] | None
     """Applies changes of the models folder; None for another server."""
     close: Callable[[], None]
 
@@ -198,19 +197,19 @@ async def _load(settings: WebSettings, *, may_be_empty: bool) -> _Backend:
     loaded = await asyncio.to_thread(
         load_service,
         settings.server,
-        _warn,
+        log_problems,
         lambda: None,
         None,
         schedule,
         is_recording=False,
         may_be_empty=may_be_empty,
     )
-    _warn(loaded.service.problems)
+    log_problems(loaded.service.problems)
 
-    def refresh() -> Sequence[QuantraError]:
+    def refresh() -> None:
         if loaded.widths is not None:
             loaded.widths.follow()
-        return loaded.service.served.refresh()
+        log_problems(loaded.service.served.refresh())
 
     return _Backend(
         calls=ServiceCalls(loaded.calls),
@@ -239,21 +238,6 @@ def _connect(server: RemoteServer) -> _Backend:
 async def _wait(future: "asyncio.Future[_Backend]") -> None:
     """Wait for the backend; a cancellation does not reach it."""
     await asyncio.shield(future)
-
-
-async def _watch(refresh: Callable[[], Sequence[QuantraError]]) -> None:
-    """Apply changes of the models folder."""
-    while True:
-        await asyncio.sleep(WATCH_S)
-        try:
-            _warn(await asyncio.to_thread(refresh))
-        except Exception as error:  # noqa: BLE001 - task boundary: the next check may succeed
-            _log.warning("%s", InternalError.of("watching the models", error, _log).message)
-
-
-def _warn(problems: Sequence[QuantraError]) -> None:
-    for problem in problems:
-        _log.warning("not served: %s", join_lines(problem))
 
 
 def _add_page(app: Starlette, page: LoadedPage) -> PageToken:
