@@ -90,19 +90,16 @@ class SessionQuota:
             QueueFullError: A limit is reached; nothing has changed.
         """
         with self._lock:
-            self._check(sessions, size)
+            if sessions > 0 and self._sessions + sessions > self._max_sessions:
+                what = f"sessions are open on {self._where}"
+                raise QueueFullError.of(what, self._sessions, self._max_sessions, retry_after_s=_RETRY_AFTER_S)
+            if size > 0 and self._bytes + size > self._max_bytes:
+                what = f"bytes of sessions are held by {self._where}, {size} more are wanted"
+                raise QueueFullError.of(what, self._bytes, self._max_bytes, retry_after_s=_RETRY_AFTER_S)
             if self._outer is not None:
                 self._outer.add(sessions=sessions, size=size)
             self._sessions += sessions
             self._bytes += size
-
-    def _check(self, sessions: int, size: int) -> None:
-        if sessions > 0 and self._sessions + sessions > self._max_sessions:
-            what = f"sessions are open on {self._where}"
-            raise QueueFullError.of(what, self._sessions, self._max_sessions, retry_after_s=_RETRY_AFTER_S)
-        if size > 0 and self._bytes + size > self._max_bytes:
-            what = f"bytes of sessions are held by {self._where}, {size} more are wanted"
-            raise QueueFullError.of(what, self._bytes, self._max_bytes, retry_after_s=_RETRY_AFTER_S)
 
 
 SessionStep = Callable[[], SessionStepResult]

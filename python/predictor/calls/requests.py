@@ -1,4 +1,4 @@
-"""Requests that are decoded only when work on them begins, because bytes take less memory than arrays."""
+"""Decoding of requests and their model references."""
 
 from typing import TYPE_CHECKING, final
 

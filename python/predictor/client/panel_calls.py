@@ -18,7 +18,7 @@ from predictor.bars import BarPanel
 from predictor.covariates import Covariates
 from predictor.errors import CovariatesError, QuantraError, RequestTooLargeError
 from predictor.forecast import Attribution, Forecast
-from predictor.instance import FeatureWindow, Instance, InstanceOrError
+from predictor.instance import Instance, InstanceOrError
 from predictor.wire import instances, models
 from predictor.wire.limits import RequestLimits
 
@@ -126,11 +126,15 @@ class InstanceSizes:
         """Compute the sizes of an instance."""
         head = _INSTANCE_OVERHEAD + _measure_text(instance.request_id)
         if isinstance(instance.input, BarPanel):
-            return cls(
-                head=head + _measure_head(instance.input, instance.covariates),
-                rows=_measure_rows(instance.input, instance.covariates),
-            )
-        return cls(head=head + _measure_window(instance.input), rows=np.zeros(len(instance.input.symbols), np.intp))
+            bars, covariates = instance.input, instance.covariates
+            head += sum(_NAME_OVERHEAD + _measure_text(name) for name in covariates.names)
+            head += _DATE_BYTES * (len(bars.sessions) + len(covariates.future_sessions))
+            return cls(head=head, rows=_measure_rows(bars, covariates))
+        window = instance.input
+        arrays = (window.observed, window.known, window.static, window.mask, window.location, window.scale)
+        head += sum(_TEXT_OVERHEAD + _measure_text(name) for name in (*window.symbols, *window.features))
+        head += sum(values.nbytes for values in arrays) + _NUMBER_BYTES * len(window.symbols)
+        return cls(head=head, rows=np.zeros(len(window.symbols), np.intp))
 
     @property
     def total(self) -> int:
@@ -150,17 +154,6 @@ def _measure_rows(bars: BarPanel, covariates: Covariates) -> IndexArray:
         if len(texts) == len(rows):  # the server rejects other lengths
             rows += [_TEXT_OVERHEAD + _measure_text(text) for text in texts]
     return rows
-
-
-def _measure_head(bars: BarPanel, covariates: Covariates) -> int:
-    names = sum(_NAME_OVERHEAD + _measure_text(name) for name in covariates.names)
-    return names + _DATE_BYTES * (len(bars.sessions) + len(covariates.future_sessions))
-
-
-def _measure_window(window: FeatureWindow) -> int:
-    arrays = (window.observed, window.known, window.static, window.mask, window.location, window.scale)
-    names = sum(_TEXT_OVERHEAD + _measure_text(name) for name in (*window.symbols, *window.features))
-    return names + sum(values.nbytes for values in arrays) + _NUMBER_BYTES * len(window.symbols)
 
 
 def _measure_text(text: str) -> int:

@@ -208,7 +208,11 @@ class ForecastRecorder:
         sound = forecasts if are_scorable(forecasts) else [forecast for forecast in forecasts if not forecast.problem]
         self._count_lost(len(forecasts) - len(sound))
         requests = [requested.request() for requested in batch.requested.values()]
-        self._ledger.append(chain(sound, requests, gaps := self._create_gap_events()))
+        gaps: list[LedgerEvent] = []
+        if self._unreported:
+            reason = f"{counted(self._unreported, 'forecast')} of clients not recorded"
+            gaps.append(LedgerEvent(kind=GAP, reason=reason))
+        self._ledger.append(chain(sound, requests, gaps))
         served = sum(rows[request.forecast_id] * request.calls for request in requests)
         self.recorded += served - (len(forecasts) - len(sound))
         if len(sound) == len(forecasts):
@@ -220,11 +224,6 @@ class ForecastRecorder:
         self._remembered.update(rows)
         for oldest in list(islice(self._remembered, max(0, len(self._remembered) - _MAX_REMEMBERED))):
             del self._remembered[oldest]
-
-    def _create_gap_events(self) -> list[LedgerEvent]:
-        if not self._unreported:
-            return []
-        return [LedgerEvent(kind=GAP, reason=f"{counted(self._unreported, 'forecast')} of clients not recorded")]
 
     def _count_lost(self, rows: int) -> None:
         with self._lock:

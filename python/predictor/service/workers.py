@@ -71,7 +71,7 @@ class ModelWorker:
         self._max_age_sessions = max_age_sessions
         self._thread = queue.create_thread(self._run, f"predict-{model.identity.name}")
         self._batch_s: dict[int, float] = {}
-        """Seconds that the last batch of a size took; the key is the bit length of its size in bytes."""
+        """Seconds that the last batch of each size took, by the bit length of its size in bytes."""
 
     def put(self, queued: AnyRequest) -> None:
         """Queue a request until `wake` or `run_waiting`; raises as `RequestQueue.put`."""

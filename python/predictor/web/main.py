@@ -119,7 +119,6 @@ _IDLE_TIMEOUT_S: Final = 300
 """Seconds after which a connection without requests is closed."""
 
 
-
 def serve(settings: WebSettings, load_page: LoadPage | None = None) -> int:
     """Serve until SIGTERM, SIGINT or SIGHUP; the first line on stdout is JSON and means that the server is ready.
 

@@ -158,7 +158,8 @@ class WorkerPool:
         """Let all workers finish their calls and exit within `drain_s`, or sooner if this process is orphaned."""
         for worker in self._alive:
             worker.terminate()
-        exits, orphaning = asyncio.create_task(self._wait_for_exits()), asyncio.create_task(orphaned.wait())
+        exits = asyncio.gather(*(worker.wait_for_exit() for worker in self._alive))
+        orphaning = asyncio.create_task(orphaned.wait())
         longest_s = self._start.settings.limits.drain_s + CLOSE_S
         await asyncio.wait({exits, orphaning}, timeout=longest_s, return_when="FIRST_COMPLETED")
         for worker in self._alive:
@@ -237,9 +238,6 @@ class WorkerPool:
             self._alive.discard(worker)
             raise
         return worker
-
-    async def _wait_for_exits(self) -> None:
-        await asyncio.gather(*(worker.wait_for_exit() for worker in self._alive))
 
 
 async def _repeat_change(worker: WorkerProcess, change: ModelChange) -> None:
