@@ -109,7 +109,7 @@ def baseline_named(found: History, name: str) -> BaselineModel:
 
 @cache
 def fit_baseline(
-    found: History, name: str, fit: FitScope = FitScope.AS_IS, levels: tuple[float, ...] = LEVELS
+    found: History, name: str, fit: FitScope = FitScope.UNCALIBRATED, levels: tuple[float, ...] = LEVELS
 ) -> FittedBaseline:
-    """A baseline by name; `AS_IS` is fitted on the training part and not calibrated."""
+    """A baseline by name; `UNCALIBRATED` is fitted on the training part and not calibrated."""
     return case_of(found, levels).fitted(baseline_named(found, name), fit)

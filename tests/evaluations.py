@@ -81,7 +81,7 @@ def evaluation(
         rows=(
             model_scores("this model", ScoreRole.MODEL, 3),
             model_scores(BEST_BASELINE, ScoreRole.BASELINE, 4, FitScope.CALIBRATED),
-            model_scores(NAIVE[KIND], ScoreRole.BASELINE, 5, FitScope.AS_IS),
+            model_scores(NAIVE[KIND], ScoreRole.BASELINE, 5, FitScope.UNCALIBRATED),
         ),
         skill=SkillScore(
             baseline=BEST_BASELINE,

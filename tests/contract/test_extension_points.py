@@ -219,7 +219,7 @@ def coin(sample: BaselineSample) -> FittedBaseline:
     return FittedBaseline(quantiles=lambda asked: np.broadcast_to(quantiles, (len(asked), *shape)).copy())
 
 
-COIN: Final = BaselineModel(name="coin", estimator=coin, fits=(FitScope.AS_IS,))
+COIN: Final = BaselineModel(name="coin", estimator=coin, fits=(FitScope.UNCALIBRATED,))
 
 # --- a command
 

@@ -389,7 +389,7 @@ def test_weights_that_forecast_infinite_prices_are_refused_without_bars_too(
     save_file(last, path)
 
     assert adopt(source, tmp_path / "1") == 1
-    assert re.search(r"reach a log return of [0-9.e+]+, which is no price", capsys.readouterr().err)
+    assert re.search(r"reach a log return of [0-9.e+]+, which is impossible for a price", capsys.readouterr().err)
     assert not (tmp_path / "1").exists()
 
 

@@ -391,7 +391,7 @@ def test_given_days_are_kept(trained_artifact: Path) -> None:
 def test_an_artifact_that_has_seen_all_bars_leaves_no_day(trained_artifact: Path) -> None:
     source = artifact_source(trained_artifact, "cpu")
     assert source.trained_model is not None
-    with pytest.raises(InSampleError, match="first allowed decision day is none of these bars"):
+    with pytest.raises(InSampleError, match="first allowed decision day is after the last bar"):
         complete_plan(source, bars().until(source.trained_model.last_seen), ParsedFlags(), pytest.fail)
 
 

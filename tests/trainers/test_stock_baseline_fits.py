@@ -86,7 +86,7 @@ def test_what_is_fitted_stands_twice_and_a_point_forecast_once(kind: TargetKind)
     twice = {(FitScope.CALIBRATED, FitScope.REFITTED)}
     assert len(rows) == 17
     assert len({baseline.named(fit) for baseline, fit in rows}) == 17
-    assert {baseline.fits for baseline, _ in rows if baseline.name in names & ALONE} == {(FitScope.AS_IS,)}
+    assert {baseline.fits for baseline, _ in rows if baseline.name in names & ALONE} == {(FitScope.UNCALIBRATED,)}
     assert {baseline.fits for baseline, _ in rows if baseline.name not in {*ALONE, NEVER_FITTED}} == twice
 
 
@@ -200,7 +200,7 @@ def test_refitted_is_the_fit_on_the_union_of_the_three_parts(kind: TargetKind) -
     union = replace(case_of(found), train=UNION)
     for baseline in all_baselines(kind).baselines:
         if FitScope.REFITTED in baseline.fits:
-            expected = union.fitted(baseline, FitScope.AS_IS).forecasts(asked)
+            expected = union.fitted(baseline, FitScope.UNCALIBRATED).forecasts(asked)
             refitted = fit_baseline(found, baseline.name, FitScope.REFITTED).forecasts(asked)
             np.testing.assert_array_equal(refitted, expected, err_msg=baseline.name)
             assert (refitted != fit_baseline(found, baseline.name).forecasts(asked)).any(), baseline.name
@@ -260,8 +260,8 @@ def test_the_last_calibration_label_moves_what_is_refitted(kind: TargetKind) -> 
     found, crashed = history(kind), history_of(replaced(bars(), crash), history(kind).pipeline.target)
     asked = {each: asked_of(each, TRAIN) for each in (found, crashed)}
     for baseline in all_baselines(kind).baselines:
-        for fit, moves in ((FitScope.AS_IS, False), (FitScope.REFITTED, True)):
-            if fit is FitScope.AS_IS or fit in baseline.fits:
+        for fit, moves in ((FitScope.UNCALIBRATED, False), (FitScope.REFITTED, True)):
+            if fit is FitScope.UNCALIBRATED or fit in baseline.fits:
                 pair = (fit_baseline(each, baseline.name, fit).forecasts(own) for each, own in asked.items())
                 assert (not np.allclose(*pair, rtol=1e-9, atol=1e-12)) == moves, (baseline.name, fit)
 
@@ -364,7 +364,7 @@ def test_a_baseline_that_leaves_windows_out_is_left_out_itself_and_a_note_says_o
         return np.where(asked.windows.symbols[:, None, None] == 1, np.nan, np.zeros((len(asked), 2, 3)))
 
     blind = BaselineModel(
-        name="blind", estimator=lambda _sample: FittedBaseline(quantiles=quantiles), fits=(FitScope.AS_IS,)
+        name="blind", estimator=lambda _sample: FittedBaseline(quantiles=quantiles), fits=(FitScope.UNCALIBRATED,)
     )
     made = judged_by(found, BaselinePlan(baselines=(ZERO_RETURN, blind), notes=()))
     asked = found.windows(TEST)

@@ -216,7 +216,7 @@ def test_a_fit_that_does_not_converge_is_replaced(monkeypatch: pytest.MonkeyPatc
         return None
 
     monkeypatch.setattr(garch, "_fit", failed)
-    made = case_of(history()).fitted(garch.GARCH, FitScope.AS_IS)
+    made = case_of(history()).fitted(garch.GARCH, FitScope.UNCALIBRATED)
     expected = returns_baselines().forecasts["unconditional quantiles"]
     np.testing.assert_array_equal(made.forecasts(asked_of(history())), expected)
     assert made.replaced is not None
@@ -256,7 +256,7 @@ def test_boosted_quantiles_that_lie_close_are_put_in_order() -> None:
 
 
 def test_boosted_trees_give_the_same_bits_again() -> None:
-    again = case_of(history()).fitted(regression.BOOSTED, FitScope.AS_IS).forecasts(asked_of(history()))
+    again = case_of(history()).fitted(regression.BOOSTED, FitScope.UNCALIBRATED).forecasts(asked_of(history()))
     np.testing.assert_array_equal(again, returns_baselines().forecasts[LIGHTGBM])
 
 

@@ -137,7 +137,7 @@ def test_edges_are_rebuilt_for_every_training_window() -> None:
 
 
 def test_no_returns_are_an_error() -> None:
-    with pytest.raises(ConfigurationError, match=r"none of 3 stocks has any"):
+    with pytest.raises(ConfigurationError, match=r"no stock of 3 has any"):
         fit_edges(np.full((3, 10), np.nan), neighbours=1)
 
 

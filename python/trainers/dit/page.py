@@ -44,7 +44,7 @@ MAX_MISCLASSIFIED: Final = 24
 """Maximum number of misclassified images shown."""
 
 
-SHOWN_AT: Final = 64
+MAX_SHOWN_PIXELS: Final = 64
 """Displayed width of smaller images, in CSS pixels."""
 
 
@@ -204,12 +204,12 @@ def _strip_weight(strip: ImageStrip) -> int:
 def strip_of(heading: str, images: Tensor, prompt: str) -> ImageStrip:
     """Row of images of a prompt, float [N, channels, height, width], 0 to 1, scaled down for the page."""
     height, width = images.shape[2:]
-    small = max(height, width) < SHOWN_AT
+    small = max(height, width) < MAX_SHOWN_PIXELS
     reduced = min(1.0, MAX_EDGE / max(height, width))
     return ImageStrip(
         heading=heading,
         pictures=tuple(png_uri(_reduce(as_image(image))) for image in images),
-        width=SHOWN_AT if small else max(1, round(width * reduced)),
+        width=MAX_SHOWN_PIXELS if small else max(1, round(width * reduced)),
         small=small,
         described=f"{heading}: {prompt}",
     )

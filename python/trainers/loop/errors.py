@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 
-SHOWN_NAMES = 8
+MAX_SHOWN_NAMES = 8
 
 
 class LoopError(Exception):
@@ -53,7 +53,7 @@ class DetachedLossError(LoopError):
 
 
 class NoGradientError(LoopError):
-    """A loss whose backward reached none of the phase's parameters."""
+    """A loss whose backward reached no parameter of the phase."""
 
 
 class UnusedParameterError(LoopError):
@@ -118,13 +118,13 @@ class NoBestWeightsError(LoopError):
 
 def join_names(names: Sequence[str]) -> str:
     """Join names with commas for messages; of many, only the first few."""
-    more = f" and {len(names) - SHOWN_NAMES} more" if len(names) > SHOWN_NAMES else ""
-    return ", ".join(names[:SHOWN_NAMES]) + more
+    more = f" and {len(names) - MAX_SHOWN_NAMES} more" if len(names) > MAX_SHOWN_NAMES else ""
+    return ", ".join(names[:MAX_SHOWN_NAMES]) + more
 
 
 def describe_parameters(names: Sequence[str]) -> str:
     """Join names of parameters with commas; of many, only the number in each part of a module."""
-    if len(names) <= SHOWN_NAMES:
+    if len(names) <= MAX_SHOWN_NAMES:
         return join_names(names)
     parts = Counter(".".join(name.split(".")[:2]) for name in names)
     return join_names([f"{count} parameters of {part}" for part, count in parts.items()])

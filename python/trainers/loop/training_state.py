@@ -132,7 +132,7 @@ class TrainingState:
         return {
             "epoch": self.epoch,
             "windows": self.windows,
-            "ledger": self.epoch_totals.state(),
+            "epoch_totals": self.epoch_totals.state(),
             "history": [asdict(report) for report in self.history],
             "order_seed": self.order_seed,
             "order": self.order,
@@ -142,7 +142,7 @@ class TrainingState:
         """Restore the progress."""
         self.epoch = state["epoch"]
         self.windows = state["windows"]
-        self.epoch_totals.load(state["ledger"])
+        self.epoch_totals.load(state["epoch_totals"])
         self.history = [_report(values) for values in state["history"]]
         self.order_seed = state["order_seed"]
         self.order = state["order"]

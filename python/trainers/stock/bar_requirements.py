@@ -76,7 +76,7 @@ def recognise_calendar(bars: BarPanel) -> str:
 def describe_mixed_exchanges(bars: BarPanel) -> str:
     """The exchanges of symbols, if they differ, as text; else empty.
 
-    Symbols are of one exchange if they have the same suffix, and all or none of them trade on weekends.
+    Symbols are of one exchange if they have the same suffix, and trade all on weekends or all not.
     """
     groups: dict[tuple[str, bool], list[int]] = {}
     weekend = is_weekend(bars.sessions)

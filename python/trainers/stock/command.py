@@ -131,7 +131,7 @@ def stock(  # noqa: PLR0913 - one argument per group of flags
     covariates, panel = files.read(), map_bars(bars.read(tells=rank == 0), cache)
     if parent is None:
         final = set_calendar(final, panel, partial(say, style="dim") if rank == 0 else discard)
-    features = reads.over(FeatureSelection()).beside(covariates, final.calendar) if parent is None else parent.features
+    features = reads.over(FeatureSelection()).load(covariates, final.calendar) if parent is None else parent.features
     material = TrainingMaterial(panel, features, covariates, load_edges(edges, panel, final), parent, cache)
     trained = run_training(material, final, out, run, rank)
     if rank == 0:

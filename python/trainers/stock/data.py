@@ -50,21 +50,21 @@ class TrainingWindows:
     def __len__(self) -> int:
         return len(self.symbols)
 
-    def blocks(self, most: int) -> "Iterator[tuple[slice, TrainingWindows]]":
-        """Blocks of at most `most` windows, each with its slice of the N."""
-        for k in range(0, len(self), most):
-            rows = slice(k, k + most)
+    def blocks(self, max_windows: int) -> "Iterator[tuple[slice, TrainingWindows]]":
+        """Blocks of at most `max_windows` windows, each with its slice of the N."""
+        for k in range(0, len(self), max_windows):
+            rows = slice(k, k + max_windows)
             yield rows, TrainingWindows(symbols=self.symbols[rows], positions=self.positions[rows])
 
-    def subsample(self, most: int) -> "TrainingWindows":
-        """At most `most` windows, one random draw from each of as many equal stretches; always the same draw.
+    def subsample(self, max_windows: int) -> "TrainingWindows":
+        """At most `max_windows` windows, one random draw from each of as many equal stretches; always the same draw.
 
         Every k-th window would be of the same few symbols if k divides the number of symbols.
         """
-        if len(self) <= most:
+        if len(self) <= max_windows:
             return self
-        drawn = np.arange(most) + np.random.default_rng(0).random(most)
-        kept = np.unique((drawn * (len(self) / most)).astype(np.int64))
+        drawn = np.arange(max_windows) + np.random.default_rng(0).random(max_windows)
+        kept = np.unique((drawn * (len(self) / max_windows)).astype(np.int64))
         return TrainingWindows(symbols=self.symbols[kept], positions=self.positions[kept])
 
 

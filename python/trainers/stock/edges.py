@@ -52,9 +52,7 @@ def fit_edges(returns: FloatArray, *, neighbours: int) -> Edges:
         ConfigurationError: no stock has returns.
     """
     if not np.isfinite(returns).any():
-        raise ConfigurationError(
-            f"edges need returns, but none of {len(returns)} stocks has any; give more training bars"
-        )
+        raise ConfigurationError(f"edges need returns, but no stock of {len(returns)} has any; give more training bars")
     nearness = correlate(remove_market(returns) if len(returns) >= MARKET else returns)
     count = min(neighbours, len(nearness) - 1)
     np.fill_diagonal(nearness, -np.inf)

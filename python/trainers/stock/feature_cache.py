@@ -261,7 +261,7 @@ def _find_mapped(column: FloatArray) -> np.memmap[Any, Any] | None:
 
 @dataclass(frozen=True, slots=True)
 class ColumnReference:
-    """A column of mapped bars as it is sent to another process of this machine, which maps it too."""
+    """A column of mapped bars, as sent to another process of this machine, which maps it too."""
 
     file: Path
     digest: str

@@ -39,7 +39,7 @@ class FeatureSelection:
     features: Annotated[str, Flag("`default`, `prices` (default without volume), `alpha158`, or a file.")] = "default"
     known: Known = ""
 
-    def beside(self, covariates: CovariateSource, calendar: str) -> FeatureSet:
+    def load(self, covariates: CovariateSource, calendar: str) -> FeatureSet:
         """The features of a model of this calendar, including the columns of these files.
 
         Raises:

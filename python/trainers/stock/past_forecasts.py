@@ -1,4 +1,4 @@
-"""Forecasts of past days beside what happened, as DataFrames with the columns of neuralforecast."""
+"""Forecasts of past days with their outcomes, as DataFrames with the columns of neuralforecast."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING

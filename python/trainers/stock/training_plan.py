@@ -279,7 +279,7 @@ class TrainingPlan:
         """
         source = read_covariates(covariates)
         if self.parent is None:
-            features = self.reads.over(FeatureSelection()).beside(source, self.recipe.calendar)
+            features = self.reads.over(FeatureSelection()).load(source, self.recipe.calendar)
         else:
             features = self.parent.features
             _refuse(list(find_other_features(self.parent, self.reads, lambda: source)))

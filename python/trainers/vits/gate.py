@@ -247,7 +247,9 @@ def _compare_corrections(clips: VoiceComparison) -> ComparedFigure:
 def _compare_distances(what: str, clips: VoiceComparison) -> ComparedFigure:
     before, after = _average_pairs(clips.pairs)
     if before is None or after is None:
-        return ComparedFigure(what=what, before=before, after=after, rule="no clip is said by both voices", holds=False)
+        return ComparedFigure(
+            what=what, before=before, after=after, rule="no clip is spoken by both voices", holds=False
+        )
     return ComparedFigure(
         what=what, before=before, after=after, rule=_describe_limit(), holds=after <= before * (1 + WORSE)
     )

@@ -101,7 +101,7 @@ def read_metadata(source: Path) -> tuple[tuple[TranscriptLine, ...], tuple[Rejec
 def find_text_problem(text: str) -> str:
     """Problem of a normalised text, worded to follow its location; empty if none."""
     if not text:
-        return "has no text; write what is said, or remove the line"
+        return "has no text; write the spoken words, or remove the line"
     if has_control(text):
         return f"has a control character in the text {shorten(text)!r}; remove it"
     return ""

@@ -30,9 +30,9 @@ MAX_SHOWN_CHARACTERS: Final = 80
 """Maximum characters of a text in a message."""
 
 
-def shorten(text: str, most: int = MAX_SHOWN_CHARACTERS) -> str:
+def shorten(text: str, max_characters: int = MAX_SHOWN_CHARACTERS) -> str:
     """Shorten a text for a message."""
-    return text if len(text) <= most else f"{text[:most]}… ({len(text)} characters)"
+    return text if len(text) <= max_characters else f"{text[:max_characters]}… ({len(text)} characters)"
 
 
 def lower_letters(text: str) -> str:
@@ -156,7 +156,7 @@ def _check_numbers(vocabulary: Mapping[str, int], name: str) -> None:
 def _describe_unknown_text(text: str, rewritten: str) -> str:
     """Message for a text without known characters."""
     if not normal_text(text):
-        return "the text is empty; write what is said"
+        return "the text is empty; write the words to speak"
     unknown = shorten("".join(sorted(set(rewritten))))
     return f"all characters of the text {shorten(text)!r} are missing from the vocabulary ({unknown}); respell it"
 

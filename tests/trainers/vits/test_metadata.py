@@ -119,8 +119,8 @@ def test_bad_lines_are_reported_by_number_and_the_others_continue(tmp_path: Path
     content = "a|yek\n|du\nc|\nd| \u00a0\ne|sê\x07\nf|a|b\na2|çar\n"
     assert reasons(tmp_path, content) == {
         "line 2": "line 2 of metadata.csv has no id; write id|text",
-        "c": "line 3 of metadata.csv has no text; write what is said, or remove the line",
-        "d": "line 4 of metadata.csv has no text; write what is said, or remove the line",
+        "c": "line 3 of metadata.csv has no text; write the spoken words, or remove the line",
+        "d": "line 4 of metadata.csv has no text; write the spoken words, or remove the line",
         "e": "line 5 of metadata.csv has a control character in the text 'sê\\x07'; remove it",
         "f": "line 6 of metadata.csv has 3 columns between |, most have 2; fix it",
     }

@@ -18,7 +18,7 @@ from trainers.loop.weights.initial_weights import list_named_tensors, name_param
 
 Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
 
-SHOWN_VALUE = 60
+MAX_SHOWN_CHARACTERS = 60
 BATCHES_PER_STEP = "batches per step (accumulate x processes)"
 """The part of a checkpoint's layout with the size of an accumulation window."""
 
@@ -69,7 +69,7 @@ def _format(values: Mapping[str, Json], name: str) -> str:
     if name not in values:
         return "absent"
     text = json.dumps(values[name], ensure_ascii=False)
-    return text if len(text) <= SHOWN_VALUE else f"{text[: SHOWN_VALUE - 1]}…"
+    return text if len(text) <= MAX_SHOWN_CHARACTERS else f"{text[: MAX_SHOWN_CHARACTERS - 1]}…"
 
 
 def describe_layout(trained: Mapping[str, nn.Module], phases: Sequence[PhaseRun[Any]]) -> dict[str, Any]:

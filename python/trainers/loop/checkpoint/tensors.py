@@ -35,7 +35,7 @@ TENSOR_BYTES = 768  # record, directory entry and padding in the archive, and it
 VALUE_BYTES = 16
 CHARACTER_BYTES = 4
 ARCHIVE_BYTES = 4096
-SHOWN_VALUE = 60
+MAX_SHOWN_CHARACTERS = 60
 MAX_EXPANDED_BYTES = 64 << 20
 """Maximum size in full of tensors that are views of fewer elements than they have, such as expanded ones."""
 MAX_HEADER_BYTES = 2 << 20
@@ -133,7 +133,7 @@ def check_state(state: Mapping[str, Any]) -> None:
     for path, value in _list_leaves(state):
         if not _is_readable(value):
             kind, text = type(value), repr(value)
-            shown = text if len(text) <= SHOWN_VALUE else f"{text[: SHOWN_VALUE - 1]}…"
+            shown = text if len(text) <= MAX_SHOWN_CHARACTERS else f"{text[: MAX_SHOWN_CHARACTERS - 1]}…"
             raise CheckpointError(
                 f"{path} is a {kind.__module__}.{kind.__qualname__} ({shown}), which a checkpoint cannot "
                 "hold, only tensors and plain Python values; convert it with float(), int(), .tolist() or "

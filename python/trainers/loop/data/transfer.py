@@ -48,7 +48,8 @@ def create_feeder(device: torch.device, *, phases: int) -> "Feeder":
     if device.type == "cpu":
         return DirectFeeder(device)
     memory = measure_total_bytes(device)
-    return Prefetcher(DeviceTransfer(device), most=0 if memory is None else memory // WINDOW_DIVISOR, shared=phases > 1)
+    max_bytes = 0 if memory is None else memory // WINDOW_DIVISOR
+    return Prefetcher(DeviceTransfer(device), max_bytes=max_bytes, shared=phases > 1)
 
 
 @final
@@ -93,13 +94,13 @@ class Prefetcher:
 
     Args:
         transfer: Copies batches to the device.
-        most: Maximum size in bytes of a window on the device.
+        max_bytes: Maximum size in bytes of a window on the device.
         shared: Whether several phases use the same batches.
     """
 
-    def __init__(self, transfer: "DeviceTransfer", *, most: int, shared: bool) -> None:
+    def __init__(self, transfer: "DeviceTransfer", *, max_bytes: int, shared: bool) -> None:
         self._transfer = transfer
-        self._most = most
+        self._max_bytes = max_bytes
         self._shared = shared
         self._crowded = False
         self._ahead = False
@@ -186,7 +187,7 @@ class Prefetcher:
             return False
         return (
             sum(_count_bytes(tensor) for batch in read.window or () for _, tensor in iterate_tensors(batch))
-            <= self._most
+            <= self._max_bytes
         )
 
 

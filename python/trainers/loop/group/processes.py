@@ -22,7 +22,7 @@ from trainers.loop.loss import Loss, WeightedMean
 
 BROADCAST_BYTES = 2**26  # tensors are copied into vectors of at most this size or one tensor, which saves memory
 
-SHOWN_CHARACTERS = 40
+MAX_SHOWN_CHARACTERS = 40
 
 
 Value = TypeVar("Value")
@@ -325,12 +325,12 @@ def chunks(tensors: Iterable[Tensor], limit: int) -> Iterator[list[Tensor]]:
 def _find_difference(first: str, other: str, rank: int) -> str:
     """Return excerpts of both values around the first difference."""
     same = next((place for place, pair in enumerate(zip(first, other, strict=False)) if pair[0] != pair[1]), None)
-    start = max(0, (min(len(first), len(other)) if same is None else same) - SHOWN_CHARACTERS // 2)
+    start = max(0, (min(len(first), len(other)) if same is None else same) - MAX_SHOWN_CHARACTERS // 2)
     return f"rank 0 has {_cut_excerpt(first, start)} where rank {rank} has {_cut_excerpt(other, start)}"
 
 
 def _cut_excerpt(text: str, start: int) -> str:
-    stop = start + SHOWN_CHARACTERS
+    stop = start + MAX_SHOWN_CHARACTERS
     return repr(("…" if start else "") + text[start:stop] + ("…" if stop < len(text) else ""))
 
 

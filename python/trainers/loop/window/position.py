@@ -6,7 +6,7 @@ from typing import final
 from trainers.loop.data.tree import describe
 from trainers.loop.errors import LoopError
 
-SHOWN_BATCHES = 3
+MAX_SHOWN_BATCHES = 3
 
 
 @final
@@ -43,8 +43,8 @@ class Position:
         size = len(self._batches)
         if self._batch is not None:
             return f"{place}, batch {self._batch} of {size}: {describe(self._batches[self._batch])}"
-        shapes = "; ".join(describe(batch) for batch in self._batches[:SHOWN_BATCHES])
-        more = "; …" if size > SHOWN_BATCHES else ""
+        shapes = "; ".join(describe(batch) for batch in self._batches[:MAX_SHOWN_BATCHES])
+        more = "; …" if size > MAX_SHOWN_BATCHES else ""
         return f"{place} of {size} batches: {shapes}{more}"
 
 

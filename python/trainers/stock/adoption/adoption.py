@@ -195,7 +195,7 @@ def _choose_calendar(
 
 
 def _build_pipeline(model: PublishedModel, settings: AdoptionSettings, calendar: SessionCalendar) -> Pipeline:
-    """The pipeline of a model that reads its features as they are."""
+    """The pipeline of a model that scales its features itself."""
     count = len(model.features.observed)
     return Pipeline(
         features=FittedFeatures(
@@ -238,8 +238,8 @@ def _check_size(folder: Path, recorded: Golden) -> None:
     largest = float(np.nanmax(np.abs(recorded.arrays["stage.values"])))
     if largest > MAX_RETURN:
         raise ConfigurationError(
-            f"{folder}: its forecasts of example bars reach a log return of {largest:.3g}, which is no price; its "
-            "weights are damaged or too large"
+            f"{folder}: its forecasts of example bars reach a log return of {largest:.3g}, which is impossible "
+            "for a price; its weights are damaged or too large"
         )
 
 

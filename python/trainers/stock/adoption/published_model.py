@@ -1,6 +1,6 @@
 """A published model, read from a folder without executing anything in it.
 
-Only `config.json`, `model.safetensors` and a license file are read, and no code or pickle may be beside them.
+Only `config.json`, `model.safetensors` and a license file are read, and the folder must not hold code or pickles.
 """
 
 from collections.abc import Mapping
@@ -36,7 +36,7 @@ class SourceFolder:
     tensors: Mapping[str, Tensor]
     weights_sha256: str
     license_file: str
-    """Empty if there is none."""
+    """Empty if unknown."""
     license_sha256: str
 
     @classmethod

@@ -116,7 +116,7 @@ class BacktestSubject:
             return artifact_source(self.artifact, self.device, covariates)
         if self.recipe is None or self.artifact is not None:
             raise typer.BadParameter("give either an ARTIFACT or --recipe FILE")
-        features = reads.beside(covariates, read_recipe_file(self.recipe).calendar)
+        features = reads.load(covariates, read_recipe_file(self.recipe).calendar)
         return recipe_source(self.recipe, features, covariates)
 
     @property
@@ -124,7 +124,7 @@ class BacktestSubject:
         """Path of the artifact or the recipe."""
         return self.artifact or self.recipe
 
-    def beside(self, suffix: str) -> Path:
+    def sibling(self, suffix: str) -> Path:
         """A path next to the artifact or the recipe.
 
         Raises:
@@ -152,7 +152,7 @@ def backtest_command(
 ) -> None:
     """Walk forward over past days: forecast with the data known then, trade at the next close, charge costs."""
     torch.set_num_threads(1)
-    folder = BacktestFolder(path=out or subject.beside(".backtest"), resume=run.resume)
+    folder = BacktestFolder(path=out or subject.sibling(".backtest"), resume=run.resume)
     check_folder(folder.path)
     source = subject.source(files.read())
     panel = map_bars(bars.read(), source.cache)

@@ -84,8 +84,7 @@ class ModelSource:
             )
         if self.recipe is None:
             raise ConfigurationError(
-                "an ensemble has no recipe of its own; use a member from its folder members, or backtest it with "
-                "--refit never"
+                "an ensemble has no recipe; use a member from its folder members, or backtest it with --refit never"
             )
         return self.recipe
 
@@ -213,7 +212,7 @@ def refuse_in_sample(trained_model: TrainedModel, sessions: NDArray[np.int32], s
     if allowed < len(sessions) and start >= sessions[allowed]:
         return
     seen = shown_date(trained_model.last_seen)
-    first = "none of these bars" if allowed >= len(sessions) else shown_date(int(sessions[allowed]))
+    first = "after the last bar" if allowed >= len(sessions) else shown_date(int(sessions[allowed]))
     raise InSampleError(
         f"{shown_date(start)} is in sample: labels up to {seen} were used for training, selection or calibration. The "
         f"first allowed decision day is {first}"

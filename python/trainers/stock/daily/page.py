@@ -53,7 +53,7 @@ def render_evenings(settings: DailySettings, summary: DailySummary, frame: PageF
             "horizon": first.horizons[-1] if first else 0,
             "is_return": first is not None and first.target_kind == LOG_RETURN,
             "levels": (first.quantiles[0], first.quantiles[-1]) if first else (),
-            "most_fans": _MAX_FANS,
+            "max_fans": _MAX_FANS,
             "rows": sorted(map(_make_fan_row, tonight), key=lambda row: (-row["middle"], row["symbol"]))
             if tonight
             else (),

@@ -196,7 +196,7 @@ def train_best(  # noqa: PLR0913 - a training run's inputs and outputs
     recipes, left_out = plan.plan_recipes()
     calendar = set_calendar(next(iter(recipes.values()))).calendar
     recipes = {kind: replace(recipe, calendar=calendar) for kind, recipe in recipes.items()}
-    features = plan.reads.over(FeatureSelection()).beside(covariates, calendar)
+    features = plan.reads.over(FeatureSelection()).load(covariates, calendar)
     training = BestTraining(
         trainer,
         TrainingMaterial(bars, features, covariates, cache=cache),

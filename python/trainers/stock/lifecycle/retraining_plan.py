@@ -41,7 +41,7 @@ class RetrainingPlan:
     trainings: Mapping[str, PlannedTraining]
     """One per member of an ensemble, by name; otherwise only one, whose name is empty."""
     rule: WeightRule | None
-    """How the members of an ensemble are chosen and weighted; None if the champion is no ensemble."""
+    """How the members of an ensemble are chosen and weighted; None if the champion is not an ensemble."""
     seen_until: int
     """Last session of the labels that the champion has seen, yyyymmdd."""
 

@@ -88,7 +88,7 @@ def tune_stock(  # noqa: PLR0913 - one argument per group of flags
     cache = open_cache(feature_cache, warn_on_stderr)
     covariates, panel = files.read(), map_bars(bars.read(), cache)
     final = set_calendar(changes.over(recipe_of(changes.kind)), panel, partial(say, style="dim"))
-    features = reads.beside(covariates, final.calendar)
+    features = reads.load(covariates, final.calendar)
     material = TrainingMaterial(panel, features, covariates, cache=cache)
     out.parent.mkdir(parents=True, exist_ok=True)
     result, trained = _search(material, final, effort, out, machines, as_json=run.as_json)

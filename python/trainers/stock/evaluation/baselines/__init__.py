@@ -88,7 +88,7 @@ def quick_baselines(kind: TargetKind, symbols: int) -> BaselinePlan:
     """The baselines that take at most a few seconds for so many symbols, for the scores after a training run."""
 
     def find_reason(baseline: BaselineModel) -> str:
-        is_quick = symbols <= baseline.most_quick_symbols
+        is_quick = symbols <= baseline.max_quick_symbols
         return "" if is_quick else " of a training run's scores because it is slow; quantra evaluate includes it"
 
     return _plan_baselines(kind, find_reason)

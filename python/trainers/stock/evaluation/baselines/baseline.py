@@ -103,7 +103,7 @@ class NoForecastError(Exception):
 class FitScope(StrEnum):
     """How a baseline is fitted."""
 
-    AS_IS = "as it is"
+    UNCALIBRATED = "uncalibrated"
     """Not calibrated; for baselines without a fit."""
     CALIBRATED = "calibrated"
     """Fitted on the training split, with conformal offsets of the calibration split, like the model."""
@@ -164,12 +164,12 @@ class BaselineModel:
     """Package of the extra `baselines` that it requires, by its name on PyPI."""
     module: str = ""
     """Module of the package, if it has another name."""
-    most_quick_symbols: float = inf
+    max_quick_symbols: float = inf
     """With more symbols, the fit takes too long for the scores at the end of a training run."""
 
     def named(self, fit: FitScope) -> str:
         """Name of its row of scores."""
-        return self.name if fit is FitScope.AS_IS else f"{self.name}, {fit}"
+        return self.name if fit is FitScope.UNCALIBRATED else f"{self.name}, {fit}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -191,5 +191,5 @@ GARCH: Final = BaselineModel(
     name="GARCH(1,1)-t",
     estimator=garch,
     package="arch",
-    most_quick_symbols=20,  # one model is fitted per symbol
+    max_quick_symbols=20,  # one model is fitted per symbol
 )

@@ -49,10 +49,10 @@ def last_value(sample: BaselineSample) -> FittedBaseline:
 
 
 ZERO_RETURN: Final = BaselineModel(
-    name="zero return", estimator=zero_return, fits=(FitScope.AS_IS,), kinds=(TargetKind.LOG_RETURN,)
+    name="zero return", estimator=zero_return, fits=(FitScope.UNCALIBRATED,), kinds=(TargetKind.LOG_RETURN,)
 )
 LAST_VALUE: Final = BaselineModel(
-    name="last value", estimator=last_value, fits=(FitScope.AS_IS,), kinds=(TargetKind.LOG_VOLATILITY,)
+    name="last value", estimator=last_value, fits=(FitScope.UNCALIBRATED,), kinds=(TargetKind.LOG_VOLATILITY,)
 )
 NAIVE: Final = {kind: naive.name for naive in (ZERO_RETURN, LAST_VALUE) for kind in naive.kinds}
 """Name of the point forecast of each target kind. It is not calibrated, because it forecasts no spread."""
@@ -106,7 +106,7 @@ def _of_known(values: FloatArray, levels: FloatArray) -> FloatArray:
 
 
 EMPIRICAL: Final = BaselineModel(
-    name=f"{SESSIONS}-day empirical quantiles", estimator=empirical, fits=(FitScope.AS_IS, FitScope.CALIBRATED)
+    name=f"{SESSIONS}-day empirical quantiles", estimator=empirical, fits=(FitScope.UNCALIBRATED, FitScope.CALIBRATED)
 )
 """It always uses the last days, so it is never refitted."""
 

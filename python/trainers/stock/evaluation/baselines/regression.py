@@ -139,7 +139,7 @@ def boosted(sample: BaselineSample) -> FittedBaseline:
     return FittedBaseline(quantiles=quantiles)
 
 
-BOOSTED: Final = BaselineModel(name="LightGBM quantiles", estimator=boosted, package="lightgbm", most_quick_symbols=0)
+BOOSTED: Final = BaselineModel(name="LightGBM quantiles", estimator=boosted, package="lightgbm", max_quick_symbols=0)
 
 
 # --- HAR
