@@ -6,7 +6,7 @@ from typing import Final
 from predictor.networks import Target, TargetKind
 from trainers.stock.evaluation.baselines import NAIVE, FitScope
 from trainers.stock.evaluation.calibration import CalibrationEffect
-from trainers.stock.evaluation.comparison import LossComparison, SkillScore
+from trainers.stock.evaluation.comparison import LossComparison, SeedScores, SeedSpread, SkillScore
 from trainers.stock.evaluation.evaluation import ConfidenceSet, EvaluationPeriod, ModelEvaluation
 from trainers.stock.evaluation.evaluation_set import Interval
 from trainers.stock.evaluation.scores import (
@@ -17,7 +17,6 @@ from trainers.stock.evaluation.scores import (
     ScoreRole,
     SymbolScores,
 )
-from trainers.stock.evaluation.seeds import SeedScores, SeedSpread
 
 HORIZONS: Final = (1, 5)
 LEVELS: Final = (0.1, 0.5, 0.9)

@@ -9,7 +9,7 @@ from scipy.optimize import linprog
 
 from predictor.errors import ConfigurationError
 from predictor.networks import Target
-from trainers.stock.ensembles.weights import (
+from trainers.stock.ensembles.ensemble import (
     choose_members,
     count_blocks,
     fit_weights,

@@ -19,6 +19,7 @@ from trainers.stock.evaluation.comparison import (
     pinball,
     pinball_at,
     qlike,
+    score_seeds,
     winkler,
 )
 from trainers.stock.evaluation.evaluation_set import (
@@ -40,7 +41,6 @@ from trainers.stock.evaluation.scores import (
     rank_values,
     score,
 )
-from trainers.stock.evaluation.seeds import score_seeds
 
 FloatArray = NDArray[np.float64]
 

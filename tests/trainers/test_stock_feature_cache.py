@@ -34,7 +34,7 @@ from trainers.stock.backtest.folds import Fold
 from trainers.stock.backtest.refits import RefitMaterial, make_tradable
 from trainers.stock.command import stock
 from trainers.stock.data import NO_COVARIATE_FILES, History
-from trainers.stock.evaluation.seeds import SeedRefits
+from trainers.stock.evaluation.comparison import SeedRefits
 from trainers.stock.feature_cache import Arrays, ArrayShape, FeatureCache
 from trainers.stock.model_fit import fit_pipeline
 from trainers.stock.splits import RollingSplits

@@ -47,7 +47,7 @@ from trainers.stock import (
 from trainers.stock.backtest.folds import WalkForwardPlan, split_sessions
 from trainers.stock.backtest.refits import RefitMaterial
 from trainers.stock.ensembles import JoinedEnsemble, join
-from trainers.stock.ensembles.weights import WeightRule
+from trainers.stock.ensembles.ensemble import WeightRule
 from trainers.stock.evaluation.bound_model import bind_model
 from trainers.stock.feature_cache import FeatureCache
 from trainers.stock.lifecycle import check_gates, compare_recipes, compare_versions, plan_retraining, promote, retrain

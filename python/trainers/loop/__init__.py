@@ -4,7 +4,7 @@ The unit of work is the accumulation window: all batches of one optimizer step. 
 caller logs, stops early and selects the best weights.
 """
 
-from trainers.loop.checkpoint.caller_state import Stateful
+from trainers.loop.checkpoint.snapshot import Stateful
 from trainers.loop.checkpoint.store import Checkpoints
 from trainers.loop.data.batch_splitter import BatchSplitter, IndivisibleBatch, SampleSplitter
 from trainers.loop.data.sources import IterableSource, LiveSource, ResidentSource, Source, shuffle_indices

@@ -8,7 +8,6 @@ import torch
 from torch import nn
 from torch.nn import Parameter
 
-from trainers.loop.checkpoint.caller_state import Stateful
 from trainers.loop.checkpoint.compatibility import (
     InitialSettings,
     LearningRates,
@@ -17,6 +16,7 @@ from trainers.loop.checkpoint.compatibility import (
     read_initial_settings,
 )
 from trainers.loop.checkpoint.recorder import Recorder
+from trainers.loop.checkpoint.snapshot import Stateful
 from trainers.loop.checkpoint.store import Checkpoints, StopSignals
 from trainers.loop.data.batch_splitter import BatchSplitter, SampleSplitter
 from trainers.loop.device import (

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.nn import Parameter
 
-from trainers.loop.checkpoint.caller_state import Stateful
+from trainers.loop.checkpoint.snapshot import Stateful
 from trainers.loop.data.batch_splitter import BatchCutter, BatchSplitter
 from trainers.loop.data.transfer import create_feeder
 from trainers.loop.device import Precision
@@ -20,12 +20,10 @@ from trainers.loop.phase import FrozenParameters, Phase
 from trainers.loop.training_state import TrainingState
 from trainers.loop.validation import ScoreGuard, Scorer
 from trainers.loop.weights.weight_copies import AveragedWeights, BestWeights
-from trainers.loop.window.accumulation import Accumulator
-from trainers.loop.window.forward_state import Rewind
+from trainers.loop.window.accumulation import Accumulator, Targets, count_targets, sum_counts
 from trainers.loop.window.guards import GradientGuard, Nonfinite, find_coupled_layers
 from trainers.loop.window.position import Position
-from trainers.loop.window.shared_forward import SharedForward
-from trainers.loop.window.targets import Targets, count_targets, sum_counts
+from trainers.loop.window.shared_forward import Rewind, SharedForward
 from trainers.loop.window.update import GradientUpdate, StepOutcome, skips_on_device
 
 Batch = TypeVar("Batch")

@@ -21,7 +21,6 @@ from trainers.media.metadata import normal_text
 from trainers.vits.batches import CorpusDataset
 from trainers.vits.corpus import RecordedClip, SpeechCorpus, Split
 from trainers.vits.errors import FeedbackError, VoiceError
-from trainers.vits.gate import MIN_HELD_OUT
 from trainers.vits.manifest import MAX_LISTED, SHARES, ClipCorrection, ClipRating, FeedbackManifest, hash_parts
 from trainers.vits.metadata import normalise_words
 from trainers.vits.preparation import CorpusSettings, RecordingEntry, prepare_clips
@@ -32,6 +31,9 @@ from trainers.vits.voice import Voice
 FEEDBACK_FOLDER: Final = "feedback"
 
 RATINGS_FILE: Final = "ratings.json"
+
+MIN_HELD_OUT: Final = 6
+"""Minimum number of held-out corrections: with fewer, all distances fall by chance too often."""
 
 MIN_TEXTS: Final = MIN_HELD_OUT + 3
 """Minimum number of different texts in new corrections: 1 for selection, 2 for training, the others held out."""

@@ -1,24 +1,36 @@
-"""Correction of a voice: train, compare with the previous version, then accept or reject."""
+"""Correction of a voice: train, compare with the previous version, then accept or reject.
+
+A voice is accepted if all of these hold:
+
+- held-out corrections are nearer to their recordings: the paired interval of the change lies below 0;
+- on held-out base clips, the distance grows by at most 5 %, the error rate by 5 % or 0.02, and the length error by
+  0.02; the distance of corrections of earlier versions grows by at most 5 %;
+- every text that the previous voice could say can still be said.
+"""
 
 import json
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import chain, count
+from math import sqrt
 from pathlib import Path
-from typing import Any, final
+from typing import Any, Final, final
+
+import numpy as np
+from scipy.special import ndtr, stdtrit
 
 from trainers.loop import Checkpoints
 from trainers.media.run_directory import as_settings, run_folder
 from trainers.progress import ReportConsumer
 from trainers.vits.corrections import (
+    MIN_HELD_OUT,
     CorrectionMaterial,
     HeldOutClips,
     find_used_digests,
     length_error,
     set_speaking_rate,
 )
-from trainers.vits.gate import SpeechScores, VoiceComparison, VoiceDecision, decide
 from trainers.vits.objective import Discriminators
 from trainers.vits.recipe import FeedbackRecipe, VoiceSizes
 from trainers.vits.speech_evaluation import SpeechEvaluation, score
@@ -26,6 +38,287 @@ from trainers.vits.speech_recogniser import SpeechRecogniser
 from trainers.vits.training import CORRECTIONS, REFUSED, VoiceTrainingResult, clear_rejection, fit, hash_voice
 from trainers.vits.versions import VoiceVersions
 from trainers.vits.voice import Voice, list_discriminator_channels
+
+LEVEL: Final = 0.95
+"""Confidence level of the interval. Without a true change, the whole interval lies below 0 in about 1 of 40 cases; with
+`MIN_HELD_OUT` pairs, in 1 of 28."""
+
+ACCEPTED_BY_CHANCE: Final = 0.05
+"""Maximum share of unchanged voices that are accepted."""
+
+DRAWS: Final = 10_000
+"""Bootstrap samples."""
+
+WORSE: Final = 0.05
+"""Allowed relative increase on the base corpus."""
+
+ERROR_RATE_MARGIN: Final = 0.02
+"""Allowed absolute increase of the error rate: 5 % of a low error rate is less than one letter."""
+
+LENGTH_MARGIN: Final = 0.02
+"""Allowed increase of the length error, the mean of |log(length / recorded length)|."""
+
+RELIABLE: Final = 0.2
+"""A recogniser with a higher error rate on held-out recordings decides nothing."""
+
+SATURATED: Final = 0.8
+"""Error rates from here on are babble, where differences are chance: they decide nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpeechScores:
+    """Figures of a voice on some clips.
+
+    Attributes:
+        names: Names of the clips.
+        distances: Distance from the recording of each clip; None if the text could not be said.
+        error_rate: Character error rate of the recogniser, including texts that were not said.
+        length_error: Mean of |log(length / recorded length)|; None if nothing was said.
+    """
+
+    names: tuple[str, ...]
+    distances: tuple[float | None, ...]
+    error_rate: float
+    length_error: float | None
+
+    @classmethod
+    def of(cls, scores: SpeechEvaluation) -> "SpeechScores":
+        """Figures of an evaluation."""
+        return cls(
+            names=tuple(score.clip.name for score in scores.clips),
+            distances=tuple(score.distance for score in scores.clips),
+            error_rate=scores.error_rate,
+            length_error=scores.length_error,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class VoiceComparison:
+    """Scores of two voices on the same clips in the same order.
+
+    Attributes:
+        before: Scores of the current voice.
+        after: Scores of the new voice.
+    """
+
+    before: SpeechScores
+    after: SpeechScores
+
+    @property
+    def pairs(self) -> tuple[tuple[float, float], ...]:
+        """Distances before and after, of the clips that both voices said; `lost_texts` counts lost ones."""
+        both = zip(self.before.distances, self.after.distances, strict=True)
+        return tuple((old, new) for old, new in both if old is not None and new is not None)
+
+    @property
+    def worse_clips(self) -> tuple[str, ...]:
+        """Names of the clips whose distance grew by more than `WORSE`, largest growth first.
+
+        Empty if they are more than half of the clips: then the voice as a whole is worse.
+        """
+        both = zip(self.before.names, self.before.distances, self.after.distances, strict=True)
+        grown = {name: new / old for name, old, new in both if old and new is not None and new > old * (1 + WORSE)}
+        few = 2 * len(grown) <= len(self.before.names)
+        return tuple(sorted(grown, key=lambda name: (-grown[name], name))) if few else ()
+
+    @property
+    def lost_texts(self) -> int:
+        """Number of texts that only the previous voice can say."""
+        both = zip(self.before.distances, self.after.distances, strict=True)
+        return sum(old is not None and new is None for old, new in both)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparedFigure:
+    """One figure of two voices with its acceptance rule.
+
+    Attributes:
+        what: Name of the figure and of the clips.
+        before: Value of the previous voice, if known.
+        after: Value of the new voice, if known.
+        rule: The rule, or why the figure decides nothing.
+        holds: Whether the rule holds; None if it decides nothing.
+        interval: Interval of the relative change, if computed.
+    """
+
+    what: str
+    before: float | None
+    after: float | None
+    rule: str
+    holds: bool | None
+    interval: tuple[float, float] | None = None
+
+    @property
+    def change(self) -> float | None:
+        """Relative change."""
+        if self.before is None or self.after is None or not self.before:
+            return None
+        return self.after / self.before - 1
+
+    def as_json(self) -> dict[str, object]:
+        """The figure as JSON."""
+        return {
+            "what": self.what,
+            "before": self.before,
+            "after": self.after,
+            "change": self.change,
+            "interval": None if self.interval is None else list(self.interval),
+            "rule": self.rule,
+            "holds": self.holds,
+        }
+
+    def __str__(self) -> str:
+        """The figure as a line of text."""
+        verdict = {True: "holds", False: "FAILS", None: "does not count"}[self.holds]
+        change = "" if self.change is None else f", {self.change:+.1%}"
+        between = "" if self.interval is None else f" ({self.interval[0]:+.1%} to {self.interval[1]:+.1%})"
+        return f"{self.what}: {_format(self.before)} → {_format(self.after)}{change}{between}: {verdict}, {self.rule}"
+
+
+@dataclass(frozen=True, slots=True)
+class VoiceDecision:
+    """The decision on a new voice.
+
+    Attributes:
+        lines: Compared figures; the first is the distance of the corrections.
+        worse_clips: Held-out base clips whose distance grew, worst first.
+    """
+
+    lines: tuple[ComparedFigure, ...]
+    worse_clips: tuple[str, ...] = ()
+
+    @property
+    def accepted(self) -> bool:
+        """Whether no line fails."""
+        return all(line.holds is not False for line in self.lines)
+
+    @property
+    def has_learnt_corrections(self) -> bool:
+        """Whether the corrections were learnt, regardless of the other figures."""
+        return self.lines[0].holds is True
+
+    def as_json(self) -> dict[str, object]:
+        """The decision as JSON."""
+        lines = [line.as_json() for line in self.lines]
+        return {"accepted": self.accepted, "level": LEVEL, "lines": lines, "farther": list(self.worse_clips)}
+
+
+def decide(
+    corrections: VoiceComparison,
+    base: VoiceComparison,
+    *,
+    recogniser_error_rate: float,
+    earlier: VoiceComparison | None = None,
+) -> VoiceDecision:
+    """Decide whether a new voice replaces the previous one.
+
+    Args:
+        corrections: Held-out corrections, which trained neither voice.
+        base: Held-out clips of the base corpus.
+        recogniser_error_rate: Error rate of the recogniser on held-out recordings.
+        earlier: Held-out corrections of earlier versions, if any.
+    """
+    lines = [
+        _compare_corrections(corrections),
+        _compare_distances("base, distance", base),
+        _compare_error_rates(base, recogniser_error_rate),
+        _compare_lengths(base),
+    ]
+    if earlier is not None:
+        lines.append(_compare_distances("earlier corrections, distance", earlier))
+    sets = [("corrections", corrections), ("base", base), ("earlier corrections", earlier)]
+    lines += (line for name, clips in sets if clips is not None for line in _compare_lost_texts(name, clips))
+    return VoiceDecision(tuple(lines), base.worse_clips)
+
+
+def bootstrap_change(pairs: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    """Bootstrap interval of the relative change of the mean from first to second numbers.
+
+    Uses the expanded percentile interval, which for few pairs is as wide as Student's (Hesterberg, "What teachers
+    should know about the bootstrap", 2015).
+
+    Args:
+        pairs: Two or more pairs of positive numbers.
+
+    Returns:
+        Lower and upper end at `LEVEL`; deterministic.
+    """
+    values, count = np.array(pairs), len(pairs)
+    picks = np.random.default_rng(0).integers(count, size=(DRAWS, count))
+    sums = values[picks].sum(axis=1)
+    tail = float(ndtr(-sqrt(count / (count - 1)) * stdtrit(count - 1, (1 + LEVEL) / 2)))
+    low, high = np.quantile(sums[:, 1] / sums[:, 0] - 1, (tail, 1 - tail))
+    return float(low), float(high)
+
+
+def _compare_corrections(clips: VoiceComparison) -> ComparedFigure:
+    what, pairs = "corrections, distance", clips.pairs
+    before, after = _average_pairs(pairs)
+    if len(pairs) < MIN_HELD_OUT:
+        rule = f"both voices say only {len(pairs)} of the clips, at least {MIN_HELD_OUT} are needed"
+        return ComparedFigure(what=what, before=before, after=after, rule=rule, holds=False)
+    interval = bootstrap_change(pairs)
+    rule = f"the {LEVEL:.0%} interval must lie below 0"
+    return ComparedFigure(what=what, before=before, after=after, rule=rule, holds=interval[1] < 0, interval=interval)
+
+
+def _compare_distances(what: str, clips: VoiceComparison) -> ComparedFigure:
+    before, after = _average_pairs(clips.pairs)
+    if before is None or after is None:
+        return ComparedFigure(
+            what=what, before=before, after=after, rule="no clip is spoken by both voices", holds=False
+        )
+    return ComparedFigure(
+        what=what, before=before, after=after, rule=_describe_limit(), holds=after <= before * (1 + WORSE)
+    )
+
+
+def _compare_error_rates(clips: VoiceComparison, recogniser_error_rate: float) -> ComparedFigure:
+    before, after = clips.before.error_rate, clips.after.error_rate
+    rule = f"{_describe_limit()}, or {ERROR_RATE_MARGIN:g} more"
+    holds: bool | None = after <= before + max(before * WORSE, ERROR_RATE_MARGIN)
+    if recogniser_error_rate > RELIABLE:
+        rule, holds = (
+            f"recogniser errs on {recogniser_error_rate:.0%} of recorded characters, above {RELIABLE:.0%}",
+            None,
+        )
+    elif before >= SATURATED:
+        rule, holds = f"it was {SATURATED:.0%} or more before, where changes are chance", None
+    return ComparedFigure(what="base, error rate", before=before, after=after, rule=rule, holds=holds)
+
+
+def _compare_lengths(clips: VoiceComparison) -> ComparedFigure:
+    before, after = clips.before.length_error, clips.after.length_error
+    holds = before is not None and after is not None and after <= before + LENGTH_MARGIN
+    rule = f"at most {LENGTH_MARGIN} more"
+    return ComparedFigure(what="base, length error", before=before, after=after, rule=rule, holds=holds)
+
+
+def _compare_lost_texts(name: str, clips: VoiceComparison) -> Iterator[ComparedFigure]:
+    """The line on texts that could not be said, if any."""
+    before, after = (sum(distance is None for distance in scores.distances) for scores in (clips.before, clips.after))
+    if clips.lost_texts or before or after:
+        yield ComparedFigure(
+            what=f"{name}, texts not said",
+            before=before,
+            after=after,
+            rule=f"{clips.lost_texts} could be said before, and none may be lost",
+            holds=not clips.lost_texts,
+        )
+
+
+def _describe_limit() -> str:
+    return f"at most {WORSE:.0%} more"
+
+
+def _average_pairs(pairs: Sequence[tuple[float, float]]) -> tuple[float | None, float | None]:
+    if not pairs:
+        return None, None
+    return sum(old for old, _ in pairs) / len(pairs), sum(new for _, new in pairs) / len(pairs)
+
+
+def _format(value: float | None) -> str:
+    return "none" if value is None else f"{value:.4g}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -156,7 +156,7 @@ def feed_all(monkeypatch: pytest.MonkeyPatch) -> Feed:
         carrier, made = FakeDevice(**chosen), list[Prefetcher]()
 
         def feeder(_device: torch.device, *, phases: int) -> Prefetcher:
-            made.append(Prefetcher(cast("DeviceTransfer", carrier), most=most, shared=phases > 1))
+            made.append(Prefetcher(cast("DeviceTransfer", carrier), max_bytes=most, shared=phases > 1))
             return made[-1]
 
         monkeypatch.setattr("trainers.loop.run_parts.create_feeder", feeder)

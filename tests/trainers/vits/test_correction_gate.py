@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.special import stdtrit
 
-from trainers.vits.gate import (
+from trainers.vits.voice_correction import (
     ACCEPTED_BY_CHANCE,
     LEVEL,
     MIN_HELD_OUT,

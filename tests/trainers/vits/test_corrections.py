@@ -24,10 +24,10 @@ from trainers.vits.corrections import (
     set_speaking_rate,
 )
 from trainers.vits.errors import FeedbackError, VoiceError
-from trainers.vits.gate import MIN_HELD_OUT
 from trainers.vits.manifest import read_manifest
 from trainers.vits.versions import VoiceVersions
 from trainers.vits.voice import Voice
+from trainers.vits.voice_correction import MIN_HELD_OUT
 
 NOTHING = PreviousCorrections((), {})
 

@@ -4,21 +4,17 @@ Schedules and callers change learning rates and weight decay during a run, so th
 settings in the code. Therefore a checkpoint also holds the initial values, and only these are compared.
 """
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, TypeAlias, cast, final
 
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import ChainedScheduler, LRScheduler, SequentialLR
 
-from trainers.loop.errors import ResumeMismatchError, SettingsError, join_names
+from trainers.loop.errors import ResumeMismatchError, join_names
 from trainers.loop.phase import Phase
 from trainers.loop.run_parts import PhaseRun
 from trainers.loop.weights.initial_weights import list_named_tensors, name_parameters
 
-Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
-
-MAX_SHOWN_CHARACTERS = 60
 BATCHES_PER_STEP = "batches per step (accumulate x processes)"
 """The part of a checkpoint's layout with the size of an accumulation window."""
 
@@ -29,47 +25,6 @@ InitialSettings: TypeAlias = Mapping[str, Sequence[GroupSettings]]
 
 NOT_COMPARED = ("params", "param_names", "lr", "initial_lr", "foreach", "fused", "capturable", "differentiable")
 """Keys of a group that are not compared directly: parameters, learning rate, and device-dependent options."""
-
-
-def as_json(settings: Mapping[str, Json]) -> dict[str, Json]:
-    """Return a copy as JSON reads it back, with lists for tuples.
-
-    Raises:
-        SettingsError: The settings are not JSON, which has neither NaN nor infinity.
-    """
-    try:
-        text = json.dumps(settings, allow_nan=False)
-    except (TypeError, ValueError) as error:
-        raise SettingsError(
-            f"the settings of checkpoints must be numbers, strings, lists and mappings with string keys: {error}"
-        ) from error
-    return json.loads(text)
-
-
-def find_differences(saved: Mapping[str, Json], current: Mapping[str, Json]) -> list[str]:
-    """Describe every setting that differs, with both values; nested ones by path, such as `network.layers`."""
-    before, now = dict(_flatten(saved)), dict(_flatten(current))
-    names = [*before, *(name for name in now if name not in before)]
-    return [
-        f"{name} was {_format(before, name)} and is now {_format(now, name)}"
-        for name in names
-        if name not in before or name not in now or before[name] != now[name]
-    ]
-
-
-def _flatten(settings: Mapping[str, Json], prefix: str = "") -> Iterator[tuple[str, Json]]:
-    for name, value in settings.items():
-        if isinstance(value, Mapping) and value:
-            yield from _flatten(cast("Mapping[str, Any]", value), f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}", value
-
-
-def _format(values: Mapping[str, Json], name: str) -> str:
-    if name not in values:
-        return "absent"
-    text = json.dumps(values[name], ensure_ascii=False)
-    return text if len(text) <= MAX_SHOWN_CHARACTERS else f"{text[: MAX_SHOWN_CHARACTERS - 1]}…"
 
 
 def describe_layout(trained: Mapping[str, nn.Module], phases: Sequence[PhaseRun[Any]]) -> dict[str, Any]:

@@ -8,13 +8,13 @@ from typing import Any, final
 import torch
 from torch import Tensor
 
-from trainers.loop.checkpoint.caller_state import (
+from trainers.loop.checkpoint.compatibility import BATCHES_PER_STEP, LearningRates, check_layout, describe_layout
+from trainers.loop.checkpoint.snapshot import (
+    Snapshot,
     check_states_writable,
     collect_states,
     load_states,
 )
-from trainers.loop.checkpoint.compatibility import BATCHES_PER_STEP, LearningRates, check_layout, describe_layout
-from trainers.loop.checkpoint.snapshot import Snapshot
 from trainers.loop.checkpoint.store import Checkpoints
 from trainers.loop.device import (
     capture_generators,

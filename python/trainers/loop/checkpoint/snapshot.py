@@ -1,18 +1,19 @@
 """The content of one checkpoint, and how its files are written, verified and read."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import asdict, dataclass
 from hashlib import file_digest, sha256
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Protocol, Self, TypeAlias, cast, runtime_checkable
 
 import torch
 from torch import Tensor
 
-from trainers.loop.checkpoint.compatibility import Json
 from trainers.loop.checkpoint.folder import META, STATE, SUFFIX, DamagedError, describe_error
 from trainers.loop.checkpoint.tensors import (
+    MAPPINGS,
     FileDigest,
     check_group,
     check_state,
@@ -24,9 +25,13 @@ from trainers.loop.checkpoint.tensors import (
     write_group,
     write_state,
 )
+from trainers.loop.errors import ResumeMismatchError, SettingsError, join_names
 
 FORMAT = 1
 META_BYTES = 4096
+MAX_SHOWN_CHARACTERS = 60
+
+Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -240,3 +245,114 @@ def _unseal(text: bytes) -> dict[str, Any]:
 
 def _render(value: Mapping[str, object]) -> bytes:
     return json.dumps(value, indent=1, sort_keys=True, allow_nan=False).encode()
+
+
+@runtime_checkable
+class Stateful(Protocol):
+    """An object whose state checkpoints can save and restore, such as torch's modules and schedulers."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state: tensors and plain Python values, nested in dicts, lists and tuples."""
+        ...
+
+    def load_state_dict(self, state_dict: dict[str, Any], /) -> object:
+        """Restore a saved state.
+
+        Args:
+            state_dict: The saved state, with tensors on the CPU.
+
+        Raises:
+            RuntimeError, ValueError, KeyError: The state does not fit the object.
+        """
+        ...
+
+
+def collect_states(owners: Mapping[str, Stateful]) -> dict[str, Any]:
+    """Return the states with all tensors on the host, because another process may read them on other devices."""
+    return {name: copy_to_host(owner.state_dict()) for name, owner in owners.items()}
+
+
+def check_states_writable(owners: Mapping[str, Stateful]) -> None:
+    """Check that the states can be written and read back.
+
+    Raises:
+        CheckpointError: A state holds more than tensors and plain values; the message names the path.
+    """
+    check_state(collect_states(owners))
+
+
+def load_states(saved: Mapping[str, Any], owners: Mapping[str, Stateful]) -> None:
+    """Restore the states; every object checks whether its state fits.
+
+    Raises:
+        ResumeMismatchError: A name is missing on one side, or an object rejects its state.
+    """
+    problems = [f"{name!r} is in the checkpoint and not here" for name in saved if name not in owners]
+    problems += [f"{name!r} is here and not in the checkpoint" for name in owners if name not in saved]
+    if problems:
+        raise ResumeMismatchError(
+            f"Loop(state=…) does not fit the checkpoint: {join_names(problems)}; use the objects that the training was "
+            "started with, or start again in another folder"
+        )
+    for name, owner in owners.items():
+        try:
+            owner.load_state_dict(saved[name])
+        except (RuntimeError, ValueError, KeyError) as error:
+            raise ResumeMismatchError(
+                f"state {name!r} cannot be restored from the checkpoint; error of {type(owner).__name__}: {error}"
+            ) from error
+
+
+def copy_to_host(value: Any) -> Any:
+    """Return the value with all tensors on the CPU; tensors that are already there are not copied."""
+    if isinstance(value, Tensor):
+        return value.cpu()
+    if type(value) in MAPPINGS:
+        copied = copy(value)  # keeps attributes, where a module's state_dict stores versions
+        for key, item in value.items():
+            copied[key] = copy_to_host(item)
+        return copied
+    if type(value) in (list, tuple):
+        return type(value)([copy_to_host(item) for item in value])
+    return value
+
+
+def as_json(settings: Mapping[str, Json]) -> dict[str, Json]:
+    """Return a copy as JSON reads it back, with lists for tuples.
+
+    Raises:
+        SettingsError: The settings are not JSON, which has neither NaN nor infinity.
+    """
+    try:
+        text = json.dumps(settings, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise SettingsError(
+            f"the settings of checkpoints must be numbers, strings, lists and mappings with string keys: {error}"
+        ) from error
+    return json.loads(text)
+
+
+def find_differences(saved: Mapping[str, Json], current: Mapping[str, Json]) -> list[str]:
+    """Describe every setting that differs, with both values; nested ones by path, such as `network.layers`."""
+    before, now = dict(_flatten(saved)), dict(_flatten(current))
+    names = [*before, *(name for name in now if name not in before)]
+    return [
+        f"{name} was {_format(before, name)} and is now {_format(now, name)}"
+        for name in names
+        if name not in before or name not in now or before[name] != now[name]
+    ]
+
+
+def _flatten(settings: Mapping[str, Json], prefix: str = "") -> Iterator[tuple[str, Json]]:
+    for name, value in settings.items():
+        if isinstance(value, Mapping) and value:
+            yield from _flatten(cast("Mapping[str, Any]", value), f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
+
+
+def _format(values: Mapping[str, Json], name: str) -> str:
+    if name not in values:
+        return "absent"
+    text = json.dumps(values[name], ensure_ascii=False)
+    return text if len(text) <= MAX_SHOWN_CHARACTERS else f"{text[: MAX_SHOWN_CHARACTERS - 1]}…"

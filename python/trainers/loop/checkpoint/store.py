@@ -14,7 +14,7 @@ from typing import Literal, Self, TypeAlias, final
 
 from torch import Tensor
 
-from trainers.loop.checkpoint.compatibility import BATCHES_PER_STEP, Json, as_json, find_differences
+from trainers.loop.checkpoint.compatibility import BATCHES_PER_STEP
 from trainers.loop.checkpoint.folder import (
     CheckpointEntry,
     DamagedError,
@@ -31,9 +31,12 @@ from trainers.loop.checkpoint.folder import (
     remove_drafts,
 )
 from trainers.loop.checkpoint.snapshot import (
+    Json,
     LoadedCheckpoint,
     Snapshot,
+    as_json,
     check_snapshot,
+    find_differences,
     read_checkpoint,
     read_meta,
     read_tensors,

@@ -17,8 +17,7 @@ from predictor.cli.output import judgement, write_json
 from predictor.errors import ConfigurationError
 from trainers.options import Threads
 from trainers.progress import progress_on
-from trainers.stock.ensembles.ensemble import JoinedEnsemble, join
-from trainers.stock.ensembles.weights import WeightRule
+from trainers.stock.ensembles.ensemble import JoinedEnsemble, WeightRule, join
 from trainers.stock.flags import OutFolder, choose_version_folder, print_artifact_commands
 from trainers.stock.progress_output import announce_on_stderr, warn_on_stderr
 

@@ -51,7 +51,18 @@ from trainers.stock.evaluation.calibration import (
     compare_calibration,
     forecast_adaptively,
 )
-from trainers.stock.evaluation.comparison import LossComparison, SkillScore, average_days, compare, pinball
+from trainers.stock.evaluation.comparison import (
+    LossComparison,
+    SeedRefits,
+    SeedScores,
+    SkillScore,
+    average_days,
+    choose_other_seeds,
+    compare,
+    name_seed,
+    pinball,
+    score_seeds,
+)
 from trainers.stock.evaluation.evaluated_days import read_splits, select_unseen_part
 from trainers.stock.evaluation.evaluation_set import CONFIDENCE, RESAMPLES, EvaluationSet
 from trainers.stock.evaluation.scores import (
@@ -64,7 +75,6 @@ from trainers.stock.evaluation.scores import (
     describe_correlation,
     pit,
 )
-from trainers.stock.evaluation.seeds import SeedRefits, SeedScores, choose_other_seeds, name_seed, score_seeds
 from trainers.stock.feature_cache import FeatureCache
 from trainers.stock.recipe import read_recipe
 from trainers.stock.splits import DataSplits, SplitPart, parse_day_flag

@@ -13,10 +13,10 @@ from predictor.report import ReportTable, TableCell, TableRow, make_number_cell
 from predictor.report.templates import capitalize_first, format_horizon, format_level
 from predictor.skill import Verdict
 from trainers.stock.evaluation.baselines import NAIVE
+from trainers.stock.evaluation.comparison import SeedSpread
 from trainers.stock.evaluation.evaluation import ModelEvaluation
 from trainers.stock.evaluation.evaluation_set import Interval
 from trainers.stock.evaluation.scores import HorizonScores, ModelScores, ScoreRole
-from trainers.stock.evaluation.seeds import SeedSpread
 
 SCALE: Final = 10_000
 """Losses are multiplied by this for display."""

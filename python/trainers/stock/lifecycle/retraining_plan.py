@@ -18,8 +18,8 @@ from trainers.stock.backtest.source import ModelSource, TrainedModel, artifact_s
 from trainers.stock.data import NO_COVARIATE_FILES
 from trainers.stock.data_warnings import Warn, discard
 from trainers.stock.ensembles import JoinedEnsemble, join
+from trainers.stock.ensembles.ensemble import WeightRule, read_weight_rule
 from trainers.stock.ensembles.member_training import repeats_scale
-from trainers.stock.ensembles.weights import WeightRule, read_weight_rule
 from trainers.stock.evaluation.bound_model import find_calendar, find_trained_symbols
 from trainers.stock.feature_cache import FeatureCache
 from trainers.stock.splits import RollingSplits, SplitPart
