@@ -16,7 +16,7 @@ from diffusers.schedulers.scheduling_ddim import DDIMScheduler
 from diffusers.schedulers.scheduling_flow_match_euler_discrete import FlowMatchEulerDiscreteScheduler
 
 from benchmarks.drawing.digits import Workplace
-from trainers.dit.cache import LatentCache
+from trainers.dit.batches import LatentCache
 from trainers.dit.models import ImageModel
 from trainers.dit.networks import PixArtNetwork
 from trainers.dit.objective import DiffusionObjective, DiffusionProcess, create_objective

@@ -12,7 +12,7 @@ from benchmarks.drawing import control
 from benchmarks.drawing.digits import Workplace, seconds_of
 from benchmarks.drawing.judging import ImageJudge, ImageScores
 from benchmarks.report import Row, at_least, at_most, shown
-from trainers.dit.cache import LatentCache
+from trainers.dit.batches import LatentCache
 from trainers.dit.models import ImageModel
 from trainers.dit.objective import DiffusionObjective, create_objective
 from trainers.dit.recipe import ImageRecipe

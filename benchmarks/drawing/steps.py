@@ -17,8 +17,7 @@ from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from benchmarks.drawing.digits import Workplace
 from benchmarks.report import Row, at_most, shown
-from trainers.dit.batches import EncodedImages, ImageSource, RawImageFiles, RawImages
-from trainers.dit.cache import LatentCache
+from trainers.dit.batches import EncodedImages, ImageSource, LatentCache, RawImageFiles, RawImages
 from trainers.dit.models import ImageModel
 from trainers.dit.objective import create_objective
 from trainers.dit.recipe import ImageRecipe

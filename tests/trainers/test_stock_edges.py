@@ -44,9 +44,9 @@ from trainers.stock.edges import (
 )
 from trainers.stock.evaluation.bound_model import bind_model, find_calendar, find_last_seen
 from trainers.stock.evaluation.comparison import SeedRefits, average_horizons, pinball
-from trainers.stock.evaluation.evaluated_days import select_unseen_part
 from trainers.stock.evaluation.evaluation import MODEL_NAME, EvaluationSettings, evaluate
 from trainers.stock.evaluation.evaluation_set import EvaluationSet
+from trainers.stock.splits import select_unseen_part
 from trainers.stock.training_data import TrainingMaterial
 
 FloatArray = NDArray[np.float64]

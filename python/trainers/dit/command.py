@@ -71,7 +71,7 @@ def cache(
 ) -> None:
     """Check images and their prompts, and encode them for training."""
     with command_errors(IMAGES):
-        from trainers.dit.cache import write_cache
+        from trainers.dit.batches import write_cache
         from trainers.dit.models import ImageModel
         from trainers.dit.prompts import read_priors
 

@@ -1,40 +1,318 @@
-"""Reward tuning of a model with GRPO: reinforce steps that led to better images than others of the same group."""
+"""Reward tuning of a model with GRPO: reinforce steps that led to better images than others of the same group.
 
+Rollouts are images drawn with random steps, which are rewarded and then trained on step by step. The loop's checkpoints
+must include their state, so that a resumed training continues exactly.
+"""
+
+from collections.abc import Iterator, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
-from typing import Final, final
+from dataclasses import asdict, dataclass
+from typing import Any, Final, NamedTuple, final
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
+from trainers.dit.errors import RewardError, SchedulerError
 from trainers.dit.images import ImageFolder
 from trainers.dit.models import ImageModel
-from trainers.dit.networks import ImageNetwork
+from trainers.dit.networks import ImageNetwork, PromptCondition
 from trainers.dit.recipe import GrpoRecipe
-from trainers.dit.reward_monitor import EvaluationSnapshot, RewardGate
+from trainers.dit.reward_monitor import EvaluationSnapshot, RewardGate, check_prompts_suffice
 from trainers.dit.rewards import ValidatedReward
-from trainers.dit.rollouts import (
-    PolicySampler,
-    PolicySteps,
-    RolloutRound,
-    Rollouts,
-    compute_clipped_gain,
-    divergence,
-    log_probability,
-)
+from trainers.dit.sampling import GuidedNetwork
 from trainers.loop import (
     Checkpoints,
     FrozenModule,
     LiveSource,
     Loop,
     Loss,
+    OutOfMemoryError,
     Phase,
     SettingsError,
     adamw,
     full_precision,
     launched_size,
 )
+from trainers.loop.device import describe_cause, is_out_of_memory
+from trainers.loop.validation import evaluation_mode
 from trainers.progress import ReportConsumer
+
+LATEST: Final = 0.96
+"""Upper bound of the time in the noise scale, which diverges at 1."""
+
+MIN_SPREAD: Final = 1e-6
+"""Rewards of a group with a smaller standard deviation count as equal."""
+
+STEADYING: Final = 1e-4
+"""Added to the standard deviation of a group, which keeps advantages of nearly equal rewards small."""
+
+MAX_ADVANTAGE: Final = 3.0
+"""Bound of advantages."""
+
+
+class PolicyStep(NamedTuple):
+    """Normal distribution of a random step.
+
+    Attributes:
+        mean: float [N, channels, side, side].
+        deviation: Standard deviation of every value, [N].
+    """
+
+    mean: Tensor
+    deviation: Tensor
+
+
+class Advantages(NamedTuple):
+    """Advantages of images within their groups.
+
+    Attributes:
+        values: float [groups, members]; 0 in groups of equal rewards.
+        equal: Number of groups with equal rewards.
+    """
+
+    values: Tensor
+    equal: int
+
+
+def draw_step(latents: Tensor, velocity: Tensor, times: Tensor, lengths: Tensor, noise: float) -> PolicyStep:
+    """Random step from times t to t - length, with the same marginal distribution as the deterministic step.
+
+    With s = noise · √(t / (1 - t)), the mean is x - length · (v + s² / 2t · (x + (1 - t) v)) and the standard deviation
+    s √length.
+
+    Args:
+        latents: x, float [N, channels, side, side].
+        velocity: v, of the same shape.
+        times: t, [N], above 0 and up to 1.
+        lengths: [N], above 0.
+        noise: Scale of the noise.
+    """
+    late = times.clamp(max=LATEST)
+    size = noise * (late / (1 - late)).sqrt()
+    time, length, half = _add_dimensions(times), _add_dimensions(lengths), _add_dimensions(size**2 / (2 * times))
+    return PolicyStep(latents - length * (velocity + half * (latents + (1 - time) * velocity)), size * lengths.sqrt())
+
+
+def log_probability(step: PolicyStep, taken: Tensor) -> Tensor:
+    """Log-probability of latents, [N, channels, side, side], without a constant: [N], a mean over the values."""
+    return -((taken - step.mean) ** 2).mean((1, 2, 3)) / (2 * step.deviation**2)
+
+
+def compute_advantages(rewards: Tensor) -> Advantages:
+    """Normalise rewards, float [groups, members], by mean and standard deviation of their group."""
+    spread = rewards.std(dim=1, keepdim=True)
+    equal = spread < MIN_SPREAD
+    values = ((rewards - rewards.mean(1, keepdim=True)) / (spread + STEADYING)).clamp(-MAX_ADVANTAGE, MAX_ADVANTAGE)
+    return Advantages(torch.where(equal, 0.0, values), int(equal.sum()))
+
+
+def compute_clipped_gain(ratios: Tensor, advantages: Tensor, clip: float) -> Tensor:
+    """Gain of a change in probability, [N]; ratios beyond 1 ± clip gain no more.
+
+    Args:
+        ratios: Probability of each step now, relative to when it was drawn, [N].
+        advantages: [N].
+        clip: Range of ratios around 1.
+    """
+    return torch.minimum(ratios * advantages, ratios.clamp(1 - clip, 1 + clip) * advantages)
+
+
+def divergence(step: PolicyStep, start: PolicyStep) -> Tensor:
+    """Kullback-Leibler divergence of steps with the same deviation, [N]; a mean over the values."""
+    return ((step.mean - start.mean) ** 2).mean((1, 2, 3)) / (2 * step.deviation**2)
+
+
+def _add_dimensions(values: Tensor) -> Tensor:
+    """[N] as [N, 1, 1, 1]."""
+    return values[:, None, None, None]
+
+
+class PolicySteps(NamedTuple):
+    """One step of a batch of images.
+
+    Attributes:
+        before: Latents before the step, float32 [N, channels, side, side].
+        after: Latents after the step, of the same shape.
+        timesteps: Timesteps of the network, [N].
+        times: Fraction of noise before the step, [N].
+        lengths: Decrease of that fraction, [N].
+        probability: Log-probability of the step, as in `log_probability`, [N].
+        advantages: Advantage of each image within its group, [N].
+        condition: Embedded prompts.
+    """
+
+    before: Tensor
+    after: Tensor
+    timesteps: Tensor
+    times: Tensor
+    lengths: Tensor
+    probability: Tensor
+    advantages: Tensor
+    condition: PromptCondition
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutRound:
+    """Result of a round of rollouts.
+
+    Attributes:
+        reward: Mean over all images.
+        equal: Number of groups with equal rewards, which do not train the model.
+        groups: Number of groups.
+    """
+
+    reward: float
+    equal: int
+    groups: int
+
+
+@final
+class PolicySampler:
+    """Computes the random steps of a network.
+
+    Args:
+        unconditional: Condition of the empty prompt, with one row.
+        recipe: Tuning settings.
+    """
+
+    def __init__(self, unconditional: PromptCondition, recipe: GrpoRecipe) -> None:
+        self._unconditional = unconditional
+        self._recipe = recipe
+
+    def step(
+        self,
+        network: ImageNetwork,
+        condition: PromptCondition,
+        latents: Tensor,
+        timesteps: Tensor,
+        times: Tensor,
+        lengths: Tensor,
+    ) -> PolicyStep:
+        """Step from latents, float32 [N, channels, side, side], at times [N], with lengths [N]."""
+        guided = GuidedNetwork(network, condition, self._unconditional.move_to(latents.device), self._recipe.guidance)
+        return draw_step(latents, guided(latents, timesteps).float(), times, lengths, self._recipe.noise_scale)
+
+
+@final
+class Rollouts:
+    """Endless stream of steps, from rounds of images drawn with the model in training.
+
+    Args:
+        model: Model that draws; may be trained meanwhile.
+        pictures: Prompts to draw, with real images.
+        reward: Reward of each image.
+        recipe: Tuning settings.
+
+    Attributes:
+        rounds: Results of the rounds so far.
+
+    Raises:
+        SchedulerError: The model was not trained by flow matching.
+        RewardError: The reward has one number for all images, or the model reads prior tokens.
+        SettingsError: There are fewer steps than steps to train on.
+    """
+
+    def __init__(self, model: ImageModel, pictures: ImageFolder, reward: ValidatedReward, recipe: GrpoRecipe) -> None:
+        if model.objective is None or model.objective.name != "flow":
+            named = "none" if model.objective is None else str(model.objective)
+            raise SchedulerError(f"tuning needs flow matching, but the model's objective is {named}")
+        if reward.is_collective:
+            raise RewardError(
+                f"reward {reward.name} has one number for all images and cannot compare them; choose another"
+            )
+        if recipe.trained_steps > recipe.draw_steps:
+            raise SettingsError(
+                f"{recipe.trained_steps} trained steps are more than the {recipe.draw_steps} steps of an image; "
+                "train on fewer"
+            )
+        check_prompts_suffice(model)
+        self._model = model
+        self._pictures = pictures
+        self._reward = reward
+        self._recipe = recipe
+        self._sampler = PolicySampler(model.unconditional().move_to("cpu"), recipe)
+        scheduler = model.objective.steps(recipe.draw_steps)
+        self._timesteps: Tensor = scheduler.timesteps
+        self._times: Tensor = scheduler.sigmas.float()
+        self._remaining: list[PolicySteps] = []
+        self.rounds: list[RolloutRound] = []
+
+    def __iter__(self) -> Iterator[PolicySteps]:
+        """Steps without end, each of all images of a round; a new round is drawn after the last step."""
+        while True:
+            if not self._remaining:
+                self._remaining = self._draw_round()
+            yield self._remaining.pop(0)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Remaining steps and results so far, for a checkpoint."""
+        left = [[*steps[:-1], *steps.condition] for steps in self._remaining]
+        return {"left": left, "rounds": [asdict(result) for result in self.rounds]}
+
+    def load_state_dict(self, state_dict: dict[str, Any], /) -> None:
+        """Restore a state."""
+        # Seven tensors of every step, then those of its condition.
+        self._remaining = [PolicySteps(*left[:7], condition=PromptCondition(*left[7:])) for left in state_dict["left"]]
+        self.rounds = [RolloutRound(**result) for result in state_dict["rounds"]]
+
+    @torch.no_grad()
+    def _draw_round(self) -> list[PolicySteps]:
+        """Draw a round of images, and choose steps at random."""
+        prompts, targets = self._choose_prompts()
+        try:
+            condition = self._model.prompts.embed(self._model.prompts.tokens(prompts))
+            with evaluation_mode([self._model.network.module]):
+                steps, latents = self._run_all_steps(condition)
+            images = self._model.latents.decode(latents)
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error):
+                raise
+            raise OutOfMemoryError(
+                f"not enough memory to draw {len(prompts)} images at once ({describe_cause(error)}); lower --groups, "
+                f"now {self._recipe.groups}, or --members, now {self._recipe.members}"
+            ) from error
+        rewards = self._reward(images, prompts, targets)
+        found = compute_advantages(rewards.view(self._recipe.groups, self._recipe.members))
+        self.rounds.append(RolloutRound(float(rewards.mean()), found.equal, self._recipe.groups))
+        kept = torch.randperm(len(steps))[: self._recipe.trained_steps].tolist()
+        advantages = found.values.flatten().to(steps[0].before.device)
+        return [steps[index]._replace(advantages=advantages) for index in kept]
+
+    def _run_all_steps(self, condition: PromptCondition) -> tuple[list[PolicySteps], Tensor]:
+        """All steps from noise, and the final latents."""
+        count, network, device = len(condition.mask), self._model.network, condition.mask.device
+        latents = torch.randn(count, network.channels, network.side, network.side).to(device)
+        steps: list[PolicySteps] = []
+        for index, timestep in enumerate(self._timesteps):
+            times = self._times[index].expand(count).to(device)
+            lengths = (self._times[index] - self._times[index + 1]).expand(count).to(device)
+            timesteps = timestep.expand(count).to(device)
+            step = self._sampler.step(network, condition, latents, timesteps, times, lengths)
+            noise = torch.randn(latents.shape).to(device)  # drawn on the CPU: the same on every device
+            after = step.mean + step.deviation[:, None, None, None] * noise
+            probability = log_probability(step, after)
+            steps.append(PolicySteps(latents, after, timesteps, times, lengths, probability, torch.zeros(0), condition))
+            latents = after
+        return steps, latents
+
+    def _choose_prompts(self) -> tuple[list[str], Tensor]:
+        """Random prompts, and a real image of each, both repeated for the members of a group."""
+        indices = group_by_prompt([picture.prompt for picture in self._pictures.pictures])
+        order = torch.randperm(len(indices)).repeat(-(-self._recipe.groups // len(indices)))[: self._recipe.groups]
+        drawn = [indices[number] for number in order.tolist()]
+        members = self._recipe.members
+        chosen = [same[int(torch.randint(len(same), ()))] for same in drawn]
+        prompts = [self._pictures.pictures[index].prompt for index in chosen for _ in range(members)]
+        return prompts, (self._pictures.pixels(chosen) / 2 + 0.5).repeat_interleave(members, 0)
+
+
+def group_by_prompt(prompts: Sequence[str]) -> list[list[int]]:
+    """Indices of each distinct prompt, in order of first use."""
+    indices: dict[str, list[int]] = {}
+    for index, prompt in enumerate(prompts):
+        indices.setdefault(prompt, []).append(index)
+    return [*indices.values()]
+
 
 TRANSFORMER: Final = "transformer"
 """Name of the module and of the phase."""

@@ -12,8 +12,7 @@ from trainers.dit.recipe import GrpoRecipe, ImageEvaluationSettings, MonitorSett
 from trainers.media.console import echo, progress_counter
 
 if TYPE_CHECKING:
-    from trainers.dit.batches import RawImageFiles
-    from trainers.dit.cache import LatentCache
+    from trainers.dit.batches import LatentCache, RawImageFiles
     from trainers.dit.images import ImageFolder
     from trainers.dit.models import ImageModel
     from trainers.dit.reward_monitor import RewardGate, RewardMonitor
@@ -41,8 +40,7 @@ def open_source(
     images: Path, model: "ImageModel", made_of: Path | None, *, skip_bad: bool, silent: bool
 ) -> "LatentCache | RawImageFiles":
     """Open a cache and check that it fits the model, or read images to encode in every step."""
-    from trainers.dit.batches import RawImageFiles
-    from trainers.dit.cache import LatentCache
+    from trainers.dit.batches import LatentCache, RawImageFiles
 
     if not (images / CACHE).exists() and (images / "metadata.csv").exists():
         if made_of is not None:

@@ -17,12 +17,11 @@ from trainers.loop.errors import UncoveredParameterError, join_names
 from trainers.loop.group.group import Group
 from trainers.loop.group.totals import WindowRequests
 from trainers.loop.phase import FrozenParameters, Phase
-from trainers.loop.training_state import TrainingState
+from trainers.loop.reports import TrainingState
 from trainers.loop.validation import ScoreGuard, Scorer
 from trainers.loop.weights.weight_copies import AveragedWeights, BestWeights
 from trainers.loop.window.accumulation import Accumulator, Targets, count_targets, sum_counts
-from trainers.loop.window.guards import GradientGuard, Nonfinite, find_coupled_layers
-from trainers.loop.window.position import Position
+from trainers.loop.window.guards import GradientGuard, Nonfinite, Position, find_coupled_layers
 from trainers.loop.window.shared_forward import Rewind, SharedForward
 from trainers.loop.window.update import GradientUpdate, StepOutcome, skips_on_device
 

@@ -26,6 +26,7 @@ from trainers.loop.loss import Loss
 from trainers.loop.reports import (
     CheckpointReport,
     EpochReport,
+    PhaseResult,
     Report,
     TrainingNotice,
     ValidationReport,
@@ -35,12 +36,11 @@ from trainers.loop.reports import (
     validation_shortage_notice,
 )
 from trainers.loop.run_parts import RunParts
-from trainers.loop.training_state import PhaseResult
 from trainers.loop.validation import Validation, evaluation_mode
 from trainers.loop.weights.initial_weights import find_kept_buffers
 from trainers.loop.weights.weight_copies import AveragedWeights
 from trainers.loop.window.accumulation import windows
-from trainers.loop.window.position import Position, add_place
+from trainers.loop.window.guards import Position, add_place
 
 Batch = TypeVar("Batch")
 Sample = TypeVar("Sample")

@@ -33,8 +33,7 @@ from trainers.loop.loss import (
     list_scalars,
     read,
 )
-from trainers.loop.window.guards import Nonfinite
-from trainers.loop.window.position import Position
+from trainers.loop.window.guards import Nonfinite, Position
 
 Sample = TypeVar("Sample")
 Score = Callable[[Sample], Loss]

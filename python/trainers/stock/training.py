@@ -31,7 +31,6 @@ from trainers.stock.data_warnings import (
 )
 from trainers.stock.edges import describe_edges
 from trainers.stock.evaluation.baselines import InformationSet, quick_baselines
-from trainers.stock.evaluation.evaluated_days import describe_origin, find_last_seen_session
 from trainers.stock.evaluation.evaluation_set import EvaluationSet, forecasts_of
 from trainers.stock.evaluation.scores import benchmark
 from trainers.stock.feature_selection import describe_covariates
@@ -47,7 +46,7 @@ from trainers.stock.model_fit import (
     prepare,
 )
 from trainers.stock.recipe import StockRecipe
-from trainers.stock.splits import DataSplits
+from trainers.stock.splits import DataSplits, describe_origin, find_last_seen_session
 from trainers.stock.training_data import TrainingMaterial
 
 OURS = "this model"

@@ -22,10 +22,9 @@ from predictor.windows import Pipeline
 from trainers.stock.card import hash_bars, identify_features
 from trainers.stock.data import NO_COVARIATE_FILES
 from trainers.stock.edges import RETURNS, read_user_edges
-from trainers.stock.evaluation.evaluated_days import find_last_seen_session, read_splits
 from trainers.stock.feature_cache import FeatureCache
 from trainers.stock.recipe import NETWORK, NORMALISER, StockRecipe, read_recipe
-from trainers.stock.splits import DataSplits
+from trainers.stock.splits import DataSplits, find_last_seen_session, read_splits
 
 KEPT: Final = ("kind", "target", "horizons", "lag", "quantiles", "encoder_length", "scale")
 """Settings, besides those of the network and the normaliser, that the weights depend on."""

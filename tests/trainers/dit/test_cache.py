@@ -23,8 +23,7 @@ from tiny_images import (
 from torch import Tensor
 
 from examples.make_digits import tokenizer_of
-from trainers.dit.batches import BatchRounds, EncodedImages, RawImageFiles
-from trainers.dit.cache import LatentCache, write_cache
+from trainers.dit.batches import BatchRounds, EncodedImages, LatentCache, RawImageFiles, write_cache
 from trainers.dit.errors import CacheError
 from trainers.dit.images import ImageFolder, read_pictures
 from trainers.dit.models import ImageModel
@@ -90,7 +89,7 @@ def test_the_same_images_give_the_same_bytes(cache: LatentCache, model: ImageMod
 def test_images_that_are_encoded_in_parts_stand_in_their_order(
     cache: LatentCache, model: ImageModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("trainers.dit.cache.AT_ONCE", 5)
+    monkeypatch.setattr("trainers.dit.batches.AT_ONCE", 5)
     told: list[int] = []
     pictures = some_pictures(tmp_path / "images", model)
     parts = write_cache(pictures, model, tmp_path / "parts", lambda done, _: told.append(done))

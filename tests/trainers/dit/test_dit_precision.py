@@ -15,8 +15,7 @@ from diffusers.models.transformers.pixart_transformer_2d import PixArtTransforme
 from tiny_images import tiny_encoder, tiny_model, tiny_tokenizer, tiny_transformer, tiny_vae, write_images
 from torch import Tensor, nn
 
-from trainers.dit.batches import RawImageFiles
-from trainers.dit.cache import LatentCache, write_cache
+from trainers.dit.batches import LatentCache, RawImageFiles, write_cache
 from trainers.dit.images import read_pictures
 from trainers.dit.models import ImageModel
 from trainers.dit.recipe import ImageRecipe

@@ -11,8 +11,7 @@ from rank_processes import results_on_ranks
 from tiny_images import PROMPTS, tiny_model, write_images
 from torch import Tensor, nn
 
-from trainers.dit.batches import EncodedImages, RawImageFiles, RawImages
-from trainers.dit.cache import LatentCache, write_cache
+from trainers.dit.batches import EncodedImages, LatentCache, RawImageFiles, RawImages, write_cache
 from trainers.dit.encoders import Posterior
 from trainers.dit.images import read_pictures
 from trainers.dit.models import ImageModel

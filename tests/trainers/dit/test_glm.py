@@ -17,8 +17,7 @@ from transformers import ByT5Tokenizer, T5Config, T5EncoderModel
 from typer.testing import CliRunner
 
 from trainers.cli.commands import app
-from trainers.dit.batches import RawImageFiles
-from trainers.dit.cache import write_cache
+from trainers.dit.batches import RawImageFiles, write_cache
 from trainers.dit.encoders import find_quoted_text
 from trainers.dit.errors import DataError, ModelError, PriorError, SchedulerError
 from trainers.dit.images import ImageFolder, read_pictures

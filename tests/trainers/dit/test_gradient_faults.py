@@ -11,15 +11,13 @@ from torch import Tensor
 from transformers import T5Config, T5EncoderModel
 
 import trainers.dit
-from trainers.dit.batches import EncodedImages
-from trainers.dit.cache import write_cache
+from trainers.dit.batches import EncodedImages, write_cache
 from trainers.dit.encoders import PixArtPromptEncoder
-from trainers.dit.grpo import PolicyLoss
+from trainers.dit.grpo import PolicyLoss, PolicySampler, Rollouts
 from trainers.dit.images import ImageFolder, read_pictures
 from trainers.dit.models import ImageModel
 from trainers.dit.recipe import GrpoRecipe, SamplingSettings
 from trainers.dit.rewards import ValidatedReward
-from trainers.dit.rollouts import PolicySampler, Rollouts
 from trainers.dit.sampling import draw_initial_noise, draw_latents
 from trainers.dit.training import TRANSFORMER
 from trainers.loop import DetachedLossError, IterableSource, Loop, LoopError, Loss, NoGradientError, Phase

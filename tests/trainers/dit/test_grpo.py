@@ -14,13 +14,12 @@ from tiny_images import tiny_model, write_images
 from torch import Tensor, nn
 
 from trainers.dit.errors import GateError, RewardError, SchedulerError
-from trainers.dit.grpo import PolicyLoss, TuningResult, tune
+from trainers.dit.grpo import PolicyLoss, PolicySampler, Rollouts, TuningResult, log_probability, tune
 from trainers.dit.images import ImageFolder, read_pictures
 from trainers.dit.models import ImageModel
 from trainers.dit.recipe import GrpoRecipe, ObjectiveName, SamplingSettings
 from trainers.dit.reward_monitor import RewardGate, SampleEvaluator
 from trainers.dit.rewards import RewardInputs, RewardKind, ValidatedReward, create_reward
-from trainers.dit.rollouts import PolicySampler, Rollouts, log_probability
 from trainers.dit.sampling import draw_images
 from trainers.loop import (
     Checkpoints,

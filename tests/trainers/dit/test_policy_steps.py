@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from trainers.dit.rollouts import (
+from trainers.dit.grpo import (
     PolicyStep,
     compute_advantages,
     compute_clipped_gain,

@@ -12,13 +12,12 @@ from tiny_images import PROMPTS, bar, tiny_model, write_images
 from typer.testing import CliRunner
 
 from trainers.cli.commands import app
-from trainers.dit.grpo import TuningResult
+from trainers.dit.grpo import RolloutRound, TuningResult
 from trainers.dit.images import read_pictures
 from trainers.dit.models import ImageModel
 from trainers.dit.recipe import SamplingSettings
 from trainers.dit.reward_monitor import EvaluationSnapshot
 from trainers.dit.rewards import read_pixels, train_classifier
-from trainers.dit.rollouts import RolloutRound
 from trainers.dit.sampling import draw_images
 from trainers.dit.training import ImageTrainingResult
 

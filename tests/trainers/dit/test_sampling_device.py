@@ -10,7 +10,7 @@ from tiny_images import PROMPTS, tiny_model, write_images
 from typer.testing import CliRunner
 
 from trainers.cli.commands import app
-from trainers.dit.cache import LatentCache, write_cache
+from trainers.dit.batches import LatentCache, write_cache
 from trainers.dit.images import read_pictures
 from trainers.dit.models import ImageModel
 from trainers.dit.sampling import SamplingSettings, as_image, draw_images

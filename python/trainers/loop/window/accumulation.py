@@ -32,8 +32,7 @@ from trainers.loop.errors import ContractError, join_names
 from trainers.loop.group.totals import LocalTotals, WindowRequests
 from trainers.loop.loss import Loss, check_loss, check_width
 from trainers.loop.phase import FrozenParameters, Phase
-from trainers.loop.window.guards import detached_loss_error
-from trainers.loop.window.position import Position
+from trainers.loop.window.guards import Position, detached_loss_error
 from trainers.loop.window.shared_forward import ForwardState, Rewind, SharedForward
 
 Batch = TypeVar("Batch")
@@ -175,8 +174,6 @@ class TermTargets(Generic[Batch]):
                     "micro-batch; both must count the same, or its weight in the window is wrong"
                 )
 
-
-Batch = TypeVar("Batch")
 
 MAX_CACHED_SEEDS = 64
 

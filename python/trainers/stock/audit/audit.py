@@ -42,11 +42,10 @@ from trainers.stock.backtest.strategies import StrategySettings, TradingTerms, d
 from trainers.stock.card import hash_bars
 from trainers.stock.data import History
 from trainers.stock.data_warnings import Warn, discard, emit
-from trainers.stock.evaluation.evaluated_days import describe_origin, find_last_seen_session
 from trainers.stock.feature_cache import FeatureCache, map_bars
 from trainers.stock.model_fit import assemble_model, fit_pipeline
 from trainers.stock.recipe import StockRecipe
-from trainers.stock.splits import DataSplits
+from trainers.stock.splits import DataSplits, describe_origin, find_last_seen_session
 
 Announce = Callable[[str], None]
 

@@ -24,11 +24,10 @@ from trainers.stock.backtest.result import STANDARD_ERRORS_95, find_break_even_c
 from trainers.stock.backtest.strategies import SESSIONS_A_YEAR, StrategySettings, TradingTerms, decide_weights
 from trainers.stock.data import History, TrainingWindows
 from trainers.stock.evaluation.baselines import OWN_SCALE, FitScope, InformationSet, MeasuredWindows
-from trainers.stock.evaluation.evaluated_days import find_last_seen_session
 from trainers.stock.evaluation.evaluation_set import standard_error, widening_factor
 from trainers.stock.evaluation.scores import rank_values
 from trainers.stock.feature_cache import FeatureCache
-from trainers.stock.splits import DataSplits, list_decisions
+from trainers.stock.splits import DataSplits, find_last_seen_session, list_decisions
 
 SURE = 0.95
 """Probability needed for a pass; its complement leads to a fail."""

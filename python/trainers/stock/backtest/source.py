@@ -26,10 +26,9 @@ from trainers.stock.data import NO_COVARIATE_FILES
 from trainers.stock.data_warnings import find_model_warnings, find_recipe_warnings, list_networks
 from trainers.stock.edges import find_user_edges
 from trainers.stock.evaluation.bound_model import EvaluatedModel, find_calendar, find_last_seen
-from trainers.stock.evaluation.evaluated_days import read_splits
 from trainers.stock.feature_cache import FeatureCache
 from trainers.stock.recipe import StockRecipe, read_recipe, read_recipe_file
-from trainers.stock.splits import DataSplits
+from trainers.stock.splits import DataSplits, read_splits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

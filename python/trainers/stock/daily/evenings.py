@@ -37,8 +37,7 @@ from trainers.stock.data import NO_COVARIATE_FILES
 from trainers.stock.data_warnings import drop_before_calendar
 from trainers.stock.evaluation.bound_model import BoundModel, bind_model, find_calendar
 from trainers.stock.evaluation.calibration import QuantileResiduals, adapt_offsets
-from trainers.stock.evaluation.evaluated_days import read_splits
-from trainers.stock.splits import SplitPart
+from trainers.stock.splits import SplitPart, read_splits
 
 
 def adapt_widths(recorded: RecordedModel, bars: BarPanel, covariates: CovariateSource) -> AdaptiveWidths:

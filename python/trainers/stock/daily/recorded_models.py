@@ -25,8 +25,8 @@ from predictor.registry.layout import versions_in
 from trainers.stock.backtest.refits import MAX_ROWS
 from trainers.stock.data import NO_COVARIATE_FILES
 from trainers.stock.evaluation.bound_model import EvaluatedModel, find_calendar, find_last_seen
-from trainers.stock.evaluation.evaluated_days import read_splits
 from trainers.stock.recipe import recipe_of
+from trainers.stock.splits import read_splits
 from trainers.stock.training import train
 from trainers.stock.training_data import TrainingMaterial
 

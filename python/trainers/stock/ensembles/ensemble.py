@@ -42,11 +42,10 @@ from trainers.stock.data_warnings import (
 from trainers.stock.evaluation.baselines import InformationSet, quick_baselines
 from trainers.stock.evaluation.bound_model import EnsembleMembers
 from trainers.stock.evaluation.comparison import ModelComparison, average_horizons, measure_improvement, pinball
-from trainers.stock.evaluation.evaluated_days import describe_origin, find_last_ever_seen, read_splits
 from trainers.stock.evaluation.evaluation_set import EvaluationSet, ModelForecasts
 from trainers.stock.evaluation.scores import ScoreRole, benchmark, score
 from trainers.stock.network_forecasts import calibrate
-from trainers.stock.splits import DataSplits, SplitPart
+from trainers.stock.splits import DataSplits, SplitPart, describe_origin, find_last_ever_seen, read_splits
 
 WeightRule = Literal["equal", "screened", "fitted"]
 """equal: all members; screened: equal, without refuted members; fitted: screened, then leaning to fitted weights."""

@@ -15,10 +15,9 @@ from predictor.covariates import CovariateSource
 from predictor.model import Ensemble, Model, average_quantiles, build_output_map, combine_quantiles, rank_scores
 from predictor.sessions import SessionCalendar
 from trainers.stock.data import NO_COVARIATE_FILES, History, TrainingWindows
-from trainers.stock.evaluation.evaluated_days import describe_origin, find_last_ever_seen
 from trainers.stock.evaluation.evaluation_set import ModelForecasts, forecasts_of
 from trainers.stock.feature_cache import FeatureCache
-from trainers.stock.splits import SplitPart
+from trainers.stock.splits import SplitPart, describe_origin, find_last_ever_seen
 
 EvaluatedModel = Model | Ensemble
 """A model or an ensemble that can be evaluated."""

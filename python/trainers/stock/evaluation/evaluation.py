@@ -63,7 +63,6 @@ from trainers.stock.evaluation.comparison import (
     pinball,
     score_seeds,
 )
-from trainers.stock.evaluation.evaluated_days import read_splits, select_unseen_part
 from trainers.stock.evaluation.evaluation_set import CONFIDENCE, RESAMPLES, EvaluationSet
 from trainers.stock.evaluation.scores import (
     BenchmarkResult,
@@ -77,7 +76,7 @@ from trainers.stock.evaluation.scores import (
 )
 from trainers.stock.feature_cache import FeatureCache
 from trainers.stock.recipe import read_recipe
-from trainers.stock.splits import DataSplits, SplitPart, parse_day_flag
+from trainers.stock.splits import DataSplits, SplitPart, parse_day_flag, read_splits, select_unseen_part
 
 SIZE: Final = 0.1
 """A model is left out if its p value is at most this."""

@@ -26,12 +26,11 @@ from trainers.stock.data import NO_COVARIATE_FILES, History
 from trainers.stock.data_warnings import check_outcomes_vary, drop_before_calendar
 from trainers.stock.evaluation.bound_model import EvaluatedModel, bind_model, find_calendar, find_trained_symbols
 from trainers.stock.evaluation.comparison import LossComparison, average_days, compare, mark_inside, pinball
-from trainers.stock.evaluation.evaluated_days import select_unseen_part
 from trainers.stock.evaluation.evaluation import encode_plain
 from trainers.stock.evaluation.evaluation_set import EvaluationSet, forecasts_of
 from trainers.stock.model_fit import build_engine
 from trainers.stock.recipe import ROLLING, SHARE, SPLIT, read_recipe
-from trainers.stock.splits import SplitPart
+from trainers.stock.splits import SplitPart, select_unseen_part
 
 WARM_UP = 600
 """Number of sessions before a fold that are encoded; recipes that read more are refused."""
