@@ -43,7 +43,7 @@ PredictionRequest = LazyRequest[Sequence[InstanceOrError]]
 
 def create_request(instances: Sequence[InstanceOrError], size: int = 0) -> PredictionRequest:
     """Create a request of decoded instances."""
-    return LazyRequest.of(instances, rows_of(instances), size)
+    return LazyRequest(lambda: instances, rows_of(instances), size)
 
 
 @final
