@@ -16,7 +16,7 @@ from predictor.calls.predict_stream import PREDICT_STREAM, PredictStream
 from predictor.calls.requests import InstanceDecoder, check_reference
 from predictor.calls.streams import OpenCall, OpenStreams, ProgressCall, ResponseCallback, StreamWindow
 from predictor.errors import MalformedRequestError, UnavailableError
-from predictor.forecast import Explanation, Forecast, Outcome
+from predictor.forecast import Forecast, Outcome
 from predictor.global_importance import GlobalExplanationQuery, GlobalImportance
 from predictor.limits import ServiceLimits
 from predictor.service import LazyRequest, PredictionService, Simulation, create_request
@@ -180,7 +180,10 @@ class PredictionCalls:
         message = parse(body, pb.ExplainRequest)
         query = LazyRequest(partial(attributions.decode_query, message), counted.rows, len(body))
         explanation = self._service.explain(check_reference(message.model), query, context)
-        return map_future("Explain", explanation, lambda done: encode_explanation(message.instance.request_id, done))
+        request_id = message.instance.request_id
+        return map_future(
+            "Explain", explanation, lambda done: attributions.encode(done, request_id).SerializeToString()
+        )
 
     def _explain_global(
         self, emit: ResponseCallback, body: bytes, counted: RequestCounts, context: CallContext
@@ -245,8 +248,3 @@ def encode_results(request_ids: Sequence[str], outcomes: Sequence[Outcome]) -> b
             result = encode_field(pb.Result.REQUEST_ID_FIELD_NUMBER, request_id.encode()) + result
         results.append(encode_field(pb.PredictResponse.RESULTS_FIELD_NUMBER, result))
     return b"".join(results)
-
-
-def encode_explanation(request_id: str, explanation: Explanation) -> bytes:
-    """Encode the Explain response."""
-    return attributions.encode(explanation, request_id).SerializeToString()
