@@ -28,8 +28,8 @@ import torch
 from benchmarks.report import Row, at_most, common_options, interleaved_medians, publish, shown
 from predictor.bars import BarPanel
 from predictor.cluster import OnRay
-from predictor.errors import shown_date
-from predictor.features import default_features
+from predictor.errors import format_date
+from predictor.features import load_default_features
 from predictor.jobs import InProcesses, InThisProcess, JobRunner
 from predictor.networks import LSTMConfig, Target
 from predictor.sessions import SessionCalendar
@@ -98,7 +98,7 @@ def write_partitions(symbols: int, sessions: int, folder: Path) -> None:
     for year in np.unique(bars.sessions // 10000):
         days = bars.sessions // 10000 == year
         columns = {name: getattr(bars, name)[:, days].ravel() for name in bars.columns}
-        dates = np.tile([shown_date(session) for session in bars.sessions[days].tolist()], symbols)
+        dates = np.tile([format_date(session) for session in bars.sessions[days].tolist()], symbols)
         rows = pl.DataFrame({"symbol": np.repeat(bars.symbols, days.sum()), "date": dates, **columns})
         (folder / f"year={year}").mkdir(parents=True)
         rows.write_parquet(folder / f"year={year}" / "bars.parquet")
@@ -163,7 +163,7 @@ def training_rows(folder: Path, *, quick: bool) -> Iterator[Row]:
 
 def window_rows(folder: Path, *, quick: bool) -> Iterator[Row]:
     bars = made_up_bars(200 if quick else 1000, 2500)
-    splits, features = RECIPE.splits(bars.sessions), default_features()
+    splits, features = RECIPE.splits(bars.sessions), load_default_features()
     pipeline = fit_pipeline(bars, features, RECIPE, splits)
     sources = {
         name: prepare(History(bars, pipeline, cache=cache), splits, RECIPE, None).objective.train.batches(0)
@@ -179,7 +179,7 @@ def window_rows(folder: Path, *, quick: bool) -> Iterator[Row]:
 
 def cache_rows(folder: Path, *, quick: bool) -> Iterator[Row]:
     bars = made_up_bars(200 if quick else 1000, 2500)
-    features, calendar = default_features(), fit_calendar(bars, "weekdays")
+    features, calendar = load_default_features(), fit_calendar(bars, "weekdays")
     learnt = bars.until(RECIPE.splits(bars.sessions).train.last)
     draft = fit_pipeline(bars, features, RECIPE, RECIPE.splits(bars.sessions))
 
@@ -320,7 +320,7 @@ def refit_rows(cluster: Any, *, quick: bool) -> Iterator[Row]:
     )
     run = partial(
         run_refits,
-        material=RefitMaterial(bars=bars, features=default_features(), recipe=make_tradable(RECIPE)),
+        material=RefitMaterial(bars=bars, features=load_default_features(), recipe=make_tradable(RECIPE)),
         folds=split_sessions(bars.sessions, plan),
     )
     torch.set_num_threads(1)

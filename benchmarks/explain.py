@@ -27,7 +27,7 @@ from predictor.artifact import Artifact
 from predictor.bars import BarPanel
 from predictor.call_context import NEVER
 from predictor.explain import Baseline, Explainer, build_attribution_view
-from predictor.features import default_features
+from predictor.features import load_default_features
 from predictor.inference import freeze
 from predictor.model import build_output_map
 from predictor.networks import Inputs
@@ -59,7 +59,9 @@ def no_progress(reports: Iterable[Report]) -> Iterator[Report]:
 
 def trained(bars: BarPanel, recipe: StockRecipe) -> Artifact:
     with tempfile.TemporaryDirectory() as folder:
-        made = train(TrainingMaterial(bars, default_features()), recipe, Path(folder) / "model", consume=no_progress)
+        made = train(
+            TrainingMaterial(bars, load_default_features()), recipe, Path(folder) / "model", consume=no_progress
+        )
         return artifact.load(made.folder).artifact
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from benchmarks.report import Row, at_most, interleaved_medians, parse_arguments, publish, shown
 from predictor.bars import BarPanel
-from predictor.features import FittedFeatures, default_features
+from predictor.features import FittedFeatures, load_default_features
 
 FloatArray = NDArray[np.float64]
 
@@ -153,7 +153,7 @@ def measure(symbols: int, *, rounds: int, calls: int) -> dict[str, float]:
     columns = random_columns(symbols)
     make = panel_maker(columns)
     bars = make().adjusted()
-    features = default_features()
+    features = load_default_features()
     fitted = FittedFeatures.fit(features, features.columns(bars))
     scaling = fitted.scaling
     return interleaved_medians(

@@ -25,10 +25,10 @@ from predictor.evidence import (
     CoverageSide,
     bet_on_shares,
     bound_level_shares,
-    least_sequence_days,
-    sequence_radius,
+    compute_least_sequence_days,
+    compute_sequence_radius,
 )
-from predictor.features import default_features
+from predictor.features import load_default_features
 from predictor.golden import AFTER_ALL_SESSIONS
 from predictor.ledger import ForecastRecord, ForecastRole, Ledger
 from predictor.sessions import SessionCalendar
@@ -148,9 +148,9 @@ def loss_differences(
 def promotions(differences: FloatArray, horizon: int) -> PositionArray:
     """[P] the date on which the challenger is promoted, looked at every 5 dates; -1 for never."""
     dates = np.full(len(differences), -1)
-    for days in range(least_sequence_days(horizon), differences.shape[1], 5):
+    for days in range(compute_least_sequence_days(horizon), differences.shape[1], 5):
         seen = differences[:, :days]
-        is_better = seen.mean(axis=1) > sequence_radius(seen, horizon)
+        is_better = seen.mean(axis=1) > compute_sequence_radius(seen, horizon)
         dates[(dates < 0) & is_better] = days
     return dates
 
@@ -183,7 +183,7 @@ def reliability_rows(*, quick: bool) -> Iterator[Row]:
                 edge = NormalDist().inv_cdf(level) * np.sqrt(horizon)
                 below = (ahead <= edge).mean(axis=2)
                 wrong = np.zeros(paths, np.bool_)
-                for days in range(least_sequence_days(horizon), 750, 10):
+                for days in range(compute_least_sequence_days(horizon), 750, 10):
                     seen = bound_level_shares(below[:, :days].T, horizon=horizon)
                     wrong |= (seen.lower > level) | (seen.upper < level)
                 what = f"quantile {level}, h {horizon}, {symbols} symbol{'s' if symbols > 1 else ''}"
@@ -266,7 +266,7 @@ def daily_rows(folder: Path, *, quick: bool) -> Iterator[Row]:
     days = panel.sessions.tolist()
     recipe = replace(recipe_of("har"), parts=RollingSplits(selection=60, calibration=250))
     learnt = panel.until(days[-40]).rows(slice(50))
-    train(TrainingMaterial(learnt, default_features()), recipe, folder / "models" / "mine" / "1", consume=iter)
+    train(TrainingMaterial(learnt, load_default_features()), recipe, folder / "models" / "mine" / "1", consume=iter)
     with Ledger.open(folder / "daily.db", create=True) as ledger:
         settings = DailySettings(ledger=ledger, model_folder=folder / "models" / "mine")
         summaries: list[DailySummary] = []

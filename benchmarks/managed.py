@@ -23,7 +23,7 @@ from predictor.artifact import Artifact
 from predictor.inference import use_threads
 from predictor.instance import ExplanationQuery, Instance
 from predictor.model import Model, ModelIdentity
-from predictor.networks import Edges, GraphForecaster, build_network, kind_named
+from predictor.networks import Edges, GraphForecaster, build_network, get_kind
 from trainers.demo.market import real_bars
 
 REACHES: Final = {1: 0.20, 32: 0.8, 500: 1.0}
@@ -55,7 +55,7 @@ QUICK: Final = Lengths(rounds=1, calls=5, starts=1, is_judged=False)
 
 def save_kind(base: Artifact, kind: str, folder: Path) -> Path:
     """Write `folder/KIND/stock/1`: a network of the kind's default size with random weights and neighbours."""
-    named = kind_named(kind)
+    named = get_kind(kind)
     config = named.config()
     universe = panel_of(real_bars(["AAPL"]).last(1), max(REACHES)).symbols if named.is_panel_model else ()
     manifest = replace(base.manifest, kind=named, config=config, universe=universe)

@@ -17,7 +17,7 @@ import polars as pl
 from benchmarks.report import Row, at_most, interleaved_medians, parse_arguments, publish
 from predictor.bars import BarPanel, read_file
 from predictor.bars.tables import BarTable
-from predictor.errors import shown_date
+from predictor.errors import format_date
 from trainers.demo.market import real_bars
 
 ROWS, QUICK_ROWS = 1_000_000, 50_000
@@ -131,7 +131,7 @@ def write_yfinance(path: Path) -> None:
         f"Price,{','.join(field.capitalize() for field in fields)}",
         f"Ticker{',AAPL' * len(fields)}",
         f"Date{',' * len(fields)}",
-        *(",".join(map(str, row)) for row in zip(map(shown_date, bars.sessions.tolist()), *columns, strict=True)),
+        *(",".join(map(str, row)) for row in zip(map(format_date, bars.sessions.tolist()), *columns, strict=True)),
     ]
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
 

@@ -20,7 +20,7 @@ from benchmarks.report import Row, at_most, common_options, publish, shown
 from benchmarks.suspects import panel_of
 from predictor.arrays import BoolArray, FloatArray
 from predictor.bars import BarPanel
-from predictor.features import default_features
+from predictor.features import load_default_features
 from predictor.forecaster import Forecaster
 from predictor.instance import Instance
 from predictor.price_paths import PricePaths, simulate_paths
@@ -210,7 +210,7 @@ def rows(bars: BarPanel, *, test: int, calibration: int, judged: bool) -> Iterat
     parts = RollingSplits(selection=calibration, calibration=calibration)
     recipe = replace(recipe_of("har"), calendar=CALENDAR, parts=parts)
     with tempfile.TemporaryDirectory() as folder:
-        material = TrainingMaterial(bars=learnt, features=default_features())
+        material = TrainingMaterial(bars=learnt, features=load_default_features())
         train(material, recipe, Path(folder) / "har" / "1", consume=iter)
         model = Forecaster.load(Path(folder) / "har" / "1", "cpu")
     places = range(length - test - DAYS, length - DAYS - 1)

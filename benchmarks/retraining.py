@@ -20,8 +20,8 @@ from benchmarks.report import Row, common_options, publish, shown
 from benchmarks.suspects import panel_of
 from predictor.arrays import FloatArray
 from predictor.bars import BarPanel
-from predictor.errors import shown_date
-from predictor.features import default_features
+from predictor.errors import format_date
+from predictor.features import load_default_features
 from trainers.demo.market import CALENDAR, real_bars
 from trainers.stock.backtest.folds import WalkForwardPlan, split_sessions
 from trainers.stock.backtest.refits import RefitMaterial
@@ -54,7 +54,7 @@ def walk(market: Market, recipe: StockRecipe, every: int | None) -> tuple[Evalua
     sessions, reach = market.bars.sessions, recipe.target.reach
     span = (int(sessions[-market.judged - reach]), int(sessions[-1 - reach]))
     folds = split_sessions(sessions, WalkForwardPlan(start=span[0], end=span[1], refit=every))
-    judged = walk_forward(RefitMaterial(bars=market.bars, features=default_features(), recipe=recipe), folds)
+    judged = walk_forward(RefitMaterial(bars=market.bars, features=load_default_features(), recipe=recipe), folds)
     return judged.test, pinball(judged.test, judged.values)
 
 
@@ -65,7 +65,7 @@ def rows(market: Market, kind: str, seeds: int, schedules: Sequence[str]) -> Ite
     for name in schedules:
         tried = seeds if SCHEDULES[name] is None else 1
         test, losses = _average(market, recipe, SCHEDULES[name], tried)
-        first, last = map(shown_date, test.span)
+        first, last = map(format_date, test.span)
         fixed = losses if fixed is None else fixed
         gain = compare(test, losses, fixed, "once").improvement
         interval = f"{100 * CONFIDENCE:g} %: {100 * gain.lower:+.2f} to {100 * gain.upper:+.2f}"

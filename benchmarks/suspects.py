@@ -15,8 +15,8 @@ from benchmarks.newcomer import QUICK_ROWS, ROWS, write_bars
 from benchmarks.report import Row, at_most, common_options, interleaved_medians, publish, shown
 from predictor import Forecaster
 from predictor.bars import BarPanel, read_file
-from predictor.bars.suspects import find_suspects, may_be_suspect, traded_bars, untraded_cells
-from predictor.features import default_features
+from predictor.bars.suspects import find_suspects, find_untraded_cells, may_be_suspect, select_traded_bars
+from predictor.features import load_default_features
 from trainers.demo.market import real_bars
 from trainers.stock import StockRecipe, TrainingMaterial, train
 from trainers.stock.recipe import Optimisation
@@ -32,7 +32,7 @@ def alarm_rows(name: str, bars: BarPanel) -> Iterator[Row]:
     per_100_000 = 1e5 * len(found) / days
     detail = f"{len(found)} of {days:,}: {'; '.join(map(str, found)) or 'none'}"
     yield at_most(f"suspect bars per 100,000 stock-days, {name}", per_100_000, REFUSALS_REACH, detail=detail)
-    yield shown(f"days without a trade, {name}", int(untraded_cells(bars).sum()), detail=f"of {days:,}")
+    yield shown(f"days without a trade, {name}", int(find_untraded_cells(bars).sum()), detail=f"of {days:,}")
 
 
 def panel_of(path: Path) -> BarPanel:
@@ -68,11 +68,11 @@ def cost_rows(folder: Path, *, quick: bool) -> Iterator[Row]:
     )
     bars = real_bars(["AAPL"]).last(200)
     recipe = StockRecipe(calendar="XNYS", optimisation=Optimisation(max_epochs=1))
-    train(TrainingMaterial(real_bars(["AAPL"]), default_features()), recipe, folder / "1", consume=iter)
+    train(TrainingMaterial(real_bars(["AAPL"]), load_default_features()), recipe, folder / "1", consume=iter)
     with Forecaster.load(folder / "1") as forecaster:
 
         def judge() -> None:
-            traded_bars(bars)
+            select_traded_bars(bars)
             may_be_suspect(bars.high, bars.low, bars.close, bars.volume)
 
         each = {"judge": judge, "predict": lambda: forecaster.predict(bars)}

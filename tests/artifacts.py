@@ -14,7 +14,7 @@ from torch import Tensor
 from predictor import artifact, golden
 from predictor.artifact import Artifact, BaselineSpec, Conformal, Manifest
 from predictor.bars import BarPanel
-from predictor.features import FittedFeatures, default_features
+from predictor.features import FittedFeatures, load_default_features
 from predictor.model import Model, ModelIdentity
 from predictor.model.prepared_instance import PreparedInstance
 from predictor.networks import (
@@ -35,7 +35,7 @@ from predictor.networks import (
     UnconditionalConfig,
     WindowNormaliser,
     build_network,
-    kind_named,
+    get_kind,
 )
 from predictor.sessions import SessionCalendar
 from predictor.skill import Skill
@@ -117,12 +117,12 @@ def small_artifact(
     """
     chosen = target or Target()
     pipeline = small_pipeline(chosen)
-    if fitted or kind_named(kind).is_scale_only:
+    if fitted or get_kind(kind).is_scale_only:
         pipeline = replace(pipeline, normaliser=fitted_normaliser(chosen, kind))
     horizons = len(chosen.horizons)
     manifest = Manifest(
-        kind=kind_named(kind),
-        config=replace(SMALL[kind], dropout=dropout) if kind_named(kind).learns else SMALL[kind],
+        kind=get_kind(kind),
+        config=replace(SMALL[kind], dropout=dropout) if get_kind(kind).learns else SMALL[kind],
         target=chosen,
         quantiles=QUANTILES,
         normaliser=pipeline.normaliser,
@@ -131,7 +131,7 @@ def small_artifact(
         baseline=BaselineSpec(
             name="train_mean", known=(0.0,) * pipeline.sizes.known, location=(0.0,) * horizons, scale=(0.02,) * horizons
         ),
-        universe=UNIVERSE if kind_named(kind).is_panel_model else (),
+        universe=UNIVERSE if get_kind(kind).is_panel_model else (),
         card={"note": "a small model with random weights, for tests"},
     )
     return Artifact(manifest=manifest, pipeline=pipeline, weights=random_weights(manifest, pipeline, seed))
@@ -232,7 +232,7 @@ def recent_bars(*symbols: str) -> BarPanel:
 
 @cache
 def _fitted() -> FittedFeatures:
-    features = default_features()
+    features = load_default_features()
     return FittedFeatures.fit(features, features.columns(bokeh_panel("AAPL").until(20081231).adjusted()))
 
 

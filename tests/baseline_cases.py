@@ -12,7 +12,7 @@ from market import bokeh_panel
 from numpy.typing import NDArray
 
 from predictor.bars import BarPanel
-from predictor.features import default_features
+from predictor.features import load_default_features
 from predictor.networks import Target, TargetKind
 from trainers.stock.data import History
 from trainers.stock.evaluation.baselines import (
@@ -69,7 +69,7 @@ def _select_few(_kind: TargetKind, _symbols: int = 0) -> BaselinePlan:
 
 def history_of(panel: BarPanel, target: Target) -> History:
     recipe = StockRecipe(calendar="XNYS", target=target, scale="window")
-    return History(panel, fit_pipeline(panel, default_features(), recipe, SPLITS))
+    return History(panel, fit_pipeline(panel, load_default_features(), recipe, SPLITS))
 
 
 @cache

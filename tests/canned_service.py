@@ -18,7 +18,7 @@ from predictor.forecast import Attribution, Explanation, Forecast, Outcome, RowK
 from predictor.global_importance import GlobalExplanationQuery, GlobalImportance, TargetImportance
 from predictor.instance import INTEGRATED_GRADIENTS, ExplanationQuery, Instance, InstanceOrError, PathQuery
 from predictor.internals import Internal, InternalAxis
-from predictor.memory import error_of
+from predictor.memory import make_caller_error
 from predictor.service import (
     LazyRequest,
     PredictionRequest,
@@ -115,7 +115,7 @@ class CannedService(PredictionService):
         try:
             return encode(tuple(one if isinstance(one, QuantraError) else self._answer(one) for one in asked.decode()))
         except Exception as error:
-            raise error_of("Predict", error, _log) from error
+            raise make_caller_error("Predict", error, _log) from error
 
     def _answer_query(self, asked: LazyRequest[ExplanationQuery], context: CallContext) -> Explanation:
         query = asked.decode()

@@ -14,9 +14,9 @@ from predictor import artifact, golden
 from predictor.artifact import Artifact, BaselineSpec, Conformal, Manifest
 from predictor.bars import BarPanel
 from predictor.covariates import CovariateSource
-from predictor.errors import shown_date
-from predictor.features import CovariateFields, default_features
-from predictor.networks import Target, build_network, kind_named
+from predictor.errors import format_date
+from predictor.features import CovariateFields, load_default_features
+from predictor.networks import Target, build_network, get_kind
 from predictor.windows import Pipeline
 from trainers.stock import DataSplits, StockRecipe
 from trainers.stock.model_fit import fit_pipeline
@@ -60,7 +60,7 @@ def source(folder: Path) -> CovariateSource:
 
 def pipeline_with(covariates: CovariateSource) -> Pipeline:
     """Default features and covariate features, fitted up to June 2009."""
-    return fit_pipeline(bars(), default_features().with_covariates(FIELDS), RECIPE, SPLITS, covariates)
+    return fit_pipeline(bars(), load_default_features().with_covariates(FIELDS), RECIPE, SPLITS, covariates)
 
 
 def artifact_with(pipeline: Pipeline, kind: str = "lstm") -> Artifact:
@@ -68,11 +68,11 @@ def artifact_with(pipeline: Pipeline, kind: str = "lstm") -> Artifact:
     config = replace(SMALL[kind], dropout=0.0)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        network = build_network(kind_named(kind), config, sizes=pipeline.sizes, target=TARGET, levels=QUANTILES)
+        network = build_network(get_kind(kind), config, sizes=pipeline.sizes, target=TARGET, levels=QUANTILES)
         torch.nn.init.normal_(network.get_parameter("head.bias"), std=0.3)
         torch.nn.init.normal_(network.get_parameter("head.weight"), std=0.3)
     manifest = Manifest(
-        kind=kind_named(kind),
+        kind=get_kind(kind),
         config=config,
         target=TARGET,
         quantiles=QUANTILES,
@@ -102,14 +102,14 @@ def _short_interest(sessions: NDArray[np.int32]) -> str:
     values = np.exp(np.random.default_rng(1).normal(0, 0.5, (len(SYMBOLS), len(sessions))))
     lines = ["symbol,date,known_from,short_interest"]
     for k in range(0, len(sessions) - 3, 10):
-        day, known = shown_date(int(sessions[k])), shown_date(int(sessions[k + 3]))
+        day, known = format_date(int(sessions[k])), format_date(int(sessions[k + 3]))
         lines += [f"{symbol},{day},{known},{float(values[s, k])!r}" for s, symbol in enumerate(SYMBOLS)]
     return "\n".join(lines) + "\n"
 
 
 def _market(sessions: NDArray[np.int32]) -> str:
     values = np.random.default_rng(2).normal(2, 0.5, len(sessions))
-    days = (shown_date(int(session)) for session in sessions)
+    days = (format_date(int(session)) for session in sessions)
     rows = (f"{day},{day},{float(value)!r}" for day, value in zip(days, values, strict=True))
     return "\n".join(["date,known_from,credit_spread", *rows]) + "\n"
 
@@ -117,6 +117,6 @@ def _market(sessions: NDArray[np.int32]) -> str:
 def _rebalance(sessions: NDArray[np.int32]) -> str:
     lines = ["date,known_from,rebalance"]
     for k in range(40, len(sessions) - 1, 21):
-        known = shown_date(int(sessions[k - 30]))
-        lines += [f"{shown_date(int(sessions[k]))},{known},1", f"{shown_date(int(sessions[k + 1]))},{known},0"]
+        known = format_date(int(sessions[k - 30]))
+        lines += [f"{format_date(int(sessions[k]))},{known},1", f"{format_date(int(sessions[k + 1]))},{known},0"]
     return "\n".join(lines) + "\n"

@@ -7,7 +7,7 @@ from pathlib import Path
 from market import bokeh_panel
 
 from predictor.bars import BarPanel
-from predictor.features import default_features
+from predictor.features import load_default_features
 from predictor.golden import AFTER_ALL_SESSIONS
 from predictor.jobs import InThisProcess, JobRunner
 from predictor.ledger import Ledger
@@ -35,7 +35,9 @@ def daily_bars(until: int = 20100129) -> BarPanel:
 
 def save_daily_model(model_folder: Path, version: int = 1, recipe: StockRecipe = HAR, until: int = LEARNT) -> Path:
     """Train a version of the model in `model_folder`, and return the folder of models."""
-    train(TrainingMaterial(daily_bars(until), default_features()), recipe, model_folder / str(version), consume=iter)
+    train(
+        TrainingMaterial(daily_bars(until), load_default_features()), recipe, model_folder / str(version), consume=iter
+    )
     return model_folder.parent
 
 

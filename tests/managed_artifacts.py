@@ -31,14 +31,14 @@ from predictor.call_context import NEVER
 from predictor.canonical import Json
 from predictor.covariates import NO_COVARIATES, Covariates
 from predictor.dates import to_date
-from predictor.errors import QuantraError, answer_of
-from predictor.features import CovariateFields, FeatureSet, FittedFeatures, StaticFeatures, default_features
+from predictor.errors import QuantraError, get_error_status
+from predictor.features import CovariateFields, FeatureSet, FittedFeatures, StaticFeatures, load_default_features
 from predictor.features.statics import StaticCategory, StaticNumber
-from predictor.forecast import Forecast, forecast_or_raise
+from predictor.forecast import Forecast, require_forecast
 from predictor.inference import choose_device
 from predictor.instance import GapPolicy, Instance
 from predictor.model import Predictor
-from predictor.networks import Target, TargetKind, WindowNormaliser, kind_named
+from predictor.networks import Target, TargetKind, WindowNormaliser, get_kind
 from predictor.price_paths import PathQuestions, simulate_paths
 from predictor.registry import Runtime, load_model
 from predictor.sessions import SessionCalendar
@@ -79,8 +79,8 @@ class Made:
         pipeline = self._pipeline()
         horizons, config = len(self.target.horizons), SMALL[self.kind]
         manifest = Manifest(
-            kind=kind_named(self.kind),
-            config=replace(config, dropout=0.1) if kind_named(self.kind).learns else config,
+            kind=get_kind(self.kind),
+            config=replace(config, dropout=0.1) if get_kind(self.kind).learns else config,
             target=self.target,
             quantiles=QUANTILES,
             normaliser=pipeline.normaliser,
@@ -93,7 +93,7 @@ class Made:
                 location=(0.0,) * horizons,
                 scale=(0.02,) * horizons,
             ),
-            universe=UNIVERSE if kind_named(self.kind).is_panel_model else (),
+            universe=UNIVERSE if get_kind(self.kind).is_panel_model else (),
             card={"note": "a small model with random weights, for tests", **self.card},
         )
         weights = random_weights(manifest, pipeline, self.seed)
@@ -102,7 +102,7 @@ class Made:
         return Artifact(manifest=manifest, pipeline=pipeline, weights=weights)
 
     def _pipeline(self) -> Pipeline:
-        features = default_features()
+        features = load_default_features()
         chosen = [one for one in features.observed if one.name in self.features or not self.features]
         features = replace(features, observed=tuple(chosen))
         history = bokeh_panel("AAPL").between(20090101, 20121231)
@@ -111,7 +111,7 @@ class Made:
             features=self._with_covariates(features, history) if self.has_covariates else _fit(features, history),
             target=self.target,
             normaliser=fitted_normaliser(self.target, self.kind)
-            if self.is_fitted or kind_named(self.kind).is_scale_only
+            if self.is_fitted or get_kind(self.kind).is_scale_only
             else WindowNormaliser(window=30, centred=is_level, decay=1.0 if is_level else 0.94),
             calendar=SessionCalendar.named(self.calendar, 20100104, 20140630),
             encoder_length=self.encoder_length,
@@ -285,7 +285,7 @@ def _describe_outcome(outcome: Forecast | QuantraError) -> dict[str, object]:
 
 def describe_error(error: QuantraError) -> dict[str, object]:
     """Status, reason, message and metadata of an error."""
-    answer = answer_of(error)
+    answer = get_error_status(error)
     return {
         "status": answer.status.value,
         "reason": answer.reason,
@@ -560,7 +560,7 @@ def describe_paths(model: Predictor) -> dict[str, object]:
     """A request for price paths, and Python's paths and answers; one bar of IBM is wrong, and some are missing."""
     bars = _scaled(without_bars(bokeh_panel("AAPL", "IBM").last(340), "IBM", slice(60, 64)), 1, slice(200, 201), 100.0)
     request = Request(bars=bars)
-    forecast = forecast_or_raise(model.predict([Instance(input=bars)], request.now, NEVER)[0])
+    forecast = require_forecast(model.predict([Instance(input=bars)], request.now, NEVER)[0])
     paths = simulate_paths(forecast, bars, paths=300, seed=(1 << 40) + 5)
     answers = paths.answer(QUESTIONS)
     estimates = [answers.value_at_risk, answers.expected_shortfall, answers.drawdown]

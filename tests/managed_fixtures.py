@@ -32,13 +32,13 @@ from predictor.features import (
     StaticCategory,
     StaticFeatures,
     StaticNumber,
-    alpha158_features,
-    default_features,
+    load_alpha158_features,
+    load_default_features,
     parse,
 )
 from predictor.features.evaluator import EvaluationPlan
 from predictor.features.operators import OPERATORS, Operator
-from predictor.golden.bars import synthetic_bars
+from predictor.golden.bars import make_synthetic_bars
 from predictor.model.runner import find_members
 from predictor.networks import (
     GraphConfig,
@@ -59,8 +59,8 @@ from predictor.networks import (
     UnconditionalConfig,
     WindowNormaliser,
     build_network,
-    kind_named,
-    settings_from_config,
+    get_kind,
+    list_config_settings,
     write_normaliser,
 )
 
@@ -142,7 +142,7 @@ def random_inputs(sizes: InputSizes, generator: torch.Generator) -> Inputs:
 
 def write_network(name: str, case: NetworkCase) -> dict[str, bytes]:
     """Files of one case: its settings, and its weights, inputs and outputs in float32 and float64."""
-    kind, target = kind_named(case.kind), TARGET
+    kind, target = get_kind(case.kind), TARGET
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(7)
         network = build_network(kind, case.config, sizes=case.sizes, target=target, levels=LEVELS).eval()
@@ -176,7 +176,7 @@ def write_network(name: str, case: NetworkCase) -> dict[str, bytes]:
                 "network": {
                     "kind": kind.name,
                     "kind_version": kind.version,
-                    "config": settings_from_config(case.config),
+                    "config": list_config_settings(case.config),
                     "arithmetic": dict(kind.arithmetic),
                 },
                 "target": {"kind": target.kind.value, "lag": target.lag, "horizons": list(target.horizons)},
@@ -246,7 +246,7 @@ BAR_COLUMNS: Final = ("open", "high", "low", "close", "volume", "money")
 
 def adjusted_bars() -> AdjustedBars:
     """Bars with a missing one, flat prices, a halt, a split, a dividend and a day without volume."""
-    return synthetic_bars([small_pipeline(Target())]).adjusted()
+    return make_synthetic_bars([small_pipeline(Target())]).adjusted()
 
 
 def bar_arrays(bars: AdjustedBars) -> dict[str, NDArray[np.generic]]:
@@ -262,9 +262,9 @@ def feature_sets() -> Mapping[str, FittedFeatures]:
         categories=(StaticCategory(name="sector", categories=("banks", "energy")),),
     )
     return {
-        "default": _fitted(default_features()),
-        "alpha158": _fitted(alpha158_features()),
-        "covariates": _fitted(default_features().with_covariates(covariates), statics),
+        "default": _fitted(load_default_features()),
+        "alpha158": _fitted(load_alpha158_features()),
+        "covariates": _fitted(load_default_features().with_covariates(covariates), statics),
     }
 
 

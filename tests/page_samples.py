@@ -21,7 +21,7 @@ from predictor.bars import BarPanel, read_file
 from predictor.card import Card
 from predictor.catalog import FeatureInfo, ModelInfo
 from predictor.dates import to_date
-from predictor.features import default_features
+from predictor.features import load_default_features
 from predictor.forecast import Attribution, Forecast, RowKind
 from predictor.internals import Internal, InternalAxis
 from predictor.ledger import Ledger
@@ -58,7 +58,7 @@ def bars() -> BarPanel:
 
 def model_info() -> ModelInfo:
     """ModelInfo with the default features of a training run."""
-    features = default_features()
+    features = load_default_features()
     observed, known = (
         tuple(FeatureInfo(name=d.name, expression=str(d.expression), meaning=d.meaning, unit=d.unit) for d in part)
         for part in (features.observed, features.known)

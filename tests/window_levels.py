@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from predictor.networks import Normaliser
-from predictor.windows import EncodedPanel, Pipeline, trailing_windows
+from predictor.windows import EncodedPanel, Pipeline, extract_trailing_windows
 
 FloatArray = NDArray[np.float64]
 
@@ -14,7 +14,7 @@ def measure_levels(normaliser: Normaliser, daily: FloatArray, sessions: int) -> 
     count, length = daily.shape
     symbols = np.repeat(np.arange(count), sessions)
     positions = np.tile(np.arange(length - sessions, length), count)
-    location, scale = normaliser.levels((trailing_windows(daily, symbols, positions, normaliser.window),))
+    location, scale = normaliser.levels((extract_trailing_windows(daily, symbols, positions, normaliser.window),))
     return location[:, 0].reshape(count, sessions), scale[:, 0].reshape(count, sessions)
 
 

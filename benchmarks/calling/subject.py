@@ -16,7 +16,7 @@ from predictor import artifact
 from predictor._pb import prediction_pb2 as pb
 from predictor.bars import BarPanel
 from predictor.dates import to_date
-from predictor.features import default_features
+from predictor.features import load_default_features
 from predictor.instance import FeatureWindow, Instance
 from predictor.windows import Pipeline
 from predictor.wire import instances
@@ -35,7 +35,7 @@ def save_model(folder: Path, bars: BarPanel, seed: int = 0) -> Pipeline:
     """Train `folder/stock/1` for one epoch: its size matters here, its forecasts do not."""
     optimisation = Optimisation(max_epochs=1, patience=1, device="cpu", seed=seed)
     recipe = StockRecipe(calendar="XNYS", optimisation=optimisation)
-    made = train(TrainingMaterial(bars, default_features()), recipe, folder / "stock" / "1", consume=unseen)
+    made = train(TrainingMaterial(bars, load_default_features()), recipe, folder / "stock" / "1", consume=unseen)
     return artifact.load(made.folder).artifact.pipeline
 
 

@@ -13,7 +13,7 @@ from sklearn.linear_model import Ridge
 
 from benchmarks.forecasts.scales import forecast_levels, har_levels
 from benchmarks.forecasts.task import LEVELS, Task, Windows
-from predictor.networks import anchor_index, without_crossings
+from predictor.networks import find_anchor_index, remove_crossings
 from trainers.stock.evaluation.baselines import FitScope
 from trainers.stock.evaluation.evaluation_set import ForecastUnits
 from trainers.stock.network_forecasts import calibrate
@@ -93,7 +93,7 @@ def _calibrated(task: Task, forecaster: QuantileForecaster) -> Array:
     ).offsets
     test_units = _units(task, test)
     moved = torch.from_numpy(test_units.normalise(forecaster(test)) + np.array(offsets))
-    return test_units.restore(without_crossings(moved, anchor_index(LEVELS)).numpy())
+    return test_units.restore(remove_crossings(moved, find_anchor_index(LEVELS)).numpy())
 
 
 def _units(task: Task, windows: Windows) -> ForecastUnits:

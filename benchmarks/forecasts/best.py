@@ -16,7 +16,7 @@ from benchmarks.forecasts.indices import INDICES, index_panel
 from benchmarks.forecasts.protocol import TrainingRequest
 from benchmarks.forecasts.task import LEVELS, FloatArray, Task
 from predictor.bars import BarPanel
-from predictor.errors import shown_date
+from predictor.errors import format_date
 from trainers import StockTrainer
 from trainers.stock.splits import DataSplits
 
@@ -35,7 +35,7 @@ def splits_of(task: Task, bars: BarPanel) -> DataSplits:
 
 def first_steps(trainer: StockTrainer, bars: BarPanel, task: Task) -> FloatArray:
     """Quantiles [N, 1, Q] of the test windows, whose outcomes must be the task's."""
-    days = [shown_date(day) for day in bars.sessions]
+    days = [format_date(day) for day in bars.sessions]
     found = trainer.forecast_history(bars, start=days[task.seen]).to_pandas()
     found = found[found["horizon"] == 1]
     rows = found.set_index([found["unique_id"], found["cutoff"].astype(str)])

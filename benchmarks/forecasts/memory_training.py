@@ -15,8 +15,8 @@ from typing import TypedDict, final
 import torch
 
 from predictor.bars import BarPanel
-from predictor.features import default_features
-from predictor.networks import NetworkKind, kind_named, make_config
+from predictor.features import load_default_features
+from predictor.networks import NetworkKind, get_kind, make_config
 from trainers.loop import Report
 from trainers.stock.recipe import Optimisation, StockRecipe
 from trainers.stock.training import TrainingResult, train
@@ -76,12 +76,16 @@ def trained(kind: NetworkKind, bars: BarPanel, announce: Callable[[str], None]) 
     )
     with tempfile.TemporaryDirectory() as folder:
         return train(
-            TrainingMaterial(bars, default_features()), recipe, Path(folder) / "out", consume=consume, announce=announce
+            TrainingMaterial(bars, load_default_features()),
+            recipe,
+            Path(folder) / "out",
+            consume=consume,
+            announce=announce,
         )
 
 
 def main() -> int:
-    kind, path = kind_named(sys.argv[1]), Path(sys.argv[2])
+    kind, path = get_kind(sys.argv[1]), Path(sys.argv[2])
     torch.set_num_threads(1)
     for module in IMPORTED_WHEN_NEEDED:
         import_module(module)
@@ -93,7 +97,7 @@ def main() -> int:
     answer = {
         "imported": imported,
         "bars": sum(column.nbytes for column in columns if column is not None),
-        "features": bars.close.size * len(default_features().observed) * BYTES_A_FEATURE,
+        "features": bars.close.size * len(load_default_features().observed) * BYTES_A_FEATURE,
         "windows": made.summary.splits[0].windows,
         "stages": stages.done,
     }

@@ -35,7 +35,7 @@ from predictor.networks import (
     Target,
     TargetKind,
     build_network,
-    kind_named,
+    get_kind,
     normalise,
 )
 from predictor.networks.network_kind import Setting, make_config
@@ -130,7 +130,7 @@ def _observed(task: Task, windows: Windows, location: Array, scale: Array) -> Te
 
 def network_of(task: Task, kind: str, train: Split) -> nn.Module:
     """A new network, initialized from the training windows."""
-    shipped = kind_named(kind)
+    shipped = get_kind(kind)
     network = build_network(
         shipped,
         make_config(shipped, SETTINGS[kind]),

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from benchmarks.forecasts.task import LEVELS, Task, Windows
 from predictor.networks import TargetKind, WindowLevels, WindowNormaliser
 from predictor.networks.econometric import TAPS
-from predictor.windows import trailing_windows
+from predictor.windows import extract_trailing_windows
 from trainers.stock.scale import ScaleSample, fit_normaliser
 
 Array = NDArray[np.float64]
@@ -50,7 +50,7 @@ def daily_levels(normaliser: WindowNormaliser, daily: Array) -> tuple[Array, Arr
 
 def _levels(normaliser: WindowNormaliser, daily: Array) -> tuple[Array, Array]:
     series, steps = (index.ravel() for index in np.indices(daily.shape))
-    location, scale = normaliser.levels((trailing_windows(daily, series, steps, normaliser.window),))
+    location, scale = normaliser.levels((extract_trailing_windows(daily, series, steps, normaliser.window),))
     return location.reshape(daily.shape), scale.reshape(daily.shape)
 
 
@@ -91,7 +91,7 @@ class _Raw:
     def _series(self, windows: Windows) -> tuple[Array, ...]:
         """[N, W] each: returns and ranges, or ranges only."""
         series = (self.target, self.task.ranges) if self.task.name == RETURNS else (self.task.ranges,)
-        return tuple(trailing_windows(one, windows.series, windows.decisions, TAPS) for one in series)
+        return tuple(extract_trailing_windows(one, windows.series, windows.decisions, TAPS) for one in series)
 
     def _learnt(self, windows: Windows) -> ScaleSample:
         """The windows with their outcomes; each step of the horizon is a separate target."""

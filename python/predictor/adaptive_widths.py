@@ -13,12 +13,12 @@ import numpy as np
 from predictor.arrays import FloatArray
 from predictor.canonical import Json
 from predictor.dates import to_date_number
-from predictor.errors import LedgerError, counted, shown_date
+from predictor.errors import LedgerError, format_count, format_date
 from predictor.forecast import Forecast
 from predictor.ledger import Ledger, LedgerEvent
 from predictor.model import compute_prices
 from predictor.model_health import ModelVersion
-from predictor.networks import anchor_index, uncross
+from predictor.networks import find_anchor_index, remove_crossings_in_place
 
 _log = logging.getLogger(__name__)
 
@@ -55,7 +55,7 @@ class AdaptiveWidths:
 
     @property
     def _of(self) -> str:
-        return f"{self.version.reference} on {shown_date(self.session)}"
+        return f"{self.version.reference} on {format_date(self.session)}"
 
     def apply(self, forecast: Forecast) -> Forecast:
         """The forecast with these widths and an id of its own.
@@ -65,9 +65,9 @@ class AdaptiveWidths:
         """
         self._check(forecast)
         values = np.asarray(forecast.values, np.float64)
-        anchor = anchor_index(forecast.quantiles)
+        anchor = find_anchor_index(forecast.quantiles)
         distance = values - values[..., anchor : anchor + 1]
-        adapted = uncross(values + (self.factors - 1) * distance, anchor)
+        adapted = remove_crossings_in_place(values + (self.factors - 1) * distance, anchor)
         identity = forecast.forecast_id.encode() + self.factors.tobytes()
         return replace(
             forecast,
@@ -96,7 +96,8 @@ class AdaptiveWidths:
     def sentences(self) -> tuple[str, ...]:
         """The factors of the outermost quantiles at each horizon."""
         return tuple(
-            f"{counted(horizon, 'session')} ahead: the band is adaptive, {row[0]:.2f} times as wide below the median "
+            f"{format_count(horizon, 'session')} ahead: the band is adaptive, {row[0]:.2f} times as wide below the "
+            "median "
             f"and {row[-1]:.2f} times above it as calibrated"
             for horizon, row in zip(self.horizons, self.factors, strict=True)
         )
@@ -134,7 +135,7 @@ class AdaptiveWidths:
             horizons, factors = (np.array(event.detail[name], np.float64) for name in ("horizons", "factors"))
         except (KeyError, TypeError, ValueError) as error:
             raise LedgerError(
-                f"the adaptive widths of {version.reference} on {shown_date(event.session)} cannot be read: {error!r}"
+                f"the adaptive widths of {version.reference} on {format_date(event.session)} cannot be read: {error!r}"
             ) from error
         return cls(
             version=version,
@@ -214,7 +215,7 @@ class RecordedWidths:
         earlier = bisect_right(every, to_date_number(forecast.as_of_session), key=lambda one: one.session)
         if not earlier:
             raise LedgerError(
-                f"the first adaptive widths of {version.reference} are of {shown_date(every[0].session)}, after the "
+                f"the first adaptive widths of {version.reference} are of {format_date(every[0].session)}, after the "
                 f"last bar, {forecast.as_of_session}"
             )
         return every[earlier - 1]

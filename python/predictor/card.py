@@ -385,7 +385,7 @@ def _format(value: Json) -> str:
     return str(value)
 
 
-def data_of(card: Mapping[str, Json]) -> DataFacts | None:
+def read_data_facts(card: Mapping[str, Json]) -> DataFacts | None:
     """Read the section `data` of a card; None if it is missing.
 
     Raises:
@@ -394,7 +394,7 @@ def data_of(card: Mapping[str, Json]) -> DataFacts | None:
     return _read_facts(Record(card, SOURCE, "card"), "data", DataFacts)
 
 
-def ancestors_of(card: Mapping[str, Json]) -> tuple[ParentModel, ...]:
+def read_ancestors(card: Mapping[str, Json]) -> tuple[ParentModel, ...]:
     """Read the models that the card's model started from, the parent first.
 
     Raises:
@@ -403,7 +403,7 @@ def ancestors_of(card: Mapping[str, Json]) -> tuple[ParentModel, ...]:
     return _list(Record(card, SOURCE, "card"), "ancestors", ParentModel)
 
 
-def adoption_of(card: Mapping[str, Json]) -> AdoptionFacts | None:
+def read_adoption(card: Mapping[str, Json]) -> AdoptionFacts | None:
     """Read where the weights of an adopted model come from; None for a model that was trained by Quantra.
 
     Raises:
@@ -412,7 +412,7 @@ def adoption_of(card: Mapping[str, Json]) -> AdoptionFacts | None:
     return _read_facts(Record(card, SOURCE, "card"), "adopted", AdoptionFacts)
 
 
-def skill_of(card: Mapping[str, Json]) -> Skill | None:
+def read_skill(card: Mapping[str, Json]) -> Skill | None:
     """Read the skill that a card records; None if it is missing.
 
     Raises:
@@ -421,7 +421,7 @@ def skill_of(card: Mapping[str, Json]) -> Skill | None:
     return _read_section(Record(card, SOURCE, "card"), "skill", _read_skill)
 
 
-def weighting_of(card: Mapping[str, Json]) -> WeightingFacts | None:
+def read_weighting(card: Mapping[str, Json]) -> WeightingFacts | None:
     """Read how the members of an ensemble were chosen; None for equal weights of all, or a single model.
 
     Raises:
@@ -438,7 +438,7 @@ def start_note_of(card: Mapping[str, Json]) -> str:
     """
     record = Record(card, SOURCE, "card")
     recipe = dict(_read_section(record, "recipe", _read_pairs) or ())
-    return _start_note(_read_facts(record, "training", TrainingFacts), recipe, has_parent=bool(ancestors_of(card)))
+    return _start_note(_read_facts(record, "training", TrainingFacts), recipe, has_parent=bool(read_ancestors(card)))
 
 
 def _start_note(training: TrainingFacts | None, recipe: Mapping[str, str], *, has_parent: bool) -> str:

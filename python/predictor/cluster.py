@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from importlib.metadata import version
 from typing import Any, Final, final
 
-from predictor.errors import ConfigurationError, MissingPackageError, QuantraError, UnavailableError, listed
+from predictor.errors import ConfigurationError, MissingPackageError, QuantraError, UnavailableError, format_names
 from predictor.jobs import InProcesses, InThisProcess, JobOutcome, JobPool, JobRunner, Prepare
 
 LOCAL: Final = "local"
@@ -113,7 +113,9 @@ def choose_runner(
     if cluster is not None:
         if workers != 1:
             raise ConfigurationError("give either workers or a cluster; a cluster runs a job on each of its CPUs")
-        return OnRay(cluster, memory=used_memory() if memory is None else int(memory * GB), timeout=timeout, tell=tell)
+        return OnRay(
+            cluster, memory=measure_peak_memory() if memory is None else int(memory * GB), timeout=timeout, tell=tell
+        )
     if workers == 1 and timeout is None:
         return InThisProcess()
     return InProcesses(workers, timeout=timeout, advice=advice)
@@ -348,7 +350,7 @@ def _describe_missing_cluster(address: str, error: Exception) -> UnavailableErro
     )
 
 
-def used_memory() -> int:
+def measure_peak_memory() -> int:
     """The largest memory in bytes that this process has used so far; 0 on Windows, which does not count it."""
     if sys.platform == "win32":
         return 0
@@ -375,7 +377,9 @@ def _check_room(ray: Any, memory: int) -> None:
         return
     if not any(node["Resources"].get("CPU", 0) >= 1 for node in nodes):
         raise ConfigurationError("the Ray cluster has no CPU for a job; add a node")
-    offers = listed([f"{node['NodeManagerAddress']} {node['Resources'].get('memory', 0) / GB:.1f}" for node in nodes])
+    offers = format_names(
+        [f"{node['NodeManagerAddress']} {node['Resources'].get('memory', 0) / GB:.1f}" for node in nodes]
+    )
     raise ConfigurationError(
         f"a job needs {memory / GB:.1f} GB of memory, but the nodes offer, in GB: {offers}; add a larger node, or set "
         "a smaller --job-memory"

@@ -8,7 +8,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from predictor.errors import BarsError, ConfigurationError, shown_date
+from predictor.errors import BarsError, ConfigurationError, format_date
 
 DateLike = date | str | int
 """A date, an ISO string such as "2012-06-01", or a date number."""
@@ -95,7 +95,7 @@ def extend_to_whole_months(first: int, last: int) -> tuple[int, int]:
         if not is_valid_date(number):
             raise ConfigurationError(f"{number} is not a date; pass yyyymmdd from {EARLIEST} to {LATEST}")
     if first > last:
-        raise ConfigurationError(f"the calendar ends on {shown_date(last)}, before it begins on {shown_date(first)}")
+        raise ConfigurationError(f"the calendar ends on {format_date(last)}, before it begins on {format_date(first)}")
     length = calendar.monthrange(last // 10000, last // 100 % 100)[1]
     return first // 100 * 100 + 1, last // 100 * 100 + length
 

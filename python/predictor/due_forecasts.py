@@ -8,8 +8,8 @@ import numpy as np
 
 from predictor.arrays import FloatArray
 from predictor.bars import BarPanel
-from predictor.bars.suspects import SuspectBars, SuspectKind, find_suspects, may_be_suspect, without_suspects
-from predictor.errors import shown_date
+from predictor.bars.suspects import SuspectBars, SuspectKind, find_suspects, may_be_suspect, remove_suspects
+from predictor.errors import format_date
 from predictor.ledger import ForecastRecord, Label, LabelStatus, Ledger, LedgerEvent, Score
 from predictor.networks import Target, TargetKind
 
@@ -80,7 +80,7 @@ def score_due_forecasts(ledger: Ledger, *, patience: int = PATIENCE, first_open:
     batch = ledger.receipt.batch
     panel = ledger.panel(first=min(one.forecast.base_session for one in dues), batch=batch)
     suspects = _find_impossible_bars(ledger, panel, batch)
-    values = _compute_outcomes(without_suspects(panel, suspects), dues)
+    values = _compute_outcomes(remove_suspects(panel, suspects), dues)
     for k, one in enumerate(dues):
         if any(one.crosses(suspect) for suspect in suspects):
             values[k] = np.nan
@@ -200,10 +200,10 @@ def _explain_missing(one: _DueLabel, panel: BarPanel, suspects: Sequence[Suspect
     if one.session in present:
         for suspect in filter(one.contains, suspects):
             return str(suspect)
-        return f"bars are missing between {shown_date(one.forecast.base_session)} and {shown_date(one.session)}"
+        return f"bars are missing between {format_date(one.forecast.base_session)} and {format_date(one.session)}"
     if (present > one.session).any():
-        return f"halted on {shown_date(one.session)}"
-    return f"no bar since {shown_date(int(present[-1]))}"
+        return f"halted on {format_date(one.session)}"
+    return f"no bar since {format_date(int(present[-1]))}"
 
 
 def _list_revisions(
@@ -229,7 +229,7 @@ def _report_large_revisions(
         largest[symbol] = max(largest.get(symbol, (0.0, 0)), (change, label.session))
     for symbol, (change, session) in largest.items():
         if change > _LARGE_REVISION:
-            reason = f"{symbol}: its outcome of {shown_date(session)} changed by {10000 * change:.0f} basis points"
+            reason = f"{symbol}: its outcome of {format_date(session)} changed by {10000 * change:.0f} basis points"
             yield LedgerEvent(kind=REVISED_BARS, session=session, reason=reason, key=f"{REVISED_BARS} {batch} {symbol}")
 
 

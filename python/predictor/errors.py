@@ -55,7 +55,7 @@ from logging import Logger
 from typing import Final, Self
 
 
-def shown_date(day: int) -> str:
+def format_date(day: int) -> str:
     """Format a date yyyymmdd for messages, as 2024-03-28."""
     return f"{day // 10000:04d}-{day // 100 % 100:02d}-{day % 100:02d}"
 
@@ -64,7 +64,7 @@ SIGNIFICANT: Final = 4
 """Digits of a price below 1."""
 
 
-def shown_price(price: float) -> str:
+def format_price(price: float) -> str:
     """A price for people: two decimals, or four significant digits below 1, such as 202.94 and 0.00001234."""
     if not 0 < abs(price) < 1:
         return f"{price:,.2f}"
@@ -74,13 +74,13 @@ def shown_price(price: float) -> str:
 MAX_LISTED: Final = 5
 
 
-def listed(names: Sequence[str], count: int = 0) -> str:
+def format_names(names: Sequence[str], count: int = 0) -> str:
     """Join the first MAX_LISTED names for messages, with the number of the others; `count` if `names` is truncated."""
     more = max(len(names), count) - MAX_LISTED
     return ", ".join(names[:MAX_LISTED]) + (f" and {more} more" if more > 0 else "")
 
 
-def counted(count: int, noun: str) -> str:
+def format_count(count: int, noun: str) -> str:
     """A number and its noun, such as `1 session` or `2 sessions`."""
     return f"{count} {noun}{'' if count == 1 else 's'}"
 
@@ -130,7 +130,7 @@ class BarsError(InvalidInputError):
     @classmethod
     def at(cls, symbol: str, session: int, field: str, value: float, rule: str) -> Self:
         """The error for one cell that breaks a rule; `session` is yyyymmdd."""
-        day = shown_date(session)
+        day = format_date(session)
         return cls(
             f"{symbol} {day}: {field} is {value:g}, but {rule}",
             metadata={"symbol": symbol, "date": day, "field": field, "value": repr(float(value))},
@@ -280,9 +280,9 @@ class BarsStaleError(QuantraError):
     def of(cls, last: int, *, have: int, most: int) -> Self:
         """The error for bars whose `last` session (yyyymmdd) is `have` sessions old, with at most `most` allowed."""
         return cls(
-            f"the last bar is of {shown_date(last)}, and {have} sessions have closed since, but at most {most} may; "
+            f"the last bar is of {format_date(last)}, and {have} sessions have closed since, but at most {most} may; "
             "send newer bars, or allow older ones",
-            metadata={"date": shown_date(last), "have": str(have), "most": str(most)},
+            metadata={"date": format_date(last), "have": str(have), "most": str(most)},
         )
 
 
@@ -421,12 +421,12 @@ ANSWERS: Mapping[type[QuantraError], ErrorStatus] = {
 """The status of every error type; a test checks that none is missing."""
 
 
-def answer_of(error: QuantraError) -> ErrorStatus:
+def get_error_status(error: QuantraError) -> ErrorStatus:
     """The status of an error."""
     return ANSWERS[type(error)]
 
 
-def from_reason(reason: str, message: str, metadata: Mapping[str, str]) -> QuantraError:
+def restore_error(reason: str, message: str, metadata: Mapping[str, str]) -> QuantraError:
     """Build the error that a server sent; an unknown reason of a newer server becomes a plain QuantraError."""
     kind = next((kind for kind, answer in ANSWERS.items() if answer.reason == reason), QuantraError)
     return kind(message, metadata=metadata)

@@ -216,7 +216,7 @@ def assess_coverage(shares: DailyShares, promised: float, side: CoverageSide, *,
     amber, red = (_find_first(shares.dates, path >= 1 / ALPHA) for path in (plain, guarded))
     notice = 0
     if side is CoverageSide.TOO_FEW:
-        notice = notice_days(daily[:due], promised, symbols=symbols, horizon=horizon)
+        notice = estimate_notice_days(daily[:due], promised, symbols=symbols, horizon=horizon)
     lamp = Lamp.GREEN if notice and due >= notice else Lamp.LEARNING
     if amber:
         lamp = Lamp.RED if red else Lamp.AMBER
@@ -246,7 +246,7 @@ _NOTICE_STEP: Final = 125
 """Sessions that are simulated before the next look."""
 
 
-def notice_days(shares: FloatArray, promised: float, *, symbols: int, horizon: int) -> int:
+def estimate_notice_days(shares: FloatArray, promised: float, *, symbols: int, horizon: int) -> int:
     """Sessions within which the test would notice, in 9 of 10 cases, a drop of the share by 0.15 from now on.
 
     Simulated from the present capital with blocks of the observed shares [D], to keep their dependence. 0 with too few
@@ -307,7 +307,7 @@ class SkillEvidence(NamedTuple):
     upper: float
 
 
-def standard_deviation(series: FloatArray, lag: int) -> FloatArray:
+def estimate_deviation(series: FloatArray, lag: int) -> FloatArray:
     """[N] long-run standard deviation of series [N, D] (Newey & West 1987)."""
     left = series - series.mean(axis=1, keepdims=True)
     count = left.shape[1]
@@ -317,7 +317,7 @@ def standard_deviation(series: FloatArray, lag: int) -> FloatArray:
     return np.sqrt(np.maximum(variance, 0.0))
 
 
-def sequence_radius(series: FloatArray, horizon: int, alpha: float = ALPHA) -> FloatArray:
+def compute_sequence_radius(series: FloatArray, horizon: int, alpha: float = ALPHA) -> FloatArray:
     """[N] half the width of the confidence sequences of the means of series [N, D], from labels of `horizon` sessions.
 
     Each side is ever wrong with probability alpha. The errors are scaled for the autocovariances that are estimated;
@@ -327,10 +327,10 @@ def sequence_radius(series: FloatArray, horizon: int, alpha: float = ALPHA) -> F
     spread = (-2 * log(alpha) + log(-2 * log(alpha) + 1)) / _SEQUENCE_DAYS
     scaled = days * spread
     width = sqrt(2 * (scaled + 1) / (days * scaled) * log(1 + sqrt(scaled + 1) / (2 * alpha)))
-    return standard_deviation(series, lag) * sqrt(days / (days - lag - 1)) * width
+    return estimate_deviation(series, lag) * sqrt(days / (days - lag - 1)) * width
 
 
-def least_sequence_days(horizon: int) -> int:
+def compute_least_sequence_days(horizon: int) -> int:
     """The number of dates from which on a sequence has bounds."""
     return max(60, 10 * horizon)
 
@@ -340,9 +340,9 @@ def compare_losses(theirs: FloatArray, ours: FloatArray, *, horizon: int, alpha:
     differences = (theirs - ours)[None]
     days = differences.shape[1]
     scale, mean = (float(theirs.mean()), float(differences.mean())) if days else (nan, nan)
-    if days < least_sequence_days(horizon):
+    if days < compute_least_sequence_days(horizon):
         return SkillEvidence(days, scale, mean, -np.inf, np.inf)
-    radius = float(sequence_radius(differences, horizon, alpha)[0])
+    radius = float(compute_sequence_radius(differences, horizon, alpha)[0])
     return SkillEvidence(days, scale, mean, mean - radius, mean + radius)
 
 
@@ -367,13 +367,13 @@ def bound_level_shares(shares: FloatArray, *, horizon: int) -> LevelShares:
     intervals would be too narrow, above all for a quantile that few outcomes reached.
     """
     mean, days = shares.mean(axis=0), len(shares)
-    if days < least_sequence_days(horizon):
+    if days < compute_least_sequence_days(horizon):
         return LevelShares(days, mean, np.full_like(mean, nan), np.full_like(mean, nan))
     none = np.zeros((_ADDED_BLOCKS * horizon, mean.size))
-    radius = sequence_radius(np.concatenate([shares, none, 1 - none]).T, horizon)
+    radius = compute_sequence_radius(np.concatenate([shares, none, 1 - none]).T, horizon)
     return LevelShares(days, mean, np.maximum(mean - radius, 0.0), np.minimum(mean + radius, 1.0))
 
 
-def challenger_alpha(attempt: int) -> float:
+def compute_challenger_alpha(attempt: int) -> float:
     """The error probability of the k-th challenger of a model, from 1; those of all challengers add up to ALPHA."""
     return ALPHA * 6 / (np.pi * attempt) ** 2

@@ -40,7 +40,7 @@ else:
 
 
 @contextmanager
-def locked(path: Path, *, patience: float = _PATIENCE_SECONDS) -> Generator[None]:
+def lock_file(path: Path, *, patience: float = _PATIENCE_SECONDS) -> Generator[None]:
     """Hold the lock on this file, which is created if need be; waits for another holder.
 
     Raises:

@@ -88,7 +88,7 @@ class FlagsOf:
         self.kinds = kinds
 
 
-def integers(name: str, text: str) -> tuple[int, ...]:
+def parse_integers(name: str, text: str) -> tuple[int, ...]:
     """Parse comma-separated integers.
 
     Raises:
@@ -100,7 +100,7 @@ def integers(name: str, text: str) -> tuple[int, ...]:
         raise ConfigurationError(f"{name} is {text!r}, but must be comma-separated integers, such as 1,5,20") from error
 
 
-def numbers(name: str, text: str) -> tuple[float, ...]:
+def parse_numbers(name: str, text: str) -> tuple[float, ...]:
     """Parse comma-separated numbers.
 
     Raises:

@@ -11,7 +11,7 @@ from predictor.call_context import NEVER, CallContext
 from predictor.catalog import EngineName, ModelInfo
 from predictor.covariates import Covariates
 from predictor.errors import UnavailableError
-from predictor.forecast import Attribution, Explanation, Forecast, Outcome, forecast_or_raise
+from predictor.forecast import Attribution, Explanation, Forecast, Outcome, require_forecast
 from predictor.global_importance import GlobalExplanationQuery, GlobalImportance
 from predictor.inference import choose_device
 from predictor.instance import ExplanationQuery, InstanceLike, create_importance_query, require_bars, to_instance
@@ -73,7 +73,7 @@ class Forecaster:
         Raises:
             QuantraError: the bars cannot be forecast; see predictor.errors.
         """
-        return forecast_or_raise(self.predict_many([to_instance(bars, covariates)])[0])
+        return require_forecast(self.predict_many([to_instance(bars, covariates)])[0])
 
     def predict_many(self, instances: Sequence[InstanceLike]) -> tuple[Outcome, ...]:
         """Forecast many panels, in order; the outcome of an invalid one is its error."""

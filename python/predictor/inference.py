@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from predictor.call_context import NEVER, Deadline
 from predictor.errors import ConfigurationError
-from predictor.memory import is_out_of_memory, recover
+from predictor.memory import is_out_of_memory, prepare_retry
 from predictor.networks import Inputs, Internals, OutputMap, PanelOutput, TFTForecaster
 
 MAX_THREADS: Final = 4096
@@ -180,7 +180,7 @@ class Engine:
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise
-            recover(error)
+            prepare_retry(error)
             if len(chunk.observed) == 1:
                 raise
             return None

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from predictor.arrays import FloatArray
-from predictor.errors import counted
+from predictor.errors import format_count
 
 INTERNALS_NOTE: Final = "what the network attended to, not what moved the forecast"
 """Shown with all internals."""
@@ -25,7 +25,7 @@ def describe_session(offset: int) -> str:
     """Describe a session by its offset from the last bar's, such as `26 sessions before the last` for -26."""
     if offset == 0:
         return "last session"
-    return f"{counted(abs(offset), 'session')} {'before' if offset < 0 else 'after'} the last"
+    return f"{format_count(abs(offset), 'session')} {'before' if offset < 0 else 'after'} the last"
 
 
 def describe_baseline(name: str, *, is_additive: bool) -> str:
@@ -82,7 +82,7 @@ class Internal:
         return describe_session(int(label)) if self.axis is InternalAxis.SESSIONS else label
 
 
-def largest_shares(internal: Internal, s: int) -> str:
+def format_largest_shares(internal: Internal, s: int) -> str:
     """Format the largest shares of one symbol, such as `last session: 41 %, 1 session before the last: 12 %`.
 
     Empty for a symbol without a forecast.

@@ -15,7 +15,7 @@ STOPPED: Final = "stopped by Ctrl+C"
 
 
 @contextmanager
-def loading() -> Generator[None]:
+def exit_on_interrupt() -> Generator[None]:
     """End the process at once on Ctrl+C inside this context, which is for imports.
 
     A KeyboardInterrupt raised in the middle of a library's import may be swallowed or turned into another error. No

@@ -41,7 +41,7 @@ def is_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, RuntimeError) and any(text in str(error) for text in TEXTS)
 
 
-def recover(error: BaseException) -> None:
+def prepare_retry(error: BaseException) -> None:
     """Prepare a retry with smaller pieces; disable oneDNN for the process if the error comes from it.
 
     After running out of memory while creating a kernel, oneDNN never creates that kernel again, even with enough
@@ -55,7 +55,7 @@ def recover(error: BaseException) -> None:
         _log.warning("memory ran out in oneDNN, which is now disabled: forward passes are slower until a restart")
 
 
-def error_of(call: str, error: Exception, log: Logger) -> QuantraError:
+def make_caller_error(call: str, error: Exception, log: Logger) -> QuantraError:
     """The error to return to the caller: `error` itself if it is a QuantraError, else QueueFullError or InternalError.
 
     Details that are not for the caller are logged.

@@ -71,14 +71,14 @@ def assess_model(
         shares = _read_shares(ledger, subject, place, horizon, since)
         for side in CoverageSide if 0 < promised < 1 else ():
             seen = assess_coverage(shares, promised, side, horizon=horizon)
-            state = _state((name, value) for name, value in seen._asdict().items() if name != "lamp")
+            state = _encode_state((name, value) for name, value in seen._asdict().items() if name != "lamp")
             state["promised"] = promised
             found.append(_record(subject, f"{COVERAGE} {side}", horizon, session, seen.lamp, state))
         for rival in rivals:
             skill = compare_losses(*_read_daily_losses(ledger, rival, subject, horizon, since), horizon=horizon)
-            state = _state(skill._asdict().items())
+            state = _encode_state(skill._asdict().items())
             monitor = f"{SKILL} {rival.reference}"
-            found.append(_record(subject, monitor, horizon, session, skill_lamp(skill), state))
+            found.append(_record(subject, monitor, horizon, session, choose_skill_lamp(skill), state))
     return tuple(found)
 
 
@@ -92,14 +92,14 @@ def list_newest_evidence(ledger: Ledger, model: str = "", version: int = 0) -> l
     )
 
 
-def skill_lamp(skill: SkillEvidence) -> Lamp:
+def choose_skill_lamp(skill: SkillEvidence) -> Lamp:
     """Green if the subject is better, red if it is worse, learning while the confidence sequence contains 0."""
     if skill.lower > 0:
         return Lamp.GREEN
     return Lamp.RED if skill.upper < 0 else Lamp.LEARNING
 
 
-def worst_lamp(records: Sequence[EvidenceRecord]) -> Lamp:
+def choose_worst_lamp(records: Sequence[EvidenceRecord]) -> Lamp:
     """The lamp of a model: its worst alarm, else green if all tests for too few outcomes are green."""
     lamps = [record.lamp for record in records]
     alarm = next((lamp for lamp in (Lamp.RED, Lamp.AMBER) if lamp in lamps), None)
@@ -123,7 +123,7 @@ def _record(
     )
 
 
-def _state(numbers: Iterable[tuple[str, float]]) -> dict[str, float | None]:
+def _encode_state(numbers: Iterable[tuple[str, float]]) -> dict[str, float | None]:
     """Numbers for JSON, in which those that are not finite become null."""
     return {name: value if isfinite(value) else None for name, value in numbers}
 

@@ -24,8 +24,8 @@ from predictor.errors import (
     QuantraError,
     TooFewBarsError,
     UnknownHorizonError,
-    counted,
-    listed,
+    format_count,
+    format_names,
 )
 from predictor.forecast import Forecast
 
@@ -284,7 +284,7 @@ class PricePaths:
         if symbol in self.refusals:
             raise InvalidInputError(f"{symbol} has no paths: {self.refusals[symbol].message}")
         if symbol not in self.symbols:
-            raise InvalidInputError(f"there are no paths of {symbol}; there are paths of {listed(self.symbols)}")
+            raise InvalidInputError(f"there are no paths of {symbol}; there are paths of {format_names(self.symbols)}")
         return self.symbols.index(symbol)
 
     def _check_day(self, day: int) -> None:
@@ -405,7 +405,7 @@ def _check_request(forecast: Forecast, bars: BarPanel, paths: int, max_cells: in
     cells = paths * len(forecast.symbols) * max(forecast.horizons)
     if cells > max_cells:
         raise InvalidInputError(
-            f"{paths:,} paths of {counted(len(forecast.symbols), 'symbol')} have {cells:,} values, at most "
+            f"{paths:,} paths of {format_count(len(forecast.symbols), 'symbol')} have {cells:,} values, at most "
             f"{max_cells:,}; simulate fewer paths or symbols"
         )
 
@@ -482,9 +482,10 @@ def _choose_symbols(symbols: tuple[str, ...], is_usable: BoolArray) -> tuple[lis
             continue
         own = int(is_usable[row].sum())
         problem = (
-            f"{symbols[row]}: has {counted(own, 'past path')}, need {MIN_DAYS}; give a longer history"
+            f"{symbols[row]}: has {format_count(own, 'past path')}, need {MIN_DAYS}; give a longer history"
             if own < MIN_DAYS
-            else f"{symbols[row]}: shares {counted(int(shared.sum()), 'past day')} with the others, need {MIN_DAYS}; "
+            else f"{symbols[row]}: shares {format_count(int(shared.sum()), 'past day')} with the others, need "
+            f"{MIN_DAYS}; "
             "simulate it separately"
         )
         refused[symbols[row]] = TooFewBarsError(problem, metadata={"symbol": symbols[row], "have": str(own)})

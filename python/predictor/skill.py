@@ -55,6 +55,6 @@ class Skill:
         )
 
 
-def line_of(skill: Skill | None) -> str:
+def format_skill(skill: Skill | None) -> str:
     """The line below every forecast, also if the skill is unknown."""
     return "skill: unknown, the model's card has no baseline" if skill is None else skill.line

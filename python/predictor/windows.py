@@ -86,7 +86,7 @@ class InputRecipe:
     minimum: BarRequirements
 
 
-def lookback_of(features_lookback: int, levels_window: int, encoder_length: int) -> int:
+def compute_lookback(features_lookback: int, levels_window: int, encoder_length: int) -> int:
     """Bars that one row of inputs depends on, the row's own bar included.
 
     Args:
@@ -146,7 +146,7 @@ class Pipeline:
     @property
     def lookback(self) -> int:
         """Bars that one row of inputs depends on, the row's own bar included."""
-        return lookback_of(self.features.features.lookback, self.normaliser.window, self.encoder_length)
+        return compute_lookback(self.features.features.lookback, self.normaliser.window, self.encoder_length)
 
     @property
     def bars_needed(self) -> int:
@@ -191,7 +191,7 @@ class Pipeline:
             positions: [N] last session of each window.
         """
         return self._compute_levels(
-            tuple(trailing_windows(values, symbols, positions, self.normaliser.window) for values in series)
+            tuple(extract_trailing_windows(values, symbols, positions, self.normaliser.window) for values in series)
         )
 
     def latest_levels(self, series: DailySeries) -> WindowLevels:
@@ -361,7 +361,9 @@ def _join_blocks(blocks: Iterator[ObservedArrays], shape: tuple[int, int, int]) 
     return observed, mask
 
 
-def trailing_windows(series: FloatArray, symbols: PositionArray, positions: PositionArray, sessions: int) -> FloatArray:
+def extract_trailing_windows(
+    series: FloatArray, symbols: PositionArray, positions: PositionArray, sessions: int
+) -> FloatArray:
     """The last `sessions` values [N, sessions] of a series [S, T] up to N positions; NaN before its first session."""
     places = positions[:, None] + np.arange(1 - sessions, 1)
     rows = series[symbols[:, None], np.maximum(places, 0)]

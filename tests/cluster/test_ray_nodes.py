@@ -20,7 +20,7 @@ from small_recipes import SMALL_RECIPE
 
 from predictor.bars import BarPanel
 from predictor.cluster import OnRay
-from predictor.features import default_features
+from predictor.features import load_default_features
 from predictor.jobs import InThisProcess, JobRunner
 from predictor.ledger import Ledger
 from predictor.registry import Runtime, load_single
@@ -71,7 +71,7 @@ def learnt_and_later() -> tuple[BarPanel, BarPanel]:
 
 
 def train_tiny(folder: Path) -> Path:
-    train(TrainingMaterial(learnt_and_later()[0], default_features()), TINY, folder, consume=iter)
+    train(TrainingMaterial(learnt_and_later()[0], load_default_features()), TINY, folder, consume=iter)
     return folder
 
 
@@ -98,7 +98,7 @@ def evaluate_with(runner: JobRunner, folder: Path) -> object:
 def tune_with(runner: JobRunner, folder: Path) -> object:
     bars = learnt_and_later()[0]
     splits = TINY.splits(bars.sessions)
-    history = History(bars, fit_pipeline(bars, default_features(), TINY, splits))
+    history = History(bars, fit_pipeline(bars, load_default_features(), TINY, splits))
     asked = Search(history=history, splits=splits, recipe=TINY, settings={}, trials=2, seeds=2)
     return search(asked, StudyStorage(uri=f"sqlite:///{folder / 'study.db'}", name="tiny"), consume=iter, runner=runner)
 
@@ -115,7 +115,7 @@ def run_an_evening_with(runner: JobRunner, folder: Path) -> object:
 
 
 def retrain_with(runner: JobRunner, folder: Path) -> object:
-    planned = PlannedTraining(material=TrainingMaterial(learnt_and_later()[0], default_features()), recipe=TINY)
+    planned = PlannedTraining(material=TrainingMaterial(learnt_and_later()[0], load_default_features()), recipe=TINY)
     plans, folders = {"a": planned, "b": planned}, {name: folder / name for name in "ab"}
     failed: dict[str, QuantraError] = {}
     made = TrainingRunner(jobs=runner).run(plans, folders, begin=lambda _: iter, on_failure=failed.__setitem__)

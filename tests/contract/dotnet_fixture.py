@@ -46,7 +46,7 @@ from predictor.client.panel_calls import CallPlan, ServedModel
 from predictor.client.panels import PartResponse, join_parts
 from predictor.covariates import Covariates, CovariateSource
 from predictor.errors import ANSWERS, QuantraError
-from predictor.forecast import Attribution, Detail, Forecast, TargetPoint, forecast_or_raise
+from predictor.forecast import Attribution, Detail, Forecast, TargetPoint, require_forecast
 from predictor.forecaster import Forecaster
 from predictor.global_importance import GlobalExplanationQuery, GlobalImportance, Refusal, TargetImportance
 from predictor.inference import choose_device
@@ -180,7 +180,7 @@ def _of_parts(service: PredictionService, panel: BarPanel) -> Forecast:
     parts = [part for call in CallPlan.of(cut, served, MODEL).calls for part in call]
     assert len(parts) > 2, "it is to be split"
     responses = [PartResponse(part=part, symbols=(), outcome=_forecast(service, part.of(cut))) for part in parts]
-    return forecast_or_raise(join_parts(responses))
+    return require_forecast(join_parts(responses))
 
 
 def _values(sent: Covariates) -> dict[str, object]:

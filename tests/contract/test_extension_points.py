@@ -31,7 +31,7 @@ from predictor.client import QuantraClient
 from predictor.errors import ArtifactError, ConfigurationError, ErrorStatus, ExpressionError, InvalidInputError, Status
 from predictor.export import export_onnx
 from predictor.features import OPERATORS, FeatureSet
-from predictor.features.kernels import Kernel, over_windows
+from predictor.features.kernels import Kernel, map_windows
 from predictor.features.operators import Flatness, Operator, Window
 from predictor.flags import Flag
 from predictor.forecast import Attribution, Forecast
@@ -51,7 +51,7 @@ from predictor.networks import (
     WindowLevels,
     make_config,
 )
-from predictor.networks.inputs import ROW_ARITHMETIC, row_width, session_rows
+from predictor.networks.inputs import ROW_ARITHMETIC, compute_row_width, make_session_rows
 from predictor.networks.layers import CONTEXT_ARITHMETIC, HiddenSize, HorizonContext, check_whole
 from predictor.networks.output import HEAD_ARITHMETIC
 from predictor.registry import Runtime, load_single
@@ -96,13 +96,13 @@ class FadingForecaster(nn.Module):
         super().__init__()
         ages = torch.arange(sizes.encoder_length - 1, -1, -1)
         self.register_buffer("weights", torch.softmax(ages * float(np.log(config.fading)), dim=0))
-        self.layer = nn.Linear(row_width(sizes), config.hidden)
+        self.layer = nn.Linear(compute_row_width(sizes), config.hidden)
         self.context = HorizonContext(config.hidden, sizes=sizes, target=target, dropout=0.0)
         self.head = QuantileHead(config.hidden, horizons=len(target.horizons), levels=levels)
 
     def forward(self, inputs: Inputs) -> Tensor:
         """Quantiles [N, H, Q] float32 in units of the window's own volatility."""
-        average = (session_rows(inputs) * self.weights[:, None]).sum(dim=1)
+        average = (make_session_rows(inputs) * self.weights[:, None]).sum(dim=1)
         return self.head(self.context(torch.tanh(self.layer(average)), inputs))
 
 
@@ -184,7 +184,7 @@ def drawdown(n: int) -> Kernel:
             )
         return windows[-1] / highest - 1
 
-    return over_windows(n, below)
+    return map_windows(n, below)
 
 
 def _spread(_series: Flatness) -> Flatness:
@@ -407,7 +407,7 @@ def test_a_new_error_has_its_type_its_reason_and_its_facts_on_both_sides_of_the_
         with pytest.raises(PriceTooHighError, match="reads values up to 1e\\+06") as raised:
             door.predict(with_high_prices(recent()))
         assert raised.value.metadata["most"] == "1e+06"
-        assert errors.answer_of(raised.value) == TOO_HIGH
+        assert errors.get_error_status(raised.value) == TOO_HIGH
 
 
 @pytest.mark.slow

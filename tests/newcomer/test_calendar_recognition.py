@@ -11,9 +11,9 @@ from typer.testing import CliRunner, Result
 from predictor import artifact
 from predictor.bars import read_files
 from predictor.errors import ConfigurationError
-from predictor.features import default_features
+from predictor.features import load_default_features
 from predictor.sessions import EVERY_DAY, SessionCalendar
-from predictor.sessions.recognition import fitting_calendar
+from predictor.sessions.recognition import find_fitting_calendar
 from trainers import StockTrainer
 from trainers.cli.commands import app
 from trainers.stock.data_warnings import find_recipe_warnings
@@ -25,24 +25,24 @@ from trainers.stock.training_plan import set_calendar
 @pytest.mark.parametrize(("exchange", "symbol"), [("XNYS", "IBM"), ("XTKS", "7203.T"), ("XLON", "VOD")])
 def test_the_dates_of_an_exchange_are_recognised(exchange: str, symbol: str) -> None:
     sessions = SessionCalendar.named(exchange, 20150101, 20161231).sessions(20150102, 20161230)
-    assert fitting_calendar(sessions, [symbol]) == exchange
+    assert find_fitting_calendar(sessions, [symbol]) == exchange
 
 
 def test_a_halt_does_not_hide_the_exchange() -> None:
     sessions = bokeh_panel("IBM").sessions
-    assert fitting_calendar(np.delete(sessions, slice(100, 129)), ["IBM"]) == "XNYS"
+    assert find_fitting_calendar(np.delete(sessions, slice(100, 129)), ["IBM"]) == "XNYS"
 
 
 def test_days_of_every_week_are_those_of_crypto() -> None:
     assert (
-        fitting_calendar(SessionCalendar.every_day(20200101, 20201231).sessions(20200101, 20201231), ["BTC"])
+        find_fitting_calendar(SessionCalendar.every_day(20200101, 20201231).sessions(20200101, 20201231), ["BTC"])
         == EVERY_DAY
     )
 
 
 def test_weekdays_without_holidays_are_no_exchange() -> None:
     sessions = SessionCalendar.weekdays(20150101, 20161231).sessions(20150101, 20161231)
-    assert fitting_calendar(sessions, ["EURUSD"]) == ""
+    assert find_fitting_calendar(sessions, ["EURUSD"]) == ""
 
 
 def test_check_counts_gaps_by_the_recognised_calendar_and_passes_it_on(tmp_path: Path) -> None:
@@ -151,7 +151,7 @@ def test_check_names_the_exchanges_of_symbols_without_a_common_calendar(mixed_fi
 
 
 def test_a_training_warns_about_symbols_without_a_common_calendar(mixed_files: list[str]) -> None:
-    material = TrainingMaterial(read_files(mixed_files).panel, default_features())
+    material = TrainingMaterial(read_files(mixed_files).panel, load_default_features())
     for calendar, is_warned in (("", True), ("XNYS", False)):
         recipe = StockRecipe(calendar=calendar)
         found = find_recipe_warnings(material.bars, material.features, material.covariates, recipe)

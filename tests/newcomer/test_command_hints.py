@@ -19,7 +19,7 @@ from serving import serving
 from predictor.artifact import MANIFEST
 from predictor.cli import run
 from predictor.cli.options import BarsFlags, CovariateFlags
-from predictor.cli.output import given, quantra
+from predictor.cli.output import list_given_flags, quantra
 from predictor.inference import choose_device
 from predictor.registry import Registry, Runtime, read_aliases, set_alias
 from predictor.service import PredictionService
@@ -285,9 +285,12 @@ def test_a_version_that_cannot_be_read_is_not_the_one_that_is_advised(models: Pa
 
 def test_next_commands_repeat_the_flags_that_were_given_and_no_password() -> None:
     flags = BarsFlags(bars=["my bars.csv"]), CovariateFlags(covariates=[Path("a.csv"), Path("b.csv")])
-    assert quantra("x", *given(*flags)) == "quantra x --bars 'my bars.csv' --covariates a.csv --covariates b.csv"
+    assert (
+        quantra("x", *list_given_flags(*flags))
+        == "quantra x --bars 'my bars.csv' --covariates a.csv --covariates b.csv"
+    )
     secret = BarsFlags(bars=["postgresql://me:secret@host/db"], query="select 1")
-    assert given(secret) == ("--bars", "BARS", "--query", "select 1")
+    assert list_given_flags(secret) == ("--bars", "BARS", "--query", "select 1")
 
 
 # --- progress

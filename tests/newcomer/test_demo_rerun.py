@@ -12,7 +12,7 @@ import pytest
 from market import bokeh_panel
 from rich.console import Console
 
-from predictor.features import default_features
+from predictor.features import load_default_features
 from predictor.networks import LSTMConfig, Target
 from trainers.demo import steps
 from trainers.demo.dotnet import BUILT, DotnetProgram
@@ -92,7 +92,7 @@ def test_other_versions_of_packages_python_or_this_program_train_again(
 
     def as_made() -> bool:
         what = training(copy)
-        return DemoInputs.of(what.bars, default_features(), what.recipe).made(records, model)
+        return DemoInputs.of(what.bars, load_default_features(), what.recipe).made(records, model)
 
     def another(*_: object) -> str:
         return "another"

@@ -15,7 +15,7 @@ from predictor.bars import BarPanel
 from predictor.cli import app, run
 from predictor.client import QuantraClient
 from predictor.errors import CalendarEndedError
-from predictor.features import default_features
+from predictor.features import load_default_features
 from predictor.inference import choose_device
 from predictor.networks import LSTMConfig, Target
 from predictor.registry import Registry, Runtime
@@ -78,6 +78,11 @@ def test_training_again_on_todays_bars_helps(tmp_path: Path) -> None:
         calendar="XNYS",
         optimisation=Optimisation(max_epochs=1),
     )
-    train(TrainingMaterial(todays_bars(), default_features()), recipe, tmp_path / "mine" / "2", consume=ConsumerChain())
+    train(
+        TrainingMaterial(todays_bars(), load_default_features()),
+        recipe,
+        tmp_path / "mine" / "2",
+        consume=ConsumerChain(),
+    )
     with Forecaster.load(tmp_path / "mine" / "2") as forecaster:
         assert forecaster.predict(todays_bars()).as_of_session == date(2026, 11, 25)

@@ -15,7 +15,7 @@ from predictor.artifact import MANIFEST, check_compatible
 from predictor.client import AsyncQuantraClient, ClientCredentials, QuantraClient
 from predictor.client.connection import target_of
 from predictor.errors import ArtifactError, ConfigurationError, UnavailableError
-from predictor.features import FittedFeatures, default_features
+from predictor.features import FittedFeatures, load_default_features
 from predictor.global_importance import GlobalExplanationQuery
 from predictor.inference import choose_device
 from predictor.instance import Instance
@@ -85,7 +85,7 @@ def test_a_server_hides_the_path_of_an_incomplete_artifact(tmp_path: Path) -> No
 
 def enough(sessions: int, symbols: int, recipe: StockRecipe) -> None:
     panel = bokeh_panel("AAPL").last(sessions)
-    check_enough(panel.sessions, symbols, default_features(), recipe, recipe.splits(panel.sessions))
+    check_enough(panel.sessions, symbols, load_default_features(), recipe, recipe.splits(panel.sessions))
 
 
 @pytest.mark.parametrize("symbols", [1, 4, 110])
@@ -104,7 +104,7 @@ def test_the_number_of_sessions_that_too_few_bars_are_answered_with_is_enough(
 
 
 def test_a_mostly_unknown_feature_names_the_missing_bars() -> None:
-    features = default_features()
+    features = load_default_features()
     few = [column[:, :25] for column in features.columns(bokeh_panel("AAPL").last(25).adjusted())]
     with pytest.raises(ConfigurationError, match=r"known on \d+ bars of the training split, .* add \d+ bars"):
         FittedFeatures.fit(features, few)

@@ -15,7 +15,7 @@ import polars as pl
 import pytest
 
 from predictor.bars import BarPanel, BarReading, read_file
-from predictor.bars.layouts import get_layout, symbol_from_name
+from predictor.bars.layouts import extract_symbol, get_layout
 
 EXPORTS: Final = exports.CASES / "exports"
 BOTH: Final = ("AAPL", "MSFT")
@@ -152,7 +152,7 @@ def file_content(name: str, content: bytes) -> object:
     ],
 )
 def test_the_symbol_is_in_the_name_that_a_program_gives_its_file(stem: str, layout: str) -> None:
-    assert symbol_from_name(stem, get_layout(layout)) == "AAPL"
+    assert extract_symbol(stem, get_layout(layout)) == "AAPL"
 
 
 @pytest.mark.parametrize("name", READ)

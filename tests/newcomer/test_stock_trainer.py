@@ -28,7 +28,7 @@ from shown_commands import ENVIRONMENT
 from sklearn.base import clone
 
 from predictor import BarPanel, Forecaster
-from predictor.errors import ConfigurationError, InSampleError, QuantraError, shown_date
+from predictor.errors import ConfigurationError, InSampleError, QuantraError, format_date
 from predictor.networks import KINDS
 from predictor.registry import read_aliases
 from trainers import StockTrainer
@@ -239,7 +239,7 @@ def test_a_backtest_without_days_covers_all_that_the_model_has_not_seen(
 ) -> None:
     (fold,) = fitted_trainer[0].backtest(bars()).folds
     assert fold.last == bars().sessions[-1]
-    with pytest.raises(InSampleError, match=f"first allowed decision day is {shown_date(fold.first)}"):
+    with pytest.raises(InSampleError, match=f"first allowed decision day is {format_date(fold.first)}"):
         fitted_trainer[0].backtest(bars(), start=fold.learn_last)
 
 
@@ -646,7 +646,7 @@ def test_a_forecast_history_begins_after_what_the_model_has_seen(
     with pytest.raises(InSampleError, match="is in sample"):
         made.forecast_history(bars(), start=bars().sessions[300].item())
     first = made.evaluate(bars(), seeds=1).period.first
-    assert history["cutoff"].min() == date.fromisoformat(shown_date(first))
+    assert history["cutoff"].min() == date.fromisoformat(format_date(first))
 
 
 def test_a_cross_validation_trains_only_on_bars_before_each_window() -> None:

@@ -15,10 +15,10 @@ from typer.testing import CliRunner
 
 from predictor import Forecaster
 from predictor.bars import BarPanel, read_file
-from predictor.bars.suspects import SuspectKind, find_suspects, untraded_cells, usable_bars
+from predictor.bars.suspects import SuspectKind, find_suspects, find_untraded_cells, select_usable_bars
 from predictor.client import QuantraClient
-from predictor.errors import BarsError, BarSuspectError, BarsWarning, shown_price
-from predictor.features import default_features
+from predictor.errors import BarsError, BarSuspectError, BarsWarning, format_price
+from predictor.features import load_default_features
 from predictor.forecast import Forecast
 from predictor.instance import Instance
 from trainers.cli.commands import app
@@ -113,7 +113,7 @@ def test_a_suspect_bar_in_the_middle_is_left_out_and_named(forecaster: Forecaste
 def test_real_bars_raise_no_alarm(symbol: str) -> None:
     bars = bokeh_panel(symbol)
     assert find_suspects(bars) == ()
-    assert usable_bars(bars) is bars
+    assert select_usable_bars(bars) is bars
 
 
 @pytest.mark.parametrize(
@@ -217,12 +217,12 @@ def test_an_unchanged_price_with_a_volume_is_a_trade() -> None:
     bars = with_repeated_closes(ibm(), "IBM", 2)
     volume = bars.volume.copy()
     volume[0, -1] = 5
-    assert untraded_cells(replace(bars, volume=volume))[0, -2:].tolist() == [True, False]
+    assert find_untraded_cells(replace(bars, volume=volume))[0, -2:].tolist() == [True, False]
 
 
 def test_an_index_without_volumes_trades_every_day() -> None:
     bars = replace(ibm(), volume=np.zeros((1, 400)))
-    assert not untraded_cells(bars).any()
+    assert not find_untraded_cells(bars).any()
 
 
 def test_training_leaves_suspect_bars_out_of_features_and_targets() -> None:
@@ -243,7 +243,7 @@ def test_a_suspect_bar_changes_neither_edges_nor_fitted_features() -> None:
     good = four.without_cells(gone)
     edges = [fit_training_edges(bars, int(four.sessions[400]), neighbours=2) for bars in (bad, good)]
     assert edges[0].weights.equal(edges[1].weights)
-    fits = [fit_pipeline(bars, default_features(), recipe, splits).features for bars in (bad, good)]
+    fits = [fit_pipeline(bars, load_default_features(), recipe, splits).features for bars in (bad, good)]
     assert fits[0].schema_hash == fits[1].schema_hash
 
 
@@ -311,7 +311,7 @@ def test_exchanged_columns_are_named_as_the_cause() -> None:
     ("price", "shown"), [(1.234e-5, "0.00001234"), (0.5, "0.5000"), (202.94, "202.94"), (0, "0.00")]
 )
 def test_prices_below_one_are_shown_with_significant_digits(price: float, shown: str) -> None:
-    assert shown_price(price) == shown
+    assert format_price(price) == shown
 
 
 def test_a_forecast_of_an_earlier_day_is_the_one_that_day_would_have_given(tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ from cards import full_card
 from rich.console import Console
 
 from predictor.canonical import Json
-from predictor.card import FITS_EXPLAINED, Card, ancestors_of, start_note_of
-from predictor.cli.output import judgement
+from predictor.card import FITS_EXPLAINED, Card, read_ancestors, start_note_of
+from predictor.cli.output import make_judgement
 from predictor.errors import ArtifactError
 
 NOTE: Final = "GARCH(1,1)-t, calibrated is the unconditional quantiles instead for FB (it is young)"
@@ -33,7 +33,7 @@ def current_card() -> dict[str, Json]:
 def rendered_card(card: Card) -> str:
     console = Console(width=100, highlight=False, file=StringIO())
     with console.capture() as captured:
-        console.print(judgement(card))
+        console.print(make_judgement(card))
     return " ".join(captured.get().split())
 
 
@@ -120,8 +120,8 @@ def test_of_very_many_notes_the_first_ones_are_shown_and_the_rest_is_counted() -
 
 def test_ancestors_are_read_whole_or_the_key_that_lacks_is_named() -> None:
     one: dict[str, Json] = {"weights_hash": "ab", "symbols": ["IBM"], "seen_from": 20010102, "seen_until": 20091231}
-    assert ancestors_of({"ancestors": [one]}) == card_of({"ancestors": [one]}).ancestors
+    assert read_ancestors({"ancestors": [one]}) == card_of({"ancestors": [one]}).ancestors
     assert card_of({"ancestors": [one]}).ancestors[0].seen_until == 20091231
     del one["seen_until"]
     with pytest.raises(ArtifactError, match="seen_until"):
-        ancestors_of({"ancestors": [one]})
+        read_ancestors({"ancestors": [one]})

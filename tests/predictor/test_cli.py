@@ -33,7 +33,7 @@ from predictor.canonical import Json
 from predictor.catalog import ModelInfo
 from predictor.cli import app, run
 from predictor.dates import to_date_number
-from predictor.errors import shown_date
+from predictor.errors import format_date
 from predictor.forecast import Attribution, Forecast
 from predictor.forecaster import Forecaster
 from predictor.internals import describe_session
@@ -175,7 +175,7 @@ def test_a_chart_shows_what_the_model_forecast_sixty_forty_and_twenty_sessions_a
 
     output_of(capsys, *asked, "--plot", chart)
 
-    days = [shown_date(int(panel.sessions[-1 - ago])) for ago in (60, 40, 20)]
+    days = [format_date(int(panel.sessions[-1 - ago])) for ago in (60, 40, 20)]
     then = {day: json_of(capsys, *asked, "--as-of", day)["prices"] for day in days}
     for s, figure in enumerate(figures_of(chart)):
         expected = {day: [row[1] for row in prices[s]] for day, prices in then.items()}
@@ -198,7 +198,7 @@ def test_a_past_forecast_without_enough_bars_is_left_out(artifact: Path, tmp_pat
 
     output_of(capsys, "predict", "--artifact", artifact, "--bars", few, "--symbol", "AAPL", "--plot", chart)
 
-    days = [shown_date(int(panel.sessions[-1 - ago])) for ago in (40, 20)]
+    days = [format_date(int(panel.sessions[-1 - ago])) for ago in (40, 20)]
     assert list(past_of(figures_of(chart)[0])) == days
     assert f"as of {', '.join(days)}, from the bars until then" in page_of(chart.read_text("utf-8")).words
 

@@ -24,7 +24,7 @@ from predictor.ledger import (
     LedgerEvent,
     Score,
 )
-from predictor.model_health import ModelVersion, assess_model, read_level_shares, worst_lamp
+from predictor.model_health import ModelVersion, assess_model, choose_worst_lamp, read_level_shares
 
 PANEL = bokeh_panel("AAPL", "IBM", "MSFT").last(40)
 DAYS = PANEL.sessions.tolist()
@@ -296,7 +296,10 @@ def test_a_narrow_model_is_red_and_worse_than_a_good_one(ledger: Ledger) -> None
         "skill against good@1": Lamp.RED,
     }
     assert lamps["good"]["skill against narrow@1"] is Lamp.GREEN
-    assert (worst_lamp(health["narrow"]), worst_lamp(health["good"])) == (Lamp.RED, lamps["good"]["coverage too few"])
+    assert (choose_worst_lamp(health["narrow"]), choose_worst_lamp(health["good"])) == (
+        Lamp.RED,
+        lamps["good"]["coverage too few"],
+    )
     assert ledger.append([*health["good"], *health["narrow"]]) == 6
     state = health["good"][0].state
     assert (state["days"], state["promised"], state["share"]) == (300, 0.8, pytest.approx(0.8, abs=0.02))
@@ -381,4 +384,4 @@ def test_dates_that_are_not_due_wait(ledger: Ledger) -> None:
     score_due_forecasts(ledger)
     records = assess_model(ledger, ModelVersion("mine", 1), [])
     assert [(record.horizon, record.state["days"]) for record in records] == [(1, 2), (1, 2), (5, 1), (5, 1)]
-    assert worst_lamp(records) is Lamp.LEARNING
+    assert choose_worst_lamp(records) is Lamp.LEARNING

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from predictor.bars import BarPanel
 from predictor.errors import ConfigurationError
 from predictor.networks import FittedLevel, FittedNormaliser, FittedScale, Garch, Har, Target, TargetKind
-from predictor.windows import trailing_windows
+from predictor.windows import extract_trailing_windows
 
 FloatArray = NDArray[np.float64]
 
@@ -174,7 +174,8 @@ def windows_of(normaliser: FittedNormaliser, target: Target, panel: BarPanel) ->
     rows = np.arange(len(panel.symbols))
     last = np.full(len(rows), len(panel.sessions) - 1)
     return tuple(
-        trailing_windows(one, rows, last, normaliser.window) for one in normaliser.series(target, panel.adjusted())
+        extract_trailing_windows(one, rows, last, normaliser.window)
+        for one in normaliser.series(target, panel.adjusted())
     )
 
 

@@ -21,11 +21,11 @@ from predictor.evidence import (
     assess_coverage,
     bet_on_shares,
     bound_level_shares,
-    challenger_alpha,
     compare_losses,
+    compute_challenger_alpha,
     describe_notice,
-    notice_days,
-    standard_deviation,
+    estimate_deviation,
+    estimate_notice_days,
 )
 from trainers.stock.evaluation.evaluation_set import standard_error
 
@@ -197,8 +197,8 @@ def test_a_crossing_that_open_bets_may_undo_is_amber() -> None:
 def test_many_symbols_are_noticed_sooner_than_one_and_both_near_the_truth() -> None:
     random = np.random.default_rng(5)
     pooled = random.binomial(50, 0.8, 300) / 50
-    days = notice_days(pooled, 0.8, symbols=50, horizon=1)
-    alone = notice_days(hits(5, (300,), 0.8), 0.8, symbols=1, horizon=1)
+    days = estimate_notice_days(pooled, 0.8, symbols=50, horizon=1)
+    alone = estimate_notice_days(hits(5, (300,), 0.8), 0.8, symbols=1, horizon=1)
     drops = np.concatenate([np.repeat(pooled[None], 100, axis=0), random.binomial(50, 0.65, (100, 200)) / 50], axis=1)
     wealth = bet_on_shares(drops, 0.8, CoverageSide.TOO_FEW, symbols=50, horizon=1)
     delays = np.argmax(wealth.guarded >= 1 / ALPHA, axis=1) - 299
@@ -207,8 +207,8 @@ def test_many_symbols_are_noticed_sooner_than_one_and_both_near_the_truth() -> N
 
 
 def test_nothing_is_noticed_without_dates() -> None:
-    assert notice_days(np.ones(19), 0.8, symbols=1, horizon=1) == 0
-    assert notice_days(np.ones(59), 0.8, symbols=1, horizon=20) == 0
+    assert estimate_notice_days(np.ones(19), 0.8, symbols=1, horizon=1) == 0
+    assert estimate_notice_days(np.ones(59), 0.8, symbols=1, horizon=20) == 0
 
 
 def test_what_can_be_noticed_is_a_sentence() -> None:
@@ -222,7 +222,7 @@ def test_what_can_be_noticed_is_a_sentence() -> None:
 def test_the_long_run_deviation_is_that_of_the_evaluation() -> None:
     series = np.cumsum(np.random.default_rng(6).standard_normal(200)) / 10
     expected = standard_error(series, 8) * np.sqrt(200)
-    assert standard_deviation(series[None], 8)[0] == pytest.approx(expected)
+    assert estimate_deviation(series[None], 8)[0] == pytest.approx(expected)
 
 
 def test_lower_losses_are_shown_and_equal_ones_are_not() -> None:
@@ -254,7 +254,7 @@ def test_the_width_of_the_sequence_by_hand(horizon: int) -> None:
 
 
 def test_all_challengers_together_spend_alpha() -> None:
-    assert sum(challenger_alpha(attempt) for attempt in range(1, 100000)) == pytest.approx(ALPHA, rel=1e-4)
+    assert sum(compute_challenger_alpha(attempt) for attempt in range(1, 100000)) == pytest.approx(ALPHA, rel=1e-4)
 
 
 # --- reliability

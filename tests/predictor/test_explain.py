@@ -45,7 +45,7 @@ from predictor.explain import (
     Contributions,
     Explainer,
     build_attribution_view,
-    gauss_legendre,
+    compute_gauss_legendre,
     integration,
     path,
 )
@@ -196,7 +196,7 @@ def test_cells_whose_errors_cancel_are_right_all_the_same() -> None:
 def test_a_smooth_mean_is_within_the_tolerance(pole: float, tolerance: float) -> None:
     mean = abs(np.log(abs((pole - 1) / pole)))
     for count in NODE_COUNTS[:5]:
-        positions, weights = gauss_legendre(count)
+        positions, weights = compute_gauss_legendre(count)
         values = weights / abs(positions - pole)
         if abs(values @ compute_highest_legendre(count)) <= limit_roughness(count, tolerance) * mean:
             assert values.sum() == pytest.approx(mean, rel=tolerance)
@@ -362,7 +362,7 @@ def right_riemann(count: int) -> tuple[np.ndarray, np.ndarray]:
 def test_a_cruder_quadrature_would_not_converge(monkeypatch: pytest.MonkeyPatch) -> None:
     tested, inputs = explainer(lstm_forecaster()), windows(12)
     gauss = tested.explain(inputs, POINTS, deadline=OPEN_END, node_counts=(8, 16))
-    monkeypatch.setattr(integration, "gauss_legendre", right_riemann)
+    monkeypatch.setattr(integration, "compute_gauss_legendre", right_riemann)
     riemann = tested.explain(inputs, POINTS, deadline=OPEN_END, node_counts=(8, 16))
 
     assert all(one.converged.all() for one in gauss)

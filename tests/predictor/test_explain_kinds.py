@@ -22,9 +22,9 @@ from predictor.networks import (
     Setting,
     Target,
     build_network,
-    kind_named,
+    compute_pinball_loss,
+    get_kind,
     make_config,
-    pinball_loss,
 )
 
 ENCODER, FEATURES = 12, 8
@@ -89,7 +89,7 @@ def windows(observed: Tensor) -> Inputs:
 
 
 def fresh(name: str, sizes: InputSizes = SIZES) -> nn.Module:
-    kind: NetworkKind = kind_named(name)
+    kind: NetworkKind = get_kind(name)
     config = make_config(kind, {**SETTINGS[name], "dropout": 0.0})
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(1)
@@ -105,7 +105,7 @@ def train_briefly(network: nn.Module, steps: int = 150) -> nn.Module:
     for _ in range(steps):
         inputs, labels = planted_pairs(WINDOWS, source) if is_graph else planted_windows(WINDOWS, source)
         found = network(inputs, nodes(WINDOWS), WINDOWS).quantiles if is_graph else network(inputs)
-        loss = pinball_loss(found, labels[:, None], torch.tensor(LEVELS)).mean()
+        loss = compute_pinball_loss(found, labels[:, None], torch.tensor(LEVELS)).mean()
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()

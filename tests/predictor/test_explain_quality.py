@@ -10,7 +10,7 @@ from torch import Tensor
 
 from predictor.call_context import NEVER
 from predictor.explain import Baseline, Contributions, Explainer, build_attribution_view
-from predictor.networks import Inputs, InputSizes, LSTMConfig, LSTMForecaster, OutputMap, Target, pinball_loss
+from predictor.networks import Inputs, InputSizes, LSTMConfig, LSTMForecaster, OutputMap, Target, compute_pinball_loss
 
 ENCODER, FEATURES = 12, 8
 CELLS = [(ENCODER - 1, 1), (ENCODER - 4, 4), (ENCODER - 2, 6)]
@@ -62,7 +62,7 @@ def planted_data() -> PlantedData:
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 2e-2, total_steps=steps)
     for _ in range(steps):
         inputs, labels = planted_windows(64, source)
-        loss = pinball_loss(network(inputs), labels[:, None], torch.tensor([0.5])).mean()
+        loss = compute_pinball_loss(network(inputs), labels[:, None], torch.tensor([0.5])).mean()
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()

@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 from predictor.bars import BarPanel
 from predictor.errors import ArtifactError, ConfigurationError, ExpressionError
-from predictor.features import FeatureDefinition, FeatureSet, FittedFeatures, Scaling, default_features
+from predictor.features import FeatureDefinition, FeatureSet, FittedFeatures, Scaling, load_default_features
 
 FloatArray = NDArray[np.float64]
 
-FEATURES = default_features()
+FEATURES = load_default_features()
 PRICES = ("open", "high", "low", "close")
 
 

@@ -11,12 +11,12 @@ from market import bokeh_panel
 from numpy.typing import NDArray
 
 from predictor.bars import BarPanel
-from predictor.features import FittedFeatures, alpha158_features, default_features
+from predictor.features import FittedFeatures, load_alpha158_features, load_default_features
 from trainers.demo.market import SYMBOLS
 
 FloatArray = NDArray[np.float64]
 
-FEATURES = alpha158_features()
+FEATURES = load_alpha158_features()
 QLIB = Path(__file__).parents[1] / "fixtures" / "alpha158.npz"
 COLUMNS = ("open", "high", "low", "close", "volume")
 PRICES = COLUMNS[:4]
@@ -85,7 +85,7 @@ def test_every_full_window_of_real_bars_gives_a_value() -> None:
 
 
 def test_the_calendar_is_that_of_the_default_features() -> None:
-    assert FEATURES.known == default_features().known
+    assert FEATURES.known == load_default_features().known
 
 
 def test_every_feature_has_a_meaning_and_a_unit() -> None:

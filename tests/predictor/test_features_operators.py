@@ -15,7 +15,7 @@ from market import bokeh_panel
 from numpy.typing import NDArray
 
 from predictor.errors import ConfigurationError
-from predictor.features import OBSERVED, OPERATORS, default_features, kernels, parse
+from predictor.features import OBSERVED, OPERATORS, kernels, load_default_features, parse
 from predictor.features.evaluator import EvaluationPlan
 
 FloatArray = NDArray[np.float64]
@@ -431,7 +431,7 @@ def test_windows_of_a_long_history_are_not_held_at_once(name: str) -> None:
 
 def test_an_older_operator_set_is_part_of_a_newer_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("predictor.features.feature_set.OPERATOR_SET", 3)
-    assert [replace(default_features(), operator_set=number).operator_set for number in (1, 2, 3)] == [1, 2, 3]
+    assert [replace(load_default_features(), operator_set=number).operator_set for number in (1, 2, 3)] == [1, 2, 3]
     for unknown in (0, 4):
         with pytest.raises(ConfigurationError, match=f"operator set {unknown} is unknown; this version has 3"):
-            replace(default_features(), operator_set=unknown)
+            replace(load_default_features(), operator_set=unknown)

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from predictor.cli.flags import with_flags
 from predictor.errors import ConfigurationError
-from predictor.flags import Flag, FlagsOf, FlagSubset, ParsedFlags, integers
+from predictor.flags import Flag, FlagsOf, FlagSubset, ParsedFlags, parse_integers
 
 
 def _odd(value: int) -> None:
@@ -27,7 +27,7 @@ def _doubled(text: str) -> int:
 class Brew:
     minutes: Annotated[int, Flag("How long.", minimum=1)] = 3
     heat: Annotated[float, Flag("How hot.", spelling="--celsius", own="the leaf's own")] = 95.0
-    leaves: Annotated[tuple[int, ...], Flag("Of each sort.", read=partial(integers, "leaves"))] = (1, 2)
+    leaves: Annotated[tuple[int, ...], Flag("Of each sort.", read=partial(parse_integers, "leaves"))] = (1, 2)
     cups: Annotated[int | None, Flag("How many.", read=_doubled, none="all")] = None
     spoons: Annotated[int, Flag("How many.", check=_odd)] = 1
     place: Annotated[str, Flag("Where.")] = "garden"
@@ -137,6 +137,6 @@ def test_an_error_of_ours_passes_as_it_is() -> None:
 
 
 def test_lists_of_numbers_are_read_with_their_names_in_errors() -> None:
-    assert integers("leaves", "1,2") == (1, 2)
+    assert parse_integers("leaves", "1,2") == (1, 2)
     with pytest.raises(ConfigurationError, match="leaves is '1;2'"):
-        integers("leaves", "1;2")
+        parse_integers("leaves", "1;2")

@@ -19,11 +19,11 @@ from serving import serving
 from predictor._pb import prediction_pb2 as pb
 from predictor.bars import BarPanel
 from predictor.cli import app, run
-from predictor.cli.output import contributions_table, forecast_table
+from predictor.cli.output import make_contributions_table, make_forecast_table
 from predictor.client import QuantraClient
 from predictor.dates import to_optional_date_number
 from predictor.embed import open_embedded_server
-from predictor.forecast import Forecast, simple_return
+from predictor.forecast import Forecast, convert_to_simple_return
 from predictor.forecaster import Forecaster
 from predictor.instance import Instance
 from predictor.networks import Target, TargetKind
@@ -75,7 +75,7 @@ def html_text(shown: Forecast) -> str:
 
 
 def table_text(shown: Forecast) -> str:
-    return printed_table(forecast_table(shown, "AAPL", "USD"))
+    return printed_table(make_forecast_table(shown, "AAPL", "USD"))
 
 
 SHOWN: dict[str, Callable[[Forecast], str]] = {"table": table_text, "report": page_text, "notebook": html_text}
@@ -85,7 +85,7 @@ SHOWN: dict[str, Callable[[Forecast], str]] = {"table": table_text, "report": pa
 def test_a_per_cent_is_the_return_that_the_prices_show(where: str) -> None:
     text = SHOWN[where](forecast())
 
-    assert simple_return(np.log(495.04 / 430.47)) == pytest.approx(0.15, abs=1e-5)
+    assert convert_to_simple_return(np.log(495.04 / 430.47)) == pytest.approx(0.15, abs=1e-5)
     assert "495.04" in text
     assert "+15.00 %" in text
     assert "13.98" not in text
@@ -155,7 +155,7 @@ def test_a_price_chart_shows_the_skill_and_names_no_other_close(draw: Callable[[
 def test_contributions_in_basis_points_are_called_those_of_log_returns() -> None:
     found = canned_service.attribution(("AAPL",))
 
-    text = printed_table(contributions_table(found, "AAPL"))
+    text = printed_table(make_contributions_table(found, "AAPL"))
 
     assert f"{10_000 * found.per_row[0, 2]:+.2f}" in text
     assert "bp of log return" in text
@@ -166,14 +166,14 @@ def test_contributions_in_basis_points_are_called_those_of_log_returns() -> None
 def test_contributions_to_a_log_of_volatility_have_digits_enough() -> None:
     found = replace(canned_service.attribution(("AAPL",)), unit="log daily volatility", prediction=np.array([-4.24671]))
 
-    assert "-4.2467 log daily volatility" in printed_table(contributions_table(found, "AAPL"))
+    assert "-4.2467 log daily volatility" in printed_table(make_contributions_table(found, "AAPL"))
 
 
 def test_no_name_of_an_input_is_cut_in_a_narrow_terminal() -> None:
     names = ("from_month_start", "return_on_money_in_20", "close_to_range_20")
     found = replace(canned_service.attribution(("AAPL",)), row_names=names, per_row=np.array([[0.1, -0.2, 0.3]]))
 
-    text = printed_table(contributions_table(found, "AAPL"), width=80)
+    text = printed_table(make_contributions_table(found, "AAPL"), width=80)
 
     assert all(name in text for name in names)
 
@@ -183,7 +183,7 @@ def test_inputs_that_added_nothing_are_one_line() -> None:
         canned_service.attribution(("AAPL",)), row_names=("a", "b", "c"), per_row=np.array([[0.0, -0.2, 0.0]])
     )
 
-    text = printed_table(contributions_table(found, "AAPL"), width=80)
+    text = printed_table(make_contributions_table(found, "AAPL"), width=80)
 
     assert [line.split()[0] for line in text.splitlines()[5:7]] == ["b", "others"]
     assert "others (2)" in text

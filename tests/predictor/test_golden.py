@@ -20,7 +20,7 @@ from predictor.errors import ArtifactError
 from predictor.features import FeatureDefinition, FeatureSet, FittedFeatures, Scaling
 from predictor.golden.bars import COLUMNS, SYMBOLS, build_panel
 from predictor.golden.stages import GoldenRequest, prepare
-from predictor.networks import LSTMConfig, Target, TargetKind, WindowNormaliser, build_network, kind_named
+from predictor.networks import LSTMConfig, Target, TargetKind, WindowNormaliser, build_network, get_kind
 from predictor.windows import Pipeline
 
 ATTRIBUTION = ("positions", "weights", "observed", "known", "static", "alone", "ends", "sum")
@@ -307,7 +307,7 @@ def _short_sighted(made: Artifact, encoder_length: int, window: int) -> Artifact
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(1)
         network = build_network(
-            kind_named("lstm"),
+            get_kind("lstm"),
             config,
             sizes=pipeline.sizes,
             target=made.manifest.target,

@@ -20,7 +20,7 @@ from predictor import artifact, graph_engine
 from predictor.artifact import StoredArtifact
 from predictor.client import QuantraClient
 from predictor.errors import ArtifactError, ConfigurationError, MissingPackageError
-from predictor.forecast import Forecast, forecast_or_raise
+from predictor.forecast import Forecast, require_forecast
 from predictor.forecaster import Forecaster
 from predictor.graph_engine import GraphEngine, open_graph
 from predictor.model import Ensemble, Model
@@ -65,7 +65,7 @@ def graph_model(torch_model: Model, graph: bytes) -> Model:
 
 def forecast(model: Model, count: int = 1) -> list[Forecast]:
     with Forecaster.of(model) as forecaster:
-        return list(map(forecast_or_raise, forecaster.predict_many([recent_bars("AAPL", "IBM")] * count)))
+        return list(map(require_forecast, forecaster.predict_many([recent_bars("AAPL", "IBM")] * count)))
 
 
 def test_forecasts_are_those_of_torch_and_their_ids_name_the_engine(torch_model: Model, graph_model: Model) -> None:

@@ -19,7 +19,7 @@ from predictor.features import FittedFeatures
 from predictor.forecast import Attribution, RowKind, TargetPoint
 from predictor.golden import AFTER_ALL_SESSIONS
 from predictor.instance import ExplanationQuery, Instance
-from predictor.internals import Internal, InternalAxis, describe_session, largest_shares
+from predictor.internals import Internal, InternalAxis, describe_session, format_largest_shares
 from predictor.model import Model
 from predictor.model.model import SHARE_KNOWN, build_internals
 from predictor.networks import Internals, Target, TFTForecaster
@@ -212,11 +212,11 @@ def test_a_session_is_described_in_words(offset: int, words: str) -> None:
 def test_the_largest_shares_are_a_sentence_that_needs_no_key() -> None:
     values = np.array([[0.5, 0.3, 0.2]])
     attention = Internal(name="attention", axis=InternalAxis.SESSIONS, labels=("-26", "0", "+1"), values=values)
-    assert largest_shares(attention, 0) == (
+    assert format_largest_shares(attention, 0) == (
         "26 sessions before the last: 50 %, last session: 30 %, 1 session after the last: 20 %"
     )
     selection = Internal(name="selection", axis=InternalAxis.INPUTS, labels=("7", "cap", "sector"), values=values)
-    assert largest_shares(selection, 0) == "7: 50 %, cap: 30 %, sector: 20 %"
+    assert format_largest_shares(selection, 0) == "7: 50 %, cap: 30 %, sector: 20 %"
 
 
 def test_html_shows_internals_below_a_heading_that_says_what_they_are(tft: Model) -> None:

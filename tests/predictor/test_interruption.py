@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from predictor.interruption import loading
+from predictor.interruption import exit_on_interrupt
 
 PYTHON = Path(__file__).parents[2] / "python"
 PROGRAMS = {
@@ -79,7 +79,7 @@ def test_ctrl_c_while_a_command_loads_torch_is_one_line(command: tuple[str, ...]
 
 
 def test_what_ctrl_c_does_otherwise_is_as_before_when_all_is_loaded() -> None:
-    with loading():
+    with exit_on_interrupt():
         assert signal.getsignal(signal.SIGINT) is not signal.default_int_handler
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
@@ -87,7 +87,7 @@ def test_what_ctrl_c_does_otherwise_is_as_before_when_all_is_loaded() -> None:
 def test_a_process_that_takes_no_heed_of_ctrl_c_still_takes_none() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        with loading():
+        with exit_on_interrupt():
             assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
     finally:
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -97,7 +97,7 @@ def test_another_thread_loads_without_touching_ctrl_c() -> None:
     found: list[object] = []
 
     def load() -> None:
-        with loading():
+        with exit_on_interrupt():
             found.append(signal.getsignal(signal.SIGINT))
 
     thread = threading.Thread(target=load)

@@ -51,7 +51,7 @@ from predictor.errors import (
     TooFewBarsError,
     VersionNotFoundError,
     WindowShapeError,
-    shown_date,
+    format_date,
 )
 from predictor.forecast import Forecast, Outcome
 from predictor.instance import FeatureWindow, GapPolicy, Instance
@@ -448,7 +448,7 @@ def test_where_all_rows_fail_the_call_fails_with_the_first_ones_error(calls: Pre
     tensors["high"][0, :, 7] = tensors["high"][1, :, 9] = -3.0
     error = refusal(calls, infer_request(tensors))
     assert isinstance(error, BarsError)
-    assert error.metadata["date"] == shown_date(int(a_panel().sessions[7]))
+    assert error.metadata["date"] == format_date(int(a_panel().sessions[7]))
 
 
 def test_a_symbol_with_an_impossible_bar_fails_alone(calls: PredictionCalls) -> None:

@@ -12,7 +12,7 @@ from request_bytes import ids, mutated
 from predictor._pb import inference_pb2 as pb
 from predictor.call_context import CallContext
 from predictor.calls import PredictionCalls
-from predictor.errors import QuantraError, Status, answer_of
+from predictor.errors import QuantraError, Status, get_error_status
 from predictor.service import PredictionService
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def status_of(answer: "Future[bytes]") -> Status | None:
     if error is None:
         return None
     assert isinstance(error, QuantraError)
-    return answer_of(error).status
+    return get_error_status(error).status
 
 
 @settings(max_examples=400, deadline=None, derandomize=True, database=None)

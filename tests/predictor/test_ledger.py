@@ -405,7 +405,7 @@ def test_an_empty_file_becomes_a_ledger_only_if_asked(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_writes_wait_for_the_lock_of_the_file(ledger_file: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(file_lock, "_PATIENCE_SECONDS", 0)
-    with file_lock.locked(Path(f"{ledger_file.address}.lock")), pytest.raises(TimeoutError, match="held the lock"):
+    with file_lock.lock_file(Path(f"{ledger_file.address}.lock")), pytest.raises(TimeoutError, match="held the lock"):
         ledger_file.append([EVENT])
     assert ledger_file.append([EVENT]) == 1
 

@@ -32,7 +32,7 @@ from predictor.call_context import CallContext
 from predictor.calls import LedgerCalls
 from predictor.client import AsyncQuantraClient, QuantraClient
 from predictor.due_forecasts import PATIENCE, score_due_forecasts
-from predictor.errors import CallCancelledError, InternalError, QuantraError, UnavailableError, answer_of
+from predictor.errors import CallCancelledError, InternalError, QuantraError, UnavailableError, get_error_status
 from predictor.evidence import CoverageSide, Lamp
 from predictor.ledger import EvidenceRecord, ForecastRole, Ledger, LedgerEvent, Score, forecast_listing
 from predictor.model_health import COVERAGE, SKILL
@@ -96,7 +96,7 @@ def refusal(call: Callable[[], object]) -> tuple[str, str, str]:
     error: Any = failure.value
     details = dict(error.trailing_metadata()).get(wire_errors.DETAILS_KEY, b"")
     meant = wire_errors.decode_details(details)
-    return error.code().name, answer_of(meant).reason if meant else "", error.details()
+    return error.code().name, get_error_status(meant).reason if meant else "", error.details()
 
 
 def listed(stub: LedgerServiceStub, **fields: Any) -> list[pb.RecordedForecast]:

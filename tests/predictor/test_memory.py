@@ -27,7 +27,7 @@ from predictor.calls import PredictionCalls, prediction
 from predictor.errors import InternalError, QueueFullError
 from predictor.forecast import Forecast
 from predictor.instance import Instance
-from predictor.memory import RETRY_S, error_of, is_out_of_memory
+from predictor.memory import RETRY_S, is_out_of_memory, make_caller_error
 from predictor.model import Model
 from predictor.networks import Inputs
 from predictor.registry import ModelVersions, Registry
@@ -124,11 +124,11 @@ def test_every_kind_of_shortage_is_known_by_its_error(shortage: Callable[[], obj
 @pytest.mark.parametrize("error", [RuntimeError("mat1 and mat2 shapes cannot be multiplied"), ValueError("memory")])
 def test_other_errors_are_none(error: Exception) -> None:
     assert not is_out_of_memory(error)
-    assert isinstance(error_of("Predict", error, logging.getLogger("quiet")), InternalError)
+    assert isinstance(make_caller_error("Predict", error, logging.getLogger("quiet")), InternalError)
 
 
 def test_a_caller_gets_a_retryable_error_and_the_log_the_cause(caplog: pytest.LogCaptureFixture) -> None:
-    told = error_of("Predict", raised_by(cpu_shortage), logging.getLogger("memory"))
+    told = make_caller_error("Predict", raised_by(cpu_shortage), logging.getLogger("memory"))
     assert isinstance(told, QueueFullError)
     assert told.retry_after_s == RETRY_S
     assert "fewer symbols" in told.message
@@ -147,7 +147,7 @@ def test_memory_used_before_a_shortage_is_free_once_the_caller_has_the_error() -
 
     error = raised_by(work)
     assert left[0]() is not None
-    error_of("Predict", error, logging.getLogger("memory"))
+    make_caller_error("Predict", error, logging.getLogger("memory"))
     assert left[0]() is None
 
 

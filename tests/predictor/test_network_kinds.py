@@ -16,11 +16,11 @@ from predictor.networks import (
     NetworkKind,
     Target,
     build_network,
-    config_from_settings,
-    kind_named,
+    compute_pinball_loss,
+    get_kind,
+    list_config_settings,
     make_config,
-    pinball_loss,
-    settings_from_config,
+    read_config,
 )
 
 SIZES = InputSizes(encoder_length=12, future_length=6, observed=4, known=2, static=1)
@@ -158,7 +158,7 @@ def test_a_network_learns_a_planted_dependence(kind: NetworkKind) -> None:
     optimizer = torch.optim.Adam(network.parameters(), lr=1e-2)
     losses: list[float] = []
     for _ in range(100):
-        loss = pinball_loss(network(inputs), targets, levels).mean()
+        loss = compute_pinball_loss(network(inputs), targets, levels).mean()
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
@@ -169,7 +169,7 @@ def test_a_network_learns_a_planted_dependence(kind: NetworkKind) -> None:
 @each_kind
 def test_a_config_of_each_kind_is_written_and_read_back(kind: NetworkKind) -> None:
     config = make_config(kind, {"hidden": 8})
-    assert config_from_settings(kind, settings_from_config(config)) == config
+    assert read_config(kind, list_config_settings(config)) == config
 
 
 @each_kind
@@ -187,7 +187,7 @@ def test_heads_that_do_not_divide_the_width_are_refused(kind: NetworkKind) -> No
 
 def test_a_setting_of_another_kind_is_refused_and_the_kinds_own_are_named() -> None:
     with pytest.raises(ConfigurationError, match="has no setting 'heads'; its settings are dropout, hidden"):
-        make_config(kind_named("gru"), {"heads": 2})
+        make_config(get_kind("gru"), {"heads": 2})
 
 
 # --- kinds without a network
@@ -203,7 +203,7 @@ def test_a_kind_without_a_network_gives_every_window_the_heads_quantiles(kind: N
 
 def test_a_kind_without_a_network_has_nothing_to_set() -> None:
     with pytest.raises(ConfigurationError, match="has no setting 'hidden'; it has no settings"):
-        make_config(kind_named("har"), {"hidden": 8})
+        make_config(get_kind("har"), {"hidden": 8})
 
 
 @each_kind

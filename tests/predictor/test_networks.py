@@ -25,15 +25,15 @@ from predictor.networks import (
     TargetKind,
     WindowNormaliser,
     build_network,
-    config_from_settings,
-    kind_named,
+    compute_pinball_loss,
+    get_kind,
+    list_config_settings,
     normalise,
-    pinball_loss,
+    read_config,
+    remove_crossings,
     restore,
-    settings_from_config,
-    without_crossings,
 )
-from predictor.networks.inputs import row_width, session_rows
+from predictor.networks.inputs import compute_row_width, make_session_rows
 from predictor.networks.layers import HorizonContext
 
 THREE = (0.1, 0.5, 0.9)
@@ -101,7 +101,7 @@ def test_offsets_of_any_size_neither_cross_quantiles_nor_move_the_anchor(seed: i
 def test_a_quantile_that_passed_its_neighbour_stands_level_with_it() -> None:
     crossed = torch.tensor([[[0.2, 0.4, 0.1, 0.5, 0.3]]])
     expected = torch.tensor([[[0.1, 0.1, 0.1, 0.5, 0.5]]])
-    assert torch.equal(without_crossings(crossed, 2), expected)
+    assert torch.equal(remove_crossings(crossed, 2), expected)
 
 
 def test_offsets_given_for_one_call_replace_those_of_the_model() -> None:
@@ -122,7 +122,7 @@ def test_quantile_levels_must_rise_between_0_and_1(levels: tuple[float, ...]) ->
 
 
 def test_pinball_loss_weighs_misses_by_the_level() -> None:
-    loss = pinball_loss(torch.zeros(2, 1, 2), torch.tensor([[1.0], [-1.0]]), torch.tensor([0.1, 0.9]))
+    loss = compute_pinball_loss(torch.zeros(2, 1, 2), torch.tensor([[1.0], [-1.0]]), torch.tensor([0.1, 0.9]))
     torch.testing.assert_close(loss, torch.tensor([[[0.1, 0.9]], [[0.9, 0.1]]]))
 
 
@@ -283,8 +283,8 @@ def test_a_session_s_row_ends_with_the_share_of_its_cells_that_are_known() -> No
     inputs = _inputs(2)
     mask = inputs.mask.clone()
     mask[0, 3, 1:] = False
-    rows = session_rows(inputs._replace(mask=mask))
-    assert rows.shape == (2, 12, row_width(SIZES))
+    rows = make_session_rows(inputs._replace(mask=mask))
+    assert rows.shape == (2, 12, compute_row_width(SIZES))
     assert float(rows[0, 3, -1]) == 0.25
     assert rows[1, :, -1].tolist() == [1.0] * 12
 
@@ -331,7 +331,7 @@ def test_whether_a_cell_is_known_reaches_the_network() -> None:
 
 def test_a_config_is_written_and_read_back() -> None:
     config = LSTMConfig(hidden=8, layers=3, dropout=0.25)
-    assert config_from_settings(kind_named("lstm"), settings_from_config(config)) == config
+    assert read_config(get_kind("lstm"), list_config_settings(config)) == config
 
 
 @pytest.mark.parametrize(
@@ -349,29 +349,27 @@ def test_a_config_is_written_and_read_back() -> None:
 )
 def test_a_config_with_a_wrong_setting_is_refused_by_name(change: dict[str, float | str | bool], named: str) -> None:
     with pytest.raises(ConfigurationError, match=named):
-        config_from_settings(kind_named("lstm"), SETTINGS | change)
+        read_config(get_kind("lstm"), SETTINGS | change)
 
 
 def test_a_config_that_lacks_a_setting_is_refused_by_name() -> None:
     with pytest.raises(ConfigurationError, match="lacks the setting 'layers'"):
-        config_from_settings(kind_named("lstm"), {"hidden": 8, "dropout": 0.1})
+        read_config(get_kind("lstm"), {"hidden": 8, "dropout": 0.1})
 
 
 def test_a_whole_number_may_stand_for_a_fraction() -> None:
-    assert config_from_settings(kind_named("lstm"), SETTINGS | {"dropout": 0}) == LSTMConfig(
-        hidden=8, layers=2, dropout=0.0
-    )
+    assert read_config(get_kind("lstm"), SETTINGS | {"dropout": 0}) == LSTMConfig(hidden=8, layers=2, dropout=0.0)
 
 
 def test_an_unknown_kind_lists_the_known_ones() -> None:
     with pytest.raises(
         ConfigurationError, match=r"unknown network kind 'prophet'; choose one of \['garch', 'graph', 'gru', 'har'"
     ):
-        kind_named("prophet")
+        get_kind("prophet")
 
 
 def test_an_lstm_by_its_kind_is_the_lstm() -> None:
-    network = build_network(kind_named("lstm"), LSTMConfig(), sizes=SIZES, target=TARGET, levels=THREE)
+    network = build_network(get_kind("lstm"), LSTMConfig(), sizes=SIZES, target=TARGET, levels=THREE)
     assert isinstance(network, LSTMForecaster)
 
 

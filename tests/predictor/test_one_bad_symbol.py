@@ -18,7 +18,7 @@ from predictor.bars import BarPanel
 from predictor.call_context import NEVER
 from predictor.client import QuantraClient
 from predictor.embed import EmbeddedServer, open_embedded_server
-from predictor.errors import QuantraError, answer_of
+from predictor.errors import QuantraError, get_error_status
 from predictor.forecast import Forecast, Outcome
 from predictor.forecaster import Forecaster
 from predictor.golden import AFTER_ALL_SESSIONS
@@ -113,7 +113,7 @@ def ask(request: pytest.FixtureRequest, models: Path, service: PredictionService
 
 def results_of(outcomes: Sequence[Outcome]) -> list[InstanceResult]:
     return [
-        InstanceResult(reason=answer_of(one).reason)
+        InstanceResult(reason=get_error_status(one).reason)
         if isinstance(one, QuantraError)
         else InstanceResult(
             values=one.values, refusals={symbol: error.message for symbol, error in one.refusals.items()}

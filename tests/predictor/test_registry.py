@@ -10,7 +10,7 @@ import torch
 from model_folders import RUNTIME, break_weights, forge_weights, save_seeds
 
 from predictor.errors import ArtifactError, ConfigurationError, ModelNotFoundError, VersionNotFoundError
-from predictor.registry import ALIASES, HISTORY, Registry, Runtime, alias_problems, read_aliases, set_alias
+from predictor.registry import ALIASES, HISTORY, Registry, Runtime, check_aliases, read_aliases, set_alias
 
 
 @pytest.fixture(scope="module")
@@ -231,10 +231,10 @@ def test_the_aliases_of_one_folder_are_judged_as_a_server_would(models: Path) ->
     (models / "small" / ALIASES).write_text('{"canary": 9, "champion": 1, "next": 2}')
     break_weights(models / "small" / "2")
     served = [p.message for p in _open(models).problems if ALIASES in p.message]
-    assert [p.message for p in alias_problems(models / "small", RUNTIME)] == served
+    assert [p.message for p in check_aliases(models / "small", RUNTIME)] == served
     assert len(served) == 2
     (models / "small" / ALIASES).write_text("not json")
-    assert alias_problems(models / "small", RUNTIME)[0].message.startswith("small/aliases.json")
+    assert check_aliases(models / "small", RUNTIME)[0].message.startswith("small/aliases.json")
 
 
 @pytest.mark.parametrize("linked", ["models", "models/small", "models/small/2"])

@@ -128,7 +128,7 @@ def refusal(call: Callable[[], object]) -> tuple[grpc.StatusCode, str, str]:
     trailers: Any = failure.value.trailing_metadata()
     meant = wire_errors.decode_details(dict(trailers).get(wire_errors.DETAILS_KEY, b""))
     assert_reveals_nothing(message)
-    return code, errors.answer_of(meant).reason if meant else "", message
+    return code, errors.get_error_status(meant).reason if meant else "", message
 
 
 def assert_reveals_nothing(message: str) -> None:

@@ -23,7 +23,7 @@ from predictor.errors import (
     ResubscribeError,
     SessionGapError,
     UnknownCovariateError,
-    shown_date,
+    format_date,
 )
 from predictor.instance import GapPolicy, Instance
 from predictor.subscription import AcceptedPush, Push, Subscription
@@ -181,7 +181,7 @@ def push_error(push: Push, subscription: Subscription | None = None, *, need: in
 def test_an_older_day_is_refused() -> None:
     error = push_error(push_of(PANEL, DAYS[BEGUN - 2]))
     assert isinstance(error, BarsError)
-    assert error.metadata == {"date": shown_date(DAYS[BEGUN - 2]), "last": shown_date(DAYS[BEGUN - 1])}
+    assert error.metadata == {"date": format_date(DAYS[BEGUN - 2]), "last": format_date(DAYS[BEGUN - 1])}
 
 
 def test_a_later_day_is_refused_while_one_waits_and_the_error_names_whom_for() -> None:

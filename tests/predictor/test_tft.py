@@ -10,8 +10,8 @@ from torch.nn import functional
 
 from predictor.errors import ConfigurationError
 from predictor.explain import build_attribution_view
-from predictor.networks import Inputs, InputSizes, Target, pinball_loss
-from predictor.networks.gated_residuals import GatedSumWeights, gated_sum
+from predictor.networks import Inputs, InputSizes, Target, compute_pinball_loss
+from predictor.networks.gated_residuals import GatedSumWeights, compute_gated_sum
 from predictor.networks.layers import Dropout
 from predictor.networks.tft import TFTConfig, TFTForecaster
 
@@ -250,10 +250,10 @@ def test_blocks_give_the_sum_and_the_gradients_of_plain_operations(
     columns, shares, keep, weights = _sum_arguments(dropping=dropping)
     sources = [columns, shares, *weights]
     x = functional.pad(columns, (0, 1), value=1.0)
-    plain = gated_sum(x, shares, keep, weights)
+    plain = compute_gated_sum(x, shares, keep, weights)
     expected = torch.autograd.grad(plain.square().sum(), sources)
     monkeypatch.setattr("predictor.networks.gated_residuals.CELLS", SMALL_BLOCK)
-    blocks = gated_sum(x, shares, keep, weights)
+    blocks = compute_gated_sum(x, shares, keep, weights)
     torch.testing.assert_close(blocks, plain, atol=1e-12, rtol=0)
     for ours, theirs in zip(torch.autograd.grad(blocks.square().sum(), sources), expected, strict=True):
         torch.testing.assert_close(ours, theirs, atol=1e-9, rtol=1e-9)
@@ -262,9 +262,9 @@ def test_blocks_give_the_sum_and_the_gradients_of_plain_operations(
 def test_the_fast_path_rounds_no_worse_than_float32(monkeypatch: pytest.MonkeyPatch) -> None:
     columns, shares, _, weights = _sum_arguments(dropping=False)
     x = functional.pad(columns, (0, 1), value=1.0)
-    exact = gated_sum(x, shares, None, weights)
+    exact = compute_gated_sum(x, shares, None, weights)
     monkeypatch.setattr("predictor.networks.gated_residuals.CELLS", SMALL_BLOCK)
-    rounded = gated_sum(x.float(), shares.float(), None, GatedSumWeights(*(w.float() for w in weights)))
+    rounded = compute_gated_sum(x.float(), shares.float(), None, GatedSumWeights(*(w.float() for w in weights)))
     torch.testing.assert_close(rounded.double(), exact, atol=1e-5, rtol=1e-5)
 
 
@@ -345,7 +345,7 @@ def _double(inputs: Inputs) -> Inputs:
 
 def _loss(quantiles: Tensor) -> Tensor:
     target = torch.linspace(-1, 1, quantiles[..., 0].numel(), dtype=quantiles.dtype).view(quantiles.shape[:2])
-    return pinball_loss(quantiles, target, torch.tensor(LEVELS, dtype=quantiles.dtype)).mean()
+    return compute_pinball_loss(quantiles, target, torch.tensor(LEVELS, dtype=quantiles.dtype)).mean()
 
 
 def _sum_arguments(*, dropping: bool) -> tuple[Tensor, Tensor, Tensor | None, GatedSumWeights]:

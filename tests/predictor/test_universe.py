@@ -50,7 +50,7 @@ from predictor.errors import (
     RequestTooLargeError,
     TooFewBarsError,
 )
-from predictor.forecast import Attribution, Forecast, TargetPoint, forecast_or_raise
+from predictor.forecast import Attribution, Forecast, TargetPoint, require_forecast
 from predictor.forecaster import Forecaster
 from predictor.global_importance import GlobalExplanationQuery
 from predictor.instance import ExplanationQuery, GapPolicy, Instance, InstanceLike
@@ -617,7 +617,7 @@ def versions(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PredictionSer
 
 
 def in_process(service: PredictionService, version: int, panel: BarPanel) -> Forecast:
-    return forecast_or_raise(service.predict_inline(f"small@{version}", [Instance(input=panel)], NEVER)[0])
+    return require_forecast(service.predict_inline(f"small@{version}", [Instance(input=panel)], NEVER)[0])
 
 
 def test_a_version_that_reads_more_is_asked_again_with_more(versions: PredictionService) -> None:

@@ -27,9 +27,9 @@ from predictor.errors import (
     QuantraError,
     QueueFullError,
     UnavailableError,
-    answer_of,
+    get_error_status,
 )
-from predictor.features import default_features
+from predictor.features import load_default_features
 from predictor.ledger import Ledger, LedgerEvent
 from predictor.lifecycle import Check, ComparisonResult, ModelLifecycle, PromotionResult
 from predictor.networks import LSTMConfig
@@ -115,7 +115,7 @@ def refusal(call: Callable[[], object]) -> tuple[str, str, str]:
         call()
     error: Any = failure.value
     meant = wire_errors.decode_details(dict(error.trailing_metadata()).get(wire_errors.DETAILS_KEY, b""))
-    return error.code().name, answer_of(meant).reason if meant else "", error.details()
+    return error.code().name, get_error_status(meant).reason if meant else "", error.details()
 
 
 def compare(server: Running, champion: str = "mine@champion", challenger: str = "mine@2") -> pb.CompareVersionsResponse:
@@ -248,7 +248,7 @@ def test_changes_of_the_champion_are_for_administrators(folder: Path) -> None:
 
 def test_a_model_with_covariates_is_refused_by_name(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "files").mkdir()
-    features = default_features().with_covariates(FIELDS)
+    features = load_default_features().with_covariates(FIELDS)
     recipe = replace(RECIPE, encoder_length=10, config=LSTMConfig(hidden=4, layers=1), parts=SPLITS, optimisation=QUICK)
     material = TrainingMaterial(bars(), features, source(tmp_path / "files"))
     train(material, recipe, folder / "models" / "wide" / "1", consume=iter)

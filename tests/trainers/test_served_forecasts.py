@@ -17,7 +17,7 @@ from predictor.arrays import FloatArray
 from predictor.due_forecasts import score_due_forecasts
 from predictor.evidence import compare_losses
 from predictor.ledger import EvidenceRecord, ForecastRecord, ForecastRole, Ledger
-from predictor.model_health import SKILL, ModelVersion, assess_model, skill_lamp
+from predictor.model_health import SKILL, ModelVersion, assess_model, choose_skill_lamp
 from trainers.stock.daily import DailySettings
 from trainers.stock.daily.evenings import summarise
 from trainers.stock.daily.page import render_evenings
@@ -32,7 +32,7 @@ def skill_of(rival: ModelVersion, theirs: FloatArray, ours: FloatArray) -> Evide
     """The test of the champion's daily losses against a rival's."""
     skill = compare_losses(theirs, ours, horizon=1)
     state = {name: value if isfinite(value) else None for name, value in skill._asdict().items()}
-    lamp, monitor = skill_lamp(skill), f"{SKILL} {rival.reference}"
+    lamp, monitor = choose_skill_lamp(skill), f"{SKILL} {rival.reference}"
     return EvidenceRecord(model="mine", version=1, monitor=monitor, horizon=1, session=1, lamp=lamp, state=state)
 
 

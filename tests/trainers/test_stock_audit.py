@@ -17,7 +17,7 @@ from small_jobs import PickledJobs
 from small_recipes import SMALL_RECIPE
 
 from predictor.artifact import load
-from predictor.audit_record import AuditRecord, AuditVerdict, audit_path, read_audit, write_audit
+from predictor.audit_record import AuditRecord, AuditVerdict, locate_audit, read_audit, write_audit
 from predictor.bars import BarPanel
 from predictor.cli import run
 from predictor.covariates import CovariateSource
@@ -500,7 +500,7 @@ def test_the_yardstick_is_what_the_models_own_scale_forecasts_alone(model: Model
 def test_the_record_is_next_to_the_folder_and_reads_back(record: AuditRecord, trained_artifact: Path) -> None:
     before = sorted(path.name for path in trained_artifact.rglob("*"))
     write_audit(trained_artifact, record)
-    assert audit_path(trained_artifact).name == "1.audit.json"
+    assert locate_audit(trained_artifact).name == "1.audit.json"
     assert read_audit(trained_artifact) == record
     assert sorted(path.name for path in trained_artifact.rglob("*")) == before
     load(trained_artifact)

@@ -16,7 +16,7 @@ from small_recipes import SMALL_RECIPE
 from predictor import canonical
 from predictor.bars import BarPanel
 from predictor.canonical import Json, Record
-from predictor.errors import ArtifactError, ConfigurationError, InSampleError, shown_date
+from predictor.errors import ArtifactError, ConfigurationError, InSampleError, format_date
 from predictor.features import CovariateFields, FeatureDefinition, FeatureSet
 from predictor.flags import ParsedFlags
 from predictor.jobs import InProcesses, InThisProcess
@@ -379,7 +379,7 @@ def test_a_plan_without_days_covers_all_that_the_artifact_has_not_seen(trained_a
     given = ParsedFlags[WalkForwardPlan]({"embargo": 2})
     plan = complete_plan(source, bars(), given, said.append)
     assert plan == WalkForwardPlan(start=session(last + 3), end=session(-1), embargo=2)
-    assert said == [f"decisions start on {shown_date(session(last + 3))}, the first day that the model has not seen"]
+    assert said == [f"decisions start on {format_date(session(last + 3))}, the first day that the model has not seen"]
 
 
 def test_given_days_are_kept(trained_artifact: Path) -> None:

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from predictor.bars import BarPanel
 from predictor.errors import ConfigurationError
-from predictor.features import default_features
+from predictor.features import load_default_features
 from predictor.networks import Target, TargetKind
 from trainers.stock.data import History, TrainingWindows
 from trainers.stock.evaluation.baselines import (
@@ -378,7 +378,7 @@ def test_a_baseline_that_leaves_windows_out_is_left_out_itself_and_a_note_says_o
 def test_relative_har_is_what_a_model_of_that_scale_starts_from(kind: TargetKind) -> None:
     target = Target(kind=kind, horizons=HORIZONS)
     recipe = StockRecipe(calendar="XNYS", target=target, scale="har")
-    found = History(bars(), fit_pipeline(bars(), default_features(), recipe, SPLITS))
+    found = History(bars(), fit_pipeline(bars(), load_default_features(), recipe, SPLITS))
     sample, asked = BaselineSample(history=found, part=TRAIN, levels=LEVELS), asked_of(found)
     start, rival = (baseline.estimator(sample).forecasts(asked) for baseline in (OWN_SCALE, RELATIVE_HAR))
     np.testing.assert_allclose(rival, start, rtol=1e-6)

@@ -21,11 +21,11 @@ from small_jobs import PickledJobs
 
 from predictor import artifact
 from predictor.errors import ConfigurationError, InvalidInputError
-from predictor.features import default_features
+from predictor.features import load_default_features
 from predictor.flags import ParsedFlags
 from predictor.forecaster import Forecaster
 from predictor.jobs import JobRunner
-from predictor.networks import TargetKind, kind_named
+from predictor.networks import TargetKind, get_kind
 from predictor.replacement import claim_output
 from trainers import StockTrainer
 from trainers.loop import EpochReport, PhaseTotals, Report, ValidationReport
@@ -78,7 +78,7 @@ class FakeTraining:
             "parameters": 1,
             "best_epoch": 0 if name in self.start else 1,
             "best_selection": self.losses[recipe.kind],
-            "epochs": [{"epoch": 1, "train": 1.0, "selection": 1.0}] if kind_named(recipe.kind).learns else [],
+            "epochs": [{"epoch": 1, "train": 1.0, "selection": 1.0}] if get_kind(recipe.kind).learns else [],
         }
         return TrainingResult(folder=folder, card={"recipe": dict(recipe.settings()), "training": training})
 
@@ -89,7 +89,7 @@ def run_best(train: TrainAndSave, *kinds: str, seconds: float = HOUR, folder: Pa
 
 
 def best_training(trainer: TrainingRunner, folder: Path, seconds: float = HOUR) -> BestTraining:
-    material = TrainingMaterial(bokeh_panel("AAPL").last(420), default_features())
+    material = TrainingMaterial(bokeh_panel("AAPL").last(420), load_default_features())
     return BestTraining(trainer, material, folder, budget=TimeBudget(seconds), announce=ignore, warn=ignore)
 
 
@@ -112,7 +112,7 @@ def test_a_kind_that_fails_is_left_out_with_its_reason_and_the_others_go_on() ->
 
 
 def test_the_reason_of_several_kinds_is_given_once(tmp_path: Path) -> None:
-    material = TrainingMaterial(bokeh_panel("AAPL").last(420), default_features())
+    material = TrainingMaterial(bokeh_panel("AAPL").last(420), load_default_features())
     lines: list[str] = []
     trainer = TrainingRunner(train=fail)
     training = BestTraining(trainer, material, tmp_path, budget=TimeBudget(HOUR), announce=ignore, warn=lines.append)

@@ -23,8 +23,8 @@ from safetensors.torch import load_file
 from predictor.bars import BarPanel
 from predictor.canonical import Json
 from predictor.errors import ConfigurationError
-from predictor.features import alpha158_features, default_features
-from predictor.networks import KINDS, LSTMConfig, Target, TargetKind, kind_named
+from predictor.features import load_alpha158_features, load_default_features
+from predictor.networks import KINDS, LSTMConfig, Target, TargetKind, get_kind
 from trainers.loop import CheckpointError, Checkpoints
 from trainers.progress import ReportConsumer, StepProgress
 from trainers.stock import CheckpointSettings, DataSplits, Optimisation, StockRecipe, TrainingResult, command, train
@@ -98,7 +98,7 @@ def test_without_flags_the_recipe_is_the_default_one_of_the_recognised_calendar(
 ) -> None:
     assert call("--bars", bars_file, "--out", tmp_path / "1", "--json") == 0
     assert recorded_training.recipe == StockRecipe(calendar="XNYS")
-    assert recorded_training.given.features == default_features()
+    assert recorded_training.given.features == load_default_features()
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS))
@@ -106,7 +106,7 @@ def test_each_kind_of_network_has_its_own_defaults(
     kind: str, recorded_training: RecordedTraining, bars_file: Path, tmp_path: Path
 ) -> None:
     assert call("--bars", bars_file, "--out", tmp_path / "1", "--model", kind, "--json") == 0
-    assert recorded_training.recipe.config == kind_named(kind).config()
+    assert recorded_training.recipe.config == get_kind(kind).config()
     assert recorded_training.recipe.optimisation == choose_default_optimisation(kind)
     assert recorded_training.recipe.target.lag == (1 if kind == "graph" else 0)
 
@@ -115,7 +115,7 @@ def test_the_features_of_alpha158_are_to_be_had_by_name(
     recorded_training: RecordedTraining, bars_file: Path, tmp_path: Path
 ) -> None:
     assert call("--bars", bars_file, "--out", tmp_path / "1", "--features", "alpha158", "--json") == 0
-    assert recorded_training.given.features == alpha158_features()
+    assert recorded_training.given.features == load_alpha158_features()
 
 
 def test_bars_come_from_a_database_too(recorded_training: RecordedTraining, bars_file: Path, tmp_path: Path) -> None:
@@ -359,7 +359,7 @@ def leave_a_checkpoint(bars_file: Path, out: Path, monkeypatch: pytest.MonkeyPat
         patched.setattr("trainers.stock.training.artifact.save", fail)
         with pytest.raises(ConfigurationError, match="No space left on device; repair this, then --resume saves it"):
             train(
-                TrainingMaterial(BarPanel.read(bars_file), default_features()),
+                TrainingMaterial(BarPanel.read(bars_file), load_default_features()),
                 QUICK_RECIPE,
                 out,
                 consume=iter,
@@ -425,7 +425,7 @@ def test_the_folder_is_locked_until_the_artifact_is_written(bars_file: Path, tmp
             refused.append(stage)
 
     train(
-        TrainingMaterial(BarPanel.read(bars_file), default_features()),
+        TrainingMaterial(BarPanel.read(bars_file), load_default_features()),
         QUICK_RECIPE,
         tmp_path / "1",
         consume=iter,

@@ -32,7 +32,7 @@ from predictor.canonical import Record
 from predictor.cli import run
 from predictor.covariates import Covariates, CovariateSource, Series
 from predictor.errors import ArtifactError, ConfigurationError, CovariateMissingError, CovariatesError, ExpressionError
-from predictor.features import CovariateFields, FeatureDefinition, FeatureSet, default_features
+from predictor.features import CovariateFields, FeatureDefinition, FeatureSet, load_default_features
 from predictor.forecast import Forecast, RowKind, TargetPoint
 from predictor.forecaster import Forecaster
 from predictor.golden import AFTER_ALL_SESSIONS
@@ -229,7 +229,7 @@ def test_a_covariate_with_the_name_of_a_price_is_refused() -> None:
 
 def test_a_covariate_that_no_file_has_is_named() -> None:
     with pytest.raises(CovariateMissingError, match=r"covariate \w+ is missing, but the model reads it"):
-        fit_pipeline(bars(), default_features().with_covariates(FIELDS), RECIPE, SPLITS, CovariateSource())
+        fit_pipeline(bars(), load_default_features().with_covariates(FIELDS), RECIPE, SPLITS, CovariateSource())
     with pytest.raises(CovariateMissingError, match="covariate short_interest is not sent"):
         History(bars(), pipeline())
 
@@ -238,7 +238,9 @@ def fitted_on(folder: Path, *texts: str) -> Pipeline:
     """A pipeline with one static column, one text per symbol."""
     rows = "".join(f"{symbol},{text}\n" for symbol, text in zip(SYMBOLS, texts, strict=True))
     (folder / "static.csv").write_text(f"symbol,beta\n{rows}", encoding="utf-8")
-    return fit_pipeline(bars(), default_features(), RECIPE, SPLITS, CovariateSource.read([], folder / "static.csv"))
+    return fit_pipeline(
+        bars(), load_default_features(), RECIPE, SPLITS, CovariateSource.read([], folder / "static.csv")
+    )
 
 
 def test_a_text_among_static_numbers_is_refused_as_a_mistake(tmp_path: Path) -> None:

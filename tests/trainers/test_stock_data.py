@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from predictor import golden
 from predictor.bars import BarPanel
 from predictor.errors import ConfigurationError
-from predictor.features import FeatureDefinition, FeatureSet, default_features
+from predictor.features import FeatureDefinition, FeatureSet, load_default_features
 from predictor.instance import Instance
 from predictor.networks import Inputs, Target, TargetKind, restore
 from predictor.windows import BarRequirements, Pipeline
@@ -45,7 +45,7 @@ def splits() -> DataSplits:
 
 
 def pipeline_for(panel: BarPanel, recipe: StockRecipe | None = None) -> Pipeline:
-    return fit_pipeline(panel, default_features(), recipe or StockRecipe(calendar="XNYS"), splits())
+    return fit_pipeline(panel, load_default_features(), recipe or StockRecipe(calendar="XNYS"), splits())
 
 
 @cache

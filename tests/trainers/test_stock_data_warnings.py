@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from predictor.bars import BarPanel
 from predictor.covariates import CovariateSource
 from predictor.errors import ConfigurationError
-from predictor.features import CovariateFields, default_features
+from predictor.features import CovariateFields, load_default_features
 from predictor.forecaster import Forecaster
 from predictor.networks import LSTMConfig, Target, UnconditionalConfig
 from trainers.cli.commands import app
@@ -88,7 +88,7 @@ def doubtful(tmp_path_factory: pytest.TempPathFactory) -> DoubtfulFiles:
             told.append("epochs")
             yield report
 
-    material = TrainingMaterial(bars(), default_features())
+    material = TrainingMaterial(bars(), load_default_features())
     train(material, RECIPE, folder / "1", consume=consume, announce=told.append, warn=told.append)
     return DoubtfulFiles(folder=folder, told=tuple(told))
 
@@ -127,7 +127,7 @@ def test_400_bars_are_distinguished_by_windows_and_steps(doubtful: DoubtfulFiles
 
 def test_a_training_of_steps_enough_says_nothing_of_them() -> None:
     splits = RECIPE.splits(bars().sessions)
-    history = History(bars(), fit_pipeline(bars(), default_features(), RECIPE, splits))
+    history = History(bars(), fit_pipeline(bars(), load_default_features(), RECIPE, splits))
     small = replace(RECIPE, optimisation=replace(RECIPE.optimisation, batch_size=8))
     assert find_step_warnings(history, splits, small) == ()
     assert (
@@ -139,21 +139,21 @@ def test_a_training_of_steps_enough_says_nothing_of_them() -> None:
 def test_a_model_without_a_network_takes_no_steps_and_reads_no_volume() -> None:
     har = replace(RECIPE, kind="har", config=UnconditionalConfig())
     splits = har.splits(bars().sessions)
-    history = History(bars(), fit_pipeline(bars(), default_features(), har, splits))
+    history = History(bars(), fit_pipeline(bars(), load_default_features(), har, splits))
     assert find_step_warnings(history, splits, har) == ()
-    (jump,) = find_recipe_warnings(bars(), default_features(), CovariateSource(), har)
+    (jump,) = find_recipe_warnings(bars(), load_default_features(), CovariateSource(), har)
     assert jump.startswith(SPLIT)
 
 
 def test_a_covariate_that_no_feature_reads_is_reported_in_training(doubtful: DoubtfulFiles) -> None:
     files = CovariateSource.read([doubtful.folder / "rates.csv"])
-    places(find_recipe_warnings(bars(), default_features(), files, RECIPE), UNREAD)
-    reading = default_features().with_covariates(CovariateFields(observed=("rate",)))
+    places(find_recipe_warnings(bars(), load_default_features(), files, RECIPE), UNREAD)
+    reading = load_default_features().with_covariates(CovariateFields(observed=("rate",)))
     assert not any(UNREAD in line for line in find_recipe_warnings(bars(), reading, files, RECIPE))
 
 
 def test_bars_with_splits_and_volumes_raise_no_doubt() -> None:
-    assert find_recipe_warnings(bokeh_panel("AAPL", "IBM"), default_features(), CovariateSource(), RECIPE) == ()
+    assert find_recipe_warnings(bokeh_panel("AAPL", "IBM"), load_default_features(), CovariateSource(), RECIPE) == ()
 
 
 QUICK = ("--epochs", "1", "--hidden", "4", "--layers", "1", "--horizons", "1,3", "--encoder-length", "10")
@@ -187,7 +187,7 @@ def test_an_ensemble_reports_data_warnings_before_its_work_and_records_them(
     doubtful: DoubtfulFiles, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     other = replace(RECIPE, optimisation=replace(RECIPE.optimisation, seed=1))
-    train(TrainingMaterial(bars(), default_features()), other, tmp_path / "2", consume=iter)
+    train(TrainingMaterial(bars(), load_default_features()), other, tmp_path / "2", consume=iter)
     out = tmp_path / "joint"
     assert exit_code(ensemble, doubtful.artifact, tmp_path / "2", *doubtful.flags, "--out", out, "--json") == 0
     printed = capsys.readouterr()
@@ -282,7 +282,7 @@ def test_a_symbol_without_a_training_window_is_reported_and_counts_as_unseen(tmp
     har = replace(RECIPE, kind="har", config=UnconditionalConfig())
     told: list[str] = []
 
-    made = train(TrainingMaterial(young, default_features()), har, tmp_path / "1", consume=iter, warn=told.append)
+    made = train(TrainingMaterial(young, load_default_features()), har, tmp_path / "1", consume=iter, warn=told.append)
 
     (line,) = [one for one in told if "too few bars for a window of the training part" in one]
     assert line.startswith("GOOG: ")

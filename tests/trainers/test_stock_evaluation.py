@@ -22,7 +22,7 @@ from predictor.artifact import Conformal, EnsembleManifest, load
 from predictor.bars import BarPanel
 from predictor.canonical import Record
 from predictor.errors import ArtifactError, ConfigurationError, InSampleError
-from predictor.features import default_features
+from predictor.features import load_default_features
 from predictor.golden import AFTER_ALL_SESSIONS
 from predictor.instance import Instance
 from predictor.jobs import JobRunner
@@ -76,7 +76,7 @@ def ignore_reports(_stage: str) -> None:
 
 
 def trained_into(folder: Path, recipe: StockRecipe = SMALL_RECIPE) -> TrainingResult:
-    return train(TrainingMaterial(bars(), default_features()), recipe, folder / "1", consume=no_progress)
+    return train(TrainingMaterial(bars(), load_default_features()), recipe, folder / "1", consume=no_progress)
 
 
 @pytest.fixture(scope="module")

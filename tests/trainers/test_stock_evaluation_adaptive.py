@@ -9,7 +9,7 @@ import pytest
 from market import bokeh_panel
 from numpy.typing import NDArray
 
-from predictor.features import default_features
+from predictor.features import load_default_features
 from predictor.networks import Target
 from trainers.stock.data import History, TrainingWindows
 from trainers.stock.evaluation.calibration import (
@@ -153,7 +153,7 @@ SPLITS = DataSplits(
 def history(lag: int) -> History:
     bars = bokeh_panel("AAPL", "GOOG").between(20080102, 20100331)
     recipe = StockRecipe(calendar="XNYS", target=Target(horizons=(1, 5), lag=lag))
-    return History(bars, fit_pipeline(bars, default_features(), recipe, SPLITS))
+    return History(bars, fit_pipeline(bars, load_default_features(), recipe, SPLITS))
 
 
 def units(found: History, windows: TrainingWindows) -> FloatArray:

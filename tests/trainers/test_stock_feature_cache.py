@@ -22,7 +22,7 @@ from small_recipes import SMALL_RECIPE
 from predictor.arrays import FloatArray
 from predictor.bars import BarPanel
 from predictor.errors import ConfigurationError
-from predictor.features import FeatureSet, default_features
+from predictor.features import FeatureSet, load_default_features
 from predictor.jobs import InProcesses
 from predictor.networks import Target
 from predictor.windows import Pipeline
@@ -51,7 +51,7 @@ def bars() -> BarPanel:
 
 def files(cache: FeatureCache | None) -> dict[str, bytes]:
     """The files of a small artifact."""
-    return train_in_memory(TrainingMaterial(bars(), default_features(), cache=cache), SHORT, consume=iter)
+    return train_in_memory(TrainingMaterial(bars(), load_default_features(), cache=cache), SHORT, consume=iter)
 
 
 def history(panel: BarPanel, features: FeatureSet, recipe: StockRecipe, cache: FeatureCache | None) -> History:
@@ -110,7 +110,7 @@ def test_a_training_on_mapped_bars_gives_the_same_bytes(tmp_path: Path) -> None:
     mapped = cache_in(tmp_path).mapped(bars())
     assert isinstance(mapped.close.base, mmap.mmap)
     assert isinstance(mapped.until(session(-100)).close, np.memmap)
-    assert train_in_memory(TrainingMaterial(mapped, default_features()), SHORT, consume=iter) == files(None)
+    assert train_in_memory(TrainingMaterial(mapped, load_default_features()), SHORT, consume=iter) == files(None)
 
 
 def test_spilled_columns_are_whole_and_leave_no_file(tmp_path: Path) -> None:
@@ -122,7 +122,7 @@ def test_spilled_columns_are_whole_and_leave_no_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("change", "count"), [("bars", 6), ("features", 5), ("split", 5), ("target", 4)])
 def test_another_input_gets_entries_of_its_own(tmp_path: Path, change: str, count: int) -> None:
-    cache, features = cache_in(tmp_path), default_features()
+    cache, features = cache_in(tmp_path), load_default_features()
     history(bars(), features, SHORT, cache)
     panel = bars().last(399) if change == "bars" else bars()
     if change == "features":
@@ -159,7 +159,7 @@ def test_the_trainer_and_the_command_read_the_same_entries(tmp_path: Path, monke
 def walk(cache: FeatureCache | None) -> FloatArray:
     """Forecasts of a fold of a walk forward."""
     fold = Fold(number=1, first=session(-20), last=session(-5), learn_first=session(0), learn_last=session(-25))
-    material = RefitMaterial(bars=bars(), features=default_features(), recipe=make_tradable(SHORT), cache=cache)
+    material = RefitMaterial(bars=bars(), features=load_default_features(), recipe=make_tradable(SHORT), cache=cache)
     return material.worker()(fold).values
 
 
@@ -168,12 +168,12 @@ def train_from_a_seed(cache: FeatureCache | None) -> FloatArray:
     splits = SHORT.splits(bars().sessions)
     refits = SeedRefits(
         bars=bars(),
-        features=default_features(),
+        features=load_default_features(),
         recipe=SHORT,
         splits=splits,
         covariates=NO_COVARIATE_FILES,
         edges=None,
-        windows=history(bars(), default_features(), SHORT, None).windows(splits.calibration),
+        windows=history(bars(), load_default_features(), SHORT, None).windows(splits.calibration),
         cache=cache,
         consume=iter,
     )
@@ -185,7 +185,7 @@ def train_on_shuffled_labels(cache: FeatureCache | None) -> FloatArray:
     training = ShuffledTraining(
         bars=bars(),
         sessions=bars().sessions[-5:],
-        features=default_features(),
+        features=load_default_features(),
         recipe=SHORT,
         splits=SHORT.splits(bars().sessions),
         covariates=NO_COVARIATE_FILES,
@@ -210,7 +210,7 @@ def test_a_refit_forecasts_the_same_with_features_on_disk(
 
 
 def test_a_history_in_another_process_reads_features_from_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    sent = history(bars(), default_features(), SHORT, cache_in(tmp_path))
+    sent = history(bars(), load_default_features(), SHORT, cache_in(tmp_path))
     monkeypatch.setattr(Pipeline, "observed_blocks", refuse)
     np.testing.assert_array_equal(copy(sent).stored.observed, sent.stored.observed)
 
@@ -300,7 +300,9 @@ def test_bars_without_suspects_are_mapped_too(tmp_path: Path) -> None:
     close = np.array(bars().close)
     close[0, 200] *= 50
     panel = replace(bars(), close=close, high=np.maximum(bars().high, close))
-    expected, found = (history(panel, default_features(), SHORT, cache).bars for cache in (None, cache_in(tmp_path)))
+    expected, found = (
+        history(panel, load_default_features(), SHORT, cache).bars for cache in (None, cache_in(tmp_path))
+    )
     assert np.isnan(found.close[0, 200])
     assert_equal_bars(found, expected)
     assert isinstance(found.close, np.memmap)

@@ -13,7 +13,7 @@ from market import bokeh_panel, learnable_bars
 from predictor.arrays import FloatArray
 from predictor.bars import BarPanel
 from predictor.card import TrainingFacts
-from predictor.features import default_features
+from predictor.features import load_default_features
 from predictor.forecast import Attribution, Forecast
 from predictor.forecaster import Forecaster
 from predictor.networks import KINDS
@@ -52,7 +52,7 @@ def recipe(kind: str) -> StockRecipe:
 
 
 def train_model(folder: Path, kind: str) -> TrainingFacts:
-    made = train(TrainingMaterial(bars(), default_features()), recipe(kind), folder, consume=iter)
+    made = train(TrainingMaterial(bars(), load_default_features()), recipe(kind), folder, consume=iter)
     assert made.summary.training is not None
     return made.summary.training
 

@@ -27,8 +27,8 @@ from predictor.bars import BarPanel
 from predictor.call_context import CallContext
 from predictor.card import Card
 from predictor.errors import CallCancelledError, ConfigurationError, InSampleError
-from predictor.evidence import challenger_alpha
-from predictor.features import default_features
+from predictor.evidence import compute_challenger_alpha
+from predictor.features import load_default_features
 from predictor.ledger import ForecastRecord, ForecastRole, Ledger, LedgerEvent
 from predictor.networks import LSTMConfig, Target
 from predictor.registry import read_aliases, read_moves
@@ -92,7 +92,7 @@ def bars(until: int = 20120629) -> BarPanel:
 
 def save_version(line: Path, version: int, until: int, recipe: StockRecipe = HAR, *symbols: str) -> None:
     known = bars(until).select(symbols or ("AAPL", "IBM"))
-    train(TrainingMaterial(known, default_features()), recipe, line / str(version), consume=iter)
+    train(TrainingMaterial(known, load_default_features()), recipe, line / str(version), consume=iter)
 
 
 @pytest.fixture(scope="module")
@@ -187,7 +187,9 @@ def test_bars_that_lack_a_symbol_of_the_champion_are_refused(models: Path) -> No
 
 
 def test_a_fine_tuned_champion_is_refused(models: Path) -> None:
-    material = TrainingMaterial(bars(SECOND), default_features(), parent=ParentArtifact.load(models / "mine" / "3"))
+    material = TrainingMaterial(
+        bars(SECOND), load_default_features(), parent=ParentArtifact.load(models / "mine" / "3")
+    )
     parts = DataSplits.by_dates([(20070103, 20091231), (20100104, 20100630), (20100701, SECOND)])
     train(material, replace(LSTM, parts=parts), models / "mine" / "5", consume=iter)
     with pytest.raises(ConfigurationError, match="mine@5 is fine-tuned from weights that it does not contain"):
@@ -352,7 +354,7 @@ def test_a_retraining_that_dropped_a_member_is_a_refresh_and_one_with_a_new_memb
 def test_a_fine_tuned_member_is_named_and_nothing_is_trained(ensembles: Path, files: dict[str, Path]) -> None:
     parent = ParentArtifact.load(ensembles / "lstm" / "1")
     parts = DataSplits.by_dates([(20070103, 20091231), (20100104, 20100330), (20100401, 20100930), (20101001, SECOND)])
-    material = TrainingMaterial(bars(SECOND), default_features(), parent=parent)
+    material = TrainingMaterial(bars(SECOND), load_default_features(), parent=parent)
     train(material, replace(LSTM, parts=parts), ensembles / "tuned" / "1", consume=iter)
     save_version(ensembles / "har", 2, SECOND, replace(HAR, parts=parts))
     folders = {"har": ensembles / "har" / "2", "tuned": ensembles / "tuned" / "1"}
@@ -501,7 +503,10 @@ def test_the_second_version_after_the_champion_has_a_smaller_share_of_the_error_
     saved_models: Path, compared: VersionComparison
 ) -> None:
     second = compare_versions(*pair_of(saved_models, "mine@1", "mine@3"), bars())
-    assert [one.bounds.alpha for one in (compared, second)] == [challenger_alpha(1), challenger_alpha(2)]
+    assert [one.bounds.alpha for one in (compared, second)] == [
+        compute_challenger_alpha(1),
+        compute_challenger_alpha(2),
+    ]
 
 
 def test_another_network_is_a_new_recipe_and_other_splits_are_not(models: Path) -> None:
@@ -533,7 +538,7 @@ def test_a_walk_forward_gives_the_calibrated_forecasts_of_a_model_trained_before
     (fold,) = split_sessions(bars().sessions, WalkForwardPlan(start=20110103, end=20110331))
     material = RefitMaterial(bars=bars(), features=source.features, recipe=source.known_recipe())
     walked = walk_forward(material, (fold,))
-    known = TrainingMaterial(bars().between(fold.learn_first, fold.learn_last), default_features())
+    known = TrainingMaterial(bars().between(fold.learn_first, fold.learn_last), load_default_features())
     train(known, HAR, models / "mine" / "5", consume=iter)
     bound = bind_model(load_version(models, "mine@5").trained_model.model, bars())
     windows = bound.windows(SplitPart("test", 20110104, 20110405))

@@ -13,7 +13,7 @@ from scipy.stats import rankdata
 from torch import Tensor, nn
 
 from predictor.bars import BarPanel
-from predictor.features import FeatureDefinition, FeatureSet, default_features
+from predictor.features import FeatureDefinition, FeatureSet, load_default_features
 from predictor.networks import Inputs, InputSizes, LSTMConfig, NetworkConfig, Target
 from predictor.networks.graph import GraphConfig, GraphForecaster
 from predictor.networks.output import PanelOutput
@@ -273,7 +273,9 @@ def bars() -> BarPanel:
 
 def history_of(panel: BarPanel, features: FeatureSet | None = None) -> History:
     recipe = StockRecipe(calendar="XNYS", target=Target(lag=1), encoder_length=20)
-    return History(panel, fit_pipeline(panel, features or default_features(), recipe, recipe.splits(panel.sessions)))
+    return History(
+        panel, fit_pipeline(panel, features or load_default_features(), recipe, recipe.splits(panel.sessions))
+    )
 
 
 @cache
@@ -330,7 +332,7 @@ def test_no_batch_holds_float64_which_apples_devices_do_not_have(kind: str, conf
     bars = bokeh_panel("AAPL", "GOOG").last(900)
     recipe = StockRecipe(kind=kind, config=config, calendar="XNYS")
     splits = recipe.splits(bars.sessions)
-    history = History(bars, fit_pipeline(bars, default_features(), recipe, splits))
+    history = History(bars, fit_pipeline(bars, load_default_features(), recipe, splits))
     objective = prepare(history, splits, recipe, None).objective
     for source in (objective.train, objective.selection):
         batch = next(iter(source.batches(0)))

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from predictor.errors import ConfigurationError
 from predictor.networks import FittedLevel, FittedScale, TargetKind
 from predictor.networks.econometric import HAR_SESSIONS, TAPS
-from predictor.windows import trailing_windows
+from predictor.windows import extract_trailing_windows
 from trainers.stock.scale import MIN_WINDOWS, ScaleSample, fit_garch, fit_har, fit_normaliser
 
 FloatArray = NDArray[np.float64]
@@ -75,7 +75,7 @@ def simulated_returns(*, seed: int, days: int = 12_000, alpha: float = 0.08, bet
 def windows_of(returns: FloatArray) -> ScaleSample:
     """All windows of one series, with uninformative ranges."""
     positions = np.arange(TAPS - 1, len(returns) - 1)
-    windows = trailing_windows(returns[None], np.zeros_like(positions), positions, TAPS)
+    windows = extract_trailing_windows(returns[None], np.zeros_like(positions), positions, TAPS)
     following = returns[positions + 1]
     noise = np.random.default_rng(9).lognormal(-4, 0.3, (windows.shape[0] + 1, TAPS))
     return learnt_from(windows, noise[:-1], outcomes=following, volatility=np.log(noise[1:, -1]), following=following)

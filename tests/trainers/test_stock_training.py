@@ -19,8 +19,8 @@ from market import bokeh_panel, learnable_bars
 from predictor.artifact import load
 from predictor.bars import BarPanel
 from predictor.canonical import Record
-from predictor.errors import ConfigurationError, shown_date
-from predictor.features import FeatureSet, default_features
+from predictor.errors import ConfigurationError, format_date
+from predictor.features import FeatureSet, load_default_features
 from predictor.golden import AFTER_ALL_SESSIONS
 from predictor.instance import Instance
 from predictor.model import Model
@@ -84,7 +84,10 @@ def files_of(folder: Path) -> dict[str, bytes]:
 @pytest.fixture(scope="module")
 def training_result(tmp_path_factory: pytest.TempPathFactory) -> TrainingResult:
     return train(
-        TrainingMaterial(bars(), default_features()), TINY, tmp_path_factory.mktemp("first") / "1", consume=no_progress
+        TrainingMaterial(bars(), load_default_features()),
+        TINY,
+        tmp_path_factory.mktemp("first") / "1",
+        consume=no_progress,
     )
 
 
@@ -102,7 +105,7 @@ def custom_features_result(tmp_path_factory: pytest.TempPathFactory) -> Training
 
 def test_a_training_without_a_test_split_claims_no_skill(tmp_path: Path) -> None:
     recipe = replace(SHORT, parts=RollingSplits(selection=40, calibration=60))
-    made = train(TrainingMaterial(few_bars(), default_features()), recipe, tmp_path / "1", consume=no_progress)
+    made = train(TrainingMaterial(few_bars(), load_default_features()), recipe, tmp_path / "1", consume=no_progress)
     card = made.summary
     assert [split.name for split in card.splits] == ["train", "selection", "calibration"]
     assert card.trained_to == few_bars().sessions[-1]
@@ -128,7 +131,9 @@ def test_the_same_training_gives_the_same_bytes_whatever_the_state_of_the_genera
     torch.manual_seed(99)
     torch.rand(7)
     np.random.seed(99)  # noqa: NPY002 - the global generator is what is disturbed
-    again = train(TrainingMaterial(bars(), default_features()), TINY, tmp_path / "elsewhere" / "7", consume=no_progress)
+    again = train(
+        TrainingMaterial(bars(), load_default_features()), TINY, tmp_path / "elsewhere" / "7", consume=no_progress
+    )
     assert files_of(again.folder) == files_of(training_result.folder)
 
 
@@ -193,7 +198,7 @@ def test_the_weights_are_those_of_the_best_selection_loss_and_not_the_last(diver
 
 def test_the_start_is_kept_where_no_epoch_is_better(tmp_path: Path) -> None:
     recipe = replace(SHORT, optimisation=replace(QUICK, max_epochs=2, learning_rate=0.9))
-    made = train(TrainingMaterial(few_bars(), default_features()), recipe, tmp_path / "1", consume=no_progress)
+    made = train(TrainingMaterial(few_bars(), load_default_features()), recipe, tmp_path / "1", consume=no_progress)
     training = card_of(made).record("training")
     assert training.integer("best_epoch") == 0
     assert training.number("best_selection") < min(row.number("selection") for row in training.records("epochs"))
@@ -206,7 +211,7 @@ def with_losses(*, unknown: Collection[int], folder: Path | None, epochs: int) -
     """A fit of so many epochs whose validations at these numbers are NaN; number 0 is the start."""
     panel, recipe = few_bars(), replace(SHORT, optimisation=replace(QUICK, max_epochs=epochs, patience=9))
     splits = recipe.splits(panel.sessions)
-    pipeline = fit_pipeline(panel, default_features(), recipe, splits)
+    pipeline = fit_pipeline(panel, load_default_features(), recipe, splits)
     prepared = prepare(History(panel, pipeline), splits, recipe, None)
     objective, number = prepared.objective, count()
 
@@ -271,7 +276,7 @@ def test_a_users_own_features_are_trained_on_and_stored(custom_features_result: 
 def test_log_volatility_trains_and_is_compared_with_har(tmp_path: Path) -> None:
     target = Target(kind=TargetKind.LOG_VOLATILITY, horizons=(1, 3))
     recipe = replace(SHORT, target=target, normaliser=None)
-    made = train(TrainingMaterial(few_bars(), default_features()), recipe, tmp_path / "1", consume=no_progress)
+    made = train(TrainingMaterial(few_bars(), load_default_features()), recipe, tmp_path / "1", consume=no_progress)
     model = loaded(made.folder)
     forecast = model.forecast([model.prepare(Instance(input=few_bars()), AFTER_ALL_SESSIONS)])[0]
     assert forecast.prices is None
@@ -282,7 +287,7 @@ def test_log_volatility_trains_and_is_compared_with_har(tmp_path: Path) -> None:
 def test_a_lag_and_other_quantiles_reach_the_artifact(tmp_path: Path) -> None:
     recipe = replace(SHORT, target=Target(horizons=(2,), lag=1), quantiles=(0.05, 0.25, 0.5, 0.75, 0.95))
     manifest = load(
-        train(TrainingMaterial(few_bars(), default_features()), recipe, tmp_path / "1", consume=no_progress).folder
+        train(TrainingMaterial(few_bars(), load_default_features()), recipe, tmp_path / "1", consume=no_progress).folder
     ).artifact.manifest
     assert manifest.target == recipe.target
     assert manifest.quantiles == recipe.quantiles
@@ -343,7 +348,7 @@ def test_the_skill_says_against_what_and_on_which_days(training_result: Training
         < part_of(training_result, "test").integer("last")
     )
     best = f"the best of {len(told.scores.rows) - 1} baselines, {skill.text('baseline')}"
-    assert f", {shown_date(first)} to {shown_date(last)}, the pinball loss" in skill.text("sentence")
+    assert f", {format_date(first)} to {format_date(last)}, the pinball loss" in skill.text("sentence")
     assert best in skill.text("sentence")
 
 
@@ -428,7 +433,7 @@ def test_a_session_of_the_exchange_without_bars_is_noted(tmp_path: Path) -> None
     names = ("open", "high", "low", "close", "volume", "adj_close")
     columns = {name: np.array(getattr(few_bars(), name))[:, keep] for name in names}
     gap = replace(few_bars(), sessions=few_bars().sessions[keep], **columns)
-    made = train(TrainingMaterial(gap, default_features()), SHORT, tmp_path / "1", consume=no_progress)
+    made = train(TrainingMaterial(gap, load_default_features()), SHORT, tmp_path / "1", consume=no_progress)
     assert card_of(made).texts("notes")[0] == (
         "sessions of XNYS without any bar: 1, such as 20121015; the bars around them were taken as consecutive"
     )
@@ -485,7 +490,7 @@ REFUSED = [
 @pytest.mark.parametrize("case", REFUSED, ids=lambda case: case.name)
 def test_what_cannot_be_trained_on_is_refused_before_anything_is_written(case: Case, tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=case.message):
-        train(TrainingMaterial(case.bars, default_features()), case.recipe, tmp_path / "1", consume=no_progress)
+        train(TrainingMaterial(case.bars, load_default_features()), case.recipe, tmp_path / "1", consume=no_progress)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -495,7 +500,7 @@ def test_a_weekend_bar_of_an_unknown_exchange_is_refused(tmp_path: Path) -> None
     panel = replace(few_bars(), sessions=sessions, calendar="")
     with pytest.raises(ConfigurationError, match="2012-12-15"):
         train(
-            TrainingMaterial(panel, default_features()),
+            TrainingMaterial(panel, load_default_features()),
             replace(SHORT, calendar=""),
             tmp_path / "1",
             consume=no_progress,
@@ -505,7 +510,7 @@ def test_a_weekend_bar_of_an_unknown_exchange_is_refused(tmp_path: Path) -> None
 def test_an_existing_folder_is_never_overwritten(training_result: TrainingResult) -> None:
     before = files_of(training_result.folder)
     with pytest.raises(ConfigurationError, match="exists already; an artifact is never overwritten"):
-        train(TrainingMaterial(bars(), default_features()), TINY, training_result.folder, consume=no_progress)
+        train(TrainingMaterial(bars(), load_default_features()), TINY, training_result.folder, consume=no_progress)
     assert files_of(training_result.folder) == before
 
 
@@ -548,7 +553,7 @@ def test_a_ranking_model_that_is_kept_as_it_started_ranks_nobody_and_says_so(tmp
     config = GraphConfig(hidden=4, heads=1, neighbours=1)
     recipe = replace(SHORT, kind="graph", config=config, optimisation=settings)
     panel = bokeh_panel("AAPL", "IBM").last(400)
-    made = train(TrainingMaterial(panel, default_features()), recipe, tmp_path / "1", consume=no_progress)
+    made = train(TrainingMaterial(panel, load_default_features()), recipe, tmp_path / "1", consume=no_progress)
     assert card_of(made).record("training").integer("best_epoch") == 0
     assert "the model ranks all stocks alike" in " ".join(made.summary.notes)
     model = loaded(made.folder)

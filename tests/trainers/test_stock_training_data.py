@@ -18,9 +18,9 @@ from predictor import artifact
 from predictor.artifact import Artifact, Golden
 from predictor.bars import BarPanel
 from predictor.canonical import Json, Record
-from predictor.card import Card, ancestors_of
+from predictor.card import Card, read_ancestors
 from predictor.covariates import CovariateSource
-from predictor.errors import ArtifactError, ConfigurationError, InSampleError, shown_date
+from predictor.errors import ArtifactError, ConfigurationError, InSampleError, format_date
 from predictor.features import FeatureDefinition, FeatureSet
 from predictor.model import Model
 from predictor.networks import (
@@ -231,7 +231,7 @@ def test_the_same_fine_tuning_gives_the_same_bytes_and_another_seed_other_weight
 def test_a_card_of_a_fresh_training_has_no_ancestors(parent: Path) -> None:
     card = artifact.load(parent).artifact.manifest.card
     assert "ancestors" not in card
-    assert ancestors_of(card) == ()
+    assert read_ancestors(card) == ()
 
 
 def test_inspect_shows_what_it_started_from(
@@ -629,7 +629,7 @@ call_quantra = partial(program_exit_code, quantra)
 train_by_command = partial(exit_code, command.stock)
 
 
-SPLITS = ",".join("/".join(map(shown_date, (part.first, part.last))) for part in NEW.parts)
+SPLITS = ",".join("/".join(map(format_date, (part.first, part.last))) for part in NEW.parts)
 FLAGS = ("--splits", SPLITS, "--epochs", "2", "--device", "cpu")
 
 
@@ -713,7 +713,7 @@ def test_covariates_that_the_artifact_reads_are_needed_and_cannot_become_known_a
     bars_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "2000")
-    days = [day for day in map(shown_date, new_bars().sessions.tolist()) if day > "2008-01"]
+    days = [day for day in map(format_date, new_bars().sessions.tolist()) if day > "2008-01"]
     rows = "".join(f"{day},{day},{10 + k % 7}\n" for k, day in enumerate(days))
     (tmp_path / "vix.csv").write_text(f"date,known_from,vix\n{rows}", encoding="utf-8")
     beside = CovariateSource.read([tmp_path / "vix.csv"], None)

@@ -21,7 +21,7 @@ from predictor.cli import run
 from predictor.errors import ConfigurationError
 from predictor.features import FeatureDefinition, FeatureSet
 from predictor.jobs import InThisProcess, JobOutcome, JobPool, JobRunner, run_job
-from predictor.networks import KINDS, LSTMConfig, Setting, Target, kind_named
+from predictor.networks import KINDS, LSTMConfig, Setting, Target, get_kind
 from predictor.replacement import claim_output
 from trainers.loop import EpochReport, LoopError, Report, WindowReport
 from trainers.stock.data import History
@@ -119,10 +119,10 @@ class LowestTrial(FixedTrial):
 
 @pytest.mark.parametrize("kind", sorted(name for name, kind in KINDS.items() if kind.learns))
 def test_a_trial_varies_only_what_its_kind_of_network_has(kind: str) -> None:
-    recipe = StockRecipe(kind=kind, config=kind_named(kind).config())
+    recipe = StockRecipe(kind=kind, config=get_kind(kind).config())
     trial = LowestTrial()
     found = suggest_recipe(trial, recipe)
-    own = {field.name for field in fields(kind_named(kind).config)}
+    own = {field.name for field in fields(get_kind(kind).config)}
     assert trial.asked - {"learning_rate", "weight_decay", "batch_size"} <= own
     assert {"hidden", "dropout"} <= trial.asked
     assert found.optimisation.batch_size == BATCH_SIZES[0]

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from predictor import canonical
 from predictor.artifact.manifest import WEIGHTS, Manifest
 from predictor.canonical import Json
-from predictor.errors import ArtifactError, ConfigurationError, listed
+from predictor.errors import ArtifactError, ConfigurationError, format_names
 from predictor.networks import Edges, GraphForecaster, InputSizes, TreesForecaster, build_network
 from predictor.windows import Pipeline
 
@@ -146,7 +146,7 @@ def _check_names(expected: Mapping[str, Tensor], actual: Mapping[str, Tensor]) -
     missing, unknown = sorted(set(expected) - set(actual)), sorted(set(actual) - set(expected))
     if missing or unknown:
         sides = (("missing", missing), ("unknown", unknown))
-        problems = [f"{word} weights {listed(names)}" for word, names in sides if names]
+        problems = [f"{word} weights {format_names(names)}" for word, names in sides if names]
         raise ArtifactError.of(WEIGHTS, ", ".join(problems))
 
 

@@ -49,7 +49,7 @@ from predictor.artifact.manifest import (
     read_card,
 )
 from predictor.canonical import Json, Record
-from predictor.covariates import sent_as
+from predictor.covariates import get_request_group
 from predictor.errors import ArtifactError, ConfigurationError
 from predictor.networks import Target, check_quantiles
 from predictor.sessions import SessionCalendar
@@ -150,8 +150,8 @@ def _check_covariates(members: Mapping[str, Artifact]) -> None:
     groups: dict[str, tuple[str, str]] = {}
     for name, member in members.items():
         for need in member.pipeline.covariates:
-            other, group = groups.setdefault(need.name, (name, sent_as(need)))
-            _check_equal(f"group of covariate {need.name!r}", other, group, name, sent_as(need))
+            other, group = groups.setdefault(need.name, (name, get_request_group(need)))
+            _check_equal(f"group of covariate {need.name!r}", other, group, name, get_request_group(need))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -342,14 +342,14 @@ def _load_member(folder: Path, name: str, digest: str) -> StoredArtifact:
     try:
         stored = load(folder / path)
     except ArtifactError as error:
-        raise prefix_path(path, error) from error
+        raise prefix_error_path(path, error) from error
     if stored.manifest_hash != digest:
         problem = f"its SHA-256 is not the one in the ensemble's {MANIFEST}; another artifact is in its place"
         raise ArtifactError.of(f"{path}/{MANIFEST}", problem)
     return stored
 
 
-def prefix_path(path: str, error: ArtifactError) -> ArtifactError:
+def prefix_error_path(path: str, error: ArtifactError) -> ArtifactError:
     """The same error with the path of a folder inside the artifact."""
     file = error.metadata.get("file")
     return ArtifactError(

@@ -96,10 +96,10 @@ def _suggest_folder(folder: Path) -> str:
     """Advice for a folder that exists: the next free version if its name is a version number."""
     if not folder.name.isdecimal():
         return "choose another --out"
-    return f"use --out {next_version(folder.parent)}"
+    return f"use --out {find_next_version(folder.parent)}"
 
 
-def next_version(model: Path) -> Path:
+def find_next_version(model: Path) -> Path:
     """The folder of the next version in the folder of a model, which need not exist."""
     entries = model.iterdir() if model.is_dir() else ()
     return model / str(1 + max((int(path.name) for path in entries if path.name.isdecimal()), default=0))

@@ -13,10 +13,10 @@ from predictor.networks import (
     Target,
     TargetKind,
     check_quantiles,
-    config_from_settings,
+    get_stored_kind,
+    list_config_settings,
+    read_config,
     read_normaliser,
-    settings_from_config,
-    stored_kind_named,
     write_normaliser,
 )
 from predictor.windows import BarRequirements
@@ -85,7 +85,7 @@ def encode_manifest(m: Manifest) -> dict[str, Json]:
         "network": {
             "kind": m.kind.name,
             "kind_version": m.kind.version,
-            "config": settings_from_config(m.config),
+            "config": list_config_settings(m.config),
             "arithmetic": m.kind.arithmetic,
         },
         "target": encode_target(m.target),
@@ -195,7 +195,7 @@ def read_card(value: Json) -> Mapping[str, Json]:
 
 
 def _read_network(record: Record) -> tuple[NetworkKind, NetworkConfig]:
-    kind, version = stored_kind_named(record.text("kind")), record.integer("kind_version")
+    kind, version = get_stored_kind(record.text("kind")), record.integer("kind_version")
     if version != kind.version:
         raise ArtifactError.of(MANIFEST, f"network {kind.name!r} is version {version}, this program has {kind.version}")
     if record.json("arithmetic") != kind.arithmetic:
@@ -207,7 +207,7 @@ def _read_network(record: Record) -> tuple[NetworkKind, NetworkConfig]:
     scalars = {name: value for name, value in settings.items() if isinstance(value, bool | int | float | str)}
     if len(scalars) != len(settings):
         raise ArtifactError.of(MANIFEST, "network config must hold only numbers, texts and booleans")
-    return kind, config_from_settings(kind, scalars)
+    return kind, read_config(kind, scalars)
 
 
 def _read_minimum(record: Record) -> BarRequirements:

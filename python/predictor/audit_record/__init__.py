@@ -14,7 +14,7 @@ from predictor.audit_record.record import (
     LagRow,
     PermutationCheck,
     TrialsCheck,
-    audit_path,
+    locate_audit,
     read_audit,
     write_audit,
 )
@@ -29,7 +29,7 @@ __all__ = [
     "LagRow",
     "PermutationCheck",
     "TrialsCheck",
-    "audit_path",
+    "locate_audit",
     "read_audit",
     "write_audit",
 ]

@@ -8,7 +8,7 @@ from typing import Final, Self
 
 from predictor import canonical
 from predictor.canonical import Json, Record, read_as
-from predictor.errors import ArtifactError, shown_date
+from predictor.errors import ArtifactError, format_date
 from predictor.replacement import replace_file
 
 
@@ -52,7 +52,7 @@ class FutureCheck:
         if not self.changed:
             gap = "unknown" if self.deletion_gap is None else f"{self.deletion_gap:.1e}"
             return f"nothing changed, bit for bit, {tried} ({', '.join(self.stages)}); bars deleted: gap {gap}"
-        when = "" if self.first_changed is None else f", first at {shown_date(self.first_changed)}"
+        when = "" if self.first_changed is None else f", first at {format_date(self.first_changed)}"
         return f"a leak: {', '.join(self.changed)} changed with bars of later sessions{when}"
 
 
@@ -261,7 +261,7 @@ class AuditRecord:
     @property
     def measured(self) -> str:
         """A definition of skill for readers: the yardstick and the days."""
-        days = f"{shown_date(self.first_session)} to {shown_date(self.last_session)}"
+        days = f"{format_date(self.first_session)} to {format_date(self.last_session)}"
         return (
             f"Skill in this audit is the improvement of the pinball loss on one yardstick, "
             f"{self.permutation.yardstick}, on decision days {days}. Trainings, evaluations and ensembles measure it "
@@ -328,14 +328,14 @@ def _read_permutation(record: Record) -> PermutationCheck:
     return read
 
 
-def audit_path(path: Path) -> Path:
+def locate_audit(path: Path) -> Path:
     """The path of the audit record for an artifact's folder or a recipe's file."""
     return path.with_name(path.name + SUFFIX)
 
 
 def write_audit(path: Path, record: AuditRecord) -> None:
     """Write an audit record next to an artifact or a recipe, replacing an older one."""
-    replace_file(audit_path(path), record.to_bytes())
+    replace_file(locate_audit(path), record.to_bytes())
 
 
 def read_audit(folder: Path) -> AuditRecord | None:
@@ -344,7 +344,7 @@ def read_audit(folder: Path) -> AuditRecord | None:
     Raises:
         ArtifactError: the record is malformed or belongs to another artifact.
     """
-    path = audit_path(folder)
+    path = locate_audit(folder)
     if not path.is_file():
         return None
     record = AuditRecord.from_bytes(path.read_bytes(), path.name)

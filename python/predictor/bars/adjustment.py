@@ -171,8 +171,8 @@ def _adjust(bars: RawBars) -> AdjustedBars:
     if bars.split_ratio is None and bars.cash_dividend is None:
         factor = np.where(np.isnan(bars.close), np.nan, 1.0)
         return _unscale(bars, factor)
-    later = later_shares(bars)
-    factor = _rebase(_multiply_later(kept_shares(bars, later)) / later, bars.close)
+    later = compute_later_shares(bars)
+    factor = _rebase(_multiply_later(compute_price_shares(bars, later)) / later, bars.close)
     return _scale(bars, factor, bars.volume * _rebase(later, bars.close))
 
 
@@ -209,7 +209,7 @@ def _rebase(values: FloatArray, close: FloatArray) -> FloatArray:
     return np.where(present, values / base[:, None], np.nan)
 
 
-def later_shares(bars: RawBars) -> FloatArray:
+def compute_later_shares(bars: RawBars) -> FloatArray:
     """The number of shares [S, T] that one share of each day becomes by the last day: the product of later splits."""
     if bars.split_ratio is None:
         return np.ones_like(bars.close)
@@ -223,7 +223,7 @@ def _multiply_later(values: FloatArray) -> FloatArray:
     return product
 
 
-def kept_shares(bars: RawBars, later: FloatArray) -> FloatArray:
+def compute_price_shares(bars: RawBars, later: FloatArray) -> FloatArray:
     """The share of a price [S, T] that remains after the dividend; 1 without a dividend or an earlier bar.
 
     A dividend is cash per share on the ex-date, so the previous close is converted to shares of the ex-date.
@@ -259,6 +259,6 @@ def check_dividends(bars: RawBars) -> None:
     rule = "a dividend must be finite and not negative; 0 or empty for none"
     check_events(bars.symbols, bars.sessions, "cash_dividend", paid, sound, rule)
     with np.errstate(all="ignore"):  # the adjustment reports overflows
-        kept = kept_shares(bars, later_shares(bars))
+        kept = compute_price_shares(bars, compute_later_shares(bars))
     rule = "a dividend must be less than the close before it"
     check_events(bars.symbols, bars.sessions, "cash_dividend", paid, kept > 0, rule)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from predictor.arrays import BoolArray, FloatArray
 from predictor.dates import parse_date_number
-from predictor.errors import MAX_LISTED, BarsError, listed, shown_date
+from predictor.errors import MAX_LISTED, BarsError, format_date, format_names
 
 MAX_NAME_LENGTH: Final = 64
 LEAP_DAY: Final = 229
@@ -47,7 +47,7 @@ def check_label(name: str, text: str) -> None:
         )
 
 
-def frozen_sessions(sessions: NDArray[np.integer], symbols: tuple[str, ...]) -> NDArray[np.int32]:
+def freeze_sessions(sessions: NDArray[np.integer], symbols: tuple[str, ...]) -> NDArray[np.int32]:
     """Validate sessions and return a read-only int32 copy [T].
 
     Args:
@@ -99,19 +99,19 @@ def _check_dates(sessions: NDArray[np.integer], symbols: tuple[str, ...], real: 
     if session == before:
         raise _describe_wrong_session(symbols, session, "appears twice; give each session one bar")
     raise _describe_wrong_session(
-        symbols, session, f"comes after {shown_date(before)}; sort the sessions, oldest first"
+        symbols, session, f"comes after {format_date(before)}; sort the sessions, oldest first"
     )
 
 
 def _describe_wrong_session(symbols: tuple[str, ...], session: int, problem: str, *, is_date: bool = True) -> BarsError:
-    names, day = listed(symbols), shown_date(session) if is_date else str(session)
+    names, day = format_names(symbols), format_date(session) if is_date else str(session)
     return BarsError(
         f"{names}: session {day} {problem}",
         metadata={"symbol": names, "date": day, "field": "session", "value": str(session)},
     )
 
 
-def frozen_column(name: str, values: NDArray[np.floating | np.integer], shape: tuple[int, int]) -> FloatArray:
+def freeze_column(name: str, values: NDArray[np.floating | np.integer], shape: tuple[int, int]) -> FloatArray:
     """Return one field as a read-only float64 array of shape [S, T].
 
     It is a copy, unless no one can change the array: it is read-only, and its memory is its own or that of bytes.
@@ -175,13 +175,13 @@ def _explain_columns(fields: Mapping[str, FloatArray], row: int) -> str:
     return ""
 
 
-def latest_day(today: date) -> int:
+def find_latest_day(today: date) -> int:
     """The last day, yyyymmdd, of which there can be bars; the exchange may be a day ahead of `today`."""
     return parse_date_number(today + timedelta(days=1))
 
 
 def check_past(symbols: tuple[str, ...], sessions: NDArray[np.int32], close: FloatArray, today: date) -> None:
-    """Check that no bar is dated in the future, after `latest_day`.
+    """Check that no bar is dated in the future, after `find_latest_day`.
 
     Args:
         symbols: S names.
@@ -193,7 +193,7 @@ def check_past(symbols: tuple[str, ...], sessions: NDArray[np.int32], close: Flo
         BarsError: The last session is; names the symbols that have a bar on it.
     """
     last = int(sessions[-1])
-    if last > latest_day(today):
+    if last > find_latest_day(today):
         traded = tuple(name for name, price in zip(symbols, close[:, -1], strict=True) if not math.isnan(price))
         raise _describe_wrong_session(
             traded or symbols,
@@ -208,8 +208,9 @@ def _list_further_bars(symbols: tuple[str, ...], sessions: NDArray[np.int32], so
     if not places.size:
         return ""
     rows, columns = np.divmod(places[:MAX_LISTED], sessions.size)
-    named = [f"{symbols[row]} {shown_date(int(sessions[column]))}" for row, column in zip(rows, columns, strict=True)]
-    return f"; {places.size} more bar{'s' if places.size > 1 else ''} must be corrected: {listed(named, places.size)}"
+    named = [f"{symbols[row]} {format_date(int(sessions[column]))}" for row, column in zip(rows, columns, strict=True)]
+    more = f"{places.size} more bar{'s' if places.size > 1 else ''}"
+    return f"; {more} must be corrected: {format_names(named, places.size)}"
 
 
 def _find_sound_bars(fields: Mapping[str, FloatArray]) -> BoolArray:

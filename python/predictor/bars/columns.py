@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from predictor.errors import BarsError, listed
+from predictor.errors import BarsError, format_names
 
 if TYPE_CHECKING:
     import polars as pl
@@ -73,7 +73,7 @@ def to_strings(column: "pl.Series", source: str) -> "pl.Series":
     return column.cast(pl.String).str.strip_chars()
 
 
-def text_columns(frame: "pl.DataFrame", read: Sequence[str]) -> "dict[str, pl.Series]":
+def find_text_columns(frame: "pl.DataFrame", read: Sequence[str]) -> "dict[str, pl.Series]":
     """Find text columns that could identify the rows.
 
     Args:
@@ -95,7 +95,7 @@ def text_columns(frame: "pl.DataFrame", read: Sequence[str]) -> "dict[str, pl.Se
     return columns
 
 
-def symbol_advice(names: Sequence[str]) -> str:
+def suggest_symbol_column(names: Sequence[str]) -> str:
     """Advice for a table without a column `symbol`, naming the columns that may hold it."""
-    quoted = listed([repr(name) for name in names])
+    quoted = format_names([repr(name) for name in names])
     return f"if column {quoted} holds it, rename it to {SYMBOL}" if names else f"add a column {SYMBOL}"

@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import numpy as np
 from numpy.typing import NDArray
 
-from predictor.bars.layouts import DateOrder, python_option
+from predictor.bars.layouts import DateOrder, suggest_python_option
 from predictor.errors import BarsError
 
 if TYPE_CHECKING:
@@ -206,7 +206,7 @@ def _describe_choices(text: str, orders: tuple[DateOrder, ...], form: DateForm) 
         date = _build_dates(pl.Series([text]), NUMBERED, PARTS[order])[0]
         if date is not None:
             choices.append(f"{date} with --date-order {order}")
-    return f"choose {' or '.join(choices)}{python_option('date_order')}"
+    return f"choose {' or '.join(choices)}{suggest_python_option('date_order')}"
 
 
 def _parse_epochs(text: "pl.Series", source: str, form: DateForm) -> SessionColumn:
@@ -287,7 +287,7 @@ def _choose_days_of_utc(moments: "pl.Series", source: str, form: DateForm) -> Se
     advice = "write the exchange's local dates"
     if form.has_options:
         zones = "such as --time-zone America/New_York, or UTC to keep the dates as written"
-        advice = f"set the exchange's time zone, {zones}{python_option('time_zone')}"
+        advice = f"set the exchange's time zone, {zones}{suggest_python_option('time_zone')}"
     raise BarsError(
         f"{source}: the UTC timestamp {moments[0]} may be of the session {written[0]} or {adjacent[0]}; {advice}"
     )

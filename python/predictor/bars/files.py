@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, final
 from predictor.bars.columns import find_duplicates, normalise_columns, normalise_name
 from predictor.bars.layouts import Layout, identify_headerless_layout
 from predictor.bars.wide import WideHeader
-from predictor.errors import BarsError, MissingPackageError, listed
+from predictor.errors import BarsError, MissingPackageError, format_names
 
 if TYPE_CHECKING:
     import polars as pl
@@ -88,7 +88,7 @@ def require_package(package: str, extra: str, path: Path) -> None:
         raise MissingPackageError.of(package, extra, f"reading {path.name}")
 
 
-def file_stem(path: Path) -> str:
+def get_file_stem(path: Path) -> str:
     """The file's name without its suffixes, such as `.csv.gz`."""
     inner = path.with_suffix("") if path.suffix.lower() in PACKED else path
     return inner.stem if inner.suffix.lower() in (*TEXT_ENDINGS, *EXCEL_ENDINGS, PARQUET) else inner.name
@@ -107,8 +107,8 @@ def _find_kind(path: Path) -> str:
     if ending in PACKED or ending in (*TEXT_ENDINGS, *EXCEL_ENDINGS, PARQUET):
         return inner if inner in (*EXCEL_ENDINGS, PARQUET) and ending not in PACKED else TEXT_ENDINGS[0]
     raise BarsError(
-        f"{path.name} must end in {listed([*TEXT_ENDINGS, *EXCEL_ENDINGS, PARQUET])}, or in one of "
-        f"{listed([TEXT_ENDINGS[0] + packed for packed in PACKED])}"
+        f"{path.name} must end in {format_names([*TEXT_ENDINGS, *EXCEL_ENDINGS, PARQUET])}, or in one of "
+        f"{format_names([TEXT_ENDINGS[0] + packed for packed in PACKED])}"
     )
 
 
@@ -144,7 +144,7 @@ def _read_excel(path: Path) -> "pl.DataFrame":
         names = book.sheet_names
         if len(names) != 1:
             raise BarsError(
-                f"{path.name} has the sheets {listed(names)}; save the sheet with the bars as a separate file"
+                f"{path.name} has the sheets {format_names(names)}; save the sheet with the bars as a separate file"
             )
         return book.load_sheet(0).to_polars()
     except fastexcel.FastExcelError as error:

@@ -15,7 +15,7 @@ from predictor.bars.columns import SYMBOL, SYNONYMS, normalise_columns, normalis
 from predictor.bars.files import PARQUET, TableCells, describe_problem, has_known_ending, require_package
 from predictor.bars.layouts import get_layout, identify_layout
 from predictor.bars.tables import BarTable, ReadingOptions, TableSource, build_table, read_table
-from predictor.errors import BarsError, listed
+from predictor.errors import BarsError, format_names
 
 if TYPE_CHECKING:
     import polars as pl
@@ -57,7 +57,7 @@ def read_paths(paths: Sequence[Path], options: ReadingOptions | None = None) -> 
         return read_path(paths[0], options)
     missing = [str(path) for path in paths if not path.exists()]
     if missing:
-        raise BarsError(f"there is no file {listed(missing)}")
+        raise BarsError(f"there is no file {format_names(missing)}")
     files = {str(file): file for path in paths for file in (_list_files(path) if path.is_dir() else [path])}
     return _read_files(files, options, "the files")
 
@@ -240,7 +240,7 @@ def _scan(source: str, name: str) -> tuple["pl.LazyFrame", str]:
     columns = frame.collect_schema().names()
     column = next((one for one in columns if normalise_name(one) in (SYMBOL, *SYNONYMS)), None)
     if column is None:
-        raise BarsError(f"{name} has no column {SYMBOL}; it has {listed(columns)}")
+        raise BarsError(f"{name} has no column {SYMBOL}; it has {format_names(columns)}")
     return frame, column
 
 

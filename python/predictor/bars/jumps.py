@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from predictor.arrays import FloatArray
 from predictor.bars.adjustment import RawBars, close_before
-from predictor.errors import shown_date
+from predictor.errors import format_date
 
 MAX_USUAL_MOVE: Final = 1.4
 """A price above this multiple of the previous close, or below its inverse, is a jump. Detects splits from 3:2."""
@@ -64,7 +64,7 @@ class PriceJump:
         """A warning for the user, with the action to take."""
         hint = f" (a {self.nearest_split} split would look like this)" if self.nearest_split else ""
         return (
-            f"{self.symbol} {shown_date(self.session)}: the price is {self.ratio:.3g} times the close before{hint}: "
+            f"{self.symbol} {format_date(self.session)}: the price is {self.ratio:.3g} times the close before{hint}: "
             "split or crash? If it is a split, add split_ratio or adj_close; the bars stay unchanged"
         )
 
@@ -98,9 +98,9 @@ class CloseJump:
         (close, jumped), (adjusted, later) = self.closes, self.adjusted
         back, question = "", "a split, or a wrong close? Forecast prices start from the last close"
         if self.back:
-            back, question = f" and back on {shown_date(self.back)}", "no split does that: a wrong close?"
+            back, question = f" and back on {format_date(self.back)}", "no split does that: a wrong close?"
         return (
-            f"{self.symbol} {shown_date(self.session)}: the close changes from {close:g} to {jumped:g}{back}, the "
+            f"{self.symbol} {format_date(self.session)}: the close changes from {close:g} to {jumped:g}{back}, the "
             f"adjusted close from {adjusted:g} to {later:g}: {question}"
         )
 

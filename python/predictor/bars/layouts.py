@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Final, final
 
 from predictor.bars.columns import SYMBOL
-from predictor.errors import BarsError, listed
+from predictor.errors import BarsError, format_names
 
 PLAIN: Final = "plain"
 REQUIRED: Final = ("open", "high", "low", "close", "volume")
@@ -236,7 +236,7 @@ SYNONYMS: Final = MappingProxyType(
 BY_NAME: Final = MappingProxyType({layout.name: layout for layout in (PLAIN_LAYOUT, *LAYOUTS)})
 
 
-def python_option(option: str) -> str:
+def suggest_python_option(option: str) -> str:
     """The end of a message about a flag: how to set the option in Python."""
     return f"; in Python pass options=ReadingOptions({option}=…) to BarPanel.of or BarPanel.read"
 
@@ -248,7 +248,7 @@ def get_layout(name: str) -> Layout:
         BarsError: No layout has this name.
     """
     if name not in BY_NAME:
-        raise BarsError(f"unknown layout {name!r}; use one of {listed(sorted(BY_NAME))}")
+        raise BarsError(f"unknown layout {name!r}; use one of {format_names(sorted(BY_NAME))}")
     return BY_NAME[name]
 
 
@@ -267,7 +267,9 @@ def identify_layout(columns: Sequence[str], source: str) -> Layout:
     if len(marked) > 1:
         names = [layout.name for layout in marked]
         choices = " or ".join(f"--layout {name}" for name in (*names, PLAIN))
-        raise BarsError(f"{source} has the columns of {listed(names)}; choose {choices}{python_option('layout')}")
+        raise BarsError(
+            f"{source} has the columns of {format_names(names)}; choose {choices}{suggest_python_option('layout')}"
+        )
     return marked[0] if marked else PLAIN_LAYOUT
 
 
@@ -318,7 +320,7 @@ def _map_synonyms(columns: Sequence[str], known: Mapping[str, str], source: str)
     return by_field
 
 
-def symbol_from_name(stem: str, layout: Layout) -> str:
+def extract_symbol(stem: str, layout: Layout) -> str:
     """Extract the symbol from a file's name, in capitals."""
     name = unicodedata.normalize("NFC", stem)  # macOS decomposes accents
     if layout.stem_end:

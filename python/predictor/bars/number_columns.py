@@ -9,7 +9,7 @@ import numpy as np
 
 from predictor.arrays import BoolArray, FloatArray
 from predictor.bars.dates import check_parsed, find_unread_rows
-from predictor.bars.layouts import python_option
+from predictor.bars.layouts import suggest_python_option
 from predictor.errors import BarsError
 
 if TYPE_CHECKING:
@@ -220,6 +220,6 @@ def _find_decimal_sign(columns: "Sequence[pl.Series]", source: str) -> str:
             raise BarsError(
                 f"{source}: row {row + 1} after the header, column {text.name}: {text[row]!r} is "
                 f"ambiguous, and so are all other cells; choose {point[row]:g} with --decimal point or {comma[row]:g} "
-                f"with --decimal comma{python_option('decimal')}"
+                f"with --decimal comma{suggest_python_option('decimal')}"
             )
     return "."

@@ -16,7 +16,7 @@ from predictor.bars.folders import name_of, read_paths
 from predictor.bars.frames import Frame
 from predictor.bars.jumps import PriceJumps, find_jumps, find_last_jumps
 from predictor.dates import DateLike, parse_date_number
-from predictor.errors import BarsError, listed, shown_date
+from predictor.errors import BarsError, format_date, format_names
 
 PRICE_FIELDS: Final = ("open", "high", "low", "close", "volume")
 SYMBOLS_AT_ONCE: Final = 64
@@ -67,13 +67,13 @@ class BarPanel:
         checks.check_symbols(self.symbols)
         checks.check_label("calendar", self.calendar)
         checks.check_label("currency", self.currency)
-        object.__setattr__(self, "sessions", checks.frozen_sessions(self.sessions, self.symbols))
+        object.__setattr__(self, "sessions", checks.freeze_sessions(self.sessions, self.symbols))
         if self.adj_close is not None and (self.split_ratio is not None or self.cash_dividend is not None):
             raise BarsError("pass adj_close, or split_ratio and cash_dividend, but not both: they may disagree")
         shape, columns = (len(self.symbols), self.sessions.size), dict[str, FloatArray]()
         for name in (*PRICE_FIELDS, *OPTIONAL_FIELDS):
             if (values := getattr(self, name)) is not None:
-                columns[name] = checks.frozen_column(name, values, shape)
+                columns[name] = checks.freeze_column(name, values, shape)
                 object.__setattr__(self, name, columns[name])
         prices = {name: values for name, values in columns.items() if name not in EVENT_FIELDS}
         checks.check_bars(self.symbols, self.sessions, prices)
@@ -275,8 +275,9 @@ class BarPanel:
         return self.adj_close is None and self.split_ratio is None and self.cash_dividend is None
 
     def __repr__(self) -> str:
-        span = f"{shown_date(int(self.sessions[0]))} to {shown_date(int(self.sessions[-1]))}"
-        return f"<BarPanel: {listed(self.symbols)}; {len(self.sessions)} sessions, {span}; {', '.join(self.columns)}>"
+        span = f"{format_date(int(self.sessions[0]))} to {format_date(int(self.sessions[-1]))}"
+        symbols, columns = format_names(self.symbols), ", ".join(self.columns)
+        return f"<BarPanel: {symbols}; {len(self.sessions)} sessions, {span}; {columns}>"
 
     def select(self, symbols: str | Sequence[str]) -> Self:
         """Select one or several symbols, in this order.
@@ -288,7 +289,7 @@ class BarPanel:
         places = {symbol: row for row, symbol in enumerate(self.symbols)}
         missing = [symbol for symbol in symbols if symbol not in places]
         if missing:
-            raise BarsError(f"no bars of {listed(missing)}; the panel has {listed(self.symbols)}")
+            raise BarsError(f"no bars of {format_names(missing)}; the panel has {format_names(self.symbols)}")
         checks.check_symbols(tuple(symbols))
         rows = [places[symbol] for symbol in symbols]
         return self._select(rows, slice(None), tuple(symbols))
@@ -329,9 +330,9 @@ class BarPanel:
     def _select_period(self, first: int, last: int) -> Self:
         begin, end = np.searchsorted(self.sessions, (first, last + 1))
         if begin >= end:
-            start = f"from {shown_date(first)} " if first else ""
-            have = f"{shown_date(int(self.sessions[0]))} to {shown_date(int(self.sessions[-1]))}"
-            raise BarsError(f"the panel has no session {start}until {shown_date(last)}; it has {have}")
+            start = f"from {format_date(first)} " if first else ""
+            have = f"{format_date(int(self.sessions[0]))} to {format_date(int(self.sessions[-1]))}"
+            raise BarsError(f"the panel has no session {start}until {format_date(last)}; it has {have}")
         return self._select(slice(None), slice(int(begin), int(end)), self.symbols)
 
     def on_sessions(self, sessions: NDArray[np.integer]) -> Self:
@@ -345,7 +346,7 @@ class BarPanel:
         """
         lost = self.sessions[~np.isin(self.sessions, sessions)]
         if lost.size:
-            raise BarsError(f"the longer axis lacks session {shown_date(int(lost[0]))}, which the panel has")
+            raise BarsError(f"the longer axis lacks session {format_date(int(lost[0]))}, which the panel has")
         places = np.searchsorted(sessions, self.sessions)
 
         def moved(values: FloatArray) -> FloatArray:
@@ -377,8 +378,8 @@ class BarPanel:
         """
         if later.symbols != self.symbols or later.columns != self.columns:
             raise BarsError(
-                f"bars of {listed(later.symbols)} with {listed(later.columns)} cannot follow those of "
-                f"{listed(self.symbols)} with {listed(self.columns)}; pass the same symbols and columns"
+                f"bars of {format_names(later.symbols)} with {format_names(later.columns)} cannot follow those of "
+                f"{format_names(self.symbols)} with {format_names(self.columns)}; pass the same symbols and columns"
             )
         if later.sessions[0] <= self.sessions[-1]:
             raise BarsError(f"session {later.sessions[0]} cannot follow {self.sessions[-1]}; pass later bars")
@@ -390,7 +391,7 @@ class BarPanel:
     def without_bars(self, session: int) -> Self:
         """A panel of the same symbols and columns without bars on one session (yyyymmdd)."""
         nothing = np.full((len(self.symbols), 1), np.nan)
-        sessions = checks.frozen_sessions(np.array([session]), self.symbols)
+        sessions = checks.freeze_sessions(np.array([session]), self.symbols)
         return self._with_columns(self.symbols, sessions, dict.fromkeys(self.columns, nothing))
 
     def with_bars(self, later: Self, rows: IndexArray) -> Self:

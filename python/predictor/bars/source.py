@@ -20,7 +20,7 @@ from predictor.bars.folders import MAX_NAMED, is_remote, name_of, read_partition
 from predictor.bars.panel import BarPanel
 from predictor.bars.suspects import find_unexplained_splits
 from predictor.bars.tables import BarTable, ReadingOptions, TableSource, build_table, emit_warnings
-from predictor.errors import BarsError, ConfigurationError, MissingPackageError, shown_date
+from predictor.errors import BarsError, ConfigurationError, MissingPackageError, format_date
 
 if TYPE_CHECKING:
     import polars as pl
@@ -64,7 +64,7 @@ class BarReading:
         """One line, such as: bars.csv read as yfinance, 4 symbols, 2010-01-04 to 2026-11-20, with adjusted closes."""
         symbols, sessions = self.panel.symbols, self.panel.sessions
         names = ", ".join(symbols) if len(symbols) <= MAX_NAMED else f"{len(symbols)} symbols"
-        span = f"{shown_date(int(sessions[0]))} to {shown_date(int(sessions[-1]))}"
+        span = f"{format_date(int(sessions[0]))} to {format_date(int(sessions[-1]))}"
         parts = [f"{self.name} read as {self.layout}", names, span, self.prices]
         jumps = find_unexplained_splits(self.panel).count
         if jumps:

@@ -19,7 +19,7 @@ from predictor.bars.adjustment import adjust_each, close_before
 from predictor.bars.jumps import COMMON_SPLITS, PriceJumps
 from predictor.bars.panel import JUDGED_AT_ONCE, BarPanel
 from predictor.dates import to_days
-from predictor.errors import BarSuspectError, listed, shown_date
+from predictor.errors import BarSuspectError, format_date, format_names
 
 MAX_MOVE: Final = math.log(5)
 """Log returns up to this size are possible for any symbol."""
@@ -118,10 +118,10 @@ class SuspectBars:
             first, *others = self.sessions
             more = f", and {len(others)} more days" if others else ""
             return (
-                f"{self.symbol} {shown_date(first)}{more}: volume is {self.value:.10g}, but its other bars "
+                f"{self.symbol} {format_date(first)}{more}: volume is {self.value:.10g}, but its other bars "
                 f"suggest {self.low:.4g} to {self.high:.4g}; a factor of {factor}: a wrong unit?"
             )
-        days = " and ".join(shown_date(day) for day in self.sessions)
+        days = " and ".join(format_date(day) for day in self.sessions)
         if self.is_adjustment:
             return (
                 f"{self.symbol}: the adjusted close changes by a factor of {factor} on {days}, the close does not: a "
@@ -157,7 +157,7 @@ def _round(factor: float) -> str:
     return f"{max(factor, 1 / factor):.3g}"
 
 
-def bar_suspect_error(suspects: Iterable[SuspectBars]) -> BarSuspectError:
+def make_suspect_error(suspects: Iterable[SuspectBars]) -> BarSuspectError:
     """The error for a symbol that is refused because of these bars."""
     first, *others = suspects
     shown = "".join(f" {other}" for other in others[: MAX_NAMED - 1])
@@ -166,7 +166,7 @@ def bar_suspect_error(suspects: Iterable[SuspectBars]) -> BarSuspectError:
         f"{first}{shown}{more} Correct the bars, or set accept_suspect_bars (--accept-suspect-bars)",
         metadata={
             "symbol": first.symbol,
-            "date": shown_date(first.sessions[0]),
+            "date": format_date(first.sessions[0]),
             "field": first.field,
             "value": repr(first.value),
             "low": repr(first.low),
@@ -222,7 +222,7 @@ def _find_suspects(bars: BarPanel) -> list[SuspectBars]:
     return found
 
 
-def suspect_cells(bars: BarPanel, suspects: Iterable[SuspectBars], kind: SuspectKind) -> BoolArray:
+def mark_suspect_cells(bars: BarPanel, suspects: Iterable[SuspectBars], kind: SuspectKind) -> BoolArray:
     """[S, T] the days of the suspects of one kind."""
     cells = np.zeros(bars.close.shape, np.bool_)
     rows = {symbol: row for row, symbol in enumerate(bars.symbols)}
@@ -232,16 +232,16 @@ def suspect_cells(bars: BarPanel, suspects: Iterable[SuspectBars], kind: Suspect
     return cells
 
 
-def without_suspects(bars: BarPanel, suspects: Sequence[SuspectBars]) -> BarPanel:
+def remove_suspects(bars: BarPanel, suspects: Sequence[SuspectBars]) -> BarPanel:
     """The panel without the single suspect bars, and with unknown volumes where these are suspect.
 
     A change of the level stays, because no single bar is wrong.
     """
-    volumes = suspect_cells(bars, suspects, SuspectKind.VOLUME)
-    return bars.without_volumes(volumes).without_cells(suspect_cells(bars, suspects, SuspectKind.BAR))
+    volumes = mark_suspect_cells(bars, suspects, SuspectKind.VOLUME)
+    return bars.without_volumes(volumes).without_cells(mark_suspect_cells(bars, suspects, SuspectKind.BAR))
 
 
-def untraded_cells(bars: BarPanel) -> BoolArray:
+def find_untraded_cells(bars: BarPanel) -> BoolArray:
     """[S, T] bars of days on which the symbol did not trade: all prices equal the close before and the volume is 0.
 
     Vendors repeat the last close before the open and on days without a trade.
@@ -264,14 +264,14 @@ def find_unexplained_splits(bars: BarPanel) -> PriceJumps:
         return jumps
     suspects = find_suspects(bars)
     named = {(suspect.symbol, session) for suspect in suspects for session in suspect.sessions}
-    return without_suspects(bars, suspects).suspicious_jumps().apart_from(named)
+    return remove_suspects(bars, suspects).suspicious_jumps().apart_from(named)
 
 
 def find_sessions_with_changes(bars: BarPanel) -> NDArray[np.int32]:
     """The sessions on which a bar differs from the one before; vendors repeat bars on holidays."""
     fields = ("open", "high", "low", "close")
     same = np.logical_and.reduce([getattr(bars, name) == close_before(getattr(bars, name)) for name in fields])
-    return bars.sessions[(bars.present & ~same & ~untraded_cells(bars)).any(axis=0)]
+    return bars.sessions[(bars.present & ~same & ~find_untraded_cells(bars)).any(axis=0)]
 
 
 @final
@@ -290,9 +290,9 @@ class TradedBars:
     idle: tuple[str, ...] = ()
 
 
-def traded_bars(bars: BarPanel) -> TradedBars:
+def select_traded_bars(bars: BarPanel) -> TradedBars:
     """Leave out the bars of days without a trade, so that a forecast starts from the last traded session."""
-    if np.minimum.reduce(bars.volume, axis=None) > 0 or not (cells := untraded_cells(bars)).any():
+    if np.minimum.reduce(bars.volume, axis=None) > 0 or not (cells := find_untraded_cells(bars)).any():
         return TradedBars(bars=bars)
     traded, notes = bars.without_cells(cells), list[str]()
     end = int(np.flatnonzero(traded.present.any(axis=0))[-1])
@@ -300,7 +300,8 @@ def traded_bars(bars: BarPanel) -> TradedBars:
         last = int(bars.sessions[end])
         traded = traded.until(last)
         notes.append(
-            f"{listed(bars.symbols)}: no trade after {shown_date(last)}: the later bars repeat the close with a volume "
+            f"{format_names(bars.symbols)}: no trade after {format_date(last)}: the later bars repeat the close "
+            "with a volume "
             "of 0 and are left out"
         )
     for row in np.flatnonzero(cells.mean(axis=1) > OFTEN_UNTRADED):
@@ -312,25 +313,25 @@ def traded_bars(bars: BarPanel) -> TradedBars:
     return TradedBars(bars=traded, warnings=tuple(notes), idle=tuple(bars.symbols[row] for row in idle))
 
 
-def usable_bars(bars: BarPanel) -> BarPanel:
+def select_usable_bars(bars: BarPanel) -> BarPanel:
     """The panel without suspects and without days on which a symbol did not trade, on the same sessions.
 
     Features and targets are computed from it.
     """
-    return without_suspects(bars, find_suspects(bars)).without_cells(untraded_cells(bars))
+    return remove_suspects(bars, find_suspects(bars)).without_cells(find_untraded_cells(bars))
 
 
-def suspect_lines(bars: BarPanel) -> Iterator[str]:
+def describe_suspects(bars: BarPanel) -> Iterator[str]:
     """Warnings for a training run or an evaluation: each finding, and the number of bars that are left out."""
     suspects = find_suspects(bars)
     yield from map(str, suspects)
     for cells, why in (
-        (suspect_cells(bars, suspects, SuspectKind.BAR), "each contradicts the history of its symbol"),
-        (untraded_cells(bars), "the symbol did not trade: prices repeat the close before, and the volume is 0"),
+        (mark_suspect_cells(bars, suspects, SuspectKind.BAR), "each contradicts the history of its symbol"),
+        (find_untraded_cells(bars), "the symbol did not trade: prices repeat the close before, and the volume is 0"),
     ):
         if cells.any():
             symbols = [bars.symbols[row] for row in np.flatnonzero(cells.any(axis=1))]
-            yield f"{listed(symbols)}: bars left out of windows and targets: {cells.sum()}; {why}"
+            yield f"{format_names(symbols)}: bars left out of windows and targets: {cells.sum()}; {why}"
 
 
 @final

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from predictor.arrays import BoolArray, FloatArray, IndexArray
-from predictor.bars.columns import SYMBOL, symbol_advice, text_columns, to_strings
+from predictor.bars.columns import SYMBOL, find_text_columns, suggest_symbol_column, to_strings
 from predictor.bars.dates import DateForm, SessionColumn, parse_dates
-from predictor.bars.files import TableCells, file_stem, read_cells
+from predictor.bars.files import TableCells, get_file_stem, read_cells
 from predictor.bars.layouts import (
     KNOWN,
     OPTIONAL,
@@ -25,15 +25,15 @@ from predictor.bars.layouts import (
     DecimalSign,
     Layout,
     PriceKind,
+    extract_symbol,
     get_layout,
     identify_layout,
     map_fields,
-    python_option,
-    symbol_from_name,
+    suggest_python_option,
 )
 from predictor.bars.number_columns import NumberColumns, UnreadCell, find_unread_cells, parse_number_columns
 from predictor.dates import to_days
-from predictor.errors import BarsError, BarsWarning, shown_date
+from predictor.errors import BarsError, BarsWarning, format_date
 from predictor.replacement import replace_file
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ def read_table(path: Path, options: ReadingOptions | None = None) -> BarTable:
         if options.layout
         else cells.layout or identify_layout(cells.frame.columns, path.name)
     )
-    source = TableSource(name=path.name, symbol=symbol_from_name(file_stem(path), layout), options=options)
+    source = TableSource(name=path.name, symbol=extract_symbol(get_file_stem(path), layout), options=options)
     return build_table(cells, source, layout)
 
 
@@ -235,7 +235,7 @@ def _rename_to_fields(frame: "pl.DataFrame", source: TableSource, layout: Layout
             raise BarsError(
                 f"{source.name}: column {doubtful} may count thousands of shares or single shares; choose "
                 f"--volume-unit 1000 if 1 means 1,000 shares, or "
-                f"--volume-unit 1 if it means one share{python_option('volume_unit')}"
+                f"--volume-unit 1 if it means one share{suggest_python_option('volume_unit')}"
             )
         names["volume"] = doubtful
     _check_missing(frame, names, source)
@@ -347,7 +347,7 @@ def _list_warnings(numbers: NumberColumns, rows: BarRows, repeated: BoolArray) -
     messages = ["volumes such as 1.2M are rounded in the file"] if numbers.is_rounded else []
     if repeated.any():
         at, count = int(np.argmax(repeated)), int(repeated.sum())
-        first = f"{rows.symbols[rows.owner[at]]} {shown_date(int(rows.days[at]))}"
+        first = f"{rows.symbols[rows.owner[at]]} {format_date(int(rows.days[at]))}"
         messages.append(f"{count} repeated row{'s' if count > 1 else ''} dropped, first {first}")
     return messages
 
@@ -366,7 +366,7 @@ def _list_rows(table: BarTable, row: int, symbol: str) -> list[Sequence[str]]:
     """The rows of one symbol, for the days with any value."""
     values = np.stack([column[row] for column in table.columns.values()], axis=1)
     return [
-        (symbol, shown_date(int(session)), *("" if np.isnan(value) else repr(float(value)) for value in bar))
+        (symbol, format_date(int(session)), *("" if np.isnan(value) else repr(float(value)) for value in bar))
         for session, bar in zip(table.sessions, values, strict=True)
         if not np.isnan(bar).all()
     ]
@@ -413,7 +413,7 @@ def find_repeated_rows(frame: "pl.DataFrame", rows: BarRows, source: TableSource
 
 
 def _refuse_different(frame: "pl.DataFrame", rows: BarRows, at: int, field: str, source: TableSource) -> None:
-    symbol, day = rows.symbols[rows.owner[at]], shown_date(int(rows.days[at]))
+    symbol, day = rows.symbols[rows.owner[at]], format_date(int(rows.days[at]))
     first, second = sorted((int(rows.places[at - 1]), int(rows.places[at])))
     times = [str(frame["date"][place]) for place in (first, second)]
     if times[0] != times[1]:
@@ -437,18 +437,20 @@ def _refuse_several(frame: "pl.DataFrame", rows: BarRows, source: TableSource) -
     if (count > 1).any():
         if not likely:
             return
-        day = shown_date(int(days[count > 1][np.argmin(first[count > 1])]))
-        raise BarsError(f"{source.name} has no column {SYMBOL}, and {day} appears twice; {symbol_advice(likely)}")
+        day = format_date(int(days[count > 1][np.argmin(first[count > 1])]))
+        raise BarsError(
+            f"{source.name} has no column {SYMBOL}, and {day} appears twice; {suggest_symbol_column(likely)}"
+        )
     if likely:
         raise BarsError(
-            f"{source.name} has no column {SYMBOL}, and its dates are not in order; {symbol_advice(likely)}"
+            f"{source.name} has no column {SYMBOL}, and its dates are not in order; {suggest_symbol_column(likely)}"
         )
 
 
 def _find_likely_symbols(frame: "pl.DataFrame", days: NDArray[np.int32]) -> list[str]:
     """The text columns that could hold the symbol: each value has several days, no day twice."""
     likely: list[str] = []
-    for name, texts in text_columns(frame, KNOWN).items():
+    for name, texts in find_text_columns(frame, KNOWN).items():
         symbols, owner = np.unique(texts.to_numpy(), return_inverse=True)
         blocks = 1 + int(np.count_nonzero(owner[1:] != owner[:-1]))
         is_block = blocks == len(symbols) > 1

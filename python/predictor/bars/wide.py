@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final, Self, final
 
 from predictor.bars.columns import SYMBOL, find_duplicates, normalise_name
 from predictor.bars.layouts import BY_NAME, Layout
-from predictor.errors import BarsError, listed
+from predictor.errors import BarsError, format_names
 
 if TYPE_CHECKING:
     import polars as pl
@@ -76,7 +76,7 @@ class WideHeader:
             [f"{field} of {symbol}" for field, symbol in zip(self.fields, self.symbols, strict=True)]
         )
         if twice:
-            raise BarsError(f"{source} has more than one column {listed(twice)}; remove all but one")
+            raise BarsError(f"{source} has more than one column {format_names(twice)}; remove all but one")
 
         dates = wide.to_series(0).alias("date")
         columns: dict[str, list[pl.Series]] = {}

@@ -12,7 +12,7 @@ from google.protobuf.message import Message
 from predictor.call_context import CallContext
 from predictor.errors import QuantraError
 from predictor.limits import QueueLimits
-from predictor.memory import error_of
+from predictor.memory import make_caller_error
 from predictor.service import LazyRequest, LightFuture, QueuedRequest, RequestQueue, StepWorker
 from predictor.wire.request_counts import RequestCounts, TooManyPartsError, count_parts
 
@@ -71,7 +71,7 @@ def completed_future(value: ResultT) -> Future[ResultT]:
 
 
 def failed_future(call: str, error: Exception) -> Future[Any]:
-    """Return a future with its error, which becomes a QuantraError by `error_of`."""
+    """Return a future with its error, which becomes a QuantraError by `make_caller_error`."""
     future: Future[Any] = LightFuture()
     set_error_if_pending(call, future, error)
     return future
@@ -84,15 +84,15 @@ def set_result_if_pending(future: Future[ResultT], value: ResultT) -> None:
 
 
 def set_error_if_pending(call: str, future: Future[ResultT], error: Exception) -> None:
-    """Set the error of a future that is neither done nor cancelled; it becomes a QuantraError by `error_of`."""
+    """Set the error of a future that is neither done nor cancelled; a QuantraError by `make_caller_error`."""
     if not future.done():
         with suppress(InvalidStateError):
             future.set_exception(to_quantra_error(call, error).without_frames())
 
 
 def to_quantra_error(call: str, error: Exception) -> QuantraError:
-    """Convert an error by `error_of`, with details in the log."""
-    return error_of(call, error, _log)
+    """Convert an error by `make_caller_error`, with details in the log."""
+    return make_caller_error(call, error, _log)
 
 
 @final

@@ -17,7 +17,7 @@ from predictor.forecast import Forecast, Outcome
 from predictor.instance import Instance, InstanceOrError
 from predictor.limits import ServiceLimits
 from predictor.service import LazyRequest, LightFuture, PredictionRequest, PredictionService
-from predictor.subscription import AcceptedPush, Push, Subscription, find_session_error, panel_of
+from predictor.subscription import AcceptedPush, Push, Subscription, find_session_error, require_panel
 from predictor.wire import instances, pushes
 
 _MAX_SHOWN_ID: Final = 80
@@ -224,7 +224,7 @@ class LiveSession:
         instance = instances.decode_or_error(message)
         if isinstance(instance, Instance):
             try:
-                panel_of(instance)
+                require_panel(instance)
             except QuantraError as error:
                 return [error]
             self._first_instance = instance
@@ -235,7 +235,7 @@ class LiveSession:
         instance, self._first_instance = self._first_instance, None
         try:
             if instance is not None and isinstance(outcome, Forecast):
-                if (error := find_session_error(outcome, panel_of(instance))) is not None:
+                if (error := find_session_error(outcome, require_panel(instance))) is not None:
                     raise error
                 self._replace_subscription(Subscription.of(instance, self._find_model().bars_needed))
         except QuantraError as error:

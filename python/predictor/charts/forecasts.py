@@ -24,7 +24,7 @@ from predictor.charts.theme import (
     require_shape,
 )
 from predictor.dates import to_date
-from predictor.errors import ConfigurationError, shown_price
+from predictor.errors import ConfigurationError, format_price
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -342,7 +342,7 @@ def _add_fan(figure: "Figure", chart: FanChart) -> None:
             x=dates[-1],
             y=price,
             xref="x2",
-            text=shown_price(price),
+            text=format_price(price),
             showarrow=False,
             xanchor="left",
             xshift=6,

@@ -17,7 +17,7 @@ from predictor.charts.forecasts import (
     name_level,
 )
 from predictor.charts.theme import BLUE, GREEN, GREY, INK, ORANGE, append_unit, require_shape
-from predictor.errors import MissingPackageError, shown_price
+from predictor.errors import MissingPackageError, format_price
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -215,7 +215,7 @@ def _draw_fan(left: "Axes", right: "Axes", chart: FanChart) -> None:
     right.tick_params(axis="y", length=0, labelleft=False)
     right.axvline(0, color=GREY, linestyle=":", linewidth=1.5)
     for price in chart.labelled_prices:
-        text, at = shown_price(price), (ahead[-1], price)
+        text, at = format_price(price), (ahead[-1], price)
         right.annotate(text, at, (5, 0), textcoords="offset points", va="center", color=BLUE, annotation_clip=False)
     for axes, hidden in ((left, ("top", "right")), (right, ("top", "right", "left"))):
         _style_axes(axes, hidden)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from predictor.arrays import FloatArray
-from predictor.errors import ConfigurationError, MissingPackageError, shown_date
+from predictor.errors import ConfigurationError, MissingPackageError, format_date
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -110,7 +110,7 @@ def select_largest(names: Sequence[str], values: FloatArray, top: int) -> tuple[
 
 def format_dates(dates: "NDArray[np.int32]") -> list[str]:
     """Convert dates [T], yyyymmdd, to ISO form."""
-    return [shown_date(day) for day in dates.tolist()]
+    return [format_date(day) for day in dates.tolist()]
 
 
 def append_unit(name: str, unit: str) -> str:

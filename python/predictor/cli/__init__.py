@@ -8,7 +8,7 @@ import sys
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
-from predictor.interruption import loading
+from predictor.interruption import exit_on_interrupt
 
 if TYPE_CHECKING:
     from predictor.cli.commands import app
@@ -21,7 +21,7 @@ PACKAGES: Final = ("typer", "rich")
 
 def main() -> None:
     """Run the predictor's commands."""
-    with loading():
+    with exit_on_interrupt():
         from predictor.cli import app, run
     run(app)
 

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from predictor.cli.program import Command, program, with_version
+from predictor.cli.program import Command, add_version_flag, make_program
 
 TEXT: Final = "Stock forecasts with quantiles and feature importance."
 COMMANDS: Final = (
@@ -101,5 +101,5 @@ LEDGER: Final = (
     ),
 )
 
-app = with_version(program(COMMANDS, text=TEXT))
-app.add_typer(program(LEDGER, text=LEDGER_TEXT), name="ledger")
+app = add_version_flag(make_program(COMMANDS, text=TEXT))
+app.add_typer(make_program(LEDGER, text=LEDGER_TEXT), name="ledger")

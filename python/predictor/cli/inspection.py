@@ -30,18 +30,18 @@ from predictor.card import (
 from predictor.catalog import FeatureInfo, ModelInfo
 from predictor.cli.options import ArtifactArgument, AsJson, Device
 from predictor.cli.output import (
-    audit_table,
-    model_json,
+    encode_model_json,
+    format_notes,
+    make_audit_table,
+    make_scores_table,
+    make_skill_panel,
     print_next_commands,
     quantra,
-    scores_table,
-    shown_notes,
-    skill_panel,
     write_json,
 )
 from predictor.cli.program import say
-from predictor.errors import counted, listed, shown_date
-from predictor.interruption import loading
+from predictor.errors import format_count, format_date, format_names
+from predictor.interruption import exit_on_interrupt
 from predictor.report.templates import format_horizon, format_session
 
 Fact = tuple[str, str]
@@ -53,7 +53,9 @@ _SHOWN_ROWS: Final = 3
 """Rows of scores in the summary: the model and the best baselines."""
 
 
-def summary(info: ModelInfo, card: Card, audit: AuditRecord | None, manifest_hash: str) -> Iterator[RenderableType]:
+def summarise_model(
+    info: ModelInfo, card: Card, audit: AuditRecord | None, manifest_hash: str
+) -> Iterator[RenderableType]:
     """Skill, one-line facts, the best scores and the audit's verdict: at most 40 lines of 100 columns.
 
     Args:
@@ -62,8 +64,8 @@ def summary(info: ModelInfo, card: Card, audit: AuditRecord | None, manifest_has
         audit: the newest audit; None without one.
         manifest_hash: SHA-256 of the manifest, in hexadecimal.
     """
-    yield skill_panel(card.skill)
-    yield one_line_table(
+    yield make_skill_panel(card.skill)
+    yield make_one_line_table(
         [
             *_list_model_facts(info),
             *_list_card_facts(card),
@@ -72,13 +74,13 @@ def summary(info: ModelInfo, card: Card, audit: AuditRecord | None, manifest_has
         ]
     )
     if card.scores is not None:
-        yield scores_table(card.scores, _select_best(card.scores))
+        yield make_scores_table(card.scores, _select_best(card.scores))
     else:
-        yield from shown_notes(card.notes)
+        yield from format_notes(card.notes)
     yield Text(_describe_more(card), style="dim")
 
 
-def one_line_table(facts: list[Fact]) -> Table:
+def make_one_line_table(facts: list[Fact]) -> Table:
     """A table of names and values; a narrow terminal wraps the values, never the names."""
     table = Table(show_header=False, box=None, pad_edge=False)
     table.add_column(style="dim", no_wrap=True, min_width=max(len(name) for name, _ in facts))
@@ -88,12 +90,12 @@ def one_line_table(facts: list[Fact]) -> Table:
     return table
 
 
-def calendar_line(info: ModelInfo) -> str:
+def describe_calendar(info: ModelInfo) -> str:
     """The exchange, and the last day that the model can forecast from."""
     return f"{info.calendar}, ends {format_session(info.calendar_ends)}; for bars after that day, train again"
 
 
-def best_epoch(card: Card, training: TrainingFacts) -> tuple[Fact, ...]:
+def list_best_epoch(card: Card, training: TrainingFacts) -> tuple[Fact, ...]:
     """The best epoch, and the number of epochs; nothing for a model without epochs."""
     if not training.epochs:
         return ()
@@ -109,19 +111,19 @@ def _list_model_facts(info: ModelInfo) -> Iterator[Fact]:
     yield "forecasts", f"{info.target_kind}, lag {info.lag}; horizons {horizons} sessions; quantiles {levels}"
     yield "reads", f"{info.encoder_length} sessions of {features} features: {info.bars_needed} bars of each symbol"
     if info.covariates:
-        yield "covariates", listed([one.name for one in info.covariates])
-    yield "calendar", calendar_line(info)
+        yield "covariates", format_names([one.name for one in info.covariates])
+    yield "calendar", describe_calendar(info)
 
 
 def _list_card_facts(card: Card) -> Iterator[Fact]:
     if card.members:
-        yield "members", listed([f"{member.name} ({member.kind})" for member in card.members])
+        yield "members", format_names([f"{member.name} ({member.kind})" for member in card.members])
     if card.data is not None:
         yield "data", _describe_data(card.data)
     for split in card.splits:
         yield split.name, f"{format_session(split.first)} to {format_session(split.last)}, {split.windows} windows"
     if card.training is not None:
-        yield from best_epoch(card, card.training)
+        yield from list_best_epoch(card, card.training)
     if card.tuning is not None:
         yield "tuning", f"the best of {card.tuning.trials} trials"
     if card.ancestors:
@@ -137,7 +139,7 @@ def _describe_data(data: DataFacts) -> str:
     span = f"{data.sessions} sessions, {format_session(data.first_session)} to {format_session(data.last_session)}"
     is_unadjusted = data.adjustment == UNADJUSTED
     adjustment = "no splits or dividends recorded" if is_unadjusted else f"adjusted by {data.adjustment}"
-    return f"{listed(list(data.symbols))}; {span}; {adjustment}"
+    return f"{format_names(list(data.symbols))}; {span}; {adjustment}"
 
 
 def _list_identities(info: ModelInfo, manifest_hash: str) -> Iterator[Fact]:
@@ -151,8 +153,11 @@ def _describe_audit(audit: AuditRecord | None) -> Iterator[Fact]:
         yield "audit", "none yet"
         return
     open_checks = [check.name for check in audit.checks if check.verdict is not AuditVerdict.PASS]
-    span = f"{shown_date(audit.first_session)} to {shown_date(audit.last_session)}"
-    yield "audit", f"{audit.verdict.value}, {span}" + (f"; not passed: {listed(open_checks)}" if open_checks else "")
+    span = f"{format_date(audit.first_session)} to {format_date(audit.last_session)}"
+    yield (
+        "audit",
+        f"{audit.verdict.value}, {span}" + (f"; not passed: {format_names(open_checks)}" if open_checks else ""),
+    )
 
 
 def _select_best(scores: ScoreTable) -> tuple[ScoreRow, ...]:
@@ -166,7 +171,7 @@ def _describe_more(card: Card) -> str:
     """The line on what `--all` adds."""
     rows = 0 if card.scores is None else max(0, len(card.scores.rows) - _SHOWN_ROWS)
     notes = len(card.notes) + (0 if card.data is None else len(card.data.notes))
-    parts = [f"{rows} more baselines" if rows else "", counted(notes, "note") if notes else ""]
+    parts = [f"{rows} more baselines" if rows else "", format_count(notes, "note") if notes else ""]
     more = ", ".join(part for part in (*parts, "the calibration, and every feature with its formula") if part)
     return f"--all has {more}."
 
@@ -186,7 +191,7 @@ def inspect(
 
     The command checks the SHA-256 of every file and runs the golden instance, which must give the recorded numbers.
     """
-    with loading():
+    with exit_on_interrupt():
         from predictor.artifact import MANIFEST  # imports torch, which --help does not need
         from predictor.forecaster import Forecaster
 
@@ -196,12 +201,16 @@ def inspect(
     problems = report_alias_problems(artifact.absolute().parent, device)
     if as_json:
         audited = None if audit is None else audit.to_json()
-        write_json({**model_json(info), "audit": audited, "alias_problems": problems})
+        write_json({**encode_model_json(info), "audit": audited, "alias_problems": problems})
         return
     console = Console(highlight=False)
     console.print(Text("✓ every file is intact, and the golden instance gives the recorded numbers", style="green"))
     manifest_hash = hashlib.sha256((artifact / MANIFEST).read_bytes()).hexdigest()
-    parts = _build_whole_card(info, card, audit, artifact) if show_all else summary(info, card, audit, manifest_hash)
+    parts = (
+        _build_whole_card(info, card, audit, artifact)
+        if show_all
+        else summarise_model(info, card, audit, manifest_hash)
+    )
     for part in parts:
         console.print(part)
     print_next_commands(*_suggest_next(artifact, audit, card))
@@ -217,7 +226,7 @@ def _build_whole_card(
     info: ModelInfo, card: Card, audit: AuditRecord | None, artifact: Path
 ) -> Iterator[RenderableType]:
     """The whole card, the features and the audit."""
-    yield skill_panel(card.skill)
+    yield make_skill_panel(card.skill)
     yield _make_fact_table("model", _list_model_details(info))
     yield from _list_card_sections(card, info)
     yield _make_feature_table(info)
@@ -235,7 +244,7 @@ def _list_model_details(info: ModelInfo) -> tuple[Fact, ...]:
         ("look-back", f"{info.lookback} bars, the bar itself included"),
         ("bars needed", str(info.bars_needed)),
         ("covariates", _list(f"{one.name} ({one.group})" for one in info.covariates) or "none"),
-        ("calendar", calendar_line(info)),
+        ("calendar", describe_calendar(info)),
         ("weights", info.weights_hash),
     )
 
@@ -270,12 +279,12 @@ def _list_card_sections(card: Card, info: ModelInfo) -> Iterable[RenderableType]
     if card.training is not None:
         training = card.training
         where = (("device", training.device), ("precision", training.precision))
-        yield _make_fact_table("training", (*where, *best_epoch(card, training)))
+        yield _make_fact_table("training", (*where, *list_best_epoch(card, training)))
     if card.tuning is not None:
         yield _make_fact_table("tuning", _list_tuning_facts(card.tuning))
     if card.scores is not None:
-        yield scores_table(card.scores)
-    yield from shown_notes(card.notes)
+        yield make_scores_table(card.scores)
+    yield from format_notes(card.notes)
     if card.conformal is not None:
         yield _make_fact_table(
             "conformal offsets, before and after", _list_conformal_facts(card.conformal, info.horizons)
@@ -330,7 +339,7 @@ def _list_conformal_facts(conformal: ConformalFacts, horizons: tuple[int, ...]) 
 def _render_audit(audit: AuditRecord | None, artifact: Path) -> RenderableType:
     if audit is None:
         return Text(f"\nnot audited: quantra audit {artifact} --bars BARS", style="yellow")
-    return audit_table(audit)
+    return make_audit_table(audit)
 
 
 def _list_weighting_facts(weighting: WeightingFacts) -> Iterable[Fact]:
@@ -387,7 +396,7 @@ def alias(
     as_json: AsJson = False,
 ) -> None:
     """Point an alias at a version of a model. A server follows it at once with --watch, else after a restart."""
-    with loading():
+    with exit_on_interrupt():
         from predictor.registry import find_model_folder, set_alias  # imports torch, which --help does not need
 
     folder = find_model_folder(models, name)
@@ -403,9 +412,9 @@ def alias(
 def report_alias_problems(folder: Path, device: str = "cpu") -> list[str]:
     """Print and return problems with a model's aliases; they do not change the exit code."""
     from predictor.inference import choose_device  # imports torch, which --help does not need
-    from predictor.registry import Runtime, alias_problems
+    from predictor.registry import Runtime, check_aliases
 
-    problems = [problem.message for problem in alias_problems(folder, Runtime(choose_device(device), max_rows=256))]
+    problems = [problem.message for problem in check_aliases(folder, Runtime(choose_device(device), max_rows=256))]
     for problem in problems:
         say(problem, "yellow")
     return problems
@@ -425,7 +434,7 @@ def export(
 
     The command compares the file's output with the model's before it saves the file. It needs the extra `onnx`.
     """
-    with loading():
+    with exit_on_interrupt():
         from predictor.export import export_onnx  # imports torch, which --help does not need
 
     made = export_onnx(artifact, onnx)

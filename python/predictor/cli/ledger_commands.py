@@ -14,7 +14,7 @@ from rich.text import Text
 from predictor.bars import BarPanel
 from predictor.cli.options import AsJson
 from predictor.cli.output import write_json
-from predictor.errors import LedgerError, MissingPackageError, shown_date
+from predictor.errors import LedgerError, MissingPackageError, format_date
 from predictor.evidence import Lamp
 from predictor.ledger import SESSION_COLUMNS, TIME_COLUMNS, Ledger, LedgerRow, LedgerTable, Receipt
 from predictor.model_health import list_newest_evidence
@@ -99,7 +99,7 @@ def show(
         write_json({**summary, "models": models, "evidence": evidence, "events": happened})
         return
     console = Console(highlight=False)
-    days = f", {shown_date(span['first'])} to {shown_date(last)}" if span["first"] else ""
+    days = f", {format_date(span['first'])} to {format_date(last)}" if span["first"] else ""
     console.print(Text(f"{ledger}: bars of {span['symbols']} symbols{days}", style="bold"), soft_wrap=True)
     for title, rows in (("forecasts", models), ("evidence", evidence), ("events", happened)):
         if rows:
@@ -135,7 +135,7 @@ def _format_cell(name: str, row: Mapping[str, Any]) -> str:
     if name == "model":
         return f"{value}@{row['version']}" if value else "-"
     if name in {"first", "last", "session"}:
-        return shown_date(value) if value else "-"
+        return format_date(value) if value else "-"
     if name == "inside":
         return f"{100 * value:.1f} %"
     return f"{value:.3g}" if isinstance(value, float) else str(value)

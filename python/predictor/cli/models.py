@@ -16,9 +16,9 @@ from predictor.catalog import ModelInfo, ModelListing
 from predictor.cli.options import AsJson
 from predictor.cli.output import print_next_commands, quantra, write_json
 from predictor.client import ClientCredentials, QuantraClient
-from predictor.interruption import loading
+from predictor.interruption import exit_on_interrupt
 from predictor.report.templates import format_session
-from predictor.skill import line_of
+from predictor.skill import format_skill
 
 if TYPE_CHECKING:
     from predictor.registry import AliasMove
@@ -67,10 +67,10 @@ def models(
     elif tls_ca or tls_cert or tls_key:
         raise typer.BadParameter("--tls-ca, --tls-cert and --tls-key go with --server")
     else:
-        with loading():
-            from predictor.registry import contents  # imports torch, which --help does not need
+        with exit_on_interrupt():
+            from predictor.registry import list_models  # imports torch, which --help does not need
 
-        found = contents(models)
+        found = list_models(models)
     if as_json:
         write_json({"models": [_encode_listing(one) for one in found]})
         return
@@ -84,7 +84,7 @@ def models(
 
 def _print_history(models: Path, *, as_json: bool) -> None:
     """Print the moves of every model's aliases, oldest first."""
-    with loading():
+    with exit_on_interrupt():
         from predictor.registry import read_histories  # imports torch, which --help does not need
 
     found = read_histories(models)
@@ -136,7 +136,7 @@ def _show_models(found: Sequence[ModelListing]) -> Iterator[RenderableType]:
     yield Text(_align(_HEADINGS, widths), style="dim")
     for one, row in zip(found, rows, strict=True):
         yield Text(_align(row, widths), style="bold")
-        status = Text(one.problem or line_of(one.skill), style="red" if one.problem else "")
+        status = Text(one.problem or format_skill(one.skill), style="red" if one.problem else "")
         yield Padding(status, (0, 0, 0, 2))
 
 

@@ -41,7 +41,7 @@ def _check_chart(path: Path | None) -> Path | None:
     return path
 
 
-def named_symbols(given: list[str] | None) -> list[str]:
+def split_symbols(given: list[str] | None) -> list[str]:
     """The names of repeated flags and comma-separated lists.
 
     Raises:

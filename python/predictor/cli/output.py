@@ -24,10 +24,10 @@ from predictor.canonical import Json
 from predictor.card import FITS_EXPLAINED, MEAN_EXPLAINED, Card, ScoreRow, ScoreTable
 from predictor.catalog import ModelInfo
 from predictor.dates import to_date_number, to_optional_date_number
-from predictor.errors import QuantraError, answer_of, shown_date, shown_price
-from predictor.forecast import Attribution, Contribution, Explanation, Forecast, RowKind, simple_return
+from predictor.errors import QuantraError, format_date, format_price, get_error_status
+from predictor.forecast import Attribution, Contribution, Explanation, Forecast, RowKind, convert_to_simple_return
 from predictor.instance import OCCLUSION
-from predictor.internals import INTERNALS_NOTE, Internal, describe_baseline, largest_shares
+from predictor.internals import INTERNALS_NOTE, Internal, describe_baseline, format_largest_shares
 from predictor.report.templates import format_level, format_session
 from predictor.skill import Skill, Verdict
 
@@ -50,7 +50,7 @@ _BAR_WIDTHS: Final = (6, 20)
 """Smallest and largest width; bars shrink so that names are shown in full."""
 
 
-def forecast_table(forecast: Forecast, symbol: str, currency: str) -> RenderableType:
+def make_forecast_table(forecast: Forecast, symbol: str, currency: str) -> RenderableType:
     """One line per horizon: quantiles, and the band from the lowest to the highest as a bar."""
     s = forecast.symbols.index(symbol)
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
@@ -70,10 +70,10 @@ def forecast_table(forecast: Forecast, symbol: str, currency: str) -> Renderable
         ranking = _format_ranking(forecast, s, h)
         band = (_draw_band(shown[h].tolist(), low, high),) if len(cells) > 1 else ()
         table.add_row(str(horizon), session, *cells, *ranking, *band)
-    return Group(_forecast_title(forecast, s, currency), table)
+    return Group(_make_forecast_title(forecast, s, currency), table)
 
 
-def contributions_table(attribution: Attribution, symbol: str) -> RenderableType:
+def make_contributions_table(attribution: Attribution, symbol: str) -> RenderableType:
     """Signed bars of the largest contributions and of neighbours; the rest is one line."""
     unit, shown = _choose_display(attribution.unit)
     s = attribution.symbols.index(symbol)
@@ -108,23 +108,23 @@ def _choose_display(unit: str) -> tuple[str, Callable[[float], str]]:
     return unit, lambda value: f"{value:+.4f}"
 
 
-def internals_table(attribution: Attribution, symbol: str) -> RenderableType:
+def make_internals_table(attribution: Attribution, symbol: str) -> RenderableType:
     """The largest shares of each internal."""
     s = attribution.symbols.index(symbol)
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     table.add_column("internal")
     table.add_column("largest shares")
     for one in attribution.internals:
-        table.add_row(Text(one.name), Text(largest_shares(one, s)))
+        table.add_row(Text(one.name), Text(format_largest_shares(one, s)))
     return Group(Text(f"{symbol}: internals, {INTERNALS_NOTE}", style="bold"), table)
 
 
-def _forecast_title(forecast: Forecast, s: int, currency: str) -> Text:
+def _make_forecast_title(forecast: Forecast, s: int, currency: str) -> Text:
     parts = [forecast.symbols[s]]
     if forecast.as_of_session:
         parts.append(f"as of {format_session(forecast.as_of_session)}")
     if forecast.anchor_price is not None:
-        parts.append(f"last close {shown_price(float(forecast.anchor_price[s]))} {currency}".rstrip())
+        parts.append(f"last close {format_price(float(forecast.anchor_price[s]))} {currency}".rstrip())
     return Text(", ".join(parts) + f" ({forecast.model}@{forecast.version})", style="bold")
 
 
@@ -133,10 +133,10 @@ def _format_cell(forecast: Forecast, s: int, h: int, q: int) -> Text:
     value = float(forecast.values[s, h, q])
     if not isfinite(value):
         return Text("-", style="dim")
-    text = f"{value:+.4f}" if forecast.returns is None else f"{100 * simple_return(value):+.2f} %"
+    text = f"{value:+.4f}" if forecast.returns is None else f"{100 * convert_to_simple_return(value):+.2f} %"
     if forecast.prices is None:
         return Text(text)
-    return Text.assemble(f"{shown_price(float(forecast.prices[s, h, q]))}\n", (text, "dim"))
+    return Text.assemble(f"{format_price(float(forecast.prices[s, h, q]))}\n", (text, "dim"))
 
 
 def _format_ranking(forecast: Forecast, s: int, h: int) -> list[str]:
@@ -169,13 +169,13 @@ _MAX_NOTES: Final = 12
 VERDICT_COLOURS: Final = {Verdict.BETTER: "green", Verdict.UNDECIDED: "yellow", Verdict.WORSE: "red"}
 
 
-def judgement(card: Card) -> RenderableType:
+def make_judgement(card: Card) -> RenderableType:
     """Scores if the card has any, notes on them or on their absence, and the skill."""
-    scores = () if card.scores is None else (scores_table(card.scores),)
-    return Group(*scores, *shown_notes(card.notes), "", skill_panel(card.skill))
+    scores = () if card.scores is None else (make_scores_table(card.scores),)
+    return Group(*scores, *format_notes(card.notes), "", make_skill_panel(card.skill))
 
 
-def shown_notes(notes: Sequence[str]) -> Iterator[Text]:
+def format_notes(notes: Sequence[str]) -> Iterator[Text]:
     """The first notes on the scores, one per line, and the number of others."""
     for note in notes[:_MAX_NOTES]:
         yield Text(f"note: {note}", style="yellow")
@@ -183,14 +183,14 @@ def shown_notes(notes: Sequence[str]) -> Iterator[Text]:
         yield Text(f"and {len(notes) - _MAX_NOTES} more notes; --json has them all", style="yellow")
 
 
-def skill_panel(skill: Skill | None) -> RenderableType:
+def make_skill_panel(skill: Skill | None) -> RenderableType:
     """One sentence on the skill over the best of all baselines, with its uncertainty."""
     if skill is None:
         return Panel("Its skill is unknown: the card has no comparison with a baseline.", title="skill")
     return Panel(Text(skill.sentence), title="skill", title_align="left", border_style=VERDICT_COLOURS[skill.verdict])
 
 
-def scores_table(scores: ScoreTable, rows: Sequence[ScoreRow] | None = None) -> Table:
+def make_scores_table(scores: ScoreTable, rows: Sequence[ScoreRow] | None = None) -> Table:
     """Scores of the model and the baselines, or of `rows` without captions; the lowest of each column is bold."""
     explained = f"{MEAN_EXPLAINED}\n{FITS_EXPLAINED}" if scores.has_fits else MEAN_EXPLAINED
     table = Table(
@@ -223,9 +223,9 @@ def _format_mean_share(shares: tuple[float, ...]) -> str:
 _AUDITED: Final = {AuditVerdict.PASS: "green", AuditVerdict.UNDECIDED: "yellow", AuditVerdict.FAIL: "red"}
 
 
-def audit_table(record: AuditRecord) -> RenderableType:
+def make_audit_table(record: AuditRecord) -> RenderableType:
     """Every check with its verdict and numbers."""
-    span = f"{shown_date(record.first_session)} to {shown_date(record.last_session)}"
+    span = f"{format_date(record.first_session)} to {format_date(record.last_session)}"
     table = Table(title=Text(f"\naudit, {span}"), title_justify="left", title_style="bold", box=None, pad_edge=False)
     for name in ("", "check", "result"):
         table.add_column(name)
@@ -248,7 +248,7 @@ def write_json(value: Json) -> None:
     sys.stdout.flush()
 
 
-def forecast_json(forecast: Forecast) -> Json:
+def encode_forecast_json(forecast: Forecast) -> Json:
     """Arrays as nested lists [S][H][Q]; scores and ranks are [S][H]."""
     return {
         "symbols": forecast.symbols,
@@ -276,25 +276,25 @@ def forecast_json(forecast: Forecast) -> Json:
     }
 
 
-def explanation_json(explanation: Explanation) -> Json:
+def encode_explanation_json(explanation: Explanation) -> Json:
     """One object per target."""
     return {"attributions": [_encode_attribution(attribution) for attribution in explanation.attributions]}
 
 
-def model_json(info: ModelInfo) -> dict[str, Json]:
+def encode_model_json(info: ModelInfo) -> dict[str, Json]:
     """The model's facts, with the card as an object."""
     fields: dict[str, Json] = asdict(info)
     card = fields.pop("card_json")
     return {**fields, "card": canonical.from_bytes(str(card).encode(), "card")}
 
 
-def error_json(error: QuantraError) -> Json:
+def encode_error_json(error: QuantraError) -> Json:
     """The same facts that a server sends."""
     return {"error": _encode_error(error)}
 
 
 def _encode_error(error: QuantraError) -> Json:
-    answer = answer_of(error)
+    answer = get_error_status(error)
     return {
         "status": answer.status.value,
         "reason": answer.reason,
@@ -359,7 +359,7 @@ _SECRET: Final = re.compile(r"\w[\w+]*://[^/]*@.*")
 """An address with a user name, and perhaps a password."""
 
 
-def given(*groups: "DataclassInstance") -> tuple[str, ...]:
+def list_given_flags(*groups: "DataclassInstance") -> tuple[str, ...]:
     """The given flags of these groups, for a suggested command; addresses with a user name are replaced.
 
     Args:

@@ -16,8 +16,8 @@ from predictor.canonical import Json
 from predictor.cli.flags import with_flags
 from predictor.cli.options import AsJson, BarsFlags, CovariateFlags, InputFlags, Report
 from predictor.cli.output import write_json
-from predictor.cli.predict import SourceFlags, Symbols, model_input
-from predictor.errors import MissingPackageError, counted, shown_price
+from predictor.cli.predict import SourceFlags, Symbols, make_model_input
+from predictor.errors import MissingPackageError, format_count, format_price
 from predictor.price_paths import Estimate, PathAnswers, PathQuestions, PricePaths, simulate_paths
 from predictor.replacement import check_file, replace_file
 from predictor.report import describe_origin, write_paths_page
@@ -72,7 +72,7 @@ def paths(
         check_file(out)
     with source.open() as model:
         panel = bars.read()
-        forecast = model.predict(model_input(model, panel, symbols or (), files, inputs).instance)
+        forecast = model.predict(make_model_input(model, panel, symbols or (), files, inputs).instance)
     past = panel if inputs.as_of is None else panel.until(inputs.as_of)
     simulated = simulate_paths(forecast, past, paths=flags.count, seed=flags.seed)
     questions = PathQuestions(day=flags.day or 0, level=flags.level, holdings=holdings, prices=tuple(prices.items()))
@@ -129,7 +129,7 @@ def _parse_pairs(flag: str, given: Sequence[str] | None) -> dict[str, float]:
 
 def _make_price_table(simulated: PricePaths, day: int, currency: str) -> Table:
     table = Table(
-        title=Text(f"closes {counted(day, 'session')} ahead{f', in {currency}' if currency else ''}"), box=None
+        title=Text(f"closes {format_count(day, 'session')} ahead{f', in {currency}' if currency else ''}"), box=None
     )
     table.add_column("")
     for name in ("last close", *(f"{100 * level:g} %" for level in _PRICE_QUANTILES), "drawdown, 1 in 20"):
@@ -138,12 +138,12 @@ def _make_price_table(simulated: PricePaths, day: int, currency: str) -> Table:
     for row, symbol in enumerate(simulated.symbols):
         drawdown = np.quantile(simulated.drawdowns({symbol: 1.0}, day), _DRAWDOWN_QUANTILE)
         cells = (simulated.anchor_price[row], *closes[:, row])
-        table.add_row(symbol, *map(shown_price, map(float, cells)), f"{100 * drawdown:.1f} %")
+        table.add_row(symbol, *map(format_price, map(float, cells)), f"{100 * drawdown:.1f} %")
     return table
 
 
 def _make_risk_table(answers: PathAnswers, level: float) -> Table:
-    table = Table(title=Text(f"holdings, up to {counted(answers.day, 'session')} ahead"), box=None)
+    table = Table(title=Text(f"holdings, up to {format_count(answers.day, 'session')} ahead"), box=None)
     table.add_column("")
     for name in ("", "90 % range"):
         table.add_column(name, justify="right")
@@ -163,12 +163,12 @@ def _format_percent(found: Estimate) -> tuple[str, str]:
 
 
 def _make_probability_table(answers: PathAnswers) -> Table:
-    table = Table(title=Text(f"probability within {counted(answers.day, 'session')}"), box=None)
+    table = Table(title=Text(f"probability within {format_count(answers.day, 'session')}"), box=None)
     for name in ("", "price", "close above it on the last day", "a close at or beyond it on any day"):
         table.add_column(name, justify="right")
     for one in answers.prices:
         cells = ("{} ({})".format(*_format_percent(estimate)) for estimate in (one.above, one.touched))
-        table.add_row(one.symbol, shown_price(one.price), *cells)
+        table.add_row(one.symbol, format_price(one.price), *cells)
     return table
 
 

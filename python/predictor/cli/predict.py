@@ -13,14 +13,14 @@ from rich.console import Console
 from predictor.bars import BarPanel
 from predictor.card import Card
 from predictor.cli.flags import with_flags
-from predictor.cli.options import AsJson, BarsFlags, CovariateFlags, Device, InputFlags, Plot, named_symbols
+from predictor.cli.options import AsJson, BarsFlags, CovariateFlags, Device, InputFlags, Plot, split_symbols
 from predictor.cli.output import (
-    contributions_table,
-    explanation_json,
-    forecast_json,
-    forecast_table,
-    given,
-    internals_table,
+    encode_explanation_json,
+    encode_forecast_json,
+    list_given_flags,
+    make_contributions_table,
+    make_forecast_table,
+    make_internals_table,
     print_next_commands,
     quantra,
     write_json,
@@ -28,11 +28,11 @@ from predictor.cli.output import (
 from predictor.client import ClientCredentials, QuantraClient
 from predictor.covariates import Covariates
 from predictor.dates import to_date_number
-from predictor.errors import shown_date
+from predictor.errors import format_date
 from predictor.forecast import Attribution, Explanation, Forecast, TargetPoint
 from predictor.instance import EXPLAIN_METHODS, OCCLUSION, ExplanationQuery, Instance
 from predictor.internals import describe_session
-from predictor.interruption import loading
+from predictor.interruption import exit_on_interrupt
 from predictor.report import (
     NO_PAST,
     PICTURE_SUFFIXES,
@@ -43,7 +43,7 @@ from predictor.report import (
     write_reason_chart,
     write_reason_picture,
 )
-from predictor.skill import line_of
+from predictor.skill import format_skill
 
 if TYPE_CHECKING:
     from predictor.forecaster import Forecaster
@@ -91,7 +91,7 @@ class SourceFlags:
             raise typer.BadParameter("--tls-ca, --tls-cert and --tls-key go with --server")
         if self.model:
             raise typer.BadParameter("--model goes with --server; an artifact is a single model")
-        with loading():
+        with exit_on_interrupt():
             from predictor.forecaster import Forecaster  # imports torch, which a server's client does not need
 
         return Forecaster.load(self.artifact, self.device)
@@ -106,7 +106,7 @@ class ModelInput(NamedTuple):
     """Warnings about the files."""
 
 
-def model_input(
+def make_model_input(
     source: "Forecaster | QuantraClient",
     bars: BarPanel,
     symbols: Sequence[str],
@@ -118,7 +118,7 @@ def model_input(
     Raises:
         BarsError: a symbol does not exist.
     """
-    panel = bars_to_send(source, inputs.read_of(bars), symbols)
+    panel = select_bars_to_send(source, inputs.read_of(bars), symbols)
     covariates, warnings = Covariates(), tuple[str, ...]()
     if files.covariates or files.static is not None:
         read, model = files.read(), source.model()
@@ -137,7 +137,7 @@ def model_input(
     )
 
 
-def bars_to_send(source: "Forecaster | QuantraClient", bars: BarPanel, symbols: Sequence[str]) -> BarPanel:
+def select_bars_to_send(source: "Forecaster | QuantraClient", bars: BarPanel, symbols: Sequence[str]) -> BarPanel:
     """The bars of these symbols; all bars for a panel model or without symbols.
 
     Raises:
@@ -154,7 +154,7 @@ Symbols = Annotated[
     typer.Option(
         "--symbol",
         metavar="NAME,…",
-        callback=named_symbols,
+        callback=split_symbols,
         help="Symbols of the file, comma-separated or repeated; by default all.",
     ),
 ]
@@ -176,7 +176,7 @@ def predict(
     """Forecast symbols from their daily bars."""
     with source.open() as model:
         panel = bars.read()
-        request = model_input(model, panel, symbols or (), files, inputs)
+        request = make_model_input(model, panel, symbols or (), files, inputs)
         forecast = _select(model.predict(request.instance), symbols or (), horizon, quantile)
         card = None if plot is None and inputs.as_of is None else Card.from_json(model.model().card_json)
         past = NO_PAST
@@ -190,7 +190,7 @@ def predict(
     forecast = replace(forecast, warnings=(*warnings, *forecast.warnings))
     shown = [name for name in forecast.symbols if name not in forecast.refusals]  # the warnings say why
     if as_json:
-        write_json(forecast_json(forecast))
+        write_json(encode_forecast_json(forecast))
     else:
         _print_forecast(forecast, shown, panel.currency)
     if plot is not None and card is not None and shown:
@@ -199,7 +199,7 @@ def predict(
         else:
             write_forecast_chart(plot, panel, forecast, shown, card, past)
     if shown and not as_json:
-        flags = (*given(source, bars, files, inputs), "--symbol", shown[0], *_suggest_point(forecast))
+        flags = (*list_given_flags(source, bars, files, inputs), "--symbol", shown[0], *_suggest_point(forecast))
         print_next_commands(quantra("explain", *flags))
 
 
@@ -225,19 +225,19 @@ def explain(
 ) -> None:
     """Show how much each input moved the forecast of one horizon and quantile."""
     with source.open() as model:
-        request = model_input(model, bars.read(), symbols or (), files, inputs)
+        request = make_model_input(model, bars.read(), symbols or (), files, inputs)
         targets = (TargetPoint(horizon, quantile),)
         query = ExplanationQuery(
             instance=request.instance, targets=targets, symbols=tuple(symbols or ()), method=method
         )
         explanation = model.explain(query)
         info = model.model()
-    explanation = with_warnings(explanation, request.warnings)
+    explanation = prepend_warnings(explanation, request.warnings)
     attribution = explanation.attributions[0]
     known = np.isfinite(attribution.prediction)  # the warnings say why others are missing
     shown = [name for name, is_known in zip(attribution.symbols, known, strict=True) if is_known]
     if as_json:
-        write_json(explanation_json(explanation))
+        write_json(encode_explanation_json(explanation))
     else:
         _print_reasons(attribution, shown, info.lag)
     if plot is not None and shown:
@@ -246,12 +246,14 @@ def explain(
         else:
             write_reason_chart(plot, info, attribution, shown)
     if source.artifact is not None and shown and not as_json:
-        print_next_commands(quantra("report", source.artifact, *given(bars, files, inputs), "--symbol", shown[0]))
+        print_next_commands(
+            quantra("report", source.artifact, *list_given_flags(bars, files, inputs), "--symbol", shown[0])
+        )
 
 
 def _describe_seen_day(as_of: date, card: Card) -> str:
     return (
-        f"the training of the model has seen days until {shown_date(card.seen_to)}, perhaps also what followed "
+        f"the training of the model has seen days until {format_date(card.seen_to)}, perhaps also what followed "
         f"{as_of}: this forecast may look better than new ones"
     )
 
@@ -279,7 +281,7 @@ def _repeat_forecasts(
     sessions = bars.until(forecast.as_of_session).sessions
     days = [int(sessions[-1 - ago]) for ago in SESSIONS_AGO if ago < len(sessions)]
     then = replace(inputs, as_of=None, max_age=None)
-    requests = [model_input(model, bars.until(day), forecast.symbols, files, then).instance for day in days]
+    requests = [make_model_input(model, bars.until(day), forecast.symbols, files, then).instance for day in days]
     made = [one for one in model.predict_many(requests) if isinstance(one, Forecast)]
     shown = [_select(one, forecast.symbols, *point) for one in made]
     return select_past_forecasts(shown, forecast.as_of_session, Card.from_json(model.model().card_json))
@@ -295,7 +297,7 @@ def _suggest_point(forecast: Forecast) -> tuple[str, ...]:
 def _print_forecast(forecast: Forecast, shown: Sequence[str], currency: str) -> None:
     console = Console(highlight=False)
     for name in shown:
-        console.print(forecast_table(forecast, name, currency))
+        console.print(make_forecast_table(forecast, name, currency))
     _warn(console, forecast.warnings)
     for note in forecast.notes:
         console.print(note, markup=False)
@@ -304,9 +306,9 @@ def _print_forecast(forecast: Forecast, shown: Sequence[str], currency: str) -> 
 def _print_reasons(attribution: Attribution, shown: Sequence[str], lag: int) -> None:
     console = Console(highlight=False)
     for name in shown:
-        console.print(contributions_table(attribution, name))
+        console.print(make_contributions_table(attribution, name))
         if attribution.internals and attribution.has_moving_inputs(attribution.symbols.index(name)):
-            console.print(internals_table(attribution, name))
+            console.print(make_internals_table(attribution, name))
         s = attribution.symbols.index(name)
         if not attribution.converged[s] and attribution.method != OCCLUSION:
             gap = 100 * float(attribution.relative_gap[s])
@@ -314,7 +316,7 @@ def _print_reasons(attribution: Attribution, shown: Sequence[str], lag: int) -> 
     _warn(console, attribution.warnings)
     if lag:
         console.print(f"Horizons count from {describe_session(lag)} bar.")
-    console.print(line_of(attribution.skill), markup=False)
+    console.print(format_skill(attribution.skill), markup=False)
 
 
 def _select(forecast: Forecast, symbols: Sequence[str], horizon: int | None, quantile: float | None) -> Forecast:
@@ -352,7 +354,7 @@ def _warn(console: Console, warnings: Sequence[str]) -> None:
         console.print(f"warning: {warning}", style="yellow", markup=False)
 
 
-def with_warnings(explanation: Explanation, warnings: tuple[str, ...]) -> Explanation:
+def prepend_warnings(explanation: Explanation, warnings: tuple[str, ...]) -> Explanation:
     """The explanation with these warnings before its own."""
     return replace(
         explanation,

@@ -16,7 +16,7 @@ from rich.text import Text
 from typer.core import TyperCommand, TyperGroup
 
 from predictor.errors import InvalidInputError, QuantraError
-from predictor.interruption import INTERRUPTED, STOPPED, loading
+from predictor.interruption import INTERRUPTED, STOPPED, exit_on_interrupt
 
 BAD_USAGE: Final = 2
 SYNONYMS: Final = {"list": "models", "ls": "models", "show": "inspect"}
@@ -73,7 +73,7 @@ class Command:
     def load(self) -> Any:
         """Import the function, and return typer's command."""
         module, _, name = self.function.partition(":")
-        with loading():
+        with exit_on_interrupt():
             function = getattr(import_module(module), name)
         app = typer.Typer(add_completion=False)
         app.command(self.name, cls=CommandOfFiles, epilog=self.epilog)(function)
@@ -88,7 +88,7 @@ class _MissingCommandError(typer.BadParameter):
         self.command = command
 
 
-def program(commands: Sequence[Command], *, text: str, instead: str = "") -> typer.Typer:
+def make_program(commands: Sequence[Command], *, text: str, instead: str = "") -> typer.Typer:
     """An app of these commands.
 
     Args:
@@ -124,7 +124,7 @@ def program(commands: Sequence[Command], *, text: str, instead: str = "") -> typ
     return app
 
 
-def with_version(app: typer.Typer) -> typer.Typer:
+def add_version_flag(app: typer.Typer) -> typer.Typer:
     """Add the flag `--version` to an app."""
 
     @app.callback()
@@ -214,6 +214,6 @@ def _fail(error: QuantraError, *, as_json: bool) -> None:
 
 
 def _write(error: QuantraError) -> None:
-    from predictor.cli.output import error_json, write_json  # imports NumPy, which --help does not need
+    from predictor.cli.output import encode_error_json, write_json  # imports NumPy, which --help does not need
 
-    write_json(error_json(error))
+    write_json(encode_error_json(error))

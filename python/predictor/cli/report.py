@@ -17,10 +17,10 @@ from predictor.cli.options import (
     CovariateFlags,
     Device,
     InputFlags,
-    named_symbols,
+    split_symbols,
 )
-from predictor.cli.output import given, print_next_commands, quantra, write_json
-from predictor.cli.predict import SourceFlags, model_input
+from predictor.cli.output import list_given_flags, print_next_commands, quantra, write_json
+from predictor.cli.predict import SourceFlags, make_model_input
 from predictor.forecast import Detail, TargetPoint
 from predictor.instance import INTEGRATED_GRADIENTS, ExplanationQuery
 from predictor.report import ReportContent, check_report, write_report
@@ -39,7 +39,7 @@ def report(
         typer.Option(
             "--symbol",
             metavar="NAME,…",
-            callback=named_symbols,
+            callback=split_symbols,
             help="Symbols to show, comma-separated or repeated; by default the first of the bars.",
         ),
     ] = None,
@@ -69,7 +69,7 @@ def report(
         can_audit = audit is None and Card.from_json(content.info.card_json).adopted is None
         typer.echo(f"Wrote {page}" + ("; the model is not audited yet" if can_audit else ""))
         if can_audit:
-            print_next_commands(quantra("audit", artifact, *given(bars, files)))
+            print_next_commands(quantra("audit", artifact, *list_given_flags(bars, files)))
 
 
 def _make_content(
@@ -84,7 +84,7 @@ def _make_content(
     with source.open() as model:
         panel = bars.read()
         shown = tuple(symbols or panel.symbols[:1])
-        request = model_input(model, panel, shown, files, inputs)
+        request = make_model_input(model, panel, shown, files, inputs)
         info = model.model()
         targets = tuple(TargetPoint(h, q) for h in info.horizons for q in info.quantiles)
         forecast = model.predict(request.instance)

@@ -46,10 +46,10 @@ def certs(
     if as_json:
         write_json({path.name: str(path) for path in issued.all})
     else:
-        typer.echo(advice(issued))
+        typer.echo(describe_certificates(issued))
 
 
-def advice(issued: "IssuedCertificates") -> str:
+def describe_certificates(issued: "IssuedCertificates") -> str:
     """Text on how to use the certificates."""
     ca, server, server_key, client, client_key = (
         shlex.quote(str(path))

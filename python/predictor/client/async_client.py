@@ -29,7 +29,7 @@ from predictor.client.streams import DEFAULT_IN_FLIGHT, WATCH_S, AsyncRequestSen
 from predictor.covariates import Covariates
 from predictor.dates import DateLike
 from predictor.errors import QuantraError
-from predictor.forecast import Attribution, Explanation, Forecast, Outcome, forecast_or_raise
+from predictor.forecast import Attribution, Explanation, Forecast, Outcome, require_forecast
 from predictor.global_importance import GlobalExplanationQuery, GlobalImportance
 from predictor.instance import (
     ExplanationQuery,
@@ -39,7 +39,7 @@ from predictor.instance import (
     require_bars,
     to_instance,
 )
-from predictor.ledger.ledger import as_frame
+from predictor.ledger.ledger import make_frame
 from predictor.price_paths import PricePaths, simulate_paths
 from predictor.wire import global_importance, ledger
 
@@ -99,7 +99,7 @@ class AsyncQuantraClient:
         self, bars: InstanceLike, covariates: Covariates | None = None, *, timeout_s: float | None = None
     ) -> Forecast:
         """Forecast one panel. See `QuantraClient.predict`."""
-        return forecast_or_raise((await self.predict_many([to_instance(bars, covariates)], timeout_s=timeout_s))[0])
+        return require_forecast((await self.predict_many([to_instance(bars, covariates)], timeout_s=timeout_s))[0])
 
     async def predict_many(
         self, instances: Sequence[InstanceLike], *, timeout_s: float | None = None

@@ -15,7 +15,7 @@ import numpy as np
 from predictor.arrays import FloatArray
 from predictor.client.calls import Steps, UnaryCall
 from predictor.client.panel_calls import CallPlan, PanelPart, ServedModel, check_size, is_small, of_rows
-from predictor.errors import NoUsableSymbolError, QuantraError, TooFewBarsError, listed
+from predictor.errors import NoUsableSymbolError, QuantraError, TooFewBarsError, format_names
 from predictor.forecast import Explanation, Forecast, Outcome
 from predictor.global_importance import GlobalExplanationQuery
 from predictor.instance import ExplanationQuery, Instance, InstanceLike, to_instance
@@ -62,7 +62,7 @@ def join_parts(parts: Sequence[PartResponse]) -> Outcome:
 def name_symbols(error: QuantraError, symbols: Sequence[str]) -> QuantraError:
     """Return a copy of the error that names the symbols of the failed call."""
     return type(error)(
-        f"in the part with {listed(symbols)}: {error.message}",
+        f"in the part with {format_names(symbols)}: {error.message}",
         metadata={"first_symbol": symbols[0], "last_symbol": symbols[-1], **error.metadata},
     )
 

@@ -27,7 +27,7 @@ from predictor.client.streams import DEFAULT_IN_FLIGHT, RequestSender, RequestSt
 from predictor.covariates import Covariates
 from predictor.dates import DateLike
 from predictor.errors import QuantraError, UnavailableError
-from predictor.forecast import Attribution, Explanation, Forecast, Outcome, forecast_or_raise
+from predictor.forecast import Attribution, Explanation, Forecast, Outcome, require_forecast
 from predictor.global_importance import GlobalExplanationQuery, GlobalImportance
 from predictor.instance import (
     ExplanationQuery,
@@ -37,7 +37,7 @@ from predictor.instance import (
     require_bars,
     to_instance,
 )
-from predictor.ledger.ledger import as_frame
+from predictor.ledger.ledger import make_frame
 from predictor.price_paths import PricePaths, simulate_paths
 from predictor.wire import global_importance, ledger
 
@@ -127,7 +127,7 @@ class QuantraClient:
             UnavailableError: the server cannot be reached.
             DeadlineExceededError: the server did not respond in time.
         """
-        return forecast_or_raise(self.predict_many([to_instance(bars, covariates)], timeout_s=timeout_s)[0])
+        return require_forecast(self.predict_many([to_instance(bars, covariates)], timeout_s=timeout_s)[0])
 
     def simulate(
         self,

@@ -4,7 +4,7 @@ A model reads an observed covariate up to the last bar, and a known covariate al
 of a known covariate must therefore be known before the model first reads it.
 """
 
-from predictor.covariates.covariates import NO_COVARIATES, Covariates, check_sent, sent_as
+from predictor.covariates.covariates import NO_COVARIATES, Covariates, check_sent, get_request_group
 from predictor.covariates.source import CovariateSource
 from predictor.covariates.tables import Series, StaticTable, check_name
 
@@ -16,5 +16,5 @@ __all__ = [
     "StaticTable",
     "check_name",
     "check_sent",
-    "sent_as",
+    "get_request_group",
 ]

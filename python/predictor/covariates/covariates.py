@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from predictor.arrays import FloatArray
 from predictor.catalog import CovariateGroup, CovariateInfo
-from predictor.errors import CovariateMissingError, CovariatesError, UnknownCovariateError, listed, shown_date
+from predictor.errors import CovariateMissingError, CovariatesError, UnknownCovariateError, format_date, format_names
 
 FLOAT64: Final = np.dtype(np.float64)
 
@@ -74,7 +74,7 @@ class Covariates:
             CovariatesError: A covariate has the wrong shape, or a future session is not after the last bar.
         """
         if self.future_sessions.size and self.future_sessions[0] <= sessions[-1]:
-            first, last = shown_date(int(self.future_sessions[0])), shown_date(int(sessions[-1]))
+            first, last = format_date(int(self.future_sessions[0])), format_date(int(sessions[-1]))
             raise CovariatesError(f"future_sessions begin {first}, but must come after the last bar, {last}")
         length = len(sessions)
         _check_shapes(self.observed, (symbols, length))
@@ -97,8 +97,8 @@ class Covariates:
         """
         if self.known:
             _check_future(next(iter(self.known)), np.concatenate([have, self.future_sessions]), future)
-        past = places_of(have, want)
-        ahead = places_of(np.concatenate([have, self.future_sessions]), np.concatenate([want, future]))
+        past = find_positions(have, want)
+        ahead = find_positions(np.concatenate([have, self.future_sessions]), np.concatenate([want, future]))
         return replace(
             self,
             observed={name: take_columns(values, past) for name, values in self.observed.items()},
@@ -134,7 +134,7 @@ class Covariates:
         for name, values in (*self.observed.items(), *self.known.items()):
             absent = [symbol for symbol, row in zip(symbols, np.isnan(values), strict=True) if row.all()]
             if absent:
-                yield f"{listed(absent)}: {name} is unknown on all sessions, and the forecast is made without it"
+                yield f"{format_names(absent)}: {name} is unknown on all sessions, and the forecast is made without it"
 
     def only(self, names: Collection[str]) -> Self:
         """Select covariates by name."""
@@ -181,15 +181,15 @@ def _check_shapes(group: Mapping[str, FloatArray], shape: tuple[int, ...]) -> No
 def _check_future(name: str, have: NDArray[np.int32], need: NDArray[np.int32]) -> None:
     absent = need[~np.isin(need, have)]
     if absent.size:
-        day = shown_date(int(absent[0]))
+        day = format_date(int(absent[0]))
         raise CovariateMissingError(
             f"known covariate {name} has no value for session {day}; send future_sessions up to "
-            f"{shown_date(int(need[-1]))} and a value, or NaN, for each",
+            f"{format_date(int(need[-1]))} and a value, or NaN, for each",
             metadata={"covariate": name, "date": day},
         )
 
 
-def places_of(have: NDArray[np.int32], want: NDArray[np.int32]) -> NDArray[np.intp]:
+def find_positions(have: NDArray[np.int32], want: NDArray[np.int32]) -> NDArray[np.intp]:
     """The index of each wanted session; -1 if it is missing."""
     places = np.searchsorted(have, want)
     is_there = have.take(places, mode="clip") == want
@@ -221,7 +221,7 @@ def check_sent(needs: Sequence[CovariateInfo], sent: Covariates) -> None:
         **dict.fromkeys(sent.categories, "a static text"),
     }
     for need in needs:
-        group = sent_as(need)
+        group = get_request_group(need)
         if groups.get(need.name) != group:
             how = f"sent as {groups[need.name]}" if need.name in groups else "not sent"
             raise CovariateMissingError(
@@ -237,7 +237,7 @@ def check_sent(needs: Sequence[CovariateInfo], sent: Covariates) -> None:
             )
 
 
-def sent_as(need: CovariateInfo) -> str:
+def get_request_group(need: CovariateInfo) -> str:
     """The group in which a request must contain a covariate, for messages."""
     if need.group is not CovariateGroup.STATIC:
         return need.group.value

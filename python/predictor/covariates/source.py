@@ -16,7 +16,7 @@ from predictor.catalog import CovariateGroup, CovariateInfo, ModelInfo
 from predictor.covariates.covariates import Covariates
 from predictor.covariates.tables import Series, StaticTable, read_series, read_statics
 from predictor.dates import to_date_numbers, to_days
-from predictor.errors import CovariatesError, listed
+from predictor.errors import CovariatesError, format_names
 from predictor.sessions import EVERY_DAY
 
 _MAX_CLOSED_DAYS: Final = 15
@@ -73,7 +73,8 @@ class CovariateSource:
         unread = [name for name in (*self.series_names, *self.static_names) if name not in read]
         if unread:
             yield (
-                f"the covariate files have columns that the model does not read: {listed(unread)}; leave them out, or "
+                f"the covariate files have columns that the model does not read: {format_names(unread)}; leave them "
+                "out, or "
                 "train a model with them"
             )
 

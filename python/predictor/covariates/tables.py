@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from predictor.arrays import FloatArray
-from predictor.bars.columns import SYMBOL, symbol_advice, text_columns, to_strings
+from predictor.bars.columns import SYMBOL, find_text_columns, suggest_symbol_column, to_strings
 from predictor.bars.dates import parse_sessions
 from predictor.bars.files import read_cells
 from predictor.bars.number_columns import parse_numbers
-from predictor.errors import BarsError, ConfigurationError, CovariatesError, shown_date
+from predictor.errors import BarsError, ConfigurationError, CovariatesError, format_date
 
 if TYPE_CHECKING:
     import polars as pl
@@ -106,7 +106,7 @@ class Series:
         late = np.flatnonzero(self._find_latest_rows(first_use) & (first_use < len(axis)) & (self.known_from > seen_by))
         if late.size:
             place = late[np.argmin(self.row[late])]
-            day, known, by = (shown_date(int(dates[place])) for dates in (self.date, self.known_from, seen_by))
+            day, known, by = (format_date(int(dates[place])) for dates in (self.date, self.known_from, seen_by))
             raise CovariatesError(
                 f"known covariate {self.name}: row {int(self.row[place])} after the header is for {day} and known from "
                 f"{known}, but the model reads {reach} sessions ahead, so it must be known by {by}; remove such rows, "
@@ -274,11 +274,11 @@ def _read_series(path: Path, frame: "pl.DataFrame") -> tuple[Series, ...]:
     symbols, owner = _index_owners(path, frame)
     if not symbols:
         # A text column may hold the symbol.
-        texts = list(text_columns(frame, _KEYS))
+        texts = list(find_text_columns(frame, _KEYS))
         if texts:
             raise CovariatesError(
                 f"{path.name}: row 1 after the header, column {texts[0]}: {str(frame[texts[0]][0])!r} is not a number, "
-                f"and the file has no column {SYMBOL}; {symbol_advice(texts)}"
+                f"and the file has no column {SYMBOL}; {suggest_symbol_column(texts)}"
             )
     columns = [(name, _parse_finite(path, frame[name]), _find_stated(path, frame[name])) for name in names]
     rows = np.arange(1, frame.height + 1)
@@ -298,9 +298,9 @@ def _read_series(path: Path, frame: "pl.DataFrame") -> tuple[Series, ...]:
 
 def _read_statics(path: Path, frame: "pl.DataFrame") -> StaticTable:
     if SYMBOL not in frame.columns:
+        likely = [name for name, texts in find_text_columns(frame, ()).items() if texts.is_unique().all()]
         raise CovariatesError(
-            f"{path.name} has no column {SYMBOL}; it has {', '.join(frame.columns)}; "
-            f"{symbol_advice([name for name, texts in text_columns(frame, ()).items() if texts.is_unique().all()])}"
+            f"{path.name} has no column {SYMBOL}; it has {', '.join(frame.columns)}; {suggest_symbol_column(likely)}"
         )
     names = _list_value_columns(path, frame, (SYMBOL,))
     symbols, owner = _index_owners(path, frame)

@@ -13,7 +13,7 @@ from predictor.explain.integrated_gradients import (
     ExplanationCost,
     build_attribution_view,
 )
-from predictor.explain.integration import NODE_COUNTS, gauss_legendre
+from predictor.explain.integration import NODE_COUNTS, compute_gauss_legendre
 from predictor.explain.occlusion import BarOcclusionExplainer, FeatureOcclusionExplainer, group_bars
 from predictor.explain.path import Baseline
 from predictor.explain.shapley import ShapleyExplainer, count_forecasts
@@ -32,7 +32,7 @@ __all__ = [
     "ShapleyExplainer",
     "TreeExplainer",
     "build_attribution_view",
+    "compute_gauss_legendre",
     "count_forecasts",
-    "gauss_legendre",
     "group_bars",
 ]

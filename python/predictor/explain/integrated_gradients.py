@@ -351,7 +351,7 @@ class Explainer:
         forecasts = self._integrator.ends(path, deadline)
         ends = torch.stack([forecasts[..., h, q] for h, q in points], dim=1)
         if not bool(ends.isfinite().all()):
-            raise not_finite_error()
+            raise make_not_finite_error()
         horizons = [h for h, _ in points]
         floor = GAP_FLOOR * self._output.spread[horizons][:, None] * path.scale[:, horizons].T
         return ConvergenceTally(ends=ends, floor=floor, distance=path.distance())
@@ -398,7 +398,7 @@ def check_request(inputs: Inputs, points: Sequence[Point], output: OutputMap, *,
             )
 
 
-def not_finite_error() -> InvalidInputError:
+def make_not_finite_error() -> InvalidInputError:
     """The error for a forecast that cannot be explained."""
     return InvalidInputError("the forecast of a window is not finite, so there is nothing to explain")
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from predictor.arrays import FloatArray
 from predictor.call_context import Deadline
 from predictor.explain.path import PathBlock, PathParts, StraightPath, WindowForecasts
-from predictor.memory import is_out_of_memory, recover
+from predictor.memory import is_out_of_memory, prepare_retry
 
 NODE_COUNTS = (3, 6, 12, 24, 48, 96, 192, 384)
 """Numbers of nodes in the order tried. Three suffice for most windows; the gap and the roughness decide, so a small
@@ -24,7 +24,7 @@ Point = tuple[int, int]
 
 
 @cache
-def gauss_legendre(count: int) -> tuple[FloatArray, FloatArray]:
+def compute_gauss_legendre(count: int) -> tuple[FloatArray, FloatArray]:
     """Positions in (0, 1) and weights that sum to 1, each [count]; exact for polynomials of degree 2 count - 1."""
     positions, weights = np.polynomial.legendre.leggauss(count)
     return _make_read_only((positions + 1) / 2), _make_read_only(weights / 2)
@@ -74,7 +74,7 @@ class _Rule(NamedTuple):
         return cls(
             *(
                 torch.tensor(values, device=device)
-                for values in (*gauss_legendre(count), compute_highest_legendre(count))
+                for values in (*compute_gauss_legendre(count), compute_highest_legendre(count))
             )
         )
 
@@ -168,7 +168,7 @@ def _run_or_free(run: Callable[[PathBlock], Done], block: PathBlock) -> Done | N
     except (RuntimeError, MemoryError) as error:
         if not is_out_of_memory(error):
             raise
-        recover(error)
+        prepare_retry(error)
         if block.size == 1:
             raise
         return None

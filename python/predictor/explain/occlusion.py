@@ -15,7 +15,7 @@ from torch import Tensor
 from predictor.arrays import FloatArray, PositionArray
 from predictor.call_context import Deadline
 from predictor.explain.feature_forecasts import FeatureForecasts
-from predictor.explain.integrated_gradients import GAP_FLOOR, Contributions, check_request, not_finite_error
+from predictor.explain.integrated_gradients import GAP_FLOOR, Contributions, check_request, make_not_finite_error
 from predictor.explain.integration import NODE_COUNTS, Point
 from predictor.explain.path import PathParts, StraightPath
 from predictor.networks import Inputs, OutputMap
@@ -56,7 +56,7 @@ class BarOcclusionExplainer:
         groups = group_bars(inputs.mask.shape[1])
         values = self._forecast_without(inputs, np.arange(0), deadline)
         if not np.isfinite(values).all():
-            raise not_finite_error()
+            raise make_not_finite_error()
         baseline = self._forecast_without(inputs, np.arange(inputs.mask.shape[1] - 1), deadline)
         effects = np.stack([values - self._forecast_without(inputs, group, deadline) for group in groups], axis=1)
         known = inputs.mask[..., 0].cpu().numpy()
@@ -114,7 +114,7 @@ class FeatureOcclusionExplainer:
             path = StraightPath.between(features.baseline, inputs, output.offsets, nodes)
             values = features.forecast(path, path.end, deadline)
             if not bool(values.isfinite().all()):
-                raise not_finite_error()
+                raise make_not_finite_error()
             baseline = features.forecast(path, path.start, deadline)
             groups = features.list_columns(path.end)
             effects = PathParts(

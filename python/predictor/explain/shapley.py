@@ -22,7 +22,7 @@ from predictor.explain.integrated_gradients import (
     Contributions,
     build_paths,
     check_request,
-    not_finite_error,
+    make_not_finite_error,
 )
 from predictor.explain.integration import NODE_COUNTS, Point
 from predictor.explain.path import PathParts, StraightPath
@@ -85,7 +85,7 @@ class ShapleyExplainer:
     ) -> list[Contributions]:
         baseline, values = self._features.integrator.ends(path, deadline)
         if not bool(values.isfinite().all()):
-            raise not_finite_error()
+            raise make_not_finite_error()
         groups = self._list_groups(path.end)
         if self._trees is None:
             averages = _convert_to_numpy(self._average_changes(path, groups, baseline, values, deadline))

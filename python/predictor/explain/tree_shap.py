@@ -17,8 +17,8 @@ from torch import Tensor
 
 from predictor.arrays import BoolArray, FloatArray, PositionArray
 from predictor.call_context import Deadline
-from predictor.explain.integrated_gradients import GAP_FLOOR, Contributions, check_request, not_finite_error
-from predictor.explain.integration import NODE_COUNTS, Point, gauss_legendre
+from predictor.explain.integrated_gradients import GAP_FLOOR, Contributions, check_request, make_not_finite_error
+from predictor.explain.integration import NODE_COUNTS, Point, compute_gauss_legendre
 from predictor.explain.path import Baseline, PathParts, StraightPath
 from predictor.networks import MAX_LEAVES, Forests, Inputs, OutputMap, TreesForecaster
 
@@ -90,7 +90,7 @@ class ForestPaths:
     def shapley_values(self, goes_left: BoolArray, count: int) -> FloatArray:
         """Shapley values of `count` features for one row, from whether it goes left at each split [R, S]."""
         follows = self.follow(goes_left)
-        positions, weights = gauss_legendre(self.nodes)
+        positions, weights = compute_gauss_legendre(self.nodes)
         means = np.zeros(self.shares.shape)
         for position, weight in zip(positions, weights, strict=True):
             factors = follows * position + self.shares * (1 - position)
@@ -144,7 +144,7 @@ class TreeExplainer:
         units = self._network(inputs).numpy()
         values = self._output.map_arrays(units, location, scale)
         if not np.isfinite(values).all():
-            raise not_finite_error()
+            raise make_not_finite_error()
         return [
             self._join(
                 self._compute_shapley_values(columns, point, deadline),

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.onnx.ops import symbolic_multi_out
 
-from predictor.networks import GraphForecaster, Inputs, InputSizes, OutputMap, anchor_index, restore
+from predictor.networks import GraphForecaster, Inputs, InputSizes, OutputMap, find_anchor_index, restore
 
 NODES: Final = "nodes"
 """Additional input of a network that reads several stocks."""
@@ -40,7 +40,7 @@ class ExportModule(nn.Module):
         self.per_horizon: Final = per_horizon
         self.network = network
         self.sizes: Final = sizes
-        self.anchor: Final = anchor_index(output.levels)
+        self.anchor: Final = find_anchor_index(output.levels)
         self.across_stocks: Final = isinstance(network, GraphForecaster)
         self.register_buffer("offsets", output.offsets.clone())
         self.register_buffer("spread", output.spread.clone())

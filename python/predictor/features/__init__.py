@@ -1,7 +1,7 @@
 """Features: the expression language, its evaluation over bars, and fitted scaling. Does not load torch."""
 
-from predictor.features.alpha158 import alpha158_features
-from predictor.features.defaults import default_features, every_day_features
+from predictor.features.alpha158 import load_alpha158_features
+from predictor.features.defaults import load_default_features, load_every_day_features
 from predictor.features.expression import KNOWN, OBSERVED, CovariateFields
 from predictor.features.feature_set import FeatureDefinition, FeatureSet
 from predictor.features.fitted_features import FittedFeatures, Scaling
@@ -22,8 +22,8 @@ __all__ = [
     "StaticCategory",
     "StaticFeatures",
     "StaticNumber",
-    "alpha158_features",
-    "default_features",
-    "every_day_features",
+    "load_alpha158_features",
+    "load_default_features",
+    "load_every_day_features",
     "parse",
 ]

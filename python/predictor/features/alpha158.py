@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Final, final
 
-from predictor.features.defaults import default_features
+from predictor.features.defaults import load_default_features
 from predictor.features.feature_set import FeatureDefinition, FeatureSet
 
 WINDOWS: Final = (5, 10, 20, 30, 60)
@@ -155,7 +155,7 @@ _FAMILIES: Final = (
 
 
 @cache
-def alpha158_features() -> FeatureSet:
+def load_alpha158_features() -> FeatureSet:
     """The 158 features in Qlib's order, with the calendar features of the default set; the look-back is 61 bars."""
     rolling = tuple(member for family in _FAMILIES for member in family.members())
-    return FeatureSet(observed=(*_CANDLE, *_PRICES, *rolling), known=default_features().known)
+    return FeatureSet(observed=(*_CANDLE, *_PRICES, *rolling), known=load_default_features().known)

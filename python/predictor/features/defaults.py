@@ -167,13 +167,13 @@ _KNOWN: Final = (
 
 
 @cache
-def default_features() -> FeatureSet:
+def load_default_features() -> FeatureSet:
     """The default features; parsed once."""
     return FeatureSet(observed=_OBSERVED, known=_KNOWN)
 
 
 @cache
-def every_day_features() -> FeatureSet:
+def load_every_day_features() -> FeatureSet:
     """The default features of assets that trade every day of the week, which have no overnight gap; parsed once."""
     return FeatureSet(
         observed=tuple(feature for feature in _OBSERVED if feature.name != "gap"),

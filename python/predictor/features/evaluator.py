@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, final
 import numpy as np
 
 from predictor.arrays import FloatArray
-from predictor.features.expression import Binary, Call, Expression, Field, Negative, Number, fields_of
+from predictor.features.expression import Binary, Call, Expression, Field, Negative, Number, collect_fields
 from predictor.features.kernels import Kernel
 from predictor.features.operators import BINARY_KERNELS, OPERATORS
 
@@ -62,7 +62,7 @@ class EvaluationPlan:
         builder = _PlanBuilder()
         outputs = [builder.series_of(expression) for expression in expressions]
         self.fields: tuple[str, ...] = tuple(builder.fields)
-        self.fields_of_each: tuple[frozenset[str], ...] = tuple(map(fields_of, expressions))
+        self.fields_of_each: tuple[frozenset[str], ...] = tuple(map(collect_fields, expressions))
         self.lookbacks: tuple[int, ...] = tuple(series.lookback for series in outputs)
         self._field_slots = tuple(builder.fields.values())
         self._outputs = tuple(series.slot for series in outputs)

@@ -100,7 +100,7 @@ class Call:
 Expression = Number | Field | Negative | Binary | Call
 
 
-def fields_of(expression: Expression) -> frozenset[str]:
+def collect_fields(expression: Expression) -> frozenset[str]:
     """The columns that an expression reads."""
     match expression:
         case Number():
@@ -108,11 +108,11 @@ def fields_of(expression: Expression) -> frozenset[str]:
         case Field(name):
             return frozenset((name,))
         case Negative(operand):
-            return fields_of(operand)
+            return collect_fields(operand)
         case Binary(_, left, right):
-            return fields_of(left) | fields_of(right)
+            return collect_fields(left) | collect_fields(right)
         case Call():
-            return frozenset[str]().union(*map(fields_of, expression.arguments))
+            return frozenset[str]().union(*map(collect_fields, expression.arguments))
 
 
 def _format_within(expression: Expression, binding: int) -> str:
@@ -248,7 +248,7 @@ def _join(fields: FieldSet, names: tuple[str, ...], formula: str) -> FieldSet:
     return FieldSet(name=fields.name, formulas={**fields.formulas, **dict.fromkeys(names, formula)})
 
 
-def observed_columns(bars: AdjustedBars) -> dict[str, FloatArray]:
+def list_observed_columns(bars: AdjustedBars) -> dict[str, FloatArray]:
     """The columns of bars by their names in `OBSERVED`, each float64 [S, T]."""
     return {
         "open": bars.open,

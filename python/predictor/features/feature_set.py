@@ -24,7 +24,7 @@ from predictor.features.expression import (
     Expression,
     FieldSet,
     check_present,
-    observed_columns,
+    list_observed_columns,
 )
 from predictor.features.operators import OPERATOR_SET
 from predictor.features.parser import parse
@@ -243,7 +243,7 @@ class FeatureSet:
             CovariateMissingError: A covariate is missing.
         """
         check_present(self.covariates.observed, covariates)
-        columns = observed_columns(bars)
+        columns = list_observed_columns(bars)
         read = [name for name in self.covariates.observed if name in self._observed_plan.fields]
         for first in range(0, bars.close.shape[0], SYMBOLS_AT_ONCE):
             rows = slice(first, first + SYMBOLS_AT_ONCE)

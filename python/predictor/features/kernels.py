@@ -29,7 +29,7 @@ CELLS_AT_ONCE: Final = 1 << 18
 """Window cells that are processed at once (2 MiB), to fit into the processor's cache."""
 
 
-def windows_of(series: FloatArray, n: int) -> FloatArray:
+def make_windows(series: FloatArray, n: int) -> FloatArray:
     """A view [n, R - n + 1, S] of all windows; the first axis runs from the oldest to the youngest value."""
     rows, symbols = series.shape
     row, cell = series.strides
@@ -46,7 +46,7 @@ def add_oldest_first(windows: FloatArray) -> FloatArray:
     return np.add.reduce(windows)
 
 
-def over_windows(n: int, value: Callable[..., FloatArray]) -> Kernel:
+def map_windows(n: int, value: Callable[..., FloatArray]) -> Kernel:
     """A kernel that maps windows [n, rows, S] to values, in blocks of rows.
 
     A value depends only on its own window, so the size of the blocks does not change the result.
@@ -56,9 +56,9 @@ def over_windows(n: int, value: Callable[..., FloatArray]) -> Kernel:
         rows, symbols = series[0].shape[0] - n + 1, series[0].shape[1]
         step = max(1, CELLS_AT_ONCE // (n * symbols))
         if step >= rows:
-            return value(*(windows_of(values, n) for values in series))
+            return value(*(make_windows(values, n) for values in series))
         parts = (slice(first, min(first + step, rows) + n - 1) for first in range(0, rows, step))
-        return np.concatenate([value(*(windows_of(values[part], n) for values in series)) for part in parts])
+        return np.concatenate([value(*(make_windows(values[part], n) for values in series)) for part in parts])
 
     return kernel
 
@@ -75,12 +75,12 @@ def delta(n: int) -> SeriesKernel:
 
 def rolling_sum(n: int) -> SeriesKernel:
     """The sum of the last n values."""
-    return lambda x: add_oldest_first(windows_of(x, n))
+    return lambda x: add_oldest_first(make_windows(x, n))
 
 
 def mean(n: int) -> SeriesKernel:
     """The sum of the last n values, divided by n."""
-    return lambda x: add_oldest_first(windows_of(x, n)) / n
+    return lambda x: add_oldest_first(make_windows(x, n)) / n
 
 
 def variance(n: int) -> SeriesKernel:
@@ -90,7 +90,7 @@ def variance(n: int) -> SeriesKernel:
         deviations = windows - add_oldest_first(windows) / n
         return add_oldest_first(np.multiply(deviations, deviations, deviations)) / (n - 1)
 
-    return over_windows(n, value)
+    return map_windows(n, value)
 
 
 def deviation(n: int) -> SeriesKernel:
@@ -139,7 +139,7 @@ def smoothed(decay: float, taps: int) -> SeriesKernel:
     def value(windows: FloatArray) -> FloatArray:
         return add_oldest_first(windows * weights)
 
-    return over_windows(taps, value)
+    return map_windows(taps, value)
 
 
 def exponential(n: int, taps: int) -> SeriesKernel:
@@ -162,7 +162,7 @@ def slope(n: int) -> SeriesKernel:
     def value(windows: FloatArray) -> FloatArray:
         return add_oldest_first((windows - windows[0]) * places) / _sum_squared_positions(n)
 
-    return over_windows(n, value)
+    return map_windows(n, value)
 
 
 def _list_places(n: int) -> FloatArray:
@@ -188,7 +188,7 @@ def correlation(n: int) -> PairKernel:
         below = x_root * y_root
         return add_oldest_first(np.multiply(x_off, y_off, x_off)) / (below + (below == 0))
 
-    return over_windows(n, value)
+    return map_windows(n, value)
 
 
 def _compute_deviations(windows: FloatArray, n: int) -> tuple[FloatArray, FloatArray]:
@@ -213,7 +213,7 @@ def determination(n: int) -> SeriesKernel:
         correlated = add_oldest_first(np.multiply(off, places, off)) / (below + (below == 0))
         return correlated * correlated
 
-    return over_windows(n, value)
+    return map_windows(n, value)
 
 
 def residual(n: int) -> SeriesKernel:
@@ -229,7 +229,7 @@ def residual(n: int) -> SeriesKernel:
         rise = add_oldest_first(steps * places) / _sum_squared_positions(n)
         return steps[-1] - (average + rise * ((n - 1) / 2))
 
-    return over_windows(n, value)
+    return map_windows(n, value)
 
 
 def place_of_largest(n: int) -> SeriesKernel:
@@ -247,7 +247,7 @@ def _place_of(pick: np.ufunc, n: int) -> SeriesKernel:
         best = pick.reduce(windows)
         return np.where(np.isnan(best), math.nan, (windows == best).argmax(axis=0) + 1.0)
 
-    return over_windows(n, value)
+    return map_windows(n, value)
 
 
 def quantile(n: int, level: float) -> SeriesKernel:
@@ -265,7 +265,7 @@ def quantile(n: int, level: float) -> SeriesKernel:
         low, high = ordered[lower], ordered[upper]
         return np.where(high == low, low, low + (high - low) * fraction) * _compute_one_or_nan(windows)
 
-    return over_windows(n, value)
+    return map_windows(n, value)
 
 
 def greater(x: FloatArray, y: FloatArray) -> FloatArray:
@@ -292,7 +292,7 @@ def rank(n: int) -> SeriesKernel:
         equal = add_oldest_first((windows == youngest).astype(np.float64))
         return (below + (equal + 1.0) / 2.0) / n * _compute_one_or_nan(windows)
 
-    return over_windows(n, value)
+    return map_windows(n, value)
 
 
 def _compute_one_or_nan(windows: FloatArray) -> FloatArray:

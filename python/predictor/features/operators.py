@@ -37,21 +37,21 @@ class Flatness(Enum):
     """Only rounding."""
 
 
-def flatness_of_sum(left: Flatness, right: Flatness) -> Flatness:
+def derive_sum_flatness(left: Flatness, right: Flatness) -> Flatness:
     """A level dominates a spread; a number does not, because it is not relative to the prices."""
     if Flatness.LEVEL in (left, right):
         return Flatness.LEVEL
     return left if left is right else Flatness.SPREAD
 
 
-def flatness_of_product(left: Flatness, right: Flatness) -> Flatness:
+def derive_product_flatness(left: Flatness, right: Flatness) -> Flatness:
     """A product with a spread is a spread."""
     if Flatness.SPREAD in (left, right):
         return Flatness.SPREAD
     return Flatness.NUMBER if left is right is Flatness.NUMBER else Flatness.LEVEL
 
 
-def flatness_of_quotient(above: Flatness, below: Flatness) -> Flatness:
+def derive_quotient_flatness(above: Flatness, below: Flatness) -> Flatness:
     """The numerator decides; the denominator is never a spread."""
     return Flatness.LEVEL if (above, below) == (Flatness.NUMBER, Flatness.LEVEL) else above
 
@@ -256,7 +256,7 @@ _TABLE: Final = (
     _make_elementwise("Sign", np.sign, "-1, 0 or 1", _measure_spread),
     _make_elementwise("Log", np.log, "natural logarithm", _give_level),
     _make_elementwise("Sqrt", np.sqrt, "square root", _keep_flatness),
-    _make_elementwise("Greater", np.maximum, "the larger of x and y", flatness_of_sum, _XY),
+    _make_elementwise("Greater", np.maximum, "the larger of x and y", derive_sum_flatness, _XY),
     _make_elementwise("Less", np.minimum, "the smaller of x and y", _find_spread, _XY),
 )
 

@@ -209,9 +209,9 @@ class _Parser:
                     right.position, f"{problem}, as in x / (Std($close, 20) + 1e-9 * Mean($close, 20))"
                 )
         combine = {
-            "+": operators.flatness_of_sum,
-            "*": operators.flatness_of_product,
-            "/": operators.flatness_of_quotient,
+            "+": operators.derive_sum_flatness,
+            "*": operators.derive_product_flatness,
+            "/": operators.derive_quotient_flatness,
         }
         joined = combine.get(operator.text)
         kind = Flatness.SPREAD if joined is None else joined(left.flatness, right.flatness)

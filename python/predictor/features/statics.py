@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from predictor.arrays import FloatArray
 from predictor.canonical import Json, Record, read_as
 from predictor.covariates import check_name
-from predictor.errors import ConfigurationError, CovariateMissingError, listed
+from predictor.errors import ConfigurationError, CovariateMissingError, format_names
 
 ValueT = TypeVar("ValueT")
 
@@ -219,19 +219,20 @@ class StaticFeatures:
         for number in self.numbers:
             absent = [symbol for symbol, value in zip(symbols, numbers[number.name], strict=True) if np.isnan(value)]
             if absent:
-                yield f"{listed(absent)}: {number.name} is unknown, and the forecast is made without it"
+                yield f"{format_names(absent)}: {number.name} is unknown, and the forecast is made without it"
         for category in self.categories:
             pairs, known = list(zip(symbols, texts[category.name], strict=True)), {"", *category.categories}
             new = {symbol: text for symbol, text in pairs if text not in known}
             if new:
-                values = listed(sorted({repr(text) for text in new.values()}))
+                values = format_names(sorted({repr(text) for text in new.values()}))
                 yield (
-                    f"{listed(list(new))}: {category.name} is {values}, which no training symbol had; it counts as "
+                    f"{format_names(list(new))}: {category.name} is {values}, which no training symbol had; it "
+                    "counts as "
                     f"{UNKNOWN}"
                 )
             absent = [symbol for symbol, text in pairs if not text]
             if absent:
-                yield f"{listed(absent)}: {category.name} is unknown, and the forecast is made without it"
+                yield f"{format_names(absent)}: {category.name} is unknown, and the forecast is made without it"
 
     def to_json(self) -> dict[str, Json]:
         """Encode for features.json."""

@@ -7,8 +7,8 @@ from predictor.forecast.forecast import (
     ForecastRow,
     Outcome,
     TargetPoint,
-    forecast_or_raise,
-    simple_return,
+    convert_to_simple_return,
+    require_forecast,
 )
 
 __all__ = [
@@ -22,6 +22,6 @@ __all__ = [
     "Outcome",
     "RowKind",
     "TargetPoint",
-    "forecast_or_raise",
-    "simple_return",
+    "convert_to_simple_return",
+    "require_forecast",
 ]

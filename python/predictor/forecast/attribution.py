@@ -11,10 +11,10 @@ import numpy as np
 
 from predictor import charts
 from predictor.arrays import BoolArray, FloatArray, IntArray
-from predictor.errors import QuantraError, listed
+from predictor.errors import QuantraError, format_names
 from predictor.forecast.forecast import find_row
-from predictor.internals import INTERNALS_NOTE, Internal, largest_shares
-from predictor.skill import Skill, line_of
+from predictor.internals import INTERNALS_NOTE, Internal, format_largest_shares
+from predictor.skill import Skill, format_skill
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -110,7 +110,7 @@ class Attribution:
     def __repr__(self) -> str:
         """Summarise the attribution in one line."""
         return (
-            f"<Attribution of {listed(self.symbols)}: horizon {self.horizon}, quantile {self.quantile:g}, "
+            f"<Attribution of {format_names(self.symbols)}: horizon {self.horizon}, quantile {self.quantile:g}, "
             f"{len(self.row_names)} inputs; {self.model} version {self.version}>"
         )
 
@@ -138,7 +138,7 @@ class Attribution:
     def plot(self, symbol: str | None = None) -> "Figure":
         """Plot the rows of one symbol as bars; needs the extra `report`."""
         rows = self.table(symbol)
-        notes = (self._describe_subject(symbol), line_of(self.skill))
+        notes = (self._describe_subject(symbol), format_skill(self.skill))
         return charts.draw_importance_bars(
             [r.name for r in rows], np.array([r.value for r in rows]), self.unit, notes=notes
         )
@@ -154,7 +154,7 @@ class Attribution:
     def _build_panel(self, symbol: str | None) -> charts.BarsPanel:
         rows = [row for row in self.table(symbol) if row.value]
         names, values = charts.select_largest([r.name for r in rows], np.array([r.value for r in rows]), _SHOWN_ROWS)
-        notes = (line_of(self.skill),)
+        notes = (format_skill(self.skill),)
         return charts.BarsPanel(
             names=names, values=values, unit=self.unit, title=self._describe_subject(symbol), notes=notes
         )
@@ -168,7 +168,7 @@ class Attribution:
         if unmoved := len(self.row_names) - len(rows):
             body += f"<tr><td>others ({unmoved})</td><td>0</td></tr>"
         head = f"<tr><th>input</th><th>contribution ({escape(self.unit)})</th></tr>"
-        notes = "".join(f"<p>{escape(note)}</p>" for note in (*self.warnings, line_of(self.skill)))
+        notes = "".join(f"<p>{escape(note)}</p>" for note in (*self.warnings, format_skill(self.skill)))
         return f"<table>{head}{body}</table>{self._render_internals()}{notes}"
 
     def _render_internals(self) -> str:
@@ -176,7 +176,8 @@ class Attribution:
         if not self.internals or not self.has_moving_inputs(0):
             return ""
         body = "".join(
-            f"<tr><td>{escape(one.name)}</td><td>{escape(largest_shares(one, 0))}</td></tr>" for one in self.internals
+            f"<tr><td>{escape(one.name)}</td><td>{escape(format_largest_shares(one, 0))}</td></tr>"
+            for one in self.internals
         )
         head = "<tr><th>internal</th><th>largest shares</th></tr>"
         return f"<p>Internals: {INTERNALS_NOTE}</p><table>{head}{body}</table>"

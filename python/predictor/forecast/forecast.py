@@ -16,11 +16,11 @@ from predictor.errors import (
     QuantraError,
     UnknownHorizonError,
     UnknownQuantileError,
-    listed,
-    shown_price,
+    format_names,
+    format_price,
 )
 from predictor.internals import describe_session
-from predictor.skill import Skill, line_of
+from predictor.skill import Skill, format_skill
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,7 +33,7 @@ _MAX_FANS: Final = 6
 """Most symbols with a fan chart above the table."""
 
 
-def simple_return(log_return: float) -> float:
+def convert_to_simple_return(log_return: float) -> float:
     """Convert a log return to a simple return: 0.1398 becomes 0.15, shown as +15.0 %."""
     return float(np.expm1(log_return))
 
@@ -46,7 +46,7 @@ class ForecastRow(NamedTuple):
     session: date | None
     quantile: float
     value: float
-    """In the target's unit: a log return (see `simple_return` for percent) or the log of a volatility."""
+    """In the target's unit: a log return (see `convert_to_simple_return` for percent) or the log of a volatility."""
     price: float
     """NaN if the target is not a return, the anchor is unknown, or returns count from a close after the last bar."""
     score: float
@@ -172,7 +172,7 @@ class Forecast:
             self.target_kind.replace("-", "_"): [row.value for row in rows],
         }
         if self.returns is not None:
-            columns["return"] = [simple_return(row.value) for row in rows]
+            columns["return"] = [convert_to_simple_return(row.value) for row in rows]
         if self.prices is not None:
             columns["price"] = [row.price for row in rows]
         if self.ranks is not None:
@@ -201,7 +201,8 @@ class Forecast:
         day = f" as of {self.as_of_session}" if self.as_of_session else ""
         refused = f", {len(self.refusals)} without a forecast" if self.refusals else ""
         return (
-            f"<Forecast of {listed(self.symbols)}{day}: {self.target_kind}, horizons {list(self.horizons)}, quantiles "
+            f"<Forecast of {format_names(self.symbols)}{day}: {self.target_kind}, horizons {list(self.horizons)}, "
+            "quantiles "
             f"{list(self.quantiles)}{refused}; {self.model} version {self.version}>"
         )
 
@@ -253,7 +254,7 @@ class Forecast:
         unit = ("Values are logs of the daily volatility.",) if self.returns is None else ()
         what = "Horizons" if self.returns is None else "Returns"
         base = (f"{what} count from {self.counted_from}.",) if self.lag else ()
-        return (*unit, *base, line_of(self.skill))
+        return (*unit, *base, format_skill(self.skill))
 
     def _repr_html_(self) -> str:
         head = ("symbol", "days", "session", "quantile", *self._columns)
@@ -284,8 +285,8 @@ class Forecast:
 
     def _format_cells(self, row: ForecastRow) -> tuple[str, ...]:
         """Format a row as the texts of `_columns`."""
-        value = f"{row.value:+.4f}" if self.returns is None else f"{100 * simple_return(row.value):+.2f} %"
-        price = () if self.prices is None else (shown_price(row.price),)
+        value = f"{row.value:+.4f}" if self.returns is None else f"{100 * convert_to_simple_return(row.value):+.2f} %"
+        price = () if self.prices is None else (format_price(row.price),)
         ranking = () if self.ranks is None else (f"{row.score:+.4f}", str(row.rank))
         return (value, *price, *ranking)
 
@@ -303,7 +304,7 @@ Outcome = Forecast | QuantraError
 """The result for one instance."""
 
 
-def forecast_or_raise(outcome: Outcome) -> Forecast:
+def require_forecast(outcome: Outcome) -> Forecast:
     """Return the forecast, or raise the outcome if it is an error.
 
     Raises:

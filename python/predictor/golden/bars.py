@@ -35,7 +35,7 @@ PRICES: Final = ("open", "high", "low", "close")
 COLUMNS: Final = (*PRICES, "volume", "split_ratio", "cash_dividend")
 
 
-def synthetic_covariates(needs: Sequence[CovariateInfo], bars: BarPanel, future: NDArray[np.int32]) -> Covariates:
+def make_synthetic_covariates(needs: Sequence[CovariateInfo], bars: BarPanel, future: NDArray[np.int32]) -> Covariates:
     """Synthetic covariates for these bars, including the following sessions int32 [D]."""
     symbols, sessions = bars.close.shape
     random = np.random.default_rng(21)
@@ -116,7 +116,7 @@ class Lengths:
         return cls(sessions=sessions, short=min(least + 2, sessions), halt=max(0, min(20, spare - 3)))
 
 
-def synthetic_bars(pipelines: Sequence[Pipeline]) -> BarPanel:
+def make_synthetic_bars(pipelines: Sequence[Pipeline]) -> BarPanel:
     """Synthetic bars that every pipeline can forecast, on the last sessions whose targets all calendars cover."""
     calendar = min((pipeline.calendar for pipeline in pipelines), key=lambda one: one.last)
     lengths, reach = Lengths.of(pipelines), pipelines[0].target.reach

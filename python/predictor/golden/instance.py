@@ -11,20 +11,20 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from predictor.artifact import MEMBERS, Golden, StoredEnsemble, prefix_path
+from predictor.artifact import MEMBERS, Golden, StoredEnsemble, prefix_error_path
 from predictor.artifact.manifest import GOLDEN_TEXT
 from predictor.canonical import Json, Record
 from predictor.covariates import Covariates
-from predictor.errors import ArtifactError, QuantraError, answer_of
+from predictor.errors import ArtifactError, QuantraError, get_error_status
 from predictor.golden.bars import (
     COLUMNS,
     Arrays,
     build_panel,
     list_bar_columns,
     list_covariate_arrays,
+    make_synthetic_bars,
+    make_synthetic_covariates,
     restore_covariates,
-    synthetic_bars,
-    synthetic_covariates,
 )
 from predictor.golden.stages import (
     AFTER_ALL_SESSIONS,
@@ -34,8 +34,8 @@ from predictor.golden.stages import (
     Stages,
     build_request,
     compute_stages,
-    golden_error,
     list_forecast_stages,
+    make_golden_error,
     prepare,
 )
 from predictor.instance import Instance
@@ -97,7 +97,7 @@ def _check_stages(
     except ArtifactError:
         raise
     except QuantraError as error:
-        raise golden_error(f"is rejected: {error.message}") from error
+        raise make_golden_error(f"is rejected: {error.message}") from error
     for name, values in stages.items():
         comparison.check(name, values, _get_array(golden.arrays, f"stage.{name}"))
     return request
@@ -145,7 +145,7 @@ def _record_refusal(
     try:
         prepare(model, spoil(model, request))
     except QuantraError as error:
-        return answer_of(error).reason
+        return get_error_status(error).reason
     return ""
 
 
@@ -179,17 +179,17 @@ def _restore_request(symbols: tuple[str, ...], covariates: Covariates, arrays: A
 
 def _get_array(arrays: Arrays, name: str) -> NDArray[np.generic]:
     if name not in arrays:
-        raise golden_error(f"array {name!r} is missing")
+        raise make_golden_error(f"array {name!r} is missing")
     return arrays[name]
 
 
 def record_ensemble(ensemble: Ensemble) -> Golden:
     """Record the golden instance of an ensemble; its members have their own."""
     pipelines = [member.pipeline for member in ensemble.members.values()]
-    bars = synthetic_bars(pipelines)
+    bars = make_synthetic_bars(pipelines)
     # the last sessions whose horizons every member's calendar covers
     future = min(pipelines, key=lambda pipeline: pipeline.calendar.last).following(int(bars.sessions[-1]))
-    request = GoldenRequest(bars, synthetic_covariates(ensemble.covariates, bars, future))
+    request = GoldenRequest(bars, make_synthetic_covariates(ensemble.covariates, bars, future))
     return _record(request, _compute_joint_stages(ensemble, request), {})
 
 
@@ -203,7 +203,7 @@ def check_ensemble(ensemble: Ensemble, stored: StoredEnsemble) -> None:
         try:
             check(member, stored.members[name].golden)
         except ArtifactError as error:
-            raise prefix_path(f"{MEMBERS}/{name}", error) from error
+            raise prefix_error_path(f"{MEMBERS}/{name}", error) from error
     members = ((member, stored.members[name].golden) for name, member in ensemble.members.items())
     slack = max(compute_slack(member, golden) for member, golden in members)
     text = Record(stored.golden.text, GOLDEN_TEXT)

@@ -18,9 +18,9 @@ from predictor.call_context import NEVER
 from predictor.covariates import Covariates
 from predictor.dates import to_date_number, to_optional_date_number
 from predictor.errors import ArtifactError
-from predictor.explain import gauss_legendre
+from predictor.explain import compute_gauss_legendre
 from predictor.forecast import Forecast
-from predictor.golden.bars import SYMBOLS, synthetic_bars, synthetic_covariates
+from predictor.golden.bars import SYMBOLS, make_synthetic_bars, make_synthetic_covariates
 from predictor.instance import Instance
 from predictor.model import Model, PreparedInstance
 from predictor.networks import GraphForecaster, Inputs
@@ -116,18 +116,18 @@ class StageComparison:
     def check(self, name: str, actual: NDArray[np.generic], expected: NDArray[np.generic]) -> None:
         """Raise ArtifactError with the stage's name if its shape differs or a value exceeds its tolerance."""
         if actual.shape != expected.shape:
-            raise golden_error(f"stage {name} has shape {actual.shape}, recorded was {expected.shape}")
+            raise make_golden_error(f"stage {name} has shape {actual.shape}, recorded was {expected.shape}")
         if actual.dtype != expected.dtype:
-            raise golden_error(f"stage {name} is {actual.dtype}, recorded was {expected.dtype}")
+            raise make_golden_error(f"stage {name} is {actual.dtype}, recorded was {expected.dtype}")
         a, b = actual.astype(np.float64), expected.astype(np.float64)
         known = np.isfinite(b)
         if not np.array_equal(np.isfinite(a), known) or not np.array_equal(a[~known], b[~known], equal_nan=True):
-            raise golden_error(f"stage {name} is finite in other cells than recorded")
+            raise make_golden_error(f"stage {name} is finite in other cells than recorded")
         difference = np.abs(np.subtract(a, b, where=known, out=np.zeros_like(b)))
         allowed = self._compute_allowed(name, b)
         worst = int(np.argmax(difference - allowed)) if b.size else 0
         if b.size and difference.flat[worst] > allowed.flat[worst]:
-            raise golden_error(
+            raise make_golden_error(
                 f"stage {name} is off by {difference.flat[worst]:.3g}, allowed is {allowed.flat[worst]:.3g}; the "
                 "artifact's parts do not match, or this machine's libraries compute differently: train the "
                 "model again here"
@@ -142,7 +142,7 @@ class StageComparison:
         return np.maximum(allowed, self.slack * largest) if name in NETWORK_STAGES else allowed
 
 
-def golden_error(problem: str) -> ArtifactError:
+def make_golden_error(problem: str) -> ArtifactError:
     """The error for arrays of the golden instance that differ from what this program computes."""
     return ArtifactError.of(GOLDEN_ARRAYS, f"golden instance: {problem}")
 
@@ -159,9 +159,9 @@ def build_request(model: Model) -> GoldenRequest:
     pipeline = model.pipeline
     linked = _find_linked_stocks(model) or SYMBOLS[:2]
     others = (name if name not in linked else f"{name}-2" for name in SYMBOLS[2:])
-    bars = replace(synthetic_bars([pipeline]), symbols=(*linked, *others))
+    bars = replace(make_synthetic_bars([pipeline]), symbols=(*linked, *others))
     future = pipeline.following(int(bars.sessions[-1]))
-    return GoldenRequest(bars, synthetic_covariates(pipeline.covariates, bars, future))
+    return GoldenRequest(bars, make_synthetic_covariates(pipeline.covariates, bars, future))
 
 
 def _find_linked_stocks(model: Model) -> tuple[str, str] | None:
@@ -246,7 +246,7 @@ def _compute_attribution(model: Model, prepared: PreparedInstance) -> Stages:
     manifest = model.manifest
     point = model.default_targets()[-1].index_in(manifest.target.horizons, manifest.quantiles)
     (contributions,) = model.runner.contributions(prepared, [point], deadline=NEVER, node_counts=(ATTRIBUTION_NODES,))
-    positions, weights = gauss_legendre(ATTRIBUTION_NODES)
+    positions, weights = compute_gauss_legendre(ATTRIBUTION_NODES)
     return {
         "attribution_positions": positions,
         "attribution_weights": weights,

@@ -15,10 +15,10 @@ from predictor.arrays import BoolArray, FloatArray, IntArray
 from predictor.bars import BarPanel
 from predictor.bars.source import DatabaseAddress, is_address
 from predictor.dates import LATEST, DateLike, parse_date_number
-from predictor.errors import BarsError, ConfigurationError, LedgerError, MissingPackageError, listed, shown_date
+from predictor.errors import BarsError, ConfigurationError, LedgerError, MissingPackageError, format_date, format_names
 from predictor.ledger import schema
 from predictor.ledger.records import ForecastRecord, LedgerRecord, are_scorable
-from predictor.ledger.schema import LedgerRow, RecordT, matrix_of, record_of
+from predictor.ledger.schema import LedgerRow, RecordT, decode_matrix, record_of
 from predictor.ledger.sqlite_store import SqliteStore
 from predictor.ledger.store import LedgerStore, OpenBatch, Receipt, Verification
 
@@ -156,7 +156,7 @@ class Ledger:
                 if kind is ForecastRecord:
                     self._append_forecasts(batch, [record for record in group if isinstance(record, ForecastRecord)])
                 else:
-                    batch.add(schema.TABLE_OF[kind], schema.columns_of(kind), map(schema.row_of, group))
+                    batch.add(schema.TABLE_OF[kind], schema.list_columns(kind), map(schema.encode_row, group))
         return batch.rows
 
     def _append_forecasts(self, batch: OpenBatch, forecasts: Sequence[ForecastRecord]) -> None:
@@ -165,13 +165,13 @@ class Ledger:
         if wrong is not None:
             raise LedgerError(
                 f"{self.address}: the forecast of {wrong.symbol} by {wrong.model}@{wrong.version} on "
-                f"{shown_date(wrong.as_of)} is not recorded: {wrong.problem}",
+                f"{format_date(wrong.as_of)} is not recorded: {wrong.problem}",
                 metadata={"file": self.address},
             )
         newest = self._store.number("select max(last_session) from bar")
-        columns = schema.columns_of(ForecastRecord)
+        columns = schema.list_columns(ForecastRecord)
         place = columns.index("is_prospective")
-        rows = [schema.row_of(forecast) for forecast in forecasts]
+        rows = [schema.encode_row(forecast) for forecast in forecasts]
         for row, forecast in zip(rows, forecasts, strict=True):
             row[place] = int(forecast.as_of >= newest)
         batch.add(schema.TABLE_OF[ForecastRecord], columns, rows)
@@ -254,8 +254,8 @@ class Ledger:
         names = tuple(sorted(known)) if symbols is None else tuple(symbols)
         missing = [name for name in names if name not in known]
         if universe is None or missing or not known:
-            span = f"from {shown_date(low)} to {shown_date(high)}"
-            raise BarsError(f"{self.address}: the ledger has no bars of {listed(missing) or 'any symbol'} {span}")
+            span = f"from {format_date(low)} to {format_date(high)}"
+            raise BarsError(f"{self.address}: the ledger has no bars of {format_names(missing) or 'any symbol'} {span}")
         return _build_panel(universe, known, names)
 
     def extended_panel(self, known: "KnownBars", *, last: int) -> BarPanel:
@@ -274,7 +274,7 @@ class Ledger:
         until = {symbol: (days[: ends[symbol]], bars[: ends[symbol]]) for symbol, (days, bars) in known.bars.items()}
         names = tuple(sorted(symbol for symbol, end in ends.items() if end))
         if universe is None or not names:
-            raise BarsError(f"{self.address}: the ledger has no bars until {shown_date(last)}")
+            raise BarsError(f"{self.address}: the ledger has no bars until {format_date(last)}")
         return _build_panel(universe, until, names)
 
     @property
@@ -307,7 +307,7 @@ class Ledger:
             expected = {str(row["symbol"]) for row in newest}
             lost = sorted(expected.difference(panel.symbols))
             if len(lost) > _MIN_COMMON_SHARE * len(expected):
-                self._refuse(f"{len(lost)} of the ledger's {len(expected)} symbols are missing: {listed(lost)}")
+                self._refuse(f"{len(lost)} of the ledger's {len(expected)} symbols are missing: {format_names(lost)}")
             given = _Universe(have.calendar or given.calendar, have.currency or given.currency, have.columns)
         if have != given:
             row = (given.calendar, given.currency, json.dumps(given.columns))
@@ -326,9 +326,9 @@ class Ledger:
         moved = [panel.symbols[row] for row in np.flatnonzero((known & (np.abs(change) > _SAME_FACTOR)).any(axis=1))]
         if known.any() and not moved:
             return
-        problem = f"those of {listed(moved)} have changed" if moved else "the ledger does not have these bars"
+        problem = f"those of {format_names(moved)} have changed" if moved else "the ledger does not have these bars"
         raise LedgerError(
-            f"{self.address}: the bars begin on {shown_date(first)}, after those of the ledger, so their adjusted "
+            f"{self.address}: the bars begin on {format_date(first)}, after those of the ledger, so their adjusted "
             f"closes must continue it, but {problem}; give the whole history, because a dividend or split changes all "
             "of it",
             metadata={"file": self.address},
@@ -366,26 +366,26 @@ class Ledger:
             symbol: only of this symbol.
             since: only with bars up to this day or later.
         """
-        return as_frame(self.columns(LedgerTable.FORECASTS, model=model, symbol=symbol, since=since))
+        return make_frame(self.columns(LedgerTable.FORECASTS, model=model, symbol=symbol, since=since))
 
     def scores(self, *, model: str = "", symbol: str = "", since: DateLike = 0) -> "pd.DataFrame":
         """One row per label, with its forecast's facts and its score; arguments as in `forecasts`."""
-        return as_frame(self.columns(LedgerTable.SCORES, model=model, symbol=symbol, since=since))
+        return make_frame(self.columns(LedgerTable.SCORES, model=model, symbol=symbol, since=since))
 
     def evidence(self, *, model: str = "") -> "pd.DataFrame":
         """One row per monitor, horizon and session; `state` is JSON."""
-        return as_frame(self.columns(LedgerTable.EVIDENCE, model=model))
+        return make_frame(self.columns(LedgerTable.EVIDENCE, model=model))
 
     def events(self, *, model: str = "") -> "pd.DataFrame":
         """One row per event, with the time of its batch; `detail` is JSON."""
-        return as_frame(self.columns(LedgerTable.EVENTS, model=model))
+        return make_frame(self.columns(LedgerTable.EVENTS, model=model))
 
     def requests(self, *, model: str = "", symbol: str = "", since: DateLike = 0) -> "pd.DataFrame":
         """What clients asked for: one row per caller, symbol and write; arguments as in `forecasts`.
 
         `calls` counts the calls, and `asked_at` is when the last of them was answered.
         """
-        return as_frame(self.columns(LedgerTable.REQUESTS, model=model, symbol=symbol, since=since))
+        return make_frame(self.columns(LedgerTable.REQUESTS, model=model, symbol=symbol, since=since))
 
     def columns(
         self, table: LedgerTable, *, model: str = "", symbol: str = "", since: DateLike = 0
@@ -395,7 +395,7 @@ class Ledger:
         given = {condition: value for condition, value in conditions.items() if value}
         where = " and ".join(given) or "true"
         if table is LedgerTable.FORECASTS:
-            return forecast_columns(self.records(ForecastRecord, where, list(given.values())))
+            return list_forecast_columns(self.records(ForecastRecord, where, list(given.values())))
         names, rows = self._store.table(_QUERIES[table].format(where), list(given.values()))
         return {name: [row[k] for row in rows] for k, name in enumerate(names)}
 
@@ -421,7 +421,7 @@ _QUERIES: Final[Mapping[LedgerTable, str]] = {
 }
 
 
-def forecast_columns(found: Sequence[ForecastRecord]) -> dict[str, list[object]]:
+def list_forecast_columns(found: Sequence[ForecastRecord]) -> dict[str, list[object]]:
     """One row per forecast and horizon, with a column per quantile."""
     rows = [(one, h) for one in found for h in range(len(one.horizons))]
     columns: dict[str, list[object]] = {
@@ -446,7 +446,7 @@ def forecast_columns(found: Sequence[ForecastRecord]) -> dict[str, list[object]]
     return columns
 
 
-def as_frame(columns: Mapping[str, Sequence[object]]) -> "pd.DataFrame":
+def make_frame(columns: Mapping[str, Sequence[object]]) -> "pd.DataFrame":
     """A DataFrame of pandas, in which sessions are days and times are in UTC."""
     try:
         import pandas as pd
@@ -483,7 +483,7 @@ def _read_blocks(rows: Sequence[LedgerRow], universe: _Universe | None) -> dict[
     if universe is None:
         return blocks
     for row in rows:
-        block = np.frombuffer(row["sessions"], "<i4"), matrix_of(row["bars"], len(universe.columns))
+        block = np.frombuffer(row["sessions"], "<i4"), decode_matrix(row["bars"], len(universe.columns))
         blocks.setdefault(row["symbol"], []).append(block)
     return blocks
 

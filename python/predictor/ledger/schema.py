@@ -107,13 +107,13 @@ _NOT_STORED: Final = ("number",)
 
 
 @lru_cache
-def columns_of(kind: type[LedgerRecord]) -> tuple[str, ...]:
+def list_columns(kind: type[LedgerRecord]) -> tuple[str, ...]:
     """The columns that a record's fields are stored in."""
     return tuple(field.name for field in fields(kind) if field.name not in _NOT_STORED)
 
 
-def row_of(record: LedgerRecord) -> list[Any]:
-    """The record's values in the order of `columns_of`."""
+def encode_row(record: LedgerRecord) -> list[Any]:
+    """The record's values in the order of `list_columns`."""
     read, writers = _make_encoding(type(record))
     values = list(read(record))
     for place, write in writers:
@@ -126,7 +126,7 @@ def _make_encoding(
     kind: type[LedgerRecord],
 ) -> tuple[Callable[[Any], Any], tuple[tuple[int, Callable[[Any], object]], ...]]:
     """What reads a record's values, and what encodes the values at some places."""
-    columns = columns_of(kind)
+    columns = list_columns(kind)
     return attrgetter(*columns), tuple((k, _WRITERS[name]) for k, name in enumerate(columns) if name in _WRITERS)
 
 
@@ -190,21 +190,21 @@ RecordT = TypeVar("RecordT", ForecastRecord, Label, Score, EvidenceRecord, Ledge
 def record_of(kind: type[RecordT], row: LedgerRow) -> RecordT:
     """Build a record from a row of its table."""
     values: dict[str, Any] = {}
-    for name in columns_of(kind):
+    for name in list_columns(kind):
         value = row[name]
         values[name] = _READERS[name](value) if name in _READERS else value
     if kind is ForecastRecord:
         values["number"] = row["id"]
-        values["values"] = matrix_of(row["values"], len(values["quantiles"]))
+        values["values"] = decode_matrix(row["values"], len(values["quantiles"]))
     return kind(**values)
 
 
-def matrix_of(data: bytes, columns: int) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
+def decode_matrix(data: bytes, columns: int) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
     """Decode a stored float64 matrix with this number of columns."""
     return np.frombuffer(data, "<f8").reshape(-1, columns)
 
 
-def json_rows(rows: Sequence[tuple[Any, ...]]) -> tuple[str, bytes]:
+def encode_rows(rows: Sequence[tuple[Any, ...]]) -> tuple[str, bytes]:
     """Rows as text for their hash, in which each blob is replaced by its size, and the blobs one after another."""
     blobs: list[bytes] = []
 

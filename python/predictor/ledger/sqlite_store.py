@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final, NoReturn, final
 
 from predictor.errors import LedgerError
-from predictor.file_lock import claim_file, locked
+from predictor.file_lock import claim_file, lock_file
 from predictor.ledger.schema import APPLICATION_ID, TABLES, VERSION, list_definitions
 from predictor.ledger.store import Cursor, LedgerStore
 from predictor.replacement import check_file
@@ -101,7 +101,7 @@ class SqliteStore(LedgerStore):
             raise LedgerError(f"{path}: {problem}; give the path of a ledger", metadata={"file": str(path)})
         self._path = path
         self._lock_file = path.with_name(path.name + ".lock")
-        with locked(self._lock_file), translate_errors(path):
+        with lock_file(self._lock_file), translate_errors(path):
             self._connection = sqlite3.connect(
                 path, isolation_level=None, check_same_thread=False, timeout=_BUSY_SECONDS
             )
@@ -139,7 +139,7 @@ class SqliteStore(LedgerStore):
 
     def close(self) -> None:
         """Make a checkpoint, under the lock like every checkpoint, and close the file."""
-        with self._thread_lock, locked(self._lock_file), translate_errors(self._path):
+        with self._thread_lock, lock_file(self._lock_file), translate_errors(self._path):
             self._connection.execute("pragma wal_checkpoint(truncate)")
             self._connection.close()
 
@@ -162,7 +162,7 @@ class SqliteStore(LedgerStore):
 
     @contextmanager
     def _begin_transaction(self) -> Generator[None]:
-        with self._thread_lock, locked(self._lock_file), translate_errors(self._path):
+        with self._thread_lock, lock_file(self._lock_file), translate_errors(self._path):
             # Check that the open file is still at the path; what is written to a removed one is lost.
             if not self._path.is_file() or not os.path.samestat(self._path.stat(), self._opened):
                 raise LedgerError(

@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Any, Final, Protocol, Self, final
 
 from predictor.errors import ConfigurationError, LedgerError
-from predictor.ledger.schema import STORED_AS_GIVEN, TABLES, LedgerRow, json_rows
+from predictor.ledger.schema import STORED_AS_GIVEN, TABLES, LedgerRow, encode_rows
 
 _MAX_VALUES: Final = 999
 """Values of one statement; every version of SQLite takes as many."""
@@ -288,7 +288,7 @@ class _BatchDigest:
 
     def add(self, table: str, rows: Iterator[tuple[Any, ...]]) -> None:
         while part := list(islice(rows, _PART)):
-            text, blobs = json_rows(part)
+            text, blobs = encode_rows(part)
             self._hash.update(f"{table} {text}\n".encode())
             self._hash.update(blobs)
             self.rows += len(part)

@@ -11,7 +11,7 @@ from predictor.model.predictor import (
     PreparedBatch,
     TwoStagePredictor,
     compute_prices,
-    default_targets,
+    list_default_targets,
     rank_scores,
 )
 from predictor.model.prepared_instance import PreparedInstance, find_bars_warnings, limit_warnings
@@ -29,13 +29,13 @@ __all__ = [
     "build_output_map",
     "combine_quantiles",
     "compute_prices",
-    "default_targets",
     "describe_ensemble",
     "describe_model",
     "explain_each",
     "find_bars_warnings",
     "identify_members",
     "limit_warnings",
+    "list_default_targets",
     "rank_scores",
     "weigh_quantiles",
 ]

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from predictor.arrays import BoolArray, IndexArray
 from predictor.bars import BarPanel
-from predictor.bars.checks import check_past, latest_day
+from predictor.bars.checks import check_past, find_latest_day
 from predictor.covariates import NO_COVARIATES
 from predictor.dates import is_weekend, to_date, to_dates
-from predictor.errors import BarIncompleteError, BarsError, BarsStaleError, QuantraError, SessionGapError, shown_date
+from predictor.errors import BarIncompleteError, BarsError, BarsStaleError, QuantraError, SessionGapError, format_date
 from predictor.instance import GapPolicy, Instance
 from predictor.model.prepared_instance import check_length
 from predictor.sessions import SessionCalendar
@@ -174,7 +174,7 @@ def drop_wrong_sessions(
 
 def _find_wrong_sessions(pipeline: Pipeline, instance: Instance, sent: NDArray[np.int32], now: datetime) -> BoolArray:
     calendar = pipeline.calendar
-    wrong = sent > latest_day(now.date())
+    wrong = sent > find_latest_day(now.date())
     if not calendar.is_exchange:
         return wrong
     while not wrong.all() and len(unexpected := calendar.unexpected(sent[~wrong][-pipeline.bars_needed :])):
@@ -252,11 +252,11 @@ def _find_warnings(pipeline: Pipeline, sent: NDArray[np.int32]) -> tuple[str, ..
         return (NO_EXCHANGE_WARNING,)
     return (
         NO_EXCHANGE_WARNING,
-        GUESSED_SESSIONS_WARNING.format(first=shown_date(int(sent[0])), encoder=pipeline.encoder_length),
+        GUESSED_SESSIONS_WARNING.format(first=format_date(int(sent[0])), encoder=pipeline.encoder_length),
     )
 
 
 def _format_days(sessions: Sequence[int] | NDArray[np.int32]) -> str:
     """Format up to five dates in ISO form."""
-    shown = [shown_date(int(session)) for session in sessions[:5]]
+    shown = [format_date(int(session)) for session in sessions[:5]]
     return ", ".join(shown) + (f" and {len(sessions) - 5} more" if len(sessions) > 5 else "")  # noqa: PLR2004

@@ -15,7 +15,7 @@ from predictor.artifact import EnsembleManifest, StoredEnsemble
 from predictor.bars import BarPanel
 from predictor.call_context import NEVER, Deadline
 from predictor.canonical import Json
-from predictor.card import skill_of
+from predictor.card import read_skill
 from predictor.catalog import CovariateInfo, FeatureInfo, ModelInfo
 from predictor.covariates import check_sent
 from predictor.errors import ExplainUnsupportedError, FeatureMismatchError, QuantraError
@@ -31,7 +31,7 @@ from predictor.model.predictor import (
     ModelIdentity,
     TwoStagePredictor,
     compute_prices,
-    default_targets,
+    list_default_targets,
 )
 from predictor.model.preparation import InstancePreparation
 from predictor.model.prepared_instance import (
@@ -39,7 +39,7 @@ from predictor.model.prepared_instance import (
     find_data_warnings,
     find_indices,
     limit_warnings,
-    no_usable_symbol_error,
+    make_no_usable_symbol_error,
 )
 from predictor.windows import Pipeline
 
@@ -165,7 +165,7 @@ class JointPreparation:
         )
         usable = prepared.usable
         if not usable.any():
-            return no_usable_symbol_error(prepared.refusals)
+            return make_no_usable_symbol_error(prepared.refusals)
         symbols = [symbol for symbol, known in zip(prepared.symbols, usable, strict=True) if known]
         return replace(prepared, data_warnings=tuple(find_data_warnings(self._training_summaries, instance, symbols)))
 
@@ -282,7 +282,7 @@ class Ensemble(TwoStagePredictor[JointlyPrepared]):
         self.manifest = manifest
         self.members = members
         self._preparation = JointPreparation([*members.values()])
-        self._skill = skill_of(manifest.card)
+        self._skill = read_skill(manifest.card)
         weights = f"|{manifest.weights}" if manifest.weights else ""
         self._fingerprint = f"{identity.weights_hash}|{manifest.conformal}{weights}"
         """What the forecasts depend on besides the members' forecasts."""
@@ -375,7 +375,7 @@ class Ensemble(TwoStagePredictor[JointlyPrepared]):
 
     def default_targets(self) -> tuple[TargetPoint, ...]:
         """See `Predictor.default_targets`."""
-        return default_targets(self.manifest.target, self.manifest.quantiles)
+        return list_default_targets(self.manifest.target, self.manifest.quantiles)
 
     def info(self, aliases: tuple[str, ...], *, is_default: bool) -> ModelInfo:
         """Describe the ensemble; its card lists the members."""

@@ -12,7 +12,7 @@ from predictor.errors import QuantraError
 from predictor.forecast import Attribution, Forecast, RowKind
 from predictor.internals import Internal
 from predictor.model.predictor import ModelIdentity, hash_universe, rank_scores
-from predictor.networks import anchor_index, uncross
+from predictor.networks import find_anchor_index, remove_crossings_in_place
 from predictor.skill import Skill
 
 RowKey = tuple[RowKind, str]
@@ -25,7 +25,7 @@ def average_quantiles(manifest: EnsembleManifest, members: Sequence[FloatArray])
     2013). Weights that differ by quantile may let the means cross, so these are sorted.
     """
     if not manifest.weights:
-        return _mean(members)
+        return _average(members)
     return np.sort(weigh_quantiles(manifest.weights, members), axis=-1)
 
 
@@ -46,7 +46,7 @@ def combine_quantiles(manifest: EnsembleManifest, members: Sequence[FloatArray],
     """
     unit = scale * manifest.target.spread
     moved = average_quantiles(manifest, members) + unit[..., None] * np.array(manifest.conformal.offsets)
-    return uncross(moved, anchor_index(manifest.quantiles))
+    return remove_crossings_in_place(moved, find_anchor_index(manifest.quantiles))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -66,7 +66,7 @@ def combine_rankings(members: Sequence[Forecast], usable: BoolArray) -> JointRan
     available = [member.ranks for member in members if member.ranks is not None]
     if len(available) < len(members):
         return None
-    scores = np.where(usable[:, None], -_mean(available), np.nan)
+    scores = np.where(usable[:, None], -_average(available), np.nan)
     ranks = np.zeros(scores.shape, np.int32)
     ranks[usable] = rank_scores(scores[usable])
     return JointRanking(scores=scores, ranks=ranks, universe=hash_universe(members[0].symbols, usable))
@@ -110,11 +110,11 @@ def combine_attributions(
     members, weights = list(by_member.values()), prediction.weights
     rows = _merge_rows(members)
     longest = max(members, key=lambda attribution: len(attribution.sessions))
-    per_row = _mean([_align_rows(attribution, rows) for attribution in members], weights)
-    per_row[:, rows.index((RowKind.CONFORMAL, RowKind.CONFORMAL.value))] += prediction.values - _mean(
+    per_row = _average([_align_rows(attribution, rows) for attribution in members], weights)
+    per_row[:, rows.index((RowKind.CONFORMAL, RowKind.CONFORMAL.value))] += prediction.values - _average(
         [attribution.prediction for attribution in members], weights
     )
-    baseline = _mean([attribution.baseline_prediction for attribution in members], weights)
+    baseline = _average([attribution.baseline_prediction for attribution in members], weights)
     gap = _compute_gap(members, per_row, baseline, prediction)
     usable = prediction.usable
     return replace(
@@ -153,18 +153,18 @@ def _merge_rows(members: Sequence[Attribution]) -> list[RowKey]:
     """Merge the rows of all members, sorted by kind, then by first appearance."""
     kinds = list(RowKind)
     offsets = (RowKind.CONFORMAL, RowKind.CONFORMAL.value)  # which adopted members lack
-    keys = dict.fromkeys([*(key for member in members for key in _keys(member)), offsets])
+    keys = dict.fromkeys([*(key for member in members for key in _list_keys(member)), offsets])
     return sorted(keys, key=lambda key: kinds.index(key[0]))
 
 
-def _keys(attribution: Attribution) -> list[RowKey]:
+def _list_keys(attribution: Attribution) -> list[RowKey]:
     return list(zip(attribution.row_kinds, attribution.row_names, strict=True))
 
 
 def _align_rows(attribution: Attribution, rows: list[RowKey]) -> FloatArray:
     """Arrange a member's contributions [S, R] by the merged rows."""
     placed = np.zeros((len(attribution.symbols), len(rows)))
-    placed[:, [rows.index(key) for key in _keys(attribution)]] = attribution.per_row
+    placed[:, [rows.index(key) for key in _list_keys(attribution)]] = attribution.per_row
     return placed
 
 
@@ -183,7 +183,7 @@ def _average_times(members: Sequence[Attribution], weights: Sequence[float], usa
     if len(available) < len(members):
         return None
     length = max(times.shape[1] for times in available)
-    return _mask_unusable(_mean([_pad_start(times, length) for times in available], weights), usable)
+    return _mask_unusable(_average([_pad_start(times, length) for times in available], weights), usable)
 
 
 def _average_cells(
@@ -196,11 +196,11 @@ def _average_cells(
     length = max(cells.shape[1] for _, cells in available)
     placed: list[FloatArray] = []
     for attribution, cells in available:
-        names = [name for kind, name in _keys(attribution) if kind is RowKind.OBSERVED]
+        names = [name for kind, name in _list_keys(attribution) if kind is RowKind.OBSERVED]
         wide = np.zeros((*cells.shape[:2], len(observed)))
         wide[..., [observed.index(name) for name in names]] = cells
         placed.append(_pad_start(wide, length))
-    return _mask_unusable(_mean(placed, weights), usable)
+    return _mask_unusable(_average(placed, weights), usable)
 
 
 def _pad_start(values: FloatArray, length: int) -> FloatArray:
@@ -209,7 +209,7 @@ def _pad_start(values: FloatArray, length: int) -> FloatArray:
     return np.concatenate([before, values], axis=1)
 
 
-def _mean(values: Sequence[NDArray[np.number]], weights: Sequence[float] = ()) -> FloatArray:
+def _average(values: Sequence[NDArray[np.number]], weights: Sequence[float] = ()) -> FloatArray:
     stacked = np.stack(values)
     return np.average(stacked, axis=0, weights=weights) if weights else np.mean(stacked, axis=0)
 

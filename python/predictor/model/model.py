@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from predictor import canonical
 from predictor.artifact import Artifact, Manifest, encode_manifest
 from predictor.call_context import NEVER, Deadline
-from predictor.card import skill_of, start_note_of
+from predictor.card import read_skill, start_note_of
 from predictor.catalog import FeatureInfo, ModelInfo
 from predictor.errors import ExplainUnsupportedError, QuantraError
 from predictor.explain import (
@@ -42,7 +42,7 @@ from predictor.model.predictor import (
     TwoStagePredictor,
     build_attribution,
     build_forecasts,
-    default_targets,
+    list_default_targets,
     sum_groups,
 )
 from predictor.model.preparation import InstancePreparation
@@ -51,7 +51,7 @@ from predictor.model.prepared_instance import (
     TrainingSummary,
     find_data_warnings,
     limit_warnings,
-    no_usable_symbol_error,
+    make_no_usable_symbol_error,
 )
 from predictor.model.runner import PanelRunner, RowRunner, Runner, stack_rows
 from predictor.networks import (
@@ -101,9 +101,9 @@ class Model(TwoStagePredictor[PreparedInstance]):
             target=manifest.target,
             levels=manifest.quantiles,
             features=pipeline.features,
-            baseline=_baseline_of(manifest, methods_of(manifest)[0]),
-            method=methods_of(manifest)[0],
-            skill=skill_of(manifest.card),
+            baseline=_choose_baseline(manifest, list_methods(manifest)[0]),
+            method=list_methods(manifest)[0],
+            skill=read_skill(manifest.card),
             start_note=start_note_of(manifest.card),
             fingerprint=_compute_fingerprint(identity, manifest, pipeline, engine),
         )
@@ -223,7 +223,7 @@ class Model(TwoStagePredictor[PreparedInstance]):
                 f"detail is {query.detail.value!r}, but a model of trees reads each feature as one summary of its "
                 f"sessions; ask for {Detail.FEATURES.value!r}"
             )
-        source = replace(self._source, method=method, baseline=_baseline_of(self.manifest, method))
+        source = replace(self._source, method=method, baseline=_choose_baseline(self.manifest, method))
         if method == SHAPLEY and query.detail is not Detail.FEATURES:
             raise ExplainUnsupportedError(
                 f"detail is {query.detail.value!r}, but Shapley values are of a feature in all sessions; ask for "
@@ -244,7 +244,7 @@ class Model(TwoStagePredictor[PreparedInstance]):
         points = index_targets(targets, self.manifest.target, self.manifest.quantiles)
         prepared = panel.only(query.symbols)
         if not prepared.usable.any():
-            raise no_usable_symbol_error(prepared.refusals)
+            raise make_no_usable_symbol_error(prepared.refusals)
         runner = self._others.get(method, self.runner)
         explained = runner.contributions(prepared, points, among=panel, tolerance=query.tolerance, deadline=deadline)
         internals = self._read_internals(prepared, [h for h, _ in points], deadline)
@@ -292,11 +292,11 @@ class Model(TwoStagePredictor[PreparedInstance]):
     @property
     def methods(self) -> tuple[str, ...]:
         """Methods of its explanations, the default first."""
-        return methods_of(self.manifest)
+        return list_methods(self.manifest)
 
     def default_targets(self) -> tuple[TargetPoint, ...]:
         """See `Predictor.default_targets`."""
-        return default_targets(self.manifest.target, self.manifest.quantiles)
+        return list_default_targets(self.manifest.target, self.manifest.quantiles)
 
     def info(self, aliases: tuple[str, ...], *, is_default: bool) -> ModelInfo:
         """Describe the model."""
@@ -337,20 +337,20 @@ def describe_model(
         calendar=pipeline.calendar.name,
         calendar_ends=pipeline.calendar.last,
         is_panel_model=manifest.kind.is_panel_model,
-        explain_methods=methods_of(manifest),
+        explain_methods=list_methods(manifest),
         weights_hash=identity.weights_hash,
         card_json=canonical.to_bytes(manifest.card).decode(),
     )
 
 
-def methods_of(manifest: Manifest) -> tuple[str, ...]:
+def list_methods(manifest: Manifest) -> tuple[str, ...]:
     """The methods of a model's explanations, the default first."""
     if manifest.kind.is_adopted:
         return (OCCLUSION,)
     return (TREE_SHAP if manifest.kind.config is TreesConfig else INTEGRATED_GRADIENTS, SHAPLEY, OCCLUSION)
 
 
-def _baseline_of(manifest: Manifest, method: str) -> str:
+def _choose_baseline(manifest: Manifest, method: str) -> str:
     """The baseline of a model's explanations by a method."""
     if manifest.kind.is_adopted:
         return LAST_CLOSE

@@ -22,7 +22,7 @@ from predictor.instance import OCCLUSION, ExplanationQuery, Instance, InstanceOr
 from predictor.internals import LAST_CLOSE, Internal
 from predictor.model.prepared_instance import PreparedInstance
 from predictor.model.runner import NetworkForecast
-from predictor.networks import Inputs, Target, TargetKind, anchor_index
+from predictor.networks import Inputs, Target, TargetKind, find_anchor_index
 from predictor.skill import Skill
 
 ScalarT = TypeVar("ScalarT", bound=np.generic)
@@ -197,9 +197,9 @@ class ForecastSource:
     """SHA-256 of everything that forecasts depend on."""
 
 
-def default_targets(target: Target, levels: tuple[float, ...]) -> tuple[TargetPoint, ...]:
+def list_default_targets(target: Target, levels: tuple[float, ...]) -> tuple[TargetPoint, ...]:
     """Return every horizon at the quantile nearest to the median."""
-    level = levels[anchor_index(levels)]
+    level = levels[find_anchor_index(levels)]
     return tuple(TargetPoint(h, level) for h in target.horizons)
 
 

@@ -18,16 +18,16 @@ from predictor.bars.suspects import (
     SuspectBars,
     SuspectKind,
     TradedBars,
-    bar_suspect_error,
     find_suspects,
+    make_suspect_error,
     may_be_suspect,
-    traded_bars,
-    without_suspects,
+    remove_suspects,
+    select_traded_bars,
 )
 from predictor.call_context import Deadline
 from predictor.covariates import NO_COVARIATES, Covariates, check_sent
 from predictor.dates import to_optional_date_number
-from predictor.errors import BarIncompleteError, BarsError, NoUsableSymbolError, QuantraError, shown_date
+from predictor.errors import BarIncompleteError, BarsError, NoUsableSymbolError, QuantraError, format_date
 from predictor.instance import FeatureWindow, Instance
 from predictor.model.dates import DateReader, ForecastDates, check_age, drop_wrong_sessions
 from predictor.model.prepared_instance import (
@@ -36,7 +36,7 @@ from predictor.model.prepared_instance import (
     SymbolStates,
     find_refusals,
     find_warnings,
-    no_usable_symbol_error,
+    make_no_usable_symbol_error,
 )
 from predictor.model.window_inputs import WindowReader
 from predictor.networks import Inputs
@@ -285,11 +285,11 @@ def align_instance(instance: Instance, bars: BarPanel, dates: DateReader, now: d
 
 
 def _align_bars(instance: Instance, bars: BarPanel, dates: DateReader, now: datetime) -> AlignedInstance:
-    traded = TradedBars(bars=bars) if instance.accept_suspect_bars else traded_bars(bars)
+    traded = TradedBars(bars=bars) if instance.accept_suspect_bars else select_traded_bars(bars)
     read = dates.read(instance, traded.bars, now)
     idle = {
         symbol: NoUsableSymbolError(
-            f"{symbol}: did not trade on {shown_date(read.as_of)}: its bar repeats the close before with a volume of "
+            f"{symbol}: did not trade on {format_date(read.as_of)}: its bar repeats the close before with a volume of "
             "0; send it by itself to forecast from its last traded session"
         )
         for symbol in traded.idle
@@ -320,11 +320,11 @@ def drop_suspect_bars(aligned: AlignedInstance) -> AlignedInstance:
             refused.setdefault(suspect.symbol, []).append(suspect)
     return replace(
         aligned,
-        bars=without_suspects(aligned.bars, others),
+        bars=remove_suspects(aligned.bars, others),
         warnings=(*aligned.warnings, *(_describe_suspect(one) for one in others)),
         refusals={
             **aligned.refusals,
-            **{symbol: bar_suspect_error(own) for symbol, own in refused.items()},
+            **{symbol: make_suspect_error(own) for symbol, own in refused.items()},
         },
     )
 
@@ -406,7 +406,7 @@ def _prepare_checked(
     """Prepare an instance that has warnings or errors; leaves out symbols that cannot be forecast."""
     refusals = {**find_refusals(pipeline, panel), **aligned.refusals}
     if len(refusals) == len(aligned.bars.symbols):
-        return no_usable_symbol_error(refusals)
+        return make_no_usable_symbol_error(refusals)
     remarks = find_warnings(pipeline, panel, refusals)
     return _build_prepared(pipeline, aligned, batch, rows, anchor, refusals, tuple(remarks), may_lack_data=True)
 

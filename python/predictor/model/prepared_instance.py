@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from predictor.arrays import BoolArray, FloatArray
 from predictor.artifact import Manifest
 from predictor.bars import BarPanel
-from predictor.card import UNADJUSTED, ancestors_of, data_of
+from predictor.card import UNADJUSTED, read_ancestors, read_data_facts
 from predictor.errors import (
     BarsError,
     BarSuspectError,
@@ -21,8 +21,8 @@ from predictor.errors import (
     NoUsableSymbolError,
     QuantraError,
     TooFewBarsError,
-    listed,
-    shown_date,
+    format_date,
+    format_names,
 )
 from predictor.instance import Instance
 from predictor.networks import DailySeries, Inputs
@@ -125,7 +125,7 @@ def limit_warnings(lines: Iterable[str]) -> tuple[str, ...]:
     return every if left <= 0 else (*every[:MAX_WARNINGS], f"{left} more warnings were left out")
 
 
-def no_usable_symbol_error(refusals: Mapping[str, QuantraError]) -> QuantraError:
+def make_no_usable_symbol_error(refusals: Mapping[str, QuantraError]) -> QuantraError:
     """Return the error of an instance without a usable symbol: the symbols' own error if all share it."""
     first, *others = refusals.values()
     if not others and isinstance(first, TooFewBarsError | BarSuspectError):
@@ -150,7 +150,7 @@ def _check_among(symbols: Sequence[str], among: Sequence[str]) -> None:
     known = set(among)
     for symbol, count in Counter(symbols).items():
         if symbol not in known:
-            raise InvalidInputError(f"there is no symbol {symbol!r} to explain; the instance has {listed(among)}")
+            raise InvalidInputError(f"there is no symbol {symbol!r} to explain; the instance has {format_names(among)}")
         if count > 1:
             raise InvalidInputError(f"symbol {symbol!r} appears twice among those to explain; name it once")
 
@@ -245,7 +245,7 @@ def check_length(pipeline: Pipeline, bars: BarPanel) -> None:
         return
     counts = bars.present.sum(axis=1)
     missing = np.isnan(bars.close[:, -1])
-    raise no_usable_symbol_error(
+    raise make_no_usable_symbol_error(
         {
             symbol: _no_last_bar_error(symbol, bars)
             if missing[s]
@@ -256,7 +256,7 @@ def check_length(pipeline: Pipeline, bars: BarPanel) -> None:
 
 
 def _no_last_bar_error(symbol: str, bars: BarPanel) -> NoUsableSymbolError:
-    last = shown_date(int(bars.sessions[-1]))
+    last = format_date(int(bars.sessions[-1]))
     return NoUsableSymbolError(f"{symbol}: has no bar on the panel's last session, {last}")
 
 
@@ -279,7 +279,8 @@ def find_warnings(pipeline: Pipeline, panel: PanelState, refusals: Mapping[str, 
     if thin:
         fewest = min(thin, key=lambda s: present[s])
         yield (
-            f"{listed([symbols[s] for s in thin])}: forecast from fewer than the {pipeline.bars_needed} bars that the "
+            f"{format_names([symbols[s] for s in thin])}: forecast from fewer than the {pipeline.bars_needed} bars "
+            "that the "
             f"model reads, {symbols[fewest]} from {present[fewest]}; missing feature values count as unknown"
         )
     flat = [
@@ -287,7 +288,7 @@ def find_warnings(pipeline: Pipeline, panel: PanelState, refusals: Mapping[str, 
     ]
     if flat:
         yield (
-            f"{listed(flat)}: its price is nearly constant, so the width of the forecast comes from the model's "
+            f"{format_names(flat)}: its price is nearly constant, so the width of the forecast comes from the model's "
             f"minimum volatility, {pipeline.normaliser.floor:g} per day"
         )
 
@@ -315,8 +316,8 @@ class TrainingSummary:
         Raises:
             ArtifactError: the card's entry on bars or parent models is malformed.
         """
-        data = data_of(manifest.card)
-        before = (frozenset(one.symbols) for one in ancestors_of(manifest.card))
+        data = read_data_facts(manifest.card)
+        before = (frozenset(one.symbols) for one in read_ancestors(manifest.card))
         return cls(
             symbols=None if data is None else data.trained_symbols.union(*before),
             is_adopted=manifest.kind.is_adopted,
@@ -355,13 +356,14 @@ def find_data_warnings(
     new = _find_unseen_symbols(networks, forecast)
     if new and all(one.is_adopted for one in networks):
         yield (
-            f"{listed(new)}: not among the symbols that the model was calibrated on, so its scores do not apply to "
+            f"{format_names(new)}: not among the symbols that the model was calibrated on, so its scores do not "
+            "apply to "
             "them; evaluate it on their bars (quantra evaluate), or adopt it again with them"
         )
     elif new:
         whom = "the model was" if len(networks) == 1 else "all members were"
         yield (
-            f"{listed(new)}: not among the symbols that {whom} trained on, so its scores do not apply to them; "
+            f"{format_names(new)}: not among the symbols that {whom} trained on, so its scores do not apply to them; "
             "evaluate it on their bars (quantra evaluate), or train with them"
         )
 
@@ -378,7 +380,7 @@ def find_bars_warnings(
         is_adjusted: whether the model was trained on bars that record splits and dividends.
     """
     if reads_volume and not (bars.volume > 0).all():
-        yield from _volume_warnings(bars, frozenset(symbols))
+        yield from _list_volume_warnings(bars, frozenset(symbols))
     if is_adjusted and bars.is_unadjusted:
         yield (
             "the model was trained on bars with splits and dividends, and these bars record none, so one among them "
@@ -386,7 +388,7 @@ def find_bars_warnings(
         )
 
 
-def _volume_warnings(bars: BarPanel, symbols: Collection[str]) -> Iterator[str]:
+def _list_volume_warnings(bars: BarPanel, symbols: Collection[str]) -> Iterator[str]:
     """Yield a warning for each kind of symbols that lack volumes, and a note on days whose volume is unknown."""
     present = bars.present
     days = np.maximum(present.sum(axis=1), 1)
@@ -399,7 +401,7 @@ def _volume_warnings(bars: BarPanel, symbols: Collection[str]) -> Iterator[str]:
         return [row for row in np.flatnonzero(rows).tolist() if bars.symbols[row] in symbols]
 
     def line(rows: Sequence[int], what: str) -> str:
-        return f"{listed([bars.symbols[row] for row in rows])}: {what}"
+        return f"{format_names([bars.symbols[row] for row in rows])}: {what}"
 
     advice = "give the shares traded, or train with features that read no volume (--features prices)"
     masked = "the volume features are masked where their window contains one"

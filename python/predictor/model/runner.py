@@ -9,7 +9,7 @@ from torch import Tensor
 
 from predictor.arrays import FloatArray
 from predictor.call_context import Deadline
-from predictor.errors import listed
+from predictor.errors import format_names
 from predictor.explain import (
     NODE_COUNTS,
     BarOcclusionExplainer,
@@ -145,11 +145,12 @@ class PanelRunner:
         strangers = [symbol for symbol, node in zip(symbols, nodes.tolist(), strict=True) if node < 0]
         if without:
             yield (
-                f"{listed(without)}: forecast without the neighbours {listed(absent)}, which are missing in the panel "
+                f"{format_names(without)}: forecast without the neighbours {format_names(absent)}, which are "
+                "missing in the panel "
                 "or have no forecast themselves; send their bars too"
             )
         if strangers:
-            yield f"{listed(strangers)}: forecast without neighbours, because training had no data of such stocks"
+            yield f"{format_names(strangers)}: forecast without neighbours, because training had no data of such stocks"
 
     def units(self, prepared: PreparedInstance) -> Tensor:
         """See `RowRunner.units`; [N, H, Q]."""

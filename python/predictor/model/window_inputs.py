@@ -123,7 +123,7 @@ class WindowReader:
 
     def check(self, window: FeatureWindow) -> None:
         """Check a window's form and dates, but not its numbers and prices; raises as `check_form`."""
-        as_of, form = to_optional_date_number(window.as_of_session), _form_of(window)
+        as_of, form = to_optional_date_number(window.as_of_session), _extract_form(window)
         if form in self._forms and as_of in self._dates:
             check_symbols(window.symbols)
             return
@@ -167,7 +167,7 @@ class WindowReader:
         return prepared
 
 
-def _form_of(window: FeatureWindow) -> Hashable:
+def _extract_form(window: FeatureWindow) -> Hashable:
     """What `check_form` depends on, besides symbols, prices and dates."""
     observed, known, static, mask = window.observed, window.known, window.static, window.mask
     location, scale, prices = window.location, window.scale, window.anchor_price

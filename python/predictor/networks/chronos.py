@@ -14,8 +14,8 @@ from typing import Final
 import torch
 from torch import Tensor, nn
 
-from predictor.errors import ConfigurationError, MissingPackageError, listed
-from predictor.flags import numbers
+from predictor.errors import ConfigurationError, MissingPackageError, format_names
+from predictor.flags import parse_numbers
 from predictor.networks.adopted_forecaster import AdoptedForecaster
 from predictor.networks.inputs import Inputs, InputSizes
 from predictor.networks.layers import check_whole
@@ -62,13 +62,13 @@ class ChronosConfig:
         levels = self.levels
         if not all(0 < level < 1 for level in levels) or any(a >= b for a, b in pairwise(levels)):
             raise ConfigurationError(
-                f"quantiles are {listed(self.quantiles.split(','))}, but must rise between 0 and 1"
+                f"quantiles are {format_names(self.quantiles.split(','))}, but must rise between 0 and 1"
             )
 
     @property
     def levels(self) -> tuple[float, ...]:
         """Levels that the model was trained for."""
-        return numbers("quantiles", self.quantiles)
+        return parse_numbers("quantiles", self.quantiles)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

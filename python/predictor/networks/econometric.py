@@ -21,7 +21,7 @@ from predictor.arrays import BoolArray, FloatArray
 from predictor.bars import AdjustedBars
 from predictor.canonical import Json, Record
 from predictor.errors import ConfigurationError
-from predictor.networks.normaliser import DailySeries, NormaliserKind, WindowLevels, ordered_sum
+from predictor.networks.normaliser import DailySeries, NormaliserKind, WindowLevels, sum_in_order
 from predictor.networks.target import MIN_RANGE_VOLATILITY, Target, TargetKind
 
 HAR_SESSIONS: Final = (1, 5, 22, 60)
@@ -101,7 +101,7 @@ class Garch:
         steps[0] = self.alpha
         weights = np.multiply.accumulate(steps)[::-1]
         distance = np.where(np.isnan(squares), 0.0, squares - long_run[:, None])
-        return long_run + ordered_sum((weights * distance).T)
+        return long_run + sum_in_order((weights * distance).T)
 
     def variances(self, following: FloatArray, long_run: FloatArray) -> FloatArray:
         """[N, H] mean daily variance over each horizon."""
@@ -172,13 +172,13 @@ class FittedScale:
 
     @staticmethod
     def _compute_har(har: Har, returns: FloatArray, volatility: FloatArray) -> Mapping[str, FloatArray]:
-        terms, size = har.terms(volatility), window_mean(np.abs(returns))
+        terms, size = har.terms(volatility), compute_window_mean(np.abs(returns))
         return {"har_terms": terms, "har_level": size, "har": np.log(size)[:, None] + har.lines(terms)}
 
 
 def _compute_garch(garch: Garch, returns: FloatArray) -> Mapping[str, FloatArray]:
     squares = returns * returns
-    long_run = window_mean(squares)
+    long_run = compute_window_mean(squares)
     following = garch.next_variance(squares, long_run)
     logs = np.log(garch.variances(following, long_run)) / 2
     return {"garch_level": long_run, "garch_next": following, "garch": logs}
@@ -234,14 +234,14 @@ class FittedLevel:
         """As `Normaliser.stages`: HAR's terms [N, K], the window's level [N] and HAR's log volatility [N, H]."""
         volatility = windows[0][:, -self.window :]
         with np.errstate(all="ignore"):
-            terms, level = self.har.terms(volatility), window_mean(volatility)
+            terms, level = self.har.terms(volatility), compute_window_mean(volatility)
             return {"har_terms": terms, "har_level": level, "har": np.log(level)[:, None] + self.har.lines(terms)}
 
 
 FittedNormaliser = FittedScale | FittedLevel
 
 
-def window_mean(values: FloatArray) -> FloatArray:
+def compute_window_mean(values: FloatArray) -> FloatArray:
     """[N] mean of the known values in each row of [N, W], added from the oldest; NaN if none is known."""
     known = ~np.isnan(values)
     with np.errstate(all="ignore"):
@@ -253,7 +253,7 @@ def _compute_means(values: FloatArray, known: BoolArray, sessions: Sequence[int]
     counts = np.add.accumulate(known[:, ::-1], axis=1, dtype=np.float64)
     means = np.empty((len(values), len(sessions)))
     for column, k in enumerate(sessions):
-        np.divide(ordered_sum(values[:, -k:].T), counts[:, k - 1], out=means[:, column])
+        np.divide(sum_in_order(values[:, -k:].T), counts[:, k - 1], out=means[:, column])
     return means
 
 

@@ -137,7 +137,7 @@ class GatedSumWeights(NamedTuple):
     """[V, 1, H]"""
 
 
-def gated_sum(x: Tensor, shares: Tensor, keep: Tensor | None, weights: GatedSumWeights) -> Tensor:
+def compute_gated_sum(x: Tensor, shares: Tensor, keep: Tensor | None, weights: GatedSumWeights) -> Tensor:
     """Weighted sum [R, H] of the networks' results.
 
     Args:
@@ -195,7 +195,7 @@ def _merge(weights: GatedSumWeights, *, dropping: bool) -> _Weights:
 
 
 class _Blocks(torch.autograd.Function):
-    """`gated_sum` in blocks of rows, with its first derivative."""
+    """`compute_gated_sum` in blocks of rows, with its first derivative."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, shares: Tensor, keep: Tensor | None, *tensors: Tensor | None) -> Tensor:
@@ -224,7 +224,7 @@ class _Blocks(torch.autograd.Function):
 
 
 class _Arguments(NamedTuple):
-    """The arguments of `gated_sum`."""
+    """The arguments of `compute_gated_sum`."""
 
     x: Tensor
     shares: Tensor

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from predictor.errors import ConfigurationError
-from predictor.networks.inputs import ROW_ARITHMETIC, Edges, Inputs, InputSizes, row_width, session_rows
+from predictor.networks.inputs import ROW_ARITHMETIC, Edges, Inputs, InputSizes, compute_row_width, make_session_rows
 from predictor.networks.layers import (
     CONTEXT_ARITHMETIC,
     MAX_HIDDEN,
@@ -180,7 +180,7 @@ class GraphForecaster(nn.Module):
             self.fan = FrequencyAdaptiveNorm(sizes.encoder_length, frequencies=config.frequencies)
             self.dominant = nn.Linear(window, width)
         self.patch: Final = config.patch
-        self.gru = nn.GRU(config.patch * row_width(sizes), width, batch_first=True)
+        self.gru = nn.GRU(config.patch * compute_row_width(sizes), width, batch_first=True)
         self.attention = NeighbourAttention(width, heads=config.heads, values=width + sizes.observed)
         self.gate = nn.Linear(width, 2 * width)
         self.dropout = nn.Dropout(config.dropout)
@@ -253,7 +253,7 @@ class GraphForecaster(nn.Module):
 
     def _encode(self, inputs: Inputs) -> Tensor:
         """[N, W] last state of the recurrent encoder over patches of sessions; the first is padded with zeros."""
-        rows = session_rows(inputs)
+        rows = make_session_rows(inputs)
         missing = -rows.shape[1] % self.patch
         patches = functional.pad(rows, (0, 0, missing, 0)).unflatten(1, (-1, self.patch)).flatten(2)
         return self.gru(patches)[0][:, -1]

@@ -57,12 +57,12 @@ class InputSizes:
     """Number of stocks in a network's graph."""
 
 
-def row_width(sizes: InputSizes) -> int:
+def compute_row_width(sizes: InputSizes) -> int:
     """Width of a session's row."""
     return sizes.observed + sizes.known + 1
 
 
-def session_rows(inputs: Inputs) -> Tensor:
+def make_session_rows(inputs: Inputs) -> Tensor:
     """[N, T, F + K + 1] observed features, known features, and the share of known cells."""
     length = inputs.observed.shape[1]
     # on a CPU, a sum of booleans is fast and their mean is not

@@ -79,7 +79,7 @@ ADOPTED_KINDS: Mapping[str, NetworkKind] = {kind.name: kind for kind in (CHRONOS
 NORMALISERS: Mapping[str, NormaliserKind] = {kind.name: kind for kind in _NORMALISERS}
 
 
-def kind_named(name: str) -> NetworkKind:
+def get_kind(name: str) -> NetworkKind:
     """The kind of a name, which can be trained.
 
     Raises:
@@ -90,9 +90,9 @@ def kind_named(name: str) -> NetworkKind:
     return KINDS[name]
 
 
-def stored_kind_named(name: str) -> NetworkKind:
-    """The kind of a name in an artifact, which may be an adopted one; raises as `kind_named`."""
-    return ADOPTED_KINDS[name] if name in ADOPTED_KINDS else kind_named(name)
+def get_stored_kind(name: str) -> NetworkKind:
+    """The kind of a name in an artifact, which may be an adopted one; raises as `get_kind`."""
+    return ADOPTED_KINDS[name] if name in ADOPTED_KINDS else get_kind(name)
 
 
 def write_normaliser(normaliser: Normaliser) -> dict[str, Json]:

@@ -81,10 +81,10 @@ def make_config(kind: NetworkKind, given: Mapping[str, Setting]) -> NetworkConfi
     Raises:
         ConfigurationError: a setting is unknown, of another type, or out of range.
     """
-    return config_from_settings(kind, {**settings_from_config(kind.config()), **given})
+    return read_config(kind, {**list_config_settings(kind.config()), **given})
 
 
-def config_from_settings(kind: NetworkKind, settings: Mapping[str, Setting]) -> NetworkConfig:
+def read_config(kind: NetworkKind, settings: Mapping[str, Setting]) -> NetworkConfig:
     """Read all settings from an artifact.
 
     Raises:
@@ -97,7 +97,7 @@ def config_from_settings(kind: NetworkKind, settings: Mapping[str, Setting]) -> 
     return kind.config(**settings)  # pyright: ignore[reportArgumentType] - every type was just checked
 
 
-def settings_from_config(config: NetworkConfig) -> dict[str, Setting]:
+def list_config_settings(config: NetworkConfig) -> dict[str, Setting]:
     """All settings by name, for an artifact."""
     return asdict(config)
 

@@ -125,12 +125,12 @@ class WindowNormaliser:
         values = np.ascontiguousarray(series[:, -self.window :].T)
         present = ~np.isnan(values)
         weights = self._compute_weights()[:, None] * present
-        total = ordered_sum(weights)
+        total = sum_in_order(weights)
         known = np.where(present, values, 0.0)
         with np.errstate(all="ignore"):
-            location = ordered_sum(weights * known) / total if self.centred else 0.0 * total / total
+            location = sum_in_order(weights * known) / total if self.centred else 0.0 * total / total
             deviation = known - location
-            scale = np.sqrt(ordered_sum(weights * (deviation * deviation)) / total)
+            scale = np.sqrt(sum_in_order(weights * (deviation * deviation)) / total)
         return WindowLevels(location=location[:, None], scale=np.maximum(scale, self.floor)[:, None])
 
     def stages(self, windows: DailySeries) -> Mapping[str, FloatArray]:  # noqa: ARG002 - the signature of the protocol
@@ -161,6 +161,6 @@ def _read(record: Record, _target: Target) -> WindowNormaliser:
 WINDOW: Final = NormaliserKind("window", _read)
 
 
-def ordered_sum(values: FloatArray) -> FloatArray:
+def sum_in_order(values: FloatArray) -> FloatArray:
     """Sum over the first axis of [W, ...], from the oldest with one accumulator; `np.sum` adds pairwise."""
     return np.add.accumulate(values, axis=0)[-1]

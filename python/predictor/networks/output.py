@@ -21,7 +21,7 @@ def check_quantiles(levels: tuple[float, ...]) -> None:
         raise ConfigurationError(f"quantiles are {list(levels)}, but must be ascending levels between 0 and 1")
 
 
-def anchor_index(levels: tuple[float, ...]) -> int:
+def find_anchor_index(levels: tuple[float, ...]) -> int:
     """Index of the level nearest to the median; the other quantiles are steps away from it."""
     return min(range(len(levels)), key=lambda q: abs(levels[q] - 0.5))
 
@@ -35,7 +35,7 @@ class QuantileHead(nn.Module):
     def __init__(self, width: int, *, horizons: int, levels: tuple[float, ...]) -> None:
         super().__init__()
         check_quantiles(levels)
-        self.anchor: Final = anchor_index(levels)
+        self.anchor: Final = find_anchor_index(levels)
         weight = torch.empty(horizons, width, len(levels))
         if not weight.is_meta:  # meta tensors only need shapes, and arithmetic would import torch's compiler
             weight = weight.normal_() * (0.1 / max(width, 1) ** 0.5)
@@ -67,7 +67,7 @@ class QuantileHead(nn.Module):
         self.bias[:, :a] = raw[:, :a]
 
 
-def pinball_loss(quantiles: Tensor, targets: Tensor, levels: Tensor) -> Tensor:
+def compute_pinball_loss(quantiles: Tensor, targets: Tensor, levels: Tensor) -> Tensor:
     """[N, H, Q] pinball loss of quantiles [N, H, Q] at targets [N, H] (Koenker & Bassett 1978)."""
     error = targets.unsqueeze(-1) - quantiles
     return torch.maximum(levels * error, (levels - 1) * error)
@@ -139,23 +139,23 @@ class OutputMap:
             offsets: [H, Q] or [N, H, Q] instead of the model's.
         """
         shifted = units.to(torch.float64) + (self.offsets if offsets is None else offsets)
-        return restore(without_crossings(shifted, anchor_index(self.levels)), location, scale, self.spread)
+        return restore(remove_crossings(shifted, find_anchor_index(self.levels)), location, scale, self.spread)
 
     def map_arrays(self, units: FloatArray, location: FloatArray, scale: FloatArray) -> FloatArray:
         """The same as `values` for arrays: for few rows, NumPy takes a tenth of torch's time."""
-        quantiles = uncross(units + self.offsets.numpy(), anchor_index(self.levels))
+        quantiles = remove_crossings_in_place(units + self.offsets.numpy(), find_anchor_index(self.levels))
         return location[..., None] + (scale * self.spread.numpy())[..., None] * quantiles
 
 
-def uncross(quantiles: FloatArray, anchor: int) -> FloatArray:
-    """Apply `without_crossings` to an array in place, and return it."""
+def remove_crossings_in_place(quantiles: FloatArray, anchor: int) -> FloatArray:
+    """Apply `remove_crossings` to an array in place, and return it."""
     above, below = quantiles[..., anchor:], quantiles[..., anchor::-1]
     np.maximum.accumulate(above, axis=-1, out=above)
     np.minimum.accumulate(below, axis=-1, out=below)
     return quantiles
 
 
-def without_crossings(quantiles: Tensor, anchor: int) -> Tensor:
+def remove_crossings(quantiles: Tensor, anchor: int) -> Tensor:
     """Quantiles [N, H, Q] without crossing: one that crosses its neighbour towards the anchor is set equal to it."""
     above = quantiles[..., anchor:].cummax(-1).values
     below = quantiles[..., : anchor + 1].flip(-1).cummin(-1).values.flip(-1)

@@ -6,7 +6,7 @@ from typing import Final
 
 from torch import Tensor, nn
 
-from predictor.networks.inputs import ROW_ARITHMETIC, Inputs, InputSizes, row_width, session_rows
+from predictor.networks.inputs import ROW_ARITHMETIC, Inputs, InputSizes, compute_row_width, make_session_rows
 from predictor.networks.layers import (
     CONTEXT_ARITHMETIC,
     MAX_HIDDEN,
@@ -86,14 +86,14 @@ class HybridForecaster(nn.Module):
     def __init__(self, config: HybridConfig, *, sizes: InputSizes, target: Target, levels: tuple[float, ...]) -> None:
         super().__init__()
         between = config.dropout if config.layers > 1 else 0.0
-        self.lstm = nn.LSTM(row_width(sizes), config.hidden, config.layers, batch_first=True, dropout=between)
+        self.lstm = nn.LSTM(compute_row_width(sizes), config.hidden, config.layers, batch_first=True, dropout=between)
         self.blocks = nn.ModuleList(_block(config) for _ in range(config.blocks))
         self.context = HorizonContext(config.hidden, sizes=sizes, target=target, dropout=config.dropout)
         self.head = QuantileHead(config.hidden, horizons=len(target.horizons), levels=levels)
 
     def forward(self, inputs: Inputs) -> Tensor:
         """Quantiles [N, H, Q] float32 in units of the window's own volatility."""
-        states, _ = self.lstm(session_rows(inputs))
+        states, _ = self.lstm(make_session_rows(inputs))
         for block in self.blocks:
             states = block(states)
         return self.head(self.context(states[:, -1], inputs))
@@ -152,13 +152,13 @@ class LSTMForecaster(nn.Module):
     def __init__(self, config: LSTMConfig, *, sizes: InputSizes, target: Target, levels: tuple[float, ...]) -> None:
         super().__init__()
         between = config.dropout if config.layers > 1 else 0.0
-        self.lstm = nn.LSTM(row_width(sizes), config.hidden, config.layers, batch_first=True, dropout=between)
+        self.lstm = nn.LSTM(compute_row_width(sizes), config.hidden, config.layers, batch_first=True, dropout=between)
         self.context = HorizonContext(config.hidden, sizes=sizes, target=target, dropout=config.dropout)
         self.head = QuantileHead(config.hidden, horizons=len(target.horizons), levels=levels)
 
     def forward(self, inputs: Inputs) -> Tensor:
         """Quantiles [N, H, Q] float32 in units of the window's own volatility."""
-        states, _ = self.lstm(session_rows(inputs))
+        states, _ = self.lstm(make_session_rows(inputs))
         return self.head(self.context(states[:, -1], inputs))
 
 
@@ -168,13 +168,13 @@ class GRUForecaster(nn.Module):
     def __init__(self, config: GRUConfig, *, sizes: InputSizes, target: Target, levels: tuple[float, ...]) -> None:
         super().__init__()
         between = config.dropout if config.layers > 1 else 0.0
-        self.gru = nn.GRU(row_width(sizes), config.hidden, config.layers, batch_first=True, dropout=between)
+        self.gru = nn.GRU(compute_row_width(sizes), config.hidden, config.layers, batch_first=True, dropout=between)
         self.context = HorizonContext(config.hidden, sizes=sizes, target=target, dropout=config.dropout)
         self.head = QuantileHead(config.hidden, horizons=len(target.horizons), levels=levels)
 
     def forward(self, inputs: Inputs) -> Tensor:
         """Quantiles [N, H, Q] float32 in units of the window's own volatility."""
-        states, _ = self.gru(session_rows(inputs))
+        states, _ = self.gru(make_session_rows(inputs))
         return self.head(self.context(states[:, -1], inputs))
 
 

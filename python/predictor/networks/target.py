@@ -11,7 +11,7 @@ import numpy as np
 from predictor.arrays import FloatArray
 from predictor.bars import AdjustedBars
 from predictor.errors import ConfigurationError
-from predictor.flags import Flag, integers
+from predictor.flags import Flag, parse_integers
 
 MAX_HORIZON = 250
 """Trading days, about a year."""
@@ -48,7 +48,12 @@ class Target:
     )
     lag: Annotated[int, Flag("0: returns from the last close; 1: from the next.", own="0; graph: 1")] = 0
     """0: from the last known close, as in the price fan. 1: from the next close, at which one can still trade."""
-    horizons: Annotated[tuple[int, ...], Flag("Trading days.", read=partial(integers, "horizons"))] = (1, 5, 10, 20)
+    horizons: Annotated[tuple[int, ...], Flag("Trading days.", read=partial(parse_integers, "horizons"))] = (
+        1,
+        5,
+        10,
+        20,
+    )
     """Trading days, ascending."""
 
     def __post_init__(self) -> None:

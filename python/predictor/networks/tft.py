@@ -16,9 +16,9 @@ from predictor.networks.gated_residuals import (
     GatedResiduals,
     GatedRest,
     GatedSumWeights,
-    gated_sum,
+    compute_gated_sum,
 )
-from predictor.networks.inputs import ROW_ARITHMETIC, Inputs, InputSizes, row_width, session_rows
+from predictor.networks.inputs import ROW_ARITHMETIC, Inputs, InputSizes, compute_row_width, make_session_rows
 from predictor.networks.layers import (
     HIGHWAY_ARITHMETIC,
     MAX_HIDDEN,
@@ -162,7 +162,7 @@ class VariableSelection(nn.Module):
             gain=each.gain,
             shift=each.shift,
         )
-        return gated_sum(x, weights, keep, parameters)
+        return compute_gated_sum(x, weights, keep, parameters)
 
 
 def _index_columns(widths: tuple[int, ...]) -> Tensor:
@@ -260,7 +260,7 @@ class TFTForecaster(nn.Module):
     def __init__(self, config: TFTConfig, *, sizes: InputSizes, target: Target, levels: tuple[float, ...]) -> None:
         super().__init__()
         width, dropout, has_static = config.hidden, config.dropout, sizes.static > 0
-        past = (1,) * row_width(sizes)
+        past = (1,) * compute_row_width(sizes)
         self.encoder_length = sizes.encoder_length
         ends = [sizes.encoder_length - 1 + target.lag + h for h in target.horizons]
         self.static = StaticEncoder(_list_static_widths(sizes), width, dropout=dropout) if has_static else None
@@ -313,7 +313,7 @@ class TFTForecaster(nn.Module):
         """Selected past [N, T, W] and its weights, selected future [N, D, W] and its weights."""
         context = None if contexts is None else contexts.selection
         ahead = inputs.known[:, self.encoder_length :]
-        past, past_weights = self.past(session_rows(inputs), context)
+        past, past_weights = self.past(make_session_rows(inputs), context)
         if self.future is None:
             return past, past_weights, past.new_zeros(*ahead.shape[:2], past.shape[-1]), ahead
         return past, past_weights, *self.future(ahead, context)

@@ -20,7 +20,7 @@ from predictor.flags import Flag
 from predictor.networks.inputs import Inputs, InputSizes
 from predictor.networks.layers import check_whole
 from predictor.networks.network_kind import NetworkKind
-from predictor.networks.normaliser import ordered_sum
+from predictor.networks.normaliser import sum_in_order
 from predictor.networks.target import Target
 
 MAX_TREES: Final = 2000
@@ -231,7 +231,7 @@ class Forests:
         leaves = np.bitwise_count(lowest - lowest.dtype.type(1))
         values = self.arrays.values.ravel()[self._starts + leaves]
         by_tree = values.reshape(len(rows), *self.arrays.values.shape[:2])
-        return ordered_sum(np.moveaxis(by_tree, 2, 0))
+        return sum_in_order(np.moveaxis(by_tree, 2, 0))
 
 
 class TreesForecaster(nn.Module):

@@ -7,9 +7,9 @@ from predictor.registry.layout import (
     CHAMPION,
     claim_champion,
     claim_first_champion,
-    contents,
     find_model_folder,
     find_version,
+    list_models,
     promote_version,
     read_aliases,
     read_histories,
@@ -19,7 +19,7 @@ from predictor.registry.layout import (
 from predictor.registry.lock import VersionLock
 from predictor.registry.model_loader import LazyModel, Runtime, load_model, load_single
 from predictor.registry.registry import ModelsFolder, Registry
-from predictor.registry.versions import ModelVersions, alias_problems
+from predictor.registry.versions import ModelVersions, check_aliases
 
 __all__ = [
     "ALIASES",
@@ -37,12 +37,12 @@ __all__ = [
     "RegistryChange",
     "Runtime",
     "VersionLock",
-    "alias_problems",
+    "check_aliases",
     "claim_champion",
     "claim_first_champion",
-    "contents",
     "find_model_folder",
     "find_version",
+    "list_models",
     "load_model",
     "load_single",
     "promote_version",

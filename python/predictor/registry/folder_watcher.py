@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Self, final
 
 from predictor.errors import ArtifactError
-from predictor.registry.layout import ALIASES, names_in, versions_in
+from predictor.registry.layout import ALIASES, list_names, list_versions
 from predictor.registry.registry import ModelsFolder, Registry
 
 Signature = frozenset[tuple[str, int, int, int]]
@@ -29,7 +29,7 @@ class ModelFolderState:
         """Take a snapshot of a model's folder; None if the folder does not exist."""
         try:
             versions = {
-                version: _compute_signature(model_folder / str(version)) for version in versions_in(model_folder)
+                version: _compute_signature(model_folder / str(version)) for version in list_versions(model_folder)
             }
         except FileNotFoundError:
             return None
@@ -55,7 +55,7 @@ class FolderState:
     def of(cls, models: Path) -> Self:
         """Take a snapshot of a models folder; reads only directory entries and aliases."""
         try:
-            found = {name: ModelFolderState.of(models / name) for name in sorted(names_in(models))}
+            found = {name: ModelFolderState.of(models / name) for name in sorted(list_names(models))}
         except OSError as error:
             return cls(models={}, trouble=str(error.strerror))
         return cls(models={name: state for name, state in found.items() if state is not None})

@@ -13,7 +13,7 @@ from predictor.canonical import Record
 from predictor.card import Card
 from predictor.catalog import ModelListing
 from predictor.errors import ArtifactError, ConfigurationError, ModelNotFoundError, VersionNotFoundError
-from predictor.file_lock import locked
+from predictor.file_lock import lock_file
 from predictor.registry.alias_history import (
     AliasMove,
     GateResult,
@@ -48,12 +48,12 @@ def is_name(text: str) -> bool:
     return _NAME.fullmatch(text) is not None
 
 
-def version_number(text: str) -> int | None:
+def parse_version(text: str) -> int | None:
     """Parse a version; None if the text is not one."""
     return int(text) if _VERSION.fullmatch(text) else None
 
 
-def names_in(models: Path) -> frozenset[str]:
+def list_names(models: Path) -> frozenset[str]:
     """Return the valid model names in a models folder.
 
     Raises:
@@ -65,17 +65,17 @@ def names_in(models: Path) -> frozenset[str]:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)) from None
 
 
-def versions_in(model_folder: Path) -> frozenset[int]:
+def list_versions(model_folder: Path) -> frozenset[int]:
     """Return the versions with a subfolder in a model's folder, valid or not.
 
     Raises:
         OSError: the folder is missing or cannot be read.
     """
-    numbers = {p: version_number(p.name) for p in model_folder.iterdir()}
+    numbers = {p: parse_version(p.name) for p in model_folder.iterdir()}
     return frozenset(number for p, number in numbers.items() if number is not None and p.is_dir())
 
 
-def models_hint(models: Path) -> str:
+def suggest_models_folder(models: Path) -> str:
     """Suggest the parent or subfolder that holds models, for an error message; empty if neither does."""
     if artifact.is_artifact(models):
         return f"; did you mean {models.parent.parent}?"
@@ -130,8 +130,8 @@ def find_version(models: Path, reference: str) -> tuple[Path, int]:
         raise ModelNotFoundError(
             f"{model_folder} is a version of the model {models.name}; give {models.parent} as the folder"
         )
-    aliases, versions = read_aliases(model_folder), versions_in(model_folder)
-    version = aliases.get(selector or CHAMPION, version_number(selector))
+    aliases, versions = read_aliases(model_folder), list_versions(model_folder)
+    version = aliases.get(selector or CHAMPION, parse_version(selector))
     if not at and version is None:
         version = max(versions, default=None)
     if version is None or not artifact.is_artifact(model_folder / str(version)):
@@ -152,7 +152,7 @@ def find_model_folder(models: Path, name: str) -> Path:
     Raises:
         ModelNotFoundError: the model does not exist.
     """
-    names = sorted(names_in(models)) if models.is_dir() else []
+    names = sorted(list_names(models)) if models.is_dir() else []
     if name not in names:
         known = f"there are {names}" if names else "it holds no model; give another folder with --models"
         raise ModelNotFoundError(f"there is no model {name[:MAX_SHOWN_CHARACTERS]!r} in {models}; {known}")
@@ -169,7 +169,7 @@ def set_alias(model_folder: Path, alias: str, version: int) -> None:
         raise ConfigurationError(f"{alias[:MAX_SHOWN_CHARACTERS]!r} is not an alias; {_ALIAS_RULE}")
     _check_version(model_folder, version)
     check_file(model_folder / ALIASES)
-    with locked(model_folder / _LOCK):
+    with lock_file(model_folder / _LOCK):
         _move(model_folder, alias, version, MoveKind.SET, reason="by `quantra alias`")
 
 
@@ -194,7 +194,7 @@ def promote_version(
     """
     _check_version(model_folder, version)
     check_file(model_folder / ALIASES)
-    with locked(model_folder / _LOCK):
+    with lock_file(model_folder / _LOCK):
         champion = read_aliases(model_folder).get(CHAMPION)
         if champion not in {expected, version}:
             raise ConfigurationError(
@@ -218,7 +218,7 @@ def roll_back(model_folder: Path, *, reason: str, expected: int | None = None) -
         ArtifactError: the aliases or their history cannot be read.
     """
     check_file(model_folder / ALIASES)
-    with locked(model_folder / _LOCK):
+    with lock_file(model_folder / _LOCK):
         aliases = read_aliases(model_folder)
         champion = aliases.get(CHAMPION)
         if expected not in {None, champion}:
@@ -242,7 +242,7 @@ def roll_back(model_folder: Path, *, reason: str, expected: int | None = None) -
 def _check_version(model_folder: Path, version: int) -> None:
     if not artifact.is_artifact(model_folder / str(version)):
         raise ConfigurationError(
-            f"{model_folder}: has no version {version}; it has {sorted(versions_in(model_folder))}"
+            f"{model_folder}: has no version {version}; it has {sorted(list_versions(model_folder))}"
         )
 
 
@@ -269,7 +269,7 @@ def claim_champion(model_folder: Path, version: int) -> int:
         ArtifactError: see `read_aliases`.
         OSError: the folder cannot be written.
     """
-    with locked(model_folder / _LOCK):
+    with lock_file(model_folder / _LOCK):
         aliases = read_aliases(model_folder)
         if CHAMPION not in aliases:
             _move(model_folder, CHAMPION, version, MoveKind.FIRST, reason="a server found no champion")
@@ -278,10 +278,10 @@ def claim_champion(model_folder: Path, version: int) -> int:
 
 def claim_first_champion(folder: Path) -> None:
     """Make a new artifact the champion if it is the first version of its model and no aliases exist."""
-    model_folder, version = folder.absolute().parent, version_number(folder.name)
-    if version is None or versions_in(model_folder) - {version}:
+    model_folder, version = folder.absolute().parent, parse_version(folder.name)
+    if version is None or list_versions(model_folder) - {version}:
         return
-    with suppress(OSError), locked(model_folder / _LOCK):  # without a lock, the first server chooses and logs it
+    with suppress(OSError), lock_file(model_folder / _LOCK):  # without a lock, the first server chooses and logs it
         if not (model_folder / ALIASES).exists():
             _move(model_folder, CHAMPION, version, MoveKind.FIRST, reason="the first version")
 
@@ -293,7 +293,7 @@ def _is_alias(text: str) -> bool:
     return is_name(text) and not text.isdigit()
 
 
-def contents(models: Path) -> tuple[ModelListing, ...]:
+def list_models(models: Path) -> tuple[ModelListing, ...]:
     """List every version in a models folder, sorted by name and version.
 
     Raises:
@@ -302,12 +302,14 @@ def contents(models: Path) -> tuple[ModelListing, ...]:
         ArtifactError: the aliases of a model cannot be read.
     """
     try:
-        names = sorted(names_in(models))
+        names = sorted(list_names(models))
         found = tuple(one for name in names for one in _list_model(models / name))
     except OSError as error:
         raise ConfigurationError(f"{models}: the folder cannot be read: {error.strerror}") from error
     if not found:
-        raise ModelNotFoundError(f"{models} holds no model, which would be a folder NAME/VERSION{models_hint(models)}")
+        raise ModelNotFoundError(
+            f"{models} holds no model, which would be a folder NAME/VERSION{suggest_models_folder(models)}"
+        )
     return found
 
 
@@ -319,18 +321,18 @@ def read_histories(models: Path) -> dict[str, tuple[AliasMove, ...]]:
         ArtifactError: the aliases of a model or their history cannot be read.
     """
     try:
-        folders = [models / name for name in sorted(names_in(models))]
+        folders = [models / name for name in sorted(list_names(models))]
     except OSError as error:
         raise ConfigurationError(f"{models}: the folder cannot be read: {error.strerror}") from error
     return {
         model_folder.name: read_moves(model_folder, read_aliases(model_folder))
         for model_folder in folders
-        if versions_in(model_folder)
+        if list_versions(model_folder)
     }
 
 
 def _list_model(model_folder: Path) -> Iterator[ModelListing]:
-    versions = sorted(versions_in(model_folder))
+    versions = sorted(list_versions(model_folder))
     aliases = read_aliases(model_folder) if versions else {}
     for version in versions:
         own = tuple(sorted(alias for alias, number in aliases.items() if number == version))

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple, Self
 
 from predictor.artifact import MANIFEST
 from predictor.errors import ArtifactError, ConfigurationError
-from predictor.registry.layout import MAX_SHOWN_CHARACTERS, is_name, version_number
+from predictor.registry.layout import MAX_SHOWN_CHARACTERS, is_name, parse_version
 
 RECIPE: Final = "run 'sha256sum */*/manifest.json' in the folder of models and keep what it prints"
 """How to create a lock file."""
@@ -47,7 +47,7 @@ class VersionLock:
         entries = [(number, _parse_entry(path, number, line)) for number, line in lines if line.strip()]
         digests: dict[str, dict[int, str]] = {}
         for number, (name, folder, digest) in entries:
-            version = version_number(folder)
+            version = parse_version(folder)
             if version is None or not is_name(name):
                 continue
             if version in digests.setdefault(name, {}):

@@ -33,10 +33,10 @@ from predictor.model import (
     ModelIdentity,
     Predictor,
     PreparedBatch,
-    default_targets,
     describe_ensemble,
     describe_model,
     identify_members,
+    list_default_targets,
 )
 from predictor.registry.lock import VersionLock
 from predictor.replacement import replace_file
@@ -357,4 +357,4 @@ def _describe_version(identity: ModelIdentity, stored: Stored) -> ModelInfo:
 
 def _list_targets(stored: Stored) -> tuple[TargetPoint, ...]:
     manifest = stored.manifest if isinstance(stored, StoredEnsemble) else stored.artifact.manifest
-    return default_targets(manifest.target, manifest.quantiles)
+    return list_default_targets(manifest.target, manifest.quantiles)

@@ -13,14 +13,21 @@ from predictor.registry.layout import (
     ALIASES,
     CHAMPION,
     MAX_SHOWN_CHARACTERS,
-    models_hint,
-    names_in,
-    version_number,
-    versions_in,
+    list_names,
+    list_versions,
+    parse_version,
+    suggest_models_folder,
 )
 from predictor.registry.lock import VersionLock
 from predictor.registry.model_loader import Runtime
-from predictor.registry.versions import NOTHING, ModelReader, ModelReload, ModelVersions, change_champion, unreadable
+from predictor.registry.versions import (
+    NOTHING,
+    ModelReader,
+    ModelReload,
+    ModelVersions,
+    change_champion,
+    make_unreadable_error,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +59,7 @@ class Registry:
             ConfigurationError: the folder is missing or holds no model that can be served.
         """
         try:
-            names = names_in(models)
+            names = list_names(models)
         except FileNotFoundError as error:
             if may_be_empty:
                 return cls(models={}, problems=())
@@ -67,7 +74,8 @@ class Registry:
         if not (registry.models or may_be_empty):
             causes = "".join(f"\n  {problem.message}" for problem in registry.problems)
             raise ConfigurationError(
-                f"{models}: holds no model that can be served; expected NAME/1 folders{models_hint(models)}{causes}"
+                f"{models}: holds no model that can be served; expected NAME/1 "
+                f"folders{suggest_models_folder(models)}{causes}"
             )
         return registry
 
@@ -84,7 +92,7 @@ class Registry:
         served = self.models.get(name)
         if served is None:
             raise self._describe_missing_model(name)
-        version = served.champion if not at else served.aliases.get(selector, version_number(selector))
+        version = served.champion if not at else served.aliases.get(selector, parse_version(selector))
         model = None if version is None else served.versions.get(version)
         if model is None:
             raise _describe_not_found(name, served, selector) if at else self._describe_missing_model(name)
@@ -273,7 +281,7 @@ class ModelsFolder:
     def mark_unreadable(self, registry: Registry, name: str, reason: str) -> Registry:
         """Record that a model's folder cannot be read; its versions stay."""
         left = self._reader.keep(name, registry.models.get(name, NOTHING))
-        problem = unreadable(name, reason)
+        problem = make_unreadable_error(name, reason)
         return registry.replace_model(name, replace(left, failures=(problem,)))
 
     def _read(self, registry: Registry, name: str, there: frozenset[int], wanted: frozenset[int]) -> Registry:
@@ -293,7 +301,7 @@ class ModelsFolder:
         """Parse a reference to a model that has a folder."""
         name, version = _split_reference(reference)
         try:
-            names = names_in(self.path)
+            names = list_names(self.path)
         except OSError as error:
             raise ArtifactError(f"the folder of models cannot be read: {error.strerror}") from error
         if name not in names:
@@ -305,9 +313,9 @@ class ModelsFolder:
     def _list_versions(self, name: str) -> frozenset[int]:
         """Return the versions in a model's folder."""
         try:
-            return versions_in(self.path / name)
+            return list_versions(self.path / name)
         except OSError as error:
-            raise unreadable(name, str(error.strerror)) from error
+            raise make_unreadable_error(name, str(error.strerror)) from error
 
 
 def _identify_problem(problem: ArtifactError) -> tuple[str | None, str | None, str]:
@@ -327,7 +335,7 @@ def _split_reference(reference: str) -> tuple[str, int | None]:
     VersionNotFoundError: the text after `@` is not a version.
     """
     name, at, selector = reference.partition("@")
-    version = version_number(selector)
+    version = parse_version(selector)
     if at and version is None:
         raise VersionNotFoundError(
             f"{selector[:MAX_SHOWN_CHARACTERS]!r} is not a version of {name[:MAX_SHOWN_CHARACTERS]!r}; "

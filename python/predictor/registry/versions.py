@@ -8,7 +8,7 @@ from typing import Final, Self, final
 
 from predictor.errors import ArtifactError
 from predictor.model import Predictor
-from predictor.registry.layout import ALIASES, CHAMPION, claim_champion, read_aliases, versions_in
+from predictor.registry.layout import ALIASES, CHAMPION, claim_champion, list_versions, read_aliases
 from predictor.registry.lock import VersionLock
 from predictor.registry.model_loader import LazyModel, Runtime, describe_version_problem, load_model
 
@@ -141,9 +141,9 @@ class ModelReader:
     def read(self, name: str) -> ModelReload:
         """Read all versions of a model that is not served yet."""
         try:
-            there = versions_in(self._models / name)
+            there = list_versions(self._models / name)
         except OSError as error:
-            return ModelReload(served=None, failures=(unreadable(name, str(error.strerror)),))
+            return ModelReload(served=None, failures=(make_unreadable_error(name, str(error.strerror)),))
         return self.reread(name, NOTHING, there=there, wanted=there)
 
     def reread(
@@ -207,8 +207,8 @@ class ModelReader:
             aliases = read_aliases(self._models / name)
         except ArtifactError as error:
             if present.live is None:
-                return NOTHING, (of_model(name, error),)
-            return _keep_aliases(drawn, present, (of_model(name, _add_old_served(error)),))
+                return NOTHING, (add_model_name(name, error),)
+            return _keep_aliases(drawn, present, (add_model_name(name, _add_old_served(error)),))
         drawn = replace(drawn, aliases=aliases, is_recorded=True)
         if CHAMPION not in aliases and present.champion is None:
             return self._with_first_champion(name, drawn)
@@ -326,26 +326,26 @@ def _describe_lost_alias(name: str, served: ModelVersions, alias: str, *, has_ol
         problem += f"{_OLD_SERVED if has_old else others}; put it back"
         if served.versions:
             problem += f", or release another version with quantra alias {name} {CHAMPION} {max(served.versions)}"
-    return of_model(name, ArtifactError.of(f"{name}/{ALIASES}", problem))
+    return add_model_name(name, ArtifactError.of(f"{name}/{ALIASES}", problem))
 
 
-def of_model(name: str, error: ArtifactError) -> ArtifactError:
+def add_model_name(name: str, error: ArtifactError) -> ArtifactError:
     """Add the model's name to the error's `metadata`."""
     return ArtifactError(error.message, metadata={**error.metadata, "model": name})
 
 
-def unreadable(name: str, reason: str) -> ArtifactError:
+def make_unreadable_error(name: str, reason: str) -> ArtifactError:
     """Return the error of a model's folder that cannot be read."""
-    return of_model(name, ArtifactError(f"{name}: the folder cannot be read: {reason}"))
+    return add_model_name(name, ArtifactError(f"{name}: the folder cannot be read: {reason}"))
 
 
-def alias_problems(folder: Path, runtime: Runtime) -> list[ArtifactError]:
+def check_aliases(folder: Path, runtime: Runtime) -> list[ArtifactError]:
     """Check the aliases of a model; each must name a version that loads."""
     try:
         aliases = read_aliases(folder)
     except ArtifactError as error:
         return [error]
-    there = frozenset(aliases.values()) & versions_in(folder)
+    there = frozenset(aliases.values()) & list_versions(folder)
     models = {version: _load_or_error(folder / str(version), (folder.name, version), runtime) for version in there}
     served = _merge_versions(replace(NOTHING, aliases=aliases), models, there=there, gone=())
     return [_describe_lost_alias(folder.name, served, alias) for alias in served.lost_aliases()]

@@ -13,7 +13,7 @@ from predictor.bars import BarPanel
 from predictor.card import Card
 from predictor.catalog import ModelInfo
 from predictor.dates import to_date_number
-from predictor.errors import ConfigurationError, listed
+from predictor.errors import ConfigurationError, format_names
 from predictor.forecast import LOG_RETURN, Attribution, Forecast
 from predictor.report.templates import PageBuilder, format_horizon, format_level, format_session
 
@@ -116,7 +116,8 @@ def select_past_forecasts(made: Sequence[Forecast], until: date, card: Card) -> 
 
 
 def _note_past(days: Sequence[int], card: Card) -> str:
-    what = f"Grey: forecasts of this model as of {listed(list(map(format_session, days)))}, from the bars until then."
+    what = f"Grey: forecasts of this model as of {format_names(list(map(format_session, days)))}, from the bars "
+    "until then."
     seen_to = card.seen_to
     if not seen_to:
         return f"{what} The model's card does not say whether its training used what followed."
@@ -124,7 +125,8 @@ def _note_past(days: Sequence[int], card: Card) -> str:
     if not seen:
         return f"{what} The training used bars until {format_session(seen_to)}, so what followed was new to the model."
     return (
-        f"{what} The training used bars until {format_session(seen_to)}, perhaps also what followed {listed(seen)}: "
+        f"{what} The training used bars until {format_session(seen_to)}, perhaps also what followed "
+        f"{format_names(seen)}: "
         "those forecasts may look better than new ones."
     )
 

@@ -29,7 +29,7 @@ from predictor.report.forecast import (
 )
 from predictor.report.paths import DrawnPaths, PathsView, describe_origin, draw_paths, make_paths_view
 from predictor.report.templates import PageBuilder, format_horizon, format_level, format_session
-from predictor.skill import line_of
+from predictor.skill import format_skill
 
 _MAX_WITH_ALL_REASONS: Final = 4
 """Maximum number of symbols of a page with reasons for every quantile; a larger page would exceed 2 MB."""
@@ -239,7 +239,7 @@ def write_reason_chart(path: Path, info: ModelInfo, attribution: Attribution, sy
     parts = {
         "title": f"What moved the forecast of {', '.join(symbols)}",
         "subtitle": f"{_make_subtitle(attribution.model, attribution.version, attribution.as_of_session)} · {point}",
-        "notes": (line_of(attribution.skill),),
+        "notes": (format_skill(attribution.skill),),
         "warnings": attribution.warnings,
         "remarks": (),
         "forecasts": (),

@@ -9,7 +9,7 @@ import numpy as np
 
 from predictor import charts
 from predictor.bars import BarPanel
-from predictor.errors import TooFewBarsError, listed
+from predictor.errors import TooFewBarsError, format_names
 from predictor.forecast import Forecast
 from predictor.price_paths import PathAnswers, PricePaths, simulate_paths
 from predictor.replacement import replace_file
@@ -170,7 +170,7 @@ def write_paths_page(
     """
     page = PageBuilder("predictor.report", "paths_page.html.j2")
     parts = {
-        "symbols": listed(simulated.symbols),
+        "symbols": format_names(simulated.symbols),
         "model": f"Model {simulated.model}, version {simulated.version}",
         "as_of": format_session(simulated.as_of_session),
         "day": answers.day,

@@ -14,7 +14,7 @@ from predictor.replacement import replace_file
 from predictor.report.explanation import SHOWN_INPUTS, choose_display_unit
 from predictor.report.forecast import NO_PAST, PastForecasts, describe_prices, make_fan_chart
 from predictor.report.templates import format_horizon, format_level, format_session
-from predictor.skill import line_of
+from predictor.skill import format_skill
 
 PICTURE_SUFFIXES: Final = (".png", ".svg")
 MAX_PANELS: Final = 20
@@ -82,6 +82,6 @@ def _make_reasons_panel(attribution: Attribution, symbol: str) -> charts.BarsPan
         title=f"{symbol}: what moved the forecast; {attribution.model}@{attribution.version}{day}",
         notes=(
             f"{format_horizon(attribution.horizon)} ahead, {format_level(attribution.quantile)}",
-            line_of(attribution.skill),
+            format_skill(attribution.skill),
         ),
     )

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 import numpy as np
 
 from predictor.charts.theme import THEME
-from predictor.errors import MissingPackageError, shown_date
+from predictor.errors import MissingPackageError, format_date
 from predictor.replacement import check_file
 
 if TYPE_CHECKING:
@@ -280,7 +280,7 @@ def format_session(session: date | int | None) -> str:
     """Format a date or yyyymmdd as 2024-03-28; empty if unknown (None or 0)."""
     if not session:
         return ""
-    return session.isoformat() if isinstance(session, date) else shown_date(session)
+    return session.isoformat() if isinstance(session, date) else format_date(session)
 
 
 def format_level(quantile: float) -> str:

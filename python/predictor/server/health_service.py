@@ -13,7 +13,7 @@ from grpc_reflection.v1alpha import reflection, reflection_pb2
 
 from predictor._pb import inference_pb2, ledger_pb2, prediction_pb2
 from predictor.errors import QuantraError
-from predictor.memory import error_of
+from predictor.memory import make_caller_error
 from predictor.server.admission import Admission, create_incomplete_error, require_request
 from predictor.server.servicer import refuse
 from predictor.server.settings import ServerLimits
@@ -146,7 +146,7 @@ async def _run_to_end(call: IncomingCall, work: Coroutine[Any, Any, None]) -> No
     except QuantraError as error:
         refuse(call, error)
     except Exception as error:  # noqa: BLE001 - process boundary: callers get no internal errors
-        refuse(call, error_of(call.head.method, error, _log))
+        refuse(call, make_caller_error(call.head.method, error, _log))
 
 
 def collect_descriptors() -> DescriptorPool:

@@ -15,11 +15,11 @@ from predictor.errors import (
     QuantraError,
     QueueFullError,
     UnavailableError,
-    answer_of,
-    from_reason,
+    get_error_status,
+    restore_error,
 )
 from predictor.ledger import Ledger
-from predictor.memory import error_of
+from predictor.memory import make_caller_error
 from predictor.server.settings import ServerSettings
 from predictor.wire import ledger as wire
 from predictor.wire import lifecycle
@@ -117,7 +117,7 @@ class LifecycleCalls:
             check()
             return self._methods[name](request, check).SerializeToString()
         except Exception as error:  # noqa: BLE001 - thread boundary: the caller gets the error
-            raise error_of(name, error, _log).without_frames() from None
+            raise make_caller_error(name, error, _log).without_frames() from None
 
     def _compare(self, body: bytes, check: "Check") -> pb.CompareVersionsResponse:
         request = parse(body, pb.CompareVersionsRequest)
@@ -175,8 +175,8 @@ class LifecycleCalls:
         try:
             self._serve_champion(name)
         except QuantraError as error:
-            raise from_reason(
-                answer_of(error).reason,
+            raise restore_error(
+                get_error_status(error).reason,
                 f"{name}@{version} is the champion now, but this server does not serve it: {error.message}",
                 error.metadata,
             ) from error

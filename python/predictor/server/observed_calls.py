@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol, final
 
-from predictor.errors import InternalError, QuantraError, answer_of
+from predictor.errors import InternalError, QuantraError, get_error_status
 from predictor.observation import OK, Observation
 from predictor.server.logs import FIELDS
 from predictor.server.transport import IncomingCall
@@ -127,7 +127,7 @@ class ObservedCall:
         if isinstance(error, InternalError):
             error.metadata["request_id"] = self.request_id
         if error is not None:
-            answer = answer_of(error)
+            answer = get_error_status(error)
             self.code, self.reason = answer.status.value, answer.reason
             self.incident = error.metadata.get("incident", "")
         elif self.has_many:

@@ -19,9 +19,9 @@ from predictor.errors import (
     QuantraError,
     Status,
     UnavailableError,
-    answer_of,
+    get_error_status,
 )
-from predictor.memory import error_of
+from predictor.memory import make_caller_error
 from predictor.server.admission import Admission, ConnectionUsage, RequestReceiver
 from predictor.server.loop_bridge import LoopBridge
 from predictor.server.observed_calls import CallObservers, ObservedCall
@@ -117,7 +117,7 @@ def refuse(call: IncomingCall, error: QuantraError) -> None:
         errors.DETAILS_KEY: errors.encode_details(error),
         **({} if pushback_ms is None else {errors.PUSHBACK_KEY: str(pushback_ms)}),
     }
-    call.end(STATUS_CODES[answer_of(error).status], errors.shortened(error.message, errors.MAX_CALL_MESSAGE))
+    call.end(STATUS_CODES[get_error_status(error).status], errors.shortened(error.message, errors.MAX_CALL_MESSAGE))
 
 
 @final

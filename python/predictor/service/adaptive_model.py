@@ -11,8 +11,8 @@ from predictor.adaptive_widths import AdaptiveWidths, RecordedWidths
 from predictor.arrays import FloatArray
 from predictor.call_context import NEVER, Deadline
 from predictor.catalog import ModelInfo
-from predictor.errors import LedgerError, shown_date
-from predictor.forecast import Attribution, Forecast, RowKind, TargetPoint, forecast_or_raise
+from predictor.errors import LedgerError, format_date
+from predictor.forecast import Attribution, Forecast, RowKind, TargetPoint, require_forecast
 from predictor.instance import ExplanationQuery, Instance
 from predictor.model import Ensemble, Model, TwoStagePredictor
 
@@ -43,7 +43,7 @@ class AdaptiveModel(TwoStagePredictor[Any]):
         An adaptive quantile is the median plus a factor times its distance from the median, so its contributions are
         the same sum of those of the median and of the calibrated quantile.
         """
-        forecast = forecast_or_raise(self._model.predict([query.instance], now, deadline)[0])
+        forecast = require_forecast(self._model.predict([query.instance], now, deadline)[0])
         try:
             widths = self._widths.find(forecast)
             adapted = widths.apply(forecast)
@@ -100,7 +100,7 @@ class AdaptiveModel(TwoStagePredictor[Any]):
 
 def describe_widths(widths: AdaptiveWidths, forecast: Forecast) -> str:
     """The warning of an adaptive forecast."""
-    day = shown_date(widths.session)
+    day = format_date(widths.session)
     is_older = day != str(forecast.as_of_session)
     older = f", before the last bar of {forecast.as_of_session}; run quantra daily --adaptive" if is_older else ""
     return f"the band is adaptive, with the widths that quantra daily recorded for {day}{older}"

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from itertools import chain, islice
 from typing import Final, final
 
-from predictor.errors import LedgerError, QuantraError, counted
+from predictor.errors import LedgerError, QuantraError, format_count
 from predictor.forecast import Forecast, Outcome
 from predictor.ledger import ClientRequest, ForecastRecord, ForecastRole, Ledger, LedgerEvent, are_scorable
-from predictor.memory import error_of
+from predictor.memory import make_caller_error
 from predictor.service.request_queue import AnyRequest, LazyThread
 
 DELAY_S: Final = 0.1
@@ -237,7 +237,7 @@ class ForecastRecorder:
             return error.without_address()
         if isinstance(error, OSError):
             return LedgerError(f"the ledger cannot be written: {error.strerror}")
-        return error_of("recording forecasts", error, _log)
+        return make_caller_error("recording forecasts", error, _log)
 
     def _warn(self, error: QuantraError) -> None:
         """Log why forecasts are not recorded, at most once a minute."""

@@ -22,10 +22,10 @@ from predictor.errors import (
     QuantraError,
     QueueFullError,
     UnavailableError,
-    answer_of,
+    get_error_status,
 )
 from predictor.limits import QueueLimits
-from predictor.memory import error_of
+from predictor.memory import make_caller_error
 from predictor.observation import OK, Observation, Observer
 from predictor.service.light_future import CANCELLED, RUNNING, LightFuture
 
@@ -133,7 +133,7 @@ class QueuedRequest(LightFuture[ResponseT]):
     def fail(self, error: Exception) -> None:
         """Set the error."""
         if self._encode is not None:
-            error = error_of(self._method, error, _log)
+            error = make_caller_error(self._method, error, _log)
         self._settle(None, error.without_frames() if isinstance(error, QuantraError) else error)
 
     def start(self) -> bool:
@@ -188,17 +188,17 @@ class QueuedRequest(LightFuture[ResponseT]):
     def _find_error(self) -> ErrorStatus | None:
         """Return the error that the caller gets, if any."""
         if self._phase == CANCELLED:
-            return answer_of(CallCancelledError(""))
+            return get_error_status(CallCancelledError(""))
         error = self._error
         if error is None:
             return None
-        return answer_of(error if isinstance(error, QuantraError) else InternalError(""))
+        return get_error_status(error if isinstance(error, QuantraError) else InternalError(""))
 
 
 def _list_failed_reasons(result: object) -> tuple[str, ...]:
     """List the reasons of the instances without a forecast; empty for explanations."""
     outcomes: Sequence[Outcome] = result if isinstance(result, tuple) else ()
-    return tuple(answer_of(outcome).reason for outcome in outcomes if isinstance(outcome, QuantraError))
+    return tuple(get_error_status(outcome).reason for outcome in outcomes if isinstance(outcome, QuantraError))
 
 
 AnyRequest = QueuedRequest[Any]

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Final, final
 
 from predictor.call_context import Deadline
-from predictor.forecast import Forecast, forecast_or_raise
+from predictor.forecast import Forecast, require_forecast
 from predictor.instance import PathQuery, require_bars
 from predictor.model import Predictor
 from predictor.price_paths import PricePaths, simulate_paths
@@ -29,7 +29,7 @@ def simulate_query(model: Predictor, decode: Callable[[], PathQuery], now: datet
     """Forecast and simulate."""
     query = decode()
     past = require_bars(query.instance, "paths")
-    forecast = forecast_or_raise(model.predict([query.instance], now, deadline)[0])
+    forecast = require_forecast(model.predict([query.instance], now, deadline)[0])
     paths = simulate_paths(
         forecast, past, paths=query.paths, seed=query.seed, max_cells=MAX_CELLS, check=deadline.check
     )

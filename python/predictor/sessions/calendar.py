@@ -19,7 +19,7 @@ from predictor.dates import (
     to_date_numbers,
     to_days,
 )
-from predictor.errors import BarsError, CalendarEndedError, ConfigurationError, shown_date
+from predictor.errors import BarsError, CalendarEndedError, ConfigurationError, format_date
 from predictor.sessions import exchange, schedule
 from predictor.sessions.schedule import EVERY_DAY, MIDNIGHT, WEEKDAYS, CloseTime, Schedule
 
@@ -41,7 +41,7 @@ class SessionTable:
     fields: NDArray[np.float64]
 
 
-def table_of(schedule: Schedule) -> SessionTable:
+def compute_table(schedule: Schedule) -> SessionTable:
     """Compute the sessions of a schedule and their fields."""
     closed, surprises = to_days(schedule.holidays), to_days(schedule.unannounced)
     days = np.setdiff1d(schedule.days, closed)
@@ -112,7 +112,7 @@ class SessionCalendar:
     _special_closes: Mapping[int, str] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_table", table_of(self.schedule))
+        object.__setattr__(self, "_table", compute_table(self.schedule))
         object.__setattr__(self, "_special_closes", {close.date: close.time for close in self.schedule.special_closes})
 
     @classmethod
@@ -173,7 +173,7 @@ class SessionCalendar:
             ConfigurationError: the exchange is unknown, has sessions on weekends or past midnight, or is not recorded
                 for this range.
         """
-        return cls(exchange.schedule_of(name, first, last))
+        return cls(exchange.load_schedule(name, first, last))
 
     @classmethod
     def from_json(cls, content: bytes) -> Self:
@@ -246,9 +246,9 @@ class SessionCalendar:
         result = self._table.sessions[start : start + count]
         if result.size < count:
             raise CalendarEndedError(
-                f"only {result.size} of the {count} sessions after {shown_date(session)} are known: the calendar "
-                f"{self.name} ends on {shown_date(self.last)}; {RENEWAL}",
-                metadata={"calendar": self.name, "date": shown_date(session), "last": shown_date(self.last)},
+                f"only {result.size} of the {count} sessions after {format_date(session)} are known: the calendar "
+                f"{self.name} ends on {format_date(self.last)}; {RENEWAL}",
+                metadata={"calendar": self.name, "date": format_date(session), "last": format_date(self.last)},
             )
         return result
 
@@ -262,9 +262,9 @@ class SessionCalendar:
         stop = int(np.searchsorted(self._table.sessions, session))
         if stop < count:
             raise CalendarEndedError(
-                f"only {stop} of the {count} sessions before {shown_date(session)} are known: the calendar "
-                f"{self.name} begins on {shown_date(self.first)}; send later dates",
-                metadata={"calendar": self.name, "date": shown_date(session), "first": shown_date(self.first)},
+                f"only {stop} of the {count} sessions before {format_date(session)} are known: the calendar "
+                f"{self.name} begins on {format_date(self.first)}; send later dates",
+                metadata={"calendar": self.name, "date": format_date(session), "first": format_date(self.first)},
             )
         return self._table.sessions[stop - count : stop]
 
@@ -402,8 +402,8 @@ class SessionCalendar:
             return rows
         day = int(sessions[~is_session][0])
         raise BarsError(
-            f"{shown_date(day)} is not a session of the calendar {self.name}: {self.remedy(sessions[~is_session])}",
-            metadata={"calendar": self.name, "date": shown_date(day)},
+            f"{format_date(day)} is not a session of the calendar {self.name}: {self.remedy(sessions[~is_session])}",
+            metadata={"calendar": self.name, "date": format_date(day)},
         )
 
     def _require_covered(self, first: int, last: int) -> None:
@@ -412,9 +412,9 @@ class SessionCalendar:
             return
         hint = "send later dates" if outside < self.first else RENEWAL
         raise CalendarEndedError(
-            f"{shown_date(outside)} is outside the calendar {self.name}, which covers {shown_date(self.first)} to "
-            f"{shown_date(self.last)}; {hint}",
-            metadata={"calendar": self.name, "date": shown_date(outside), "last": shown_date(self.last)},
+            f"{format_date(outside)} is outside the calendar {self.name}, which covers {format_date(self.first)} to "
+            f"{format_date(self.last)}; {hint}",
+            metadata={"calendar": self.name, "date": format_date(outside), "last": format_date(self.last)},
         )
 
     def _find_rows(self, sessions: NDArray[np.int32]) -> NDArray[np.intp]:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from predictor.dates import SATURDAY, compute_weekdays, extend_to_whole_months, list_weekdays, to_date_numbers
-from predictor.errors import ConfigurationError, MissingPackageError, shown_date
+from predictor.errors import ConfigurationError, MissingPackageError, format_date
 from predictor.sessions.schedule import EVERY_DAY, WEEKDAYS, CloseTime, Schedule
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _ONE_OFF_CLOSURES_ARE_SURPRISES = frozenset({"XNYS"})
 
 
-def schedule_of(name: str, first: int, last: int) -> Schedule:
+def load_schedule(name: str, first: int, last: int) -> Schedule:
     """The schedule of an exchange from the month of `first` to the month of `last`, or to the end of its record.
 
     Raises:
@@ -33,11 +33,11 @@ def schedule_of(name: str, first: int, last: int) -> Schedule:
     """
     if find_spec("exchange_calendars") is None:
         raise MissingPackageError.of("exchange-calendars", "calendars", f"the calendar of {name}")
-    return _schedule(name, *extend_to_whole_months(first, last))
+    return _build_schedule(name, *extend_to_whole_months(first, last))
 
 
 @lru_cache(maxsize=64)
-def _schedule(name: str, start: int, end: int) -> Schedule:
+def _build_schedule(name: str, start: int, end: int) -> Schedule:
     """The schedule between two dates; the package needs half a second for it."""
     exchange = _load_exchange(name, start, end)
     days = _list_session_days(exchange)
@@ -68,7 +68,7 @@ def _load_exchange(name: str, first: int, last: int) -> "ExchangeCalendar":
             bounds = _find_bounds(name)
             earliest, latest = _bound(bounds[0], first), _bound(bounds[1], last)
             _require_recorded(name, (first, last), (earliest, latest))
-            return exchange_calendars.get_calendar(name, start=shown_date(first), end=shown_date(min(last, latest)))
+            return exchange_calendars.get_calendar(name, start=format_date(first), end=format_date(min(last, latest)))
     except (ValueError, NotImplementedError) as error:  # some calendars of the package are broken
         raise ConfigurationError(
             f"exchange-calendars cannot build {name}: {str(error)[:200]}; use {WEEKDAYS!r} instead",
@@ -107,8 +107,8 @@ def _require_recorded(name: str, span: tuple[int, int], recorded: tuple[int, int
     if recorded[0] <= span[0] <= recorded[1]:
         return
     raise ConfigurationError(
-        f"the sessions of {name} are recorded from {shown_date(recorded[0])} to {shown_date(recorded[1])}, but bars "
-        f"begin in the month of {shown_date(span[0])}; drop the bars outside the record, or use {WEEKDAYS!r}",
+        f"the sessions of {name} are recorded from {format_date(recorded[0])} to {format_date(recorded[1])}, but bars "
+        f"begin in the month of {format_date(span[0])}; drop the bars outside the record, or use {WEEKDAYS!r}",
         metadata={"exchange": name},
     )
 

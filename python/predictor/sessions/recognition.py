@@ -49,7 +49,7 @@ SUFFICIENT: Final = 0.9
 """Share of the missing weekdays that an exchange's holidays must explain to end the search."""
 
 
-def fitting_calendar(sessions: NDArray[np.int32], symbols: Sequence[str]) -> str:
+def find_fitting_calendar(sessions: NDArray[np.int32], symbols: Sequence[str]) -> str:
     """The calendar whose sessions fit the dates of bars: an exchange's code, `24/7`, or empty if none fits.
 
     An exchange fits if hardly any bar is dated on one of its holidays; among several, the one that explains most of

@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 
 from predictor.arrays import FloatArray, IndexArray
 from predictor.covariates import NO_COVARIATES, Covariates
-from predictor.covariates.covariates import places_of, take_columns
-from predictor.errors import CovariateMissingError, CovariatesError, UnknownCovariateError, listed
+from predictor.covariates.covariates import find_positions, take_columns
+from predictor.errors import CovariateMissingError, CovariatesError, UnknownCovariateError, format_names
 
 
 def check_pushed(own: Covariates, pushed: Covariates, symbols: Sequence[str], rows: IndexArray) -> None:
@@ -35,7 +35,7 @@ def check_pushed(own: Covariates, pushed: Covariates, symbols: Sequence[str], ro
             )
         if unknown := [name for name in sent if name not in subscribed]:
             raise UnknownCovariateError(
-                f"{group} covariate {unknown[0]} is not in the subscription, which has {listed([*subscribed])}",
+                f"{group} covariate {unknown[0]} is not in the subscription, which has {format_names([*subscribed])}",
                 metadata={"covariate": unknown[0]},
             )
     for name, values in pushed.numbers.items():
@@ -48,7 +48,8 @@ def check_pushed(own: Covariates, pushed: Covariates, symbols: Sequence[str], ro
 
 def _describe_not_static(name: str, symbols: Sequence[str]) -> CovariatesError:
     return CovariatesError(
-        f"static covariate {name} of {listed(symbols)} differs from the subscription's; leave it out, or open another "
+        f"static covariate {name} of {format_names(symbols)} differs from the subscription's; leave it out, or open "
+        "another "
         "session",
         metadata={"covariate": name},
     )
@@ -66,7 +67,7 @@ def move_to_day(before: Covariates, have: NDArray[np.int32], session: int, futur
     if not before.names:
         return NO_COVARIATES
     want = np.concatenate([np.array([session], np.int32), future])
-    places = places_of(have, want)
+    places = find_positions(have, want)
     observed = before.observed
     if session != int(have[0]):
         observed = {name: np.full_like(values, np.nan) for name, values in before.observed.items()}

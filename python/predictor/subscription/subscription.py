@@ -19,8 +19,8 @@ from predictor.errors import (
     QuantraError,
     ResubscribeError,
     TooFewBarsError,
-    listed,
-    shown_date,
+    format_date,
+    format_names,
 )
 from predictor.forecast import Forecast, Outcome
 from predictor.instance import GapPolicy, Instance
@@ -119,8 +119,8 @@ class PartialDay:
         if others.any() and self.covariates.known:
             names = [self.bars.symbols[row] for row in np.flatnonzero(others)]
             raise CovariatesError(
-                f"future_sessions differ from those pushed for {listed(names)} on "
-                f"{shown_date(self.session)}; push the same with each bar of a day"
+                f"future_sessions differ from those pushed for {format_names(names)} on "
+                f"{format_date(self.session)}; push the same with each bar of a day"
             )
         return self._move_covariates(self.session, pushed)
 
@@ -167,7 +167,7 @@ class Subscription:
         Raises:
             MalformedRequestError: the instance has feature windows or a single session.
         """
-        bars = panel_of(instance)
+        bars = require_panel(instance)
         most = max(bars_needed, 2)
         kept = bars.last(most)
         count = len(kept.sessions)
@@ -251,7 +251,7 @@ class Subscription:
             )
         if self.day.is_ready:
             raise MalformedRequestError(
-                f"there is nothing to flush: {shown_date(self.day.session)} is complete, and no later bar has arrived",
+                f"there is nothing to flush: {format_date(self.day.session)} is complete, and no later bar has arrived",
                 metadata={"field": "flush"},
             )
         return AcceptedPush(after=replace(self, day=self.day.flushed()), is_first=False)
@@ -262,7 +262,8 @@ class Subscription:
         unknown = [symbol for symbol in bars.symbols if symbol not in self.places]
         if unknown:
             raise BarsError(
-                f"the session has no symbol {listed(unknown)}, only {listed(self.symbols)}; open another session",
+                f"the session has no symbol {format_names(unknown)}, only {format_names(self.symbols)}; open "
+                "another session",
                 metadata={"symbol": unknown[0]},
             )
         return np.array([self.places[symbol] for symbol in bars.symbols], np.intp)
@@ -290,15 +291,16 @@ class Subscription:
             return self
         if session < self.day.session:
             raise BarsError(
-                f"the bars are of {shown_date(session)}, but those of {shown_date(self.day.session)} have arrived; "
+                f"the bars are of {format_date(session)}, but those of {format_date(self.day.session)} have arrived; "
                 "push bars of that day or a later one, or open the session again",
-                metadata={"date": shown_date(session), "last": shown_date(self.day.session)},
+                metadata={"date": format_date(session), "last": format_date(self.day.session)},
             )
         if self.waits_for:
             raise BarsError(
-                f"{shown_date(self.day.session)} still waits for {listed(self.waits_for)}; push them, or flush the "
-                f"day, before bars of {shown_date(session)}",
-                metadata={"date": shown_date(self.day.session), "symbol": self.waits_for[0]},
+                f"{format_date(self.day.session)} still waits for {format_names(self.waits_for)}; push them, or "
+                "flush the "
+                f"day, before bars of {format_date(session)}",
+                metadata={"date": format_date(self.day.session), "symbol": self.waits_for[0]},
             )
         return self._start_next_day(session, covariates, most)
 
@@ -361,7 +363,7 @@ def _check_jumps(history: BarPanel, bars: BarPanel) -> None:
     raise ResubscribeError(
         f"{first}; a session needs bars on the scale of those before: open it again with its full history, adjusted "
         "if this is a split",
-        metadata={"symbol": first.symbol, "date": shown_date(first.session), "ratio": repr(first.ratio)},
+        metadata={"symbol": first.symbol, "date": format_date(first.session), "ratio": repr(first.ratio)},
     )
 
 
@@ -408,7 +410,7 @@ def find_session_error(forecast: Forecast, bars: BarPanel) -> QuantraError | Non
     return next((error for error in own if isinstance(error, BarsError | BarIncompleteError)), None)
 
 
-def panel_of(instance: Instance) -> BarPanel:
+def require_panel(instance: Instance) -> BarPanel:
     """The bars of an instance to subscribe to.
 
     Raises:

@@ -26,7 +26,7 @@ from predictor.errors import (
     RequestTooLargeError,
     UnavailableError,
 )
-from predictor.memory import error_of
+from predictor.memory import make_caller_error
 from predictor.server import ServerLimits
 from predictor.server.loop_bridge import LoopBridge
 from predictor.server.tokens import TokenGuard
@@ -199,7 +199,7 @@ class Api:
             except UnreadBodyError as unread:
                 return respond_error(unread.error, ends_connection=True)
             except Exception as error:  # noqa: BLE001 - process boundary
-                return respond_error(error_of(name, error, _log).without_frames())
+                return respond_error(make_caller_error(name, error, _log).without_frames())
 
         return answer
 
@@ -210,7 +210,7 @@ class Api:
             try:
                 return await answer(request)
             except Exception as error:  # noqa: BLE001 - process boundary
-                return respond_error(error_of(request.url.path, error, _log).without_frames())
+                return respond_error(make_caller_error(request.url.path, error, _log).without_frames())
 
         return answered
 

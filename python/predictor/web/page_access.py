@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from predictor.call_context import CallContext
 from predictor.catalog import ModelInfo
-from predictor.forecast import Explanation, Forecast, forecast_or_raise
+from predictor.forecast import Explanation, Forecast, require_forecast
 from predictor.instance import ExplanationQuery, Instance
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class ServiceModels:
     def predict(self, reference: str, instance: Instance) -> Forecast:
         """Forecast one instance."""
         (outcome,) = self.service.predict_inline(reference, [instance], CallContext.with_timeout(MAX_WAIT_S))
-        return forecast_or_raise(outcome)
+        return require_forecast(outcome)
 
     def explain(self, reference: str, query: ExplanationQuery) -> Explanation:
         """Explain one forecast."""

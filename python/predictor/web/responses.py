@@ -7,7 +7,7 @@ from typing import Final
 from google.protobuf.message import Message
 from starlette.responses import Response
 
-from predictor.errors import QuantraError, QueueFullError, RequestTooLargeError, Status, answer_of
+from predictor.errors import QuantraError, QueueFullError, RequestTooLargeError, Status, get_error_status
 from predictor.web.json_messages import format_message
 from predictor.wire import errors
 
@@ -53,4 +53,4 @@ def respond_error(error: QuantraError, *, ends_connection: bool = False) -> Resp
 
 def status_code(error: QuantraError) -> int:
     """Return the HTTP status of an error."""
-    return TOO_LARGE if isinstance(error, RequestTooLargeError) else STATUS_CODES[answer_of(error).status]
+    return TOO_LARGE if isinstance(error, RequestTooLargeError) else STATUS_CODES[get_error_status(error).status]

@@ -15,7 +15,7 @@ from predictor._pb import prediction_pb2 as pb
 from predictor.card import Card
 from predictor.dates import to_date
 from predictor.errors import BarsError, MalformedRequestError, NoLedgerError, PermissionDeniedError
-from predictor.forecast import Forecast, forecast_or_raise, simple_return
+from predictor.forecast import Forecast, convert_to_simple_return, require_forecast
 from predictor.instance import Instance
 from predictor.ledger import Ledger
 from predictor.web.api import Api
@@ -169,7 +169,7 @@ class WorkspaceWidgets:
         message = pb.PredictRequest(model=model, instances=[instances.encode(Instance(input=bars))])
         result = (await self._api.call("Predict", message, pb.PredictResponse, request)).results[0]
         is_refused = result.WhichOneof("outcome") == "error"
-        return forecast_or_raise(errors.decode(result.error) if is_refused else forecasts.decode(result.forecast))
+        return require_forecast(errors.decode(result.error) if is_refused else forecasts.decode(result.forecast))
 
 
 def _read_parameter(request: Request, name: str) -> str:
@@ -208,7 +208,7 @@ def _forecast_rows(forecast: Forecast) -> Iterator[dict[str, object]]:
             row["session"] = str(forecast.target_sessions[h]) if forecast.target_sessions else ""
             for q, level in enumerate(forecast.quantiles):
                 value = float(forecast.values[s, h, q])
-                shown = value if forecast.returns is None else simple_return(value)
+                shown = value if forecast.returns is None else convert_to_simple_return(value)
                 row[f"p{100 * level:g}".replace(".", "_")] = (
                     shown if math.isfinite(shown) else None
                 )  # a dot means a path

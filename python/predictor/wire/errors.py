@@ -15,7 +15,7 @@ from google.rpc.error_details_pb2 import ErrorInfo, RetryInfo
 from google.rpc.status_pb2 import Status as StatusMessage
 
 from predictor._pb import prediction_pb2 as pb
-from predictor.errors import QuantraError, QueueFullError, RequestTooLargeError, answer_of, from_reason
+from predictor.errors import QuantraError, QueueFullError, RequestTooLargeError, get_error_status, restore_error
 
 DOMAIN: Final = "quantra"
 """Domain in google.rpc.ErrorInfo."""
@@ -31,7 +31,7 @@ _MAX_VALUES: Final = 8
 
 def encode(error: QuantraError) -> pb.Error:
     """Encode the error of an instance."""
-    answer = answer_of(error)
+    answer = get_error_status(error)
     return pb.Error(
         code=Code.Value(answer.status.value),
         message=shortened(error.message, MAX_INSTANCE_MESSAGE),
@@ -42,7 +42,7 @@ def encode(error: QuantraError) -> pb.Error:
 
 def decode(message: pb.Error) -> QuantraError:
     """Decode the error of an instance."""
-    return from_reason(message.reason, message.message, dict(message.metadata))
+    return restore_error(message.reason, message.message, dict(message.metadata))
 
 
 def encode_each(refusals: Mapping[str, QuantraError]) -> list[pb.SymbolError]:
@@ -57,7 +57,7 @@ def decode_each(messages: Iterable[pb.SymbolError]) -> dict[str, QuantraError]:
 
 def encode_details(error: QuantraError) -> bytes:
     """Encode a call's error as google.rpc.Status: code, message, ErrorInfo (reason, metadata), RetryInfo if any."""
-    answer = answer_of(error)
+    answer = get_error_status(error)
     metadata = {key: shortened(value, _MAX_VALUE) for key, value in islice(error.metadata.items(), _MAX_VALUES)}
     status = StatusMessage(code=Code.Value(answer.status.value), message=shortened(error.message, MAX_CALL_MESSAGE))
     status.details.add().Pack(ErrorInfo(reason=answer.reason, domain=DOMAIN, metadata=metadata))
@@ -89,7 +89,7 @@ def decode_details(data: bytes) -> QuantraError | None:
         return None
     if not has_info or info.domain != DOMAIN:
         return None
-    return from_reason(info.reason, status.message, dict(info.metadata))
+    return restore_error(info.reason, status.message, dict(info.metadata))
 
 
 def shortened(text: str, max_bytes: int) -> str:

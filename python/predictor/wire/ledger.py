@@ -19,8 +19,8 @@ from predictor.ledger import (
     RecordedForecast,
     RecordedOutcome,
 )
-from predictor.ledger.ledger import forecast_columns
-from predictor.model_health import ModelVersion, worst_lamp
+from predictor.ledger.ledger import list_forecast_columns
+from predictor.model_health import ModelVersion, choose_worst_lamp
 from predictor.wire import arrays
 from predictor.wire.limits import check_text
 
@@ -156,7 +156,7 @@ def decode_forecasts(messages: Sequence[pb.RecordedForecast]) -> dict[str, list[
         MalformedRequestError: the values of a forecast have another length than its horizons and quantiles say, or its
             role is unknown.
     """
-    columns = forecast_columns([_decode_forecast(message) for message in messages])
+    columns = list_forecast_columns([_decode_forecast(message) for message in messages])
     del columns["forecast"]  # its number is known only to the ledger
     newest = {(k, outcome.horizon): outcome for k, message in enumerate(messages) for outcome in message.outcomes}
     rows = [newest.get((k, horizon)) for k, message in enumerate(messages) for horizon in message.horizons]
@@ -201,7 +201,7 @@ def encode_health(version: ModelVersion, evidence: Sequence[EvidenceRecord], *, 
         model=version.model,
         version=version.version,
         is_champion=is_champion,
-        lamp=_LAMPS[worst_lamp(evidence)],
+        lamp=_LAMPS[choose_worst_lamp(evidence)],
         tests=map(_encode_test, evidence),
     )
 

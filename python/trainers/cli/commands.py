@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Final
 
 from predictor.cli.commands import COMMANDS, LEDGER, LEDGER_TEXT, TEXT
-from predictor.cli.program import Command, program, with_version
+from predictor.cli.program import Command, add_version_flag, make_program
 
 __all__ = ["app"]
 
@@ -197,16 +197,16 @@ TUNE: Final = (
     ),
 )
 
-app = with_version(program((*THEIRS, *OURS), text=TEXT))
-training = program(
+app = add_version_flag(make_program((*THEIRS, *OURS), text=TEXT))
+training = make_program(
     TRAIN,
     text="Train a model: stock, vits for speech, or dit for images.",
     instead="stock --out models/mine/1",
 )
-training.add_typer(program(VITS, text="Train a voice and synthesise speech; needs the extra tts."), name="vits")
-training.add_typer(program(DIT, text="Train a model on images, and let it draw; needs the extra dit."), name="dit")
+training.add_typer(make_program(VITS, text="Train a voice and synthesise speech; needs the extra tts."), name="vits")
+training.add_typer(make_program(DIT, text="Train a model on images, and let it draw; needs the extra dit."), name="dit")
 app.add_typer(training, name="train")
-app.add_typer(program(LEDGER, text=LEDGER_TEXT), name="ledger")
+app.add_typer(make_program(LEDGER, text=LEDGER_TEXT), name="ledger")
 app.add_typer(
-    program(TUNE, text="Tune the settings of a model: stock.", instead="stock --out models/mine/1"), name="tune"
+    make_program(TUNE, text="Tune the settings of a model: stock.", instead="stock --out models/mine/1"), name="tune"
 )

@@ -24,17 +24,17 @@ from predictor.audit_record import read_audit
 from predictor.bars import BarPanel
 from predictor.canonical import Json
 from predictor.card import Card
-from predictor.cli.output import contributions_table, forecast_table, judgement
+from predictor.cli.output import make_contributions_table, make_forecast_table, make_judgement
 from predictor.client import QuantraClient
 from predictor.errors import ArtifactError, UnavailableError
-from predictor.features import FeatureSet, default_features
+from predictor.features import FeatureSet, load_default_features
 from predictor.forecast import Attribution, Detail, TargetPoint
 from predictor.inference import choose_device
 from predictor.instance import ExplanationQuery, Instance
 from predictor.registry import CHAMPION, set_alias
 from predictor.replacement import check_folder
 from predictor.report import ReportContent, write_report
-from predictor.skill import line_of
+from predictor.skill import format_skill
 from trainers.demo import dotnet
 from trainers.demo.market import CALENDAR, SYMBOLS, real_bars
 from trainers.progress import JsonlLog, progress_for, progress_on
@@ -187,7 +187,7 @@ def walk(settings: DemoSettings, console: Console) -> DemoResult:
     with ExitStack() as stack:
         build = None if skip else stack.enter_context(program.building(programs.csharp))
         card = DemoTraining(bars=bars, recipe=StockRecipe(calendar=CALENDAR), out=settings.out).done(console)
-        console.print(judgement(card))
+        console.print(make_judgement(card))
         with console.status("starting the server"):
             server = stack.enter_context(serving(models, keep=settings.keep_serving, port=free_port(programs.port)))
         programs = replace(programs, port=server.port)
@@ -230,7 +230,7 @@ class DemoTraining:
         Returns:
             The card of the model.
         """
-        inputs = DemoInputs.of(self.bars, default_features(), self.recipe)
+        inputs = DemoInputs.of(self.bars, load_default_features(), self.recipe)
         newest = self._newest
         if newest and inputs.made(self._logs, self._locate_version(newest)):
             console.rule(f"reusing {MODEL}@{newest}: recipe, bars and versions have not changed")
@@ -266,7 +266,7 @@ class DemoTraining:
         self._logs.mkdir(parents=True, exist_ok=True)
         log, shown = JsonlLog(self._logs / f"{version}.jsonl"), progress_for(console.file)
         return train(
-            TrainingMaterial(self.bars, default_features()),
+            TrainingMaterial(self.bars, load_default_features()),
             self.recipe,
             self._locate_version(version),
             consume=lambda reports: log(shown(reports)),
@@ -281,12 +281,12 @@ def _run_python_client(programs: DemoPrograms, bars: BarPanel, report: Path, con
     with QuantraClient(f"127.0.0.1:{programs.port}", model=MODEL) as client:
         info = client.model()
         forecast = client.predict(bars)
-        console.print(forecast_table(forecast, SYMBOL, bars.currency))
+        console.print(make_forecast_table(forecast, SYMBOL, bars.currency))
         for note in forecast.notes:
             console.print(note, markup=False)
         attributions = _explain(client, bars)
-    console.print(contributions_table(attributions[-1], SYMBOL))
-    console.print(line_of(attributions[-1].skill), markup=False)
+    console.print(make_contributions_table(attributions[-1], SYMBOL))
+    console.print(format_skill(attributions[-1].skill), markup=False)
     content = ReportContent(
         info=info,
         bars=bars,

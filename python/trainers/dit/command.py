@@ -14,7 +14,7 @@ import torch
 import typer
 
 from predictor.cli.flags import with_flags
-from predictor.errors import counted
+from predictor.errors import format_count
 from predictor.flags import Flag, ParsedFlags
 from predictor.parent import exit_with_parent
 from trainers.dit.errors import IMAGES, CacheError, DataError, ModelError
@@ -92,7 +92,7 @@ def cache(
             }
         )
         return
-    counts = f"{counted(facts['images'], 'image')} of {counted(facts['prompts'], 'prompt')}"
+    counts = f"{format_count(facts['images'], 'image')} of {format_count(facts['prompts'], 'prompt')}"
     echo(f"{counts}, {len(pictures.refused)} left out.")
     echo(
         f"Saved {out}. Next: quantra train dit train {quote(str(out))} --model {quote(str(model))} --out drawings/mine"

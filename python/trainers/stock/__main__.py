@@ -1,8 +1,8 @@
 """The stock trainer as a script: `python -m trainers.stock …`."""
 
-from predictor.interruption import loading
+from predictor.interruption import exit_on_interrupt
 
-with loading():
+with exit_on_interrupt():
     from predictor.cli import run  # first: without typer, it says what to install
 
     # isort: split

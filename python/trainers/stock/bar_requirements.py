@@ -8,12 +8,12 @@ from numpy.typing import NDArray
 from predictor.bars import BarPanel
 from predictor.bars.suspects import find_sessions_with_changes
 from predictor.dates import is_weekend
-from predictor.errors import ConfigurationError, counted, listed, shown_date
+from predictor.errors import ConfigurationError, format_count, format_date, format_names
 from predictor.features import FeatureSet
 from predictor.networks import TAPS
 from predictor.sessions import WEEKDAYS, SessionCalendar
-from predictor.sessions.recognition import SUFFIXES, fitting_calendar
-from predictor.windows import lookback_of
+from predictor.sessions.recognition import SUFFIXES, find_fitting_calendar
+from predictor.windows import compute_lookback
 from trainers.stock.recipe import StockRecipe
 from trainers.stock.scale import MIN_WINDOWS
 from trainers.stock.splits import DataSplits
@@ -31,7 +31,7 @@ def check_enough(
     need = count_sessions_needed(symbols, features, recipe)
     if have >= need:
         return
-    before, windows = count_bars_of_window(features, recipe), counted(_count_windows(recipe), "forecast")
+    before, windows = count_bars_of_window(features, recipe), format_count(_count_windows(recipe), "forecast")
     raise ConfigurationError(
         f"the bars have {len(sessions)} sessions, and {have} of them are for training, but this model needs at least "
         f"{need} there: {before} bars before a forecast and {recipe.target.reach} after it, and {windows} to learn "
@@ -47,7 +47,7 @@ def count_sessions_needed(symbols: int, features: FeatureSet, recipe: StockRecip
 def count_bars_of_window(features: FeatureSet, recipe: StockRecipe) -> int:
     """`Pipeline.bars_needed`, computed without a pipeline."""
     levels = recipe.window_normaliser.window if recipe.scale == "window" else TAPS
-    return recipe.encoder_length + lookback_of(features.lookback, levels, recipe.encoder_length) - 1
+    return recipe.encoder_length + compute_lookback(features.lookback, levels, recipe.encoder_length) - 1
 
 
 def _count_windows(recipe: StockRecipe) -> int:
@@ -70,7 +70,9 @@ def _advise(need: int, recipe: StockRecipe, sessions: NDArray[np.int32], splits:
 
 def recognise_calendar(bars: BarPanel) -> str:
     """The calendar that fits the dates of all symbols, without those on which bars are repeated; empty if none does."""
-    return "" if describe_mixed_exchanges(bars) else fitting_calendar(find_sessions_with_changes(bars), bars.symbols)
+    return (
+        "" if describe_mixed_exchanges(bars) else find_fitting_calendar(find_sessions_with_changes(bars), bars.symbols)
+    )
 
 
 def describe_mixed_exchanges(bars: BarPanel) -> str:
@@ -88,9 +90,9 @@ def describe_mixed_exchanges(bars: BarPanel) -> str:
     fitting: dict[str, list[str]] = {}
     for rows in groups.values():
         symbols = [bars.symbols[row] for row in rows]
-        name = fitting_calendar(bars.sessions[bars.present[rows].any(axis=0)], symbols)
+        name = find_fitting_calendar(bars.sessions[bars.present[rows].any(axis=0)], symbols)
         fitting.setdefault(name, []).extend(symbols)
-    exchanges = [f"{name} fits {listed(symbols)}" for name, symbols in fitting.items() if name]
+    exchanges = [f"{name} fits {format_names(symbols)}" for name, symbols in fitting.items() if name]
     if len(exchanges) == 1:
         return ""
     return f"no calendar fits all symbols: {'; '.join(exchanges)}; train a model for each exchange"
@@ -106,13 +108,14 @@ def check_sessions(bars: BarPanel, calendar: SessionCalendar) -> None:
     strangers = calendar.unexpected(bars.sessions)
     if len(strangers):
         raise ConfigurationError(
-            f"{calendar.name} held no session on {listed(list(map(shown_date, strangers.tolist())))}, and a model "
+            f"{calendar.name} held no session on {format_names(list(map(format_date, strangers.tolist())))}, and a "
+            "model "
             f"counts sessions by its calendar: {calendar.remedy(strangers)}"
         )
     resting = [symbol for row, symbol in enumerate(bars.symbols) if _has_weekends_off(bars, row, calendar)]
     if resting:
         raise ConfigurationError(
-            f"{listed(resting)} {'has' if len(resting) == 1 else 'have'} no bar on any Saturday or Sunday, but "
+            f"{format_names(resting)} {'has' if len(resting) == 1 else 'have'} no bar on any Saturday or Sunday, but "
             f"{calendar.name} counts every day as a session: train by the exchange's calendar, such as XNYS, "
             f"or {WEEKDAYS}, with --calendar, and apart from what trades on every day"
         )

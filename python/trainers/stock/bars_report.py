@@ -15,14 +15,14 @@ from rich.text import Text
 
 from predictor.arrays import BoolArray, FloatArray
 from predictor.bars import BarPanel, BarReading, PriceJumps, read_files
-from predictor.bars.files import file_stem
-from predictor.bars.suspects import SuspectBars, find_suspects, find_unexplained_splits, untraded_cells
+from predictor.bars.files import get_file_stem
+from predictor.bars.suspects import SuspectBars, find_suspects, find_unexplained_splits, find_untraded_cells
 from predictor.canonical import Json
 from predictor.charts import draw_close_lines
 from predictor.cli.flags import with_flags
 from predictor.cli.options import AsJson, ReadingFlags
 from predictor.cli.output import quantra, write_json
-from predictor.errors import ConfigurationError, shown_date
+from predictor.errors import ConfigurationError, format_date
 from predictor.replacement import check_file, replace_file
 from predictor.report import PageBuilder, ReportTable, TableRow, make_number_cell
 from predictor.report.templates import format_session
@@ -123,7 +123,7 @@ def _check_symbol(
         unknown_volume=days[np.isnan(volume)],
         jumps=find_unexplained_splits(own),
         suspects=named,
-        untraded=bars.sessions[untraded_cells(own)[0]],
+        untraded=bars.sessions[find_untraded_cells(own)[0]],
     )
 
 
@@ -321,7 +321,7 @@ def _write_fixed(checked: BarsReport, out: Path) -> tuple[str, ...]:
         f"layout: {read.layout} ({read.prices}) to plain CSV in UTF-8, {columns}",
         *read.remarks,
         *read.warnings,
-        *(f"dropped {shown_date(day)}: no session, and its bars repeat those of the day before" for day in copies),
+        *(f"dropped {format_date(day)}: no session, and its bars repeat those of the day before" for day in copies),
     )
     read.panel.without_sessions(copies).write_csv(out)
     replace_file(out.with_name(out.name + CHANGES), "".join(f"{change}\n" for change in changes).encode())
@@ -343,7 +343,7 @@ def _suggest_next(checked: BarsReport, files: Sequence[Path], calendar: str) -> 
     exchange = ("--calendar", calendar) if calendar else ()
     without_session = {int(day) for one in checked.findings for day in one.without_session}
     if without_session and without_session == {*_find_copied_days(checked)}:
-        clean = files[0].with_name(f"{file_stem(files[0])}.clean.csv")
+        clean = files[0].with_name(f"{get_file_stem(files[0])}.clean.csv")
         return f"Next: {quantra('check', *files, *exchange, '--fix', clean)}"
     if without_session:
         return f"Next: {quantra('check', *files, '--calendar', EVERY_DAY if not calendar else 'NAME')}"
@@ -367,8 +367,8 @@ def build_table(checked: BarsReport) -> RenderableType:
     for row, one in enumerate(checked.findings[:MAX_SYMBOLS]):
         table.add_row(
             Text(one.symbol),
-            shown_date(one.first) if one.first else "",
-            shown_date(one.last) if one.last else "",
+            format_date(one.first) if one.first else "",
+            format_date(one.last) if one.last else "",
             f"{one.bars:,}",
             f"{one.windows(checked.needs):,}",
             f"{len(one.gaps):,}" if len(one.gaps) else "",
@@ -419,7 +419,9 @@ def _format_calendar(calendar: SessionCalendar) -> str:
 
 def _format_days(days: NDArray[np.int32]) -> str:
     more = len(days) - MAX_LISTED_DAYS
-    return ", ".join(shown_date(int(day)) for day in days[:MAX_LISTED_DAYS]) + (f" and {more} more" if more > 0 else "")
+    return ", ".join(format_date(int(day)) for day in days[:MAX_LISTED_DAYS]) + (
+        f" and {more} more" if more > 0 else ""
+    )
 
 
 def encode_report(checked: BarsReport, changes: Sequence[str]) -> dict[str, Json]:

@@ -13,12 +13,12 @@ from rich.console import Console
 
 from predictor import artifact
 from predictor.canonical import Json
-from predictor.card import ParentModel, ancestors_of, data_of
+from predictor.card import ParentModel, read_ancestors, read_data_facts
 from predictor.cli.flags import with_flags
 from predictor.cli.options import BarsFlags, CovariateFlags, WorkerFlags
-from predictor.cli.output import judgement, write_json
+from predictor.cli.output import make_judgement, write_json
 from predictor.cli.program import say
-from predictor.errors import ConfigurationError, InSampleError, shown_date
+from predictor.errors import ConfigurationError, InSampleError, format_date
 from predictor.flags import Flag, FlagsOf, ParsedFlags
 from predictor.networks import KINDS, NetworkConfig, Target
 from predictor.parent import exit_with_parent
@@ -266,7 +266,7 @@ def find_member(planned: PlannedTraining, place: Path) -> TrainingResult | None:
         return None
     _check_same(place, planned.recipe, None)
     card = artifact.load(place).artifact.manifest.card
-    data = data_of(card)
+    data = read_data_facts(card)
     if data is None or data.sha256 != hash_bars(planned.material.bars):
         raise ConfigurationError(
             f"{place} was trained on other bars; give the same, or remove the folder to start over"
@@ -342,7 +342,7 @@ def print_result(trained: TrainingResult, *, as_json: bool) -> None:
         write_json({"kind": "trained", "artifact": str(trained.folder), "card": trained.card})
         return
     console = Console()
-    console.print(judgement(trained.summary))
+    console.print(make_judgement(trained.summary))
     console.print(f"Saved {trained.folder}.", soft_wrap=True, markup=False)  # plain: a path may hold brackets
 
 
@@ -352,7 +352,7 @@ def _check_same(out: Path, recipe: StockRecipe, parent: ParentArtifact | None) -
     Bars are not compared, nor is a calendar that was left out, because it would be recognised from the bars.
     """
     card = artifact.load(out).artifact.manifest.card
-    recorded, before, now = card["recipe"], ancestors_of(card), () if parent is None else parent.lineage
+    recorded, before, now = card["recipe"], read_ancestors(card), () if parent is None else parent.lineage
     settings = recorded if isinstance(recorded, dict) else {}
     different = [
         f"{name} was {settings.get(name)} and is now {value}"
@@ -372,7 +372,7 @@ def _check_same(out: Path, recipe: StockRecipe, parent: ParentArtifact | None) -
 
 
 def _describe_lineage(ancestors: Sequence[ParentModel]) -> str:
-    texts = (f"{one.weights_hash[:16]} (labels up to {shown_date(one.seen_until)})" for one in ancestors)
+    texts = (f"{one.weights_hash[:16]} (labels up to {format_date(one.seen_until)})" for one in ancestors)
     return ", of ".join(texts) or "none"
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from predictor.arrays import BoolArray, FloatArray
 from predictor.bars import AdjustedBars, BarPanel
-from predictor.bars.suspects import usable_bars
+from predictor.bars.suspects import select_usable_bars
 from predictor.covariates import CovariateSource, check_sent
 from predictor.errors import ConfigurationError
 from predictor.networks import DailySeries, Inputs, normalise
@@ -122,7 +122,7 @@ class History:
             CovariateMissingError: the pipeline reads a covariate that no file has.
             CovariatesError: a known covariate became known too late for the target.
         """
-        self.bars = bars = map_bars(usable_bars(bars), cache)
+        self.bars = bars = map_bars(select_usable_bars(bars), cache)
         self.pipeline = pipeline
         self.covariates = covariates
         self._cache = cache

@@ -6,13 +6,13 @@ from typing import Final
 import numpy as np
 
 from predictor.bars import BarPanel
-from predictor.bars.suspects import find_unexplained_splits, suspect_lines
+from predictor.bars.suspects import describe_suspects, find_unexplained_splits
 from predictor.catalog import CovariateInfo
 from predictor.covariates import CovariateSource
-from predictor.errors import ConfigurationError, listed, shown_date
+from predictor.errors import ConfigurationError, format_date, format_names
 from predictor.features import FeatureSet
 from predictor.model import Ensemble, Model, find_bars_warnings, limit_warnings
-from predictor.networks import kind_named
+from predictor.networks import get_kind
 from predictor.sessions import SessionCalendar
 from trainers.loop import launched_size
 from trainers.stock.bar_requirements import check_sessions, describe_mixed_exchanges
@@ -61,7 +61,7 @@ def find_recipe_warnings(
 
     `is_adjusted` is whether the bars of an earlier training included splits and dividends.
     """
-    reads_features = not kind_named(recipe.kind).is_scale_only
+    reads_features = not get_kind(recipe.kind).is_scale_only
     needs = list_needs(features, covariates) if reads_features else ()
     mixed_exchanges = "" if recipe.calendar else describe_mixed_exchanges(bars)
     reads_volume = reads_features and features.reads_volume
@@ -100,7 +100,7 @@ def _find_warnings(
 ) -> tuple[str, ...]:
     warnings = find_bars_warnings(bars, bars.symbols, reads_volume=reads_volume, is_adjusted=is_adjusted)
     return limit_warnings(
-        (*warnings, *covariates.find_warnings(needs), *suspect_lines(bars), *find_unexplained_splits(bars).lines())
+        (*warnings, *covariates.find_warnings(needs), *describe_suspects(bars), *find_unexplained_splits(bars).lines())
     )
 
 
@@ -127,7 +127,7 @@ def find_untrained_symbol_warnings(
     if not symbols:
         return ()
     line = (
-        f"{listed(symbols)}: too few bars for a window of the training part, {splits.train.first} to "
+        f"{format_names(symbols)}: too few bars for a window of the training part, {splits.train.first} to "
         f"{splits.train.last}, so the model learns nothing from them; leave them out, give earlier bars, or move the "
         "parts (--splits)"
     )
@@ -140,7 +140,7 @@ def find_step_warnings(history: History, splits: DataSplits, recipe: StockRecipe
     Raises:
         ConfigurationError: the training split holds no window.
     """
-    if not kind_named(recipe.kind).learns:
+    if not get_kind(recipe.kind).learns:
         return ()
     windows, settings = history.windows(splits.train), recipe.optimisation
     steps = -(-count_batches(history, windows, recipe) // (settings.accumulate * launched_size()))
@@ -170,8 +170,8 @@ def check_bars(bars: BarPanel, calendar: SessionCalendar, splits: DataSplits) ->
     first = int(bars.sessions[0])
     if first > splits.train.last:
         raise ConfigurationError(
-            f"the bars begin on {shown_date(first)}, after the training part ({shown_date(splits.train.first)} to "
-            f"{shown_date(splits.train.last)}) on which the baselines are fitted; give bars that include it"
+            f"the bars begin on {format_date(first)}, after the training part ({format_date(splits.train.first)} to "
+            f"{format_date(splits.train.last)}) on which the baselines are fitted; give bars that include it"
         )
 
 
@@ -203,7 +203,7 @@ def _note_late_start(bars: BarPanel, splits: DataSplits) -> Iterator[str]:
     first = int(bars.sessions[0])
     if first > splits.train.first:
         yield (
-            f"the bars begin on {shown_date(first)} and the training part on {shown_date(splits.train.first)}: the "
+            f"the bars begin on {format_date(first)} and the training part on {format_date(splits.train.first)}: the "
             "baselines are fitted on the rest of it"
         )
 
@@ -219,7 +219,7 @@ def _note_symbols(history: History, windows: TrainingWindows) -> Iterator[str]:
             yield f"{symbol} has no window on the evaluated days"
             continue
         if places[-1] < len(present) - 1:
-            ended = shown_date(int(bars.sessions[reached][places[-1]]))
+            ended = format_date(int(bars.sessions[reached][places[-1]]))
             yield f"{symbol} has no bar after {ended}: only outcomes known by then are scored"
         if (gap := int((~present[places[0] : places[-1]]).sum())) > 0:
             yield f"{symbol} lacks {gap} bars on the evaluated days: outcomes that need them are left out"

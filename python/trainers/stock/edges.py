@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from predictor.arrays import BoolArray, FloatArray
 from predictor.artifact import Manifest
 from predictor.bars import BarPanel
-from predictor.bars.suspects import usable_bars
+from predictor.bars.suspects import select_usable_bars
 from predictor.canonical import Json, Record
 from predictor.card import SOURCE
 from predictor.errors import ConfigurationError
@@ -34,7 +34,7 @@ def fit_training_edges(bars: BarPanel, last: int, *, neighbours: int) -> Edges:
 
     Bars are cut there first, so that later bars have no effect, not even by rebasing an adjustment factor.
     """
-    close = usable_bars(bars.until(last)).adjusted().close
+    close = select_usable_bars(bars.until(last)).adjusted().close
     return fit_edges(np.diff(np.log(close), axis=1), neighbours=neighbours)
 
 

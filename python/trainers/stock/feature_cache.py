@@ -28,7 +28,7 @@ from predictor.errors import ArtifactError, ConfigurationError
 from predictor.features import FeatureSet, FittedFeatures
 from predictor.features.fitted_features import Scaling
 from predictor.features.operators import OPERATOR_SET
-from predictor.file_lock import locked
+from predictor.file_lock import lock_file
 from predictor.networks import DailySeries
 from predictor.replacement import check_folder
 from predictor.windows import ObservedArrays, Pipeline
@@ -185,7 +185,7 @@ class FeatureCache:
         try:
             for _ in range(MAX_WRITES):
                 self.folder.mkdir(parents=True, exist_ok=True)
-                with locked(self.folder / f"{name}.lock", patience=inf):
+                with lock_file(self.folder / f"{name}.lock", patience=inf):
                     if (found := self._open(name, shapes)) is not None:
                         return found
                     with suppress(FileNotFoundError):  # the folder was removed meanwhile

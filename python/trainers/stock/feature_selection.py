@@ -10,15 +10,15 @@ from predictor.bars import BarPanel
 from predictor.canonical import Json
 from predictor.catalog import CovariateGroup, CovariateInfo
 from predictor.covariates import CovariateSource
-from predictor.errors import ConfigurationError, CovariatesError, listed
+from predictor.errors import ConfigurationError, CovariatesError, format_names
 from predictor.features import (
     CovariateFields,
     FeatureSet,
     FittedFeatures,
     StaticFeatures,
-    alpha158_features,
-    default_features,
-    every_day_features,
+    load_alpha158_features,
+    load_default_features,
+    load_every_day_features,
 )
 from predictor.features.fitted_features import Scaling
 from predictor.flags import Flag
@@ -66,9 +66,9 @@ def load_features(name: str, calendar: str, covariates: CovariateFields | None =
     """
     columns = covariates or CovariateFields()
     if name == "alpha158":
-        chosen = alpha158_features()
+        chosen = load_alpha158_features()
     elif name in NAMED:
-        chosen = every_day_features() if calendar == EVERY_DAY else default_features()
+        chosen = load_every_day_features() if calendar == EVERY_DAY else load_default_features()
         chosen = chosen.without_volume() if name == "prices" else chosen
     else:
         chosen = FeatureSet.read(name, columns)
@@ -170,7 +170,8 @@ def _fit_statics(learnt: BarPanel, covariates: CovariateSource) -> StaticFeature
         stray = table.without_number(name)
         if 0 < 2 * len(stray) < sum(text != "" for text in table.texts[name]):  # they would make numbers categories
             raise CovariatesError(
-                f"static covariate {name} is a number for most symbols, but not for {listed(stray)}; leave a cell "
+                f"static covariate {name} is a number for most symbols, but not for {format_names(stray)}; leave a "
+                "cell "
                 "empty where it is unknown, or write a letter before each if they are codes"
             )
     traded = np.flatnonzero(learnt.present.any(axis=1))

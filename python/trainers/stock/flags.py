@@ -6,7 +6,7 @@ from typing import Annotated, Final
 
 from predictor import artifact
 from predictor.cli.options import BarsFlags, CovariateFlags
-from predictor.cli.output import given, print_next_commands, quantra
+from predictor.cli.output import list_given_flags, print_next_commands, quantra
 from predictor.cli.program import say
 from predictor.errors import ConfigurationError
 from predictor.flags import Flag
@@ -41,7 +41,7 @@ def choose_version_folder(out: Path, *, resume: bool = False, tells: bool = True
         return out
     if any(out.glob(f"*/*/{artifact.MANIFEST}")):
         raise ConfigurationError(f"{out} holds several models; name one of them, such as --out {out / 'mine'}")
-    folder = artifact.next_version(out)
+    folder = artifact.find_next_version(out)
     newest = folder.with_name(str(int(folder.name) - 1))
     if resume and newest.exists() and not folder.with_name(folder.name + RUN).exists():
         folder = newest
@@ -54,8 +54,8 @@ def print_artifact_commands(out: Path, bars: BarsFlags, files: CovariateFlags) -
     """Print the next commands for a new artifact, on the bars that it was trained on."""
     print_next_commands(
         quantra("inspect", out),
-        quantra("evaluate", out, *given(bars, files)),
-        quantra("predict", "--artifact", out, *given(bars, files)),
+        quantra("evaluate", out, *list_given_flags(bars, files)),
+        quantra("predict", "--artifact", out, *list_given_flags(bars, files)),
         *_suggest_release(out),
     )
 

@@ -34,10 +34,10 @@ from predictor.errors import (
     MissingPackageError,
     QuantraError,
     SessionGapError,
-    answer_of,
-    counted,
-    listed,
-    shown_date,
+    format_count,
+    format_date,
+    format_names,
+    get_error_status,
 )
 from predictor.forecast import Forecast
 from predictor.forecaster import Forecaster
@@ -128,7 +128,7 @@ class _SessionForecaster:
             symbols, refusals = bars.symbols, dict.fromkeys(bars.symbols, error)
         content = BytesIO()
         forecast_frame(session, info, symbols, forecast, refusals).write_parquet(content)
-        reasons = tuple(answer_of(error).reason for error in refusals.values())
+        reasons = tuple(get_error_status(error).reason for error in refusals.values())
         return SessionFile(session, content.getvalue(), len(symbols) - len(refusals), reasons)
 
 
@@ -178,7 +178,9 @@ def forecast_frame(
         "forecast_id": [None if forecast is None else forecast.forecast_id] * len(names),
         "is_seen": pl.Series([was_seen(session, info)] * len(names), dtype=pl.Boolean),
         "warnings": ["" if forecast is None else "\n".join(forecast.warnings)] * len(names),
-        "reason": pl.Series([None if error is None else answer_of(error).reason for error in errors], dtype=pl.String),
+        "reason": pl.Series(
+            [None if error is None else get_error_status(error).reason for error in errors], dtype=pl.String
+        ),
         "message": pl.Series([None if error is None else error.message for error in errors], dtype=pl.String),
     }
     return pl.DataFrame(columns)
@@ -250,7 +252,7 @@ def write_forecasts(
 
 
 def _name_block(sessions: Sequence[int]) -> str:
-    return f"the forecasts of {shown_date(sessions[0])} to {shown_date(sessions[-1])}"
+    return f"the forecasts of {format_date(sessions[0])} to {format_date(sessions[-1])}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -274,8 +276,8 @@ class PeriodFlags:
         until = int(bars.sessions[-1]) if self.end is None else parse_date_number(self.end)
         chosen = bars.sessions[(bars.sessions >= begin) & (bars.sessions <= until)]
         if not len(chosen):
-            have = f"{shown_date(int(bars.sessions[0]))} to {shown_date(int(bars.sessions[-1]))}"
-            wanted = f"{shown_date(begin)} to {shown_date(until)}"
+            have = f"{format_date(int(bars.sessions[0]))} to {format_date(int(bars.sessions[-1]))}"
+            wanted = f"{format_date(begin)} to {format_date(until)}"
             raise typer.BadParameter(f"the bars, {have}, have no session from {wanted}; change --start or --end")
         return [int(session) for session in chosen]
 
@@ -319,7 +321,7 @@ def forecast_command(  # noqa: PLR0913 - the flags of a command
 
         def tell(file: SessionFile) -> str:
             refused = f", {len(file.reasons)} without" if file.reasons else ""
-            return f"{shown_date(file.session)}  {counted(file.forecasts, 'forecast')}{refused}{runner.remark}"
+            return f"{format_date(file.session)}  {format_count(file.forecasts, 'forecast')}{refused}{runner.remark}"
 
         steps = show_finished(steps, total=len(missing), tell=tell, title="day", stream=sys.stdout)
     try:
@@ -329,7 +331,7 @@ def forecast_command(  # noqa: PLR0913 - the flags of a command
         raise
     if not any(file.forecasts for file in session_files) and len(session_files) == len(sessions):
         raise QuantraError(
-            f"no symbol could be forecast on any of {counted(len(session_files), 'day')}: "
+            f"no symbol could be forecast on any of {format_count(len(session_files), 'day')}: "
             f"{_describe_reasons(session_files)}"
         )
     if as_json:
@@ -348,20 +350,23 @@ def forecast_command(  # noqa: PLR0913 - the flags of a command
 
 def _describe_reasons(session_files: Sequence[SessionFile]) -> str:
     reasons = Counter(reason for file in session_files for reason in file.reasons)
-    return listed([f"{reason} {count} times" for reason, count in reasons.most_common()])
+    return format_names([f"{reason} {count} times" for reason, count in reasons.most_common()])
 
 
 def _print_result(folder: Path, info: ModelInfo, sessions: int, session_files: Sequence[SessionFile]) -> None:
     refused = sum(len(file.reasons) for file in session_files)
     forecasts = sum(file.forecasts for file in session_files)
     kept = sessions - len(session_files)
-    known = f"; {counted(kept, 'day')} were there before" if kept else ""
-    _print_line(f"{counted(forecasts, 'forecast')} of {counted(len(session_files), 'day')} in {folder}{known}")
+    known = f"; {format_count(kept, 'day')} were there before" if kept else ""
+    _print_line(
+        f"{format_count(forecasts, 'forecast')} of {format_count(len(session_files), 'day')} in {folder}{known}"
+    )
     if refused:
         _print_line(f"without a forecast: {_describe_reasons(session_files)}; the column `message` says more")
     if seen := sum(was_seen(file.session, info) is not False for file in session_files):
         _print_line(
-            f"{counted(seen, 'day')} may have been seen in training (`is_seen`): their forecasts may look better than "
+            f"{format_count(seen, 'day')} may have been seen in training (`is_seen`): their forecasts may look "
+            "better than "
             "new ones",
             style="yellow",
         )

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from predictor.artifact import Artifact, BaselineSpec, Conformal, Manifest
 from predictor.bars import BarPanel
-from predictor.bars.suspects import usable_bars
+from predictor.bars.suspects import select_usable_bars
 from predictor.covariates import CovariateSource
 from predictor.dates import to_date_numbers, to_days
 from predictor.errors import ConfigurationError
@@ -26,7 +26,7 @@ from predictor.networks import (
     TreesForecaster,
     WindowNormaliser,
     build_network,
-    kind_named,
+    get_kind,
 )
 from predictor.sessions import SessionCalendar
 from predictor.windows import Pipeline
@@ -91,7 +91,7 @@ def fit_pipeline(
     """
     calendar = fit_calendar(bars, recipe.calendar)
     check_enough(bars.sessions, len(bars.symbols), features, recipe, splits)
-    learnt = map_bars(usable_bars(bars.until(splits.train.last)), cache)
+    learnt = map_bars(select_usable_bars(bars.until(splits.train.last)), cache)
     draft = Pipeline(
         features=fit_features(learnt, features, calendar, covariates, cache),
         target=recipe.target,
@@ -186,7 +186,7 @@ def prepare(
         network.connect(edges)
     if isinstance(network, TreesForecaster):
         fit_forests(network, history, train, selection, recipe.quantiles, recipe.optimisation.seed)
-    if not kind_named(recipe.kind).learns:
+    if not get_kind(recipe.kind).learns:
         objective = choose_objective(network, history, train, selection, recipe)
         return PreparedTraining(network=network, started=started, objective=objective, loop=None)
     device = choose_device(recipe.optimisation.device, Hardware.detect(), local_rank()).device
@@ -282,7 +282,7 @@ def _build_network(
 ) -> tuple[nn.Module, InitialWeights | None]:
     """A network, initialised from training windows and from `weights` if given."""
     network = build_network(
-        kind_named(recipe.kind),
+        get_kind(recipe.kind),
         recipe.config,
         sizes=replace(history.pipeline.sizes, nodes=len(_list_universe(history, recipe))),
         target=recipe.target,
@@ -302,13 +302,13 @@ def _build_network(
 
 def _list_universe(history: History, recipe: StockRecipe) -> tuple[str, ...]:
     """Symbols in node order for a panel network, else none."""
-    return history.bars.symbols if kind_named(recipe.kind).is_panel_model else ()
+    return history.bars.symbols if get_kind(recipe.kind).is_panel_model else ()
 
 
 def calibrate_network(fitted: FittedNetwork, history: History, splits: DataSplits, recipe: StockRecipe) -> Artifact:
     """The artifact with conformal offsets from the calibration split; its card stays empty."""
     manifest = Manifest(
-        kind=kind_named(recipe.kind),
+        kind=get_kind(recipe.kind),
         config=recipe.config,
         target=recipe.target,
         quantiles=recipe.quantiles,

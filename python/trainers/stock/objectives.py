@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from predictor.arrays import BoolArray, FloatArray
-from predictor.networks import GraphForecaster, PanelOutput, describe_fault, kind_named, pinball_loss
+from predictor.networks import GraphForecaster, PanelOutput, compute_pinball_loss, describe_fault, get_kind
 from trainers.loop import BatchSplitter, ContractError, Loss, ResidentSource, SampleSplitter
 from trainers.stock.data import (
     WINDOWS_PER_BATCH,
@@ -179,7 +179,7 @@ def _mask_known(targets: Tensor) -> tuple[Tensor, int]:
 
 def _average_pinball(quantiles: Tensor, targets: Tensor, levels: Tensor, known: Tensor, count: int) -> Tensor:
     """Mean pinball loss over the known targets and the levels."""
-    losses = pinball_loss(quantiles.float(), torch.where(known, targets, 0.0), levels).mean(-1)
+    losses = compute_pinball_loss(quantiles.float(), torch.where(known, targets, 0.0), levels).mean(-1)
     return (losses * known).sum() / max(count, 1)
 
 
@@ -216,7 +216,7 @@ def choose_objective(
 def count_batches(history: History, train: TrainingWindows, recipe: StockRecipe) -> int:
     """Number of batches per epoch."""
     size = recipe.optimisation.batch_size
-    if not kind_named(recipe.kind).is_panel_model:
+    if not get_kind(recipe.kind).is_panel_model:
         return ceil(len(train) / size)
     return ceil(len(np.unique(train.positions)) / _count_days_per_batch(size, len(history.bars.symbols)))
 

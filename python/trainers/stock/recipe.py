@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from predictor import canonical
 from predictor.canonical import Json, Record
 from predictor.errors import ArtifactError, ConfigurationError
-from predictor.flags import Flag, ParsedFlags, numbers
+from predictor.flags import Flag, ParsedFlags, parse_numbers
 from predictor.networks import (
     KINDS,
     WINDOW,
@@ -27,11 +27,11 @@ from predictor.networks import (
     TrainingDefaults,
     WindowNormaliser,
     check_quantiles,
-    config_from_settings,
-    kind_named,
+    get_kind,
+    list_config_settings,
     make_config,
+    read_config,
     read_normaliser,
-    settings_from_config,
 )
 from predictor.windows import BarRequirements
 from trainers.options import Computation
@@ -101,7 +101,7 @@ class Optimisation(Computation):
 
 def choose_default_optimisation(kind: str) -> Optimisation:
     """The default optimisation of a network kind."""
-    return Optimisation(**asdict(kind_named(kind).training))
+    return Optimisation(**asdict(get_kind(kind).training))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +112,7 @@ class StockRecipe:
     config: NetworkConfig = field(default_factory=LSTMConfig)
     target: Target = field(default_factory=Target)
     quantiles: Annotated[
-        tuple[float, ...], Flag("Quantile levels between 0 and 1.", read=partial(numbers, "quantiles"))
+        tuple[float, ...], Flag("Quantile levels between 0 and 1.", read=partial(parse_numbers, "quantiles"))
     ] = (
         0.1,
         0.5,
@@ -157,10 +157,10 @@ class StockRecipe:
 
     def __post_init__(self) -> None:
         check_quantiles(self.quantiles)
-        wanted = kind_named(self.kind).config
+        wanted = get_kind(self.kind).config
         if type(self.config) is not wanted:
             raise ConfigurationError(f"a network of kind {self.kind!r} takes {wanted.__name__}, not {self.config!r}")
-        if kind_named(self.kind).is_scale_only and self.scale != self.kind:
+        if get_kind(self.kind).is_scale_only and self.scale != self.kind:
             raise ConfigurationError(
                 f"model {self.kind} consists of its scale only, but the scale is {self.scale}; leave it out"
             )
@@ -211,7 +211,7 @@ class StockRecipe:
 
     def settings(self) -> Mapping[str, Json]:
         """Every setting by name, flat and as JSON; a clip of null means infinity."""
-        named = {f"network_{name}": value for name, value in settings_from_config(self.config).items()}
+        named = {f"network_{name}": value for name, value in list_config_settings(self.config).items()}
         return {
             "kind": self.kind,
             "target": self.target.kind.value,
@@ -235,7 +235,7 @@ def recipe_of(kind: str) -> StockRecipe:
     Raises:
         ConfigurationError: the kind does not exist.
     """
-    chosen = kind_named(kind)
+    chosen = get_kind(kind)
     # A kind without weights is a scale of the same name.
     # A ranking is known only after its close, so the returns of a model that ranks stocks start one session later.
     return StockRecipe(
@@ -268,7 +268,7 @@ class RecipeChanges:
             ConfigurationError: settings contradict each other, or the kind of network has no such setting.
         """
         nested = {
-            "config": make_config(kind_named(own.kind), {**settings_from_config(own.config), **self.network.values}),
+            "config": make_config(get_kind(own.kind), {**list_config_settings(own.config), **self.network.values}),
             "target": self.target.over(own.target),
             "optimisation": self.optimisation.over(own.optimisation),
         }
@@ -350,7 +350,7 @@ def _read_config(kind: str, record: Record) -> NetworkConfig:
     plain = {name: value for name, value in settings.items() if isinstance(value, bool | int | float | str)}
     if len(plain) != len(settings):
         raise ConfigurationError(f"network settings {sorted(set(settings) - set(plain))} must be plain values")
-    return config_from_settings(kind_named(kind), plain)
+    return read_config(get_kind(kind), plain)
 
 
 def _read_target(record: Record) -> Target:

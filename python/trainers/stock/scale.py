@@ -27,11 +27,11 @@ from predictor.networks import (
     Har,
     Target,
     TargetKind,
+    compute_pinball_loss,
+    compute_window_mean,
     normalise,
-    pinball_loss,
-    window_mean,
 )
-from predictor.windows import Pipeline, trailing_windows
+from predictor.windows import Pipeline, extract_trailing_windows
 from trainers.stock.data import TrainingWindows, missing_windows_error
 from trainers.stock.splits import SplitPart, list_decisions
 
@@ -132,8 +132,8 @@ def sample_of(bars: BarPanel, draft: Pipeline, part: SplitPart, levels: tuple[fl
         rows = np.flatnonzero((windows.symbols >= block.start) & (windows.symbols < block.stop))
         s, t = windows.symbols[rows] - block.start, windows.positions[rows]
         returns = _RETURNS.daily(few)
-        sample.windows[0][rows] = trailing_windows(returns, s, t, TAPS)
-        sample.windows[1][rows] = trailing_windows(target.range_volatility(few), s, t, TAPS)
+        sample.windows[0][rows] = extract_trailing_windows(returns, s, t, TAPS)
+        sample.windows[1][rows] = extract_trailing_windows(target.range_volatility(few), s, t, TAPS)
         sample.outcomes[rows] = target.labels(few)[s, t]
         sample.volatility[rows] = ranged.labels(few)[s, t]
         sample.following[rows] = returns[s, t + 1]
@@ -172,7 +172,7 @@ def fit_har(sample: ScaleSample) -> Har:
     """
     ranges = sample.windows[-1][:, -TAPS:]
     plain = Har(intercepts=(0.0,), weights=((0.0,) * len(HAR_SESSIONS),))
-    terms, level = plain.terms(ranges), np.log(window_mean(ranges))
+    terms, level = plain.terms(ranges), np.log(compute_window_mean(ranges))
     ranged = ~(ranges <= MIN_RANGE_VOLATILITY).any(axis=1)
     solved = [
         _solve_least_squares(terms, column - level, ranged & (column > NO_RANGE)) for column in sample.volatility.T
@@ -212,7 +212,7 @@ def fit_garch(sample: ScaleSample) -> Garch:
     """
     returns, outcome = sample.windows[0][:, -TAPS:], sample.following**2
     squares = returns * returns
-    long_run = window_mean(squares)
+    long_run = compute_window_mean(squares)
     rows = np.isfinite(outcome) & (long_run > 0)
     if rows.sum() < MIN_WINDOWS:
         raise ConfigurationError(
@@ -288,5 +288,5 @@ def _measure_loss(normaliser: FittedScale, sample: ScaleSample) -> float:
     units = normalise(outcomes, location, scale, spread)
     levels = torch.tensor(sample.levels, dtype=torch.float64)
     quantiles = torch.nanquantile(units, levels, dim=0).T
-    losses = pinball_loss(quantiles.expand(*units.shape, -1), units, levels).mean(-1) * scale
+    losses = compute_pinball_loss(quantiles.expand(*units.shape, -1), units, levels).mean(-1) * scale
     return float(losses.nanmean(0).mean())

@@ -14,7 +14,7 @@ from predictor.canonical import Json
 from predictor.card import Card, start_note
 from predictor.errors import ConfigurationError
 from predictor.model import UNITS, build_output_map
-from predictor.networks import GraphForecaster, TreesConfig, kind_named
+from predictor.networks import GraphForecaster, TreesConfig, get_kind
 from predictor.registry import claim_first_champion
 from trainers.loop import Checkpoints, launched_rank, launched_size
 from trainers.progress import ReportConsumer, StepProgress, no_progress
@@ -170,7 +170,7 @@ class _TrainingSetup:
         """Run the epochs, then calibrate and score the model."""
         recipe, parent = self.recipe, self.material.parent
         fitted = fit(self.prepared, recipe.optimisation, checkpoints, consume)
-        if not kind_named(recipe.kind).learns:
+        if not get_kind(recipe.kind).learns:
             kept = f"model {recipe.kind} is fitted"
         elif fitted.best_epoch:
             kept = f"epoch {fitted.best_epoch} of {len(fitted.epochs)} is the best"

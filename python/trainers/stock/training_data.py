@@ -13,9 +13,9 @@ from predictor import artifact
 from predictor.artifact import MEMBERS, StoredArtifact
 from predictor.bars import BarPanel
 from predictor.canonical import Json
-from predictor.card import UNADJUSTED, DataFacts, ParentModel, ancestors_of, data_of
+from predictor.card import UNADJUSTED, DataFacts, ParentModel, read_ancestors, read_data_facts
 from predictor.covariates import CovariateSource
-from predictor.errors import ConfigurationError, InSampleError, listed, shown_date
+from predictor.errors import ConfigurationError, InSampleError, format_date, format_names
 from predictor.features import FeatureSet, StaticFeatures
 from predictor.networks import Edges
 from predictor.windows import Pipeline
@@ -69,7 +69,7 @@ class ParentArtifact:
             seen_from=splits.train.first,
             seen_until=find_last_seen_session(splits),
         )
-        return cls(stored=stored, recipe=recipe, data=data, lineage=(own, *ancestors_of(manifest.card)))
+        return cls(stored=stored, recipe=recipe, data=data, lineage=(own, *read_ancestors(manifest.card)))
 
     @property
     def features(self) -> FeatureSet:
@@ -146,15 +146,15 @@ class ParentArtifact:
         if not inside:
             return
         after = sessions[sessions > seen]
-        parts = ", ".join(f"{part.name} ({shown_date(part.first)} to {shown_date(part.last)})" for part in inside)
+        parts = ", ".join(f"{part.name} ({format_date(part.first)} to {format_date(part.last)})" for part in inside)
         advice = (
-            f"let selection begin on {shown_date(int(after[0]))} or later (--splits), or learn its recipe "
+            f"let selection begin on {format_date(int(after[0]))} or later (--splits), or learn its recipe "
             "again from all bars: quantra retrain NAME --bars BARS"
             if len(after)
-            else f"the bars end on {shown_date(int(sessions[-1]))}: give later ones"
+            else f"the bars end on {format_date(int(sessions[-1]))}: give later ones"
         )
         raise InSampleError(
-            f"the artifact to start from has seen labels up to {shown_date(seen)}, which lie in {parts}; scores there "
+            f"the artifact to start from has seen labels up to {format_date(seen)}, which lie in {parts}; scores there "
             f"would mean nothing: {advice}"
         )
 
@@ -175,7 +175,7 @@ class ParentArtifact:
 
 def _read_origin(folder: Path, card: Mapping[str, Json]) -> tuple[DataFacts, StockRecipe, DataSplits]:
     """The bars, recipe and splits that a card records."""
-    data = data_of(card)
+    data = read_data_facts(card)
     missing = [*(["data"] if data is None else []), *(name for name in ("recipe", "splits") if name not in card)]
     if data is None or missing:
         raise _describe_refusal(
@@ -200,7 +200,7 @@ def _select_kept(recipe: StockRecipe) -> dict[str, Json]:
 
 
 def _format_names(features: FeatureSet) -> str:
-    return listed((*features.names, *features.known_names))
+    return format_names((*features.names, *features.known_names))
 
 
 def _list_variables(statics: StaticFeatures) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -15,9 +15,9 @@ from typing import Annotated, Any, Final, Literal, Self, TypeVar, get_args, get_
 from predictor.bars import BarPanel, Frame, read_bars
 from predictor.covariates import CovariateSource
 from predictor.dates import DateLike
-from predictor.errors import ConfigurationError, shown_date
+from predictor.errors import ConfigurationError, format_date
 from predictor.flags import Dataclass, Flag, ParsedFlags, SettingsT
-from predictor.networks import KINDS, Edges, NetworkConfig, Target, kind_named
+from predictor.networks import KINDS, Edges, NetworkConfig, Target, get_kind
 from trainers.options import RunOptions
 from trainers.stock.bar_requirements import recognise_calendar
 from trainers.stock.card import identify_features
@@ -63,7 +63,7 @@ def parse_day(name: str, day: DateLike) -> int:
     Raises:
         ConfigurationError: the day does not exist; the message begins with the name.
     """
-    text = day.strftime("%Y-%m-%d") if isinstance(day, date) else shown_date(day) if isinstance(day, int) else day
+    text = day.strftime("%Y-%m-%d") if isinstance(day, date) else format_date(day) if isinstance(day, int) else day
     try:
         return parse_day_flag(name, text)
     except ValueError as error:
@@ -249,7 +249,7 @@ class TrainingPlan:
             ArtifactError: the artifact to start from is damaged.
         """
         changes = parse_changes(values, recipe)
-        kind_named(changes.kind)
+        get_kind(changes.kind)
         if start is None:
             needless = describe_unused_flags(changes)
             if needless:
@@ -345,7 +345,7 @@ _CHANGEABLE: Final = frozenset({"parts", "calendar", "dropout"})
 def describe_unused_flags(asked: RecipeChanges) -> str:
     """Why flags about epochs do not suit a model that is not trained in epochs; empty if none is given."""
     flags = [name for field, name in asked.optimisation.flags.items() if field not in WITHOUT_LEARNING]
-    if kind_named(asked.kind).learns or not flags:
+    if get_kind(asked.kind).learns or not flags:
         return ""
     return f"{', '.join(flags)} say how epochs train, but model {asked.kind} has no epochs; leave them out"
 

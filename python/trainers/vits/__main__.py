@@ -1,8 +1,8 @@
 """`python -m trainers.vits …`: the speech trainer as a standalone program."""
 
-from predictor.interruption import loading
+from predictor.interruption import exit_on_interrupt
 
-with loading():
+with exit_on_interrupt():
     from predictor.cli import run  # first: it reports a missing typer
 
     # isort: split

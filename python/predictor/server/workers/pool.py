@@ -8,7 +8,7 @@ from typing import Final, final
 
 from predictor._pb import inference_pb2 as inference_pb
 from predictor._pb import prediction_pb2 as pb
-from predictor.errors import ConfigurationError, QuantraError, UnavailableError, answer_of, from_reason
+from predictor.errors import ConfigurationError, QuantraError, UnavailableError, get_error_status, restore_error
 from predictor.server.process import ORPHAN_DRAIN_S
 from predictor.server.workers.channel import LoadModels
 from predictor.server.workers.worker_process import WorkerProcess
@@ -254,4 +254,6 @@ def _name_worker(worker: WorkerProcess, error: BaseException) -> BaseException:
     if not isinstance(error, QuantraError):
         return error
     message = error.message if str(worker) in error.message else f"{worker}: {error.message}"
-    return from_reason(answer_of(error).reason, f"{message}; all workers keep their previous models", error.metadata)
+    return restore_error(
+        get_error_status(error).reason, f"{message}; all workers keep their previous models", error.metadata
+    )

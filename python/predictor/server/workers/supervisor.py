@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from predictor._pb import inference_pb2 as inference_pb
 from predictor._pb import prediction_pb2 as pb
 from predictor.errors import QueueFullError
-from predictor.memory import error_of
+from predictor.memory import make_caller_error
 from predictor.server.addresses import Address, BoundAddresses, reserve_address
 from predictor.server.credentials import CredentialRotation
 from predictor.server.lifecycle_calls import LifecycleCalls, LoadLifecycle
@@ -140,7 +140,7 @@ class AdminBroadcast:
                     response = await self._pool.change(name, request)
         except Exception as error:  # noqa: BLE001 - task boundary: the caller gets the error
             if answer.set_running_or_notify_cancel():
-                answer.set_exception(error_of(name, error, _log))
+                answer.set_exception(make_caller_error(name, error, _log))
         else:
             if answer.set_running_or_notify_cancel():
                 answer.set_result(response)

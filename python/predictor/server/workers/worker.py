@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NoReturn, final
 
 from predictor._pb import prediction_pb2 as pb
 from predictor.errors import QuantraError
-from predictor.memory import error_of
+from predictor.memory import make_caller_error
 from predictor.server.host import Host, join_lines
 from predictor.server.logs import set_up
 from predictor.server.process import ShutdownSignal, exit_now, handle_signals, run, tune_process
@@ -111,7 +111,7 @@ class WorkerControl:
         try:
             response = WorkerResponse(request.number, encode_bytes(await self._execute(request)))
         except Exception as error:  # noqa: BLE001 - task boundary: the supervisor gets the error
-            details = errors.encode_details(error_of(request.task, error, _log))
+            details = errors.encode_details(make_caller_error(request.task, error, _log))
             response = WorkerResponse(request.number, failure=encode_bytes(details))
         await self._channel.send(response)
 

@@ -8,7 +8,7 @@ from typing import Final, final
 from predictor._pb import inference_pb2 as pb
 from predictor.bars import OPTIONAL_FIELDS, PRICE_FIELDS
 from predictor.catalog import CovariateGroup, CovariateInfo, ModelInfo
-from predictor.errors import QuantraError, answer_of
+from predictor.errors import QuantraError, get_error_status
 from predictor.forecast import LOG_RETURN
 from predictor.wire.errors import MAX_INSTANCE_MESSAGE, shortened
 from predictor.wire.fields import encode_field
@@ -209,7 +209,7 @@ def encode_response(answer: bytes) -> bytes:
 
 def encode_error(request_id: str, error: QuantraError) -> bytes:
     """Encode an error as a ModelStreamInferResponse: a message, and status and reason as parameters."""
-    answer = answer_of(error)
+    answer = get_error_status(error)
     texts = {"status": answer.status.value, "reason": answer.reason}
     return pb.ModelStreamInferResponse(
         error_message=shortened(error.message, MAX_INSTANCE_MESSAGE),

@@ -18,9 +18,9 @@ from predictor.bars import BarPanel
 from predictor.canonical import Json
 from predictor.card import AdoptionFacts
 from predictor.dates import to_date_number
-from predictor.errors import ArtifactError, ConfigurationError, InvalidInputError, shown_date
+from predictor.errors import ArtifactError, ConfigurationError, InvalidInputError, format_date
 from predictor.features import FittedFeatures, Scaling
-from predictor.flags import Flag, integers, numbers
+from predictor.flags import Flag, parse_integers, parse_numbers
 from predictor.inference import freeze
 from predictor.networks import Target, WindowNormaliser, check_quantiles
 from predictor.sessions import SessionCalendar
@@ -61,9 +61,14 @@ class AdoptionSettings:
             read=partial(parse_day_flag, "--trained-until"),
         ),
     ]
-    horizons: Annotated[tuple[int, ...], Flag("Trading days.", read=partial(integers, "horizons"))] = (1, 5, 10, 20)
+    horizons: Annotated[tuple[int, ...], Flag("Trading days.", read=partial(parse_integers, "horizons"))] = (
+        1,
+        5,
+        10,
+        20,
+    )
     quantiles: Annotated[
-        tuple[float, ...], Flag("Levels, of those that it was trained for.", read=partial(numbers, "quantiles"))
+        tuple[float, ...], Flag("Levels, of those that it was trained for.", read=partial(parse_numbers, "quantiles"))
     ] = (0.1, 0.5, 0.9)
     encoder_length: Annotated[
         int | None, Flag("Sessions that it reads.", own=f"{USUAL_WINDOW}, or the most that it can read", minimum=1)
@@ -105,7 +110,7 @@ def adopt(
     if not EARLIEST_END <= settings.trained_until <= to_date_number(today):
         when = "in the future" if settings.trained_until > EARLIEST_END else "before any such model"
         raise ConfigurationError(
-            f"trained until {shown_date(settings.trained_until)}, which is {when}; give the last day of the data that "
+            f"trained until {format_date(settings.trained_until)}, which is {when}; give the last day of the data that "
             "its training may have seen"
         )
     folder = model.source.folder
@@ -170,7 +175,7 @@ def split_after(sessions: NDArray[np.int32], settings: AdoptionSettings) -> Data
     least = 2 * (MIN_DECISIONS + settings.horizons[-1])
     if count - seen < least:
         raise ConfigurationError(
-            f"the bars have {count - seen} sessions after {shown_date(settings.trained_until)}, but calibration and "
+            f"the bars have {count - seen} sessions after {format_date(settings.trained_until)}, but calibration and "
             f"test need {least}; give later bars, shorter --horizons, or leave --bars out to adopt the model without "
             "calibration and scores"
         )

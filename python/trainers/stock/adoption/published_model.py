@@ -13,7 +13,7 @@ from torch import Tensor
 from predictor.artifact.artifact import read_tensors
 from predictor.artifact.folder import MAX_TENSOR_BYTES, MAX_TEXT_BYTES, sha256
 from predictor.canonical import Json, Record
-from predictor.errors import ArtifactError, ConfigurationError, listed
+from predictor.errors import ArtifactError, ConfigurationError, format_names
 from predictor.features import FeatureSet
 from predictor.networks import NetworkConfig, NetworkKind
 
@@ -86,7 +86,8 @@ def _refuse_executables(folder: Path) -> None:
         found = [name for name in names if Path(name).suffix.lower() in endings]
         if found:
             raise ConfigurationError(
-                f"{folder} holds {what}: {listed(found)}; adopt from a folder with only {CONFIG}, {WEIGHTS} and the "
+                f"{folder} holds {what}: {format_names(found)}; adopt from a folder with only {CONFIG}, {WEIGHTS} "
+                "and the "
                 "license"
             )
 

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from predictor.audit_record import AuditRecord, FutureCheck, PermutationCheck
 from predictor.bars import BarPanel
-from predictor.bars.suspects import usable_bars
+from predictor.bars.suspects import select_usable_bars
 from predictor.covariates import CovariateSource
-from predictor.errors import ConfigurationError, shown_date
+from predictor.errors import ConfigurationError, format_date
 from predictor.features import FeatureSet
 from predictor.flags import Flag
 from predictor.jobs import InThisProcess, JobRunner
@@ -145,7 +145,7 @@ def audit(
     subject = _prepare_model(source, bars, shown)
     positions = _select_days(subject)
     first, last = (int(subject.bars.sessions[positions[place]]) for place in (0, -1))
-    announce(f"forecasting {len(positions)} days, {shown_date(first)} to {shown_date(last)}")
+    announce(f"forecasting {len(positions)} days, {format_date(first)} to {format_date(last)}")
     judged = _forecast_days(subject, positions, terms, strategy_settings, stepwise)
     wanted = decide_weights(judged.forecasts, judged.horizon, judged.strategy_settings, judged.terms.sessions_a_year)
     book = run_book(wanted, judged.closes, judged.terms).since(judged.terms.delay)
@@ -189,10 +189,10 @@ def _prepare_model(source: ModelSource, bars: BarPanel, shown: _AuditProgress) -
         raise ConfigurationError("an ensemble cannot be audited; audit a member from its folder members")
     if bars.sessions[0] > splits.train.first:
         raise ConfigurationError(
-            f"the bars begin on {shown_date(int(bars.sessions[0]))}, but the training starts on "
-            f"{shown_date(splits.train.first)}, and an audit trains again; give the bars of the training"
+            f"the bars begin on {format_date(int(bars.sessions[0]))}, but the training starts on "
+            f"{format_date(splits.train.first)}, and an audit trains again; give the bars of the training"
         )
-    known = map_bars(usable_bars(bars.between(splits.train.first, int(bars.sessions[-1]))), source.cache)
+    known = map_bars(select_usable_bars(bars.between(splits.train.first, int(bars.sessions[-1]))), source.cache)
     return _AuditedModel(model=model, recipe=replace(recipe, parts=splits), splits=splits, source=source, bars=known)
 
 
@@ -207,7 +207,7 @@ def _select_days(subject: _AuditedModel) -> NDArray[np.int64]:
     end = len(sessions) - LAGS[-1] - subject.recipe.target.horizons[-1]
     if end - allowed < MIN_DAYS:
         raise ConfigurationError(
-            f"the bars have {max(0, end - allowed)} decision days with known outcomes after {shown_date(seen)}, the "
+            f"the bars have {max(0, end - allowed)} decision days with known outcomes after {format_date(seen)}, the "
             f"last session that the model has seen; at least {MIN_DAYS} are needed: give later bars"
         )
     return np.arange(allowed, end)

@@ -9,11 +9,11 @@ import torch
 from rich.console import Console
 
 from predictor import canonical
-from predictor.audit_record import audit_path, write_audit
+from predictor.audit_record import locate_audit, write_audit
 from predictor.bars.suspects import find_suspects
 from predictor.cli.flags import with_flags
 from predictor.cli.options import BarsFlags, CovariateFlags, Report, WorkerFlags
-from predictor.cli.output import audit_table, given, print_next_commands, quantra, write_json
+from predictor.cli.output import list_given_flags, make_audit_table, print_next_commands, quantra, write_json
 from predictor.errors import ConfigurationError
 from predictor.flags import FlagSubset, ParsedFlags
 from predictor.replacement import check_file, replace_file
@@ -46,7 +46,7 @@ def audit_command(
     """Check whether a leak, the lag, costs or luck explain a model's skill; writes a record next to the artifact."""
     torch.set_num_threads(1)
     path = (subject.path or Path()).resolve()
-    check_file(audit_path(path))
+    check_file(locate_audit(path))
     source = subject.source(files.read())
     whole = choose_terms(terms, source)
     announce, warn = announcer(as_json=run.as_json), warner(as_json=run.as_json)
@@ -71,13 +71,15 @@ def audit_command(
         replace_file(report, render_audit(name_artifact(path), record).encode())
     if run.as_json:
         content = canonical.from_bytes(record.to_bytes(), "audit")
-        write_json({"kind": "audit", "file": str(audit_path(path)), "verdict": record.verdict.value, "audit": content})
+        write_json(
+            {"kind": "audit", "file": str(locate_audit(path)), "verdict": record.verdict.value, "audit": content}
+        )
         return
     console = Console(highlight=False)
-    console.print(audit_table(replace(record, warnings=())))  # shown before the work
-    console.print(f"Written to {audit_path(path)}", soft_wrap=True, markup=False)
+    console.print(make_audit_table(replace(record, warnings=())))  # shown before the work
+    console.print(f"Written to {locate_audit(path)}", soft_wrap=True, markup=False)
     if subject.artifact is not None:
         refused = {suspect.symbol for suspect in find_suspects(panel) if suspect.refuses}
         sound = [symbol for symbol in panel.symbols if symbol not in refused]
         symbol = ("--symbol", sound[0]) if refused and sound else ()
-        print_next_commands(quantra("report", subject.artifact, *given(bars, files), *symbol))
+        print_next_commands(quantra("report", subject.artifact, *list_given_flags(bars, files), *symbol))

@@ -11,7 +11,7 @@ from predictor.arrays import FloatArray
 from predictor.audit_record import AuditVerdict, FutureCheck
 from predictor.bars import BarPanel
 from predictor.covariates import CovariateSource
-from predictor.errors import shown_date
+from predictor.errors import format_date
 from predictor.model import Model
 from trainers.progress import StepProgress, no_progress
 from trainers.stock.data import History, TrainingWindows
@@ -145,7 +145,7 @@ def check_future(
     base = staging(plain)
     changed: dict[str, int] = {}
     gaps: list[float | None] = []
-    for position in stepwise(positions, title="noise", tell=lambda at: f"after {shown_date(int(bars.sessions[at]))}"):
+    for position in stepwise(positions, title="noise", tell=lambda at: f"after {format_date(int(bars.sessions[at]))}"):
         session, before = int(bars.sessions[position]), base(position)
         names = find_differences(before, staging(with_noise(plain, position))(position))
         changed = dict.fromkeys(names, session) | changed

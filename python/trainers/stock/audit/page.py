@@ -3,7 +3,7 @@
 from typing import Final
 
 from predictor.audit_record import AuditRecord, AuditVerdict, LagRow
-from predictor.errors import counted
+from predictor.errors import format_count
 from predictor.report import PageBuilder, ReportTable, TableCell, TableRow, make_number_cell
 from predictor.skill import Verdict
 from trainers.stock.audit.checks import detectable_leak
@@ -22,7 +22,7 @@ def _describe_leak(record: AuditRecord) -> str:
     if permutation.verdict is AuditVerdict.FAIL:
         return f"Training on shuffled labels left a skill of {left}: there is a leak, and the numbers are meaningless."
     found = (
-        f"No forecast changed at {counted(len(future.sessions), 'session')} where all later bars were replaced by "
+        f"No forecast changed at {format_count(len(future.sessions), 'session')} where all later bars were replaced by "
         "noise, and training on shuffled labels"
     )
     if permutation.verdict is AuditVerdict.UNDECIDED:
@@ -42,7 +42,7 @@ def _describe_use(record: AuditRecord) -> str:
     }
     return (
         f"Against {record.lags.yardstick} the skill is {_format_skill(first)}, and {_format_skill(later)} when one "
-        f"acts {counted(later.lag, 'close')} later, {verdicts[record.lags.verdict]}."
+        f"acts {format_count(later.lag, 'close')} later, {verdicts[record.lags.verdict]}."
     )
 
 
@@ -53,7 +53,8 @@ def _describe_trading(record: AuditRecord) -> str:
     ratio = "no Sharpe ratio" if trials.sharpe is None else f"a Sharpe ratio of {trials.sharpe:+.2f}"
     return (
         f"The strategy {costs.strategy} breaks even at {costs.break_even_bps:.1f} basis points a trade and was charged "
-        f"{costs.charged_bps:g}, which left {ratio} a year; the luckiest of {counted(trials.trials, 'trial')} without "
+        f"{costs.charged_bps:g}, which left {ratio} a year; the luckiest of {format_count(trials.trials, 'trial')} "
+        "without "
         f"skill would show {trials.expected_best:+.2f}."
     )
 

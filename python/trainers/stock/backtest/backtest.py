@@ -8,10 +8,10 @@ import numpy as np
 
 from predictor.arrays import FloatArray
 from predictor.bars import BarPanel
-from predictor.bars.suspects import usable_bars
+from predictor.bars.suspects import select_usable_bars
 from predictor.canonical import Json
-from predictor.card import ancestors_of
-from predictor.errors import ConfigurationError, shown_date
+from predictor.card import read_ancestors
+from predictor.errors import ConfigurationError, format_date
 from predictor.flags import ParsedFlags
 from predictor.jobs import InThisProcess, JobRunner
 from predictor.replacement import claim_output
@@ -80,7 +80,7 @@ def complete_plan(
     if start is None:
         start = find_first_decision(source, bars, flags.value("embargo", 0))
         reason = "after enough bars to train on" if source.trained_model is None else "that the model has not seen"
-        print_line(f"decisions start on {shown_date(start)}, the first day {reason}")
+        print_line(f"decisions start on {format_date(start)}, the first day {reason}")
     return flags.over(WalkForwardPlan(start=start, end=flags.value("end", int(bars.sessions[-1]))))
 
 
@@ -121,7 +121,7 @@ def backtest(
     if terms.horizon not in source.horizons:
         raise ConfigurationError(f"horizon {terms.horizon} is not forecast; the model has {list(source.horizons)}")
     # A fine-tuned artifact cannot be refitted, because its parent's weights are missing.
-    if plan.refit is not None and ancestors_of(source.card):
+    if plan.refit is not None and read_ancestors(source.card):
         raise ConfigurationError(
             "the artifact is fine-tuned from weights that it does not contain, so it cannot be refitted; use --refit "
             "never, or give its recipe as JSON with --recipe FILE instead of the artifact"
@@ -129,7 +129,7 @@ def backtest(
     folds = split_into_folds(source, bars, plan)
     store = ForecastStore(folder.path, collect_settings(source, bars, plan), resume=folder.resume)
     with claim_output(folder.path):
-        usable = map_bars(usable_bars(bars), source.cache)
+        usable = map_bars(select_usable_bars(bars), source.cache)
         done = _forecast(source, usable, plan, folds, store, runner or InThisProcess(), stepwise)
         for _fold in watch(done, len(folds)):
             pass
@@ -207,7 +207,7 @@ def trade_forecasts(
 ) -> Backtest:
     """Trade existing forecasts; the calendar of the model determines the sessions per year."""
     terms = replace(terms, sessions_a_year=source.sessions_a_year)
-    usable = map_bars(usable_bars(bars), source.cache)
+    usable = map_bars(select_usable_bars(bars), source.cache)
     closes = np.ascontiguousarray(np.concatenate([block.close for _, block in usable.adjusted_blocks()]).T)
     first = int(np.searchsorted(bars.sessions, forecasts.sessions[0]))
     period = slice(first, first + len(forecasts.sessions))

@@ -13,13 +13,13 @@ from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
 from predictor import canonical
-from predictor.card import adoption_of
+from predictor.card import read_adoption
 from predictor.cli.flags import with_flags
 from predictor.cli.options import BarsFlags, CovariateFlags, Report, WorkerFlags
-from predictor.cli.output import VERDICT_COLOURS, given, print_next_commands, quantra, write_json
+from predictor.cli.output import VERDICT_COLOURS, list_given_flags, print_next_commands, quantra, write_json
 from predictor.cli.program import say
 from predictor.covariates import CovariateSource
-from predictor.errors import InSampleError, shown_date
+from predictor.errors import InSampleError, format_date
 from predictor.flags import Flag, FlagSubset, ParsedFlags
 from predictor.jobs import JobRunner
 from predictor.replacement import check_folder, replace_file
@@ -45,7 +45,7 @@ RESULT: Final = "backtest.json"
 
 def backtest_tables(backtest: Backtest) -> RenderableType:
     """Figures of the strategy and the benchmarks, then the notes."""
-    first, last = (shown_date(int(backtest.strategy.sessions[place])) for place in (0, -1))
+    first, last = (format_date(int(backtest.strategy.sessions[place])) for place in (0, -1))
     ratios = ("Sharpe", "lead", "before costs")
     return Group(
         *convert_table(f"{first} to {last}, after costs", build_figure_table(backtest), noted=ratios),
@@ -77,7 +77,7 @@ def _describe_notes(backtest: Backtest) -> Iterator[str]:
     if (fall := find_largest_fall(backtest)) is None:
         yield "the strategy had no drawdown"
     else:
-        yield f"the strategy's largest drawdown was from {shown_date(fall[0])} to {shown_date(fall[1])}"
+        yield f"the strategy's largest drawdown was from {format_date(fall[0])} to {format_date(fall[1])}"
     yield from backtest.notes
 
 
@@ -189,8 +189,8 @@ def backtest_command(
     console = Console(highlight=False)
     console.print(backtest_tables(result))
     console.print(f"Every session is in {path}", soft_wrap=True, markup=False)
-    if subject.artifact is not None and adoption_of(source.card) is None:
-        print_next_commands(quantra("audit", subject.artifact, *given(bars, files)))
+    if subject.artifact is not None and read_adoption(source.card) is None:
+        print_next_commands(quantra("audit", subject.artifact, *list_given_flags(bars, files)))
 
 
 def _watch(runner: JobRunner, *, as_json: bool) -> FoldProgress:

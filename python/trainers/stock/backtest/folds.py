@@ -8,7 +8,7 @@ from typing import Annotated
 import numpy as np
 from numpy.typing import NDArray
 
-from predictor.errors import ConfigurationError, shown_date
+from predictor.errors import ConfigurationError, format_date
 from predictor.flags import Flag
 from trainers.stock.splits import parse_day_flag
 
@@ -74,7 +74,7 @@ class WalkForwardPlan:
     def __post_init__(self) -> None:
         if self.start > self.end:
             raise ConfigurationError(
-                f"the backtest ends on {shown_date(self.end)}, before it starts on {shown_date(self.start)}"
+                f"the backtest ends on {format_date(self.end)}, before it starts on {format_date(self.start)}"
             )
         for name, least in (("refit", 1), ("rolling", 1), ("embargo", 0)):
             value: int | None = getattr(self, name)
@@ -98,7 +98,7 @@ class Fold:
 
 def describe_fold(fold: Fold) -> str:
     """The fold as text."""
-    first, last, begun, ended = map(shown_date, (fold.first, fold.last, fold.learn_first, fold.learn_last))
+    first, last, begun, ended = map(format_date, (fold.first, fold.last, fold.learn_first, fold.learn_last))
     return f"decides {first} to {last}, trained on {begun} to {ended}"
 
 
@@ -112,8 +112,8 @@ def find_decision_span(sessions: NDArray[np.int32], plan: WalkForwardPlan) -> tu
     last = int(np.searchsorted(sessions, plan.end, side="right")) - 1
     if last <= first:
         raise ConfigurationError(
-            f"the bars, {shown_date(int(sessions[0]))} to {shown_date(int(sessions[-1]))}, do not have two sessions "
-            f"from {shown_date(plan.start)} to {shown_date(plan.end)}; choose --start and --end within them"
+            f"the bars, {format_date(int(sessions[0]))} to {format_date(int(sessions[-1]))}, do not have two sessions "
+            f"from {format_date(plan.start)} to {format_date(plan.end)}; choose --start and --end within them"
         )
     return first, last
 
@@ -137,7 +137,7 @@ def _build_fold(sessions: NDArray[np.int32], plan: WalkForwardPlan, number: int,
     known = first - 1 - plan.embargo
     if known < 0:
         raise ConfigurationError(
-            f"no session before {shown_date(int(sessions[first]))} to train on; start later, or give more bars"
+            f"no session before {format_date(int(sessions[first]))} to train on; start later, or give more bars"
         )
     oldest = 0 if plan.rolling is None else max(0, known + 1 - plan.rolling)
     return Fold(

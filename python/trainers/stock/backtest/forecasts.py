@@ -11,12 +11,12 @@ from predictor.bars import BarPanel
 from predictor.call_context import NEVER
 from predictor.catalog import ModelInfo
 from predictor.covariates import CovariateSource
-from predictor.errors import ConfigurationError, NoUsableSymbolError, QuantraError, shown_date
+from predictor.errors import ConfigurationError, NoUsableSymbolError, QuantraError, format_date
 from predictor.forecast import Forecast
 from predictor.golden import AFTER_ALL_SESSIONS
 from predictor.instance import GapPolicy, Instance
 from predictor.model import Predictor
-from predictor.networks import TargetKind, anchor_index
+from predictor.networks import TargetKind, find_anchor_index
 from trainers.progress import StepProgress, no_progress
 from trainers.stock.data import NO_COVARIATE_FILES
 
@@ -43,7 +43,7 @@ class DailyForecasts:
     @property
     def median(self) -> FloatArray:
         """[D, S, H] the quantile nearest to the median."""
-        return self.values[..., anchor_index(self.levels)]
+        return self.values[..., find_anchor_index(self.levels)]
 
     @property
     def ranking(self) -> FloatArray:
@@ -97,7 +97,7 @@ def forecast_daily(
     values = np.full((*shape, len(info.quantiles)), np.nan)
     scores = np.full(shape, np.nan)
     first_days = range(0, len(sessions), DAYS_AT_ONCE)
-    for k in stepwise(first_days, title="forecasting", tell=lambda k: shown_date(int(sessions[k]))):
+    for k in stepwise(first_days, title="forecasting", tell=lambda k: format_date(int(sessions[k]))):
         for day, forecast in enumerate(_request_forecasts(model, asking, sessions[k : k + DAYS_AT_ONCE]), start=k):
             if forecast is not None:
                 values[day] = forecast.values

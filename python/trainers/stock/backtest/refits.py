@@ -18,7 +18,7 @@ from predictor.bars import BarPanel
 from predictor.canonical import Json, Record
 from predictor.covariates import CovariateSource
 from predictor.dates import to_date
-from predictor.errors import ArtifactError, ConfigurationError, shown_date
+from predictor.errors import ArtifactError, ConfigurationError, format_date
 from predictor.features import FeatureSet
 from predictor.jobs import JobRunner
 from predictor.networks import Edges, TargetKind
@@ -245,7 +245,7 @@ class RefitMaterial:
 
 
 def _name_fold(fold: Fold) -> str:
-    return f"fold {fold.number}, trained on {shown_date(fold.learn_first)} to {shown_date(fold.learn_last)}"
+    return f"fold {fold.number}, trained on {format_date(fold.learn_first)} to {format_date(fold.learn_last)}"
 
 
 def list_fold_sessions(bars: BarPanel, fold: Fold) -> NDArray[np.int32]:

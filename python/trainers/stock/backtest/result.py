@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from predictor.arrays import FloatArray
 from predictor.canonical import Json
-from predictor.errors import shown_date
+from predictor.errors import format_date
 from predictor.skill import Verdict
 from trainers.stock.backtest.book import Book
 from trainers.stock.backtest.folds import Fold
@@ -212,7 +212,7 @@ class Backtest:
     """Warnings about the bars or the covariate files."""
 
     def __repr__(self) -> str:
-        first, last = (shown_date(int(self.strategy.sessions[place])) for place in (0, -1))
+        first, last = (format_date(int(self.strategy.sessions[place])) for place in (0, -1))
         return f"Backtest({first} to {last}, {len(self.symbols)} symbols; {describe_sharpe(self)})"
 
     def to_json(self) -> dict[str, Json]:

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from predictor import artifact, canonical
 from predictor.bars import BarPanel
 from predictor.canonical import Json
-from predictor.card import adoption_of
+from predictor.card import read_adoption
 from predictor.covariates import CovariateSource
-from predictor.errors import ArtifactError, ConfigurationError, InSampleError, shown_date
-from predictor.features import FeatureSet, default_features
+from predictor.errors import ArtifactError, ConfigurationError, InSampleError, format_date
+from predictor.features import FeatureSet, load_default_features
 from predictor.inference import choose_device
 from predictor.model import Model
 from predictor.networks import Edges
@@ -76,7 +76,7 @@ class ModelSource:
         Raises:
             ConfigurationError: The source is an ensemble or an adopted model.
         """
-        if self.recipe is None and adoption_of(self.card) is not None:
+        if self.recipe is None and read_adoption(self.card) is not None:
             raise ConfigurationError(
                 "an adopted model has no recipe, so it cannot be trained again; adopt later weights, or backtest it "
                 "with --refit never"
@@ -144,7 +144,7 @@ def use_model(model: EvaluatedModel, digest: str, covariates: CovariateSource = 
         digest=digest,
         horizons=info.horizons,
         recipe=read_recipe(manifest.card["recipe"], "recipe in the card") if is_trained else None,
-        features=model.pipeline.features.features if single else default_features(),
+        features=model.pipeline.features.features if single else load_default_features(),
         covariates=covariates,
         trained_model=TrainedModel(model=model, splits=read_splits(manifest.card), last_seen=find_last_seen(model)),
         card=manifest.card,
@@ -213,6 +213,6 @@ def refuse_in_sample(trained_model: TrainedModel, sessions: NDArray[np.int32], s
     seen = shown_date(trained_model.last_seen)
     first = "after the last bar" if allowed >= len(sessions) else shown_date(int(sessions[allowed]))
     raise InSampleError(
-        f"{shown_date(start)} is in sample: labels up to {seen} were used for training, selection or calibration. The "
+        f"{format_date(start)} is in sample: labels up to {seen} were used for training, selection or calibration. The "
         f"first allowed decision day is {first}"
     )

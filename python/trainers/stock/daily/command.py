@@ -18,14 +18,14 @@ from rich.text import Text
 from predictor.adaptive_widths import WIDTHS
 from predictor.cli.flags import with_flags
 from predictor.cli.options import AsJson, BarsFlags, CovariateFlags, Report, WorkerFlags
-from predictor.cli.output import given, print_next_commands, quantra, write_json
+from predictor.cli.output import list_given_flags, print_next_commands, quantra, write_json
 from predictor.covariates import CovariateSource
-from predictor.errors import ConfigurationError, counted, listed, shown_date
+from predictor.errors import ConfigurationError, format_count, format_date, format_names
 from predictor.evidence import Lamp
 from predictor.golden import AFTER_ALL_SESSIONS
 from predictor.ledger import Ledger, LedgerEvent
 from predictor.registry import claim_first_champion, find_model_folder, find_version
-from predictor.registry.layout import names_in
+from predictor.registry.layout import list_names
 from predictor.replacement import replace_file
 from trainers.progress import no_progress, progress_on
 from trainers.stock.daily.evenings import EVENING, DailySettings, DailySummary, EveningAction, run_due_evenings
@@ -189,7 +189,7 @@ def simulate_command(  # noqa: PLR0913 - one per flag
         happened = opened.records(LedgerEvent, f"kind not in ('{EVENING}', '{WIDTHS}')")
     if not as_json:
         for event in happened:
-            day = shown_date(event.session) if event.session else 10 * " "  # moves of a champion have no session
+            day = format_date(event.session) if event.session else 10 * " "  # moves of a champion have no session
             typer.echo(f"{day}  {event.kind}: {event.reason}")
     print_summary(summary, as_json=as_json)
     if not as_json:
@@ -264,7 +264,7 @@ def replay_command(
         typer.echo(f"{len(replays) - len(different)} of {len(replays)} forecasts are equal to the last bit.")
         for replay in different:
             record = replay.record
-            who = f"{record.model}@{record.version}, {record.symbol}, {shown_date(record.as_of)}"
+            who = f"{record.model}@{record.version}, {record.symbol}, {format_date(record.as_of)}"
             typer.echo(f"{record.forecast_id} ({who}): {'; '.join(replay.differences)}")
     if different:
         raise typer.Exit(PERSON_NEEDED)
@@ -277,9 +277,11 @@ def choose_model_folder(models: Path, name: str) -> Path:
         BadParameter: no name is given, and there is not exactly one model.
     """
     if not name:
-        names = sorted(names_in(models))
+        names = sorted(list_names(models))
         if len(names) != 1:
-            raise typer.BadParameter(f"{models} holds {len(names)} models; choose one with --name: {listed(names)}")
+            raise typer.BadParameter(
+                f"{models} holds {len(names)} models; choose one with --name: {format_names(names)}"
+            )
         (name,) = names
     return find_model_folder(models, name)
 
@@ -294,9 +296,9 @@ def print_summary(summary: DailySummary, *, as_json: bool) -> None:
     if not summary.session:
         console.print("No session of these bars has closed yet; nothing was done.")
         return
-    done = counted(summary.evenings, "evening")
-    written = f"{counted(summary.rows, 'row')} and {counted(summary.bars, 'bar')} written"
-    console.print(f"{reference}, {shown_date(summary.session)}: {done}, {written}.", markup=False)
+    done = format_count(summary.evenings, "evening")
+    written = f"{format_count(summary.rows, 'row')} and {format_count(summary.bars, 'bar')} written"
+    console.print(f"{reference}, {format_date(summary.session)}: {done}, {written}.", markup=False)
     console.print(Text.assemble("Lamp: ", (summary.lamp.value, _COLOURS[summary.lamp])))
     for sentence in summary.notes:
         console.print(sentence, markup=False)
@@ -362,7 +364,7 @@ def schedule_command(
 
     Nothing is installed. If the machine was off on a day, the next run catches up.
     """
-    flags = [*given(bars, evidence), "--ledger", ledger, "--models", str(models)]
+    flags = [*list_given_flags(bars, evidence), "--ledger", ledger, "--models", str(models)]
     flags += ["--name", name] if name else []
     flags += ["--report", str(report)] if report else []
     typer.echo(describe_entry(scheduler, flags, at, Path.cwd()))

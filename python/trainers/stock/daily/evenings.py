@@ -16,14 +16,14 @@ from predictor.canonical import Json
 from predictor.covariates import CovariateSource
 from predictor.dates import to_date
 from predictor.due_forecasts import REVISED_BARS, DueForecasts, score_due_forecasts
-from predictor.errors import ConfigurationError, InSampleError, QuantraError, counted, listed, shown_date
+from predictor.errors import ConfigurationError, InSampleError, QuantraError, format_count, format_date, format_names
 from predictor.evidence import Lamp
 from predictor.forecast import Forecast
 from predictor.inference import describe_engine
 from predictor.jobs import InThisProcess, JobRunner
 from predictor.ledger import EvidenceRecord, ForecastRecord, KnownBars, Ledger, LedgerEvent
-from predictor.model_health import SKILL, ModelVersion, assess_model, list_newest_evidence, worst_lamp
-from predictor.networks import anchor_index
+from predictor.model_health import SKILL, ModelVersion, assess_model, choose_worst_lamp, list_newest_evidence
+from predictor.networks import find_anchor_index
 from predictor.sessions import SessionCalendar
 from trainers.progress import StepProgress, no_progress
 from trainers.stock.daily.recorded_models import (
@@ -60,7 +60,7 @@ def adapt_widths(recorded: RecordedModel, bars: BarPanel, covariates: CovariateS
     except ConfigurationError as error:
         raise ConfigurationError(
             f"adaptive widths of {recorded.reference} need its calibration days, from "
-            f"{shown_date(calibration.first)} to {shown_date(calibration.last)}, but {error.message}; give bars that "
+            f"{format_date(calibration.first)} to {format_date(calibration.last)}, but {error.message}; give bars that "
             "begin earlier, or leave out --adaptive"
         ) from error
     later = known.sessions[known.sessions > calibration.last]
@@ -70,7 +70,7 @@ def adapt_widths(recorded: RecordedModel, bars: BarPanel, covariates: CovariateS
         else replace(seen, positions=seen.positions[:0], values=seen.values[:0]),
         position=len(known.sessions) - 1,
     )
-    outer = [q for q in range(len(levels)) if q != anchor_index(levels)]
+    outer = [q for q in range(len(levels)) if q != find_anchor_index(levels)]
     factors = np.ones((len(target.horizons), len(levels)))
     offsets = adapt_offsets(
         replace(seen, values=seen.values[..., outer]),
@@ -78,7 +78,7 @@ def adapt_widths(recorded: RecordedModel, bars: BarPanel, covariates: CovariateS
         tuple(levels[q] for q in outer),
         target,
     )[-1]
-    side = np.where(np.array(levels)[outer] > levels[anchor_index(levels)], 1.0, -1.0)
+    side = np.where(np.array(levels)[outer] > levels[find_anchor_index(levels)], 1.0, -1.0)
     factors[:, outer] = np.maximum(1 + side * offsets, 0.0)
     return AdaptiveWidths(
         version=recorded.version,
@@ -94,7 +94,7 @@ def _measure_residuals(bound: BoundModel, part: SplitPart, levels: tuple[float, 
     windows = bound.windows(part)
     quantiles = bound.forecasts(windows).calibrated
     missed = bound.history.outcomes(windows)[..., None] - quantiles
-    distance = np.abs(quantiles - quantiles[..., [anchor_index(levels)]])
+    distance = np.abs(quantiles - quantiles[..., [find_anchor_index(levels)]])
     units = np.full_like(missed, np.nan)
     np.divide(missed, distance, out=units, where=distance > 0)
     return QuantileResiduals(positions=windows.positions, values=units)
@@ -222,8 +222,8 @@ def run_due_evenings(
         due = due[-1:]
     if due and not done and champion.last_seen > due[0]:
         raise InSampleError(
-            f"{champion.reference} has seen labels up to {shown_date(champion.last_seen)}, so a forecast of "
-            f"{shown_date(due[0])} would prove nothing; give bars up to a later session"
+            f"{champion.reference} has seen labels up to {format_date(champion.last_seen)}, so a forecast of "
+            f"{format_date(due[0])} would prove nothing; give bars up to a later session"
         )
     known = due[0] if due else done
     recorded, scores = 0, DueForecasts()
@@ -233,7 +233,7 @@ def run_due_evenings(
     rows = scores.rows
     has_test = [place % settings.evidence_every == 0 for place in range(len(due), 0, -1)]
     before, known_bars = known, KnownBars()
-    for k in stepwise(range(len(due)), title=f"evenings of {name}", tell=lambda k: shown_date(due[k])):
+    for k in stepwise(range(len(due)), title=f"evenings of {name}", tell=lambda k: format_date(due[k])):
         if due[k] > before:
             recorded += _record_bars(ledger, bars.between(before, due[k]))
             scores = score_due_forecasts(ledger, first_open=scores.first_open)
@@ -305,8 +305,8 @@ def _run_evening(
         model=name,
         version=champion.version.version,
         session=session,
-        reason=counted(len(forecasts), "forecast")
-        + (f", {counted(len(refused), 'symbol')} refused" if refused else ""),
+        reason=format_count(len(forecasts), "forecast")
+        + (f", {format_count(len(refused), 'symbol')} refused" if refused else ""),
         detail={
             "forecasts": len(forecasts),
             "refused": dict(refused),
@@ -362,7 +362,7 @@ def _list_new_alarms(champion: ModelVersion, evidence: Sequence[EvidenceRecord])
 
 def describe_alarm(record: EvidenceRecord) -> str:
     """A red lamp in words."""
-    ahead = f"{counted(record.horizon, 'session')} ahead"
+    ahead = f"{format_count(record.horizon, 'session')} ahead"
     who = f"{record.model}@{record.version}"
     if record.monitor.startswith(SKILL):
         return f"{who} is worse than {record.monitor.removeprefix(SKILL).strip()}, {ahead}"
@@ -386,7 +386,7 @@ def summarise(settings: DailySettings, *, evenings: int = 0, rows: int = 0, bars
         evenings=evenings,
         rows=rows,
         bars=bars,
-        lamp=worst_lamp(evidence),
+        lamp=choose_worst_lamp(evidence),
         findings=tuple(_list_findings(ledger, champion, evidence, last)) if last else (),
         refused=_read_strings(last.detail.get("refused")) if last else {},
         served=served,
@@ -420,4 +420,4 @@ def _list_findings(
         (REVISED_BARS, EVENING, name, last.session),
     )
     if revised:
-        yield f"bars were revised: {listed([event.reason for event in revised])}"
+        yield f"bars were revised: {format_names([event.reason for event in revised])}"

@@ -9,7 +9,7 @@ from predictor import charts
 from predictor.adaptive_widths import WIDTHS
 from predictor.arrays import FloatArray
 from predictor.dates import to_date
-from predictor.errors import counted, shown_date
+from predictor.errors import format_count, format_date
 from predictor.evidence import ALPHA, CoverageSide, Lamp, LevelShares, bound_level_shares, describe_notice
 from predictor.forecast import LOG_RETURN
 from predictor.ledger import EvidenceRecord, ForecastRecord, LedgerEvent
@@ -62,7 +62,7 @@ def render_evenings(settings: DailySettings, summary: DailySummary, frame: PageF
             "reliability": _draw_reliability(page, settings, version),
             "skill": list(_draw_skill(page, evidence)),
             "lamps": [(f"{one.monitor}, {one.horizon} ahead", one.lamp.value, describe_state(one)) for one in newest],
-            "events": [(shown_date(one.session) if one.session else "", one) for one in events],
+            "events": [(format_date(one.session) if one.session else "", one) for one in events],
         }
     )
 
@@ -173,7 +173,7 @@ def _draw_reliability(page: PageBuilder, settings: DailySettings, version: Model
         shares = read_level_shares(settings.ledger, version, horizon, len(axes.quantiles))
         if len(shares):
             found.append(bound_level_shares(shares, horizon=horizon))
-            names.append(f"{horizon} ahead, {counted(len(shares), 'date')}")
+            names.append(f"{horizon} ahead, {format_count(len(shares), 'date')}")
     if not found:
         return ""
     _, observed, lower, upper = map(np.array, zip(*found, strict=True))

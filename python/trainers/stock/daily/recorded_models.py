@@ -6,13 +6,13 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
-from predictor.artifact import is_artifact, name_folder_in_errors, next_version
+from predictor.artifact import find_next_version, is_artifact, name_folder_in_errors
 from predictor.bars import BarPanel
 from predictor.bars.source import is_address
 from predictor.call_context import NEVER
 from predictor.covariates import CovariateSource
 from predictor.errors import QuantraError
-from predictor.features import default_features
+from predictor.features import load_default_features
 from predictor.forecast import Forecast
 from predictor.golden import AFTER_ALL_SESSIONS
 from predictor.inference import choose_device
@@ -21,7 +21,7 @@ from predictor.ledger import ForecastRole, Ledger
 from predictor.model_health import ModelVersion
 from predictor.networks import TargetKind
 from predictor.registry import Runtime, find_version, load_model
-from predictor.registry.layout import versions_in
+from predictor.registry.layout import list_versions
 from trainers.stock.backtest.refits import MAX_ROWS
 from trainers.stock.data import NO_COVARIATE_FILES
 from trainers.stock.evaluation.bound_model import EvaluatedModel, find_calendar, find_last_seen
@@ -123,7 +123,7 @@ def load_champion(model_folder: Path) -> RecordedModel:
 
 def load_challengers(model_folder: Path, champion: RecordedModel, failed: dict[str, str]) -> Iterator[RecordedModel]:
     """The newer versions with the champion's target and quantiles; `failed` receives why others are left out."""
-    for number in sorted(versions_in(model_folder)):
+    for number in sorted(list_versions(model_folder)):
         if number <= champion.version.version or not is_artifact(model_folder / str(number)):
             continue
         version = ModelVersion(model_folder.name, number)
@@ -165,7 +165,7 @@ class BaselineFolder:
                 failed[name] = error.message
 
     def _load_newest(self, kind: str, name: str, champion: RecordedModel, bars: BarPanel) -> RecordedModel:
-        out = next_version(self.path / name)
+        out = find_next_version(self.path / name)
         newest = int(out.name) - 1
         if newest:
             version = ModelVersion(name, newest)
@@ -190,4 +190,4 @@ class BaselineFolder:
             parts=replace(read_splits(manifest.card), test=None),
         )
         out.parent.mkdir(parents=True, exist_ok=True)
-        train(TrainingMaterial(bars, default_features()), recipe, out, consume=iter)
+        train(TrainingMaterial(bars, load_default_features()), recipe, out, consume=iter)

@@ -5,12 +5,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
-from predictor.artifact import next_version
-from predictor.errors import ConfigurationError, InSampleError, QuantraError, shown_date
+from predictor.artifact import find_next_version
+from predictor.errors import ConfigurationError, InSampleError, QuantraError, format_date
 from predictor.evidence import Lamp
 from predictor.ledger import EvidenceRecord, ForecastRole, Ledger, LedgerEvent
 from predictor.model_health import SKILL, ModelVersion
-from predictor.registry.layout import versions_in
+from predictor.registry.layout import list_versions
 from trainers.loop import LoopError
 from trainers.stock.daily.evenings import (
     RETRAINING,
@@ -58,7 +58,7 @@ class AutomaticRenewal:
         self, settings: DailySettings, champion: RecordedModel, session: int, evidence: Sequence[EvidenceRecord]
     ) -> int:
         """Promote the newest version and retrain, each if it is due; returns the number of rows written."""
-        newest, rows = max(versions_in(settings.model_folder)), 0
+        newest, rows = max(list_versions(settings.model_folder)), 0
         if self.promotes and newest != champion.version.version:
             rows = _promote_if_better(settings, champion, newest, session)
         wait = COOL_DOWN_SESSIONS if newest == champion.version.version else RETRY_SESSIONS
@@ -81,7 +81,7 @@ def _retrain_if_due(
     try:
         bars = map_bars(settings.ledger.panel(last=session), cache)
         plan = plan_retraining(settings.model_folder.parent, name, bars, settings.covariates, cache)
-        out = next_version(settings.model_folder)
+        out = find_next_version(settings.model_folder)
         retrain(plan, out, TrainingRunner(jobs=settings.runner))
         number = int(out.name)
     except (QuantraError, LoopError) as error:
@@ -133,5 +133,5 @@ def _promote_if_better(settings: DailySettings, champion: RecordedModel, newest:
     gates = check_gates(old, new, comparison=comparison, ledger=ledger, overridden=overridden)
     if list_failed(gates):
         return 1
-    promote(new, old, gates, reason=f"it passed its gates on {shown_date(session)}")
+    promote(new, old, gates, reason=f"it passed its gates on {format_date(session)}")
     return 1 + record_moves(settings.model_folder, ledger)

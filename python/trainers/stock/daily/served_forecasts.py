@@ -8,7 +8,7 @@ import numpy as np
 
 from predictor.canonical import Json
 from predictor.card import STARTS
-from predictor.errors import counted
+from predictor.errors import format_count
 from predictor.evidence import Lamp
 from predictor.ledger import EvidenceRecord, ForecastRecord, Ledger
 from predictor.model_health import SKILL, ModelVersion
@@ -29,7 +29,7 @@ class ServedForecast:
     @property
     def sentence(self) -> str:
         """The choice and its reason."""
-        return f"{counted(self.horizon, 'session')} ahead: {self.name}, because {self.reason}"
+        return f"{format_count(self.horizon, 'session')} ahead: {self.name}, because {self.reason}"
 
     def to_json(self) -> dict[str, Json]:
         """All fields as JSON values."""

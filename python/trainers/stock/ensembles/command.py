@@ -13,7 +13,7 @@ from predictor.canonical import Json
 from predictor.card import Skill
 from predictor.cli.flags import with_flags
 from predictor.cli.options import AsJson, BarsFlags, CovariateFlags
-from predictor.cli.output import judgement, write_json
+from predictor.cli.output import make_judgement, write_json
 from predictor.errors import ConfigurationError
 from trainers.options import Threads
 from trainers.progress import progress_on
@@ -80,7 +80,7 @@ def describe_joined(joined: JoinedEnsemble) -> dict[str, Json]:
 def print_joined(joined: JoinedEnsemble) -> None:
     """Print the skill, the choice of members and the folder of a new ensemble."""
     console, summary = Console(highlight=False), joined.summary
-    console.print(judgement(summary))
+    console.print(make_judgement(summary))
     if summary.best_member is not None:
         console.print(_describe_improvement(summary.best_member), markup=False)
     for sentence in () if summary.weighting is None else summary.weighting.sentences:

@@ -24,7 +24,7 @@ from predictor.bars import BarPanel
 from predictor.canonical import Json
 from predictor.card import Card, RefutedMember
 from predictor.covariates import CovariateSource
-from predictor.errors import ConfigurationError, shown_date
+from predictor.errors import ConfigurationError, format_date
 from predictor.model import UNITS, Ensemble, ModelIdentity, weigh_quantiles
 from predictor.registry import Runtime, claim_first_champion, load_single
 from trainers.progress import StepProgress, no_progress
@@ -227,7 +227,7 @@ def _find_shared_days(
     earliest = min(parts, key=lambda member: parts[member].last)
     if parts[latest].first > parts[earliest].last:
         one, other = (
-            f"{member}, {shown_date(parts[member].first)} to {shown_date(parts[member].last)}"
+            f"{member}, {format_date(parts[member].first)} to {format_date(parts[member].last)}"
             for member in (earliest, latest)
         )
         raise ConfigurationError(

@@ -14,7 +14,7 @@ from predictor.covariates import CovariateSource
 from predictor.durations import format_duration
 from predictor.errors import ConfigurationError
 from predictor.flags import ParsedFlags
-from predictor.networks import NetworkConfig, kind_named
+from predictor.networks import NetworkConfig, get_kind
 from trainers.loop import EpochReport, Report
 from trainers.progress import StepProgress, no_progress
 from trainers.stock.data_warnings import Warn
@@ -148,7 +148,7 @@ def _plan_recipe(kind: str, changes: RecipeChanges) -> StockRecipe:
         ConfigurationError: the settings contradict the kind.
     """
     learning = changes.optimisation
-    if not kind_named(kind).learns:
+    if not get_kind(kind).learns:
         learning = ParsedFlags({name: value for name, value in learning.values.items() if name in WITHOUT_LEARNING})
     own = replace(
         changes,

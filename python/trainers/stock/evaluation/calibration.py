@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from predictor.arrays import FloatArray, PositionArray
-from predictor.networks import Target, anchor_index, without_crossings
+from predictor.networks import Target, find_anchor_index, remove_crossings
 from trainers.stock.data import History, TrainingWindows
 from trainers.stock.evaluation.comparison import measure_improvement, winkler
 from trainers.stock.evaluation.evaluation_set import EvaluationSet, Interval, ModelForecasts, units_of
@@ -64,7 +64,7 @@ def adapt_offsets(
 
 def shift_quantiles(quantiles: FloatArray, offsets: FloatArray, levels: tuple[float, ...]) -> FloatArray:
     """Add offsets [N, H, Q] to quantiles [N, H, Q] and remove crossings as the model does."""
-    return without_crossings(torch.from_numpy(quantiles + offsets), anchor_index(levels)).numpy()
+    return remove_crossings(torch.from_numpy(quantiles + offsets), find_anchor_index(levels)).numpy()
 
 
 class _AdaptiveLevel:

@@ -12,11 +12,18 @@ from rich.table import Table
 from rich.text import Text
 
 from predictor.artifact import name_folder_in_errors
-from predictor.card import FITS_EXPLAINED, MEAN_EXPLAINED, adoption_of
+from predictor.card import FITS_EXPLAINED, MEAN_EXPLAINED, read_adoption
 from predictor.cli.flags import with_flags
 from predictor.cli.options import ArtifactArgument, AsJson, BarsFlags, CovariateFlags, Report, WorkerFlags
-from predictor.cli.output import VERDICT_COLOURS, given, print_next_commands, quantra, shown_notes, write_json
-from predictor.errors import ConfigurationError, InSampleError, counted, shown_date
+from predictor.cli.output import (
+    VERDICT_COLOURS,
+    format_notes,
+    list_given_flags,
+    print_next_commands,
+    quantra,
+    write_json,
+)
+from predictor.errors import ConfigurationError, InSampleError, format_count, format_date
 from predictor.inference import choose_device
 from predictor.registry import Runtime, load_model
 from predictor.replacement import replace_file
@@ -105,12 +112,12 @@ def evaluate_command(
             console.print(part)
     else:
         console.print(Text("--all prints all tables, --report FILE.html draws them", style="dim"))
-    for note in shown_notes(evaluation.notes):
+    for note in format_notes(evaluation.notes):
         console.print(note)
-    days = ("--start", shown_date(evaluation.period.first), "--end", shown_date(evaluation.period.last))
-    next_commands = [quantra("backtest", artifact, *given(bars, files), *days)]
-    if adoption_of(model.manifest.card) is None:  # an audit trains the model again
-        next_commands.append(quantra("audit", artifact, *given(bars, files)))
+    days = ("--start", format_date(evaluation.period.first), "--end", format_date(evaluation.period.last))
+    next_commands = [quantra("backtest", artifact, *list_given_flags(bars, files), *days)]
+    if read_adoption(model.manifest.card) is None:  # an audit trains the model again
+        next_commands.append(quantra("audit", artifact, *list_given_flags(bars, files)))
     print_next_commands(*next_commands)
 
 
@@ -118,8 +125,9 @@ def render_summary(evaluation: ModelEvaluation) -> Iterator[RenderableType]:
     """A few sentences on an evaluation, and one table of the model and the baselines."""
     days, equal = evaluation.period, evaluation.confidence_set
     yield (
-        f"{days.windows} forecasts of {counted(days.symbols, 'symbol')} on {days.days} days, {shown_date(days.first)} "
-        f"to {shown_date(days.last)}; the artifact has seen labels up to {shown_date(days.seen_until)}"
+        f"{days.windows} forecasts of {format_count(days.symbols, 'symbol')} on {days.days} days, "
+        f"{format_date(days.first)} "
+        f"to {format_date(days.last)}; the artifact has seen labels up to {format_date(days.seen_until)}"
     )
     yield Text()
     verdict, *others = describe_findings(evaluation)

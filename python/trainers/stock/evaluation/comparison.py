@@ -105,7 +105,7 @@ def absolute_error(test: EvaluationSet, forecasts: FloatArray) -> FloatArray:
 
 def choose_median(test: EvaluationSet, forecasts: FloatArray) -> FloatArray:
     """[N, H] the quantile nearest to the median."""
-    return forecasts[..., anchor_index(test.levels)]
+    return forecasts[..., find_anchor_index(test.levels)]
 
 
 def qlike(test: EvaluationSet, forecasts: FloatArray) -> FloatArray:
@@ -171,7 +171,7 @@ class SkillScore:
     @property
     def sentence(self) -> str:
         """One sentence with verdict, rival, days and uncertainty."""
-        i, days = self.improvement, f"{shown_date(self.first_day)} to {shown_date(self.last_day)}"
+        i, days = self.improvement, f"{format_date(self.first_day)} to {format_date(self.last_day)}"
         best = (
             self.baseline if len(self.rivals) == 1 else f"the best of {len(self.rivals)} {self.among}, {self.baseline}"
         )

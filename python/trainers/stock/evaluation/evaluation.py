@@ -14,9 +14,9 @@ import numpy as np
 from predictor.arrays import FloatArray
 from predictor.bars import BarPanel
 from predictor.canonical import Json
-from predictor.card import ancestors_of, start_note_of
+from predictor.card import read_ancestors, start_note_of
 from predictor.covariates import CovariateSource
-from predictor.errors import ConfigurationError, shown_date
+from predictor.errors import ConfigurationError, format_date
 from predictor.flags import Flag
 from predictor.jobs import InThisProcess, JobRunner
 from predictor.model import UNITS, Ensemble
@@ -203,7 +203,7 @@ class ModelEvaluation:
     """Warnings about the bars or the covariate files."""
 
     def __repr__(self) -> str:
-        first, last = shown_date(self.period.first), shown_date(self.period.last)
+        first, last = format_date(self.period.first), format_date(self.period.last)
         judged = f"{first} to {last}, {self.period.days} days, {self.period.symbols} symbols"
         return f"Evaluation({judged}: {self.skill.sentence})"
 
@@ -429,7 +429,7 @@ def _score_seeds(
         return None, ()
     if isinstance(model, Ensemble):
         return None, ("an ensemble has no recipe, so it is not trained from other seeds",)
-    if ancestors_of(model.manifest.card):
+    if read_ancestors(model.manifest.card):
         return None, ("a fine-tuned artifact lacks its parent's weights, so it is not trained from other seeds",)
     if model.manifest.kind.is_adopted:
         return None, ("an adopted model is not trained here, so it is not trained from other seeds",)

@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from predictor.errors import counted
+from predictor.errors import format_count
 from predictor.report import ReportTable, TableCell, TableRow, make_number_cell
 from predictor.report.templates import capitalize_first, format_horizon, format_level
 from predictor.skill import Verdict
@@ -120,7 +120,7 @@ def _describe_accuracy(evaluation: ModelEvaluation) -> str:
     smaller, interval = _format_smaller(skill.improvement.value), _describe_interval(evaluation)
     error = f"its error was {smaller} than that of {skill.baseline}{interval}"
     if skill.days_short:
-        more = counted(skill.days_short, "more day")
+        more = format_count(skill.days_short, "more day")
         verb = "is" if skill.days_short == 1 else "are"
         return f"{more} {verb} needed to tell skill from luck; so far {error}."
     sentences = {
@@ -188,7 +188,7 @@ def _describe_spread(evaluation: ModelEvaluation) -> str:
     better, known = sum(gain > 0 for gain in gains), len(gains)
     return (
         f"The error was smaller than that of {evaluation.skill.baseline} for {better} of "
-        f"{counted(known, 'symbol')}; only one training was evaluated, so the effect of its seed is unknown."
+        f"{format_count(known, 'symbol')}; only one training was evaluated, so the effect of its seed is unknown."
     )
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from predictor.errors import ConfigurationError, listed
+from predictor.errors import ConfigurationError, format_names
 from predictor.ledger import Ledger
 from predictor.lifecycle import Check, ComparisonResult, PromotionResult
 from predictor.registry import AliasMove, find_model_folder
@@ -83,7 +83,8 @@ def _compare(
         needs = [need.name for need in one.trained_model.model.info((), is_default=False).covariates]
         if needs:
             raise ConfigurationError(
-                f"{one.reference} reads the covariates {listed(needs)}, which a ledger does not have; use `quantra "
+                f"{one.reference} reads the covariates {format_names(needs)}, which a ledger does not have; use "
+                "`quantra "
                 "compare` or `quantra promote` with --bars, and --covariates or --static"
             )
     if not ledger.last_session:

@@ -17,9 +17,9 @@ from rich.text import Text
 from predictor.bars import BarPanel
 from predictor.cli.flags import with_flags
 from predictor.cli.options import AsJson, BarsFlags, CovariateFlags, WorkerFlags
-from predictor.cli.output import given, print_next_commands, quantra, write_json
+from predictor.cli.output import list_given_flags, print_next_commands, quantra, write_json
 from predictor.cli.program import say
-from predictor.errors import ConfigurationError, InSampleError, shown_date
+from predictor.errors import ConfigurationError, InSampleError, format_date
 from predictor.flags import FlagSubset
 from predictor.ledger import Ledger
 from predictor.lifecycle import PromotionResult
@@ -188,7 +188,7 @@ def compare_command(
     for part in _show_comparison(found):
         console.print(part)
     if old.model_folder == new.model_folder and refit is None and found.decision is True:
-        words = ("--models", models, *given(bars, files), "--reason", "REASON")
+        words = ("--models", models, *list_given_flags(bars, files), "--reason", "REASON")
         print_next_commands(quantra("promote", new.reference, *words))
 
 
@@ -208,13 +208,13 @@ def _compare(
 
 def _show_comparison(found: VersionComparison) -> Iterator[RenderableType]:
     """Which days were compared, a row per horizon, and the decision."""
-    span = f"{shown_date(found.first_day)} to {shown_date(found.last_day)}"
+    span = f"{format_date(found.first_day)} to {format_date(found.last_day)}"
     head = (
         f"{found.challenger} against {found.champion}, {found.by}: {found.days} days of {found.shown_symbols}, {span}"
     )
     yield Text(head, style="bold")
     if found.seen_until:
-        yield Text(f"days up to {shown_date(found.seen_until)} are left out: {found.seen_by} has seen their labels")
+        yield Text(f"days up to {format_date(found.seen_until)} are left out: {found.seen_by} has seen their labels")
     table = Table(box=None, pad_edge=False)
     for name in ("sessions ahead", "smaller loss", "90 % interval of one look"):
         table.add_column(name, justify="right")

@@ -5,7 +5,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from predictor.audit_record import read_audit
-from predictor.errors import ConfigurationError, InSampleError, listed, shown_date
+from predictor.errors import ConfigurationError, InSampleError, format_date, format_names
 from predictor.ledger import Ledger, LedgerEvent
 from predictor.lifecycle import PromotionResult
 from predictor.model_health import ModelVersion
@@ -63,7 +63,7 @@ def check_gates(
 def _check_names(overridden: Collection[str]) -> None:
     unknown = sorted(set(overridden).difference(GATES))
     if unknown:
-        raise ConfigurationError(f"unknown gate {listed(unknown)}; choose from {', '.join(GATES)}")
+        raise ConfigurationError(f"unknown gate {format_names(unknown)}; choose from {', '.join(GATES)}")
 
 
 def _check_losses(
@@ -79,7 +79,7 @@ def _check_losses(
 
 def _check_symbols(champion: ComparedVersion | None, challenger: ComparedVersion) -> GateResult:
     missing = [] if champion is None else sorted(champion.symbols - challenger.symbols)
-    have = f"it lacks {listed(missing)}" if missing else f"it learnt from {len(challenger.symbols)} symbols"
+    have = f"it lacks {format_names(missing)}" if missing else f"it learnt from {len(challenger.symbols)} symbols"
     return GateResult(name="symbols", passed=not missing, need="every symbol that the champion learnt from", have=have)
 
 
@@ -98,7 +98,7 @@ def _check_shadow(challenger: ComparedVersion, ledger: Ledger | None) -> GateRes
         return GateResult(name="shadow", passed=False, need=need, have="no ledger is given (--ledger)")
     weights_hash = challenger.trained_model.model.identity.weights_hash
     shadow = list_shadow_sessions(ledger, ModelVersion(challenger.model_folder.name, challenger.version), weights_hash)
-    have = f"{len(shadow)} sessions" + (f", {shown_date(shadow[0])} to {shown_date(shadow[-1])}" if shadow else "")
+    have = f"{len(shadow)} sessions" + (f", {format_date(shadow[0])} to {format_date(shadow[-1])}" if shadow else "")
     return GateResult(name="shadow", passed=len(shadow) >= SHADOW_SESSIONS, need=need, have=have)
 
 
@@ -190,7 +190,9 @@ def promote(
     """
     failed = list_failed(gates)
     if failed:
-        raise ConfigurationError(f"{challenger.reference} has not passed the gate {listed(failed)}; it is not promoted")
+        raise ConfigurationError(
+            f"{challenger.reference} has not passed the gate {format_names(failed)}; it is not promoted"
+        )
     expected = None if champion is None else champion.version
     move = promote_version(challenger.model_folder, challenger.version, expected=expected, reason=reason, gates=gates)
     if ledger is not None:

@@ -9,9 +9,9 @@ from tempfile import TemporaryDirectory
 from predictor import artifact
 from predictor.bars import BarPanel
 from predictor.canonical import Json
-from predictor.card import Card, adoption_of, ancestors_of, weighting_of
+from predictor.card import Card, read_adoption, read_ancestors, read_weighting
 from predictor.covariates import CovariateSource
-from predictor.errors import ConfigurationError, QuantraError, listed, shown_date
+from predictor.errors import ConfigurationError, QuantraError, format_date, format_names
 from predictor.registry import find_version
 from trainers.progress import ReportConsumer, StepProgress, no_progress
 from trainers.stock.backtest.source import ModelSource, TrainedModel, artifact_source
@@ -53,11 +53,11 @@ class RetrainingPlan:
     @property
     def sentence(self) -> str:
         """The plan in words."""
-        last = shown_date(int(self.bars.sessions[-1]))
+        last = format_date(int(self.bars.sessions[-1]))
         what = "recipe" if self.rule is None else f"{len(self.trainings)} recipes"
         return (
             f"training with the {what} of {self.champion} on bars up to {last}; {self.new_sessions} sessions are new "
-            f"since its last label on {shown_date(self.seen_until)}"
+            f"since its last label on {format_date(self.seen_until)}"
         )
 
     def card(self) -> dict[str, Json]:
@@ -167,18 +167,18 @@ def plan_retraining(
     trained_model, rule = source.require_trained_model(), None
     sources = {"": source}
     if artifact.is_ensemble(folder):
-        weighting = weighting_of(source.card)
+        weighting = read_weighting(source.card)
         rule = "equal" if weighting is None else read_weight_rule(weighting.rule)
         sources = dict(_read_members(folder, covariates))
     trainings: dict[str, PlannedTraining] = {}
     for name, one in sources.items():
         reference = f"member {name} of {champion}" if name else champion
-        if adoption_of(one.card) is not None:
+        if read_adoption(one.card) is not None:
             raise ConfigurationError(
                 f"{reference} is an adopted model, which has no recipe, so it cannot be trained again; adopt later "
                 "weights (`quantra adopt`)"
             )
-        if ancestors_of(one.card):
+        if read_ancestors(one.card):
             raise ConfigurationError(
                 f"{reference} is fine-tuned from weights that it does not contain, so it cannot be trained again; "
                 "fine-tune its parent again (`quantra train stock`, with --from)"
@@ -221,13 +221,14 @@ def _plan_training(source: ModelSource, bars: BarPanel, sections: Mapping[str, J
 def _check_bars(champion: str, bars: BarPanel, trained_model: TrainedModel) -> None:
     if int(bars.sessions[-1]) <= trained_model.last_seen:
         raise ConfigurationError(
-            f"the bars end on {shown_date(int(bars.sessions[-1]))}, and {champion} has seen labels up to "
-            f"{shown_date(trained_model.last_seen)}: there is nothing new to learn; give newer bars"
+            f"the bars end on {format_date(int(bars.sessions[-1]))}, and {champion} has seen labels up to "
+            f"{format_date(trained_model.last_seen)}: there is nothing new to learn; give newer bars"
         )
     missing = sorted(find_trained_symbols(trained_model.model).difference(bars.symbols))
     if missing:
         raise ConfigurationError(
-            f"the bars lack {listed(missing)}, which {champion} learnt from; give the bars of all its symbols, or "
+            f"the bars lack {format_names(missing)}, which {champion} learnt from; give the bars of all its "
+            "symbols, or "
             "train another model on these"
         )
 

@@ -10,10 +10,10 @@ from predictor.arrays import BoolArray, FloatArray
 from predictor.bars import BarPanel
 from predictor.call_context import NEVER
 from predictor.canonical import Json
-from predictor.card import weighting_of
+from predictor.card import read_weighting
 from predictor.covariates import CovariateSource
-from predictor.errors import ConfigurationError, InSampleError, counted, shown_date
-from predictor.evidence import challenger_alpha, compare_losses, least_sequence_days
+from predictor.errors import ConfigurationError, InSampleError, format_count, format_date
+from predictor.evidence import compare_losses, compute_challenger_alpha, compute_least_sequence_days
 from predictor.lifecycle import Check
 from predictor.model import Ensemble, build_output_map
 from predictor.registry import CHAMPION, find_version, read_aliases
@@ -133,7 +133,7 @@ class ComparedVersion:
         The members of an ensemble are compared by name; this one may have dropped some of the other's.
         """
         ours, theirs = (_list_recipes(one.trained_model.model) for one in (self, other))
-        weightings = [weighting_of(one.source.card) for one in (self, other)]
+        weightings = [read_weighting(one.source.card) for one in (self, other)]
         same_rule = len({None if one is None else one.rule for one in weightings}) == 1
         return same_rule and bool(ours) and all(theirs.get(name) == recipe for name, recipe in ours.items())
 
@@ -255,7 +255,7 @@ class VersionComparison:
     @property
     def shown_symbols(self) -> str:
         """The number of symbols in words."""
-        return counted(len(self.symbols), "symbol")
+        return format_count(len(self.symbols), "symbol")
 
     @property
     def sentence(self) -> str:
@@ -266,7 +266,7 @@ class VersionComparison:
         gain = self.losses.improvement.value
         found = (
             f"mean loss {abs(100 * gain):.2f} % {'larger' if gain < 0 else 'smaller'} than that of {self.champion} on "
-            f"{self.days} days of {self.shown_symbols}, {shown_date(self.first_day)} to {shown_date(self.last_day)}"
+            f"{self.days} days of {self.shown_symbols}, {format_date(self.first_day)} to {format_date(self.last_day)}"
         )
         if not self.has_enough_symbols:
             few = f"only {self.shared} of the {self.learnt} symbols that {self.champion} learnt from were compared"
@@ -314,7 +314,7 @@ def compare_versions(
         instead = "" if challenger.has_recipe_of(champion) else walk
         raise InSampleError(
             f"{champion.reference} and {challenger.reference} cannot be compared on these days, because "
-            f"{seen.reference} has seen labels up to {shown_date(seen.trained_model.last_seen)}: give later "
+            f"{seen.reference} has seen labels up to {format_date(seen.trained_model.last_seen)}: give later "
             f"bars{instead}"
         ) from error
     for one in (champion, challenger):
@@ -427,7 +427,7 @@ def _compare(
         shared=len(champion.symbols.intersection(compared)),
         horizons=test.horizons,
         losses=compare(test, after, before, champion.reference),
-        bounds=_bound(daily[0], daily[1], test.horizons[-1], challenger_alpha(attempt)),
+        bounds=_bound(daily[0], daily[1], test.horizons[-1], compute_challenger_alpha(attempt)),
         coverage=(inside[0], inside[1]),
         promised=test.levels[-1] - test.levels[0],
     )
@@ -437,7 +437,7 @@ def _bound(theirs: FloatArray, ours: FloatArray, horizon: int, alpha: float) -> 
     """Bounds relative to the mean of their daily losses [D]."""
     found = compare_losses(theirs, ours, horizon=horizon, alpha=alpha)
     scale = found.their_loss
-    short = max(0, least_sequence_days(horizon) - found.days)
+    short = max(0, compute_least_sequence_days(horizon) - found.days)
     if short or scale <= 0:
         return SequenceBounds(alpha=alpha, lower=None, upper=None, days_short=short)
     return SequenceBounds(alpha=alpha, lower=found.lower / scale, upper=found.upper / scale, days_short=0)

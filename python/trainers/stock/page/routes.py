@@ -29,10 +29,10 @@ from predictor.errors import (
 from predictor.forecast import TargetPoint
 from predictor.instance import INTEGRATED_GRADIENTS, Detail, ExplanationQuery, Instance
 from predictor.ledger import Ledger
-from predictor.memory import error_of
+from predictor.memory import make_caller_error
 from predictor.registry import find_model_folder, read_aliases, read_moves
 from predictor.report import PageFrame
-from predictor.skill import line_of
+from predictor.skill import format_skill
 from predictor.web.openapi import describe_api
 from predictor.web.page_access import MAX_WAIT_S, ROOT, LoadedPage, PageContext
 from predictor.web.responses import status_code
@@ -120,7 +120,7 @@ class Page:
             except ClientDisconnect:
                 return Response(status_code=499)
             except Exception as error:  # noqa: BLE001 - process boundary
-                known = error_of("the page", error, _log).without_frames()
+                known = make_caller_error("the page", error, _log).without_frames()
                 frame = self._frame(request)
                 response = _render_page(frame, views.render_message(frame, known.message), status_code(known))
                 if request.method == "POST":
@@ -246,7 +246,7 @@ class Page:
         return [self._view_model(name, infos) for name, infos in sorted(by_name.items())]
 
     def _view_model(self, name: str, infos: Sequence[ModelInfo]) -> views.ModelView:
-        skills = tuple(line_of(Card.from_json(info.card_json).skill) for info in infos)
+        skills = tuple(format_skill(Card.from_json(info.card_json).skill) for info in infos)
         model_folder = self._settings.models / name
         moves = () if self._is_remote else read_moves(model_folder, read_aliases(model_folder))
         return views.ModelView(name=name, versions=tuple(infos), skills=skills, moves=tuple(reversed(moves)))

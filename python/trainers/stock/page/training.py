@@ -184,7 +184,7 @@ class ModelTraining:
         """
         with self._lock:
             self._check_free()
-            if artifact.next_version(self._models / request.name).name != "1":
+            if artifact.find_next_version(self._models / request.name).name != "1":
                 raise ConfigurationError(
                     f"there is a model {request.name} already; choose another name, or make its next version: "
                     f"quantra retrain {request.name} --models {self._models} --bars bars.csv"

@@ -13,11 +13,11 @@ from rich.console import Console
 from predictor import artifact
 from predictor.cli.flags import with_flags
 from predictor.cli.options import BarsFlags, CovariateFlags, WorkerFlags
-from predictor.cli.output import judgement, write_json
+from predictor.cli.output import make_judgement, write_json
 from predictor.cli.program import say
-from predictor.errors import ConfigurationError, shown_date
+from predictor.errors import ConfigurationError, format_date
 from predictor.flags import Flag, FlagSubset, ParsedFlags
-from predictor.networks import Target, kind_named
+from predictor.networks import Target, get_kind
 from predictor.replacement import claim_output
 from trainers.loop import LoopError
 from trainers.options import RunOptions
@@ -77,7 +77,7 @@ def tune_stock(  # noqa: PLR0913 - one argument per group of flags
     """
     require_optuna()
     changes = RecipeChanges(recipe=recipe, target=target, optimisation=optimisation)
-    if not kind_named(changes.kind).learns:
+    if not get_kind(changes.kind).learns:
         raise ConfigurationError(
             f"model {changes.kind!r} is not trained in epochs, so there is nothing to tune; quantra train stock "
             f"--model {changes.kind} fits it"
@@ -139,7 +139,7 @@ def _print_result(result: SearchResult, trained: TrainingResult, *, as_json: boo
         write_json({"kind": "tuned", "artifact": str(trained.folder), "tuning": result.card()})
         return
     console = Console()
-    days = f"{shown_date(result.selection.first)} to {shown_date(result.selection.last)}"
+    days = f"{format_date(result.selection.first)} to {format_date(result.selection.last)}"
     console.print(
         f"{result.trials} trials, of which {result.pruned} were pruned and {result.failed} failed. Selection loss "
         f"(pinball in units of each window's volatility, outcomes of {days}, no baseline) of the best trial "
@@ -147,5 +147,5 @@ def _print_result(result: SearchResult, trained: TrainingResult, *, as_json: boo
         f"{result.mean:.5f} ± {result.deviation:.5f}: without the luck of one seed, but still on the days they were "
         "chosen on."
     )
-    console.print(judgement(trained.summary))
+    console.print(make_judgement(trained.summary))
     console.print(f"Saved {trained.folder}.", soft_wrap=True, markup=False)

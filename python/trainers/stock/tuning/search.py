@@ -15,7 +15,7 @@ from predictor import canonical
 from predictor.canonical import Json
 from predictor.errors import ConfigurationError, MissingPackageError, QuantraError
 from predictor.jobs import InThisProcess, JobRunner
-from predictor.networks import kind_named, make_config, settings_from_config
+from predictor.networks import get_kind, list_config_settings, make_config
 from trainers.loop import EpochReport, LoopError, Report
 from trainers.progress import ConsumerChain, ReportConsumer
 from trainers.stock.data import History
@@ -135,12 +135,12 @@ BATCH_SIZES: Final = (32, 64, 128, 256)
 
 def suggest_recipe(trial: "BaseTrial", recipe: StockRecipe) -> StockRecipe:
     """The recipe with a trial's values."""
-    settings = settings_from_config(recipe.config)
+    settings = list_config_settings(recipe.config)
     sizes = {name: trial.suggest_categorical(name, choices) for name, choices in CHOICES.items() if name in settings}
     dropout = trial.suggest_float("dropout", *DROPOUT)
     return replace(
         recipe,
-        config=make_config(kind_named(recipe.kind), {**settings, **sizes, "dropout": dropout}),
+        config=make_config(get_kind(recipe.kind), {**settings, **sizes, "dropout": dropout}),
         optimisation=replace(
             recipe.optimisation,
             learning_rate=trial.suggest_float("learning_rate", *LEARNING_RATE, log=True),

@@ -11,8 +11,8 @@ import torch
 
 from predictor.arrays import BoolArray, FloatArray
 from predictor.errors import ConfigurationError
-from predictor.networks import Target, TargetKind, anchor_index, without_crossings
-from predictor.windows import trailing_windows
+from predictor.networks import Target, TargetKind, find_anchor_index, remove_crossings
+from predictor.windows import extract_trailing_windows
 from trainers.stock.data import WINDOWS_PER_BATCH, History, TrainingWindows
 from trainers.stock.evaluation.evaluation_set import ForecastUnits, units_of
 from trainers.stock.network_forecasts import calibrate, join_parts
@@ -93,7 +93,7 @@ class BaselineSample:
 
 def recent(history: History, windows: TrainingWindows, sessions: int) -> FloatArray:
     """[N, sessions] the target's daily series up to each window's day; NaN where unknown or before the first bar."""
-    return trailing_windows(history.daily, windows.symbols, windows.positions, sessions)
+    return extract_trailing_windows(history.daily, windows.symbols, windows.positions, sessions)
 
 
 class NoForecastError(Exception):
@@ -221,10 +221,10 @@ class InformationSet:
             sessions=len(np.unique(windows.positions)),
             horizons=self.history.pipeline.target.horizons,
         )
-        offsets, anchor = np.array(conformal.offsets), anchor_index(self.levels)
+        offsets, anchor = np.array(conformal.offsets), find_anchor_index(self.levels)
 
         def quantiles(asked: MeasuredWindows) -> FloatArray:
             moved = torch.from_numpy(asked.units.normalise(plain.quantiles(asked)) + offsets)
-            return asked.units.restore(without_crossings(moved, anchor).numpy())
+            return asked.units.restore(remove_crossings(moved, anchor).numpy())
 
         return FittedBaseline(quantiles=quantiles, replaced=plain.replaced)

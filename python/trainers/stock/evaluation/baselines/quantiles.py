@@ -8,7 +8,7 @@ import numpy as np
 from predictor.arrays import FloatArray
 from predictor.errors import ConfigurationError
 from predictor.networks import Normaliser, TargetKind
-from predictor.windows import trailing_windows
+from predictor.windows import extract_trailing_windows
 from trainers.stock.data import History, TrainingWindows
 from trainers.stock.evaluation.baselines.baseline import (
     BaselineModel,
@@ -147,7 +147,9 @@ def _units_by(history: History, normaliser: Normaliser) -> UnitsOf:
     series = [stacked[:, k] for k in range(stacked.shape[1])]
 
     def units(windows: TrainingWindows) -> ForecastUnits:
-        parts = tuple(trailing_windows(one, windows.symbols, windows.positions, normaliser.window) for one in series)
+        parts = tuple(
+            extract_trailing_windows(one, windows.symbols, windows.positions, normaliser.window) for one in series
+        )
         location, scale = normaliser.levels(parts)
         return ForecastUnits(location=location[..., None], scale=(scale * target.spread)[..., None])
 

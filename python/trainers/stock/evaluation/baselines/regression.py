@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from predictor.arrays import FloatArray
-from predictor.networks import TargetKind, window_mean
-from predictor.windows import trailing_windows
+from predictor.networks import TargetKind, compute_window_mean
+from predictor.windows import extract_trailing_windows
 from trainers.stock.data import History, TrainingWindows
 from trainers.stock.evaluation.baselines.baseline import (
     BaselineModel,
@@ -193,10 +193,10 @@ def _average_days(daily: FloatArray, windows: TrainingWindows) -> FloatArray:
 
     A mean without days is replaced by that of 22 days, or by the smallest value.
     """
-    last = trailing_windows(daily, windows.symbols, windows.positions, max(DAYS))
-    longest = window_mean(last)
+    last = extract_trailing_windows(daily, windows.symbols, windows.positions, max(DAYS))
+    longest = compute_window_mean(last)
     longest = np.where(np.isnan(longest), NO_RANGE, longest)
-    means = [window_mean(last[:, -days:]) for days in DAYS]
+    means = [compute_window_mean(last[:, -days:]) for days in DAYS]
     filled = [np.where(np.isnan(mean), longest, mean) for mean in means]
     return np.stack([np.ones(len(windows)), *filled], axis=1)
 
