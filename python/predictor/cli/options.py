@@ -75,52 +75,42 @@ Report = Annotated[
 ]
 
 
-LayoutName = Annotated[
-    str, typer.Option(metavar="NAME", help=f"The program that wrote the file: {', '.join(sorted(BY_NAME))}.")
-]
-OrderOfDates = Annotated[
-    DateOrder | None, typer.Option(help="Order of day, month and year in dates such as 03/04/2020.")
-]
-ExchangeZone = Annotated[
-    str,
-    typer.Option(
-        metavar="ZONE", help="Time zone of the exchange, for bars with times in UTC, such as America/New_York."
-    ),
-]
-Decimals = Annotated[DecimalSign | None, typer.Option(help="The decimal sign, if the numbers do not show it.")]
-VolumeUnit = Annotated[
-    int, typer.Option(metavar="N", min=0, help="Shares per unit of volume; 0: one, and doubtful volumes are refused.")
-]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadingFlags:
     """Flags that resolve ambiguities of a file of bars."""
 
-    layout: LayoutName = ""
-    date_order: OrderOfDates = None
-    time_zone: ExchangeZone = ""
-    decimal: Decimals = None
-    volume_unit: VolumeUnit = 0
+    layout: Annotated[
+        str, typer.Option(metavar="NAME", help=f"The program that wrote the file: {', '.join(sorted(BY_NAME))}.")
+    ] = ""
+    date_order: Annotated[
+        DateOrder | None, typer.Option(help="Order of day, month and year in dates such as 03/04/2020.")
+    ] = None
+    time_zone: Annotated[
+        str,
+        typer.Option(
+            metavar="ZONE", help="Time zone of the exchange, for bars with times in UTC, such as America/New_York."
+        ),
+    ] = ""
+    decimal: Annotated[DecimalSign | None, typer.Option(help="The decimal sign, if the numbers do not show it.")] = None
+    volume_unit: Annotated[
+        int,
+        typer.Option(metavar="N", min=0, help="Shares per unit of volume; 0: one, and doubtful volumes are refused."),
+    ] = 0
 
     @property
     def options(self) -> ReadingOptions:
         """The flags as reading options."""
-        return _make_options(self)
-
-
-def _make_options(given: "ReadingFlags | BarsFlags") -> ReadingOptions:
-    return ReadingOptions(
-        layout=given.layout,
-        date_order=given.date_order,
-        time_zone=given.time_zone,
-        decimal=given.decimal,
-        volume_unit=given.volume_unit,
-    )
+        return ReadingOptions(
+            layout=self.layout,
+            date_order=self.date_order,
+            time_zone=self.time_zone,
+            decimal=self.decimal,
+            volume_unit=self.volume_unit,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BarsFlags:
+class BarsFlags(ReadingFlags):
     """Flags of the source of bars."""
 
     bars: Annotated[
@@ -139,11 +129,6 @@ class BarsFlags:
             help="Environment variable with the database's address, instead of --bars; it may hold a password.",
         ),
     ] = ""
-    layout: LayoutName = ""
-    date_order: OrderOfDates = None
-    time_zone: ExchangeZone = ""
-    decimal: Decimals = None
-    volume_unit: VolumeUnit = 0
 
     def read(self, *, tells: bool = True) -> BarPanel:
         """Read the bars.
@@ -162,11 +147,6 @@ class BarsFlags:
         if tells:
             say(str(reading), style="yellow" if reading.warnings else "dim")
         return reading.panel
-
-    @property
-    def options(self) -> ReadingOptions:
-        """The flags that resolve ambiguities, as reading options."""
-        return _make_options(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
