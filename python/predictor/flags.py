@@ -35,9 +35,9 @@ class Flag:
         metavar: placeholder of the value in the help.
         minimum: smallest allowed value.
         maximum: largest allowed value.
-        own: text that the help shows as the default, if the default depends on other settings.
-        read: parses the value from a string. Raises ValueError or QuantraError.
-        none: string that means None, if there is one; used with `read`.
+        shown_default: text that the help shows as the default, if the default depends on other settings.
+        parse: parses the value from a string. Raises ValueError or QuantraError.
+        none_text: string that means None, if there is one; used with `parse`.
         check: raises ValueError for an invalid value.
     """
 
@@ -48,9 +48,9 @@ class Flag:
     metavar: str | None = None
     minimum: float | None = None
     maximum: float | None = None
-    own: str = ""
-    read: Callable[[str], object] | None = None
-    none: str | None = None
+    shown_default: str = ""
+    parse: Callable[[str], object] | None = None
+    none_text: str | None = None
     check: Callable[[Any], None] | None = None
 
 

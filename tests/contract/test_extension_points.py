@@ -78,7 +78,9 @@ class FadingConfig:
 
     hidden: HiddenSize = 4
     """Width of the layer before the head."""
-    fading: Annotated[float, Flag("Weight of a session relative to the next.", own="depends on the kind")] = 0.9
+    fading: Annotated[float, Flag("Weight of a session relative to the next.", shown_default="depends on the kind")] = (
+        0.9
+    )
     """In (0, 1]."""
 
     def __post_init__(self) -> None:

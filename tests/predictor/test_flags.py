@@ -26,9 +26,9 @@ def _doubled(text: str) -> int:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Brew:
     minutes: Annotated[int, Flag("How long.", minimum=1)] = 3
-    heat: Annotated[float, Flag("How hot.", spelling="--celsius", own="the leaf's own")] = 95.0
-    leaves: Annotated[tuple[int, ...], Flag("Of each sort.", read=partial(parse_integers, "leaves"))] = (1, 2)
-    cups: Annotated[int | None, Flag("How many.", read=_doubled, none="all")] = None
+    heat: Annotated[float, Flag("How hot.", spelling="--celsius", shown_default="the leaf's own")] = 95.0
+    leaves: Annotated[tuple[int, ...], Flag("Of each sort.", parse=partial(parse_integers, "leaves"))] = (1, 2)
+    cups: Annotated[int | None, Flag("How many.", parse=_doubled, none_text="all")] = None
     spoons: Annotated[int, Flag("How many.", check=_odd)] = 1
     place: Annotated[str, Flag("Where.")] = "garden"
     pot: str = "clay"

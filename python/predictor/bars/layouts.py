@@ -1,7 +1,7 @@
 """Layouts of tables that other programs write: the names and meanings of their columns.
 
-A file has the layout of `LAYOUTS` whose `marks` are all among its columns. To support another layout, add it there, and
-a sample in `tests/exports.py`.
+A file has the layout of `LAYOUTS` whose `required_columns` are all among its columns. To support another layout, add it
+there, and a sample in `tests/exports.py`.
 """
 
 import re
@@ -54,50 +54,50 @@ class Layout:
 
     Attributes:
         name: The value for `--layout`.
-        marks: Columns that identify the layout.
-        without: Columns that exclude the layout.
+        required_columns: Columns that identify the layout.
+        excluded_columns: Columns that exclude the layout.
         columns: Fields by column name, for columns that do not have the field's name. If several columns have the same
             field, the first one counts.
-        aside: Columns with a field's name but another meaning.
+        ignored_columns: Columns with a field's name but another meaning.
         prefixes: Fields by prefix of the column's name; the first matching column counts.
         is_adjusted: Whether the prices are adjusted for splits and dividends if there is no adjusted close.
-        zone: The time zone that converts a timestamp to its session; empty = unknown.
+        time_zone: The time zone that converts a timestamp to its session; empty = unknown.
         date_order: The order of ambiguous dates; None = depends on the user's country.
         decimal: The decimal sign; empty = either.
         header: The columns of files without a header.
-        stem_begin: Prefix of file names before the symbol.
-        stem_end: Suffix of file names after the symbol.
-        periods: The column with the bars' period, and its value for daily bars.
+        stem_prefix: Prefix of file names before the symbol.
+        stem_suffix: Suffix of file names after the symbol.
+        daily_bars: The column with the bars' period, and its value for daily bars.
     """
 
     name: str
-    marks: frozenset[str]
-    without: frozenset[str] = frozenset()
+    required_columns: frozenset[str]
+    excluded_columns: frozenset[str] = frozenset()
     columns: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    aside: frozenset[str] = frozenset()
+    ignored_columns: frozenset[str] = frozenset()
     prefixes: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     is_adjusted: bool = False
-    zone: str = ""
+    time_zone: str = ""
     date_order: DateOrder | None = None
     decimal: str = ""
     header: tuple[str, ...] = ()
-    stem_begin: str = ""
-    stem_end: str = ""
-    periods: tuple[str, str] | None = None
+    stem_prefix: str = ""
+    stem_suffix: str = ""
+    daily_bars: tuple[str, str] | None = None
 
 
 def _make_investing_layout(
-    language: str, date: str, prices: tuple[str, str, str, str], stem_end: str, stem_begin: str = ""
+    language: str, date: str, prices: tuple[str, str, str, str], stem_suffix: str, stem_prefix: str = ""
 ) -> Layout:
     """The layout of investing.com in a language other than English; prices are open, high, low and close."""
     return Layout(
         name=f"investing-{language}",
-        marks=frozenset({date, prices[-1], "vol."}),
+        required_columns=frozenset({date, prices[-1], "vol."}),
         columns={date: "date", **dict(zip(prices, ("open", "high", "low", "close"), strict=True))},
         date_order=DateOrder.DAY_FIRST,
         decimal=",",
-        stem_begin=stem_begin,
-        stem_end=stem_end,
+        stem_prefix=stem_prefix,
+        stem_suffix=stem_suffix,
     )
 
 
@@ -109,23 +109,23 @@ _KLINES: Final = (
 LAYOUTS: Final = (
     Layout(
         name="binance",
-        marks=frozenset({"open_time", "close_time"}),
+        required_columns=frozenset({"open_time", "close_time"}),
         columns={"open_time": "date"},
-        zone="UTC",
+        time_zone="UTC",
         header=_KLINES,
-        stem_end="-1d",
+        stem_suffix="-1d",
     ),
     Layout(
         name="cryptodatadownload",
-        marks=frozenset({"unix", "date", "symbol"}),
+        required_columns=frozenset({"unix", "date", "symbol"}),
         prefixes={"volume_": "volume"},
-        zone="UTC",
+        time_zone="UTC",
     ),
     Layout(
         name="investing",
-        marks=frozenset({"price", "vol.", "change_%"}),
+        required_columns=frozenset({"price", "vol.", "change_%"}),
         columns={"price": "close"},
-        stem_end=" Historical Data",
+        stem_suffix=" Historical Data",
     ),
     _make_investing_layout("german", "datum", ("eröffn.", "hoch", "tief", "zuletzt"), " Historische Daten"),
     _make_investing_layout("french", "date", ("ouv.", "plus_haut", "plus_bas", "dernier"), " Données Historiques"),
@@ -136,11 +136,11 @@ LAYOUTS: Final = (
         "fecha",
         ("apertura", "máximo", "mínimo", "último"),
         " Datos históricos",
-        stem_begin="Datos históricos ",
+        stem_prefix="Datos históricos ",
     ),
     Layout(
         name="japanese",
-        marks=frozenset({"日付", "始値", "終値"}),
+        required_columns=frozenset({"日付", "始値", "終値"}),
         columns={
             "日付": "date",
             "始値": "open",
@@ -152,7 +152,7 @@ LAYOUTS: Final = (
     ),
     Layout(
         name="ariva",
-        marks=frozenset({"datum", "erster", "schlusskurs", "stuecke"}),
+        required_columns=frozenset({"datum", "erster", "schlusskurs", "stuecke"}),
         columns={
             "datum": "date",
             "erster": "open",
@@ -166,53 +166,53 @@ LAYOUTS: Final = (
     ),
     Layout(
         name="nasdaq",
-        marks=frozenset({"close/last"}),
+        required_columns=frozenset({"close/last"}),
         columns={"close/last": "close"},
         date_order=DateOrder.MONTH_FIRST,
     ),
     Layout(
         name="alpha-vantage",
-        marks=frozenset({"timestamp", "adjusted_close", "split_coefficient"}),
+        required_columns=frozenset({"timestamp", "adjusted_close", "split_coefficient"}),
     ),
-    Layout(name="tiingo", marks=frozenset({"adjclose", "divcash", "splitfactor"})),
+    Layout(name="tiingo", required_columns=frozenset({"adjclose", "divcash", "splitfactor"})),
     Layout(
         name="quandl",
-        marks=frozenset({"ex-dividend", "split_ratio", "adj_close"}),
-        aside=frozenset({"split_ratio"}),
+        required_columns=frozenset({"ex-dividend", "split_ratio", "adj_close"}),
+        ignored_columns=frozenset({"split_ratio"}),
     ),
     Layout(
         name="stooq",
-        marks=frozenset({"per", "vol", "openint"}),
+        required_columns=frozenset({"per", "vol", "openint"}),
         is_adjusted=True,
-        periods=("per", "D"),
+        daily_bars=("per", "D"),
     ),
     Layout(
         name="metatrader",
-        marks=frozenset({"tickvol", "spread"}),
+        required_columns=frozenset({"tickvol", "spread"}),
         date_order=DateOrder.YEAR_FIRST,
     ),
     Layout(
         name="alpaca",
-        marks=frozenset({"timestamp", "trade_count", "vwap"}),
-        zone="America/New_York",
+        required_columns=frozenset({"timestamp", "trade_count", "vwap"}),
+        time_zone="America/New_York",
     ),
     Layout(
         name="polygon",
-        marks=frozenset("ohlcvt"),
+        required_columns=frozenset("ohlcvt"),
         columns={"t": "date", "o": "open", "h": "high", "l": "low", "c": "close", "v": "volume"},
-        zone="America/New_York",
+        time_zone="America/New_York",
     ),
     Layout(
         name="polygon-flat-file",
-        marks=frozenset({"window_start", "transactions"}),
+        required_columns=frozenset({"window_start", "transactions"}),
         columns={"window_start": "date"},
-        zone="America/New_York",
+        time_zone="America/New_York",
     ),
-    Layout(name="yfinance", marks=frozenset({"dividends", "stock_splits"}), is_adjusted=True),
+    Layout(name="yfinance", required_columns=frozenset({"dividends", "stock_splits"}), is_adjusted=True),
     Layout(
         name="adjusted",
-        marks=frozenset({"adj_open", "adj_high", "adj_low", "adj_close"}),
-        without=frozenset({"close"}),
+        required_columns=frozenset({"adj_open", "adj_high", "adj_low", "adj_close"}),
+        excluded_columns=frozenset({"close"}),
         columns={
             "adj_open": "open",
             "adj_high": "high",
@@ -224,7 +224,7 @@ LAYOUTS: Final = (
         is_adjusted=True,
     ),
 )
-PLAIN_LAYOUT: Final = Layout(name=PLAIN, marks=frozenset())
+PLAIN_LAYOUT: Final = Layout(name=PLAIN, required_columns=frozenset())
 SYNONYMS: Final = MappingProxyType(
     {
         **dict.fromkeys(("datetime", "timestamp", "time", "trade_date", "day"), "date"),
@@ -263,7 +263,7 @@ def identify_layout(columns: Sequence[str], source: str) -> Layout:
         BarsError: the columns match several layouts.
     """
     have = frozenset(columns)
-    marked = [layout for layout in LAYOUTS if layout.marks <= have and not layout.without & have]
+    marked = [layout for layout in LAYOUTS if layout.required_columns <= have and not layout.excluded_columns & have]
     if len(marked) > 1:
         names = [layout.name for layout in marked]
         choices = " or ".join(f"--layout {name}" for name in (*names, PLAIN))
@@ -297,7 +297,7 @@ def map_fields(columns: Sequence[str], layout: Layout, source: str) -> dict[str,
     """
     by_field = {held: name for name, held in reversed([*layout.columns.items()]) if name in columns}
     for name in (*KNOWN, SYMBOL):
-        if name in columns and name not in layout.aside and name not in by_field.values():
+        if name in columns and name not in layout.ignored_columns and name not in by_field.values():
             by_field.setdefault(name, name)
     for prefix, held in layout.prefixes.items():
         beginning = next((name for name in columns if name.startswith(prefix)), None)
@@ -323,6 +323,6 @@ def _map_synonyms(columns: Sequence[str], known: Mapping[str, str], source: str)
 def extract_symbol(stem: str, layout: Layout) -> str:
     """Extract the symbol from a file's name, in capitals."""
     name = unicodedata.normalize("NFC", stem)  # macOS decomposes accents
-    if layout.stem_end:
-        name = name.partition(layout.stem_end)[0].removesuffix(" -")
-    return name.removeprefix(layout.stem_begin).upper()
+    if layout.stem_suffix:
+        name = name.partition(layout.stem_suffix)[0].removesuffix(" -")
+    return name.removeprefix(layout.stem_prefix).upper()

@@ -185,7 +185,7 @@ def build_table(cells: TableCells, source: TableSource, layout: Layout = PLAIN_L
         raise BarsError(f"{source.name} has no rows")
     frame = _rename_to_fields(cells.frame, source, layout)
     options = source.options
-    form = DateForm(order=options.date_order or layout.date_order, zone=options.time_zone or layout.zone)
+    form = DateForm(order=options.date_order or layout.date_order, zone=options.time_zone or layout.time_zone)
     days = parse_dates(frame["date"], source.name, form)
     symbols, owner = _index_symbols(frame, source)
     places = np.arange(frame.height)
@@ -239,7 +239,7 @@ def _rename_to_fields(frame: "pl.DataFrame", source: TableSource, layout: Layout
             )
         names["volume"] = doubtful
     _check_missing(frame, names, source)
-    _check_periods(frame, source, layout)
+    _check_daily_bars(frame, source, layout)
     others = [name for name in frame.columns if name not in names.values() and name not in (*KNOWN, SYMBOL)]
     return frame.select(*(pl.col(name).alias(held) for held, name in names.items()), *others)
 
@@ -261,10 +261,10 @@ def _format(columns: Sequence[str]) -> str:
     return ", ".join(columns[:MAX_LISTED_COLUMNS]) + (f" and {more} more" if more > 0 else "")
 
 
-def _check_periods(frame: "pl.DataFrame", source: TableSource, layout: Layout) -> None:
-    if layout.periods is None or layout.periods[0] not in frame.columns:
+def _check_daily_bars(frame: "pl.DataFrame", source: TableSource, layout: Layout) -> None:
+    if layout.daily_bars is None or layout.daily_bars[0] not in frame.columns:
         return
-    column, daily = layout.periods
+    column, daily = layout.daily_bars
     other = frame[column].filter(frame[column].str.strip_chars() != daily)
     if len(other):
         raise BarsError(f"{source.name}: column {column} is {other[0]!r}, but must be {daily!r} for daily bars")

@@ -35,8 +35,8 @@ class _Setting:
     def name(self) -> str:
         return self.field.name if self.flag is None else self.flag.name or self.field.name
 
-    def parameter(self, *, required: bool) -> Parameter:
-        """The parameter for typer."""
+    def make_parameter(self, *, required: bool) -> Parameter:
+        """Make the parameter for typer."""
         default = self._read_default()
         if default is Parameter.empty and not required:
             default = None
@@ -48,28 +48,28 @@ class _Setting:
         )
 
     def _read_default(self) -> Any:
-        if self.flag is not None and self.flag.own:
+        if self.flag is not None and self.flag.shown_default:
             return None
         if self.field.default is MISSING:
             return Parameter.empty
         return (
             self.field.default
-            if self.flag is None or self.flag.read is None
+            if self.flag is None or self.flag.parse is None
             else _format_default(self.flag, self.field)
         )
 
-    def left_out(self, given: Any) -> bool:
+    def keeps_default(self, value: Any) -> bool:
         """Whether the field keeps its default, because the flag was not given and another setting sets its value."""
-        return given is None and self.flag is not None and bool(self.flag.own)
+        return value is None and self.flag is not None and bool(self.flag.shown_default)
 
-    def value(self, given: Any) -> Any:
-        """The field's value from that of the parameter."""
-        if self.flag is None or self.flag.read is None or given is None:
-            return given
-        if given == self.flag.none:
+    def parse(self, value: Any) -> Any:
+        """Convert the parameter's value to the field's."""
+        if self.flag is None or self.flag.parse is None or value is None:
+            return value
+        if value == self.flag.none_text:
             return None
         try:
-            return self.flag.read(given)
+            return self.flag.parse(value)
         except ValueError as error:
             raise typer.BadParameter(str(error)) from error
 
@@ -83,19 +83,19 @@ class _Group:
     partly: bool
     """Whether it takes only flags given on the command line."""
 
-    def parameters(self) -> Iterator[Parameter]:
-        return (setting.parameter(required=not self.partly) for setting in self.settings)
-
-    def pop(self, context: typer.Context, given: dict[str, Any]) -> Any:
-        """Remove its parameters from those given, and return its value."""
-        raw = [(one, given.pop(one.name)) for one in self.settings]
+    def pop(self, context: typer.Context, arguments: dict[str, Any]) -> Any:
+        """Remove its parameters from the command's arguments, and return its value."""
+        raw = [(setting, arguments.pop(setting.name)) for setting in self.settings]
         if not self.partly:
-            return self.make(**{one.field.name: one.value(value) for one, value in raw if not one.left_out(value)})
-        parsed = [(one, one.value(value)) for one, value in raw if _is_given(context, one.name)]
-        known = [(one, value) for one, value in parsed if value is not None]
+            values = {
+                setting.field.name: setting.parse(value) for setting, value in raw if not setting.keeps_default(value)
+            }
+            return self.make(**values)
+        parsed = [(setting, setting.parse(value)) for setting, value in raw if _is_given(context, setting.name)]
         spelling = {parameter.name: parameter.opts[0] for parameter in context.command.params}
         return ParsedFlags(
-            {one.field.name: value for one, value in known}, {one.field.name: spelling[one.name] for one, _ in known}
+            {setting.field.name: value for setting, value in parsed if value is not None},
+            {setting.field.name: spelling[setting.name] for setting, value in parsed if value is not None},
         )
 
 
@@ -105,25 +105,25 @@ def with_flags(function: Callable[..., None]) -> Callable[..., None]:
     groups: dict[str, _Group] = {}
     parameters = [Parameter(_CONTEXT, Parameter.KEYWORD_ONLY, annotation=typer.Context)]
     for name, parameter in signature(function).parameters.items():
-        group = _group(hints[name])
+        group = _find_group(hints[name])
         if group is None:
             parameters.append(parameter.replace(annotation=_make_annotation(name, hints[name], parameter.default)))
         else:
             groups[name] = group
-            parameters += group.parameters()
+            parameters += (setting.make_parameter(required=not group.partly) for setting in group.settings)
 
     @wraps(function)
-    def command(**given: Any) -> None:
-        context = given.pop(_CONTEXT)
-        made = {name: group.pop(context, given) for name, group in groups.items()}
-        function(**made, **given)
+    def command(**arguments: Any) -> None:
+        context = arguments.pop(_CONTEXT)
+        instances = {name: group.pop(context, arguments) for name, group in groups.items()}
+        function(**instances, **arguments)
 
-    command.__annotations__ = {one.name: one.annotation for one in parameters}
+    command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     command.__signature__ = Signature(parameters)  # pyright: ignore[reportAttributeAccessIssue] - inspect looks for it
     return command
 
 
-def _group(hint: Any) -> _Group | None:
+def _find_group(hint: Any) -> _Group | None:
     """The settings of a parameter of this type; None if it is a single flag."""
     kind, notes = _split_hint(hint)
     partly = get_origin(kind) is ParsedFlags
@@ -132,7 +132,7 @@ def _group(hint: Any) -> _Group | None:
     kinds = next((note.kinds for note in notes if isinstance(note, FlagsOf)), (kind,))
     if not all(map(is_dataclass, kinds)):
         return None
-    settings = {one.field.name: one for each in kinds for one in _list_settings(each)}
+    settings = {setting.field.name: setting for each in kinds for setting in _list_settings(each)}
     for note in notes:
         if isinstance(note, FlagSubset):
             settings = {name: settings[name] for name in note.names}
@@ -163,7 +163,7 @@ def _make_annotation(name: str, hint: Any, default: Any) -> Any:
     flag = _find_flag(hint)
     if flag is None:
         return hint
-    kind = _split_hint(hint)[0] if flag.read is None else str
+    kind = _split_hint(hint)[0] if flag.parse is None else str
     return Annotated[kind | None if default is None else kind, _make_option(flag, name)]
 
 
@@ -174,7 +174,7 @@ def _make_option(flag: Flag, name: str) -> Any:
         min=flag.minimum,
         max=flag.maximum,
         metavar=flag.metavar,
-        show_default=flag.own or True,
+        show_default=flag.shown_default or True,
         callback=None if flag.check is None else _make_callback(flag.check),
     )
 
@@ -196,7 +196,7 @@ def _make_callback(check: Callable[[Any], None]) -> Callable[[Any], Any]:
 def _format_default(flag: Flag, field: Field[Any]) -> str:
     """A default as written on the command line."""
     if field.default is None:
-        return flag.none or ""
+        return flag.none_text or ""
     parts = field.default if isinstance(field.default, tuple) else (field.default,)
     return ",".join(f"{part:g}" if isinstance(part, float) else str(part) for part in parts)
 

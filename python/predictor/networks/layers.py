@@ -39,12 +39,12 @@ MAX_LAYERS: Final = 16
 MAX_HEADS: Final = 64
 
 _OWN: Final = "depends on the kind"
-HiddenSize = Annotated[int, Flag("Width of the network.", own=_OWN)]
-LayerCount = Annotated[int, Flag("Recurrent layers.", own=_OWN)]
-BlockCount = Annotated[int, Flag("Transformer layers of the hybrid.", own=_OWN)]
-HeadCount = Annotated[int, Flag("Attention heads.", own=_OWN)]
-NeighbourCount = Annotated[int, Flag("Edges per stock of the graph.", own=_OWN)]
-DropoutShare = Annotated[float, Flag("Share dropped in training.", own=_OWN)]
+HiddenSize = Annotated[int, Flag("Width of the network.", shown_default=_OWN)]
+LayerCount = Annotated[int, Flag("Recurrent layers.", shown_default=_OWN)]
+BlockCount = Annotated[int, Flag("Transformer layers of the hybrid.", shown_default=_OWN)]
+HeadCount = Annotated[int, Flag("Attention heads.", shown_default=_OWN)]
+NeighbourCount = Annotated[int, Flag("Edges per stock of the graph.", shown_default=_OWN)]
+DropoutShare = Annotated[float, Flag("Share dropped in training.", shown_default=_OWN)]
 
 
 class Highway(nn.Module):

@@ -43,12 +43,12 @@ class TargetKind(StrEnum):
 class Target:
     """The target of a forecast from session t: a kind over horizons of h sessions that start `lag` sessions after t."""
 
-    kind: Annotated[TargetKind, Flag("log-return or log-volatility.", name="target", read=TargetKind.from_text)] = (
+    kind: Annotated[TargetKind, Flag("log-return or log-volatility.", name="target", parse=TargetKind.from_text)] = (
         TargetKind.LOG_RETURN
     )
-    lag: Annotated[int, Flag("0: returns from the last close; 1: from the next.", own="0; graph: 1")] = 0
+    lag: Annotated[int, Flag("0: returns from the last close; 1: from the next.", shown_default="0; graph: 1")] = 0
     """0: from the last known close, as in the price fan. 1: from the next close, at which one can still trade."""
-    horizons: Annotated[tuple[int, ...], Flag("Trading days.", read=partial(parse_integers, "horizons"))] = (
+    horizons: Annotated[tuple[int, ...], Flag("Trading days.", parse=partial(parse_integers, "horizons"))] = (
         1,
         5,
         10,

@@ -50,8 +50,8 @@ TREES_ARITHMETIC: Final[Mapping[str, str | float]] = {
 class TreesConfig:
     """Sizes of the forests."""
 
-    trees: Annotated[int, Flag("Most trees of each forest.", own="trees: 150")] = 150
-    leaves: Annotated[int, Flag("Most leaves of each tree.", own="trees: 15")] = 15
+    trees: Annotated[int, Flag("Most trees of each forest.", shown_default="trees: 150")] = 150
+    leaves: Annotated[int, Flag("Most leaves of each tree.", shown_default="trees: 15")] = 15
 
     def __post_init__(self) -> None:
         check_whole("trees", self.trees, MAX_TREES)

@@ -275,7 +275,7 @@ def evaluate(
         Path | None,
         Flag("Prior tokens of the held-out images, for GLM-Image: a safetensors file.", metavar="FILE"),
     ] = None,
-    page: Annotated[Path | None, Flag("Page to write.", own="MODEL.html", metavar="FILE")] = None,
+    page: Annotated[Path | None, Flag("Page to write.", shown_default="MODEL.html", metavar="FILE")] = None,
     device: Device = "auto",
     threads: Threads = 1,
     as_json: AsJson = False,

@@ -104,7 +104,7 @@ class ImageEvaluationSettings:
     images: Annotated[Path, Flag("Folder of metadata.csv and training images, from which rewards are created.")]
     held_out: Annotated[Path, Flag("Folder of images that the model has not seen; their prompts are drawn.")]
     rewards: Annotated[
-        tuple[RewardName, ...], Flag("Rewards to compute, with commas.", metavar="REWARDS", read=reward_names)
+        tuple[RewardName, ...], Flag("Rewards to compute, with commas.", metavar="REWARDS", parse=reward_names)
     ] = (
         "classifier",
         "frechet",
@@ -112,7 +112,9 @@ class ImageEvaluationSettings:
     reward_weights: Annotated[
         Path | None, Flag("Folder of a CLIP model, for reward clip; nothing is downloaded.", metavar="FOLDER")
     ] = None
-    count: Annotated[int | None, Flag("Images to draw.", minimum=2, own="as many as both folders have")] = None
+    count: Annotated[int | None, Flag("Images to draw.", minimum=2, shown_default="as many as both folders have")] = (
+        None
+    )
     skip_bad: Annotated[bool, Flag("Leave out images that cannot be used, and list them.")] = False
 
 
@@ -126,8 +128,8 @@ class MonitorSettings:
             "Rewards that monitor the training, such as classifier,frechet; the weights with the best first reward are "
             "kept. Needs --held-out.",
             metavar="REWARDS",
-            read=reward_names,
-            none="none",
+            parse=reward_names,
+            none_text="none",
         ),
     ] = None
     held_out: Annotated[

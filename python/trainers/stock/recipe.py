@@ -70,12 +70,14 @@ OWN: Final = "depends on the kind"
 class Optimisation(Computation):
     """How the weights are optimised."""
 
-    max_epochs: Annotated[int, Flag("Epochs at most.", name="epochs", minimum=1, own=OWN)] = USUAL.max_epochs
+    max_epochs: Annotated[int, Flag("Epochs at most.", name="epochs", minimum=1, shown_default=OWN)] = USUAL.max_epochs
     patience: Annotated[int, Flag("Epochs without a better selection loss before training stops.", minimum=1)] = 5
     batch_size: Annotated[int, Flag("Windows per micro-batch.", minimum=1)] = 64
-    learning_rate: Annotated[float, Flag("Learning rate of AdamW.", own=OWN)] = USUAL.learning_rate
-    weight_decay: Annotated[float, Flag("Weight decay of AdamW.", own=OWN)] = USUAL.weight_decay
-    schedule: Annotated[Schedule, Flag("Learning rate over time: constant, or cosine to 0.", own=OWN)] = USUAL.schedule
+    learning_rate: Annotated[float, Flag("Learning rate of AdamW.", shown_default=OWN)] = USUAL.learning_rate
+    weight_decay: Annotated[float, Flag("Weight decay of AdamW.", shown_default=OWN)] = USUAL.weight_decay
+    schedule: Annotated[Schedule, Flag("Learning rate over time: constant, or cosine to 0.", shown_default=OWN)] = (
+        USUAL.schedule
+    )
     """Cosine rises over the first tenth of all steps, then falls to 0 at the last."""
     ranking_weight: Annotated[
         float, Flag("Weight of the ranking loss, added to the quantile loss of a model that ranks stocks.")
@@ -112,7 +114,7 @@ class StockRecipe:
     config: NetworkConfig = field(default_factory=LSTMConfig)
     target: Target = field(default_factory=Target)
     quantiles: Annotated[
-        tuple[float, ...], Flag("Quantile levels between 0 and 1.", read=partial(parse_numbers, "quantiles"))
+        tuple[float, ...], Flag("Quantile levels between 0 and 1.", parse=partial(parse_numbers, "quantiles"))
     ] = (
         0.1,
         0.5,
@@ -123,7 +125,7 @@ class StockRecipe:
         Scale,
         Flag(
             "Units to learn in: har, garch or mix forecast each window's volatility, window measures it.",
-            own="har; garch: garch",
+            shown_default="har; garch: garch",
         ),
     ] = "har"
     """How a window's location and scale are measured; all but `window` are fitted on the training split."""
@@ -139,8 +141,8 @@ class StockRecipe:
             "for selection and calibration, and no test; empty: by shares.",
             name="splits",
             metavar="FIRST/LAST,…|rolling",
-            read=parse_splits,
-            none="",
+            parse=parse_splits,
+            none_text="",
         ),
     ] = None
     """The splits by their dates, or by their lengths from the end; None cuts the bars by `shares`."""
@@ -149,8 +151,8 @@ class StockRecipe:
         Flag(
             "Exchange code, such as XNYS; 24/7: every day of the week; weekdays: Monday to Friday; by default, the one "
             "that fits the dates.",
-            read=str,
-            none="",
+            parse=str,
+            none_text="",
         ),
     ] = ""
     optimisation: Optimisation = field(default_factory=Optimisation)

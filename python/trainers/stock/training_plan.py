@@ -93,8 +93,8 @@ class FlagSetting:
         Raises:
             ConfigurationError: the value is invalid; the message begins with the name.
         """
-        if isinstance(given, str) and self.flag.read is not None:
-            return None if given == self.flag.none else self._call(self.flag.read, given)
+        if isinstance(given, str) and self.flag.parse is not None:
+            return None if given == self.flag.none_text else self._call(self.flag.parse, given)
         value = convert_value(self.name, self.kind, given)
         low, high = self.flag.minimum, self.flag.maximum
         if (low is not None and value < low) or (high is not None and value > high):

@@ -234,7 +234,7 @@ def evaluate(
     *,
     voice: VoiceArgument,
     corpus: Annotated[Path, Flag("Folder that `prepare` made; its held-out texts are synthesised.")],
-    page: Annotated[Path | None, Flag("Report page with sound.", own="VOICE/VERSION.html")] = None,
+    page: Annotated[Path | None, Flag("Report page with sound.", shown_default="VOICE/VERSION.html")] = None,
     seed: Annotated[int, Flag("Random seed of the voice.", minimum=0, maximum=2**32 - 1)] = 0,
     threads: Threads = 1,
     as_json: AsJson = False,

@@ -58,20 +58,21 @@ class AdoptionSettings:
         Flag(
             "Last day of the data that its training may have seen; that day and all before count as seen.",
             metavar="DATE",
-            read=partial(parse_day_flag, "--trained-until"),
+            parse=partial(parse_day_flag, "--trained-until"),
         ),
     ]
-    horizons: Annotated[tuple[int, ...], Flag("Trading days.", read=partial(parse_integers, "horizons"))] = (
+    horizons: Annotated[tuple[int, ...], Flag("Trading days.", parse=partial(parse_integers, "horizons"))] = (
         1,
         5,
         10,
         20,
     )
     quantiles: Annotated[
-        tuple[float, ...], Flag("Levels, of those that it was trained for.", read=partial(parse_numbers, "quantiles"))
+        tuple[float, ...], Flag("Levels, of those that it was trained for.", parse=partial(parse_numbers, "quantiles"))
     ] = (0.1, 0.5, 0.9)
     encoder_length: Annotated[
-        int | None, Flag("Sessions that it reads.", own=f"{USUAL_WINDOW}, or the most that it can read", minimum=1)
+        int | None,
+        Flag("Sessions that it reads.", shown_default=f"{USUAL_WINDOW}, or the most that it can read", minimum=1),
     ] = None
     calendar: Annotated[
         str,

@@ -37,22 +37,27 @@ class WalkForwardPlan:
         Flag(
             "First decision day, such as 2011-01-03.",
             metavar="DATE",
-            read=partial(parse_day_flag, "--start"),
-            own="the first possible",
+            parse=partial(parse_day_flag, "--start"),
+            shown_default="the first possible",
         ),
     ]
     """Decisions are made after the close; moves to the next session if the exchange is closed on this day."""
     end: Annotated[
         int,
-        Flag("Last session of the book.", metavar="DATE", read=partial(parse_day_flag, "--end"), own="the last bar"),
+        Flag(
+            "Last session of the book.",
+            metavar="DATE",
+            parse=partial(parse_day_flag, "--end"),
+            shown_default="the last bar",
+        ),
     ]
     refit: Annotated[
         int | None,
         Flag(
             "Sessions between refits; never: keep the model unchanged.",
             metavar="never|N",
-            read=_parse_refit,
-            none="never",
+            parse=_parse_refit,
+            none_text="never",
         ),
     ] = None
     """None for never."""
@@ -62,8 +67,8 @@ class WalkForwardPlan:
             "Refit on all earlier bars, or on the last N sessions, including warm-up.",
             name="window",
             metavar="expanding|rolling:N",
-            read=_parse_rolling,
-            none="expanding",
+            parse=_parse_rolling,
+            none_text="expanding",
         ),
     ] = None
     """None for all sessions since the first bar."""

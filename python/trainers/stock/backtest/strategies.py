@@ -113,7 +113,7 @@ class StrategySettings:
         Strategy,
         Flag(
             "rank: long the best, short the worst; sign: by the median's sign; vol-target: long, scaled by risk.",
-            own="rank; of one stock: sign",
+            shown_default="rank; of one stock: sign",
         ),
     ] = Strategy.RANK
     share: Annotated[float, Flag("rank: share of the day's stocks on each side, at least one stock.")] = 0.1

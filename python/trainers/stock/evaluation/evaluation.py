@@ -238,8 +238,8 @@ class EvaluationSettings:
         Flag(
             "First decision day; empty: the first that the artifact has not seen.",
             metavar="DATE",
-            read=partial(parse_day_flag, "--start"),
-            none="",
+            parse=partial(parse_day_flag, "--start"),
+            none_text="",
         ),
     ] = None
     """Yyyymmdd, as `end`."""
@@ -248,8 +248,8 @@ class EvaluationSettings:
         Flag(
             "Last decision day; empty: the last whose outcome is known.",
             metavar="DATE",
-            read=partial(parse_day_flag, "--end"),
-            none="",
+            parse=partial(parse_day_flag, "--end"),
+            none_text="",
         ),
     ] = None
     seeds: Annotated[
