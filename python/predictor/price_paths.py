@@ -442,7 +442,7 @@ def _read_returns(panel: BarPanel) -> FloatArray:
     adjusted, _ = panel.adjusted_each()
     close = adjusted.close
     if may_be_suspect(adjusted.high, adjusted.low, close, panel.volume).any():
-        suspects = [one for one in find_suspects(panel) if one.kind is not SuspectKind.VOLUME]
+        suspects = [suspect for suspect in find_suspects(panel) if suspect.kind is not SuspectKind.VOLUME]
         close = close.copy()
         for one in suspects:
             close[panel.symbols.index(one.symbol), np.searchsorted(panel.sessions, one.sessions)] = np.nan

@@ -111,7 +111,7 @@ def _list_model_facts(info: ModelInfo) -> Iterator[Fact]:
     yield "forecasts", f"{info.target_kind}, lag {info.lag}; horizons {horizons} sessions; quantiles {levels}"
     yield "reads", f"{info.encoder_length} sessions of {features} features: {info.bars_needed} bars of each symbol"
     if info.covariates:
-        yield "covariates", format_names([one.name for one in info.covariates])
+        yield "covariates", format_names([covariate.name for covariate in info.covariates])
     yield "calendar", describe_calendar(info)
 
 
@@ -243,7 +243,7 @@ def _list_model_details(info: ModelInfo) -> tuple[Fact, ...]:
         ("reads", f"{info.encoder_length} sessions"),
         ("look-back", f"{info.lookback} bars, the bar itself included"),
         ("bars needed", str(info.bars_needed)),
-        ("covariates", _list(f"{one.name} ({one.group})" for one in info.covariates) or "none"),
+        ("covariates", _list(f"{covariate.name} ({covariate.group})" for covariate in info.covariates) or "none"),
         ("calendar", describe_calendar(info)),
         ("weights", info.weights_hash),
     )

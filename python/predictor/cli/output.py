@@ -114,8 +114,8 @@ def make_internals_table(attribution: Attribution, symbol: str) -> RenderableTyp
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     table.add_column("internal")
     table.add_column("largest shares")
-    for one in attribution.internals:
-        table.add_row(Text(one.name), Text(format_largest_shares(one, s)))
+    for internal in attribution.internals:
+        table.add_row(Text(internal.name), Text(format_largest_shares(internal, s)))
     return Group(Text(f"{symbol}: internals, {INTERNALS_NOTE}", style="bold"), table)
 
 
@@ -329,7 +329,7 @@ def _encode_attribution(attribution: Attribution) -> Json:
         "version": attribution.version,
         "weights_hash": attribution.weights_hash,
         "warnings": attribution.warnings,
-        "internals": [_encode_internal(one) for one in attribution.internals],
+        "internals": [_encode_internal(internal) for internal in attribution.internals],
         "skill": _encode_skill(attribution.skill),
     }
 

@@ -166,9 +166,9 @@ def _make_probability_table(answers: PathAnswers) -> Table:
     table = Table(title=Text(f"probability within {format_count(answers.day, 'session')}"), box=None)
     for name in ("", "price", "close above it on the last day", "a close at or beyond it on any day"):
         table.add_column(name, justify="right")
-    for one in answers.prices:
-        cells = ("{} ({})".format(*_format_percent(estimate)) for estimate in (one.above, one.touched))
-        table.add_row(one.symbol, format_price(one.price), *cells)
+    for price in answers.prices:
+        cells = ("{} ({})".format(*_format_percent(estimate)) for estimate in (price.above, price.touched))
+        table.add_row(price.symbol, format_price(price.price), *cells)
     return table
 
 
@@ -193,8 +193,8 @@ def _encode_paths(simulated: PricePaths, answers: PathAnswers) -> dict[str, Json
         },
         "risk": {name: found._asdict() for name, found in risk.items() if found is not None},
         "prices": {
-            one.symbol: {"price": one.price, "above": one.above._asdict(), "touched": one.touched._asdict()}
-            for one in answers.prices
+            price.symbol: {"price": price.price, "above": price.above._asdict(), "touched": price.touched._asdict()}
+            for price in answers.prices
         },
         "refusals": {symbol: error.message for symbol, error in simulated.refusals.items()},
     }

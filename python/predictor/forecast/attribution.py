@@ -176,8 +176,8 @@ class Attribution:
         if not self.internals or not self.has_moving_inputs(0):
             return ""
         body = "".join(
-            f"<tr><td>{escape(one.name)}</td><td>{escape(format_largest_shares(one, 0))}</td></tr>"
-            for one in self.internals
+            f"<tr><td>{escape(internal.name)}</td><td>{escape(format_largest_shares(internal, 0))}</td></tr>"
+            for internal in self.internals
         )
         head = "<tr><th>internal</th><th>largest shares</th></tr>"
         return f"<p>Internals: {INTERNALS_NOTE}</p><table>{head}{body}</table>"

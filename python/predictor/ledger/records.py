@@ -122,11 +122,11 @@ class ForecastRecord:
 def are_scorable(forecasts: Sequence[ForecastRecord]) -> bool:
     """Whether no forecast has a `problem`, for many forecasts together."""
     by_shape: dict[tuple[int, ...], list[FloatArray]] = {}
-    for one in forecasts:
-        shape = (len(one.target_sessions), len(one.quantiles))
-        if one.values.shape != shape or len(one.horizons) != shape[0] or min(one.target_sessions) <= one.base_session:
+    for forecast in forecasts:
+        shape = (len(forecast.target_sessions), len(forecast.quantiles))
+        if forecast.values.shape != shape or len(forecast.horizons) != shape[0] or min(forecast.target_sessions) <= forecast.base_session:
             return False
-        by_shape.setdefault(shape, []).append(one.values)
+        by_shape.setdefault(shape, []).append(forecast.values)
     stacks = map(np.stack, by_shape.values())
     return all(bool(np.isfinite(stack).all() and (np.diff(stack) >= 0).all()) for stack in stacks)
 

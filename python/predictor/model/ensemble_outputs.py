@@ -143,9 +143,9 @@ def combine_attributions(
 def _prefix_internals(by_member: Mapping[str, Attribution], usable: BoolArray) -> tuple[Internal, ...]:
     """Prefix the internals with the member's name, such as `long: attention`."""
     return tuple(
-        replace(one, name=f"{name}: {one.name}", values=np.where(usable[:, None], one.values, np.nan))
+        replace(internal, name=f"{name}: {internal.name}", values=np.where(usable[:, None], internal.values, np.nan))
         for name, attribution in by_member.items()
-        for one in attribution.internals
+        for internal in attribution.internals
     )
 
 

@@ -431,20 +431,20 @@ def _describe_statics(statics: StaticFeatures) -> tuple[FeatureInfo, ...]:
     """Describe each static variable; the meaning lists its columns in order."""
     numbers = (
         FeatureInfo(
-            name=one.name,
+            name=number.name,
             expression="",
-            meaning=f"(number - {one.center:.6g}) / {one.scale:.6g}, 0 if unknown; then 1 if unknown, else 0",
+            meaning=f"(number - {number.center:.6g}) / {number.scale:.6g}, 0 if unknown; then 1 if unknown, else 0",
             unit="standard deviations",
         )
-        for one in statics.numbers
+        for number in statics.numbers
     )
     categories = (
         FeatureInfo(
-            name=one.name,
+            name=category.name,
             expression="",
-            meaning=f"one column per category, 1 if it applies, else 0: {', '.join(one.categories)}, then unknown",
+            meaning=f"one column per category, 1 if it applies, else 0: {', '.join(category.categories)}, then unknown",
             unit="1",
         )
-        for one in statics.categories
+        for category in statics.categories
     )
     return (*numbers, *categories)

@@ -326,7 +326,7 @@ def build_attribution(
         version=source.identity.version,
         weights_hash=source.identity.weights_hash,
         warnings=(source.start_note, *warnings) if source.start_note else warnings,
-        internals=tuple(replace(one, values=_scatter_symbols(one.values, usable)) for one in internals),
+        internals=tuple(replace(internal, values=_scatter_symbols(internal.values, usable)) for internal in internals),
         skill=source.skill,
         refusals=prepared.refusals,
     )

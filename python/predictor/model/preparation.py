@@ -321,7 +321,7 @@ def drop_suspect_bars(aligned: AlignedInstance) -> AlignedInstance:
     return replace(
         aligned,
         bars=remove_suspects(aligned.bars, others),
-        warnings=(*aligned.warnings, *(_describe_suspect(one) for one in others)),
+        warnings=(*aligned.warnings, *(_describe_suspect(other) for other in others)),
         refusals={
             **aligned.refusals,
             **{symbol: make_suspect_error(own) for symbol, own in refused.items()},
@@ -393,9 +393,9 @@ def _compute_known_features(
     shape = first.known.shape[1:]
     return np.concatenate(
         [
-            np.broadcast_to(one.dates.known, (len(one.bars.symbols), *shape))
-            for one in aligned_instances
-            if one.dates.known is not None
+            np.broadcast_to(instance.dates.known, (len(instance.bars.symbols), *shape))
+            for instance in aligned_instances
+            if instance.dates.known is not None
         ]
     )
 

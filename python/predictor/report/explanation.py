@@ -72,7 +72,7 @@ def make_internal_views(attribution: Attribution, s: int, page: PageBuilder) -> 
     """Internals of the symbol in row `s`; empty if the network has no internals, or no input contributed."""
     if not attribution.has_moving_inputs(s):
         return ()
-    known = (one for one in attribution.internals if np.isfinite(one.values[s]).all())
+    known = (internal for internal in attribution.internals if np.isfinite(internal.values[s]).all())
     return tuple(InternalView(name=one.name, chart=_draw_internal(one, s, page)) for one in known)
 
 

@@ -110,14 +110,14 @@ def _make_past_fan(forecast: Forecast, symbol: str) -> charts.PastFan | None:
 
 def select_past_forecasts(made: Sequence[Forecast], until: date, card: Card) -> PastForecasts:
     """Forecasts of which a target session has come by `until`, and whether the training used what followed them."""
-    shown = tuple(one for one in made if one.target_sessions and one.target_sessions[0] <= until)
+    shown = tuple(forecast for forecast in made if forecast.target_sessions and forecast.target_sessions[0] <= until)
     days = [to_date_number(one.as_of_session) for one in shown if one.as_of_session]
     return PastForecasts(forecasts=shown, note=_note_past(days, card) if days else "")
 
 
 def _note_past(days: Sequence[int], card: Card) -> str:
-    what = f"Grey: forecasts of this model as of {format_names(list(map(format_session, days)))}, from the bars "
-    "until then."
+    as_of = format_names([format_session(day) for day in days])
+    what = f"Grey: forecasts of this model as of {as_of}, from the bars until then."
     seen_to = card.seen_to
     if not seen_to:
         return f"{what} The model's card does not say whether its training used what followed."

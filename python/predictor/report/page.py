@@ -153,7 +153,7 @@ def _reduce(content: ReportContent) -> ReportContent:
     attributions = content.attributions
     if len(content.symbols) <= _MAX_WITH_ALL_REASONS:
         return content
-    return replace(content, attributions=tuple(one for one in attributions if is_nearest_to_median(one, attributions)))
+    return replace(content, attributions=tuple(attribution for attribution in attributions if is_nearest_to_median(attribution, attributions)))
 
 
 def _view_symbol(content: ReportContent, symbol: str, paths: DrawnPaths, page: PageBuilder) -> SymbolView:
@@ -167,9 +167,9 @@ def _view_symbol(content: ReportContent, symbol: str, paths: DrawnPaths, page: P
         without_paths=problem,
         reasons=tuple(
             make_reason_view(
-                one, symbol, content.info, page, in_detail=is_only or is_nearest_to_median(one, attributions)
+                attribution, symbol, content.info, page, in_detail=is_only or is_nearest_to_median(attribution, attributions)
             )
-            for one in attributions
+            for attribution in attributions
         ),
     )
 
