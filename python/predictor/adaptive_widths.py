@@ -97,8 +97,7 @@ class AdaptiveWidths:
         """The factors of the outermost quantiles at each horizon."""
         return tuple(
             f"{format_count(horizon, 'session')} ahead: the band is adaptive, {row[0]:.2f} times as wide below the "
-            "median "
-            f"and {row[-1]:.2f} times above it as calibrated"
+            f"median and {row[-1]:.2f} times above it as calibrated"
             for horizon, row in zip(self.horizons, self.factors, strict=True)
         )
 

@@ -485,8 +485,7 @@ def _choose_symbols(symbols: tuple[str, ...], is_usable: BoolArray) -> tuple[lis
             f"{symbols[row]}: has {format_count(own, 'past path')}, need {MIN_DAYS}; give a longer history"
             if own < MIN_DAYS
             else f"{symbols[row]}: shares {format_count(int(shared.sum()), 'past day')} with the others, need "
-            f"{MIN_DAYS}; "
-            "simulate it separately"
+            f"{MIN_DAYS}; simulate it separately"
         )
         refused[symbols[row]] = TooFewBarsError(problem, metadata={"symbol": symbols[row], "have": str(own)})
     if not chosen:

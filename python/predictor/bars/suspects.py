@@ -301,8 +301,7 @@ def select_traded_bars(bars: BarPanel) -> TradedBars:
         traded = traded.until(last)
         notes.append(
             f"{format_names(bars.symbols)}: no trade after {format_date(last)}: the later bars repeat the close "
-            "with a volume "
-            "of 0 and are left out"
+            "with a volume of 0 and are left out"
         )
     for row in np.flatnonzero(cells.mean(axis=1) > OFTEN_UNTRADED):
         notes.append(

@@ -358,5 +358,8 @@ def prepend_warnings(explanation: Explanation, warnings: tuple[str, ...]) -> Exp
     """The explanation with these warnings before its own."""
     return replace(
         explanation,
-        attributions=tuple(replace(attribution, warnings=(*warnings, *attribution.warnings)) for attribution in explanation.attributions),
+        attributions=tuple(
+            replace(attribution, warnings=(*warnings, *attribution.warnings))
+            for attribution in explanation.attributions
+        ),
     )

@@ -74,8 +74,7 @@ class CovariateSource:
         if unread:
             yield (
                 f"the covariate files have columns that the model does not read: {format_names(unread)}; leave them "
-                "out, or "
-                "train a model with them"
+                "out, or train a model with them"
             )
 
     def for_model(self, model: ModelInfo, bars: BarPanel) -> Covariates:

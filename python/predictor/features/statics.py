@@ -227,8 +227,7 @@ class StaticFeatures:
                 values = format_names(sorted({repr(text) for text in new.values()}))
                 yield (
                     f"{format_names(list(new))}: {category.name} is {values}, which no training symbol had; it "
-                    "counts as "
-                    f"{UNKNOWN}"
+                    f"counts as {UNKNOWN}"
                 )
             absent = [symbol for symbol, text in pairs if not text]
             if absent:

@@ -202,8 +202,7 @@ class Forecast:
         refused = f", {len(self.refusals)} without a forecast" if self.refusals else ""
         return (
             f"<Forecast of {format_names(self.symbols)}{day}: {self.target_kind}, horizons {list(self.horizons)}, "
-            "quantiles "
-            f"{list(self.quantiles)}{refused}; {self.model} version {self.version}>"
+            f"quantiles {list(self.quantiles)}{refused}; {self.model} version {self.version}>"
         )
 
     def shown_values(self, s: int) -> tuple[FloatArray, str]:

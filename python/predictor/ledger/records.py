@@ -124,7 +124,11 @@ def are_scorable(forecasts: Sequence[ForecastRecord]) -> bool:
     by_shape: dict[tuple[int, ...], list[FloatArray]] = {}
     for forecast in forecasts:
         shape = (len(forecast.target_sessions), len(forecast.quantiles))
-        if forecast.values.shape != shape or len(forecast.horizons) != shape[0] or min(forecast.target_sessions) <= forecast.base_session:
+        if (
+            forecast.values.shape != shape
+            or len(forecast.horizons) != shape[0]
+            or min(forecast.target_sessions) <= forecast.base_session
+        ):
             return False
         by_shape.setdefault(shape, []).append(forecast.values)
     stacks = map(np.stack, by_shape.values())

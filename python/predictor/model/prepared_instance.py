@@ -280,8 +280,7 @@ def find_warnings(pipeline: Pipeline, panel: PanelState, refusals: Mapping[str, 
         fewest = min(thin, key=lambda s: present[s])
         yield (
             f"{format_names([symbols[s] for s in thin])}: forecast from fewer than the {pipeline.bars_needed} bars "
-            "that the "
-            f"model reads, {symbols[fewest]} from {present[fewest]}; missing feature values count as unknown"
+            f"that the model reads, {symbols[fewest]} from {present[fewest]}; missing feature values count as unknown"
         )
     flat = [
         symbol for symbol, still in zip(symbols, panel.symbols.is_flat, strict=True) if still and symbol not in refusals
@@ -357,8 +356,7 @@ def find_data_warnings(
     if new and all(one.is_adopted for one in networks):
         yield (
             f"{format_names(new)}: not among the symbols that the model was calibrated on, so its scores do not "
-            "apply to "
-            "them; evaluate it on their bars (quantra evaluate), or adopt it again with them"
+            "apply to them; evaluate it on their bars (quantra evaluate), or adopt it again with them"
         )
     elif new:
         whom = "the model was" if len(networks) == 1 else "all members were"

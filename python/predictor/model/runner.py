@@ -146,8 +146,7 @@ class PanelRunner:
         if without:
             yield (
                 f"{format_names(without)}: forecast without the neighbours {format_names(absent)}, which are "
-                "missing in the panel "
-                "or have no forecast themselves; send their bars too"
+                "missing in the panel or have no forecast themselves; send their bars too"
             )
         if strangers:
             yield f"{format_names(strangers)}: forecast without neighbours, because training had no data of such stocks"

@@ -126,8 +126,7 @@ def _note_past(days: Sequence[int], card: Card) -> str:
         return f"{what} The training used bars until {format_session(seen_to)}, so what followed was new to the model."
     return (
         f"{what} The training used bars until {format_session(seen_to)}, perhaps also what followed "
-        f"{format_names(seen)}: "
-        "those forecasts may look better than new ones."
+        f"{format_names(seen)}: those forecasts may look better than new ones."
     )
 
 

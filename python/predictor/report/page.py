@@ -153,7 +153,12 @@ def _reduce(content: ReportContent) -> ReportContent:
     attributions = content.attributions
     if len(content.symbols) <= _MAX_WITH_ALL_REASONS:
         return content
-    return replace(content, attributions=tuple(attribution for attribution in attributions if is_nearest_to_median(attribution, attributions)))
+    return replace(
+        content,
+        attributions=tuple(
+            attribution for attribution in attributions if is_nearest_to_median(attribution, attributions)
+        ),
+    )
 
 
 def _view_symbol(content: ReportContent, symbol: str, paths: DrawnPaths, page: PageBuilder) -> SymbolView:
@@ -167,7 +172,11 @@ def _view_symbol(content: ReportContent, symbol: str, paths: DrawnPaths, page: P
         without_paths=problem,
         reasons=tuple(
             make_reason_view(
-                attribution, symbol, content.info, page, in_detail=is_only or is_nearest_to_median(attribution, attributions)
+                attribution,
+                symbol,
+                content.info,
+                page,
+                in_detail=is_only or is_nearest_to_median(attribution, attributions),
             )
             for attribution in attributions
         ),

@@ -49,8 +49,7 @@ def check_pushed(own: Covariates, pushed: Covariates, symbols: Sequence[str], ro
 def _describe_not_static(name: str, symbols: Sequence[str]) -> CovariatesError:
     return CovariatesError(
         f"static covariate {name} of {format_names(symbols)} differs from the subscription's; leave it out, or open "
-        "another "
-        "session",
+        "another session",
         metadata={"covariate": name},
     )
 

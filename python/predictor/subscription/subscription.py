@@ -298,8 +298,7 @@ class Subscription:
         if self.waits_for:
             raise BarsError(
                 f"{format_date(self.day.session)} still waits for {format_names(self.waits_for)}; push them, or "
-                "flush the "
-                f"day, before bars of {format_date(session)}",
+                f"flush the day, before bars of {format_date(session)}",
                 metadata={"date": format_date(self.day.session), "symbol": self.waits_for[0]},
             )
         return self._start_next_day(session, covariates, most)

@@ -109,8 +109,7 @@ def check_sessions(bars: BarPanel, calendar: SessionCalendar) -> None:
     if len(strangers):
         raise ConfigurationError(
             f"{calendar.name} held no session on {format_names(list(map(format_date, strangers.tolist())))}, and a "
-            "model "
-            f"counts sessions by its calendar: {calendar.remedy(strangers)}"
+            f"model counts sessions by its calendar: {calendar.remedy(strangers)}"
         )
     resting = [symbol for row, symbol in enumerate(bars.symbols) if _has_weekends_off(bars, row, calendar)]
     if resting:

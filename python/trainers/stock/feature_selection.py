@@ -171,8 +171,7 @@ def _fit_statics(learnt: BarPanel, covariates: CovariateSource) -> StaticFeature
         if 0 < 2 * len(stray) < sum(text != "" for text in table.texts[name]):  # they would make numbers categories
             raise CovariatesError(
                 f"static covariate {name} is a number for most symbols, but not for {format_names(stray)}; leave a "
-                "cell "
-                "empty where it is unknown, or write a letter before each if they are codes"
+                "cell empty where it is unknown, or write a letter before each if they are codes"
             )
     traded = np.flatnonzero(learnt.present.any(axis=1))
     symbols = [learnt.symbols[s] for s in traded]

@@ -366,8 +366,7 @@ def _print_result(folder: Path, info: ModelInfo, sessions: int, session_files: S
     if seen := sum(was_seen(file.session, info) is not False for file in session_files):
         _print_line(
             f"{format_count(seen, 'day')} may have been seen in training (`is_seen`): their forecasts may look "
-            "better than "
-            "new ones",
+            "better than new ones",
             style="yellow",
         )
     _print_line(f"read them with polars.read_parquet({str(folder / '**' / '*.parquet')!r}, hive_partitioning=True)")

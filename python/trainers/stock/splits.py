@@ -85,8 +85,7 @@ class DataSplits:
         if self.test is None:
             raise ConfigurationError(
                 f"the training has seen every session up to {format_date(self.calibration.last)} (--splits "
-                "rolling), so "
-                "no day is left for a score; train with a test split"
+                "rolling), so no day is left for a score; train with a test split"
             )
         return self.test
 

@@ -87,8 +87,7 @@ def _refuse_executables(folder: Path) -> None:
         if found:
             raise ConfigurationError(
                 f"{folder} holds {what}: {format_names(found)}; adopt from a folder with only {CONFIG}, {WEIGHTS} "
-                "and the "
-                "license"
+                "and the license"
             )
 
 

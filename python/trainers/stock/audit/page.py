@@ -54,8 +54,7 @@ def _describe_trading(record: AuditRecord) -> str:
     return (
         f"The strategy {costs.strategy} breaks even at {costs.break_even_bps:.1f} basis points a trade and was charged "
         f"{costs.charged_bps:g}, which left {ratio} a year; the luckiest of {format_count(trials.trials, 'trial')} "
-        "without "
-        f"skill would show {trials.expected_best:+.2f}."
+        f"without skill would show {trials.expected_best:+.2f}."
     )
 
 

@@ -126,8 +126,8 @@ def render_summary(evaluation: ModelEvaluation) -> Iterator[RenderableType]:
     days, equal = evaluation.period, evaluation.confidence_set
     yield (
         f"{days.windows} forecasts of {format_count(days.symbols, 'symbol')} on {days.days} days, "
-        f"{format_date(days.first)} "
-        f"to {format_date(days.last)}; the artifact has seen labels up to {format_date(days.seen_until)}"
+        f"{format_date(days.first)} to {format_date(days.last)}; the artifact has seen labels up to "
+        f"{format_date(days.seen_until)}"
     )
     yield Text()
     verdict, *others = describe_findings(evaluation)

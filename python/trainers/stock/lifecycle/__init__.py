@@ -84,8 +84,7 @@ def _compare(
         if needs:
             raise ConfigurationError(
                 f"{one.reference} reads the covariates {format_names(needs)}, which a ledger does not have; use "
-                "`quantra "
-                "compare` or `quantra promote` with --bars, and --covariates or --static"
+                "`quantra compare` or `quantra promote` with --bars, and --covariates or --static"
             )
     if not ledger.last_session:
         raise ConfigurationError("the ledger has no bars to compare the versions on; record some with `quantra daily`")

@@ -228,8 +228,7 @@ def _check_bars(champion: str, bars: BarPanel, trained_model: TrainedModel) -> N
     if missing:
         raise ConfigurationError(
             f"the bars lack {format_names(missing)}, which {champion} learnt from; give the bars of all its "
-            "symbols, or "
-            "train another model on these"
+            "symbols, or train another model on these"
         )
 
 
