@@ -225,7 +225,7 @@ class AsyncQuantraClient:
             if _is_cancelled():
                 raise
             raise cancelled_error(self._target) from None
-        return as_frame(ledger.decode_forecasts(messages))
+        return make_frame(ledger.decode_forecasts(messages))
 
     async def models(self, *, timeout_s: float | None = None) -> tuple[ModelInfo, ...]:
         """List all model versions on the server."""

@@ -290,7 +290,7 @@ class QuantraClient:
             raise error_of(failure, self._target, deadline.limit_s) from failure
         except ValueError as error:
             raise self._explain_error(error) from error
-        return as_frame(ledger.decode_forecasts(messages))
+        return make_frame(ledger.decode_forecasts(messages))
 
     def models(self, *, timeout_s: float | None = None) -> tuple[ModelInfo, ...]:
         """List all model versions on the server."""

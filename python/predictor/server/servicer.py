@@ -156,7 +156,7 @@ class ServedCall:
     def fail(self, error: Exception) -> None:
         """End the call with an error; callers get no internal ones."""
         if not self.call.is_over:
-            failure = error_of(self.name, error, _log)
+            failure = make_caller_error(self.name, error, _log)
             self._report(failure)
             refuse(self.call, failure.without_frames())
 

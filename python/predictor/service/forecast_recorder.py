@@ -210,7 +210,7 @@ class ForecastRecorder:
         requests = [requested.request() for requested in batch.requested.values()]
         gaps: list[LedgerEvent] = []
         if self._unreported:
-            reason = f"{counted(self._unreported, 'forecast')} of clients not recorded"
+            reason = f"{format_count(self._unreported, 'forecast')} of clients not recorded"
             gaps.append(LedgerEvent(kind=GAP, reason=reason))
         self._ledger.append(chain(sound, requests, gaps))
         served = sum(rows[request.forecast_id] * request.calls for request in requests)

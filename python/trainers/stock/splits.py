@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from predictor.canonical import Json, Record
-from predictor.card import SOURCE, adoption_of, ancestors_of
-from predictor.errors import ConfigurationError, InSampleError, listed, shown_date
+from predictor.card import SOURCE, read_adoption, read_ancestors
+from predictor.errors import ConfigurationError, InSampleError, format_date, format_names
 from predictor.networks import Target
 from predictor.sessions import SessionCalendar
 
@@ -240,7 +240,7 @@ def read_splits(card: Mapping[str, Json]) -> DataSplits:
         ArtifactError: The card has none.
         ConfigurationError: The model was adopted without bars.
     """
-    if adoption_of(card) is not None and "splits" not in card:
+    if read_adoption(card) is not None and "splits" not in card:
         raise ConfigurationError(
             "the model was adopted without bars, so it is not calibrated and has no days to be judged on; adopt it "
             "again with --bars"
@@ -262,10 +262,10 @@ def find_last_ever_seen(card: Mapping[str, Json]) -> int:
     Raises:
         ArtifactError: The card lacks it.
     """
-    adopted = adoption_of(card)
+    adopted = read_adoption(card)
     return max(
         find_last_seen_session(read_splits(card)),
-        *(one.seen_until for one in ancestors_of(card)),
+        *(one.seen_until for one in read_ancestors(card)),
         0 if adopted is None else adopted.trained_until,
     )
 
@@ -276,14 +276,14 @@ def describe_origin(card: Mapping[str, Json]) -> tuple[str, ...]:
     Raises:
         ArtifactError: The card's record of ancestors is incomplete.
     """
-    ancestors = ancestors_of(card)
+    ancestors = read_ancestors(card)
     if not ancestors:
         return ()
     symbols = list(dict.fromkeys(symbol for one in ancestors for symbol in one.symbols))
     first, last = min(one.seen_from for one in ancestors), max(one.seen_until for one in ancestors)
     note = (
-        f"fine-tuned from the weights {ancestors[0].weights_hash[:16]}, trained on labels from {shown_date(first)} to "
-        f"{shown_date(last)} of {listed(symbols)}; baselines are fitted on the model's own splits only"
+        f"fine-tuned from the weights {ancestors[0].weights_hash[:16]}, trained on labels from {format_date(first)} to "
+        f"{format_date(last)} of {format_names(symbols)}; baselines are fitted on the model's own splits only"
     )
     return (note,)
 
@@ -314,13 +314,15 @@ def select_unseen_part(
     first = int(np.searchsorted(sessions, seen, side="right"))
     allowed = int(sessions[first]) if first < len(sessions) else int(calendar.following(seen, 1)[0])
     if start is not None and start <= seen:
-        raise _describe_refusal(f"decision days start on {shown_date(start)}", seen, allowed)
+        raise _describe_refusal(f"decision days start on {format_date(start)}", seen, allowed)
     if end is not None and end < allowed:
-        raise _describe_refusal(f"decision days end on {shown_date(end)}", seen, allowed)
+        raise _describe_refusal(f"decision days end on {format_date(end)}", seen, allowed)
     if start is not None and end is not None and end < start:
-        raise ConfigurationError(f"the last decision day, {shown_date(end)}, is before the first, {shown_date(start)}")
+        raise ConfigurationError(
+            f"the last decision day, {format_date(end)}, is before the first, {format_date(start)}"
+        )
     if first == len(sessions):
-        raise _describe_refusal(f"the bars end on {shown_date(int(sessions[-1]))}", seen, allowed)
+        raise _describe_refusal(f"the bars end on {format_date(int(sessions[-1]))}", seen, allowed)
     if start is not None:
         first = int(np.searchsorted(sessions, start))
     last = len(sessions) - 1
@@ -329,16 +331,16 @@ def select_unseen_part(
     begin = first + target.lag + 1
     if begin > last:
         raise ConfigurationError(
-            f"the bars, which end on {shown_date(int(sessions[-1]))}, have no outcome of a decision after "
-            f"{shown_date(allowed if start is None else start)}; give later bars"
+            f"the bars, which end on {format_date(int(sessions[-1]))}, have no outcome of a decision after "
+            f"{format_date(allowed if start is None else start)}; give later bars"
         )
     return SplitPart("test", int(sessions[begin]), int(sessions[last]))
 
 
 def _describe_refusal(asked: str, seen: int, allowed: int) -> InSampleError:
     return InSampleError(
-        f"{asked}, but the artifact has seen labels up to {shown_date(seen)}, in training, selection or calibration; "
-        f"scores there would be meaningless. The first allowed decision day is {shown_date(allowed)}"
+        f"{asked}, but the artifact has seen labels up to {format_date(seen)}, in training, selection or calibration; "
+        f"scores there would be meaningless. The first allowed decision day is {format_date(allowed)}"
     )
 
 

@@ -210,8 +210,8 @@ def refuse_in_sample(trained_model: TrainedModel, sessions: NDArray[np.int32], s
     allowed = _find_first_unseen(trained_model, sessions, embargo)
     if allowed < len(sessions) and start >= sessions[allowed]:
         return
-    seen = shown_date(trained_model.last_seen)
-    first = "after the last bar" if allowed >= len(sessions) else shown_date(int(sessions[allowed]))
+    seen = format_date(trained_model.last_seen)
+    first = "after the last bar" if allowed >= len(sessions) else format_date(int(sessions[allowed]))
     raise InSampleError(
         f"{format_date(start)} is in sample: labels up to {seen} were used for training, selection or calibration. The "
         f"first allowed decision day is {first}"

@@ -15,10 +15,10 @@ import numpy as np
 from predictor.arrays import FloatArray
 from predictor.bars import BarPanel
 from predictor.covariates import CovariateSource
-from predictor.errors import ConfigurationError, shown_date
+from predictor.errors import ConfigurationError, format_date
 from predictor.features import FeatureSet
 from predictor.model import build_output_map
-from predictor.networks import Edges, anchor_index
+from predictor.networks import Edges, find_anchor_index
 from predictor.skill import Verdict
 from trainers.loop import LoopError
 from trainers.progress import ReportConsumer
