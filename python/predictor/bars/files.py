@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, final
 
 from predictor.bars.columns import find_duplicates, normalise_columns, normalise_name
-from predictor.bars.layouts import Layout, identify_headerless_layout
-from predictor.bars.wide import WideHeader
+from predictor.bars.layouts import Layout, WideHeader, identify_headerless_layout
 from predictor.errors import BarsError, MissingPackageError, format_names
 
 if TYPE_CHECKING:

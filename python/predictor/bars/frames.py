@@ -4,9 +4,8 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
 from predictor.bars.columns import normalise_columns
 from predictor.bars.files import TableCells
-from predictor.bars.layouts import get_layout, identify_layout
+from predictor.bars.layouts import WideHeader, get_layout, identify_layout
 from predictor.bars.tables import BarTable, ReadingOptions, TableSource, build_table
-from predictor.bars.wide import WideHeader
 from predictor.errors import BarsError, MissingPackageError
 
 if TYPE_CHECKING:

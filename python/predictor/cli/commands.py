@@ -14,7 +14,7 @@ COMMANDS: Final = (
     ),
     Command(
         "ui",
-        "predictor.cli.ui_command:ui",
+        "predictor.cli.server_commands:ui",
         "Answer calls over HTTP as JSON until Ctrl+C or SIGTERM.",
         "Example: quantra ui --models models --no-browser",
     ),

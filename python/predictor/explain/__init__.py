@@ -5,7 +5,6 @@ weights of the served network. Trees have their own Shapley values. Both also ha
 model has occlusion, which does not add up.
 """
 
-from predictor.explain.feature_forecasts import FeatureForecasts
 from predictor.explain.integrated_gradients import (
     MAX_ROWS,
     Contributions,
@@ -13,7 +12,7 @@ from predictor.explain.integrated_gradients import (
     ExplanationCost,
     build_attribution_view,
 )
-from predictor.explain.integration import NODE_COUNTS, compute_gauss_legendre
+from predictor.explain.integration import NODE_COUNTS, FeatureForecasts, compute_gauss_legendre
 from predictor.explain.occlusion import BarOcclusionExplainer, FeatureOcclusionExplainer, group_bars
 from predictor.explain.path import Baseline
 from predictor.explain.shapley import ShapleyExplainer, count_forecasts

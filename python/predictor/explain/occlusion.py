@@ -14,9 +14,8 @@ from torch import Tensor
 
 from predictor.arrays import FloatArray, PositionArray
 from predictor.call_context import Deadline
-from predictor.explain.feature_forecasts import FeatureForecasts
 from predictor.explain.integrated_gradients import GAP_FLOOR, Contributions, check_request, make_not_finite_error
-from predictor.explain.integration import NODE_COUNTS, Point
+from predictor.explain.integration import NODE_COUNTS, FeatureForecasts, Point
 from predictor.explain.path import PathParts, StraightPath
 from predictor.networks import Inputs, OutputMap
 

@@ -16,7 +16,6 @@ from torch import Tensor
 
 from predictor.arrays import FloatArray
 from predictor.call_context import Deadline
-from predictor.explain.feature_forecasts import FeatureForecasts
 from predictor.explain.integrated_gradients import (
     GAP_FLOOR,
     Contributions,
@@ -24,7 +23,7 @@ from predictor.explain.integrated_gradients import (
     check_request,
     make_not_finite_error,
 )
-from predictor.explain.integration import NODE_COUNTS, Point
+from predictor.explain.integration import NODE_COUNTS, FeatureForecasts, Point
 from predictor.explain.path import PathParts, StraightPath
 from predictor.explain.tree_shap import FeatureGroup, InterventionalTreeShap
 from predictor.networks import Inputs, TreesForecaster

@@ -1,6 +1,5 @@
 """Networks with their inputs, targets, normalisers and quantile heads, and the registry of network kinds."""
 
-from predictor.networks.adopted_forecaster import AdoptedForecaster
 from predictor.networks.chronos import CHRONOS_2, CHRONOS_BOLT, ChronosConfig, require_chronos
 from predictor.networks.econometric import (
     HAR_SESSIONS,
@@ -26,6 +25,7 @@ from predictor.networks.kinds import (
 from predictor.networks.kronos import KRONOS, KronosConfig
 from predictor.networks.layers import Highway
 from predictor.networks.network_kind import (
+    AdoptedForecaster,
     Internals,
     NetworkConfig,
     NetworkKind,

@@ -16,10 +16,9 @@ from torch import Tensor, nn
 
 from predictor.errors import ConfigurationError, MissingPackageError, format_names
 from predictor.flags import parse_numbers
-from predictor.networks.adopted_forecaster import AdoptedForecaster
 from predictor.networks.inputs import Inputs, InputSizes
 from predictor.networks.layers import check_whole
-from predictor.networks.network_kind import NetworkKind
+from predictor.networks.network_kind import AdoptedForecaster, NetworkKind
 from predictor.networks.target import Target
 
 CHRONOS_ARITHMETIC: Final[Mapping[str, str | float]] = {

@@ -20,10 +20,9 @@ from torch.nn import functional
 
 from predictor.arrays import FloatArray
 from predictor.errors import ConfigurationError
-from predictor.networks.adopted_forecaster import AdoptedForecaster
 from predictor.networks.inputs import Inputs, InputSizes
 from predictor.networks.layers import check_whole
-from predictor.networks.network_kind import NetworkKind
+from predictor.networks.network_kind import AdoptedForecaster, NetworkKind
 from predictor.networks.target import Target
 
 CHANNELS: Final = ("open", "high", "low", "close", "volume", "amount")

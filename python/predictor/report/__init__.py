@@ -5,9 +5,16 @@ need JavaScript. Rounded numbers carry their full value in `<data>`.
 """
 
 from predictor.report.forecast import NO_PAST, PastForecasts, ReportContent, draw_forecast, select_past_forecasts
-from predictor.report.page import render_report, write_forecast_chart, write_reason_chart, write_report
+from predictor.report.page import (
+    PICTURE_SUFFIXES,
+    render_report,
+    write_forecast_chart,
+    write_forecast_picture,
+    write_reason_chart,
+    write_reason_picture,
+    write_report,
+)
 from predictor.report.paths import describe_origin, write_paths_page
-from predictor.report.pictures import PICTURE_SUFFIXES, write_forecast_picture, write_reason_picture
 from predictor.report.templates import (
     FILE,
     NOTHING,

@@ -1,4 +1,4 @@
-"""Rendering and writing of the report of a forecast and its model, and of single charts."""
+"""Rendering and writing of the report of a forecast and its model, and of single charts as pages and pictures."""
 
 import json
 import shlex
@@ -14,17 +14,26 @@ from predictor import charts
 from predictor.bars import BarPanel
 from predictor.card import FITS_EXPLAINED, MEAN_EXPLAINED, CalibrationFacts, Card, ScoreTable, TrainingFacts
 from predictor.catalog import ModelInfo
+from predictor.errors import ConfigurationError
 from predictor.forecast import Attribution, Forecast
 from predictor.internals import INTERNALS_NOTE
 from predictor.price_paths import PricePaths
 from predictor.replacement import replace_file
-from predictor.report.explanation import ReasonView, find_nearest_to_median, is_nearest_to_median, make_reason_view
+from predictor.report.explanation import (
+    SHOWN_INPUTS,
+    ReasonView,
+    choose_display_unit,
+    find_nearest_to_median,
+    is_nearest_to_median,
+    make_reason_view,
+)
 from predictor.report.forecast import (
     NO_PAST,
     ForecastView,
     PastForecasts,
     ReportContent,
     describe_prices,
+    make_fan_chart,
     make_forecast_view,
 )
 from predictor.report.paths import DrawnPaths, PathsView, describe_origin, draw_paths, make_paths_view
@@ -266,3 +275,74 @@ def _list_warnings(card: Card, forecast: Forecast) -> tuple[str, ...]:
 def _make_subtitle(model: str, version: int, as_of: date | None) -> str:
     """The model and the day of the last bar, if known."""
     return f"Model {model}, version {version}" + (f" · as of {format_session(as_of)}" if as_of else "")
+
+
+PICTURE_SUFFIXES: Final = (".png", ".svg")
+MAX_PANELS: Final = 20
+"""Most symbols of a picture."""
+
+
+def write_forecast_picture(
+    path: Path, bars: BarPanel, forecast: Forecast, symbols: Sequence[str], past: PastForecasts = NO_PAST
+) -> None:
+    """Write the chart of each symbol's forecast into one picture, atomically.
+
+    Args:
+        path: the PNG or SVG file.
+        bars: raw bars of the forecast.
+        forecast: forecast of a panel with the symbols.
+        symbols: symbols with a forecast to show, in order; at least one.
+        past: forecasts of the same symbols from fewer bars.
+
+    Raises:
+        ConfigurationError: there are too many symbols.
+        MissingPackageError: matplotlib is not installed.
+        OSError: the file cannot be written.
+    """
+    _check_count(path, symbols)
+    panels = [make_fan_chart(bars, forecast, symbol, past.forecasts) or forecast.panel(symbol) for symbol in symbols]
+    notes = () if forecast.prices is None else (past.note, describe_prices(bars.select(symbols)))
+    _write(path, panels, notes)
+
+
+def write_reason_picture(path: Path, attribution: Attribution, symbols: Sequence[str]) -> None:
+    """Write the bars of each symbol's explanation into one picture, atomically; arguments as for a forecast.
+
+    Raises:
+        ConfigurationError: there are too many symbols.
+        MissingPackageError: matplotlib is not installed.
+        OSError: the file cannot be written.
+    """
+    _check_count(path, symbols)
+    _write(path, [_make_reasons_panel(attribution, symbol) for symbol in symbols], attribution.warnings)
+
+
+def _write(path: Path, panels: Sequence[charts.Panel], notes: Sequence[str]) -> None:
+    replace_file(path, charts.draw_picture(panels, path.suffix.lower().removeprefix("."), notes))
+
+
+def _check_count(path: Path, symbols: Sequence[str]) -> None:
+    if len(symbols) > MAX_PANELS:
+        raise ConfigurationError(
+            f"{path.name} would show {len(symbols)} symbols, but a picture shows at most {MAX_PANELS}; choose some "
+            f"with --symbol, or write {path.with_suffix('.html').name}"
+        )
+
+
+def _make_reasons_panel(attribution: Attribution, symbol: str) -> charts.BarsPanel:
+    s = attribution.symbols.index(symbol)
+    factor, unit = choose_display_unit(attribution.unit)
+    values = factor * attribution.per_row[s]
+    moved = np.flatnonzero(values)
+    names, lengths = charts.select_largest([attribution.row_names[r] for r in moved], values[moved], SHOWN_INPUTS)
+    day = f", as of {format_session(attribution.as_of_session)}" if attribution.as_of_session else ""
+    return charts.BarsPanel(
+        names=names,
+        values=lengths,
+        unit=unit,
+        title=f"{symbol}: what moved the forecast; {attribution.model}@{attribution.version}{day}",
+        notes=(
+            f"{format_horizon(attribution.horizon)} ahead, {format_level(attribution.quantile)}",
+            format_skill(attribution.skill),
+        ),
+    )

@@ -4,8 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from predictor.cli.flags import with_flags
-from predictor.cli.server_commands import run_server
-from predictor.cli.ui_command import UiFlags, run_ui
+from predictor.cli.server_commands import UiFlags, run_server, run_ui
 from predictor.server import ServeFlags
 
 if TYPE_CHECKING:
