@@ -77,7 +77,7 @@ def test_snapshot_among_whole_histories_is_refused_alone(forecaster: Forecaster)
 
 def test_snapshot_repeated_as_a_sequence_is_refused_too() -> None:
     one = recent_bars().last(1)
-    with pytest.raises(BarsError, match="20130301 appears twice"):
+    with pytest.raises(BarsError, match="2013-03-01 appears twice"):
         BarPanel(
             symbols=one.symbols,
             sessions=np.repeat(one.sessions, 140),
