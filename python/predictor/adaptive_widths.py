@@ -58,7 +58,7 @@ class AdaptiveWidths:
         return f"{self.version.reference} on {format_date(self.session)}"
 
     def apply(self, forecast: Forecast) -> Forecast:
-        """The forecast with these widths and an id of its own.
+        """The forecast with these widths and a new id.
 
         Raises:
             LedgerError: The widths are those of other weights, horizons or quantiles.

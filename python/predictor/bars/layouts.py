@@ -278,13 +278,9 @@ def identify_layout(columns: Sequence[str], source: str) -> Layout:
 
 def identify_headerless_layout(cells: Sequence[str]) -> Layout | None:
     """The layout without a header that matches a first row of cells; None if no layout matches."""
-    if not all(_is_plain_number(cell) for cell in cells):
+    if not all(re.fullmatch(r"[0-9]+(?:\.[0-9]+)?", cell.strip()) for cell in cells):
         return None
     return next((layout for layout in LAYOUTS if layout.header and len(layout.header) == len(cells)), None)
-
-
-def _is_plain_number(cell: str) -> bool:
-    return re.fullmatch(r"[0-9]+(?:\.[0-9]+)?", cell.strip()) is not None
 
 
 def map_fields(columns: Sequence[str], layout: Layout, source: str) -> dict[str, str]:

@@ -39,7 +39,7 @@ class BarPanel:
         high: The day's highest price.
         low: The day's lowest price.
         close: The day's last price.
-        volume: Shares traded, 0 or more; NaN beside prices = unknown.
+        volume: Shares traded, 0 or more; NaN with prices = unknown.
         adj_close: Close adjusted for splits and dividends, on any scale; excludes the two following.
         split_ratio: 3.0 if 3 new shares replace 1 old share at that day's open; 1 or NaN = none.
         cash_dividend: Quote currency per share on the ex-date; 0 or NaN = none.
@@ -475,7 +475,7 @@ class BarPanel:
         return adjustment.adjust_each(self)
 
     def suspicious_jumps(self) -> PriceJumps:
-        """Find price jumps that may be unrecorded splits, or beside adjusted closes wrong closes.
+        """Find price jumps that may be unrecorded splits, or, with adjusted closes, wrong closes.
 
         They are only reported: the bars stay unchanged.
         """
@@ -488,7 +488,7 @@ class BarPanel:
 
 
 def _find_errors(make: Callable[[tables.BarTable], object], table: tables.BarTable) -> dict[str, BarsError]:
-    """The error of each symbol whose bars alone make no panel; ends early if most symbols have one."""
+    """The error of each symbol whose bars do not form a panel; ends early if most symbols have one."""
     errors: dict[str, BarsError] = {}
     for first in range(0, len(table.symbols), SYMBOLS_AT_ONCE):
         block = range(first, min(first + SYMBOLS_AT_ONCE, len(table.symbols)))

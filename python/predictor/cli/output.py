@@ -27,7 +27,7 @@ from predictor.dates import to_date_number, to_optional_date_number
 from predictor.errors import QuantraError, format_date, format_price, get_error_status
 from predictor.forecast import Attribution, Contribution, Explanation, Forecast, RowKind, convert_to_simple_return
 from predictor.instance import OCCLUSION
-from predictor.internals import INTERNALS_NOTE, Internal, describe_baseline, format_largest_shares
+from predictor.internals import INTERNALS_NOTE, describe_baseline, format_largest_shares
 from predictor.report.templates import format_level, format_session
 from predictor.skill import Skill, Verdict
 
@@ -210,14 +210,10 @@ def make_scores_table(scores: ScoreTable, rows: Sequence[ScoreRow] | None = None
     for row in scores.rows if rows is None else rows:
         values = (*row.pinball, row.mean)
         cells = [Text(f"{v:,.2f}", style="bold" if v == b else "") for v, b in zip(values, best, strict=True)]
-        table.add_row(
-            Text(row.name), *cells, _format_mean_share(row.band_coverage), style="blue" if row.is_model else ""
-        )
+        shares = row.band_coverage
+        coverage = f"{100 * sum(shares) / len(shares):.0f} %" if shares else ""
+        table.add_row(Text(row.name), *cells, coverage, style="blue" if row.is_model else "")
     return table
-
-
-def _format_mean_share(shares: tuple[float, ...]) -> str:
-    return f"{100 * sum(shares) / len(shares):.0f} %" if shares else ""
 
 
 _AUDITED: Final = {AuditVerdict.PASS: "green", AuditVerdict.UNDECIDED: "yellow", AuditVerdict.FAIL: "red"}
@@ -329,13 +325,17 @@ def _encode_attribution(attribution: Attribution) -> Json:
         "version": attribution.version,
         "weights_hash": attribution.weights_hash,
         "warnings": attribution.warnings,
-        "internals": [_encode_internal(internal) for internal in attribution.internals],
+        "internals": [
+            {
+                "name": internal.name,
+                "axis": internal.axis.value,
+                "labels": internal.labels,
+                "values": _nest_values(internal.values),
+            }
+            for internal in attribution.internals
+        ],
         "skill": _encode_skill(attribution.skill),
     }
-
-
-def _encode_internal(one: Internal) -> Json:
-    return {"name": one.name, "axis": one.axis.value, "labels": one.labels, "values": _nest_values(one.values)}
 
 
 def _nest_values(array: NDArray[np.generic] | None) -> Json:

@@ -186,7 +186,8 @@ def run(app: typer.Typer, arguments: Sequence[str] | None = None, *, name: str =
     except QuantraError as error:
         _fail(error, as_json=as_json)
     except OSError as error:  # the user can repair a file that cannot be read or written
-        _fail(InvalidInputError(_describe_file_error(error)), as_json=as_json)
+        problem = str(error) if error.filename is None else f"{error.filename}: {error.strerror}"
+        _fail(InvalidInputError(problem), as_json=as_json)
     sys.exit(1)
 
 
@@ -201,10 +202,6 @@ def _convert_usage_error(problem: BaseException | None) -> QuantraError:
     if problem is not None and isinstance(problem.__cause__, QuantraError):
         return problem.__cause__
     return InvalidInputError(problem.format_message() if isinstance(problem, typer.BadParameter) else str(problem))
-
-
-def _describe_file_error(error: OSError) -> str:
-    return str(error) if error.filename is None else f"{error.filename}: {error.strerror}"
 
 
 def _fail(error: QuantraError, *, as_json: bool) -> None:

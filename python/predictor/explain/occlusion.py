@@ -29,7 +29,7 @@ def group_bars(length: int) -> list[PositionArray]:
 
 @final
 class BarOcclusionExplainer:
-    """Explains the forecasts of a network that reads bars as they are. Stateless and thread-safe.
+    """Explains the forecasts of a network that reads unscaled bars. Stateless and thread-safe.
 
     The contribution of a group of bars is the forecast minus the forecast without these bars, in equal parts for each
     of its known bars. The last bar always stays, because returns count from it. The baseline knows nothing else.

@@ -265,7 +265,8 @@ def _measure_difference(proto: "ModelProto", module: ExportModule, model: Model,
         outputs = session.run(list(module.output_names), {name: tensor.numpy() for name, tensor in fed})
         expected = _compute_expected(model, taken, nodes, across_stocks=module.across_stocks)
         for name, actual, wanted in zip(module.output_names, map(np.asarray, outputs), expected, strict=True):
-            differences[name].append(_measure_distance(actual, wanted))
+            distances = np.abs(actual.astype(np.float64) - wanted.astype(np.float64))
+            differences[name].append(float(distances.max()))  # NaN if either contains NaN
     largest = {name: float(np.max(difference)) for name, difference in differences.items()}
     for name, difference in largest.items():
         if not difference <= TOLERANCES[name]:  # also true for NaN
@@ -294,8 +295,3 @@ def _choose_nodes(rows: int, universe: int) -> Tensor:
     """int64 [rows] first an unknown stock, then each stock of the universe once, then unknown stocks."""
     indices = torch.arange(rows) - 1
     return torch.where(indices < universe, indices, -1)
-
-
-def _measure_distance(actual: NDArray[np.generic], expected: NDArray[np.generic]) -> float:
-    """Largest difference; NaN if either contains NaN."""
-    return float(np.abs(actual.astype(np.float64) - expected.astype(np.float64)).max())

@@ -248,7 +248,10 @@ class FeatureSet:
         for first in range(0, bars.close.shape[0], SYMBOLS_AT_ONCE):
             rows = slice(first, first + SYMBOLS_AT_ONCE)
             part = {name: columns[name][rows] for name in self._observed_plan.fields if name in columns}
-            part |= {name: _select_covariate_rows(covariates[name], rows, columns["close"][rows]) for name in read}
+            absent = np.isnan(columns["close"][rows])  # like every column, a covariate is NaN without a bar
+            for name in read:
+                column = covariates[name]
+                part[name] = np.where(absent, np.nan, column[rows] if len(column) > 1 else column)
             plan = self._observed_plan
             values = plan.evaluate(part) if last is None else plan.evaluate_last(part, last)
             yield rows, values.transpose(2, 1, 0)
@@ -311,11 +314,6 @@ def _read_definition(entry: Record) -> FeatureDefinition:
 def _define_covariate_feature(name: str) -> FeatureDefinition:
     """A feature with a covariate's value."""
     return FeatureDefinition(name, f"${name}", "covariate of the user", "as given")
-
-
-def _select_covariate_rows(column: FloatArray, rows: slice, close: FloatArray) -> FloatArray:
-    """Select rows of a covariate; like every column it is NaN without a bar."""
-    return np.where(np.isnan(close), np.nan, column[rows] if len(column) > 1 else column)
 
 
 def _parse(definition: FeatureDefinition, fields: FieldSet) -> Expression:

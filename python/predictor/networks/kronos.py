@@ -404,7 +404,7 @@ def choose_tokens(logits: Tensor, noise: Tensor) -> Tensor:
 class KronosForecaster(AdoptedForecaster):
     """A Kronos model, whose quantiles are those of its sampled paths.
 
-    Each window is computed alone, so that its forecast does not depend on the others.
+    Each window is computed separately, so that its forecast does not depend on the others.
 
     Raises:
         ConfigurationError: the model cannot forecast the target or reads fewer sessions, or the features are others.

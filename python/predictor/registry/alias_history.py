@@ -1,6 +1,6 @@
 """The history of a model's aliases in `NAME/history.json`: each move with its reason and gates."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -141,11 +141,7 @@ def _read(model_folder: Path) -> tuple[AliasMove, ...]:
     if content is None:
         return ()
     try:
-        return tuple(_read_moves(Record.from_bytes(content, source)))
+        return tuple(read_as(move, AliasMove) for move in Record.from_bytes(content, source).records("moves"))
     except ArtifactError as error:
         advice = "correct the file, or move it away and begin a new history"
         raise ArtifactError(f"{error.message}; {advice}", metadata=error.metadata) from error
-
-
-def _read_moves(record: Record) -> Iterator[AliasMove]:
-    yield from (read_as(move, AliasMove) for move in record.records("moves"))

@@ -352,7 +352,8 @@ def _read(folder: Path, name: str, version: int, aliases: tuple[str, ...]) -> Mo
     try:
         record = Record.from_bytes(artifact.read_verified_manifest(folder), artifact.MANIFEST)
         card = Card.from_json(canonical.to_bytes(record.json("card")).decode())
-        kind, ends = _read_kind(record), _find_calendar_end(folder, record)
+        kind = record.record("network").text("kind") if record.has("network") else "ensemble"
+        ends = _find_calendar_end(folder, record)
     except ArtifactError as error:
         return ModelListing(name=name, version=version, aliases=aliases, size=size, problem=error.message)
     return ModelListing(
@@ -365,10 +366,6 @@ def _read(folder: Path, name: str, version: int, aliases: tuple[str, ...]) -> Mo
         calendar_ends=ends,
         size=size,
     )
-
-
-def _read_kind(record: Record) -> str:
-    return record.record("network").text("kind") if record.has("network") else "ensemble"
 
 
 def _find_calendar_end(folder: Path, record: Record) -> int:

@@ -127,7 +127,7 @@ def check_picture(path: Path) -> None:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageFrame:
-    """What surrounds a page of a local server, which sends the content policy itself. A file has nothing of it."""
+    """What surrounds a page of a local server, which sends the content policy itself. A file has none."""
 
     nonce: str = ""
     """The value that permits the page's own scripts; empty for a file."""
