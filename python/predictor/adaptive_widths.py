@@ -211,7 +211,7 @@ class RecordedWidths:
             )
         if forecast.as_of_session is None:
             raise LedgerError("the session of the last bar is unknown, and widths belong to a session; send bars")
-        earlier = bisect_right(every, to_date_number(forecast.as_of_session), key=lambda one: one.session)
+        earlier = bisect_right(every, to_date_number(forecast.as_of_session), key=lambda widths: widths.session)
         if not earlier:
             raise LedgerError(
                 f"the first adaptive widths of {version.reference} are of {format_date(every[0].session)}, after the "

@@ -147,7 +147,7 @@ def _read_shares(ledger: Ledger, subject: ModelVersion, place: int, horizon: int
 
 def read_level_shares(ledger: Ledger, subject: ModelVersion, horizon: int, levels: int) -> FloatArray:
     """[D, Q] the share of each date's outcomes at or below each of the version's quantiles, at one horizon."""
-    shares = ", ".join(f"avg(cast(substr(s.below, {place}, 1) as real))" for place in range(1, levels + 1))
+    shares = ", ".join(f"avg(cast(substr(s.below, {level}, 1) as real))" for level in range(1, levels + 1))
     return ledger.numbers(
         f"select {shares} from forecast f "  # noqa: S608 - no value is in the text
         "join score s on s.forecast = f.id and s.horizon = ? and s.revision = 0 "

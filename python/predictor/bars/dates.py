@@ -29,7 +29,7 @@ EPOCH: Final = r"^[0-9]{9,10}$|^[0-9]{12,13}$|^[0-9]{15,16}$|^[0-9]{18,19}$"
 EPOCH_UNITS: Final = ((11, 1), (14, 1_000), (17, 1_000_000), (20, 1_000_000_000))
 """Pairs of a bound and units per second: below so many digits, a number counts seconds, milli-, micro-, nanoseconds."""
 UTC_NAMES: Final = ("Z", "UTC", "+00:00", "+0000")
-PARTS: Final = {DateOrder.DAY_FIRST: (4, 3, 1), DateOrder.MONTH_FIRST: (4, 1, 3), DateOrder.YEAR_FIRST: (1, 3, 4)}
+YMD_GROUPS: Final = {DateOrder.DAY_FIRST: (4, 3, 1), DateOrder.MONTH_FIRST: (4, 1, 3), DateOrder.YEAR_FIRST: (1, 3, 4)}
 """The groups of `NUMBERED` with year, month and day."""
 DATE_CHARACTERS: Final = 10
 SATURDAY: Final = 6
@@ -129,7 +129,7 @@ def _parse_texts(text: "pl.Series", source: str, form: DateForm) -> SessionColum
         return _parse_epochs(text, source, form)
     if re.match(NUMBERED, first):
         order = form.order or _infer_order(text, source, form)
-        return _convert_to_sessions(_require_all_parsed(text, _build_dates(text, NUMBERED, PARTS[order]), source))
+        return _convert_to_sessions(_require_all_parsed(text, _build_dates(text, NUMBERED, YMD_GROUPS[order]), source))
     if re.match(NAMED, first):
         return _convert_to_sessions(_require_all_parsed(text, _parse_month_names(text), source))
     if re.match(YEAR_FIRST, first):
@@ -150,12 +150,12 @@ def _parse_month_names(text: "pl.Series") -> "pl.Series":
     return frame.select(pl.coalesce(pl.col("text").str.to_date(form, strict=False) for form in MONTHS)).to_series()
 
 
-def _build_dates(text: "pl.Series", pattern: str, places: tuple[int, int, int]) -> "pl.Series":
-    """Build dates from a pattern's groups; `places` are the groups of year, month and day."""
+def _build_dates(text: "pl.Series", pattern: str, ymd_groups: tuple[int, int, int]) -> "pl.Series":
+    """Build dates from a pattern's groups; `ymd_groups` are those of year, month and day."""
     import polars as pl
 
     frame = text.to_frame("text")
-    groups = [pl.col("text").str.extract(pattern, place).cast(pl.Int32) for place in places]
+    groups = [pl.col("text").str.extract(pattern, group).cast(pl.Int32) for group in ymd_groups]
     year = (
         pl.when(groups[0] >= CENTURY)
         .then(groups[0])
@@ -174,7 +174,7 @@ def _infer_order(text: "pl.Series", source: str, form: DateForm) -> DateOrder:
     import polars as pl
 
     dates = text.filter(text.str.contains(NUMBERED).fill_null(value=False))
-    first, second = (dates.str.extract(NUMBERED, place).cast(pl.Int32) for place in (1, 3))
+    first, second = (dates.str.extract(NUMBERED, group).cast(pl.Int32) for group in (1, 3))
     day_first, month_first = dates.filter(first > 12), dates.filter(second > 12)  # noqa: PLR2004 (months)
     if (dates.str.extract(NUMBERED, 4).str.len_bytes() < MAX_YEAR_DIGITS).any():
         raise BarsError(
@@ -203,7 +203,7 @@ def _describe_choices(text: str, orders: tuple[DateOrder, ...], form: DateForm) 
         return "write all dates as 2013-12-31"
     choices: list[str] = []
     for order in orders:
-        date = _build_dates(pl.Series([text]), NUMBERED, PARTS[order])[0]
+        date = _build_dates(pl.Series([text]), NUMBERED, YMD_GROUPS[order])[0]
         if date is not None:
             choices.append(f"{date} with --date-order {order}")
     return f"choose {' or '.join(choices)}{suggest_python_option('date_order')}"

@@ -298,7 +298,7 @@ class BarPanel:
         """Select symbols by index, each at most once."""
         places = range(len(self.symbols))[rows] if isinstance(rows, slice) else rows
         part = rows if isinstance(rows, slice) else [*rows]
-        return self._select(part, slice(None), tuple(self.symbols[place] for place in places))
+        return self._select(part, slice(None), tuple(self.symbols[row] for row in places))
 
     def last(self, count: int) -> Self:
         """Select the last `count` sessions, or all if there are fewer."""

@@ -415,7 +415,7 @@ def find_repeated_rows(frame: "pl.DataFrame", rows: BarRows, source: TableSource
 def _refuse_different(frame: "pl.DataFrame", rows: BarRows, at: int, field: str, source: TableSource) -> None:
     symbol, day = rows.symbols[rows.owner[at]], format_date(int(rows.days[at]))
     first, second = sorted((int(rows.places[at - 1]), int(rows.places[at])))
-    times = [str(frame["date"][place]) for place in (first, second)]
+    times = [str(frame["date"][row]) for row in (first, second)]
     if times[0] != times[1]:
         raise BarsError(
             f"{symbol} {day} appears twice in {source.name}, as {times[0]} and {times[1]}: the bars are intraday, but "

@@ -132,7 +132,7 @@ def _find_group(hint: Any) -> _Group | None:
     kinds = next((note.kinds for note in notes if isinstance(note, FlagsOf)), (kind,))
     if not all(map(is_dataclass, kinds)):
         return None
-    settings = {setting.field.name: setting for each in kinds for setting in _list_settings(each)}
+    settings = {setting.field.name: setting for dataclass in kinds for setting in _list_settings(dataclass)}
     for note in notes:
         if isinstance(note, FlagSubset):
             settings = {name: settings[name] for name in note.names}

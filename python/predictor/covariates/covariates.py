@@ -124,7 +124,7 @@ class Covariates:
             known={name: values[places] for name, values in self.known.items()},
             numbers={name: values[places] for name, values in self.numbers.items()},
             categories={
-                name: texts[places] if isinstance(places, slice) else tuple(texts[place] for place in places)
+                name: texts[places] if isinstance(places, slice) else tuple(texts[row] for row in places)
                 for name, texts in self.categories.items()
             },
         )

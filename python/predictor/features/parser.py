@@ -230,7 +230,7 @@ class _Parser:
             )
         if not self._take_symbol("("):
             raise self._locate_error(self._token.position, f"expected '(' after {name.text}: {operator.signature}")
-        series = tuple(self._parse_series(operator, place, depth) for place in range(len(operator.series)))
+        series = tuple(self._parse_series(operator, position, depth) for position in range(len(operator.series)))
         windows = tuple(
             self._parse_window(operator, window, len(series) + place) for place, window in enumerate(operator.windows)
         )

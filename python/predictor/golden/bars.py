@@ -118,7 +118,7 @@ class Lengths:
 
 def make_synthetic_bars(pipelines: Sequence[Pipeline]) -> BarPanel:
     """Synthetic bars that every pipeline can forecast, on the last sessions whose targets all calendars cover."""
-    calendar = min((pipeline.calendar for pipeline in pipelines), key=lambda one: one.last)
+    calendar = min((pipeline.calendar for pipeline in pipelines), key=lambda calendar: calendar.last)
     lengths, reach = Lengths.of(pipelines), pipelines[0].target.reach
     count = lengths.sessions
     sessions = calendar.sessions(calendar.first, calendar.last)[:-reach][-count:]

@@ -115,7 +115,7 @@ class JointPreparation:
         self._training_summaries = tuple(member.training_summary for member in members)
         pipelines = {index: members[index].pipeline for index, _ in self._members}
         # The member that needs the most bars goes first: its error then states how many the ensemble needs.
-        ordered = sorted(pipelines.items(), key=lambda one: -one[1].bars_needed)
+        ordered = sorted(pipelines.items(), key=lambda item: -item[1].bars_needed)
         self._preparations = {
             index: InstancePreparation(pipeline, together=index not in panels) for index, pipeline in ordered
         }

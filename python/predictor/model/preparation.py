@@ -150,15 +150,16 @@ def stack_covariates(aligned_instances: Sequence[AlignedInstance]) -> Covariates
     every = (first, *others)
 
     def joined(of: Callable[[Covariates], Mapping[str, FloatArray]]) -> dict[str, FloatArray]:
-        return {name: np.concatenate([of(one)[name] for one in every]) for name in of(first)}
+        return {name: np.concatenate([of(covariates)[name] for covariates in every]) for name in of(first)}
 
     return Covariates(
-        observed=joined(lambda one: one.observed),
-        known=joined(lambda one: one.known),
+        observed=joined(lambda covariates: covariates.observed),
+        known=joined(lambda covariates: covariates.known),
         future_sessions=first.future_sessions,
-        numbers=joined(lambda one: one.numbers),
+        numbers=joined(lambda covariates: covariates.numbers),
         categories={
-            name: tuple(chain.from_iterable(one.categories[name] for one in every)) for name in first.categories
+            name: tuple(chain.from_iterable(covariates.categories[name] for covariates in every))
+            for name in first.categories
         },
     )
 
@@ -233,14 +234,14 @@ class InstancePreparation:
 
     def _read(self, instance: Instance, now: datetime) -> AlignedInstance | FeatureWindow:
         """Check an instance; raises as `align_instance`, `WindowReader.check` and `check_age`."""
-        calendar, most_age = self.pipeline.calendar, instance.max_age_sessions
+        calendar, max_age = self.pipeline.calendar, instance.max_age_sessions
         if isinstance(instance.input, BarPanel):
             aligned = align_instance(instance, instance.input, self._dates, now)
-            check_age(calendar, aligned.dates.as_of, most_age, now)
+            check_age(calendar, aligned.dates.as_of, max_age, now)
             return aligned
         self._windows.check(instance.input)
-        if most_age is not None:
-            check_age(calendar, to_optional_date_number(instance.input.as_of_session), most_age, now)
+        if max_age is not None:
+            check_age(calendar, to_optional_date_number(instance.input.as_of_session), max_age, now)
         return instance.input
 
     def _split(self, read: Mapping[int, ReadT]) -> Iterator[dict[int, ReadT]]:

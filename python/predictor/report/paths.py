@@ -182,7 +182,7 @@ def write_paths_page(
             *(make_paths_view(simulated, bars, symbol, answers.day, page) for symbol in simulated.symbols[:_MAX_DRAWN]),
             *(_describe_falls(simulated, symbol, answers.day) for symbol in simulated.symbols[_MAX_DRAWN:]),
         ],
-        "most_drawn": _MAX_DRAWN,
+        "max_drawn": _MAX_DRAWN,
         "origin": describe_origin(simulated),
     }
     replace_file(path, page.render(parts).encode())
