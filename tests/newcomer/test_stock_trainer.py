@@ -33,14 +33,14 @@ from predictor.networks import KINDS
 from predictor.registry import read_aliases
 from trainers import StockTrainer
 from trainers.loop import Report, TrainingNotice, WindowReport
-from trainers.stock import SplitShares, trainer
+from trainers.stock import SplitShares, fitted_artifact
 from trainers.stock.backtest.command import backtest_command
 from trainers.stock.card import hash_bars
 from trainers.stock.command import stock
 from trainers.stock.evaluation.command import evaluate_command
+from trainers.stock.fitted_artifact import FittedArtifact
 from trainers.stock.progress_output import open_progress
 from trainers.stock.recipe import recipe_of
-from trainers.stock.trainer import FittedArtifact
 from trainers.stock.training_plan import load_bars
 
 NOT_FROM_PYTHON: Final = {
@@ -128,7 +128,7 @@ class CannedTraining:
 @pytest.fixture
 def canned(saved_model: Path, monkeypatch: pytest.MonkeyPatch) -> CannedTraining:
     found = CannedTraining(files_of(saved_model))
-    monkeypatch.setattr(trainer, "train_in_memory", found)
+    monkeypatch.setattr(fitted_artifact, "train_in_memory", found)
     return found
 
 

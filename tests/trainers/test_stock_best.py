@@ -472,7 +472,7 @@ def test_workers_of_a_trainer_run_its_trainings(bars_file: Path, monkeypatch: py
         return PickledJobs()
 
     monkeypatch.setattr(member_training, "MEMBER_KINDS", ("har",))
-    monkeypatch.setattr("trainers.stock.trainer.train_in_memory", refuse)
+    monkeypatch.setattr("trainers.stock.fitted_artifact.train_in_memory", refuse)
     monkeypatch.setattr("trainers.stock.trainer.choose_runner", choose)
     made = StockTrainer(model="best", horizons=[1], encoder_length=10, device="cpu", workers=2, quiet=True)
     with made.fit(bars_file) as forecaster:

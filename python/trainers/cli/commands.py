@@ -16,7 +16,7 @@ _EXTENDED: Final = {
     },
 }
 """The predictor's commands that do more here."""
-THEIRS: Final = tuple(replace(one, **_EXTENDED.get(one.name, {})) for one in COMMANDS)
+THEIRS: Final = tuple(replace(command, **_EXTENDED.get(command.name, {})) for command in COMMANDS)
 OURS: Final = (
     Command(
         "check",

@@ -80,10 +80,10 @@ class DotnetProgram:
     def port(self) -> int:
         """The server's port in the current program; 0 without a program."""
         try:
-            found = _PORT.search((self.folder / SOURCE).read_text(encoding="utf-8"))
+            match = _PORT.search((self.folder / SOURCE).read_text(encoding="utf-8"))
         except OSError:
             return 0
-        return int(found[1]) if found else 0
+        return int(match[1]) if match else 0
 
     @contextmanager
     def building(self, source: str) -> Generator[subprocess.Popen[str] | None]:

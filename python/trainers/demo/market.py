@@ -37,11 +37,11 @@ def real_bars(symbols: Sequence[str] = SYMBOLS) -> BarPanel:
         raise MissingPackageError.of("bokeh_sampledata", "demo", "the demo's market") from error
     rows = [row for row in csv.DictReader(gzip.decompress(packed).decode().splitlines()) if row["Ticker"] in symbols]
     sessions = sorted({_parse_session(row) for row in rows})
-    place = {session: t for t, session in enumerate(sessions)}
+    column_of = {session: t for t, session in enumerate(sessions)}
     columns = {name: np.full((len(symbols), len(sessions)), np.nan) for name in _HEADERS}
     for row in rows:
         for name, header in _HEADERS.items():
-            columns[name][symbols.index(row["Ticker"]), place[_parse_session(row)]] = float(row[header])
+            columns[name][symbols.index(row["Ticker"]), column_of[_parse_session(row)]] = float(row[header])
     return BarPanel(
         symbols=tuple(symbols),
         sessions=np.array(sessions, np.int32),

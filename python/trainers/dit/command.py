@@ -255,12 +255,14 @@ def sample(
         curves, warning = build_curves(notes), describe_unknown_words(prompt, loaded.prompts, read_trained_words(notes))
         if warning is not None:
             echo(warning)
-        drawn = draw_images(loaded, [prompt] * count, drawing, plans, progress_counter("drawn", "images", silent=False))
-        _save(drawn, out, scale)
+        images = draw_images(
+            loaded, [prompt] * count, drawing, plans, progress_counter("drawn", "images", silent=False)
+        )
+        _save(images, out, scale)
         if page is not None:
             lines = (_describe_sampling(loaded, drawing),)
             write_page(
-                page, render_sheet(sample_sheet(f"Drawn by {model.resolve().name}", lines, prompt, drawn, curves))
+                page, render_sheet(sample_sheet(f"Drawn by {model.resolve().name}", lines, prompt, images, curves))
             )
     echo(f"Saved {out}, {count} of {prompt!r}" + ("" if page is None else f", and {page}: open it to look"))
 
@@ -297,13 +299,15 @@ def evaluate(
         inputs = read_evaluation_inputs(loaded, settings, read_trained_words(notes), silent=as_json)
         plans = None if priors is None else read_priors(priors)
         on_progress = progress_counter("drawn", "images", silent=as_json)
-        found = evaluate_model(loaded, inputs, create_rewards(settings.rewards, inputs), drawing, plans, on_progress)
+        evaluation = evaluate_model(
+            loaded, inputs, create_rewards(settings.rewards, inputs), drawing, plans, on_progress
+        )
         lines = _describe_sampling(loaded, drawing), _describe_images(inputs)
-        write_page(path, render_sheet(build_evaluation_page(f"Evaluation of {name}", lines, found, curves)))
+        write_page(path, render_sheet(build_evaluation_page(f"Evaluation of {name}", lines, evaluation, curves)))
     if as_json:
-        print_json({"kind": "evaluated", "page": str(path), **found.as_json()})
+        print_json({"kind": "evaluated", "page": str(path), **evaluation.as_json()})
         return
-    for line in found.summary:
+    for line in evaluation.summary:
         echo(line)
     echo(f"Saved {path}: open it to look")
 

@@ -124,10 +124,10 @@ class LatentCoder:
     @torch.no_grad()
     def encode(self, pixels: Tensor) -> Posterior:
         """Encode images, float32 [N, channels, height, width], -1 to 1."""
-        found = self.module.encode(pixels, return_dict=False)[0]
+        posterior = self.module.encode(pixels, return_dict=False)[0]
         center, unit = self._units.move_to(pixels.device)
         # Random draws follow the memory layout, which must be the same as from a cache.
-        return Posterior(((found.mean - center) / unit).contiguous(), (found.std / unit).contiguous())
+        return Posterior(((posterior.mean - center) / unit).contiguous(), (posterior.std / unit).contiguous())
 
     @torch.no_grad()
     def decode(self, latents: Tensor) -> Tensor:
@@ -290,9 +290,9 @@ class GlyphCoder:
         """Embed tokens, int64 [N, tokens], padded at the front, as the transformer expects."""
         device = next(self.module.parameters()).device
         ids, mask = tokens.ids.to(device), tokens.mask.to(device)
-        found = self.module(ids, attention_mask=mask).last_hidden_state * mask[..., None]
+        embeddings = self.module(ids, attention_mask=mask).last_hidden_state * mask[..., None]
         missing = (mask == 0).sum(1).tolist()
-        rows = [torch.roll(row, empty, dims=0) for row, empty in zip(found, missing, strict=True)]
+        rows = [torch.roll(row, empty, dims=0) for row, empty in zip(embeddings, missing, strict=True)]
         return PromptCondition.of(torch.stack(rows), mask.flip(1))
 
     @property
@@ -311,16 +311,16 @@ def find_quoted_text(prompt: str) -> str:
     Raises:
         DataError: The prompt has several.
     """
-    found = [text for quoted in QUOTES for text in quoted.findall(prompt)]
-    if len(found) > 1:
-        raise DataError(f"the prompt {prompt!r} has {len(found)} texts in quotation marks; use only one")
-    return found[0] if found else ""
+    quoted_texts = [text for quoted in QUOTES for text in quoted.findall(prompt)]
+    if len(quoted_texts) > 1:
+        raise DataError(f"the prompt {prompt!r} has {len(quoted_texts)} texts in quotation marks; use only one")
+    return quoted_texts[0] if quoted_texts else ""
 
 
 def pad_and_tokenize(tokenizer: Any, texts: Sequence[str], length: int) -> PromptTokens:
     """Tokenize checked texts, padded to a length: int64 [N, length]."""
-    found = tokenizer(list(texts), padding="max_length", max_length=length, return_tensors="pt")
-    return PromptTokens(found.input_ids, found.attention_mask)
+    tokens = tokenizer(list(texts), padding="max_length", max_length=length, return_tensors="pt")
+    return PromptTokens(tokens.input_ids, tokens.attention_mask)
 
 
 def normalise_prompt(prompt: str) -> str:

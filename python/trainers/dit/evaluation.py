@@ -136,11 +136,11 @@ def evaluate(
         DataError: A prompt is too long.
         SchedulerError: The model is untrained, or its scheduler cannot take that many steps exactly.
     """
-    held = inputs.choose_held_out()
-    prompts, targets = [picture.prompt for picture in held.pictures], read_pixels(held)
-    gathered = gather_priors(priors, [picture.file for picture in held.pictures], model.network)
+    held_out = inputs.choose_held_out()
+    prompts, targets = [picture.prompt for picture in held_out.pictures], read_pixels(held_out)
+    gathered = gather_priors(priors, [picture.file for picture in held_out.pictures], model.network)
     images = draw_images(model, prompts, sampling, gathered if model.network.priors else None, on_progress)
-    probability = next((one.reward for one in rewards if isinstance(one.reward, PromptProbability)), None)
+    probability = next((scored.reward for scored in rewards if isinstance(scored.reward, PromptProbability)), None)
     predictions = None
     if probability is not None:
         classifier = probability.classifier

@@ -274,9 +274,9 @@ class Rollouts:
         rewards = self._reward(images, prompts, targets)
         found = compute_advantages(rewards.view(self._recipe.groups, self._recipe.members))
         self.rounds.append(RolloutRound(float(rewards.mean()), found.equal, self._recipe.groups))
-        kept = torch.randperm(len(steps))[: self._recipe.trained_steps].tolist()
+        trained_steps = torch.randperm(len(steps))[: self._recipe.trained_steps].tolist()
         advantages = found.values.flatten().to(steps[0].before.device)
-        return [steps[index]._replace(advantages=advantages) for index in kept]
+        return [steps[index]._replace(advantages=advantages) for index in trained_steps]
 
     def _run_all_steps(self, condition: PromptCondition) -> tuple[list[PolicySteps], Tensor]:
         """All steps from noise, and the final latents."""
@@ -299,9 +299,9 @@ class Rollouts:
         """Random prompts, and a real image of each, both repeated for the members of a group."""
         indices = group_by_prompt([picture.prompt for picture in self._pictures.pictures])
         order = torch.randperm(len(indices)).repeat(-(-self._recipe.groups // len(indices)))[: self._recipe.groups]
-        drawn = [indices[number] for number in order.tolist()]
+        shuffled = [indices[number] for number in order.tolist()]
         members = self._recipe.members
-        chosen = [same[int(torch.randint(len(same), ()))] for same in drawn]
+        chosen = [same[int(torch.randint(len(same), ()))] for same in shuffled]
         prompts = [self._pictures.pictures[index].prompt for index in chosen for _ in range(members)]
         return prompts, (self._pictures.pixels(chosen) / 2 + 0.5).repeat_interleave(members, 0)
 

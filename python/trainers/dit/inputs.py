@@ -80,9 +80,9 @@ def create_monitor(
     if not (images / "metadata.csv").exists():
         raise typer.BadParameter(f"--monitor {names} needs images, but {images} is a cache; add --made-of IMAGES")
     own = read_pictures(images, model.form, model.prompts.check, skip_bad=True)  # rejected images are reported already
-    held = read_images(settings.held_out, model, skip_bad=skip_bad, silent=silent)
-    _warn_of_training_images(own, held)
-    inputs = RewardInputs(own, held, settings.reward_weights, settings.monitor_images)
+    held_out = read_images(settings.held_out, model, skip_bad=skip_bad, silent=silent)
+    _warn_of_training_images(own, held_out)
+    inputs = RewardInputs(own, held_out, settings.reward_weights, settings.monitor_images)
     sampling = SamplingSettings(steps=settings.monitor_steps, guidance=settings.monitor_guidance)
     evaluator = SampleEvaluator(model, inputs, create_rewards(settings.monitor, inputs), sampling)
     return RewardMonitor(evaluator, settings.monitor[0], every=settings.monitor_every, patience=settings.patience)
@@ -111,10 +111,10 @@ def read_evaluation_inputs(
     from trainers.dit.rewards import RewardInputs
 
     own = read_images(settings.images, model, skip_bad=settings.skip_bad, silent=silent)
-    held = read_images(settings.held_out, model, known, skip_bad=settings.skip_bad, silent=silent)
-    _warn_of_training_images(own, held)
-    both = min(len(own.pictures), len(held.pictures))
-    return RewardInputs(own, held, settings.reward_weights, both if settings.count is None else settings.count)
+    held_out = read_images(settings.held_out, model, known, skip_bad=settings.skip_bad, silent=silent)
+    _warn_of_training_images(own, held_out)
+    both = min(len(own.pictures), len(held_out.pictures))
+    return RewardInputs(own, held_out, settings.reward_weights, both if settings.count is None else settings.count)
 
 
 def _warn_of_training_images(own: "ImageFolder", held: "ImageFolder") -> None:

@@ -397,13 +397,13 @@ def find_objective(scheduler: Any) -> DiffusionObjective:
         SchedulerError: No objective matches; the message names the supported schedulers.
     """
     known = list(create_objectives())
-    found = next((one for one in known if one.matches(scheduler)), None)
-    if found is None:
+    match = next((candidate for candidate in known if candidate.matches(scheduler)), None)
+    if match is None:
         raise SchedulerError(
             f"{_describe(type(scheduler), read_settings(scheduler))} is not the sampler of an objective: "
             f"{'; '.join(map(str, known))}. Replace it by the one that the network was trained with"
         )
-    return found
+    return match
 
 
 def _describe(kind: Any, settings: Mapping[str, Any]) -> str:

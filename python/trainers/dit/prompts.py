@@ -50,10 +50,10 @@ def find_unknown_words(prompt: str, encoder: "PromptEncoder", known: frozenset[s
 
 def describe_unknown_words(prompt: str, encoder: "PromptEncoder", known: frozenset[str] | None) -> str | None:
     """Warning of words in a prompt that the model does not know, if any."""
-    found = find_unknown_words(prompt, encoder, known)
-    if not found:
+    unknown = find_unknown_words(prompt, encoder, known)
+    if not unknown:
         return None
-    return f"! the model does not know {_join_words(found)}, and may draw something else; rephrase the prompt"
+    return f"! the model does not know {_join_words(unknown)}, and may draw something else; rephrase the prompt"
 
 
 def describe_unknown_words_of_folder(

@@ -85,14 +85,14 @@ class SampleEvaluator:
     def __init__(
         self, model: ImageModel, inputs: RewardInputs, rewards: Sequence[ValidatedReward], sampling: SamplingSettings
     ) -> None:
-        held = inputs.choose_held_out()
+        held_out = inputs.choose_held_out()
         check_prompts_suffice(model)
         self._model = model
         self._rewards = tuple(rewards)
         self._sampling = sampling
-        self.prompts = [picture.prompt for picture in held.pictures]
+        self.prompts = [picture.prompt for picture in held_out.pictures]
         self.digest = inputs.held_out.digest
-        self.targets = read_pixels(held)
+        self.targets = read_pixels(held_out)
         self._source = IterableSource(self._build_requests())
 
     @property

@@ -211,13 +211,13 @@ class RewardInputs:
         Raises:
             RewardError: There are too few.
         """
-        held = self.held_out.sample(self.count)
-        if len(held.pictures) < self.count:
+        sample = self.held_out.sample(self.count)
+        if len(sample.pictures) < self.count:
             raise RewardError(
                 f"{self.count} images were requested, but {self.held_out.folder} has prompts for only "
-                f"{len(held.pictures)}; draw fewer, or hold out more"
+                f"{len(sample.pictures)}; draw fewer, or hold out more"
             )
-        return held
+        return sample
 
 
 @dataclass(frozen=True, slots=True)
@@ -362,9 +362,9 @@ def create_reward(name: str, inputs: RewardInputs, kinds: Mapping[str, RewardKin
         raise RewardError(f"{name!r} is not a reward; choose from {', '.join(kinds)}")
     kind = kinds[name]
     validated = ValidatedReward(name, kind.make(inputs), is_collective=kind.is_collective, title=kind.title)
-    held = inputs.held_out.sample(inputs.count)
-    real = read_pixels(held)
-    validated(real, [picture.prompt for picture in held.pictures], real)
+    sample = inputs.held_out.sample(inputs.count)
+    real = read_pixels(sample)
+    validated(real, [picture.prompt for picture in sample.pictures], real)
     return validated
 
 

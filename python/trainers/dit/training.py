@@ -96,13 +96,13 @@ class DenoisingLoss:
     def loss(self, batch: EncodedImages | RawImages) -> Loss:
         """Weighted squared error of the prediction, as a mean over images."""
         posterior, condition = batch if isinstance(batch, EncodedImages) else self._encode(batch)
-        drawn = self._draw(posterior.mean)
-        latents = posterior.mean + posterior.deviation * drawn.within
-        noised = self._objective.noised(latents, drawn.noise, drawn.times)
+        draw = self._draw(posterior.mean)
+        latents = posterior.mean + posterior.deviation * draw.within
+        noised = self._objective.noised(latents, draw.noise, draw.times)
         if self._unconditional.mask.device != latents.device:
             self._unconditional = self._unconditional.move_to(latents.device)
-        kept = condition.replace_rows(drawn.dropped, self._unconditional)
-        prediction = self._model.network.predict(noised.latents, noised.timesteps, kept)
+        mixed_condition = condition.replace_rows(draw.dropped, self._unconditional)
+        prediction = self._model.network.predict(noised.latents, noised.timesteps, mixed_condition)
         with full_precision(latents.device):
             errors = (prediction.float() - noised.target).square().mean((1, 2, 3))
             return Loss((errors * noised.weight).mean(), len(errors))

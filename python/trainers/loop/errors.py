@@ -11,17 +11,17 @@ class LoopError(Exception):
 
     Attributes:
         message: What is wrong and what to do.
-        place: Phase, epoch, window and batch shapes, if known.
+        position: Phase, epoch, window and batch shapes, if known.
     """
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
         self.message = message
-        self.place: str | None = None
+        self.position: str | None = None
 
     def __str__(self) -> str:
-        """The message, followed by the place."""
-        return self.message if self.place is None else f"{self.message} (in {self.place})"
+        """The message, followed by the position."""
+        return self.message if self.position is None else f"{self.message} (in {self.position})"
 
 
 class SettingsError(LoopError):

@@ -254,8 +254,12 @@ class RunParts(Generic[Batch]):
         """Return the averages of a phase's parameters: one for all of them, or one per module with a decay."""
         averages: list[AveragedWeights] = []
         for module, decay in self.settings.decays.items():
-            held = None if module is None else set(self.settings.trained[module].parameters())
-            parameters = [parameter for parameter in phase.parameters if held is None or parameter in held]
+            module_parameters = None if module is None else set(self.settings.trained[module].parameters())
+            parameters = [
+                parameter
+                for parameter in phase.parameters
+                if module_parameters is None or parameter in module_parameters
+            ]
             if parameters:
                 averages.append(AveragedWeights(parameters, decay, module=module))
         return averages
@@ -283,9 +287,9 @@ def find_phase_modules(
         own: The phase's parameters, of any shapes [...].
         foreign: The parameters of the other phases.
     """
-    held = set(module.parameters())
-    if held.isdisjoint(foreign):
-        if not held.isdisjoint(own):
+    parameters = set(module.parameters())
+    if parameters.isdisjoint(foreign):
+        if not parameters.isdisjoint(own):
             yield from module.modules()
         return
     for child in module.children():

@@ -40,7 +40,7 @@ from trainers.loop.validation import Validation, evaluation_mode
 from trainers.loop.weights.initial_weights import find_kept_buffers
 from trainers.loop.weights.weight_copies import AveragedWeights
 from trainers.loop.window.accumulation import windows
-from trainers.loop.window.guards import Position, add_place
+from trainers.loop.window.guards import Position, add_position
 
 Batch = TypeVar("Batch")
 Sample = TypeVar("Sample")
@@ -386,7 +386,7 @@ class TrainingRun(Generic[Batch]):
 
 
 def time_windows(
-    windows: Iterator[tuple[Batch, ...]], place: Callable[[], str]
+    windows: Iterator[tuple[Batch, ...]], describe_position: Callable[[], str]
 ) -> Iterator[tuple[tuple[Batch, ...], float]]:
     """Yield every window with the seconds spent waiting for it, and add the position to errors of the source."""
     while True:
@@ -394,7 +394,7 @@ def time_windows(
         try:
             window = next(windows, None)
         except BaseException as error:
-            add_place(error, place())
+            add_position(error, describe_position())
             raise
         if window is None:
             return

@@ -187,16 +187,16 @@ def write_bars_page(
 
 def draw_closes(reading: BarReading, findings: Sequence[SymbolFindings], page: PageBuilder) -> str:
     """A chart of the first `MAX_LINES` symbols, each 100 on its first day."""
-    bars, marked = reading.panel, {one.symbol: _mark_sessions(one) for one in findings}
+    bars, marked = reading.panel, {finding.symbol: _mark_sessions(finding) for finding in findings}
     names = bars.symbols[:MAX_LINES]
     label = f"Closes of {', '.join(names)}, 100 on each one's first day; suspect bars and splits are marked"
     return page.chart(draw_close_lines(names, bars.sessions, bars.close[: len(names)], marked), label)
 
 
-def _mark_sessions(one: SymbolFindings) -> list[int]:
+def _mark_sessions(symbol_findings: SymbolFindings) -> list[int]:
     """Sessions to mark on the chart."""
-    suspect = [session for bars in one.suspects for session in bars.sessions]
-    return sorted({*suspect, *(jump.session for jump in one.jumps.shown)})
+    suspect = [session for bars in symbol_findings.suspects for session in bars.sessions]
+    return sorted({*suspect, *(jump.session for jump in symbol_findings.jumps.shown)})
 
 
 def build_symbol_table(findings: Sequence[SymbolFindings]) -> ReportTable:
@@ -205,12 +205,27 @@ def build_symbol_table(findings: Sequence[SymbolFindings]) -> ReportTable:
     return ReportTable(corner="symbol", columns=columns, lines=tuple(map(_build_row, findings)))
 
 
-def _build_row(one: SymbolFindings) -> TableRow:
-    days = f"{format_session(one.first)} to {format_session(one.last)}"
-    no_volume = (*one.without_volume, *one.unknown_volume)
-    findings = (*map(len, (one.gaps, one.without_session, one.repeated, no_volume, one.suspects)), one.jumps.count)
+def _build_row(symbol_findings: SymbolFindings) -> TableRow:
+    days = f"{format_session(symbol_findings.first)} to {format_session(symbol_findings.last)}"
+    no_volume = (*symbol_findings.without_volume, *symbol_findings.unknown_volume)
+    findings = (
+        *map(
+            len,
+            (
+                symbol_findings.gaps,
+                symbol_findings.without_session,
+                symbol_findings.repeated,
+                no_volume,
+                symbol_findings.suspects,
+            ),
+        ),
+        symbol_findings.jumps.count,
+    )
     counts = (make_number_cell(count, "{:,.0f}".format) for count in findings)
-    return TableRow(name=one.symbol, cells=(make_number_cell(one.bars, "{:,.0f}".format, note=days), *counts))
+    return TableRow(
+        name=symbol_findings.symbol,
+        cells=(make_number_cell(symbol_findings.bars, "{:,.0f}".format, note=days), *counts),
+    )
 
 
 CHANGES: Final = ".changes.txt"
@@ -330,18 +345,18 @@ def _write_fixed(checked: BarsReport, out: Path) -> tuple[str, ...]:
 
 def _find_copied_days(checked: BarsReport) -> list[int]:
     """Days, yyyymmdd, that are not sessions and on which every bar repeats the bar before."""
-    without_session = {int(day) for one in checked.findings for day in one.without_session}
+    without_session = {int(day) for finding in checked.findings for day in finding.without_session}
     return sorted(
         day
         for day in without_session
-        if all(day in one.repeated for one in checked.findings if day in one.without_session)
+        if all(day in finding.repeated for finding in checked.findings if day in finding.without_session)
     )
 
 
 def _suggest_next(checked: BarsReport, files: Sequence[Path], calendar: str) -> str:
     """The suggested next command."""
     exchange = ("--calendar", calendar) if calendar else ()
-    without_session = {int(day) for one in checked.findings for day in one.without_session}
+    without_session = {int(day) for finding in checked.findings for day in finding.without_session}
     if without_session and without_session == {*_find_copied_days(checked)}:
         clean = files[0].with_name(f"{get_file_stem(files[0])}.clean.csv")
         return f"Next: {quantra('check', *files, *exchange, '--fix', clean)}"
@@ -364,14 +379,14 @@ def build_table(checked: BarsReport) -> RenderableType:
     for name in ("bars", "windows", "gaps"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("close", no_wrap=True)
-    for row, one in enumerate(checked.findings[:MAX_SYMBOLS]):
+    for row, symbol_findings in enumerate(checked.findings[:MAX_SYMBOLS]):
         table.add_row(
-            Text(one.symbol),
-            format_date(one.first) if one.first else "",
-            format_date(one.last) if one.last else "",
-            f"{one.bars:,}",
-            f"{one.windows(checked.needs):,}",
-            f"{len(one.gaps):,}" if len(one.gaps) else "",
+            Text(symbol_findings.symbol),
+            format_date(symbol_findings.first) if symbol_findings.first else "",
+            format_date(symbol_findings.last) if symbol_findings.last else "",
+            f"{symbol_findings.bars:,}",
+            f"{symbol_findings.windows(checked.needs):,}",
+            f"{len(symbol_findings.gaps):,}" if len(symbol_findings.gaps) else "",
             draw_sparkline(checked.reading.panel.close[row]),
         )
     return Group(table, *(Text(line) for line in list_warnings(checked)))
@@ -388,28 +403,28 @@ def list_warnings(checked: BarsReport) -> Iterator[str]:
     )
     if checked.mixed_exchanges:
         yield checked.mixed_exchanges
-    for one in checked.findings[:MAX_SYMBOLS]:
+    for finding in checked.findings[:MAX_SYMBOLS]:
         kinds = (
-            (f"no bar, though {_format_calendar(checked.calendar)} has a session", one.gaps),
-            (f"a bar, though {_format_calendar(checked.calendar)} has no session", one.without_session),
-            ("the same bar as the day before", one.repeated),
-            ("no trade (prices repeat the close before, volume 0)", one.untraded),
-            (_describe_share(one, "a volume of 0", one.without_volume), one.without_volume),
-            (_describe_share(one, "an empty volume", one.unknown_volume), one.unknown_volume),
+            (f"no bar, though {_format_calendar(checked.calendar)} has a session", finding.gaps),
+            (f"a bar, though {_format_calendar(checked.calendar)} has no session", finding.without_session),
+            ("the same bar as the day before", finding.repeated),
+            ("no trade (prices repeat the close before, volume 0)", finding.untraded),
+            (_describe_share(finding, "a volume of 0", finding.without_volume), finding.without_volume),
+            (_describe_share(finding, "an empty volume", finding.unknown_volume), finding.unknown_volume),
         )
         for kind, days in kinds:
             if len(days):
-                yield f"{one.symbol}: {kind}: {_format_days(days)}"
-        close = checked.reading.panel.close[checked.reading.panel.symbols.index(one.symbol)]
-        if one.bars > 1 and np.nanmin(close) == np.nanmax(close):
-            yield f"{one.symbol}: the close never changes; a model cannot learn from it"
-        yield from map(str, one.suspects)
-        yield from one.jumps.lines()
+                yield f"{finding.symbol}: {kind}: {_format_days(days)}"
+        close = checked.reading.panel.close[checked.reading.panel.symbols.index(finding.symbol)]
+        if finding.bars > 1 and np.nanmin(close) == np.nanmax(close):
+            yield f"{finding.symbol}: the close never changes; a model cannot learn from it"
+        yield from map(str, finding.suspects)
+        yield from finding.jumps.lines()
 
 
-def _describe_share(one: SymbolFindings, finding: str, days: NDArray[np.int32]) -> str:
+def _describe_share(symbol_findings: SymbolFindings, finding: str, days: NDArray[np.int32]) -> str:
     """The finding, with the share of its days if it is large."""
-    share = len(days) / max(one.bars, 1)
+    share = len(days) / max(symbol_findings.bars, 1)
     return finding if share < LARGE_SHARE else f"{finding} on {share:.0%} of days"
 
 
@@ -437,24 +452,24 @@ def encode_report(checked: BarsReport, changes: Sequence[str]) -> dict[str, Json
         "bars_needed": checked.needs.bars,
         "remarks": list(read.remarks),
         "warnings": list(read.warnings),
-        "symbols": [_encode_symbol(one, checked) for one in checked.findings],
+        "symbols": [_encode_symbol(finding, checked) for finding in checked.findings],
         "changes": list(changes),
     }
 
 
-def _encode_symbol(one: SymbolFindings, checked: BarsReport) -> Json:
+def _encode_symbol(symbol_findings: SymbolFindings, checked: BarsReport) -> Json:
     return {
-        "symbol": one.symbol,
-        "bars": one.bars,
-        "first": one.first,
-        "last": one.last,
-        "windows": one.windows(checked.needs),
-        "gaps": one.gaps.tolist(),
-        "without_session": one.without_session.tolist(),
-        "repeated": one.repeated.tolist(),
-        "without_volume": one.without_volume.tolist(),
-        "unknown_volume": one.unknown_volume.tolist(),
-        "untraded": one.untraded.tolist(),
-        "suspect_bars": list(map(str, one.suspects)),
-        "suspected_splits": list(one.jumps.lines()),
+        "symbol": symbol_findings.symbol,
+        "bars": symbol_findings.bars,
+        "first": symbol_findings.first,
+        "last": symbol_findings.last,
+        "windows": symbol_findings.windows(checked.needs),
+        "gaps": symbol_findings.gaps.tolist(),
+        "without_session": symbol_findings.without_session.tolist(),
+        "repeated": symbol_findings.repeated.tolist(),
+        "without_volume": symbol_findings.without_volume.tolist(),
+        "unknown_volume": symbol_findings.unknown_volume.tolist(),
+        "untraded": symbol_findings.untraded.tolist(),
+        "suspect_bars": list(map(str, symbol_findings.suspects)),
+        "suspected_splits": list(symbol_findings.jumps.lines()),
     }

@@ -250,28 +250,28 @@ def member_trainer(options: RunOptions, machines: WorkerFlags) -> TrainingRunner
 
     warn = without_repeats(warner(as_json=options.as_json))
 
-    def train_member(planned: PlannedTraining, place: Path, limit: ReportConsumer) -> TrainingResult:
-        return run_training(planned.material, planned.recipe, place, options, 0, planned.sections, limit, warn)
+    def train_member(planned: PlannedTraining, folder: Path, limit: ReportConsumer) -> TrainingResult:
+        return run_training(planned.material, planned.recipe, folder, options, 0, planned.sections, limit, warn)
 
     return TrainingRunner(train=train_member, find=find_member, jobs=jobs, announce=announcer(as_json=options.as_json))
 
 
-def find_member(planned: PlannedTraining, place: Path) -> TrainingResult | None:
+def find_member(planned: PlannedTraining, folder: Path) -> TrainingResult | None:
     """A member that was finished before its command was stopped.
 
     Raises:
         ConfigurationError: it was made with other settings or bars.
     """
-    if not artifact.is_artifact(place):
+    if not artifact.is_artifact(folder):
         return None
-    _check_same(place, planned.recipe, None)
-    card = artifact.load(place).artifact.manifest.card
+    _check_same(folder, planned.recipe, None)
+    card = artifact.load(folder).artifact.manifest.card
     data = read_data_facts(card)
     if data is None or data.sha256 != hash_bars(planned.material.bars):
         raise ConfigurationError(
-            f"{place} was trained on other bars; give the same, or remove the folder to start over"
+            f"{folder} was trained on other bars; give the same, or remove the folder to start over"
         )
-    return TrainingResult(folder=place, card=dict(card))
+    return TrainingResult(folder=folder, card=dict(card))
 
 
 def refuse_machines(machines: WorkerFlags, subject: str) -> None:

@@ -64,8 +64,8 @@ class TrainingWindows:
         if len(self) <= max_windows:
             return self
         drawn = np.arange(max_windows) + np.random.default_rng(0).random(max_windows)
-        kept = np.unique((drawn * (len(self) / max_windows)).astype(np.int64))
-        return TrainingWindows(symbols=self.symbols[kept], positions=self.positions[kept])
+        chosen = np.unique((drawn * (len(self) / max_windows)).astype(np.int64))
+        return TrainingWindows(symbols=self.symbols[chosen], positions=self.positions[chosen])
 
 
 class StoredInputs(NamedTuple):

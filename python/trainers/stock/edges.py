@@ -104,15 +104,15 @@ def read_edges(path: Path, symbols: Sequence[str], *, neighbours: int) -> Edges:
         ConfigurationError: the file cannot be read, a column or a cell is missing, a symbol is not in the universe, an
             edge leads to its own stock or appears twice, or a weight is not a number.
     """
-    place = {symbol: node for node, symbol in enumerate(symbols)}
+    node_of = {symbol: node for node, symbol in enumerate(symbols)}
     lists: list[list[tuple[float, int]]] = [[] for _ in symbols]
     for where, (symbol, neighbour, text) in _read_lines(path):
         for name in (symbol, neighbour):
-            if name not in place:
+            if name not in node_of:
                 raise ConfigurationError(
-                    f"{where}: {name!r} is not among the {len(place)} symbols of the bars; remove the line"
+                    f"{where}: {name!r} is not among the {len(node_of)} symbols of the bars; remove the line"
                 )
-        node, other = place[symbol], place[neighbour]
+        node, other = node_of[symbol], node_of[neighbour]
         if node == other or other in (named for _, named in lists[node]):
             problem = "leads to the stock itself, which it always sees" if node == other else "appears twice"
             raise ConfigurationError(f"{where}: the edge from {symbol} to {neighbour} {problem}; remove the line")

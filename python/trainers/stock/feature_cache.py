@@ -220,7 +220,7 @@ class FeatureCache:
         draft = Path(tempfile.mkdtemp(prefix=f"{DRAFT}{name}-", dir=self.folder))
         try:
             _write_arrays(draft, shapes, compute())
-            digests: dict[str, Json] = {one: _compute_digest(draft / f"{one}.npy") for one in shapes}
+            digests: dict[str, Json] = {column: _compute_digest(draft / f"{column}.npy") for column in shapes}
             (draft / RECORD).write_bytes(canonical.to_bytes(digests))
             for path in (*draft.iterdir(), draft):
                 flush(path)
@@ -318,7 +318,7 @@ def _identify(bars: BarPanel, features: FeatureSet, covariates: CovariateSource)
     """What determines the values of features, besides their scaling."""
     return {
         "bars": hash_bars(bars),
-        "expressions": [one.expression for one in features.observed],
+        "expressions": [feature.expression for feature in features.observed],
         "covariates": covariates.digest() if features.covariates.observed else "",
     }
 

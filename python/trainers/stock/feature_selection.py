@@ -143,7 +143,8 @@ def describe_covariates(pipeline: Pipeline, covariates: CovariateSource) -> dict
     if not pipeline.covariates:
         return {}
     groups: dict[str, Json] = {
-        group.value: [one.name for one in pipeline.covariates if one.group is group] for group in CovariateGroup
+        group.value: [covariate.name for covariate in pipeline.covariates if covariate.group is group]
+        for group in CovariateGroup
     }
     return {"covariates": {**groups, "sha256": covariates.digest()}}
 

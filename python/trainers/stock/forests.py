@@ -59,14 +59,14 @@ def fit_forests(
 
     most = MAX_NUMBERS // sum(network.summaries.widths)
     learnt = _collect(network, StaticDropout(history, seed=seed), train.subsample(most))
-    held = _collect(network, history, selection.subsample(most))
+    selection_samples = _collect(network, history, selection.subsample(most))
     # With `deterministic`, the number of threads does not change the trees.
     threads = torch.get_num_threads()
     settings = {**SETTINGS, "num_leaves": network.values.shape[-1], "seed": seed, "num_threads": threads}
-    for h, (labels, held_labels) in enumerate(zip(learnt[1].T, held[1].T, strict=True)):
+    for h, (labels, held_labels) in enumerate(zip(learnt[1].T, selection_samples[1].T, strict=True)):
         known, held_known = np.isfinite(labels), np.isfinite(held_labels)
         data = lightgbm.Dataset(learnt[0][known], label=labels[known], params=settings, free_raw_data=False)
-        judged = lightgbm.Dataset(held[0][held_known], label=held_labels[held_known], reference=data)
+        judged = lightgbm.Dataset(selection_samples[0][held_known], label=held_labels[held_known], reference=data)
         for q, level in enumerate(levels):
             forest = lightgbm.train(
                 {**settings, "alpha": level},

@@ -207,11 +207,11 @@ def fit(
     loop, objective = prepared.loop, prepared.objective
     if loop is None:
         return _keep_initial_weights(prepared)
-    held = Validation(objective.selection_loss, objective.selection)
+    validation = Validation(objective.selection_loss, objective.selection)
     with loop.running(checkpoints) as run:
         if not run.best.begun:  # False after a resume
-            run.stalled(run.validate(held.score, held.source).mean, patience=settings.patience)
-        for report in consume(run.epochs(objective.train, max_epochs=settings.max_epochs, validation=held)):
+            run.stalled(run.validate(validation.score, validation.source).mean, patience=settings.patience)
+        for report in consume(run.epochs(objective.train, max_epochs=settings.max_epochs, validation=validation)):
             if isinstance(report, EpochReport) and run.stalled(report.monitored, patience=settings.patience):
                 break
         run.restore_best()

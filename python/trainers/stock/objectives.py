@@ -79,8 +79,8 @@ def compute_ranking_loss(scores: Tensor, outcomes: Tensor) -> Ranking:
     """
     known = torch.isfinite(outcomes)
     count = known.sum(1, keepdim=True)
-    place = torch.where(known, outcomes, torch.inf).argsort(dim=1, stable=True).argsort(dim=1)
-    ranks = _subtract_means(place.to(scores.dtype), known, count)
+    order = torch.where(known, outcomes, torch.inf).argsort(dim=1, stable=True).argsort(dim=1)
+    ranks = _subtract_means(order.to(scores.dtype), known, count)
     ours = _subtract_means(scores, known, count)
     spread = (ours.square().sum(1) * ranks.square().sum(1) + TINY).sqrt()
     return Ranking(loss=1 - (ours * ranks).sum(1) / spread, known=count.squeeze(1))

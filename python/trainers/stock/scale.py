@@ -260,7 +260,7 @@ _MAX_SUM: Final = 0.9995
 def _unbind_parameters(alpha: float, beta: float, freedom: float) -> tuple[float, float, float]:
     total = alpha + beta
     shares = (total / _MAX_SUM, alpha / total)
-    bound, share = (float(np.log(one / (1 - one))) for one in shares)
+    bound, share = (float(np.log(value / (1 - value))) for value in shares)
     return bound, share, float(np.log(freedom - 2))
 
 

@@ -279,8 +279,8 @@ def describe_origin(card: Mapping[str, Json]) -> tuple[str, ...]:
     ancestors = read_ancestors(card)
     if not ancestors:
         return ()
-    symbols = list(dict.fromkeys(symbol for one in ancestors for symbol in one.symbols))
-    first, last = min(one.seen_from for one in ancestors), max(one.seen_until for one in ancestors)
+    symbols = list(dict.fromkeys(symbol for ancestor in ancestors for symbol in ancestor.symbols))
+    first, last = min(ancestor.seen_from for ancestor in ancestors), max(ancestor.seen_until for ancestor in ancestors)
     note = (
         f"fine-tuned from the weights {ancestors[0].weights_hash[:16]}, trained on labels from {format_date(first)} to "
         f"{format_date(last)} of {format_names(symbols)}; baselines are fitted on the model's own splits only"

@@ -12,30 +12,23 @@ from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, Final, Self, final
+from typing import TYPE_CHECKING, Any, Final, final
 
 import torch
 
-from predictor import artifact, canonical
-from predictor.artifact import StoredEnsemble
-from predictor.bars import BarPanel
 from predictor.card import Card
 from predictor.cluster import choose_runner
-from predictor.covariates import CovariateSource
 from predictor.dates import DateLike
 from predictor.errors import ConfigurationError
 from predictor.forecaster import Forecaster
-from predictor.inference import choose_device
 from predictor.jobs import JobRunner
 from predictor.networks import TargetKind
-from predictor.registry import Runtime
-from predictor.registry.model_loader import Stored, build, read_version
 from trainers.loop import LoopError, Report
 from trainers.loop.device import HostGenerators, PrecisionName
 from trainers.loop.run_parts import OomChoice
 from trainers.loop.window.guards import Nonfinite
 from trainers.options import RunOptions
-from trainers.progress import ConsumerChain, ReportCallback, ReportConsumer
+from trainers.progress import ConsumerChain, ReportCallback
 from trainers.stock import data_warnings
 from trainers.stock.backtest import (
     Backtest,
@@ -50,17 +43,16 @@ from trainers.stock.backtest.backtest import choose_terms, complete_plan
 from trainers.stock.backtest.refits import MAX_ROWS
 from trainers.stock.backtest.source import use_model
 from trainers.stock.data import WINDOWS_PER_BATCH
-from trainers.stock.data_warnings import discard, without_repeats
-from trainers.stock.ensembles.member_training import BEST, BestPlan, train_best
-from trainers.stock.evaluation.bound_model import EvaluatedModel
+from trainers.stock.data_warnings import discard
+from trainers.stock.ensembles.member_training import BEST, BestPlan
 from trainers.stock.evaluation.evaluation import EvaluationSettings, ModelEvaluation, evaluate
-from trainers.stock.feature_cache import FeatureCache, open_cache
+from trainers.stock.feature_cache import open_cache
+from trainers.stock.fitted_artifact import FittedArtifact, fit_best, fit_one
 from trainers.stock.past_forecasts import cross_validate, forecast_past
 from trainers.stock.progress_output import ProgressOutput, open_progress
 from trainers.stock.recipe import Optimisation, Scale, Schedule, StockRecipe
 from trainers.stock.splits import DataSplits, RollingSplits
-from trainers.stock.training import TrainingResult, train_in_memory
-from trainers.stock.training_jobs import PlannedTraining, TrainingRunner, save_files, save_trained
+from trainers.stock.training_jobs import save_files
 from trainers.stock.training_plan import (
     Bars,
     CovariateFiles,
@@ -69,7 +61,6 @@ from trainers.stock.training_plan import (
     parse_day,
     parse_settings,
     read_covariates,
-    set_calendar,
     suggest_names,
 )
 
@@ -79,49 +70,6 @@ if TYPE_CHECKING:
 
 NOT_RECORDED: Final = ("quiet", "on_report")
 """Settings that do not affect the model."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class FittedArtifact:
-    """An artifact that is not saved yet."""
-
-    files: Mapping[str, bytes]
-    """By path in the artifact's folder."""
-    stored: Stored
-    """The same files, parsed."""
-
-    @classmethod
-    def of(cls, files: Mapping[str, bytes]) -> Self:
-        """Parse the files of a new artifact."""
-        return cls(files=files, stored=artifact.unpack_artifact(files))
-
-    @classmethod
-    def read(cls, folder: Path) -> Self:
-        """Read the folder of an artifact or an ensemble."""
-        paths = (path for path in sorted(folder.rglob("*")) if path.is_file())
-        files = {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
-        return cls(files=files, stored=read_version(folder))
-
-    @property
-    def card(self) -> Card:
-        """Its training record and scores."""
-        manifest = self.stored.manifest if isinstance(self.stored, StoredEnsemble) else self.stored.artifact.manifest
-        return Card.from_json(canonical.to_bytes(dict(manifest.card)).decode())
-
-    @property
-    def sentence(self) -> str:
-        """Its skill against the best baseline, as text."""
-        skill = self.card.skill
-        return "the model has no scores" if skill is None else skill.sentence
-
-    def model(self, device: str, *, max_rows: int) -> EvaluatedModel:
-        """The model, verified with its golden instance as after loading; it is named after its kind.
-
-        Raises:
-            ConfigurationError: the device is not available.
-        """
-        name = BEST if isinstance(self.stored, StoredEnsemble) else self.stored.artifact.manifest.kind.name
-        return build(self.stored, (name, 1), Runtime(choose_device(device), max_rows))
 
 
 @final
@@ -287,9 +235,9 @@ class StockTrainer:
             cache = open_cache(self.feature_cache, output.warn)
             panel, source, shown = load_bars(bars, cache), read_covariates(covariates), self._with_callback(output)
             if self._best is None:
-                fitted = _fit_one(self.plan.with_calendar_of(panel, output.tell), panel, source, cache, shown)
+                fitted = fit_one(self.plan.with_calendar_of(panel, output.tell), panel, source, cache, shown)
             else:
-                fitted = _fit_best(self._best, panel, source, cache, shown, self._jobs(output.tell))
+                fitted = fit_best(self._best, panel, source, cache, shown, self._jobs(output.tell))
             model = fitted.model(self._forecast_device, max_rows=MAX_ROWS)
             output.tell(fitted.sentence)
         object.__setattr__(self, "_artifact", fitted)  # the settings are frozen
@@ -337,13 +285,13 @@ class StockTrainer:
         """
         fitted = self._fitted("evaluate")
         days = {name: None if day is None else parse_day(name, day) for name, day in (("start", start), ("end", end))}
-        given = parse_settings(EvaluationSettings, {**days, "seeds": seeds, "aci": aci, "device": self.device})
+        settings = parse_settings(EvaluationSettings, {**days, "seeds": seeds, "aci": aci, "device": self.device})
         with self._working(self._threads) as output:
             cache = open_cache(self.feature_cache, output.warn)
             return evaluate(
                 fitted.model(self._forecast_device, max_rows=WINDOWS_PER_BATCH),
                 load_bars(bars, cache),
-                given.over(EvaluationSettings()),
+                settings.over(EvaluationSettings()),
                 consume=output.consume,
                 announce=output.announce,
                 warn=output.warn,
@@ -503,12 +451,16 @@ class StockTrainer:
         return {**self._given(), **{name: getattr(self, name) for name in NOT_RECORDED}}
 
     def __repr__(self) -> str:
-        given = [f"{name}={value!r}" for name, value in self._given().items() if value is not None]
-        return f"StockTrainer({', '.join([*given, 'not fitted' if self._artifact is None else 'fitted'])})"
+        settings = [f"{name}={value!r}" for name, value in self._given().items() if value is not None]
+        return f"StockTrainer({', '.join([*settings, 'not fitted' if self._artifact is None else 'fitted'])})"
 
     def _given(self) -> Mapping[str, Any]:
         """Every setting by name; None means not given."""
-        return {one.name: getattr(self, one.name) for one in fields(self) if one.init and one.name not in NOT_RECORDED}
+        return {
+            setting.name: getattr(self, setting.name)
+            for setting in fields(self)
+            if setting.init and setting.name not in NOT_RECORDED
+        }
 
     def _fitted(self, purpose: str) -> FittedArtifact:
         if self._artifact is None:
@@ -563,52 +515,3 @@ class StockTrainer:
                 raise ConfigurationError(str(error)) from error
             finally:
                 torch.set_num_threads(before)
-
-
-def _fit_one(
-    plan: TrainingPlan, panel: BarPanel, covariates: CovariateSource, cache: FeatureCache | None, output: ProgressOutput
-) -> FittedArtifact:
-    material = replace(plan.material(panel, covariates), cache=cache)
-    files = train_in_memory(material, plan.recipe, consume=output.consume, announce=output.announce, warn=output.warn)
-    return FittedArtifact.of(files)
-
-
-def _fit_best(
-    plan: BestPlan,
-    panel: BarPanel,
-    covariates: CovariateSource,
-    cache: FeatureCache | None,
-    output: ProgressOutput,
-    jobs: JobRunner,
-) -> FittedArtifact:
-    """Train and combine several kinds, by way of a temporary folder."""
-    warn = without_repeats(output.warn)
-    with TemporaryDirectory() as temporary:
-        folder = Path(temporary)
-
-        def train_member(planned: PlannedTraining, place: Path, limit: ReportConsumer) -> TrainingResult:
-            try:
-                files = train_in_memory(
-                    planned.material,
-                    planned.recipe,
-                    consume=ConsumerChain([output.consume, limit]),
-                    announce=output.announce,
-                    warn=warn,
-                )
-            except LoopError as error:
-                raise ConfigurationError(str(error)) from error
-            return save_trained(files, place)
-
-        joined, _ = train_best(
-            plan,
-            panel,
-            folder / BEST,
-            TrainingRunner(train=train_member, jobs=jobs, announce=output.announce),
-            folder,
-            covariates=covariates,
-            cache=cache,
-            set_calendar=lambda recipe: set_calendar(recipe, panel, output.tell, setting="calendar=NAME"),
-            announce=output.announce,
-            warn=warn,
-        )
-        return FittedArtifact.read(joined.folder)

@@ -171,14 +171,14 @@ class _TrainingSetup:
         recipe, parent = self.recipe, self.material.parent
         fitted = fit(self.prepared, recipe.optimisation, checkpoints, consume)
         if not get_kind(recipe.kind).learns:
-            kept = f"model {recipe.kind} is fitted"
+            outcome = f"model {recipe.kind} is fitted"
         elif fitted.best_epoch:
-            kept = f"epoch {fitted.best_epoch} of {len(fitted.epochs)} is the best"
+            outcome = f"epoch {fitted.best_epoch} of {len(fitted.epochs)} is the best"
         else:
             has_map = recipe.settings().get("network_highway") is True
-            kept = start_note(recipe.scale, has_map=has_map, has_parent=parent is not None)
+            outcome = start_note(recipe.scale, has_map=has_map, has_parent=parent is not None)
         scoring = "" if self.splits.test is None else " and scoring it against the baselines"
-        announce(f"{kept}; calibrating{scoring}")
+        announce(f"{outcome}; calibrating{scoring}")
         new_artifact = calibrate_network(fitted, self.history, self.splits, recipe)
         ancestors = {} if parent is None else parent.card()
         content = (

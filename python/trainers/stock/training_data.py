@@ -89,12 +89,12 @@ class ParentArtifact:
     @property
     def symbols(self) -> frozenset[str]:
         """Symbols that it or an ancestor learnt from."""
-        return frozenset(symbol for one in self.lineage for symbol in one.symbols)
+        return frozenset(symbol for ancestor in self.lineage for symbol in ancestor.symbols)
 
     @property
     def seen_until(self) -> int:
         """The last session, yyyymmdd, of a label that it or an ancestor has seen."""
-        return max(one.seen_until for one in self.lineage)
+        return max(ancestor.seen_until for ancestor in self.lineage)
 
     @property
     def is_adjusted(self) -> bool:
@@ -107,7 +107,7 @@ class ParentArtifact:
 
     def card(self) -> dict[str, Json]:
         """The section on ancestors in a child's card."""
-        return {"ancestors": [asdict(one) | {"symbols": list(one.symbols)} for one in self.lineage]}
+        return {"ancestors": [asdict(ancestor) | {"symbols": list(ancestor.symbols)} for ancestor in self.lineage]}
 
     def edges(self, bars: BarPanel) -> Edges | None:
         """The edges given to its graph, limited to the bars' symbols; None without any."""
@@ -205,7 +205,9 @@ def _format_names(features: FeatureSet) -> str:
 
 def _list_variables(statics: StaticFeatures) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Names of the number columns and of the text columns."""
-    return tuple(one.name for one in statics.numbers), tuple(one.name for one in statics.categories)
+    return tuple(covariate.name for covariate in statics.numbers), tuple(
+        covariate.name for covariate in statics.categories
+    )
 
 
 def _format_variables(statics: StaticFeatures) -> str:

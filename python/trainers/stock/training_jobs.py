@@ -79,9 +79,9 @@ class TrainingRunner:
 
         `begin` is called with a name when its training can begin, and returns what may stop it; None skips it.
         """
-        found = {name: self.find(planned, folders[name]) for name, planned in trainings.items()}
-        yield from ((name, trained) for name, trained in found.items() if trained is not None)
-        missing = [name for name, trained in found.items() if trained is None]
+        finished = {name: self.find(planned, folders[name]) for name, planned in trainings.items()}
+        yield from ((name, trained) for name, trained in finished.items() if trained is not None)
+        missing = [name for name, trained in finished.items() if trained is None]
 
         def jobs() -> Iterator[TrainingJob]:
             for name in missing:

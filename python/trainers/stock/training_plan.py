@@ -132,7 +132,11 @@ def parse_settings(owner: type[SettingsT], values: Mapping[str, object]) -> Pars
     Raises:
         ConfigurationError: a value is invalid.
     """
-    given = [(one, one.value(values[one.name])) for one in list_settings(owner) if values.get(one.name) is not None]
+    given = [
+        (setting, setting.value(values[setting.name]))
+        for setting in list_settings(owner)
+        if values.get(setting.name) is not None
+    ]
     known = [(one, value) for one, value in given if value is not None]
     return ParsedFlags({one.field: value for one, value in known}, {one.field: one.name for one, _ in known})
 
@@ -185,7 +189,7 @@ def _parse_several(name: str, kind: type, given: Any) -> tuple[Any, ...]:
 
 def find_nearest(name: str, known: tuple[str, ...]) -> list[str]:
     """The known name most similar to `name`, if any."""
-    prefixed = [one for one in known if one.startswith(name) or name.startswith(one)]
+    prefixed = [candidate for candidate in known if candidate.startswith(name) or name.startswith(candidate)]
     return get_close_matches(name, known, n=1) or prefixed[:1]
 
 
@@ -301,13 +305,13 @@ def parse_changes(values: Mapping[str, Any], recipe: StockRecipe | None) -> Reci
     Raises:
         ConfigurationError: a value is invalid, or the kind is not that of `recipe`.
     """
-    asked = parse_settings(StockRecipe, values)
+    changes = parse_settings(StockRecipe, values)
     if recipe is not None:
-        if (kind := asked.value("kind", recipe.kind)) != recipe.kind:
+        if (kind := changes.value("kind", recipe.kind)) != recipe.kind:
             raise ConfigurationError(f"model is {kind}, but the recipe's is {recipe.kind}; leave one of them out")
-        asked = ParsedFlags({"kind": recipe.kind, **asked.values}, asked.flags)
+        changes = ParsedFlags({"kind": recipe.kind, **changes.values}, changes.flags)
     return RecipeChanges(
-        recipe=asked,
+        recipe=changes,
         target=parse_settings(Target, values),
         optimisation=parse_settings(Optimisation, values),
         network=_parse_network(values),
@@ -316,9 +320,9 @@ def parse_changes(values: Mapping[str, Any], recipe: StockRecipe | None) -> Reci
 
 def _parse_network(values: Mapping[str, Any]) -> ParsedFlags[NetworkConfig]:
     """The network's sizes that were given; whether its kind has them is checked in `RecipeChanges.over`."""
-    sizes = {one.name: one for kind in KINDS.values() for one in list_settings(kind.config)}
-    given = {name: one.value(values[name]) for name, one in sizes.items() if values.get(name) is not None}
-    return ParsedFlags(given, {name: name for name in given})
+    sizes = {setting.name: setting for kind in KINDS.values() for setting in list_settings(kind.config)}
+    given_sizes = {name: size.value(values[name]) for name, size in sizes.items() if values.get(name) is not None}
+    return ParsedFlags(given_sizes, {name: name for name in given_sizes})
 
 
 def _load_parent(start: Path, changes: RecipeChanges, recipe: StockRecipe | None) -> ParentArtifact:

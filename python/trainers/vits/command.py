@@ -257,8 +257,10 @@ def evaluate(
         recogniser = load_or_train_recogniser(prepared)
         progress = progress_counter("scored", "clips", silent=as_json)
         scores = score(speaker, prepared, prepared.list_clips("held_out"), recogniser, seed=seed, on_progress=progress)
-        found = build_page(f"{folder.parent.name}/{folder.name}", speaker, prepared, scores, recogniser, seed=seed)
-        write_page(path, render_page(found))
+        evaluation_page = build_page(
+            f"{folder.parent.name}/{folder.name}", speaker, prepared, scores, recogniser, seed=seed
+        )
+        write_page(path, render_page(evaluation_page))
     if as_json:
         print_json(
             {"kind": "evaluated", "page": str(path), "recogniser_error_rate": recogniser.error_rate, **scores.as_json()}

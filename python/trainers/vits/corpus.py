@@ -156,8 +156,8 @@ class SpeechCorpus:
         for content, kind, expected in ((unknown.values(), int, "counts of characters"), (unlisted, str, "texts")):
             if not all(type(value) is kind for value in content):
                 raise _wrong_value_error(folder, content, expected)
-        kept = {path.stem for path in (folder / CLIPS).glob("*.safetensors")}
-        missing = [clip.name for clip in clips if clip.digest not in kept]
+        stored_digests = {path.stem for path in (folder / CLIPS).glob("*.safetensors")}
+        missing = [clip.name for clip in clips if clip.digest not in stored_digests]
         if missing:
             raise damaged_error(folder, f"files of {len(missing)} clips are missing, first: {missing[0]}")
         try:
@@ -281,12 +281,14 @@ MAX_LISTED: Final = 20
 
 def describe_corpus_problems(corpus: SpeechCorpus) -> tuple[str, ...]:
     """Warnings about rejected clips, unknown or untrained characters, and unlisted recordings."""
-    found = [*_describe_shared_problems(corpus)]
+    problems = [*_describe_shared_problems(corpus)]
     if corpus.untrained_characters:
-        found.append(f"characters in no training clip are not learnt: {_format_counts(corpus.untrained_characters)}")
+        problems.append(f"characters in no training clip are not learnt: {_format_counts(corpus.untrained_characters)}")
     if corpus.unlisted:
-        found.append(f"{len(corpus.unlisted)} recordings have no line in metadata.csv: {_join_names(corpus.unlisted)}")
-    return tuple(found)
+        problems.append(
+            f"{len(corpus.unlisted)} recordings have no line in metadata.csv: {_join_names(corpus.unlisted)}"
+        )
+    return tuple(problems)
 
 
 def describe_correction_problems(corpus: SpeechCorpus, idle: Sequence[str]) -> tuple[str, ...]:
@@ -296,10 +298,12 @@ def describe_correction_problems(corpus: SpeechCorpus, idle: Sequence[str]) -> t
         corpus: Corpus of corrections.
         idle: Names of selection or held-out clips that are rated above 1.
     """
-    found = [*_describe_shared_problems(corpus)]
+    problems = [*_describe_shared_problems(corpus)]
     if idle:
-        found.append(f"ratings above 1 have no effect on {len(idle)} selection or held-out clips: {_join_names(idle)}")
-    return tuple(found)
+        problems.append(
+            f"ratings above 1 have no effect on {len(idle)} selection or held-out clips: {_join_names(idle)}"
+        )
+    return tuple(problems)
 
 
 def _describe_shared_problems(corpus: SpeechCorpus) -> Iterator[str]:

@@ -419,8 +419,8 @@ class CorrectionMaterial:
         """Held-out corrections of earlier versions whose words are not trained now."""
         trained = {normalise_words(clip.text) for clip in self.rated.corpus.list_clips("train")}
         corpora = (rated.corpus for rated in self.previous.corrections)
-        found = ((corpus, _remove_texts(corpus.list_clips("held_out"), trained)) for corpus in corpora)
-        return tuple((corpus, clips) for corpus, clips in found if clips)
+        held_out = ((corpus, _remove_texts(corpus.list_clips("held_out"), trained)) for corpus in corpora)
+        return tuple((corpus, clips) for corpus, clips in held_out if clips)
 
     @property
     def _ratings(self) -> dict[str, int]:

@@ -70,9 +70,9 @@ def draw_spectrogram(wave: Tensor, framing: FrameSettings, frames: int) -> str:
         frames: Width of the picture; transparent after the end of the wave.
     """
     levels = _compute_levels(wave, framing)
-    drawn = np.full((len(levels), max(frames, levels.shape[1])), TRANSPARENT_INDEX, dtype=np.uint8)
-    drawn[:, : levels.shape[1]] = levels[::-1]
-    image = Image.fromarray(drawn)
+    pixels = np.full((len(levels), max(frames, levels.shape[1])), TRANSPARENT_INDEX, dtype=np.uint8)
+    pixels[:, : levels.shape[1]] = levels[::-1]
+    image = Image.fromarray(pixels)
     image.putpalette(_build_palette())
     return png_uri(image, transparent=TRANSPARENT_INDEX)
 

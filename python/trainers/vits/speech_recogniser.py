@@ -56,8 +56,8 @@ MAX_LISTED = 5
 def audible_text(text: str) -> str:
     """The audible part of a text: lower-case letters, digits and apostrophes, with single spaces."""
     plain = unicodedata.normalize("NFC", text).lower().replace("\N{RIGHT SINGLE QUOTATION MARK}", "'")
-    kept = "".join(c if unicodedata.category(c)[0] in "LMN" or c == "'" else " " for c in plain)
-    return " ".join(kept.split())
+    letters = "".join(c if unicodedata.category(c)[0] in "LMN" or c == "'" else " " for c in plain)
+    return " ".join(letters.split())
 
 
 class TranscriptBatch(NamedTuple):

@@ -42,8 +42,8 @@ def lower_letters(text: str) -> str:
 
 def list_characters(texts: Iterable[str]) -> dict[str, int]:
     """Build a vocabulary of lower-case characters: the blank is 0, the characters follow in code point order."""
-    found = {char for text in texts for char in lower_letters(text)}
-    return {char: number for number, char in enumerate((PAD, *sorted(found), UNKNOWN))}
+    characters = {char for text in texts for char in lower_letters(text)}
+    return {char: number for number, char in enumerate((PAD, *sorted(characters), UNKNOWN))}
 
 
 def build_tokenizer(vocabulary: Mapping[str, int]) -> "VitsTokenizer":

@@ -99,22 +99,15 @@ def build_config(size: Size, durations: Durations, framing: FrameSettings, vocab
         layerdrop=0.0,
         **settings,
     )
-    made = prod(config.upsample_rates)
-    if made != framing.hop:
-        raise VoiceError(f"a decoder of size {size} makes {made} samples per frame, but the corpus has {framing.hop}")
+    hop = prod(config.upsample_rates)
+    if hop != framing.hop:
+        raise VoiceError(f"a decoder of size {size} makes {hop} samples per frame, but the corpus has {framing.hop}")
     return config
 
 
 def list_discriminator_channels(size: Size) -> tuple[int, ...]:
     """Channels of the layers of each discriminator."""
     return _SIZINGS[size].discriminators
-
-
-def read_framing(config: VitsConfig) -> FrameSettings:
-    """Framing of a voice."""
-    return FrameSettings(
-        rate=config.sampling_rate, hop=prod(config.upsample_rates), fft=2 * (config.spectrogram_bins - 1)
-    )
 
 
 def initialise_weights(model: VitsModel) -> None:
@@ -193,7 +186,11 @@ class Voice:
             )
         self.model = model
         self.tokenizer = tokenizer
-        self.framing = read_framing(model.config)
+        self.framing = FrameSettings(
+            rate=model.config.sampling_rate,
+            hop=prod(model.config.upsample_rates),
+            fft=2 * (model.config.spectrogram_bins - 1),
+        )
 
     @classmethod
     def fresh(cls, config: VitsConfig, vocabulary: Mapping[str, int]) -> Self:

@@ -219,7 +219,7 @@ def test_a_validation_that_must_not_split_fails_at_the_first_shortage() -> None:
 def test_a_validation_sample_that_does_not_fit_is_an_error_that_names_it() -> None:
     with pytest.raises(OutOfMemoryError, match=r"ran out in the validation .*samples 0 to 0 of 6") as caught:
         scored(Shortage("forward", 0))
-    assert caught.value.place == "phase 'validation', epoch 0, window 0 of 1 batches: batch float32[6, 3]"
+    assert caught.value.position == "phase 'validation', epoch 0, window 0 of 1 batches: batch float32[6, 3]"
 
 
 def test_a_shortage_in_the_validation_does_not_cut_the_training() -> None:

@@ -57,7 +57,7 @@ def test_an_error_names_phase_epoch_window_and_shapes() -> None:
     with pytest.raises(DetachedLossError) as caught:
         train(net, loss, [rows(), rows(), rows(), rows(2)], accumulate=2)
     place = "phase 'main', epoch 0, window 1, batch 1 of 2: batch.x float32[2, 3], batch.y float32[2, 1]"
-    assert caught.value.place == place
+    assert caught.value.position == place
     assert str(caught.value) == f"{caught.value.message} (in {place})"
     assert isinstance(caught.value, LoopError)
 
@@ -130,8 +130,8 @@ def test_parameters_that_no_loss_reaches_are_named_after_the_audit() -> None:
     net = Forgetful()
     with pytest.raises(UnusedParameterError, match=r"net\.forgotten\.weight, net\.forgotten\.bias in 3 ") as caught:
         train(net, lambda batch: squares(net, batch), [rows()] * 9, audit_windows=3)
-    assert caught.value.place is not None
-    assert "window 2" in caught.value.place
+    assert caught.value.position is not None
+    assert "window 2" in caught.value.position
 
 
 def test_parameters_that_no_loss_reaches_are_named_at_the_end_of_the_first_epoch() -> None:
@@ -166,8 +166,8 @@ def test_a_window_without_targets_is_an_error() -> None:
     net = linear()
     with pytest.raises(EmptyTargetError, match="no batch of the window has a target") as caught:
         train(net, lambda batch: Loss(squares(net, batch).mean, 0), [rows(), rows()], accumulate=2)
-    assert caught.value.place is not None
-    assert "window 0 of 2 batches" in caught.value.place
+    assert caught.value.position is not None
+    assert "window 0 of 2 batches" in caught.value.position
 
 
 def test_an_epoch_without_batches_is_an_error() -> None:
@@ -224,8 +224,8 @@ def test_too_many_skipped_steps_in_a_row_are_an_error_that_names_the_data() -> N
     net = linear()
     with pytest.raises(NonFiniteError, match=r"in 2 steps in a row; not finite in the data: batch 0\.x\. ") as caught:
         train(net, lambda batch: squares(net, batch), bad_in((0, 2, 3), 5), skip_limit=2)
-    assert caught.value.place is not None
-    assert "window 3" in caught.value.place
+    assert caught.value.position is not None
+    assert "window 3" in caught.value.position
 
 
 def test_skipped_steps_apart_from_each_other_are_no_error() -> None:

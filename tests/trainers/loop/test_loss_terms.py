@@ -203,8 +203,8 @@ def test_several_terms_without_counts_are_refused_at_the_first_window() -> None:
     net = Net()
     with pytest.raises(ContractError, match=r"terms 'mel', 'duration'.*give Phase\('main', …, counts=…\)") as caught:
         train_epoch(net, [speech(2, 1)], accumulate=1, count=None)
-    assert caught.value.place is not None
-    assert "window 0" in caught.value.place
+    assert caught.value.position is not None
+    assert "window 0" in caught.value.position
 
 
 def test_one_term_needs_no_counts_and_its_weight_multiplies_the_gradient() -> None:

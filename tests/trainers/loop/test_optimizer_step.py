@@ -213,8 +213,8 @@ def test_a_shortage_in_the_step_is_an_error(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(torch, "zeros_like", FailingAllocator(fails_in=[2]))
     with pytest.raises(OutOfMemoryError, match=r"ran out in the optimizer's step .*with smaller states") as caught:
         train(net, AdamW(net.parameters(), lr=0.1))
-    assert caught.value.place is not None
-    assert "phase 'main', epoch 0, window 0" in caught.value.place
+    assert caught.value.position is not None
+    assert "phase 'main', epoch 0, window 0" in caught.value.position
     assert torch.equal(net.weight, before)
 
 

@@ -429,8 +429,8 @@ def test_what_later_windows_make_is_looked_at_too() -> None:
     )
     with loop.running() as run, pytest.raises(ContractError, match=r"result\['extra'\] is a SimpleNamespace") as caught:
         list(run.epochs(IterableSource(batches(2)), max_epochs=1))
-    assert caught.value.place is not None
-    assert "window 1" in caught.value.place
+    assert caught.value.position is not None
+    assert "window 1" in caught.value.position
 
 
 class WithCode(nn.Module):

@@ -171,12 +171,12 @@ class AveragedWeights:
         Only contents are copied, so that optimizers and the flat weights of recurrent layers stay valid. It needs the
         memory of another copy of the parameters, on the host if they are large. Complete all backward passes first.
         """
-        kept = copy_tensors(self._parameters)
+        originals = copy_tensors(self._parameters)
         try:
             _copy(self.tensors, self._parameters)
             yield
         finally:
-            _copy(kept, self._parameters)
+            _copy(originals, self._parameters)
 
     def settle(self) -> None:
         """Replace the parameters by the average permanently."""

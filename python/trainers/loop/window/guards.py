@@ -27,7 +27,7 @@ MAX_SHOWN_BATCHES = 3
 class Position:
     """The current phase, epoch, window and batch of the loop.
 
-    As a context manager it adds itself to errors: as `place` to a `LoopError`, as a note to others.
+    As a context manager it adds itself to errors: as `position` to a `LoopError`, as a note to others.
     """
 
     __slots__ = ("_batch", "_batches", "epoch", "phase", "window")
@@ -49,25 +49,25 @@ class Position:
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         """Add the position to the error and let it propagate."""
         if error is not None:
-            add_place(error, str(self))
+            add_position(error, str(self))
 
     def __str__(self) -> str:
         """The position in one line; all numbers count from 0."""
-        place = f"phase {self.phase!r}, epoch {self.epoch}, window {self.window}"
+        window = f"phase {self.phase!r}, epoch {self.epoch}, window {self.window}"
         size = len(self._batches)
         if self._batch is not None:
-            return f"{place}, batch {self._batch} of {size}: {describe(self._batches[self._batch])}"
+            return f"{window}, batch {self._batch} of {size}: {describe(self._batches[self._batch])}"
         shapes = "; ".join(describe(batch) for batch in self._batches[:MAX_SHOWN_BATCHES])
         more = "; …" if size > MAX_SHOWN_BATCHES else ""
-        return f"{place} of {size} batches: {shapes}{more}"
+        return f"{window} of {size} batches: {shapes}{more}"
 
 
-def add_place(error: BaseException, place: str) -> None:
-    """Add a position to an error: as `place` to a `LoopError`, as a note to others."""
+def add_position(error: BaseException, position: str) -> None:
+    """Add a position to an error: as `position` to a `LoopError`, as a note to others."""
     if isinstance(error, LoopError):
-        error.place = place
+        error.position = position
     else:
-        error.add_note(f"in {place}")
+        error.add_note(f"in {position}")
 
 
 COUPLING_LAYERS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)

@@ -241,17 +241,17 @@ class SharedForward(Generic[Batch]):
             frozen: The parameters that the running phase has frozen.
         """
         key = (number, micro_batch.start)
-        kept = self._kept.get(key)
-        if kept is None:
-            kept = self._make(phase, batch, frozen)
-            self._kept[key] = kept
+        result = self._kept.get(key)
+        if result is None:
+            result = self._make(phase, batch, frozen)
+            self._kept[key] = result
         if phase != self.owner:
-            return kept.detach()
+            return result.detach()
         if self._is_needed_after(phase):
-            self._kept[key] = kept.without_graph(self._weights)
+            self._kept[key] = result.without_graph(self._weights)
         else:
             del self._kept[key]
-        return kept.tree
+        return result.tree
 
     def check_unchanged(self, phase: str, number: int, micro_batch: MicroBatch[Batch]) -> None:
         """Check that a phase has not changed a result in place, and drop the result if no later phase needs it.
@@ -260,8 +260,8 @@ class SharedForward(Generic[Batch]):
             ContractError: The phase has changed the result.
         """
         key = (number, micro_batch.start)
-        kept = self._kept.get(key)
-        changed = [] if kept is None else kept.changed()
+        result = self._kept.get(key)
+        changed = [] if result is None else result.changed()
         if changed:
             raise ContractError(
                 f"phase {phase!r} has written to {join_names(changed)} in place, but another phase still needs "

@@ -93,9 +93,9 @@ def _read(record: Record, name: str, kind: type[Any]) -> Any:
 
 def rename_weights(tensors: Mapping[str, Tensor], kind: NetworkKind) -> dict[str, Tensor]:
     """Published weights by their names in our network, in float32; `Artifact.network` checks names and shapes."""
-    given = {name: tensor for name, tensor in tensors.items() if name not in UNUSED}
-    if kind is CHRONOS_BOLT and SHARED in given:
-        given |= {name: given[SHARED].clone() for name in COPIES}
+    weights = {name: tensor for name, tensor in tensors.items() if name not in UNUSED}
+    if kind is CHRONOS_BOLT and SHARED in weights:
+        weights |= {name: weights[SHARED].clone() for name in COPIES}
     return {
-        f"{PREFIX}{name}": tensor.float() if tensor.is_floating_point() else tensor for name, tensor in given.items()
+        f"{PREFIX}{name}": tensor.float() if tensor.is_floating_point() else tensor for name, tensor in weights.items()
     }

@@ -83,10 +83,10 @@ class SourceFolder:
 def _refuse_executables(folder: Path) -> None:
     names = sorted(path.name for path in folder.iterdir())
     for endings, what in ((PICKLES, "pickles, which can execute code when they are read"), (CODE, "code")):
-        found = [name for name in names if Path(name).suffix.lower() in endings]
-        if found:
+        refused = [name for name in names if Path(name).suffix.lower() in endings]
+        if refused:
             raise ConfigurationError(
-                f"{folder} holds {what}: {format_names(found)}; adopt from a folder with only {CONFIG}, {WEIGHTS} "
+                f"{folder} holds {what}: {format_names(refused)}; adopt from a folder with only {CONFIG}, {WEIGHTS} "
                 "and the license"
             )
 

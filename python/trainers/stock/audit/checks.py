@@ -296,8 +296,8 @@ def _build_lag_row(judged: AuditedForecasts, lag: int, skill: SkillEstimate) -> 
     wanted = decide_weights(forecasts, judged.horizon, judged.strategy_settings, a_year)
     gross = run_book(wanted, judged.closes, replace(judged.terms, delay=lag)).gross[lag:]
     ratio, ratio_error = sharpe(gross, a_year)
-    place = forecasts.place(judged.horizon)
-    daily = rank_ic(forecasts.ranking[..., place], judged.outcomes[LAGS.index(lag)][..., place])
+    index = forecasts.find_horizon(judged.horizon)
+    daily = rank_ic(forecasts.ranking[..., index], judged.outcomes[LAGS.index(lag)][..., index])
     ic = estimate(daily, judged.horizon) if len(daily) else None
     return LagRow(
         lag=lag,

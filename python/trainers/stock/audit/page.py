@@ -21,13 +21,13 @@ def _describe_leak(record: AuditRecord) -> str:
         return "Forecasts depend on bars of later sessions: the model sees the future, and its numbers are meaningless."
     if permutation.verdict is AuditVerdict.FAIL:
         return f"Training on shuffled labels left a skill of {left}: there is a leak, and the numbers are meaningless."
-    found = (
+    context = (
         f"No forecast changed at {format_count(len(future.sessions), 'session')} where all later bars were replaced by "
         "noise, and training on shuffled labels"
     )
     if permutation.verdict is AuditVerdict.UNDECIDED:
-        return f"{found} left a skill of {left}, which is too uncertain to exclude a leak."
-    return f"{found} left a skill of {left}, as expected without a leak."
+        return f"{context} left a skill of {left}, which is too uncertain to exclude a leak."
+    return f"{context} left a skill of {left}, as expected without a leak."
 
 
 def _describe_use(record: AuditRecord) -> str:

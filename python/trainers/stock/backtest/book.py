@@ -60,13 +60,13 @@ class Book:
 
     def since(self, position: int) -> "Book":
         """The book from the session at this position on."""
-        kept = slice(position, None)
+        rows = slice(position, None)
         return Book(
-            gross=self.gross[kept],
-            net=self.net[kept],
-            traded=self.traded[kept],
-            weights=self.weights[kept],
-            closed=self.closed[kept],
+            gross=self.gross[rows],
+            net=self.net[rows],
+            traded=self.traded[rows],
+            weights=self.weights[rows],
+            closed=self.closed[rows],
         )
 
 
@@ -146,5 +146,5 @@ def _renew_tranche(held: FloatArray, wanted: FloatArray, halted: BoolArray) -> F
     locked = np.where(halted, held, 0.0)
     free = np.where(halted, 0.0, wanted)
     room = max(0.0, float(np.abs(wanted).sum() - np.abs(locked).sum()))
-    asked = float(np.abs(free).sum())
-    return locked + (free if asked <= room else free * (room / asked))
+    requested = float(np.abs(free).sum())
+    return locked + (free if requested <= room else free * (room / requested))

@@ -50,7 +50,7 @@ class DailyForecasts:
         """[D, S, H] ranking of stocks: the scores of a ranking model, else the medians."""
         return self.median if self.scores is None else self.scores
 
-    def place(self, horizon: int) -> int:
+    def find_horizon(self, horizon: int) -> int:
         """Index of a horizon.
 
         Raises:
@@ -135,8 +135,8 @@ class _DailyRequests:
 def _request_forecasts(
     model: Predictor, asking: _DailyRequests, sessions: NDArray[np.int32]
 ) -> tuple[Forecast | None, ...]:
-    asked = [asking.at(int(session)) for session in sessions]
-    return tuple(_forecast_or_none(outcome) for outcome in model.predict(asked, AFTER_ALL_SESSIONS, NEVER))
+    instances = [asking.at(int(session)) for session in sessions]
+    return tuple(_forecast_or_none(outcome) for outcome in model.predict(instances, AFTER_ALL_SESSIONS, NEVER))
 
 
 def _forecast_or_none(outcome: Forecast | QuantraError) -> Forecast | None:

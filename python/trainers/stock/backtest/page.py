@@ -46,9 +46,19 @@ def render_backtest(name: str, backtest: Backtest) -> str:
             "costs": build_cost_table(backtest),
             "sensitivity": build_sensitivity_table(backtest),
             "equity": draw_equity(backtest, page),
-            "drawdown": draw_drawdown(backtest, page),
-            "paid": draw_costs(backtest, page),
-            "turnover": draw_turnover(backtest, page),
+            "drawdown": _draw_shares(
+                backtest, page, lambda track: measure_drawdowns(track.net_equity), "below the peak", "Drawdown"
+            ),
+            "paid": _draw_shares(
+                backtest,
+                page,
+                lambda track: np.cumsum(track.book.gross - track.book.net),  # not compounded
+                "paid so far",
+                "Costs paid so far",
+            ),
+            "turnover": _draw_shares(
+                backtest, page, lambda track: smooth(track.book.traded), "traded per session", "Turnover"
+            ),
             "smoothed": SMOOTHED,
             "longest_halt": MAX_HALT,
             "sharpe_formula": write_sharpe_formula(backtest.terms.sessions_a_year),
@@ -85,23 +95,6 @@ def draw_equity(backtest: Backtest, page: PageBuilder) -> str:
     before = BookCurve(name=f"{strategy.name}, before costs", values=strategy.gross_equity, book=0, is_gross=True)
     figure = charts.draw_book_curves(strategy.sessions, [net[0], before, *net[1:]], axis="equity")
     return page.chart(figure, _describe_chart(backtest, "Equity after costs"))
-
-
-def draw_drawdown(backtest: Backtest, page: PageBuilder) -> str:
-    """Drawdown of each book after costs."""
-    return _draw_shares(backtest, page, lambda track: measure_drawdowns(track.net_equity), "below the peak", "Drawdown")
-
-
-def draw_costs(backtest: Backtest, page: PageBuilder) -> str:
-    """Cumulative costs of each book as a share of its equity, not compounded."""
-    return _draw_shares(
-        backtest, page, lambda track: np.cumsum(track.book.gross - track.book.net), "paid so far", "Costs paid so far"
-    )
-
-
-def draw_turnover(backtest: Backtest, page: PageBuilder) -> str:
-    """Turnover of each book per session, as a share of its equity."""
-    return _draw_shares(backtest, page, lambda track: smooth(track.book.traded), "traded per session", "Turnover")
 
 
 def _draw_shares(

@@ -305,7 +305,7 @@ def _encode_figures(track: BookTrack, terms: TradingTerms) -> dict[str, Json]:
 def _encode_performance(performance: Performance, sessions: NDArray[np.int32]) -> Json:
     """Peak and trough are sessions; null for the start."""
     fall = performance.drawdown
-    peak, trough = (int(sessions[place]) if place >= 0 else None for place in (fall.peak, fall.trough))
+    peak, trough = (int(sessions[position]) if position >= 0 else None for position in (fall.peak, fall.trough))
     return {
         "annual_return": _encode_number(performance.annual_return),
         "annual_volatility": _encode_number(performance.annual_volatility),
@@ -332,7 +332,7 @@ def describe_sharpe(backtest: Backtest) -> str:
     figures = backtest.strategy.figures
     if not isfinite(figures.net.sharpe):
         return f"{backtest.strategy.name}: the returns are constant, so the Sharpe ratio is undefined."
-    after, before = (f"{one.sharpe:+.2f} ± {one.sharpe_error:.2f}" for one in (figures.net, figures.gross))
+    after, before = (f"{figure.sharpe:+.2f} ± {figure.sharpe_error:.2f}" for figure in (figures.net, figures.gross))
     return f"{backtest.strategy.name}: Sharpe {after} after costs, {before} before."
 
 

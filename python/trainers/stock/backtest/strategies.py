@@ -149,16 +149,16 @@ def decide_weights(
     Raises:
         ConfigurationError: The horizon is not forecast, or the strategy cannot use this kind of forecast.
     """
-    place = forecasts.place(horizon)
+    index = forecasts.find_horizon(horizon)
     match strategy_settings.strategy:
         case Strategy.RANK:
             if forecasts.scores is None:
                 _require_returns(forecasts, Strategy.RANK)
-            return go_long_and_short(forecasts.ranking[..., place], strategy_settings.share)
+            return go_long_and_short(forecasts.ranking[..., index], strategy_settings.share)
         case Strategy.SIGN:
-            return _follow_sign(forecasts, place, strategy_settings)
+            return _follow_sign(forecasts, index, strategy_settings)
         case Strategy.VOL_TARGET:
-            return _scale_to_volatility(forecasts, place, strategy_settings, a_year)
+            return _scale_to_volatility(forecasts, index, strategy_settings, a_year)
 
 
 def go_long_and_short(scores: FloatArray, share: float) -> FloatArray:
@@ -184,36 +184,36 @@ def go_long_equally(known: BoolArray) -> FloatArray:
     return known / np.maximum(known.sum(axis=1, keepdims=True), 1)
 
 
-def _follow_sign(forecasts: DailyForecasts, place: int, strategy_settings: StrategySettings) -> FloatArray:
+def _follow_sign(forecasts: DailyForecasts, index: int, strategy_settings: StrategySettings) -> FloatArray:
     _require_returns(forecasts, Strategy.SIGN)
-    median = forecasts.median[..., place]
+    median = forecasts.median[..., index]
     known = np.isfinite(median)
     moved = known & (np.abs(median) > BASIS_POINT * strategy_settings.threshold_bps)
     return np.where(moved, np.sign(np.where(known, median, 0.0)), 0.0) * go_long_equally(known)
 
 
 def _scale_to_volatility(
-    forecasts: DailyForecasts, place: int, strategy_settings: StrategySettings, a_year: int
+    forecasts: DailyForecasts, index: int, strategy_settings: StrategySettings, a_year: int
 ) -> FloatArray:
-    expected = estimate_volatility(forecasts, place, a_year)
+    expected = estimate_volatility(forecasts, index, a_year)
     known = np.isfinite(expected)
     scaled = np.minimum(1.0, strategy_settings.volatility / np.where(known, expected, np.inf))
     return scaled * go_long_equally(known)
 
 
-def estimate_volatility(forecasts: DailyForecasts, place: int, a_year: int = SESSIONS_A_YEAR) -> FloatArray:
+def estimate_volatility(forecasts: DailyForecasts, index: int, a_year: int = SESSIONS_A_YEAR) -> FloatArray:
     """[D, S] annualised standard deviation of the forecast at one horizon.
 
     For log returns, the width of the band between the outermost quantiles relative to a normal distribution's.
     """
     if forecasts.kind is TargetKind.LOG_VOLATILITY:
-        return np.exp(forecasts.median[..., place]) * np.sqrt(a_year)
+        return np.exp(forecasts.median[..., index]) * np.sqrt(a_year)
     low, high = forecasts.levels[0], forecasts.levels[-1]
     if low == high:
         raise ConfigurationError("vol-target needs two quantiles, but the model forecasts one; use another --strategy")
     normal = NormalDist().inv_cdf(high) - NormalDist().inv_cdf(low)
-    width = forecasts.values[..., place, -1] - forecasts.values[..., place, 0]
-    return width / normal * np.sqrt(a_year / forecasts.horizons[place])
+    width = forecasts.values[..., index, -1] - forecasts.values[..., index, 0]
+    return width / normal * np.sqrt(a_year / forecasts.horizons[index])
 
 
 def _require_returns(forecasts: DailyForecasts, strategy: Strategy) -> None:

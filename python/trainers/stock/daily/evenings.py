@@ -170,12 +170,12 @@ class DailySummary:
     def notes(self) -> tuple[str, ...]:
         """Which models are reported, and their adaptive widths, in words."""
         adaptive = () if self.widths is None else self.widths.sentences
-        return (*(one.sentence for one in self.served), *adaptive)
+        return (*(reported.sentence for reported in self.served), *adaptive)
 
     def to_json(self) -> dict[str, Json]:
         """All fields as JSON values."""
-        fields = {one.name: getattr(self, one.name) for one in dataclasses.fields(self)}
-        served = [one.to_json() for one in self.served]
+        fields = {setting.name: getattr(self, setting.name) for setting in dataclasses.fields(self)}
+        served = [reported.to_json() for reported in self.served]
         widths = None if self.widths is None else self.widths.to_json()
         return {**fields, "lamp": self.lamp.value, "findings": list(self.findings), "served": served, "widths": widths}
 
@@ -231,7 +231,7 @@ def run_due_evenings(
         recorded = _record_bars(ledger, bars.until(known))
         scores = score_due_forecasts(ledger)
     rows = scores.rows
-    has_test = [place % settings.evidence_every == 0 for place in range(len(due), 0, -1)]
+    has_test = [evenings_left % settings.evidence_every == 0 for evenings_left in range(len(due), 0, -1)]
     before, known_bars = known, KnownBars()
     for k in stepwise(range(len(due)), title=f"evenings of {name}", tell=lambda k: format_date(due[k])):
         if due[k] > before:
@@ -269,28 +269,28 @@ def _run_evening(
     ledger, name = settings.ledger, settings.model_folder.name
     failed: dict[str, str] = {}
     champion, *others = _load_all(settings, bars, failed)
-    rivals = [one.version for one in others]
+    rivals = [rival.version for rival in others]
     batch = ledger.receipt.batch
     forecasts: list[ForecastRecord] = []
     refused: dict[str, str] = {}
     widths = adapt_widths(champion, bars, settings.covariates) if settings.adaptive else None
 
-    def record_failure(one: RecordedModel, error: QuantraError) -> None:
-        failed[one.reference] = error.message
+    def record_failure(recorded: RecordedModel, error: QuantraError) -> None:
+        failed[recorded.reference] = error.message
 
-    able = [one for one in (champion, *others) if one.last_seen <= session]
-    needed = max((one.model.info((), is_default=False).bars_needed for one in able), default=1)
+    able = [version for version in (champion, *others) if version.last_seen <= session]
+    needed = max((version.model.info((), is_default=False).bars_needed for version in able), default=1)
     material = EveningMaterial(bars.last(needed), settings.covariates, accept_suspect_bars=settings.accept_suspect_bars)
     runs = settings.runner.run(
-        material.worker, able, name=lambda one: one.reference, in_order=True, on_failure=record_failure
+        material.worker, able, name=lambda recorded: recorded.reference, in_order=True, on_failure=record_failure
     )
-    for one, (own, engine) in runs:
-        forecast = own if one is not champion or widths is None else widths.apply(own)
-        if one is champion:
+    for recorded, (own, engine) in runs:
+        forecast = own if recorded is not champion or widths is None else widths.apply(own)
+        if recorded is champion:
             refused = {symbol: error.message for symbol, error in sorted(forecast.refusals.items())}
         records = ForecastRecord.of(
             forecast,
-            role=one.role,
+            role=recorded.role,
             engine=engine,
             batch_rows=len(forecast.symbols) - len(forecast.refusals),
             bars_batch=batch,
@@ -333,8 +333,8 @@ class EveningMaterial:
         """Return a picklable function that forecasts with a model, and names the engine that computed the forecast."""
         return self._forecast
 
-    def _forecast(self, one: RecordedModel) -> tuple[Forecast, str]:
-        forecast = one.forecast(self.bars, self.covariates, accept_suspect_bars=self.accept_suspect_bars)
+    def _forecast(self, recorded: RecordedModel) -> tuple[Forecast, str]:
+        forecast = recorded.forecast(self.bars, self.covariates, accept_suspect_bars=self.accept_suspect_bars)
         return forecast, describe_engine()
 
 

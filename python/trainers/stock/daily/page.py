@@ -41,7 +41,7 @@ def render_evenings(settings: DailySettings, summary: DailySummary, frame: PageF
         else read_forecasts(ledger, version, summary.session)
     )
     evidence = ledger.records(EvidenceRecord, "model = ? and version = ?", version)
-    newest = [one for one in evidence if one.session == evidence[-1].session]
+    newest = [look for look in evidence if look.session == evidence[-1].session]
     events = ledger.records(
         LedgerEvent, f"kind not in ('{EVENING}', '{WIDTHS}') and model in ('', ?)", (summary.model,)
     )
@@ -85,10 +85,14 @@ def _draw_past_fans(
     settings: DailySettings, page: PageBuilder, tonight: Sequence[ForecastRecord]
 ) -> Iterator[tuple[str, str]]:
     """Tonight's fan of the first symbols, with earlier fans and the bars since then."""
-    shown = [one for one in tonight if one.target_kind == LOG_RETURN and one.base_session == one.as_of][:_MAX_PAST_FANS]
+    shown = [
+        forecast
+        for forecast in tonight
+        if forecast.target_kind == LOG_RETURN and forecast.base_session == forecast.as_of
+    ][:_MAX_PAST_FANS]
     if not shown:
         return
-    bars = settings.ledger.panel([one.symbol for one in shown], last=shown[0].as_of).last(_BARS)
+    bars = settings.ledger.panel([forecast.symbol for forecast in shown], last=shown[0].as_of).last(_BARS)
     for row, record in enumerate(shown):
         there = bars.present[row]
         close = bars.close[row, there]
@@ -111,9 +115,9 @@ def _draw_past_fans(
             quantiles=record.quantiles,
             prices=float(close[-1]) * np.exp(record.values),
             past=[
-                _make_past_fan(one, float(close[sessions == one.as_of][0]))
-                for one in past
-                if one.quantiles == record.quantiles
+                _make_past_fan(outcome, float(close[sessions == outcome.as_of][0]))
+                for outcome in past
+                if outcome.quantiles == record.quantiles
             ],
             title=record.symbol,
             currency=bars.currency,
@@ -136,8 +140,8 @@ def _make_past_fan(record: ForecastRecord, close: float) -> charts.PastFan:
 def _make_series(
     name: str, records: Sequence[EvidenceRecord], field: str, *bounds: str, unit: float = 1.0
 ) -> charts.BoundedSeries:
-    def column(one: str) -> FloatArray:
-        return unit * np.array([record.number(one) for record in records], np.float64)
+    def column(name: str) -> FloatArray:
+        return unit * np.array([record.number(name) for record in records], np.float64)
 
     lower, upper = map(column, bounds) if bounds else (None, None)
     dates = np.array([record.session for record in records], np.int32)
@@ -146,11 +150,13 @@ def _make_series(
 
 def _draw_coverage(page: PageBuilder, evidence: Sequence[EvidenceRecord]) -> Iterator[str]:
     """The share inside the band, and the capital of the bets against it."""
-    looks = [one for one in evidence if one.monitor == f"{COVERAGE} {CoverageSide.TOO_FEW}" and one.state.get("days")]
-    horizons = sorted({one.horizon for one in looks})
-    if not horizons or len({one.session for one in looks}) == 1:
+    looks = [
+        look for look in evidence if look.monitor == f"{COVERAGE} {CoverageSide.TOO_FEW}" and look.state.get("days")
+    ]
+    horizons = sorted({look.horizon for look in looks})
+    if not horizons or len({look.session for look in looks}) == 1:
         return
-    by_horizon = {horizon: [one for one in looks if one.horizon == horizon] for horizon in horizons}
+    by_horizon = {horizon: [look for look in looks if look.horizon == horizon] for horizon in horizons}
     shares = [_make_series(f"{horizon} ahead", of, "share") for horizon, of in by_horizon.items()]
     promised = looks[0].number("promised") or 0.0
     figure = charts.draw_bounded_lines(
@@ -183,10 +189,10 @@ def _draw_reliability(page: PageBuilder, settings: DailySettings, version: Model
 
 def _draw_skill(page: PageBuilder, evidence: Sequence[EvidenceRecord]) -> Iterator[tuple[str, str]]:
     """The difference of losses from each rival at the shortest horizon, with its bounds."""
-    looks = [one for one in evidence if one.monitor.startswith(SKILL) and one.state.get("lower") is not None]
-    shortest = min((one.horizon for one in looks), default=0)
-    for monitor in sorted({one.monitor for one in looks}):
-        of = [one for one in looks if one.monitor == monitor and one.horizon == shortest]
+    looks = [look for look in evidence if look.monitor.startswith(SKILL) and look.state.get("lower") is not None]
+    shortest = min((look.horizon for look in looks), default=0)
+    for monitor in sorted({look.monitor for look in looks}):
+        of = [look for look in looks if look.monitor == monitor and look.horizon == shortest]
         if len(of) <= 1:
             continue
         rival = monitor.removeprefix(SKILL).strip()

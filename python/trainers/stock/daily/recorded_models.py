@@ -80,14 +80,14 @@ class RecordedModel:
         """
         info = self.model.info((), is_default=False)
         recent = bars.last(info.bars_needed)
-        asked = Instance(
+        instance = Instance(
             input=recent,
             allow_incomplete_last_bar=True,
             accept_suspect_bars=accept_suspect_bars,
             gap_policy=GapPolicy.IGNORE,
             covariates=covariates.for_model(info, recent),
         )
-        (outcome,) = self.model.predict([asked], AFTER_ALL_SESSIONS, NEVER)
+        (outcome,) = self.model.predict([instance], AFTER_ALL_SESSIONS, NEVER)
         if isinstance(outcome, QuantraError):
             raise outcome
         return outcome
@@ -132,7 +132,7 @@ def load_challengers(model_folder: Path, champion: RecordedModel, failed: dict[s
         except QuantraError as error:
             failed[f"{model_folder.name}@{number}"] = error.message
             continue
-        ours, theirs = (one.model.manifest for one in (challenger, champion))
+        ours, theirs = (recorded.model.manifest for recorded in (challenger, champion))
         if (ours.target, ours.quantiles) == (theirs.target, theirs.quantiles):
             yield challenger
         else:
@@ -169,9 +169,9 @@ class BaselineFolder:
         newest = int(out.name) - 1
         if newest:
             version = ModelVersion(name, newest)
-            found = load_recorded(out.with_name(str(newest)), version, ForecastRole.BASELINE)
-            if found.can_forecast(int(bars.sessions[-1])):
-                return found
+            recorded = load_recorded(out.with_name(str(newest)), version, ForecastRole.BASELINE)
+            if recorded.can_forecast(int(bars.sessions[-1])):
+                return recorded
         self._fit(kind, champion, bars, out)
         return load_recorded(out, ModelVersion(name, newest + 1), ForecastRole.BASELINE)
 

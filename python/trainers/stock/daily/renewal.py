@@ -122,7 +122,7 @@ def _promote_if_better(settings: DailySettings, champion: RecordedModel, newest:
     shadow = len(list_shadow_sessions(ledger, version, challenger.model.identity.weights_hash))
     if not shadow or shadow % SHADOW_SESSIONS:
         return 0
-    old, new = (load_version(models, one.reference, settings.covariates) for one in (champion, challenger))
+    old, new = (load_version(models, compared.reference, settings.covariates) for compared in (champion, challenger))
     replays = replay_forecasts(ledger, models, sample_forecasts(ledger, _REPLAY_SAMPLE, version), settings.covariates)
     record_replays(ledger, replays, session)
     comparison = None

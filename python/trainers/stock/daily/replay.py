@@ -43,13 +43,13 @@ def find_forecasts(ledger: Ledger, forecast_id: str) -> list[ForecastRecord]:
     Raises:
         ConfigurationError: the ledger has no such forecast, or it was made for a client.
     """
-    found = ledger.records(ForecastRecord, f"forecast_id = ? and {_RECORDED}", (forecast_id,))
-    if not found:
+    records = ledger.records(ForecastRecord, f"forecast_id = ? and {_RECORDED}", (forecast_id,))
+    if not records:
         raise ConfigurationError(
             f"{ledger.address} holds no forecast {forecast_id!r} that can be replayed; `quantra ledger export` writes "
             "all"
         )
-    return found
+    return records
 
 
 def sample_forecasts(ledger: Ledger, count: int, version: ModelVersion | None = None) -> list[ForecastRecord]:
@@ -57,8 +57,8 @@ def sample_forecasts(ledger: Ledger, count: int, version: ModelVersion | None = 
     of_version = "" if version is None else " and model = ? and version = ?"
     query = f"select id from forecast where {_RECORDED}{of_version} order by id"  # noqa: S608 - no value is in the text
     numbers = [int(row["id"]) for row in ledger.query(query, version or ())]
-    drawn = np.random.default_rng(0).permutation(len(numbers))[:count]
-    return [ledger.records(ForecastRecord, "id = ?", (numbers[k],))[0] for k in sorted(drawn.tolist())]
+    chosen = np.random.default_rng(0).permutation(len(numbers))[:count]
+    return [ledger.records(ForecastRecord, "id = ?", (numbers[k],))[0] for k in sorted(chosen.tolist())]
 
 
 def replay_forecasts(

@@ -93,14 +93,14 @@ def find_simple_models(ledger: Ledger, champion: RecordedModel, session: int) ->
         "select distinct model, version, horizons, quantiles from forecast where as_of = ? and role = 'baseline'",
         (session,),
     )
-    found = {
+    simple_models = {
         row["model"]: ModelVersion(row["model"], row["version"])
         for row in rows
         if json.loads(row["horizons"]) == list(manifest.target.horizons)
         and json.loads(row["quantiles"]) == list(manifest.quantiles)
     }
     names = {f"{champion.version.model}-{kind}": STARTS[kind] for kind in BASELINES}
-    return {name: found[model] for model, name in names.items() if model in found}
+    return {name: simple_models[model] for model, name in names.items() if model in simple_models}
 
 
 def read_forecasts(ledger: Ledger, version: ModelVersion, session: int) -> list[ForecastRecord]:
@@ -114,13 +114,15 @@ def read_served(ledger: Ledger, served: Sequence[ServedForecast], session: int) 
 
     A symbol that one of these models does not forecast is left out.
     """
-    models = {one.model for one in served}
-    forecasts = {model: {one.symbol: one for one in read_forecasts(ledger, model, session)} for model in models}
+    models = {forecast.model for forecast in served}
+    forecasts = {
+        model: {forecast.symbol: forecast for forecast in read_forecasts(ledger, model, session)} for model in models
+    }
     first = forecasts[served[0].model]
     return [
         replace(
             first[symbol],
-            values=np.stack([forecasts[one.model][symbol].values[index] for index, one in enumerate(served)]),
+            values=np.stack([forecasts[reported.model][symbol].values[index] for index, reported in enumerate(served)]),
         )
         for symbol in first
         if all(symbol in records for records in forecasts.values())

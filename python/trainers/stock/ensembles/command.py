@@ -72,7 +72,7 @@ def describe_joined(joined: JoinedEnsemble) -> dict[str, Json]:
         "kind": "joined",
         "artifact": str(joined.folder),
         "members": list(joined.members),
-        "dropped": [{"name": one.name, "reason": one.reason} for one in joined.refuted],
+        "dropped": [{"name": member.name, "reason": member.reason} for member in joined.refuted],
         "card": joined.card,
     }
 
@@ -92,8 +92,8 @@ def name_members(folders: Sequence[Path]) -> dict[str, Path]:
     """The folders by member name, such as `tft-1` for `models/tft/1`; duplicate names are numbered."""
     by_name: dict[str, Path] = {}
     for folder in folders:
-        place = folder.resolve()
-        base = f"{place.parent.name}-{place.name}" if place.name.isdecimal() else place.name
+        resolved = folder.resolve()
+        base = f"{resolved.parent.name}-{resolved.name}" if resolved.name.isdecimal() else resolved.name
         candidates = (base, *(f"{base}-{k}" for k in range(2, len(folders) + 2)))
         by_name[next(name for name in candidates if name not in by_name)] = folder
     return by_name

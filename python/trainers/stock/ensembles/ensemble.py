@@ -110,9 +110,9 @@ def choose_members(part: EvaluationSet, forecasts: Mapping[str, FloatArray], rul
             f"sessions, but fitted weights need {MIN_BLOCKS_TO_FIT}, or they are worse than equal ones; use "
             "--weights screened, or train the members with a longer calibration part (--splits)"
         )
-    losses = {name: average_horizons(part, pinball(part, one)) for name, one in forecasts.items()}
+    losses = {name: average_horizons(part, pinball(part, quantiles)) for name, quantiles in forecasts.items()}
     refuted = screen_members(part, losses)
-    kept = tuple(name for name in forecasts if name not in {one.name for one in refuted})
+    kept = tuple(name for name in forecasts if name not in {member.name for member in refuted})
     first, last = part.span
     choice = MemberChoice(
         rule=rule,
@@ -144,7 +144,7 @@ def screen_members(part: EvaluationSet, losses: Mapping[str, FloatArray]) -> tup
     if part.days_short:
         return ()
     best = min(losses, key=lambda name: float(np.nanmean(losses[name])))
-    gains = {name: measure_improvement(part, one, losses[best]) for name, one in losses.items() if name != best}
+    gains = {name: measure_improvement(part, loss, losses[best]) for name, loss in losses.items() if name != best}
     return tuple(
         RefutedMember(name=name, rival=best, improvement=gain.value, lower=gain.lower, upper=gain.upper)
         for name, gain in gains.items()
@@ -162,7 +162,7 @@ def fit_weights(part: EvaluationSet, members: Sequence[FloatArray]) -> FloatArra
     outcomes = part.outcomes[known]
     return np.stack(
         [
-            _fit_quantile(level, outcomes, np.stack([one[..., q][known] for one in members], axis=1), importance)
+            _fit_quantile(level, outcomes, np.stack([member[..., q][known] for member in members], axis=1), importance)
             for q, level in enumerate(part.levels)
         ],
         axis=1,
@@ -309,8 +309,8 @@ def join(
     equal = calibration.calibrate(_build_manifest(shared, stored))
     ours = equal
     if choice is not None:
-        kept = {name: stored[name] for name in choice.kept}
-        ours = calibration.calibrate(_build_manifest(shared, kept, choice.weights))
+        chosen = {name: stored[name] for name in choice.kept}
+        ours = calibration.calibrate(_build_manifest(shared, chosen, choice.weights))
     origins = [f"member {name}: {note}" for name, one in cards.items() for note in describe_origin(one)]
     scores: dict[str, Json] = {"notes": [*origins, card.NO_TEST]}
     effect: dict[str, Json] = {}
@@ -398,7 +398,7 @@ class _PartForecasts:
 
     def choose(self, rule: WeightRule) -> MemberChoice | None:
         """The members and their weights; None for equal weights of all."""
-        calibrated = {name: one.calibrated for name, one in self.each.items()}
+        calibrated = {name: member.calibrated for name, member in self.each.items()}
         return None if rule == "equal" else choose_members(self.outcomes, calibrated, rule)
 
     def joined(self, manifest: EnsembleManifest) -> ModelForecasts:
@@ -433,12 +433,12 @@ def _describe_scores(
     known = InformationSet.of(history, splits, seen, manifest.quantiles)
     result = benchmark(test, OURS, ours, known, plan, stepwise=stepwise)
     rows = [
-        score(test, one.calibrated, name=f"member {name}", role=ScoreRole.VARIANT, ranking=one.scores)
-        for name, one in forecast.each.items()
+        score(test, member.calibrated, name=f"member {name}", role=ScoreRole.VARIANT, ranking=member.scores)
+        for name, member in forecast.each.items()
     ]
     contest = ModelComparison(test, pinball(test, ours.calibrated), among="members")
-    for name, one in forecast.each.items():
-        contest.add(name, pinball(test, one.calibrated))
+    for name, member in forecast.each.items():
+        contest.add(name, pinball(test, member.calibrated))
     return {
         "scores": card.describe_scores(test, [*result.rows, *rows], unit=UNITS[manifest.target.kind]),
         "notes": [*origins, *note_missing_bars(history, forecast.windows, splits), *result.notes],
@@ -458,7 +458,7 @@ def _describe_weighting(choice: MemberChoice) -> dict[str, Json]:
         "days": choice.days,
         "blocks": choice.blocks,
         "days_short": choice.days_short,
-        "refuted": [asdict(one) for one in choice.refuted],
+        "refuted": [asdict(member) for member in choice.refuted],
         "lean": choice.lean,
         "crossed": 0,
     }
@@ -471,7 +471,9 @@ def _describe_effect(forecast: _PartForecasts, ours: EnsembleManifest, equal: En
     effect: dict[str, Json] = {"crossed": int(crossed)}
     if ours != equal:
         test = forecast.outcomes
-        losses = [average_horizons(test, pinball(test, forecast.joined(one).calibrated)) for one in (ours, equal)]
+        losses = [
+            average_horizons(test, pinball(test, forecast.joined(weights).calibrated)) for weights in (ours, equal)
+        ]
         gain = measure_improvement(test, *losses)
         effect["regret"] = [-gain.value, -gain.upper, -gain.lower]
     return effect

@@ -87,22 +87,22 @@ class EnsembleMembers:
         self, manifest: EnsembleManifest, windows: TrainingWindows, forecasts: Mapping[str, ModelForecasts]
     ) -> ModelForecasts:
         """Forecasts of the ensemble, before and after its offsets; only of the members in its manifest."""
-        kept = [forecasts[name] for name in manifest.members]
-        each = [one.calibrated for one in kept]
+        member_forecasts = [forecasts[name] for name in manifest.members]
+        each = [member.calibrated for member in member_forecasts]
         return ModelForecasts(
             raw=average_quantiles(manifest, each),
             calibrated=combine_quantiles(manifest, each, self.only(tuple(manifest.members)).scale(windows)),
-            scores=_join_scores(windows, [one.scores for one in kept]),
+            scores=_join_scores(windows, [member.scores for member in member_forecasts]),
         )
 
 
 def _join_scores(windows: TrainingWindows, members: Sequence[FloatArray | None]) -> FloatArray | None:
     """[N, H] negative mean of the members' ranks within each day; None if a member has no scores."""
-    given = [scores for scores in members if scores is not None]
-    if len(given) < len(members):
+    present = [scores for scores in members if scores is not None]
+    if len(present) < len(members):
         return None
     _, first = np.unique(windows.positions, return_index=True)
-    ranks = [np.concatenate([rank_scores(day) for day in np.split(scores, first[1:])]) for scores in given]
+    ranks = [np.concatenate([rank_scores(day) for day in np.split(scores, first[1:])]) for scores in present]
     return -np.mean(ranks, axis=0)
 
 
@@ -174,7 +174,7 @@ def find_calendar(model: EvaluatedModel) -> SessionCalendar:
 def find_trained_symbols(model: EvaluatedModel) -> frozenset[str]:
     """The symbols that the model, its members or its ancestors learnt from; empty if the cards lack them."""
     members = model.members.values() if isinstance(model, Ensemble) else (model,)
-    return frozenset(symbol for one in members for symbol in one.training_summary.symbols or ())
+    return frozenset(symbol for member in members for symbol in member.training_summary.symbols or ())
 
 
 def find_last_seen(model: EvaluatedModel) -> int:

@@ -83,8 +83,8 @@ def mark_below(test: EvaluationSet, forecasts: FloatArray) -> FloatArray:
 
 def mark_inside(test: EvaluationSet, forecasts: FloatArray) -> FloatArray:
     """[N, H] 1 if the outcome is between the lowest and the highest quantile, inclusive."""
-    held = (test.outcomes >= forecasts[..., 0]) & (test.outcomes <= forecasts[..., -1])
-    return np.where(np.isnan(test.outcomes), np.nan, held.astype(np.float64))
+    inside = (test.outcomes >= forecasts[..., 0]) & (test.outcomes <= forecasts[..., -1])
+    return np.where(np.isnan(test.outcomes), np.nan, inside.astype(np.float64))
 
 
 def winkler(test: EvaluationSet, forecasts: FloatArray) -> FloatArray:

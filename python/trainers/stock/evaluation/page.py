@@ -88,10 +88,15 @@ def draw_coverage(evaluation: ModelEvaluation, page: PageBuilder) -> Iterator[tu
 
 def draw_pit(evaluation: ModelEvaluation, page: PageBuilder) -> Iterator[tuple[str, str]]:
     """PIT histograms: the name and the chart of each horizon."""
-    for one in evaluation.pit:
-        name = format_horizon(one.horizon)
+    for histogram in evaluation.pit:
+        name = format_horizon(histogram.horizon)
         label = f"Where outcomes fell between the quantiles, {name} ahead; numbers in the table"
-        yield name, page.chart(charts.draw_pit_histogram(name, one.edges, *_split_intervals([one.shares])[:, 0]), label)
+        yield (
+            name,
+            page.chart(
+                charts.draw_pit_histogram(name, histogram.edges, *_split_intervals([histogram.shares])[:, 0]), label
+            ),
+        )
 
 
 def _split_intervals(rows: Sequence[Sequence[Interval]]) -> FloatArray:

@@ -105,13 +105,13 @@ def select_metrics(evaluation: ModelEvaluation, rows: tuple[ModelScores, ...]) -
         Metric(name="RankIC", score=lambda h: h.correlation.rank_ic, show=format_plain),
         Metric(name="ICIR", score=lambda h: h.correlation.icir, show=format_plain),
     )
-    return tuple(one for one in metrics if any(one.of(h) is not None for row in rows for h in row.horizons))
+    return tuple(metric for metric in metrics if any(metric.of(h) is not None for row in rows for h in row.horizons))
 
 
 def describe_findings(evaluation: ModelEvaluation) -> tuple[str, ...]:
     """Sentences on accuracy, coverage and the role of luck, and a note if training kept the initial weights."""
-    kept = (f"{capitalize_first(evaluation.start_note)}.",) if evaluation.start_note else ()
-    return (_describe_accuracy(evaluation), _describe_coverage(evaluation), _describe_spread(evaluation), *kept)
+    start_note = (f"{capitalize_first(evaluation.start_note)}.",) if evaluation.start_note else ()
+    return (_describe_accuracy(evaluation), _describe_coverage(evaluation), _describe_spread(evaluation), *start_note)
 
 
 def _describe_accuracy(evaluation: ModelEvaluation) -> str:
@@ -158,8 +158,8 @@ def _describe_coverage(evaluation: ModelEvaluation) -> str:
         if is_band
         else f"below the {format_level(lowest)}"
     )
-    held = sum(share.value for share in shares) / len(shares)
-    fell = f"{100 * held:.1f} % of the outcomes fell {where}, where {100 * nominal:g} % should"
+    inside = sum(share.value for share in shares) / len(shares)
+    fell = f"{100 * inside:.1f} % of the outcomes fell {where}, where {100 * nominal:g} % should"
     return f"{fell}; {_describe_misses(shares, nominal)}."
 
 
@@ -198,7 +198,7 @@ def _describe_spread(evaluation: ModelEvaluation) -> str:
 def build_loss_table(evaluation: ModelEvaluation) -> ReportTable:
     """Losses of all rows, best first: one column per horizon, then the mean; the last line is the spread over seeds."""
     losses = [[*(h.pinball for h in row.horizons), row.mean] for row in evaluation.rows]
-    best = [min(one.value for one in column) for column in zip(*losses, strict=True)]
+    best = [min(loss.value for loss in column) for column in zip(*losses, strict=True)]
     lines = [
         TableRow(
             name=row.name,
@@ -234,15 +234,17 @@ def build_gain_table(evaluation: ModelEvaluation) -> ReportTable:
 
 def build_confidence_table(evaluation: ModelEvaluation) -> ReportTable | None:
     """The p value of each row in the model confidence set; None if unknown."""
-    found = evaluation.confidence_set
-    if found is None:
+    confidence_set = evaluation.confidence_set
+    if confidence_set is None:
         return None
     models = {row.name for row in evaluation.rows if row.role is ScoreRole.MODEL}
     lines = (
         TableRow(
-            name=name, cells=(make_number_cell(p, "{:.3f}".format, is_best=p > found.size),), is_model=name in models
+            name=name,
+            cells=(make_number_cell(p, "{:.3f}".format, is_best=p > confidence_set.size),),
+            is_model=name in models,
         )
-        for name, p in found.p_values.items()
+        for name, p in confidence_set.p_values.items()
     )
     return ReportTable(columns=("p",), lines=tuple(lines))
 
@@ -251,7 +253,7 @@ def build_coverage_table(evaluation: ModelEvaluation) -> ReportTable:
     """Coverage as numbers: one line per calibration variant and horizon."""
     after = evaluation.calibration.after
     return ReportTable(
-        columns=tuple(f"below {format_level(one)}" for one in evaluation.levels),
+        columns=tuple(f"below {format_level(quantile)}" for quantile in evaluation.levels),
         lines=tuple(
             _build_row(f"{format_horizon(h.horizon)}, {row.name}", h.below, format_share, is_model=row is after)
             for row in list_variants(evaluation)
@@ -285,8 +287,8 @@ def _build_winkler_row(
 ) -> TableRow:
     cells = (
         make_number_cell(blocks, "{:.0f}".format),
-        *(_build_cell(one.band, format_share) for one in (before, after)),
-        *(_build_cell(one.winkler, format_loss) for one in (before, after)),
+        *(_build_cell(scores.band, format_share) for scores in (before, after)),
+        *(_build_cell(scores.winkler, format_loss) for scores in (before, after)),
         _build_cell(gain, format_gain),
     )
     return TableRow(name=name, cells=cells)
@@ -295,13 +297,18 @@ def _build_winkler_row(
 def build_pit_table(evaluation: ModelEvaluation) -> ReportTable:
     """PIT histograms as numbers, and the expected shares."""
     first = evaluation.pit[0]
-    calibrated = TableRow(name="calibrated", cells=tuple(make_number_cell(one, format_share) for one in first.expected))
+    calibrated = TableRow(
+        name="calibrated", cells=tuple(make_number_cell(share, format_share) for share in first.expected)
+    )
     edges = [f"{100 * edge:g}" for edge in first.edges]
     return ReportTable(
         columns=tuple(f"{a}–{b} %" for a, b in pairwise(edges)),  # noqa: RUF001 - a range
         lines=(
             calibrated,
-            *(_build_row(format_horizon(one.horizon), one.shares, format_share) for one in evaluation.pit),
+            *(
+                _build_row(format_horizon(histogram.horizon), histogram.shares, format_share)
+                for histogram in evaluation.pit
+            ),
         ),
     )
 
@@ -379,7 +386,7 @@ def list_variants(evaluation: ModelEvaluation) -> tuple[ModelScores, ...]:
 def _build_row(
     name: str, estimates: Sequence[Interval | SeedSpread], show: Callable[[float], str], *, is_model: bool = False
 ) -> TableRow:
-    return TableRow(name=name, cells=tuple(_build_cell(one, show) for one in estimates), is_model=is_model)
+    return TableRow(name=name, cells=tuple(_build_cell(estimate, show) for estimate in estimates), is_model=is_model)
 
 
 def _build_cell(estimate: Interval | SeedSpread, show: Callable[[float], str], *, best: float = nan) -> TableCell:

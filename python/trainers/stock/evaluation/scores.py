@@ -141,8 +141,8 @@ def _mean_over_symbols(
         rows = (test.symbols == symbol) & np.isfinite(outcomes)
         x, y = (rank_values(series[rows]) if ranked else series[rows] for series in (centres, outcomes))
         if len(x) > 1 and min(np.ptp(x), np.ptp(y)) > 0:
-            drawn = weights[:, np.searchsorted(days, test.positions[rows])]
-            by_symbol.append(_correlate_weighted(x, y, np.vstack([np.ones(len(x)), drawn])))
+            day_weights = weights[:, np.searchsorted(days, test.positions[rows])]
+            by_symbol.append(_correlate_weighted(x, y, np.vstack([np.ones(len(x)), day_weights])))
     if not by_symbol:
         return None
     known = np.isfinite(by_symbol)
@@ -408,12 +408,12 @@ def benchmark(
     """
     rows = [score(test, ours.calibrated, name=name, role=ScoreRole.MODEL, ranking=ours.scores)]
     contest = ModelComparison(test, pinball(test, ours.calibrated), among="baselines")
-    asked, notes = MeasuredWindows.of(case.history, test.windows), list[str]()
+    windows, notes = MeasuredWindows.of(case.history, test.windows), list[str]()
     for baseline, fit in stepwise(tuple(plan.rows), title="scoring", tell=lambda row: row[0].named(row[1])):
         title = baseline.named(fit)
         try:
             fitted = case.fitted(baseline, fit)
-            forecasts = fitted.forecasts(asked)
+            forecasts = fitted.forecasts(windows)
         except NoForecastError as error:
             notes.append(f"{title} is left out: {error}")
             continue

@@ -79,11 +79,11 @@ class StockLifecycle:
 def _compare(
     champion: ComparedVersion, challenger: ComparedVersion, ledger: Ledger, check: Check, start: int | None = None
 ) -> VersionComparison:
-    for one in (champion, challenger):
-        needs = [need.name for need in one.trained_model.model.info((), is_default=False).covariates]
+    for version in (champion, challenger):
+        needs = [need.name for need in version.trained_model.model.info((), is_default=False).covariates]
         if needs:
             raise ConfigurationError(
-                f"{one.reference} reads the covariates {format_names(needs)}, which a ledger does not have; use "
+                f"{version.reference} reads the covariates {format_names(needs)}, which a ledger does not have; use "
                 "`quantra compare` or `quantra promote` with --bars, and --covariates or --static"
             )
     if not ledger.last_session:
@@ -91,19 +91,19 @@ def _compare(
     return compare_versions(champion, challenger, ledger.panel(), start=start, check=check)
 
 
-def _summarise_comparison(found: VersionComparison) -> ComparisonResult:
+def _summarise_comparison(comparison: VersionComparison) -> ComparisonResult:
     return ComparisonResult(
-        champion=found.champion,
-        challenger=found.challenger,
-        decision=found.decision,
-        need=found.need,
-        sentence=found.sentence,
-        first_session=found.first_day,
-        last_session=found.last_day,
-        days=found.days,
-        symbols=found.symbols,
-        improvement=found.losses.improvement.value,
-        lower=found.bounds.lower,
-        upper=found.bounds.upper,
-        whole=found.to_json(),
+        champion=comparison.champion,
+        challenger=comparison.challenger,
+        decision=comparison.decision,
+        need=comparison.need,
+        sentence=comparison.sentence,
+        first_session=comparison.first_day,
+        last_session=comparison.last_day,
+        days=comparison.days,
+        symbols=comparison.symbols,
+        improvement=comparison.losses.improvement.value,
+        lower=comparison.bounds.lower,
+        upper=comparison.bounds.upper,
+        whole=comparison.to_json(),
     )

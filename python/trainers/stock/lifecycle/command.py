@@ -178,16 +178,16 @@ def compare_command(
     covariates, panel = files.read(), bars.read()
     old, new = (load_version(models, reference, covariates) for reference in (champion, challenger))
     try:
-        found = _compare(old, new, panel, days.start, refit)
+        comparison = _compare(old, new, panel, days.start, refit)
     except InSampleError as error:
         raise typer.BadParameter(error.message) from error
     if as_json:
-        write_json(found.to_json())
+        write_json(comparison.to_json())
         return
     console = Console(highlight=False)
-    for part in _show_comparison(found):
+    for part in _show_comparison(comparison):
         console.print(part)
-    if old.model_folder == new.model_folder and refit is None and found.decision is True:
+    if old.model_folder == new.model_folder and refit is None and comparison.decision is True:
         words = ("--models", models, *list_given_flags(bars, files), "--reason", "REASON")
         print_next_commands(quantra("promote", new.reference, *words))
 
@@ -196,7 +196,7 @@ def _compare(
     champion: ComparedVersion, challenger: ComparedVersion, bars: BarPanel, start: int | None, refit: int | None
 ) -> VersionComparison:
     """Compare the versions, or with `refit` their recipes, after warnings about the bars."""
-    models = [model for one in (champion, challenger) for model in list_networks(one.trained_model.model)]
+    models = [model for version in (champion, challenger) for model in list_networks(version.trained_model.model)]
     known = drop_before_calendar(bars, find_calendar(champion.trained_model.model))
     emit(find_model_warnings(models, known, champion.source.covariates), warn_on_stderr)
     if refit is None:
@@ -206,26 +206,29 @@ def _compare(
     return compare_recipes(champion, challenger, bars, start=start, refit=refit)
 
 
-def _show_comparison(found: VersionComparison) -> Iterator[RenderableType]:
+def _show_comparison(comparison: VersionComparison) -> Iterator[RenderableType]:
     """Which days were compared, a row per horizon, and the decision."""
-    span = f"{format_date(found.first_day)} to {format_date(found.last_day)}"
-    head = (
-        f"{found.challenger} against {found.champion}, {found.by}: {found.days} days of {found.shown_symbols}, {span}"
-    )
-    yield Text(head, style="bold")
-    if found.seen_until:
-        yield Text(f"days up to {format_date(found.seen_until)} are left out: {found.seen_by} has seen their labels")
+    span = f"{format_date(comparison.first_day)} to {format_date(comparison.last_day)}"
+    versions = f"{comparison.challenger} against {comparison.champion}, {comparison.by}"
+    yield Text(f"{versions}: {comparison.days} days of {comparison.shown_symbols}, {span}", style="bold")
+    if comparison.seen_until:
+        yield Text(
+            f"days up to {format_date(comparison.seen_until)} are left out: {comparison.seen_by} has seen their labels"
+        )
     table = Table(box=None, pad_edge=False)
     for name in ("sessions ahead", "smaller loss", "90 % interval of one look"):
         table.add_column(name, justify="right")
-    rows = [*zip(map(str, found.horizons), found.losses.by_horizon, strict=True), ("all", found.losses.improvement)]
+    rows = [
+        *zip(map(str, comparison.horizons), comparison.losses.by_horizon, strict=True),
+        ("all", comparison.losses.improvement),
+    ]
     for name, gain in rows:
         table.add_row(name, f"{100 * gain.value:+.2f} %", f"{100 * gain.lower:+.2f} to {100 * gain.upper:+.2f} %")
     yield table
-    names = (found.champion, found.challenger)
-    inside = ", ".join(f"{name} {100 * share:.1f} %" for name, share in zip(names, found.coverage, strict=True))
-    yield Text(f"outcomes in the band: {inside}; promised {100 * found.promised:g} %")
-    yield Text(f"{found.need}? {found.sentence}")
+    names = (comparison.champion, comparison.challenger)
+    inside = ", ".join(f"{name} {100 * share:.1f} %" for name, share in zip(names, comparison.coverage, strict=True))
+    yield Text(f"outcomes in the band: {inside}; promised {100 * comparison.promised:g} %")
+    yield Text(f"{comparison.need}? {comparison.sentence}")
 
 
 @with_flags

@@ -97,8 +97,8 @@ def retrain(
     trainer = TrainingRunner() if trainer is None else trainer
     if plan.rule is None:
         return _train_all(plan, trainer, {"": out}, announce)[""]
-    with TemporaryDirectory() if members is None else nullcontext(members) as place:
-        folders = {name: Path(place) / name for name in plan.trainings}
+    with TemporaryDirectory() if members is None else nullcontext(members) as members_folder:
+        folders = {name: Path(members_folder) / name for name in plan.trainings}
         trained = _train_all(plan, trainer, folders, announce)
         repeating = {} if plan.rule == "equal" else _find_repeating({name: trained[name].summary for name in folders})
         for name, reason in repeating.items():
@@ -203,8 +203,8 @@ def _describe_retraining(champion: str, seen_until: int, bars: BarPanel) -> dict
 
 
 def _read_members(folder: Path, covariates: CovariateSource) -> Iterator[tuple[str, ModelSource]]:
-    for place in sorted((folder / artifact.MEMBERS).iterdir()):
-        yield place.name, artifact_source(place, "cpu", covariates)
+    for member_folder in sorted((folder / artifact.MEMBERS).iterdir()):
+        yield member_folder.name, artifact_source(member_folder, "cpu", covariates)
 
 
 def _plan_training(source: ModelSource, bars: BarPanel, sections: Mapping[str, Json]) -> PlannedTraining:

@@ -51,7 +51,7 @@ class JudgedForecasts:
             ConfigurationError: they have no common day of a common symbol.
         """
         width = 1 + max(int(self.test.symbols.max(initial=0)), int(other.test.symbols.max(initial=0)))
-        ours, theirs = (one.test.positions * width + one.test.symbols for one in (self, other))
+        ours, theirs = (version.test.positions * width + version.test.symbols for version in (self, other))
         shared = np.intersect1d(ours, theirs)
         if shared.size == 0:
             raise ConfigurationError("the versions forecast no common day of a common symbol; give more bars")
@@ -145,12 +145,12 @@ def _list_recipes(model: EvaluatedModel) -> dict[str, tuple[Json, Json]]:
     """
     networks = model.members if isinstance(model, Ensemble) else {"": model}
     recipes: dict[str, tuple[Json, Json]] = {}
-    for name, one in networks.items():
-        if "recipe" not in one.manifest.card:
+    for name, network in networks.items():
+        if "recipe" not in network.manifest.card:
             return {}
-        settings = read_recipe(one.manifest.card["recipe"]).settings()
+        settings = read_recipe(network.manifest.card["recipe"]).settings()
         own = {key: value for key, value in settings.items() if not key.startswith((SHARE, SPLIT, ROLLING, "device"))}
-        recipes[name] = (own, identify_features(one.pipeline.features.features))
+        recipes[name] = (own, identify_features(network.pipeline.features.features))
     return recipes
 
 
@@ -305,7 +305,7 @@ def compare_versions(
         CovariateMissingError: no file has a covariate that one reads.
     """
     _check_comparable(champion, challenger)
-    seen = max((champion, challenger), key=lambda one: one.trained_model.last_seen)
+    seen = max((champion, challenger), key=lambda compared: compared.trained_model.last_seen)
     target, calendar = champion.trained_model.model.manifest.target, find_calendar(seen.trained_model.model)
     try:
         part = select_unseen_part(bars.sessions, seen.trained_model.last_seen, target, calendar, start=start)
@@ -317,14 +317,14 @@ def compare_versions(
             f"{seen.reference} has seen labels up to {format_date(seen.trained_model.last_seen)}: give later "
             f"bars{instead}"
         ) from error
-    for one in (champion, challenger):
-        bars = drop_before_calendar(bars, find_calendar(one.trained_model.model))
-        check_sessions(bars, find_calendar(one.trained_model.model))
+    for version in (champion, challenger):
+        bars = drop_before_calendar(bars, find_calendar(version.trained_model.model))
+        check_sessions(bars, find_calendar(version.trained_model.model))
     judged: list[JudgedForecasts] = []
-    for one in (champion, challenger):
-        model = one.trained_model.model
+    for version in (champion, challenger):
+        model = version.trained_model.model
         check()
-        bound = bind_model(model, bars, one.source.covariates)
+        bound = bind_model(model, bars, version.source.covariates)
         windows = bound.windows(part)
         check()
         test = EvaluationSet.of(bound.history, windows, model.manifest.quantiles)
@@ -359,14 +359,14 @@ def compare_recipes(
         walk_forward(
             RefitMaterial(
                 bars=bars,
-                features=one.source.features,
-                recipe=one.source.known_recipe(),
-                covariates=one.source.covariates,
-                edges=one.source.user_edges(bars.symbols),
+                features=version.source.features,
+                recipe=version.source.known_recipe(),
+                covariates=version.source.covariates,
+                edges=version.source.user_edges(bars.symbols),
             ),
             folds,
         )
-        for one in (champion, challenger)
+        for version in (champion, challenger)
     ]
     return _compare(champion, challenger, bars, judged[0], judged[1], by=f"recipes, trained every {refit} sessions")
 
@@ -374,7 +374,7 @@ def compare_recipes(
 def _check_comparable(champion: ComparedVersion, challenger: ComparedVersion) -> None:
     if champion.reference == challenger.reference:
         raise ConfigurationError(f"{champion.reference} is compared with itself; name two versions")
-    ours, theirs = (one.trained_model.model.manifest for one in (challenger, champion))
+    ours, theirs = (version.trained_model.model.manifest for version in (challenger, champion))
     different = [
         f"{what} {mine} and {other}"
         for what, mine, other in (
@@ -406,8 +406,8 @@ def _compare(
     test = old.test
     check_outcomes_vary(test)
     first, last = test.span
-    inside = [float(np.nanmean(mark_inside(test, one.values))) for one in (old, new)]
-    before, after = (pinball(test, one.values) for one in (old, new))
+    inside = [float(np.nanmean(mark_inside(test, version.values))) for version in (old, new)]
+    before, after = (pinball(test, version.values) for version in (old, new))
     attempt = max(1, challenger.version - champion.version) if challenger.model_folder == champion.model_folder else 1
     daily = [days[np.isfinite(days)] for days in (average_days(test, losses) for losses in (before, after))]
     compared = tuple(bars.symbols[row] for row in np.unique(test.symbols))

@@ -215,8 +215,8 @@ class Page:
         if symbol in forecast.refusals:
             raise forecast.refusals[symbol]
         detail = Detail.CELLS if INTEGRATED_GRADIENTS in info.explain_methods else Detail.FEATURES
-        asked = ExplanationQuery(instance=instance, targets=(point,), detail=detail, symbols=(symbol,))
-        explanation = self._models.explain(_format_reference(info), asked)
+        explanation_query = ExplanationQuery(instance=instance, targets=(point,), detail=detail, symbols=(symbol,))
+        explanation = self._models.explain(_format_reference(info), explanation_query)
         shown = views.ShownForecast(
             info=info,
             reading=reading,
@@ -314,7 +314,7 @@ class Page:
             raise ConfigurationError(views.REMOTE)
         form, uploaded = await _read_form(request), self._uploaded_bars()
         minutes = form.get("minutes", "")
-        asked = TrainingRequest(
+        training_request = TrainingRequest(
             name=_require_field(form, "name"),
             kind=_require_field(form, "kind"),
             minutes=int(minutes) if minutes.isdecimal() else 0,
@@ -322,7 +322,7 @@ class Page:
             calendar=uploaded.choice.calendar,
         )
         _ = await asyncio.to_thread(lambda: uploaded.reading)  # bars that cannot be read say why here
-        await asyncio.to_thread(self._training.start, asked, uploaded.copy)
+        await asyncio.to_thread(self._training.start, training_request, uploaded.copy)
         return _redirect_to("/training")
 
     async def _stop_training(self, _: Request) -> Response:

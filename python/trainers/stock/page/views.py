@@ -70,12 +70,19 @@ class ModelView:
     @property
     def champion(self) -> int:
         """The live version; 0 for none."""
-        return next((one.version for one in self.versions if one.is_default), 0)
+        return next((version.version for version in self.versions if version.is_default), 0)
 
     @property
     def reason(self) -> str:
         """Why the champion is live."""
-        move = next((one for one in self.moves if one.alias == "champion" and one.version == self.champion), None)
+        move = next(
+            (
+                candidate
+                for candidate in self.moves
+                if candidate.alias == "champion" and candidate.version == self.champion
+            ),
+            None,
+        )
         return "" if move is None else f"{move.kind.value} on {move.at[:10]}: {move.reason or 'no reason is recorded'}"
 
 
@@ -118,7 +125,7 @@ def render_bars(frame: PageFrame, uploaded: UploadedBars, models: Sequence[Model
             "read_as": "" if checked is None else str(checked.reading),
             "calendar": "" if checked is None else checked.calendar.name,
             "symbols": () if checked is None else checked.reading.panel.symbols,
-            "has_suspects": checked is not None and any(one.suspects for one in checked.findings),
+            "has_suspects": checked is not None and any(finding.suspects for finding in checked.findings),
             **({"closes": "", "table": None, "warnings": ()} if checked is None else _view_findings(checked, page)),
         }
     )
@@ -193,7 +200,7 @@ def score_sentences(card: Card) -> Iterator[str]:
             f"{format_percent(share)} of the outcomes fell between the quantiles {format_level(low)} and "
             f"{format_level(high)}; a calibrated forecast has {format_percent(high - low)}."
         )
-    split = next((one for one in card.splits if one.name == card.scores.split), None)
+    split = next((part for part in card.splits if part.name == card.scores.split), None)
     if split is not None:
         days = f"{format_session(split.first)} to {format_session(split.last)}"
         yield f"The days of these scores are {days}; nothing was fitted on them."
@@ -247,7 +254,7 @@ def render_universe(
             "models": models,
             "rows": sorted(_list_universe_rows(forecast), key=lambda row: (-row.middle, row.symbol)),
             "refused": refused,
-            "warnings": [one for one in forecast.warnings if not one.endswith(tuple(refused.values()))],
+            "warnings": [warning for warning in forecast.warnings if not warning.endswith(tuple(refused.values()))],
             "horizon": forecast.horizons[-1],
             "is_return": forecast.target_kind == LOG_RETURN,
             "levels": (forecast.quantiles[0], forecast.quantiles[-1]),
@@ -260,7 +267,7 @@ def _list_universe_rows(forecast: Forecast) -> Iterator[UniverseRow]:
     is_return = forecast.target_kind == LOG_RETURN
     middle = int(np.argmin(np.abs(np.array(forecast.quantiles) - 0.5)))
     known = [s for s, symbol in enumerate(forecast.symbols) if symbol not in forecast.refusals]
-    for place, s in enumerate(known):
+    for row, s in enumerate(known):
         values = 100 * np.expm1(forecast.values[s]) if is_return else forecast.values[s]
         fan = charts.draw_fan_svg(
             forecast.horizons,
@@ -275,7 +282,7 @@ def _list_universe_rows(forecast: Forecast) -> Iterator[UniverseRow]:
             low=float(values[-1, 0]),
             high=float(values[-1, -1]),
             rank=0 if forecast.ranks is None else int(forecast.ranks[s, -1]),
-            fan=fan if place < MAX_FANS else "",
+            fan=fan if row < MAX_FANS else "",
         )
 
 
@@ -294,9 +301,11 @@ def render_calls(frame: PageFrame, described: Mapping[str, Any]) -> str:
     """The calls over HTTP and their messages, from their description as OpenAPI."""
     page, schemas = PageBuilder(PACKAGE, "calls.html.j2", frame), described["components"]["schemas"]
     messages = {
-        _shorten_reference(name): list(_list_fields(one)) for name, one in schemas.items() if "properties" in one
+        _shorten_reference(name): list(_list_fields(schema))
+        for name, schema in schemas.items()
+        if "properties" in schema
     }
-    names = {_shorten_reference(name): one["enum"] for name, one in schemas.items() if "enum" in one}
+    names = {_shorten_reference(name): schema["enum"] for name, schema in schemas.items() if "enum" in schema}
     return page.render({"calls": list(_list_calls(described["paths"])), "messages": messages, "names": names})
 
 
@@ -320,12 +329,12 @@ def _find_schema_name(part: Mapping[str, Any]) -> str:
 def _list_fields(schema: Mapping[str, Any]) -> Iterator[Mapping[str, str]]:
     """The fields of a message; their own `message`, or list of names, is empty for others."""
     for name, field in schema["properties"].items():
-        one = field.get("items", field)
-        message = _shorten_reference(one["$ref"]) if "$ref" in one else ""
-        if "oneOf" in one:
+        item = field.get("items", field)
+        message = _shorten_reference(item["$ref"]) if "$ref" in item else ""
+        if "oneOf" in item:
             kind = "numbers: base64, or a list"
         else:
-            kinds = one.get("type", "")
+            kinds = item.get("type", "")
             kind = kinds if isinstance(kinds, str) else " or ".join(kinds)
         yield {"name": name, "kind": f"list of {kind}".rstrip() if "items" in field else kind, "message": message}
 

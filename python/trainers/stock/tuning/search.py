@@ -106,10 +106,10 @@ def _close(database: "RDBStorage") -> None:
 
 def _check_same(study: "Study", settings: Mapping[str, Json]) -> None:
     digest = hashlib.sha256(canonical.to_bytes(dict(settings))).hexdigest()
-    kept = study.user_attrs.get(SETTINGS)
-    if kept is None:
+    saved_settings = study.user_attrs.get(SETTINGS)
+    if saved_settings is None:
         study.set_user_attr(SETTINGS, digest)
-    elif kept != digest:
+    elif saved_settings != digest:
         raise ConfigurationError(
             f"study {study.study_name!r} searched with other bars, features or settings; choose another --out or "
             "--storage, or remove the old study to start over"

@@ -99,10 +99,10 @@ def _of_known(values: FloatArray, levels: FloatArray) -> FloatArray:
     """[n, Q] quantiles of the finite values [n, days]; vectorised, unlike `numpy.nanquantile`."""
     ordered, rows = np.sort(values, axis=1), np.arange(len(values))[:, None]  # NaN comes last
     last = np.maximum(np.isfinite(values).sum(axis=1) - 1, 0)[:, None]
-    place = levels * last
-    below = place.astype(np.int64)
+    position = levels * last
+    below = position.astype(np.int64)
     lower, upper = ordered[rows, below], ordered[rows, np.minimum(below + 1, last)]
-    return lower + (place - below) * (upper - lower)
+    return lower + (position - below) * (upper - lower)
 
 
 EMPIRICAL: Final = BaselineModel(
