@@ -27,10 +27,10 @@ import torch
 
 from benchmarks.report import Row, at_most, common_options, interleaved_medians, publish, shown
 from predictor.bars import BarPanel
-from predictor.cluster import OnRay
+from predictor.cluster import RayRunner
 from predictor.errors import format_date
 from predictor.features import load_default_features
-from predictor.jobs import InProcesses, InThisProcess, JobRunner
+from predictor.jobs import JobRunner, LocalRunner, ProcessRunner
 from predictor.networks import LSTMConfig, Target
 from predictor.sessions import SessionCalendar
 from trainers import StockTrainer
@@ -240,7 +240,7 @@ def nothing() -> Callable[[int], int]:
 
 def task_rows(*, quick: bool) -> Iterator[Row]:
     count = 200 if quick else 1000
-    results = OnRay("auto").run(nothing, range(count))
+    results = RayRunner("auto").run(nothing, range(count))
     next(results)  # a process has started
     start = time.perf_counter()
     assert len(list(results)) == count - 1
@@ -325,11 +325,11 @@ def refit_rows(cluster: Any, *, quick: bool) -> Iterator[Row]:
     )
     torch.set_num_threads(1)
     detail = f"{symbols} symbols x 800 days, with the start of processes"
-    alone = run(InThisProcess())
+    alone = run(LocalRunner())
     yield shown(f"{refits} refits in one process, s", alone.seconds, detail=detail)
-    pair = run(InProcesses(2))
+    pair = run(ProcessRunner(2))
     yield shown(f"{refits} refits in two processes, s", pair.seconds, detail=detail)
-    nodes = run(OnRay("auto"))
+    nodes = run(RayRunner("auto"))
     yield shown(f"{refits} refits on two nodes, s", nodes.seconds, detail=detail)
     assert alone.forecasts == pair.forecasts == nodes.forecasts
     for rival, seconds, limit in (("two processes", pair.seconds, 1.1), ("one process", alone.seconds, 0.6)):
@@ -348,7 +348,7 @@ def node_rows(
         kill = partial(cluster.remove_node, added, allow_graceful=False)
         timer = Timer(chance.uniform(0.1, 0.6) * undisturbed.seconds, kill)
         timer.start()
-        found = run(OnRay("auto"))
+        found = run(RayRunner("auto"))
         timer.join()
         changed += found.forecasts != undisturbed.forecasts
         lost += found.lost

@@ -9,7 +9,7 @@ from market import bokeh_panel
 from predictor.bars import BarPanel
 from predictor.features import load_default_features
 from predictor.golden import AFTER_ALL_SESSIONS
-from predictor.jobs import InThisProcess, JobRunner
+from predictor.jobs import JobRunner, LocalRunner
 from predictor.ledger import Ledger
 from predictor.networks import Target
 from trainers.stock import RollingSplits, StockRecipe, TrainingMaterial, train
@@ -57,7 +57,7 @@ def run_evenings(
                 ledger=opened,
                 model_folder=model_folder,
                 evidence_every=evidence_every,
-                runner=runner or InThisProcess(),
+                runner=runner or LocalRunner(),
             ),
             bars,
             AFTER_ALL_SESSIONS,

@@ -19,7 +19,7 @@ from unittest import mock
 from watched_logs import SUITE
 
 from predictor.calls import LedgerCalls, PredictionCalls
-from predictor.server import Address, Listening, ServeFlags, ServerLimits, ServerSettings, logs
+from predictor.server import Address, ListenAddress, ServeFlags, ServerLimits, ServerSettings, logs
 from predictor.server.__main__ import _create_parser, main
 from predictor.server.credentials import Certificates
 from predictor.server.host import Host
@@ -58,7 +58,7 @@ def serving(
     limits: ServerLimits | None = None,
     calls: PredictionCalls | None = None,
     *,
-    address: Listening = ANY_PORT,
+    address: ListenAddress = ANY_PORT,
     watching: CallObservers | None = None,
     guard: TokenGuard | None = None,
     certificates: Callable[[], Certificates] | None = None,

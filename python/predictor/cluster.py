@@ -13,7 +13,7 @@ from importlib.metadata import version
 from typing import Any, Final, final
 
 from predictor.errors import ConfigurationError, MissingPackageError, QuantraError, UnavailableError, format_names
-from predictor.jobs import InProcesses, InThisProcess, JobOutcome, JobPool, JobRunner, Prepare
+from predictor.jobs import JobOutcome, JobPool, JobRunner, LocalRunner, Prepare, ProcessRunner
 
 LOCAL: Final = "local"
 _CLIENT: Final = re.compile(r"ray://(?P<host>[^/:]+|\[[0-9a-fA-F:]+\]):(?P<port>\d{1,5})")
@@ -24,7 +24,7 @@ _COMPARED: Final = ("quantra", "torch", "numpy", "ray")
 
 
 @final
-class OnRay(JobRunner):
+class RayRunner(JobRunner):
     """Runs jobs in actors of Ray, with one CPU each.
 
     Common material is sent to each node once, and read without a copy.
@@ -103,7 +103,7 @@ def choose_runner(
         timeout: As for `JobRunner`.
         memory: GB that a cluster reserves for a job; by default what this process has used so far.
         advice: As for `JobRunner`.
-        tell: As for `OnRay`.
+        tell: As for `RayRunner`.
 
     Raises:
         ConfigurationError: Both processes and a cluster are given, or a value is invalid.
@@ -113,12 +113,12 @@ def choose_runner(
     if cluster is not None:
         if workers != 1:
             raise ConfigurationError("give either workers or a cluster; a cluster runs a job on each of its CPUs")
-        return OnRay(
+        return RayRunner(
             cluster, memory=measure_peak_memory() if memory is None else int(memory * GB), timeout=timeout, tell=tell
         )
     if workers == 1 and timeout is None:
-        return InThisProcess()
-    return InProcesses(workers, timeout=timeout, advice=advice)
+        return LocalRunner()
+    return ProcessRunner(workers, timeout=timeout, advice=advice)
 
 
 class _HeadLostError(Exception):

@@ -25,7 +25,7 @@ def choose_device(name: str) -> torch.device:
         ConfigurationError: the device does not exist, or is Apple's MPS, which has no float64.
     """
     if _DEVICES.fullmatch(name) is None:
-        raise ConfigurationError(f"unknown device {name!r}; use auto, cpu, cuda, cuda:N for GPU number N, or mps")
+        raise ConfigurationError(f"unknown device {name!r}; use auto, cpu, cuda, cuda:N for GPU number N, or xpu")
     if name.startswith("mps"):
         raise ConfigurationError(
             f"device {name!r} has no float64, which forecasts and explanations need; use --device cpu. Training on it "

@@ -9,7 +9,7 @@ import time
 import traceback
 from abc import ABC, abstractmethod
 from collections import Counter, deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sized
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing import resource_tracker
@@ -128,7 +128,7 @@ class JobRunner(ABC):
             prepare: Prepares the work once in each process, such as by loading a model, and holds the common material.
                 It can be pickled, like jobs, results and errors. The work raises a QuantraError if only its job failed.
             jobs: The jobs; each is taken when it can begin.
-            count: Their number, if they are not a sequence.
+            count: Their number; needed if they have no length, as of a generator.
             name: Names a job in errors.
             in_order: Whether to yield results in the order of the jobs. Job k is then taken when exactly the results
                 up to job k - n have been yielded, where n is the number of processes.
@@ -136,13 +136,17 @@ class JobRunner(ABC):
 
         Raises:
             QuantraError: Jobs failed, or the work cannot be prepared.
+            TypeError: The jobs have no length, and `count` is missing.
         """
-        total = count if count is not None else len(jobs) if isinstance(jobs, Sequence) else 1
-        if total == 0:
+        if count is None:
+            if not isinstance(jobs, Sized):
+                raise TypeError("jobs without a length need `count`")
+            count = len(jobs)
+        if count == 0:
             return
         errors: list[QuantraError] = []
-        with self._open(prepare, total) as pool:
-            for job, outcome in _JobRun(self, pool, jobs, total, name).outcomes(in_order=in_order):
+        with self._open(prepare, count) as pool:
+            for job, outcome in _JobRun(self, pool, jobs, count, name).outcomes(in_order=in_order):
                 if outcome.error is None:
                     yield job, outcome.result
                 elif on_failure is None:
@@ -153,7 +157,7 @@ class JobRunner(ABC):
             raise errors[0]
         if errors:
             causes = "; ".join(sorted({error.message for error in errors}))
-            raise QuantraError(f"{len(errors)} of {total} jobs failed: {causes}")
+            raise QuantraError(f"{len(errors)} of {count} jobs failed: {causes}")
 
 
 @final
@@ -244,7 +248,7 @@ class _JobRun(Generic[JobT]):
 
 
 @final
-class InThisProcess(JobRunner):
+class LocalRunner(JobRunner):
     """Runs one job after the other in this process."""
 
     is_parallel = False
@@ -277,7 +281,7 @@ class _ThisProcess:
 
 
 @final
-class InProcesses(JobRunner):
+class ProcessRunner(JobRunner):
     """Runs jobs in other processes of this machine, with one torch thread each.
 
     Args:

@@ -26,7 +26,7 @@ def check_device(name: str) -> None:
         raise ValueError(f"{name!r} is not a device; use auto, cpu, cuda, cuda:N, xpu, xpu:N or mps")
 
 
-def _clip(norm: float) -> None:
+def _check_clip(norm: float) -> None:
     if not norm > 0:
         raise ValueError(f"{norm:g} is not a norm to clip at; it must be above 0, or inf for no clipping")
 
@@ -41,7 +41,7 @@ def _check_seconds(seconds: float) -> None:
         raise ValueError(f"{seconds:g} is not a time between checkpoints; it must be above 0, or inf for epochs only")
 
 
-AnsweringDevice = Annotated[
+ForecastDevice = Annotated[
     str,
     Flag(
         "Device to compute on: auto, cpu, cuda or cuda:N. Forecasts are float64, which Apple's GPU lacks.",
@@ -61,7 +61,7 @@ Threads = Annotated[int, Flag("CPU threads; one is fastest for a small network."
 
 
 @dataclass(frozen=True, kw_only=True)
-class Computation:
+class ComputationOptions:
     """Settings that affect the numbers of every training; the defaults suit a small network."""
 
     accumulate: Annotated[
@@ -69,7 +69,8 @@ class Computation:
         Flag("Batches per optimizer step: like one batch that many times larger, in no more memory.", minimum=1),
     ] = 1
     clip: Annotated[
-        float, Flag("Largest norm of the gradients, longer ones are clipped; inf: never.", metavar="NORM", check=_clip)
+        float,
+        Flag("Largest norm of the gradients, longer ones are clipped; inf: never.", metavar="NORM", check=_check_clip),
     ] = 1.0
     ema: Annotated[
         float | None,
@@ -126,7 +127,7 @@ class RunOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LoopOptions(Computation, RunOptions):
+class LoopOptions(ComputationOptions, RunOptions):
     """Every setting that all trainers share."""
 
 

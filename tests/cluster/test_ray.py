@@ -15,9 +15,9 @@ from small_jobs import multiplier, prepare_a_crash, sleeper, unprepared
 
 from predictor import cluster as module
 from predictor import jobs
-from predictor.cluster import OnRay
+from predictor.cluster import RayRunner
 from predictor.errors import ConfigurationError, DeadlineExceededError, QuantraError, UnavailableError
-from predictor.jobs import InThisProcess, JobRunner
+from predictor.jobs import JobRunner, LocalRunner
 from trainers.stock.data import NO_COVARIATE_FILES
 from trainers.stock.forecast_files import ForecastFolder, ForecastMaterial, write_forecasts
 
@@ -38,24 +38,24 @@ def cluster() -> "Iterator[Cluster]":
 
 @pytest.mark.usefixtures("cluster")
 def test_each_job_comes_with_its_result() -> None:
-    assert sorted(OnRay("auto").run(partial(multiplier, 3), [5, 1, 7])) == [(1, 3), (5, 15), (7, 21)]
+    assert sorted(RayRunner("auto").run(partial(multiplier, 3), [5, 1, 7])) == [(1, 3), (5, 15), (7, 21)]
 
 
 @pytest.mark.usefixtures("cluster")
 def test_an_error_of_a_job_is_as_it_was_raised() -> None:
     with pytest.raises(ConfigurationError, match=r"^-1 is negative$"):
-        list(OnRay("auto").run(partial(multiplier, 3), [1, -1]))
+        list(RayRunner("auto").run(partial(multiplier, 3), [1, -1]))
 
 
 @pytest.mark.usefixtures("cluster")
 def test_a_node_that_cannot_prepare_its_jobs_is_named() -> None:
     with pytest.raises(ConfigurationError, match=r"^node [0-9.]+: there is no model; all nodes must see the same"):
-        list(OnRay("auto").run(unprepared, [1]))
+        list(RayRunner("auto").run(unprepared, [1]))
 
 
 @pytest.mark.usefixtures("cluster")
 def test_a_job_that_hangs_is_ended_by_name() -> None:
-    runner = OnRay("auto", timeout=10)
+    runner = RayRunner("auto", timeout=10)
     with pytest.raises(DeadlineExceededError, match=r"^job 1000 did not end within 10 seconds and was stopped; "):
         list(runner.run(sleeper, [1000, 0, 0, 0], name="job {}".format))
     assert (runner.progress.done, runner.progress.failed) == (3, 1)
@@ -64,7 +64,7 @@ def test_a_job_that_hangs_is_ended_by_name() -> None:
 @pytest.mark.usefixtures("cluster")
 def test_a_job_larger_than_each_node_is_refused() -> None:
     with pytest.raises(ConfigurationError, match=r"^a job needs 1000000.0 GB of memory, but the nodes offer, in GB"):
-        list(OnRay("auto", memory=10**15).run(partial(multiplier, 3), [1]))
+        list(RayRunner("auto", memory=10**15).run(partial(multiplier, 3), [1]))
 
 
 @pytest.mark.usefixtures("cluster")
@@ -79,7 +79,7 @@ def test_forecasts_have_the_bytes_of_one_process(tmp_path: Path) -> None:
         assert sorted(one.session for one in made) == sessions
         return {str(path.relative_to(out)): path.read_bytes() for path in out.rglob("*.parquet")}
 
-    assert files_by(OnRay("auto"), tmp_path / "ray") == files_by(InThisProcess(), tmp_path / "here")
+    assert files_by(RayRunner("auto"), tmp_path / "ray") == files_by(LocalRunner(), tmp_path / "here")
 
 
 def newer(_package: str) -> str:
@@ -92,7 +92,7 @@ def test_a_node_with_other_versions_is_named(monkeypatch: pytest.MonkeyPatch) ->
     with pytest.raises(
         ConfigurationError, match=r"node \d+\.\d+\.\d+\.\d+ has quantra .* instead of 9\.9, torch .* install the same"
     ):
-        list(OnRay("auto").run(partial(multiplier, 3), [1]))
+        list(RayRunner("auto").run(partial(multiplier, 3), [1]))
 
 
 def test_a_node_without_quantra_says_so() -> None:
@@ -115,14 +115,14 @@ def test_a_full_object_store_is_an_error_with_a_remedy(monkeypatch: pytest.Monke
     del cluster
     monkeypatch.setattr("ray.put", fill)
     with pytest.raises(UnavailableError, match=r"^Ray's object store has no room .*object_store_memory.*: .*9 GB are"):
-        list(OnRay("auto").run(partial(multiplier, 3), [1]))
+        list(RayRunner("auto").run(partial(multiplier, 3), [1]))
 
 
 @pytest.mark.usefixtures("cluster")
 def test_a_job_that_always_ends_its_process_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jobs, "REPEATS", 1)
     with pytest.raises(QuantraError, match=r"^7 lost its process 2 times, .*reserve more memory with --job-memory"):
-        list(OnRay("auto").run(prepare_a_crash, [7]))
+        list(RayRunner("auto").run(prepare_a_crash, [7]))
 
 
 def test_a_ray_that_does_not_start_in_time_is_an_error_without_a_trace(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,4 +134,4 @@ def test_a_ray_that_does_not_start_in_time_is_an_error_without_a_trace(monkeypat
     monkeypatch.setattr(ray, "is_initialized", bool)
     monkeypatch.setattr(ray, "init", start)
     with pytest.raises(UnavailableError, match=r"^Ray did not start: The current node timed out .*; try again when"):
-        list(OnRay("local").run(partial(multiplier, 3), [1]))
+        list(RayRunner("local").run(partial(multiplier, 3), [1]))

@@ -19,9 +19,9 @@ from small_jobs import killer, multiplier
 from small_recipes import SMALL_RECIPE
 
 from predictor.bars import BarPanel
-from predictor.cluster import OnRay
+from predictor.cluster import RayRunner
 from predictor.features import load_default_features
-from predictor.jobs import InThisProcess, JobRunner
+from predictor.jobs import JobRunner, LocalRunner
 from predictor.ledger import Ledger
 from predictor.registry import Runtime, load_single
 from trainers.stock import RollingSplits, TrainingMaterial, train
@@ -52,7 +52,7 @@ def nodes() -> "Iterator[Cluster]":
 
 def test_jobs_of_a_lost_node_run_again(nodes: "Cluster", tmp_path: Path) -> None:
     added = nodes.add_node(num_cpus=1, **BARE)
-    runner = OnRay("auto")
+    runner = RayRunner("auto")
     assert dict(runner.run(partial(killer, tmp_path), range(20))) == {number: number for number in range(20)}
     assert runner.progress.lost >= 1
     assert runner.progress.repeated == runner.progress.lost
@@ -132,7 +132,7 @@ def test_a_command_finds_the_same_on_ray(work: Callable[[JobRunner, Path], objec
     here, there = tmp_path / "here", tmp_path / "there"
     for folder in (here, there):
         folder.mkdir()
-    assert work(OnRay("auto"), there) == work(InThisProcess(), here)
+    assert work(RayRunner("auto"), there) == work(LocalRunner(), here)
 
 
 def test_after_the_head_is_killed_the_same_command_computes_only_the_rest(
@@ -166,5 +166,5 @@ def test_after_the_head_is_killed_the_same_command_computes_only_the_rest(
 def test_a_node_that_is_lost_before_the_jobs_is_left_out(nodes: "Cluster") -> None:
     added = nodes.add_node(num_cpus=1, **BARE)
     added.kill_raylet(check_alive=False)
-    assert dict(OnRay("auto").run(partial(multiplier, 3), [1, 2])) == {1: 3, 2: 6}
+    assert dict(RayRunner("auto").run(partial(multiplier, 3), [1, 2])) == {1: 3, 2: 6}
     nodes.remove_node(added)

@@ -205,6 +205,7 @@ def test_what_cannot_be_read_is_named(tmp_path: Path, rows: str, problem: str) -
         ("bars.doc", "", "must end in .csv, .txt, .tsv, .xlsx, .xlsm and 1 more, or in one of .csv.gz, .csv.zip"),
         ("bars.xlsx", "", "bars.xlsx cannot be read: .*; open it in Excel and save it again"),
         ("bars.parquet", "no parquet", "cannot be read"),
+        ("bars.parquet.gz", "packed", "is a packed .parquet file; unpack it first"),
     ],
 )
 def test_a_file_of_the_wrong_shape_is_refused(tmp_path: Path, name: str, text: str, problem: str) -> None:

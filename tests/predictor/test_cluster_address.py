@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 from free_ports import free_port
 
-from predictor.cluster import OnRay
+from predictor.cluster import RayRunner
 from predictor.errors import ConfigurationError, UnavailableError
 
 
@@ -16,7 +16,7 @@ def never() -> Callable[[int], int]:
 def test_an_address_where_nothing_listens_is_an_error() -> None:
     address = f"ray://127.0.0.1:{free_port()}"
     with pytest.raises(UnavailableError, match=f"there is no Ray cluster at {address}: .* `ray start`"):
-        list(OnRay(address).run(never, [1]))
+        list(RayRunner(address).run(never, [1]))
 
 
 @pytest.mark.parametrize("address", ["nonsense", "127.0.0.1:6379", "ray://host", "ray://host:port", ""])
@@ -24,4 +24,4 @@ def test_what_is_not_an_address_is_refused(address: str) -> None:
     with pytest.raises(
         ConfigurationError, match="is not the address of a Ray cluster; use local, auto or ray://HOST:PORT"
     ):
-        OnRay(address)
+        RayRunner(address)

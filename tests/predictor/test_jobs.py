@@ -14,7 +14,7 @@ import pytest
 from small_jobs import crash, multiplier, prepare_a_crash, sleeper, unprepared
 
 from predictor.errors import ConfigurationError, DeadlineExceededError, QuantraError
-from predictor.jobs import InProcesses, InThisProcess, JobProgress, JobRunner
+from predictor.jobs import JobProgress, JobRunner, LocalRunner, ProcessRunner
 
 
 def divider() -> Callable[[int], float]:
@@ -56,7 +56,7 @@ def refuse() -> Unreadable:
 
 
 def test_a_process_that_fails_at_its_start_is_an_error_at_once(capfd: pytest.CaptureFixture[str]) -> None:
-    runner = InProcesses(1)
+    runner = ProcessRunner(1)
     with pytest.raises(QuantraError, match=r'^a process for jobs failed when it started, .*__name__ == "__main__"'):
         list(runner.run(Unreadable(), [1]))
     assert runner.progress.lost == 0
@@ -75,16 +75,21 @@ class Refused:
 
 def test_inputs_that_a_process_refuses_are_an_error_with_its_reason() -> None:
     with pytest.raises(ConfigurationError, match=r"^there is no model"):
-        list(InProcesses(1).run(Refused(), [1, 2]))
+        list(ProcessRunner(1).run(Refused(), [1, 2]))
 
 
-@pytest.fixture(params=[InThisProcess(), InProcesses(2)], ids=["one", "two"])
+@pytest.fixture(params=[LocalRunner(), ProcessRunner(2)], ids=["one", "two"])
 def runner(request: pytest.FixtureRequest) -> JobRunner:
     return request.param
 
 
 def test_each_job_comes_with_its_result(runner: JobRunner) -> None:
     assert sorted(runner.run(partial(multiplier, 3), [5, 1, 7])) == [(1, 3), (5, 15), (7, 21)]
+
+
+def test_jobs_without_a_length_need_their_count() -> None:
+    with pytest.raises(TypeError, match="need `count`"):
+        next(LocalRunner().run(never, iter([1])))
 
 
 def test_nothing_is_prepared_without_jobs(runner: JobRunner) -> None:
@@ -128,7 +133,7 @@ def test_results_in_order_decide_about_later_jobs() -> None:
             known.append(list(used))
             yield seconds
 
-    for k, _ in enumerate(InProcesses(2).run(sleeper, jobs(), count=6, in_order=True)):
+    for k, _ in enumerate(ProcessRunner(2).run(sleeper, jobs(), count=6, in_order=True)):
         used.append(k)
     assert known == [list(range(max(0, k - 1))) for k in range(6)]
 
@@ -140,7 +145,7 @@ def test_an_error_of_the_preparation_ends_the_run(runner: JobRunner) -> None:
 
 @pytest.mark.parametrize("prepare", [prepare_a_crash, exits])
 def test_a_job_that_always_loses_its_process_fails_with_advice(prepare: Callable[[], Callable[[int], int]]) -> None:
-    runner = InProcesses(2, advice="buy memory")
+    runner = ProcessRunner(2, advice="buy memory")
     problem = "job 7 lost its process 4 times, perhaps because memory ran out; buy memory"
     with pytest.raises(QuantraError, match=f"^{problem}$"):
         list(runner.run(prepare, [7], name="job {}".format))
@@ -148,13 +153,13 @@ def test_a_job_that_always_loses_its_process_fails_with_advice(prepare: Callable
 
 
 def test_a_job_that_loses_its_process_once_runs_again(tmp_path: Path) -> None:
-    runner = InProcesses(1)
+    runner = ProcessRunner(1)
     assert list(runner.run(partial(victim, tmp_path), [1, 2])) == [(1, 1), (2, 2)]
     assert (runner.progress.lost, runner.progress.repeated) == (1, 1)
 
 
 def test_a_job_that_hangs_is_ended_by_name() -> None:
-    runner, results = InProcesses(2, timeout=0.5), list[tuple[float, float]]()
+    runner, results = ProcessRunner(2, timeout=0.5), list[tuple[float, float]]()
     with pytest.raises(DeadlineExceededError, match=r"^job 1000.0 did not end within 0.5 seconds and was stopped; "):
         results.extend(runner.run(sleeper, [1000.0, 0.0], name="job {}".format))
     assert results == [(0.0, 0.0)]
@@ -170,7 +175,7 @@ def test_progress_names_only_what_happened() -> None:
 
 PROGRAM = """
 import signal
-from predictor.jobs import InProcesses
+from predictor.jobs import ProcessRunner
 
 def wait(number):
     print("begun", signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, []), flush=True)
@@ -180,7 +185,7 @@ def prepare():
     return wait
 
 if __name__ == "__main__":
-    list(InProcesses(2).run(prepare, [1, 2]))
+    list(ProcessRunner(2).run(prepare, [1, 2]))
 """
 
 

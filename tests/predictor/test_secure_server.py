@@ -44,8 +44,8 @@ from predictor.server import (
     Address,
     ServerLimits,
     ServerSettings,
-    SocketAddress,
     TlsFiles,
+    UnixAddress,
     credentials,
     parse_listening,
     serve,
@@ -811,14 +811,14 @@ def test_each_call_of_asyncio_has_a_time_of_its_own(service: CannedService) -> N
 
 
 @pytest.fixture
-def socket_address(tmp_path_factory: pytest.TempPathFactory) -> SocketAddress:
+def socket_address(tmp_path_factory: pytest.TempPathFactory) -> UnixAddress:
     """A path short enough for a Unix socket."""
-    return SocketAddress.parse(f"unix:{tmp_path_factory.mktemp('s')}/run/q.sock")
+    return UnixAddress.parse(f"unix:{tmp_path_factory.mktemp('s')}/run/q.sock")
 
 
 @posix
 def test_a_forecast_comes_over_a_unix_socket_of_this_user_alone(
-    service: CannedService, socket_address: SocketAddress
+    service: CannedService, socket_address: UnixAddress
 ) -> None:
     with serving(service, address=socket_address) as served, QuantraClient(served.target) as client:
         assert client.predict(BARS).symbols == BARS.symbols
@@ -827,7 +827,7 @@ def test_a_forecast_comes_over_a_unix_socket_of_this_user_alone(
 
 
 @posix
-def test_a_socket_needs_its_token_too(service: CannedService, socket_address: SocketAddress, tmp_path: Path) -> None:
+def test_a_socket_needs_its_token_too(service: CannedService, socket_address: UnixAddress, tmp_path: Path) -> None:
     rotation = CredentialRotation(settings(tmp_path, tokens=token_file(tmp_path)))
     with serving(service, address=socket_address, guard=rotation.guard) as served:
         secured = SecureServer(served, rotation)
@@ -836,14 +836,14 @@ def test_a_socket_needs_its_token_too(service: CannedService, socket_address: So
             secured.models()
 
 
-def start_at(place: SocketAddress, models: Path) -> int:
+def start_at(place: UnixAddress, models: Path) -> int:
     return serve(ServerSettings(models=models, listen=place))
 
 
 @posix
 @pytest.mark.parametrize("mode", [0o755, 0o710, 0o701, 0o777])
 def test_a_folder_that_others_can_enter_is_refused(
-    socket_address: SocketAddress, tmp_path: Path, capfd: pytest.CaptureFixture[str], mode: int
+    socket_address: UnixAddress, tmp_path: Path, capfd: pytest.CaptureFixture[str], mode: int
 ) -> None:
     socket_address.path.parent.mkdir()
     socket_address.path.parent.chmod(mode)
@@ -853,7 +853,7 @@ def test_a_folder_that_others_can_enter_is_refused(
 
 
 @posix
-def test_the_socket_of_a_dead_server_is_replaced(service: CannedService, socket_address: SocketAddress) -> None:
+def test_the_socket_of_a_dead_server_is_replaced(service: CannedService, socket_address: UnixAddress) -> None:
     socket_address.path.parent.mkdir(0o700)
     with socket.socket(socket.AF_UNIX) as dead:
         dead.bind(str(socket_address.path))
@@ -863,7 +863,7 @@ def test_the_socket_of_a_dead_server_is_replaced(service: CannedService, socket_
 
 @posix
 def test_the_socket_of_a_live_server_is_left_alone(
-    service: CannedService, socket_address: SocketAddress, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    service: CannedService, socket_address: UnixAddress, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     with serving(service, address=socket_address) as served:
         assert start_at(socket_address, tmp_path) == 1
@@ -874,7 +874,7 @@ def test_the_socket_of_a_live_server_is_left_alone(
 
 @posix
 def test_a_file_in_the_place_of_a_socket_is_left_alone(
-    socket_address: SocketAddress, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    socket_address: UnixAddress, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     socket_address.path.parent.mkdir(0o700)
     socket_address.path.write_text("mine")
@@ -892,7 +892,7 @@ def test_an_address_that_is_no_socket_is_refused(text: str) -> None:
 
 @posix
 def test_a_socket_has_one_address_for_all_spellings() -> None:
-    here = SocketAddress(Path.cwd() / "run" / "q.sock")
+    here = UnixAddress(Path.cwd() / "run" / "q.sock")
     assert parse_listening("unix:run/q.sock") == parse_listening(f"unix://{here.path}") == here
 
 
@@ -939,9 +939,7 @@ def test_a_certificate_without_its_key_is_refused(ours: IssuedCertificates) -> N
 
 
 @posix
-def test_tls_on_sockets_alone_is_refused(
-    ours: IssuedCertificates, socket_address: SocketAddress, tmp_path: Path
-) -> None:
+def test_tls_on_sockets_alone_is_refused(ours: IssuedCertificates, socket_address: UnixAddress, tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="a Unix socket has no TLS"):
         ServerSettings(models=tmp_path, listen=socket_address, tls=tls_of(ours))
 

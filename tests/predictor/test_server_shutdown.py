@@ -20,7 +20,7 @@ from serving import lines_of, serving
 from predictor.client import QuantraClient
 from predictor.forecast import Explanation
 from predictor.instance import ExplanationQuery, Instance
-from predictor.server import SocketAddress, process
+from predictor.server import UnixAddress, process
 from predictor.server.process import ShutdownSignal, end_with_parent
 
 SOON_S = 30
@@ -211,7 +211,7 @@ def test_a_server_that_has_ended_leaves_no_connection_and_no_port(*, is_drained:
 
 
 def test_a_server_that_has_ended_leaves_no_socket_in_its_folder(tmp_path: Path) -> None:
-    address = SocketAddress(tmp_path / "run" / "quantra.sock")
+    address = UnixAddress(tmp_path / "run" / "quantra.sock")
     with serving(CannedService(forecast_of), address=address), socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(SOON_S)
         connection.connect(str(address.path))

@@ -19,6 +19,7 @@ from predictor._pb import prediction_pb2 as pb
 from predictor.server import ServerLimits
 from predictor.server.observed_calls import CallObservers, ObservedCall
 from predictor.server.transport.connection import HttpConnection, OpenConnections
+from predictor.server.transport.headers import parse_head
 
 LIST = "/quantra.v1.PredictionService/ListModels"
 MIB = LargeAnswers.SIZE
@@ -74,7 +75,11 @@ def test_another_compression_is_unimplemented(running: Served) -> None:
 
 @pytest.mark.parametrize(
     ("headers", "status"),
-    [({":method": "GET"}, "405"), ({"content_type": "application/json"}, "415")],
+    [
+        ({":method": "GET"}, "405"),
+        ({"content_type": "application/json"}, "415"),
+        ({"content_type": "application/grpc-web+proto"}, "415"),
+    ],
     ids=["GET", "JSON"],
 )
 def test_a_request_that_is_no_call_has_a_status_of_http(running: Served, headers: dict[str, str], status: str) -> None:
@@ -90,6 +95,13 @@ def test_a_malformed_timeout_is_refused(running: Served, timeout: str) -> None:
 
 def test_a_binary_header_needs_no_padding(running: Served) -> None:
     assert ended(running, message(b""), some_bin="AQ").status == "0"
+
+
+def test_values_of_a_binary_header_may_be_joined() -> None:
+    head = parse_head(
+        ((b":method", b"POST"), (b":path", b"/a"), (b"content-type", b"application/grpc"), (b"x-bin", b"AQ,Ag=="))
+    )
+    assert head.metadata[1:] == (("x-bin", b"\x01"), ("x-bin", b"\x02"))
 
 
 def test_a_malformed_binary_header_is_refused(running: Served) -> None:

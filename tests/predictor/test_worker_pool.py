@@ -181,7 +181,7 @@ def test_a_message_is_one_line_whatever_it_holds() -> None:
     assert decode_message(encode_message(start)) == start
 
 
-LINES = [b"", b"hello\n", b"{}\n", b'{"is": "Listening ears"}\n', b'{"is": "WorkerEvent"}\n']
+LINES = [b"", b"hello\n", b"{}\n", b'{"is": "ListenAddress ears"}\n', b'{"is": "WorkerEvent"}\n']
 
 
 @pytest.mark.parametrize("line", LINES)

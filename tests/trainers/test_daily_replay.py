@@ -14,7 +14,7 @@ from daily_runs import HAR, LEARNT, daily_bars, run_evenings, save_daily_model
 from predictor.artifact import load_ensemble
 from predictor.errors import CalendarEndedError, ConfigurationError
 from predictor.golden import AFTER_ALL_SESSIONS
-from predictor.jobs import InThisProcess, JobRunner
+from predictor.jobs import JobRunner, LocalRunner
 from predictor.ledger import ForecastRecord, Ledger, LedgerEvent
 from predictor.model_health import ModelVersion
 from predictor.registry import read_aliases
@@ -143,7 +143,7 @@ def run_with_renewal(
 ) -> list[LedgerEvent]:
     """Run further evenings with automatic renewal, and return the events of trainings and promotions."""
     with Ledger.open(folder / "ledger.db") as opened:
-        model_folder, runner = folder / "models" / "mine", runner or InThisProcess()
+        model_folder, runner = folder / "models" / "mine", runner or LocalRunner()
         settings = DailySettings(ledger=opened, model_folder=model_folder, evidence_every=5, runner=runner)
         renewed = AutomaticRenewal(promotes=promotes, cache=cache)
         run_due_evenings(settings, daily_bars(until), AFTER_ALL_SESSIONS, after_evening=renewed)
@@ -195,7 +195,7 @@ def test_a_training_runs_where_the_forecasts_do_with_features_on_disk(
         used.append((trainer.jobs, plan.trainings[""].material.cache))
         raise ConfigurationError("it is enough to know the runner")
 
-    used, runner = list[tuple[JobRunner, FeatureCache | None]](), InThisProcess()
+    used, runner = list[tuple[JobRunner, FeatureCache | None]](), LocalRunner()
     cache = FeatureCache(folder=folder / "features", tell=pytest.fail)
     monkeypatch.setattr(renewal, "retrain", note)
     run_with_renewal(folder, DAYS[7], runner=runner, cache=cache)

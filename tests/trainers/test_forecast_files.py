@@ -17,7 +17,7 @@ from predictor.bars import BarPanel
 from predictor.dates import to_date
 from predictor.errors import ConfigurationError
 from predictor.forecaster import Forecaster
-from predictor.jobs import InThisProcess, JobRunner
+from predictor.jobs import JobRunner, LocalRunner
 from trainers.stock.data import NO_COVARIATE_FILES
 from trainers.stock.forecast_files import (
     SESSIONS_AT_ONCE,
@@ -55,7 +55,7 @@ def material(artifact: Path, bars: BarPanel = BARS) -> ForecastMaterial:
 def written(given: ForecastMaterial, out: Path, runner: JobRunner | None = None) -> pl.DataFrame:
     folder = ForecastFolder(out, given.settings())
     missing = [session for session in SESSIONS if not folder.holds(session)]
-    for _ in write_forecasts(given, missing, folder, runner or InThisProcess()):
+    for _ in write_forecasts(given, missing, folder, runner or LocalRunner()):
         pass
     return pl.read_parquet(out / "**" / "*.parquet", hive_partitioning=True)
 
@@ -94,7 +94,7 @@ def test_parallel_jobs_write_the_same_bytes(artifact: Path, tmp_path: Path) -> N
 def test_a_stopped_run_continues_with_the_missing_days(artifact: Path, tmp_path: Path) -> None:
     written(material(artifact), tmp_path / "whole")
     folder = ForecastFolder(tmp_path / "stopped", material(artifact).settings())
-    next(iter(write_forecasts(material(artifact), SESSIONS, folder, InThisProcess())))
+    next(iter(write_forecasts(material(artifact), SESSIONS, folder, LocalRunner())))
     assert len(list((tmp_path / "stopped").rglob("*.parquet"))) == 1
     changed = tmp_path / "stopped" / f"as_of={to_date(SESSIONS[0])}" / "forecasts.parquet"
     modified = changed.stat().st_mtime_ns
@@ -131,7 +131,7 @@ def test_forecasts_of_other_bars_are_not_mixed_in(artifact: Path, tmp_path: Path
 
 def test_a_second_run_on_the_folder_is_rejected(artifact: Path, tmp_path: Path) -> None:
     first = write_forecasts(
-        material(artifact), SESSIONS, ForecastFolder(tmp_path, material(artifact).settings()), InThisProcess()
+        material(artifact), SESSIONS, ForecastFolder(tmp_path, material(artifact).settings()), LocalRunner()
     )
     next(first)
     with pytest.raises(ConfigurationError, match=rf"^{tmp_path} is in use by process {os.getpid()} on .*; wait until"):

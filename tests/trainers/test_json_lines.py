@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from trainers.progress.json_log import KINDS
-from trainers.stock.progress_output import announcer, warner
+from trainers.stock.progress_output import make_announcer, make_warner
 
 PAGE = (Path(__file__).parents[2] / "docs" / "training-loop.md").read_text(encoding="utf-8")
 OF_COMMANDS = {"trained": {"artifact", "card"}, "finished": {"artifact"}, "stopped": {"message", "signal"}}
@@ -23,8 +23,8 @@ def documented() -> dict[str, set[str]]:
 
 def test_the_page_has_the_fields_of_every_report(capsys: pytest.CaptureFixture[str]) -> None:
     reports = {name: {field.name for field in fields(kind)} for kind, name in KINDS.items() if name != "validation"}
-    announcer(as_json=True)("computing features")
-    warner(as_json=True)("a doubt")
+    make_announcer(as_json=True)("computing features")
+    make_warner(as_json=True)("a doubt")
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     told = {line["kind"]: set(line) - {"kind"} for line in lines}
     assert documented() == reports | told | OF_COMMANDS

@@ -510,6 +510,11 @@ def test_axe_finds_no_violation(page: Page, window: Browser) -> None:
     assert found == {}
 
 
+def test_a_budget_that_is_not_in_whole_minutes_is_named(page: Page) -> None:
+    status, text = page.post("/training", name="other", kind="best", minutes="1.5")
+    assert (status, "the budget is '1.5'; give whole minutes" in message_of(text)) == (400, True)
+
+
 def test_a_model_is_trained_in_a_browser_and_used_at_once(page: Page, window: Browser) -> None:
     window.visit(page.address)
     with window.loading():

@@ -227,6 +227,13 @@ def test_a_late_end_of_the_training_moves_the_calibration_behind_it(bars: BarPan
     assert splits.require_test().last == 20130301
 
 
+def test_with_few_later_days_calibration_and_test_have_all_that_they_need(bars: BarPanel) -> None:
+    sessions = bars.sessions[-200:]
+    splits = split_after(sessions, AdoptionSettings(trained_until=int(sessions[29])))
+
+    assert (splits.calibration.first, splits.require_test().first) == (sessions[40], sessions[120])
+
+
 @pytest.mark.slow
 def test_an_evaluation_refuses_days_that_the_training_may_have_seen(
     models: Path, bars_file: Path, capsys: pytest.CaptureFixture[str]

@@ -23,7 +23,7 @@ from predictor.cli import run
 from predictor.covariates import CovariateSource
 from predictor.errors import ArtifactError, ConfigurationError
 from predictor.features import FeatureDefinition, FeatureSet
-from predictor.jobs import InThisProcess, JobRunner
+from predictor.jobs import JobRunner, LocalRunner
 from predictor.model import Model
 from predictor.networks import Target, TargetKind
 from trainers.progress import ConsumerChain
@@ -456,7 +456,7 @@ def test_trials_are_those_that_are_said_else_those_of_the_card() -> None:
 
 @pytest.fixture(scope="module")
 def record(trained_artifact: Path) -> AuditRecord:
-    return audited(trained_artifact, InThisProcess())
+    return audited(trained_artifact, LocalRunner())
 
 
 def audited(trained_artifact: Path, runner: JobRunner) -> AuditRecord:

@@ -19,7 +19,7 @@ from predictor.canonical import Json, Record
 from predictor.errors import ArtifactError, ConfigurationError, InSampleError, format_date
 from predictor.features import CovariateFields, FeatureDefinition, FeatureSet
 from predictor.flags import ParsedFlags
-from predictor.jobs import InProcesses, InThisProcess
+from predictor.jobs import LocalRunner, ProcessRunner
 from predictor.networks import GraphConfig, Target, TargetKind
 from trainers.progress import ConsumerChain
 from trainers.stock import DataSplits, Optimisation, SplitShares, StockRecipe, train
@@ -101,7 +101,7 @@ def walked(
         terms=TERMS,
         strategy_settings=StrategySettings(),
         folder=BacktestFolder(path=folder, resume=resume),
-        runner=InThisProcess() if workers == 1 else InProcesses(workers),
+        runner=LocalRunner() if workers == 1 else ProcessRunner(workers),
     )
 
 

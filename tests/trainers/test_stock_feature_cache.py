@@ -23,7 +23,7 @@ from predictor.arrays import FloatArray
 from predictor.bars import BarPanel
 from predictor.errors import ConfigurationError
 from predictor.features import FeatureSet, load_default_features
-from predictor.jobs import InProcesses
+from predictor.jobs import ProcessRunner
 from predictor.networks import Target
 from predictor.windows import Pipeline
 from trainers import StockTrainer
@@ -286,7 +286,7 @@ def count_mapped(panel: BarPanel) -> Callable[[int], int]:
 
 def test_a_process_for_jobs_maps_bars(tmp_path: Path) -> None:
     panel = cache_in(tmp_path).mapped(bars())
-    assert list(InProcesses(1).run(partial(count_mapped, panel), [0])) == [(0, len(panel.columns))]
+    assert list(ProcessRunner(1).run(partial(count_mapped, panel), [0])) == [(0, len(panel.columns))]
 
 
 @pytest.mark.skipif(not hasattr(shutil, "chown"), reason="an open file cannot be removed on Windows")

@@ -20,7 +20,7 @@ from predictor import artifact
 from predictor.cli import run
 from predictor.errors import ConfigurationError
 from predictor.features import FeatureDefinition, FeatureSet
-from predictor.jobs import InThisProcess, JobOutcome, JobPool, JobRunner, run_job
+from predictor.jobs import JobOutcome, JobPool, JobRunner, LocalRunner, run_job
 from predictor.networks import KINDS, LSTMConfig, Setting, Target, get_kind
 from predictor.replacement import claim_output
 from trainers.loop import EpochReport, LoopError, Report, WindowReport
@@ -230,7 +230,7 @@ def test_the_trials_of_two_processes_do_not_depend_on_which_ends_first(history: 
 
     older, newer = run("older.db", TwoJobs(0)), run("newer.db", TwoJobs(-1))
     assert older == newer
-    assert older != run("one.db", InThisProcess())  # whose seventh trial knows one result more
+    assert older != run("one.db", LocalRunner())  # whose seventh trial knows one result more
 
 
 @pytest.mark.slow

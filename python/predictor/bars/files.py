@@ -32,7 +32,7 @@ HEAD_BYTES: Final = 1 << 20
 """Enough for the three header lines of a wide table with thousands of stocks."""
 MAX_TITLES: Final = 20
 MIN_COLUMNS: Final = 3
-"""Fewer cells than this are a title: a sentence may contain a comma."""
+"""A line with fewer cells is a title, even if its text contains a comma."""
 UTF_8: Final = "utf-8"
 
 
@@ -103,8 +103,12 @@ def _find_kind(path: Path) -> str:
     inner = path.with_suffix("").suffix.lower() if ending in PACKED else ending
     if ending == ".xls" or _has_signature(path, OLD_EXCEL):
         raise BarsError(f"{path.name} is in an old Excel format; open it in Excel and save it as .xlsx or CSV UTF-8")
-    if ending in PACKED or ending in (*TEXT_ENDINGS, *EXCEL_ENDINGS, PARQUET):
-        return inner if inner in (*EXCEL_ENDINGS, PARQUET) and ending not in PACKED else TEXT_ENDINGS[0]
+    if ending in PACKED and inner in (*EXCEL_ENDINGS, PARQUET):
+        raise BarsError(f"{path.name} is a packed {inner} file; unpack it first: only text files may be packed")
+    if ending in (*EXCEL_ENDINGS, PARQUET):
+        return ending
+    if ending in (*PACKED, *TEXT_ENDINGS):
+        return TEXT_ENDINGS[0]
     raise BarsError(
         f"{path.name} must end in {format_names([*TEXT_ENDINGS, *EXCEL_ENDINGS, PARQUET])}, or in one of "
         f"{format_names([TEXT_ENDINGS[0] + packed for packed in PACKED])}"

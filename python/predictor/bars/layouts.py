@@ -331,7 +331,7 @@ PRICES: Final = frozenset({"open", "high", "low", "close", "adj_close"})
 FIELDS: Final = PRICES | {"volume", "dividends", "stock_splits", "capital_gains", "repaired?"}
 DATES: Final = frozenset({"date", "datetime", "timestamp", "index", ""})
 CORNERS: Final = DATES | {"price", "ticker", "tickers", "symbol", "symbols", "field", "fields", "attributes"}
-"""First cells of the two header lines; the first cell of a bar is its date."""
+"""Names that may stand in the first cell of a header line; the first cell of a bar is its date."""
 
 
 @final

@@ -35,7 +35,7 @@ IMPOSSIBLE_LEVEL: Final = math.log(100)
 MAX_VOLUME_MOVE: Final = math.log(1000)
 """Volumes within this factor of their median are possible for any symbol."""
 UNUSUAL_MOVE: Final = math.log(1.5)
-"""Smaller than `MAX_MOVE`: such a move of the last bar is possible, but named."""
+"""A move of the last bar above this and below `MAX_MOVE` is accepted with a warning."""
 MAX_NAMED: Final = 3
 """Changes that the error of one symbol names; the others are counted."""
 LONG_GAP: Final = 20
@@ -178,7 +178,7 @@ def make_suspect_error(suspects: Iterable[SuspectBars]) -> BarSuspectError:
 def may_be_suspect(high: FloatArray, low: FloatArray, close: FloatArray, volume: FloatArray) -> BoolArray:
     """[S] which symbols may have suspect bars: a cheap test of adjusted prices and raw volumes [S, T].
 
-    A symbol that passes has none. A move across a gap counts from the close before the gap.
+    A symbol with False has none. A move across a gap counts from the close before the gap.
     """
     with np.errstate(all="ignore"):
         ranges = np.fmax.reduce(high / low, axis=1) > math.exp(MAX_MOVE)
@@ -372,13 +372,13 @@ class _Judge:
             start = int(large[place])
             end = self._return_to_level(start, large[place + 1 :])
             if end is None:
-                yield self._describe_level_change(start + 1, None)
+                yield self._make_level_suspect(start + 1, None)
                 place += 1
             elif end == start + 1:
-                yield self._describe_bar(start + 1, "close", float(moves[start]))
+                yield self._make_bar_suspect(start + 1, "close", float(moves[start]))
                 place += 2
             else:
-                yield self._describe_level_change(start + 1, end + 1)
+                yield self._make_level_suspect(start + 1, end + 1)
                 place = int(np.searchsorted(large, end)) + 1
         unusual = max(UNUSUAL_MOVE, DEVIATIONS * self._deviation)
         if moves.size and unusual < abs(moves[-1]) <= limit and self._gaps[-1] < LONG_GAP:
@@ -387,7 +387,7 @@ class _Judge:
         for start in np.flatnonzero(self._gaps >= LONG_GAP):
             least = max(COMPANY_MOVE, COMPANY_DEVIATIONS * self._deviation * math.sqrt(float(self._gaps[start])))
             if least < abs(moves[start]) <= limit:
-                yield self._describe_company(int(start) + 1)
+                yield self._make_company_suspect(int(start) + 1)
 
     def _return_to_level(self, start: int, later: IndexArray) -> int | None:
         """The index of the large return that takes back the one at `start`; None if the new level stays."""
@@ -395,14 +395,14 @@ class _Judge:
         back = np.flatnonzero(left < np.maximum(0.5, 3 * self._deviation * np.sqrt(later - start)))
         return int(later[back[0]]) if back.size else None
 
-    def _describe_level_change(self, bar: int, back: int | None) -> SuspectBars:
+    def _make_level_suspect(self, bar: int, back: int | None) -> SuspectBars:
         size = float(self._returns[bar - 1])
         if back is None and bar == len(self._sessions) - 1:
-            return self._describe_bar(bar, "close", size)
+            return self._make_bar_suspect(bar, "close", size)
         if back is None and bar == 1:
-            return self._describe_bar(0, "close", -size)
+            return self._make_bar_suspect(0, "close", -size)
         if back is None and self._gaps[bar - 1] >= LONG_GAP:
-            return self._describe_company(bar)
+            return self._make_company_suspect(bar)
         kind = SuspectKind.LEVEL
         if _is_near(size, (10.0**k for k in range(1, 7))):
             kind = SuspectKind.UNIT
@@ -411,7 +411,7 @@ class _Judge:
         sessions = [bar] if back is None else [bar, back]
         return self._build_suspect(kind, bar, "close", size, tuple(int(self._sessions[k]) for k in sessions))
 
-    def _describe_company(self, bar: int) -> SuspectBars:
+    def _make_company_suspect(self, bar: int) -> SuspectBars:
         size = float(self._returns[bar - 1])
         return self._build_suspect(SuspectKind.COMPANY, bar, "close", size, (int(self._sessions[bar]),))
 
@@ -426,9 +426,9 @@ class _Judge:
             above = math.log(self._raw["high"][bar]) - near
             below = math.log(self._raw["low"][bar]) - near
             yield (
-                self._describe_bar(int(bar), "high", above)
+                self._make_bar_suspect(int(bar), "high", above)
                 if above > -below
-                else self._describe_bar(int(bar), "low", below)
+                else self._make_bar_suspect(int(bar), "low", below)
             )
 
     def _find_volumes(self) -> Iterator[SuspectBars]:
@@ -460,7 +460,7 @@ class _Judge:
         move = math.log(close[bar]) - math.log(close[bar - 1 if bar else 1])
         return abs(move - self._center) <= max(UNUSUAL_MOVE, DEVIATIONS * self._deviation)
 
-    def _describe_bar(self, bar: int, field: str, size: float) -> SuspectBars:
+    def _make_bar_suspect(self, bar: int, field: str, size: float) -> SuspectBars:
         return self._build_suspect(SuspectKind.BAR, bar, field, size, (int(self._sessions[bar]),))
 
     def _build_suspect(

@@ -93,7 +93,7 @@ class ReasonRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReasonView:
+class ContributionView:
     """An attribution on the page; `heatmap` is empty without cells."""
 
     label: str
@@ -130,7 +130,7 @@ def is_nearest_to_median(attribution: Attribution, among: tuple[Attribution, ...
 
 def make_reason_view(
     attribution: Attribution, symbol: str, info: ModelInfo, page: PageBuilder, *, in_detail: bool = True
-) -> ReasonView:
+) -> ContributionView:
     """Build the view of an attribution for a symbol; with `in_detail` it has a heat map and internals.
 
     Raises:
@@ -145,7 +145,7 @@ def make_reason_view(
     label = f"{format_horizon(attribution.horizon)}, {format_level(attribution.quantile)}"
     rows = _list_reasons(attribution, values)
     is_additive = attribution.method != OCCLUSION
-    return ReasonView(
+    return ContributionView(
         label=label,
         unit=unit,
         method=attribution.method,

@@ -21,7 +21,7 @@ from predictor.price_paths import PricePaths
 from predictor.replacement import replace_file
 from predictor.report.explanation import (
     SHOWN_INPUTS,
-    ReasonView,
+    ContributionView,
     choose_display_unit,
     find_nearest_to_median,
     is_nearest_to_median,
@@ -123,7 +123,7 @@ class SymbolView:
     paths: PathsView | None
     without_paths: str
     """Why it has no paths; empty if it has, or if the model does not forecast prices."""
-    reasons: tuple[ReasonView, ...]
+    reasons: tuple[ContributionView, ...]
 
 
 def render_report(content: ReportContent) -> str:

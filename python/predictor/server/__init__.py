@@ -1,6 +1,6 @@
 """The gRPC server."""
 
-from predictor.server.addresses import DEFAULT_ADDRESS, Address, Listening, SocketAddress, parse_listening
+from predictor.server.addresses import DEFAULT_ADDRESS, Address, ListenAddress, UnixAddress, parse_listening
 from predictor.server.credentials import TlsFiles
 from predictor.server.main import serve
 from predictor.server.settings import ServeFlags, ServerLimits, ServerSettings
@@ -8,12 +8,12 @@ from predictor.server.settings import ServeFlags, ServerLimits, ServerSettings
 __all__ = [
     "DEFAULT_ADDRESS",
     "Address",
-    "Listening",
+    "ListenAddress",
     "ServeFlags",
     "ServerLimits",
     "ServerSettings",
-    "SocketAddress",
     "TlsFiles",
+    "UnixAddress",
     "parse_listening",
     "serve",
 ]

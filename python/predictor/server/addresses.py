@@ -63,7 +63,7 @@ class Address:
 
 @final
 @dataclass(frozen=True, slots=True)
-class SocketAddress:
+class UnixAddress:
     """A Unix socket."""
 
     path: Path
@@ -97,18 +97,18 @@ class SocketAddress:
         return f"{_SCHEME}{self.path}"
 
 
-Listening: TypeAlias = Address | SocketAddress
+ListenAddress: TypeAlias = Address | UnixAddress
 
 
-def parse_listening(text: str) -> Listening:
+def parse_listening(text: str) -> ListenAddress:
     """Read "HOST:PORT" or "unix:PATH"; raises as their `parse`."""
-    return SocketAddress.parse(text) if text.startswith(_SCHEME) else Address.parse(text)
+    return UnixAddress.parse(text) if text.startswith(_SCHEME) else Address.parse(text)
 
 
 DEFAULT_ADDRESS: Final = Address("127.0.0.1", 50051)
 
 
-def bind(address: Listening, *, is_shared: bool = False) -> list[socket.socket]:
+def bind(address: ListenAddress, *, is_shared: bool = False) -> list[socket.socket]:
     """Bind sockets to an address, and listen, so that no other process takes it.
 
     Args:
@@ -118,7 +118,7 @@ def bind(address: Listening, *, is_shared: bool = False) -> list[socket.socket]:
     Raises:
         ConfigurationError: It is in use, not permitted or not of this machine, or others can enter its folder.
     """
-    if isinstance(address, SocketAddress):
+    if isinstance(address, UnixAddress):
         _make_folder(address.path.parent)
         _check_unused(address)
     try:
@@ -192,7 +192,7 @@ def reserve_address(address: Address) -> Generator[Address]:
         yield replace(address, port=port)
 
 
-def explain_bind_error(address: Listening, error: OSError) -> str:
+def explain_bind_error(address: ListenAddress, error: OSError) -> str:
     """Explain the system's error about an address."""
     if error.errno == errno.EADDRINUSE:
         return f"{address} is in use; stop the server there, or listen on another port (port 0 picks a free one)"
@@ -219,8 +219,8 @@ def _make_folder(folder: Path) -> None:
         )
 
 
-def _check_unused(address: SocketAddress) -> None:
-    """Check that no server listens there, because a server replaces any socket."""
+def _check_unused(address: UnixAddress) -> None:
+    """Check that no server listens there, because a new server replaces the socket file."""
     try:
         if not stat.S_ISSOCK(address.path.lstat().st_mode):
             raise ConfigurationError(f"{address.path.name} exists and is not a socket; listen on another path")
@@ -241,8 +241,8 @@ def _check_unused(address: SocketAddress) -> None:
 class BoundAddresses:
     """The addresses of a running server."""
 
-    calls: Listening
-    admin: Listening | None
+    calls: ListenAddress
+    admin: ListenAddress | None
     metrics_port: int | None
 
     def to_json(self) -> Mapping[str, int | str]:

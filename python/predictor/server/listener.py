@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, final
 
-from predictor.server.addresses import BACKLOG, Address, Listening, SocketAddress, bind
+from predictor.server.addresses import BACKLOG, Address, ListenAddress, UnixAddress, bind
 from predictor.server.admission import Admission, RequestReceiver
 from predictor.server.credentials import Certificates
 from predictor.server.health_service import HEALTH, REFLECTION, GrpcServices
@@ -46,7 +46,7 @@ class Listener:
 
     def __init__(
         self,
-        address: Listening,
+        address: ListenAddress,
         limits: ServerLimits,
         endpoints: Sequence[ServiceEndpoint] = PUBLIC_ENDPOINTS,
         guard: TokenGuard | None = None,
@@ -73,7 +73,7 @@ class Listener:
         self._numbers = itertools.count(1)
         self._tasks: list[asyncio.Task[None]] = []
 
-    def bind(self) -> Listening:
+    def bind(self) -> ListenAddress:
         """Bind the address before models load, so that a conflict shows early.
 
         Returns:
@@ -83,7 +83,7 @@ class Listener:
             ConfigurationError: It is in use, not permitted or not of this machine, or others can enter its folder.
         """
         self._sockets = bind(self._address, is_shared=self._is_shared)
-        if isinstance(self._address, SocketAddress):
+        if isinstance(self._address, UnixAddress):
             return self._address
         return replace(self._address, port=self._sockets[0].getsockname()[1])
 
@@ -143,7 +143,7 @@ class Listener:
             server.close()
         for sock in self._sockets:
             sock.close()
-        if self._sockets and isinstance(self._address, SocketAddress):
+        if self._sockets and isinstance(self._address, UnixAddress):
             self._address.path.unlink(missing_ok=True)
         await asyncio.sleep(_ACCEPT_S)
         await self._connections.close()
@@ -153,7 +153,7 @@ class Listener:
 
     async def _accept(self, sock: socket.socket) -> asyncio.Server:
         """Accept connections to a listening socket."""
-        if isinstance(self._address, SocketAddress):
+        if isinstance(self._address, UnixAddress):
             return await self._loop.create_unix_server(self._create_connection, sock=sock, backlog=BACKLOG)
         if self._certificates is None:
             return await self._loop.create_server(self._create_connection, sock=sock, backlog=BACKLOG)
@@ -170,7 +170,7 @@ class Listener:
         )
 
     def _create_connection(self) -> HttpConnection:
-        name = f"unix:{next(self._numbers)}" if isinstance(self._address, SocketAddress) else None
+        name = f"unix:{next(self._numbers)}" if isinstance(self._address, UnixAddress) else None
         return HttpConnection(self._handlers, self._limits, self._connections, name)
 
     async def _check_connections(self) -> None:

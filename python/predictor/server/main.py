@@ -45,7 +45,11 @@ def serve(settings: ServerSettings, log: LogSettings | None = None, load_lifecyc
 
 
 async def _serve_here(settings: ServerSettings, load_lifecycle: LoadLifecycle | None) -> bool:
-    """Run in this process; whether it must exit immediately: models are loading or compared, or the parent is gone."""
+    """Run in this process.
+
+    Returns:
+        True if the process must exit without cleanup, because models are loading or compared, or the parent is gone.
+    """
     host, shutdown = Host(settings, load_lifecycle=load_lifecycle), ShutdownSignal()
     with handle_signals(shutdown, parent_watch=settings.parent_watch):
         try:

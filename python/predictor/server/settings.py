@@ -10,7 +10,7 @@ from predictor.catalog import EngineName
 from predictor.errors import ConfigurationError
 from predictor.flags import Flag
 from predictor.limits import ServiceLimits
-from predictor.server.addresses import DEFAULT_ADDRESS, LAST_PORT, Address, Listening, parse_listening
+from predictor.server.addresses import DEFAULT_ADDRESS, LAST_PORT, Address, ListenAddress, parse_listening
 from predictor.server.credentials import TlsFiles
 from predictor.server.logs import LogSettings
 
@@ -95,7 +95,7 @@ class ServerSettings:
 
     models: Path
     """Folder of NAME/VERSION artifacts."""
-    listen: Listening = DEFAULT_ADDRESS
+    listen: ListenAddress = DEFAULT_ADDRESS
     insecure_public: bool = False
     """Allow a public address without TLS, where others can read and change the traffic."""
     tls: TlsFiles | None = None
@@ -127,7 +127,7 @@ class ServerSettings:
     before it is sent, and reject the request if that fails."""
     adaptive: bool = False
     """Forecast with the adaptive widths that `quantra daily --adaptive` records in the ledger."""
-    admin_listen: Listening | None = None
+    admin_listen: ListenAddress | None = None
     """Address to load, unload and reload models; None: disabled. Without tokens, anyone may call it."""
     metrics_port: int | None = None
     """Port of the Prometheus metrics on 127.0.0.1, in [0, 65535]; 0 picks a free port; None: disabled."""

@@ -6,7 +6,7 @@ from typing import Annotated, Final, Literal, cast, get_args
 
 from predictor.flags import Flag
 from trainers.media.run_directory import rounds_for
-from trainers.options import Computation
+from trainers.options import ComputationOptions
 
 ObjectiveName = Literal["flow", "epsilon", "velocity"]
 RewardName = Literal["classifier", "ssim", "psnr", "frechet", "clip"]
@@ -52,7 +52,7 @@ def _check_ratio_clip(clip: float) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ImageRecipe(Computation):
+class ImageRecipe(ComputationOptions):
     """Settings of a training run; the defaults suit a small transformer and a few thousand small images."""
 
     steps: Annotated[int, Flag("Optimizer steps; rounded up to whole rounds of about 100.", minimum=1)] = 1500
@@ -154,7 +154,7 @@ class MonitorSettings:
 
 
 @dataclass(frozen=True, kw_only=True)
-class GrpoRecipe(Computation):
+class GrpoRecipe(ComputationOptions):
     """Settings of a tuning run; the gentle defaults suit a model that already draws small images well."""
 
     reward: Annotated[RewardName, Flag("Reward to increase; it must have a number for each image.")] = "classifier"

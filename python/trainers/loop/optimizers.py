@@ -63,7 +63,7 @@ def adamw(
     Loshchilov and Hutter, "Decoupled weight decay regularization" (2019).
 
     Args:
-        parameters: The parameters to train, of any shapes [...].
+        parameters: The parameters to train, of any shapes.
         lr: Learning rate, above 0.
         weight_decay: Decay per step, as a multiple of learning rate x weight.
         betas: Decay rates of the running means of the gradients and of their squares.
@@ -89,5 +89,5 @@ def adamw(
 
 
 def can_fuse(parameters: Iterable[Parameter]) -> bool:
-    """Return whether torch has fused kernels for all parameters [...]."""
+    """Return whether torch has fused kernels for all parameters."""
     return all(parameter.device.type in FUSED_DEVICES and parameter.is_floating_point() for parameter in parameters)

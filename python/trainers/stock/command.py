@@ -39,7 +39,7 @@ from trainers.stock.flags import (
     choose_version_folder,
     print_artifact_commands,
 )
-from trainers.stock.progress_output import announcer, warner
+from trainers.stock.progress_output import make_announcer, make_warner
 from trainers.stock.recipe import Optimisation, RecipeChanges, StockRecipe, recipe_of
 from trainers.stock.training import CheckpointSettings, TrainingResult, train
 from trainers.stock.training_data import ParentArtifact, TrainingMaterial
@@ -127,7 +127,7 @@ def stock(  # noqa: PLR0913 - one argument per group of flags
     torch.set_num_threads(run.threads)
     if run.parent_watch:
         exit_with_parent()
-    cache = open_cache(feature_cache, warner(as_json=run.as_json) if rank == 0 else discard)
+    cache = open_cache(feature_cache, make_warner(as_json=run.as_json) if rank == 0 else discard)
     covariates, panel = files.read(), map_bars(bars.read(tells=rank == 0), cache)
     if parent is None:
         final = set_calendar(final, panel, partial(say, style="dim") if rank == 0 else discard)
@@ -178,7 +178,7 @@ def _train_best(
     torch.set_num_threads(run.threads)
     if run.parent_watch:
         exit_with_parent()
-    cache = open_cache(cached, warner(as_json=run.as_json))
+    cache = open_cache(cached, make_warner(as_json=run.as_json))
     covariates, panel = files.read(), map_bars(bars.read(), cache)
     trainer = member_trainer(run, machines)
     with claim_members(folder):
@@ -191,8 +191,8 @@ def _train_best(
             covariates=covariates,
             cache=cache,
             set_calendar=lambda recipe: set_calendar(recipe, panel, partial(say, style="dim")),
-            announce=announcer(as_json=run.as_json),
-            warn=warner(as_json=run.as_json),
+            announce=make_announcer(as_json=run.as_json),
+            warn=make_warner(as_json=run.as_json),
             stepwise=no_progress if run.as_json else progress_on(sys.stdout),
         )
     if run.as_json:
@@ -248,12 +248,14 @@ def member_trainer(options: RunOptions, machines: WorkerFlags) -> TrainingRunner
             "have one thread each"
         )
 
-    warn = without_repeats(warner(as_json=options.as_json))
+    warn = without_repeats(make_warner(as_json=options.as_json))
 
     def train_member(planned: PlannedTraining, folder: Path, limit: ReportConsumer) -> TrainingResult:
         return run_training(planned.material, planned.recipe, folder, options, 0, planned.sections, limit, warn)
 
-    return TrainingRunner(train=train_member, find=find_member, jobs=jobs, announce=announcer(as_json=options.as_json))
+    return TrainingRunner(
+        train=train_member, find=find_member, jobs=jobs, announce=make_announcer(as_json=options.as_json)
+    )
 
 
 def find_member(planned: PlannedTraining, folder: Path) -> TrainingResult | None:
@@ -314,8 +316,8 @@ def run_training(
             out,
             consume=shown if limit is None else ConsumerChain([shown, limit]),
             # Only the first process of a group reports.
-            announce=announcer(as_json=options.as_json) if rank == 0 else discard,
-            warn=(warn or warner(as_json=options.as_json)) if rank == 0 else discard,
+            announce=make_announcer(as_json=options.as_json) if rank == 0 else discard,
+            warn=(warn or make_warner(as_json=options.as_json)) if rank == 0 else discard,
             stepwise=no_progress if options.as_json or rank else progress_on(sys.stdout),
             keeping=CheckpointSettings(
                 folder=folder / "checkpoints",

@@ -22,7 +22,7 @@ from predictor.networks import Edges, GraphForecaster
 
 MIN_SESSIONS: Final = 60
 """Shared sessions needed for a correlation."""
-MARKET: Final = 5
+MIN_MARKET_STOCKS: Final = 5
 """Fewest stocks whose mean return counts as the market."""
 COLUMNS: Final = ("symbol", "neighbour", "weight")
 RETURNS: Final = "training returns"
@@ -42,7 +42,8 @@ def fit_edges(returns: FloatArray, *, neighbours: int) -> Edges:
     """The nearest neighbours of each stock, by correlation of returns that the market does not explain.
 
     The market is the mean return of the day. Its effect is removed by regression: otherwise the stocks that follow
-    the market most closely would be everyone's neighbours. With fewer than `MARKET` stocks, plain returns are used.
+    the market most closely would be everyone's neighbours. With fewer than `MIN_MARKET_STOCKS` stocks, plain
+    returns are used.
 
     Args:
         returns: [S, T] daily log returns, NaN where unknown.
@@ -53,7 +54,7 @@ def fit_edges(returns: FloatArray, *, neighbours: int) -> Edges:
     """
     if not np.isfinite(returns).any():
         raise ConfigurationError(f"edges need returns, but no stock of {len(returns)} has any; give more training bars")
-    nearness = correlate(remove_market(returns) if len(returns) >= MARKET else returns)
+    nearness = correlate(remove_market(returns) if len(returns) >= MIN_MARKET_STOCKS else returns)
     count = min(neighbours, len(nearness) - 1)
     np.fill_diagonal(nearness, -np.inf)
     order = np.argsort(-nearness, axis=1, kind="stable")[:, :count]

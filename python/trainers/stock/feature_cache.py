@@ -154,9 +154,9 @@ class FeatureCache:
     def spill_columns(
         self, count: int, bars: BarPanel, blocks: Iterable[tuple[slice, Iterable[FloatArray]]]
     ) -> Iterator[FloatArray]:
-        """Columns [S, T], one after the other, by way of a temporary file.
+        """Transpose blocks of a few symbols into whole columns [S, T], through a temporary file to save memory.
 
-        The blocks are columns of a few symbols, with the rows of these symbols.
+        Each block is the rows of its symbols and their columns.
         """
         sessions = bars.close.shape[1]
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -252,7 +252,7 @@ def release_bars(bars: BarPanel) -> None:
 
 
 def _find_mapped(column: FloatArray) -> np.memmap[Any, Any] | None:
-    """The whole mapped array, of which a column has some rows and sessions; None for a column in memory."""
+    """The mapped array that a column is a slice of; None for a column in memory."""
     for array in (column, column.base):
         if isinstance(array, np.memmap) and isinstance(array.base, mmap.mmap) and array.strides == column.strides:
             return array

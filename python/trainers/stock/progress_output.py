@@ -19,7 +19,7 @@ from trainers.stock.backtest.folds import Fold, describe_fold
 from trainers.stock.data_warnings import Warn, discard
 
 
-def announcer(*, as_json: bool) -> Callable[[str], None]:
+def make_announcer(*, as_json: bool) -> Callable[[str], None]:
     """A function that prints the stages of a long run to standard output, as text or JSON."""
     return partial(_print_json, "stage") if as_json else lambda stage: _print(f"{stage} …", "dim")
 
@@ -29,7 +29,7 @@ def tell(line: str) -> None:
     _print(line, "")
 
 
-def warner(*, as_json: bool) -> Callable[[str], None]:
+def make_warner(*, as_json: bool) -> Callable[[str], None]:
     """A function that prints warnings to standard output, as text or JSON."""
     return partial(_print_json, "warning") if as_json else _print_warning
 
@@ -89,18 +89,22 @@ def open_progress(*, quiet: bool) -> Generator[ProgressOutput]:
             consume=ConsumerChain(), announce=discard, tell=discard, warn=discard, watch=iterate_silently
         )
         return
-    progress = _EndedProgress(progress_for(sys.stdout))
-    announce = announcer(as_json=False)
+    progress = _ClosableProgress(progress_for(sys.stdout))
+    announce = make_announcer(as_json=False)
     try:
         yield ProgressOutput(
-            consume=progress, announce=announce, tell=tell, warn=warner(as_json=False), watch=_announce_folds(announce)
+            consume=progress,
+            announce=announce,
+            tell=tell,
+            warn=make_warner(as_json=False),
+            watch=_announce_folds(announce),
         )
     finally:
         progress.end()
 
 
 @final
-class _EndedProgress:
+class _ClosableProgress:
     """A consumer that can be closed from outside.
 
     Its generators end when their reader drops them, so they are held weakly here. After an exception such as Ctrl+C

@@ -34,7 +34,7 @@ from predictor.networks import (
     read_normaliser,
 )
 from predictor.windows import BarRequirements
-from trainers.options import Computation
+from trainers.options import ComputationOptions
 from trainers.stock.splits import PARTS, DataSplits, RollingSplits, SplitShares, parse_splits
 
 FLATTEST_VOLATILITY = 0.1
@@ -67,7 +67,7 @@ OWN: Final = "depends on the kind"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Optimisation(Computation):
+class Optimisation(ComputationOptions):
     """How the weights are optimised."""
 
     max_epochs: Annotated[int, Flag("Epochs at most.", name="epochs", minimum=1, shown_default=OWN)] = USUAL.max_epochs

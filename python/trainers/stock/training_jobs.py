@@ -7,7 +7,7 @@ from pathlib import Path
 from predictor import artifact
 from predictor.canonical import Json
 from predictor.errors import ConfigurationError, QuantraError
-from predictor.jobs import InThisProcess, JobRunner
+from predictor.jobs import JobRunner, LocalRunner
 from predictor.registry import claim_first_champion
 from trainers.loop import LoopError
 from trainers.progress import ReportConsumer
@@ -63,7 +63,7 @@ class TrainingRunner:
     train: TrainAndSave = train_quietly
     find: Callable[[PlannedTraining, Path], TrainingResult | None] = find_none
     """Finds the artifact of a training run that ended before the command was stopped."""
-    jobs: JobRunner = field(default_factory=InThisProcess)
+    jobs: JobRunner = field(default_factory=LocalRunner)
     announce: Callable[[str], None] = discard
     """Receives a line for each training that ends in another process."""
 

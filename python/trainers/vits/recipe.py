@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import Annotated, Final, Literal
 
 from predictor.flags import Flag
-from trainers.options import Computation
+from trainers.options import ComputationOptions
 
 Size = Literal["fast", "small", "base"]
 Durations = Literal["deterministic", "stochastic"]
@@ -22,7 +22,7 @@ CORRECTING: Final = 5e-4
 
 
 @dataclass(frozen=True, kw_only=True)
-class SpeechRecipe(Computation):
+class SpeechRecipe(ComputationOptions):
     """Training settings; the defaults suit a new small voice on up to an hour of recordings."""
 
     steps: Annotated[

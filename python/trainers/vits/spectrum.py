@@ -13,10 +13,10 @@ BANDS = 80
 """Mel bands, from 0 Hz to half the sample rate."""
 
 FLOOR = 1e-5
-"""Minimum energy of a band before the logarithm; silence is log(1e-5) = -11.5."""
+"""Minimum energy of a band before the logarithm."""
 
 SILENCE = math.log(FLOOR)
-"""Log energy of a band in a silent frame."""
+"""The least log energy of a band, -11.5. Silence has -9.7, since `spectrogram` has a lower bound too."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from trainers.loop.group.processes import (
     convert_peer_errors,
     join_group,
     local_rank,
-    round_up_to_power_of_two,
+    round_down_to_power_of_two,
 )
 from trainers.loop.group.totals import LocalTotals, Totals, WindowRequests, WindowTotals
 from trainers.loop.loss import Loss, WeightedMean, read
@@ -318,7 +318,7 @@ def test_complex_parameters_are_refused() -> None:
 
 
 def test_gradients_are_measured_in_powers_of_two() -> None:
-    assert [round_up_to_power_of_two(value) for value in (0.0, 0.3, 1.0, 38.0)] == [1.0, 0.25, 1.0, 32.0]
+    assert [round_down_to_power_of_two(value) for value in (0.0, 0.3, 1.0, 38.0)] == [1.0, 0.25, 1.0, 32.0]
 
 
 # --- agreeing ---------------------------------------------------------------------------------------------------------

@@ -14,10 +14,10 @@ from predictor.http2 import Headers, encode_headers
 Metadata: TypeAlias = Mapping[str, str | bytes]
 """Values by lower-case name; those of names that end with -bin are bytes."""
 _UNITS: Final = {b"H": 3600.0, b"M": 60.0, b"S": 1.0, b"m": 1e-3, b"u": 1e-6, b"n": 1e-9}
-_MAX_TIMEOUT: Final = 9
+_MAX_TIMEOUT_LENGTH: Final = 9
 """At most 8 digits and a unit."""
 _CONTENT_TYPE: Final = b"application/grpc"
-_BINARY: Final = "-bin"
+_BINARY: Final = b"-bin"
 _UNQUOTED: Final = "".join(chr(code) for code in range(0x20, 0x7F) if chr(code) != "%")
 RESPONSE: Final = encode_headers(
     ((b":status", b"200"), (b"content-type", _CONTENT_TYPE), (b"grpc-accept-encoding", b"identity, gzip"))
@@ -69,10 +69,16 @@ def parse_head(headers: Headers) -> RequestHead:
     values = dict(headers)
     if values[b":method"] != b"POST":
         raise NotGrpcError(b"405")
-    if not values.get(b"content-type", b"").startswith(_CONTENT_TYPE):
+    content_type = values.get(b"content-type", b"")
+    if not content_type.startswith(_CONTENT_TYPE) or content_type[len(_CONTENT_TYPE) :][:1] not in (b"", b"+", b";"):
         raise NotGrpcError(b"415")
     timeout = values.get(b"grpc-timeout")
-    metadata = tuple(_decode_header(name, value) for name, value in headers if name[:1] != b":")
+    metadata = tuple(
+        (name.decode("ascii", "replace"), text)
+        for name, value in headers
+        if name[:1] != b":"
+        for text in (_decode_binary(name, value) if name.endswith(_BINARY) else (value.decode("ascii", "replace"),))
+    )
     return RequestHead(
         method=values[b":path"].decode("ascii", "replace"),
         metadata=metadata,
@@ -82,19 +88,17 @@ def parse_head(headers: Headers) -> RequestHead:
     )
 
 
-def _decode_header(name: bytes, value: bytes) -> tuple[str, str | bytes]:
-    key = name.decode("ascii", "replace")
-    if not key.endswith(_BINARY):
-        return key, value.decode("ascii", "replace")
+def _decode_binary(name: bytes, value: bytes) -> list[bytes]:
+    """Decode a binary header, in which proxies may join several values with commas."""
     try:
-        return key, b64decode(value + b"=" * (-len(value) % 4), validate=True)
+        return [b64decode(part + b"=" * (-len(part) % 4), validate=True) for part in value.split(b",")]
     except binascii.Error:
-        raise ValueError(f"header {key[:80]} is not base64") from None
+        raise ValueError(f"header {name[:80].decode('ascii', 'replace')} is not base64") from None
 
 
 def _decode_timeout(timeout: bytes) -> float:
     digits, unit = timeout[:-1], _UNITS.get(timeout[-1:])
-    if unit is None or not digits.isdigit() or len(timeout) > _MAX_TIMEOUT:
+    if unit is None or not digits.isdigit() or len(timeout) > _MAX_TIMEOUT_LENGTH:
         raise ValueError("header grpc-timeout is not a number of at most 8 digits and a unit of H, M, S, m, u or n")
     return int(digits) * unit
 

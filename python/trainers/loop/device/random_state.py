@@ -121,14 +121,14 @@ class HostGenerators:
     def inside(self) -> Generator[None]:
         """Continue the separate states inside the context, and restore the generators at the end."""
         before = capture_generators(CPU)
+        if self._state is None:
+            seed_host(self._seed)
+        else:
+            restore_generators(self._state, CPU)
         try:
-            if self._state is None:
-                seed_host(self._seed)
-            else:
-                restore_generators(self._state, CPU)
             yield
-            self._state = capture_generators(CPU)
         finally:
+            self._state = capture_generators(CPU)
             restore_generators(before, CPU)
 
 

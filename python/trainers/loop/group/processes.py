@@ -54,7 +54,7 @@ def convert_peer_errors(operation: str) -> Generator[None]:
 
 
 @final
-class Bundle:
+class GradientVector:
     """The vector of one phase, reused from window to window.
 
     It consists of: the number of processes that have a gradient, per parameter | the row of every process | the
@@ -179,18 +179,18 @@ class Processes(Group):
 
     def __init__(self) -> None:
         super().__init__(dist.get_rank(), dist.get_world_size())
-        self._bundles: dict[Parameter, Bundle] = {}
+        self._vectors: dict[Parameter, GradientVector] = {}
         self._expected: dict[Parameter, Sequence[str]] = {}
         self._terms: dict[Parameter, Sequence[str]] = {}
 
     def combine(self, local: LocalTotals, parameters: Sequence[Parameter]) -> Totals:
-        """Sum totals and gradients [...] in one all-reduce."""
-        bundle = self._pack_window(local, parameters)
-        bundle.pack(local)
+        """Sum totals and gradients in one all-reduce."""
+        vector = self._get_vector(local, parameters)
+        vector.pack(local)
         with convert_peer_errors("summing the window's gradients"):
-            dist.all_reduce(bundle.vector)
-        bundle.unpack()
-        return bundle.totals()
+            dist.all_reduce(vector.vector)
+        vector.unpack()
+        return vector.totals()
 
     def add_counts(self, counts: Mapping[str, int], parameters: Sequence[Parameter]) -> Mapping[str, int]:
         """Sum the counts [terms] in one all-reduce on the parameters' device."""
@@ -201,12 +201,12 @@ class Processes(Group):
         return dict(zip(names, vector.tolist(), strict=True))
 
     def parts(self, parameters: Sequence[Parameter]) -> Sequence[str]:
-        """Return the agreed parts of the phase with these parameters [...]."""
-        known = self._bundles.get(parameters[0])
+        """Return the agreed parts of the phase with these parameters."""
+        known = self._vectors.get(parameters[0])
         return self._expected.get(parameters[0], ()) if known is None else known.parts
 
     def expect(self, parameters: Sequence[Parameter], parts: Sequence[str]) -> None:
-        """Store the parts until the first window of the phase with these parameters [...]."""
+        """Store the parts until the first window of the phase with these parameters."""
         self._expected[parameters[0]] = parts
 
     def total(self, mean: WeightedMean) -> WeightedMean:
@@ -235,7 +235,7 @@ class Processes(Group):
         return self._gather_all(value, "gathering values")
 
     def broadcast(self, tensors: Iterable[Tensor]) -> None:
-        """Broadcast rank 0's tensors of any shapes [...] and dtypes as flat bytes."""
+        """Broadcast rank 0's tensors of any shapes and dtypes as flat bytes."""
         for chunk in chunks(tensors, BROADCAST_BYTES):
             flat = torch.cat([tensor.flatten() for tensor in chunk])
             with convert_peer_errors("copying rank 0's tensors"):
@@ -255,8 +255,8 @@ class Processes(Group):
                 "start every process with the same code, arguments and versions"
             )
 
-    def _pack_window(self, local: LocalTotals, parameters: Sequence[Parameter]) -> Bundle:
-        known = self._bundles.get(parameters[0])
+    def _get_vector(self, local: LocalTotals, parameters: Sequence[Parameter]) -> GradientVector:
+        known = self._vectors.get(parameters[0])
         if known is not None:
             return known
         terms = self._terms.get(parameters[0])
@@ -265,10 +265,10 @@ class Processes(Group):
         row_format = RowFormat(
             list(dict.fromkeys(name for names, _ in gathered for name in names)), has_terms=terms is not None
         )
-        divisor = round_up_to_power_of_two(max(expected for _, expected in gathered))
-        bundle = Bundle(parameters, row_format=row_format, rank=self.rank, size=self.size, divisor=divisor)
-        self._bundles[parameters[0]] = bundle
-        return bundle
+        divisor = round_down_to_power_of_two(max(expected for _, expected in gathered))
+        vector = GradientVector(parameters, row_format=row_format, rank=self.rank, size=self.size, divisor=divisor)
+        self._vectors[parameters[0]] = vector
+        return vector
 
     def _agree_on_terms(self, counts: Mapping[str, int], parameters: Sequence[Parameter]) -> Sequence[str]:
         """Return the names of a phase's terms, which the processes agree on in its first window."""
@@ -298,13 +298,13 @@ def part_names(losses: Iterable[Loss]) -> list[str]:
     return list(dict.fromkeys(name for loss in losses for name in loss.parts))
 
 
-def round_up_to_power_of_two(value: float) -> float:
+def round_down_to_power_of_two(value: float) -> float:
     """Return the largest power of two that does not exceed a positive value; 1 for 0."""
     return 2.0 ** math.floor(math.log2(value)) if value > 0 else 1.0
 
 
 def chunks(tensors: Iterable[Tensor], limit: int) -> Iterator[list[Tensor]]:
-    """Yield lists of tensors [...] of one dtype and device, of up to `limit` bytes or a single larger tensor.
+    """Yield lists of tensors of one dtype and device, of up to `limit` bytes or a single larger tensor.
 
     The tensors are detached and share memory with the originals. Empty tensors are left out.
     """

@@ -51,7 +51,7 @@ MAX_RETURN: Final = 100.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdoptionSettings:
-    """What the folder of a model does not say."""
+    """Facts and choices that are not in the config.json of a model."""
 
     trained_until: Annotated[
         int,
@@ -144,7 +144,7 @@ def adopt(
         recorded = golden.record(assemble_model(new_artifact))
     except InvalidInputError as error:  # its own instance has no forecast
         raise ConfigurationError(f"{folder}: {error.message}; its weights are damaged or too large") from error
-    _check_size(folder, recorded)
+    _check_forecasts_plausible(folder, recorded)
     save_artifact(out, new_artifact, recorded)
     return TrainingResult(folder=out, card=dict(new_artifact.manifest.card))
 
@@ -181,7 +181,7 @@ def split_after(sessions: NDArray[np.int32], settings: AdoptionSettings) -> Data
             "calibration and scores"
         )
     learnt = shares.train + shares.selection
-    start = max(seen, int(learnt * count))  # of the calibration split
+    start = max(seen, min(int(learnt * count), count - least))  # of the calibration split
     bounds = (0, int(start * shares.train / learnt), start, (start + count) // 2, count)
     if bounds[1] == 0:
         raise ConfigurationError(f"the bars have {count} sessions; the baselines need earlier ones")
@@ -235,7 +235,7 @@ def _build_manifest(model: PublishedModel, settings: AdoptionSettings, pipeline:
     )
 
 
-def _check_size(folder: Path, recorded: Golden) -> None:
+def _check_forecasts_plausible(folder: Path, recorded: Golden) -> None:
     """Refuse weights with absurd forecasts of the golden instance."""
     if not np.isfinite(recorded.arrays["stage.units"]).all():
         raise ConfigurationError(

@@ -21,7 +21,7 @@ from trainers.stock.adoption.kronos import USUAL_PATHS, read_kronos
 from trainers.stock.adoption.published_model import SourceFolder
 from trainers.stock.command import print_result
 from trainers.stock.flags import OutFolder, choose_version_folder, print_artifact_commands
-from trainers.stock.progress_output import announcer, warner
+from trainers.stock.progress_output import make_announcer, make_warner
 
 
 class ModelFamily(StrEnum):
@@ -88,8 +88,8 @@ def adopt_command(  # noqa: PLR0913 - the flags of a command
         settings,
         bars=panel,
         today=datetime.now(UTC).date(),
-        announce=announcer(as_json=as_json),
-        warn=warner(as_json=as_json),
+        announce=make_announcer(as_json=as_json),
+        warn=make_warner(as_json=as_json),
         stepwise=no_progress if as_json else progress_on(sys.stdout),
     )
     print_result(result, as_json=as_json)

@@ -15,7 +15,7 @@ from predictor.covariates import CovariateSource
 from predictor.errors import ConfigurationError, format_date
 from predictor.features import FeatureSet
 from predictor.flags import Flag
-from predictor.jobs import InThisProcess, JobRunner
+from predictor.jobs import JobRunner, LocalRunner
 from predictor.model import Model
 from predictor.networks import Edges
 from trainers.loop import LoopError
@@ -140,7 +140,7 @@ def audit(
     warnings = emit(source.find_warnings(bars), warn)
     terms = replace(terms, sessions_a_year=source.sessions_a_year)
     shown = _AuditProgress(
-        announce=announce, stepwise=stepwise, consume=consume or ConsumerChain(), runner=runner or InThisProcess()
+        announce=announce, stepwise=stepwise, consume=consume or ConsumerChain(), runner=runner or LocalRunner()
     )
     subject = _prepare_model(source, bars, shown)
     positions = _select_days(subject)

@@ -27,7 +27,7 @@ from trainers.stock.backtest.backtest import choose_terms
 from trainers.stock.backtest.command import BacktestSubject
 from trainers.stock.backtest.strategies import StrategySettings, TradingTerms
 from trainers.stock.feature_cache import map_bars
-from trainers.stock.progress_output import announcer, warner
+from trainers.stock.progress_output import make_announcer, make_warner
 
 
 @with_flags
@@ -49,7 +49,7 @@ def audit_command(
     check_file(locate_audit(path))
     source = subject.source(files.read())
     whole = choose_terms(terms, source)
-    announce, warn = announcer(as_json=run.as_json), warner(as_json=run.as_json)
+    announce, warn = make_announcer(as_json=run.as_json), make_warner(as_json=run.as_json)
     panel = map_bars(bars.read(), source.cache)
     try:
         record = audit(

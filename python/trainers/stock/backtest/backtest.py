@@ -13,7 +13,7 @@ from predictor.canonical import Json
 from predictor.card import read_ancestors
 from predictor.errors import ConfigurationError, format_date
 from predictor.flags import ParsedFlags
-from predictor.jobs import InThisProcess, JobRunner
+from predictor.jobs import JobRunner, LocalRunner
 from predictor.replacement import claim_output
 from trainers.progress import StepProgress, no_progress
 from trainers.stock.backtest.book import run_book
@@ -130,7 +130,7 @@ def backtest(
     store = ForecastStore(folder.path, collect_settings(source, bars, plan), resume=folder.resume)
     with claim_output(folder.path):
         usable = map_bars(select_usable_bars(bars), source.cache)
-        done = _forecast(source, usable, plan, folds, store, runner or InThisProcess(), stepwise)
+        done = _forecast(source, usable, plan, folds, store, runner or LocalRunner(), stepwise)
         for _fold in watch(done, len(folds)):
             pass
     forecasts = join_folds([store.read(fold) for fold in folds])

@@ -24,7 +24,7 @@ from predictor.flags import Flag, FlagSubset, ParsedFlags
 from predictor.jobs import JobRunner
 from predictor.replacement import check_folder, replace_file
 from predictor.report.templates import name_artifact
-from trainers.options import AnsweringDevice, RunOptions
+from trainers.options import ForecastDevice, RunOptions
 from trainers.progress import no_progress, progress_on, show_finished
 from trainers.stock.backtest.backtest import BacktestFolder, FoldProgress, backtest, choose_terms, complete_plan
 from trainers.stock.backtest.folds import Fold, WalkForwardPlan, describe_fold
@@ -37,7 +37,7 @@ from trainers.stock.evaluation.command import convert_table
 from trainers.stock.feature_cache import map_bars, open_cache
 from trainers.stock.feature_selection import FeatureSelection, Known
 from trainers.stock.flags import CacheFolder
-from trainers.stock.progress_output import describe_jobs, warn_on_stderr, warner
+from trainers.stock.progress_output import describe_jobs, make_warner, warn_on_stderr
 from trainers.stock.recipe import read_recipe_file
 
 RESULT: Final = "backtest.json"
@@ -97,7 +97,7 @@ class BacktestSubject:
         str, Flag("With --recipe: `default`, `prices`, `alpha158` or a feature file; an artifact has its own.")
     ] = "default"
     known: Known = ""
-    device: AnsweringDevice = "auto"
+    device: ForecastDevice = "auto"
     feature_cache: CacheFolder = None
 
     def source(self, covariates: CovariateSource) -> ModelSource:
@@ -162,7 +162,7 @@ def backtest_command(
         walk = complete_plan(source, panel, plan, partial(say, style="dim"))
         if walk.refit is None and source.trained_model is not None and source.cache is not None:
             raise typer.BadParameter("--feature-cache keeps the features of refits; give --refit N, or leave it out")
-        emit(source.find_warnings(panel), warner(as_json=run.as_json))
+        emit(source.find_warnings(panel), make_warner(as_json=run.as_json))
         result = backtest(
             source,
             panel,

@@ -20,7 +20,7 @@ from predictor.errors import ConfigurationError, InSampleError, QuantraError, fo
 from predictor.evidence import Lamp
 from predictor.forecast import Forecast
 from predictor.inference import describe_engine
-from predictor.jobs import InThisProcess, JobRunner
+from predictor.jobs import JobRunner, LocalRunner
 from predictor.ledger import EvidenceRecord, ForecastRecord, KnownBars, Ledger, LedgerEvent
 from predictor.model_health import SKILL, ModelVersion, assess_model, choose_worst_lamp, list_newest_evidence
 from predictor.networks import find_anchor_index
@@ -131,7 +131,7 @@ class DailySettings:
     """Whether to forecast symbols whose bars contradict their history."""
     serve_best: bool = False
     """Whether to report the simplest model that the champion is not shown to beat, instead of the champion."""
-    runner: JobRunner = field(default_factory=InThisProcess)
+    runner: JobRunner = field(default_factory=LocalRunner)
     """Runs the forecasts of an evening's models, and a retraining."""
     adaptive: bool = False
     """Whether the champion's widths follow how often outcomes fell below its quantiles; see `adapt_widths`."""

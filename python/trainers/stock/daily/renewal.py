@@ -124,7 +124,7 @@ def _promote_if_better(settings: DailySettings, champion: RecordedModel, newest:
         return 0
     old, new = (load_version(models, compared.reference, settings.covariates) for compared in (champion, challenger))
     replays = replay_forecasts(ledger, models, sample_forecasts(ledger, _REPLAY_SAMPLE, version), settings.covariates)
-    record_replays(ledger, replays, session)
+    recorded = record_replays(ledger, replays, session)
     comparison = None
     with suppress(InSampleError, ConfigurationError):  # too few days that both can forecast and have not seen
         shared = ledger.panel(last=min(session, champion.last_session))
@@ -132,6 +132,6 @@ def _promote_if_better(settings: DailySettings, champion: RecordedModel, newest:
     overridden = () if champion.can_forecast(session) else ("losses",)
     gates = check_gates(old, new, comparison=comparison, ledger=ledger, overridden=overridden)
     if list_failed(gates):
-        return 1
+        return recorded
     promote(new, old, gates, reason=f"it passed its gates on {format_date(session)}")
-    return 1 + record_moves(settings.model_folder, ledger)
+    return recorded + record_moves(settings.model_folder, ledger)

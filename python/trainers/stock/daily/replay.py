@@ -82,8 +82,8 @@ def replay_forecasts(
     return tuple(found)
 
 
-def record_replays(ledger: Ledger, replays: Sequence[ForecastReplay], evening: int = 0) -> None:
-    """Record the result as one event per model version, for the gate `replay`.
+def record_replays(ledger: Ledger, replays: Sequence[ForecastReplay], evening: int = 0) -> int:
+    """Record the result as one event per model version, for the gate `replay`; returns the number of new events.
 
     With an evening, yyyymmdd, a repeated call records nothing new.
     """
@@ -91,7 +91,7 @@ def record_replays(ledger: Ledger, replays: Sequence[ForecastReplay], evening: i
     for replay in replays:
         count = counts.setdefault((replay.record.model, replay.record.version), [0, 0])
         count[bool(replay.differences)] += 1
-    ledger.append(
+    return ledger.append(
         LedgerEvent(
             kind=REPLAY,
             model=model,

@@ -80,7 +80,8 @@ class _AdaptiveLevel:
     def offset(self) -> float:
         """The current shift: the order statistic of all known residuals at the current level.
 
-        Outside [0, 1] the paper uses an infinite band; here the band ends at the largest residual.
+        The paper uses an infinite band for a level outside [0, 1]. Here the level is clipped to [0, 1], so the shift is
+        always one of the residuals.
         """
         return float(self._known[round(min(max(self._level, 0.0), 1.0) * (len(self._known) - 1))])
 

@@ -18,10 +18,10 @@ from predictor.card import read_ancestors, start_note_of
 from predictor.covariates import CovariateSource
 from predictor.errors import ConfigurationError, format_date
 from predictor.flags import Flag
-from predictor.jobs import InThisProcess, JobRunner
+from predictor.jobs import JobRunner, LocalRunner
 from predictor.model import UNITS, Ensemble
 from predictor.networks import Target
-from trainers.options import AnsweringDevice
+from trainers.options import ForecastDevice
 from trainers.progress import ConsumerChain, ReportConsumer, StepProgress, no_progress
 from trainers.stock.data import NO_COVARIATE_FILES, History, TrainingWindows
 from trainers.stock.data_warnings import (
@@ -257,7 +257,7 @@ class EvaluationSettings:
         Flag("Trainings from different seeds, the artifact's own included; 1 trains none.", minimum=1),
     ] = 5
     adaptive: Annotated[bool, Flag("Also score adaptive conformal offsets, walking forward.", spelling="--aci")] = False
-    device: AnsweringDevice = "auto"
+    device: ForecastDevice = "auto"
     """Device for training the other seeds."""
 
     def __post_init__(self) -> None:
@@ -325,7 +325,7 @@ def evaluate(
     setup = _prepare_setup(model, bars, settings, announce, covariates, cache)
     test, forecasts = setup.test_set, setup.tested.forecasts
     result, confidence_set = _compare_baselines(setup, announce, stepwise)
-    seeds, seed_notes = _score_seeds(setup, result, settings, cache, consume, announce, runner or InThisProcess())
+    seeds, seed_notes = _score_seeds(setup, result, settings, cache, consume, announce, runner or LocalRunner())
     return ModelEvaluation(
         unit=UNITS[test.target.kind],
         target=test.target,

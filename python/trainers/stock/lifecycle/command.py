@@ -54,7 +54,7 @@ from trainers.stock.lifecycle.version_comparison import (
     load_champion,
     load_version,
 )
-from trainers.stock.progress_output import announcer, warn_on_stderr, warner
+from trainers.stock.progress_output import make_announcer, make_warner, warn_on_stderr
 from trainers.stock.training import TrainingResult
 from trainers.stock.training_jobs import PlannedTraining, TrainingRunner
 
@@ -152,8 +152,8 @@ def _retrain(
             out,
             trainer,
             members=folder,
-            announce=announcer(as_json=run.as_json),
-            warn=warner(as_json=run.as_json),
+            announce=make_announcer(as_json=run.as_json),
+            warn=make_warner(as_json=run.as_json),
             stepwise=no_progress if run.as_json else progress_on(sys.stdout),
         )
 

@@ -314,10 +314,12 @@ class Page:
             raise ConfigurationError(views.REMOTE)
         form, uploaded = await _read_form(request), self._uploaded_bars()
         minutes = form.get("minutes", "")
+        if not minutes.isdecimal():
+            raise ConfigurationError(f"the budget is {minutes[:20]!r}; give whole minutes, such as 10")
         training_request = TrainingRequest(
             name=_require_field(form, "name"),
             kind=_require_field(form, "kind"),
-            minutes=int(minutes) if minutes.isdecimal() else 0,
+            minutes=int(minutes),
             options=uploaded.choice.options,
             calendar=uploaded.choice.calendar,
         )

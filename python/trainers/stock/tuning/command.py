@@ -28,7 +28,7 @@ from trainers.stock.feature_cache import map_bars, open_cache
 from trainers.stock.feature_selection import FeatureSelection
 from trainers.stock.flags import CacheFolder, OutFolder, choose_version_folder, print_artifact_commands
 from trainers.stock.model_fit import fit_pipeline
-from trainers.stock.progress_output import announcer, warn_on_stderr, warner
+from trainers.stock.progress_output import make_announcer, make_warner, warn_on_stderr
 from trainers.stock.recipe import Optimisation, RecipeChanges, StockRecipe, recipe_of
 from trainers.stock.training import TrainingResult, train
 from trainers.stock.training_data import TrainingMaterial
@@ -107,7 +107,7 @@ def _search(
     as_json: bool,
 ) -> tuple[SearchResult, TrainingResult]:
     """Run the search, and train the best recipe."""
-    announce, warn = announcer(as_json=as_json), warner(as_json=as_json)
+    announce, warn = make_announcer(as_json=as_json), make_warner(as_json=as_json)
     consume: ReportConsumer = JsonLines(sys.stdout) if as_json else progress_for(sys.stdout)
     bars, covariates, cache = material.bars, material.covariates, material.cache
     emit(find_recipe_warnings(bars, material.features, covariates, recipe), warn)

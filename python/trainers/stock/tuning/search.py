@@ -14,7 +14,7 @@ import numpy as np
 from predictor import canonical
 from predictor.canonical import Json
 from predictor.errors import ConfigurationError, MissingPackageError, QuantraError
-from predictor.jobs import InThisProcess, JobRunner
+from predictor.jobs import JobRunner, LocalRunner
 from predictor.networks import get_kind, list_config_settings, make_config
 from trainers.loop import EpochReport, LoopError, Report
 from trainers.progress import ConsumerChain, ReportConsumer
@@ -283,7 +283,7 @@ def search(
         QuantraError: a trial failed before any finished, or a fit from a fresh seed failed.
     """
     with open_study(storage, asked.settings, asked.recipe.optimisation.seed) as study:
-        return _run_trials(asked, study, consume, announce, runner or InThisProcess())
+        return _run_trials(asked, study, consume, announce, runner or LocalRunner())
 
 
 def _run_trials(
