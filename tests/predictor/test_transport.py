@@ -80,7 +80,7 @@ def test_another_compression_is_unimplemented(running: Served) -> None:
         ({"content_type": "application/json"}, "415"),
         ({"content_type": "application/grpc-web+proto"}, "415"),
     ],
-    ids=["GET", "JSON"],
+    ids=["GET", "JSON", "gRPC-Web"],
 )
 def test_a_request_that_is_no_call_has_a_status_of_http(running: Served, headers: dict[str, str], status: str) -> None:
     stream = ended(running, b"", **headers)
