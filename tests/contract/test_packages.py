@@ -10,7 +10,6 @@ import re
 import subprocess
 import sys
 import sysconfig
-import tarfile
 import tomllib
 import venv
 import zipfile
@@ -129,8 +128,8 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """The wheel built from the checkout, and the one built from the sdist."""
     folder = tmp_path_factory.mktemp("dist")
     _build(ROOT, folder)
-    with tarfile.open(next(folder.glob("*.tar.gz"))) as sdist:
-        sdist.extractall(folder / "sources", filter="data")
+    (folder / "sources").mkdir()
+    _run("tar", "-xzf", next(folder.glob("*.tar.gz")), "-C", "sources", folder=folder, variables={})
     (sources,) = (folder / "sources").iterdir()
     _build(sources, folder / "again", "-t", "wheel")
     return {"checkout": next(folder.glob("*.whl")), "sdist": next((folder / "again").glob("*.whl"))}

@@ -245,10 +245,14 @@ class BarPanel:
             currency=currency,
         )
 
-    def __getstate__(self) -> list[object]:
-        """The fields; a mapped column as a plain array, which the processes of a Ray node share."""
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickle a mapped column as a plain array, which the processes of a Ray node share.
+
+        Python before 3.11.4 replaces a `__getstate__` of a dataclass with slots.
+        """
         values = [getattr(self, field.name) for field in fields(self)]
-        return [np.ascontiguousarray(value) if isinstance(value, np.memmap) else value for value in values]
+        plain = [np.ascontiguousarray(value) if isinstance(value, np.memmap) else value for value in values]
+        return object.__new__, (BarPanel,), plain
 
     def write_csv(self, path: str | Path) -> None:
         """Write one row per bar, with the shortest decimals that parse to the same bits.
