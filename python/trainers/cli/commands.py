@@ -53,7 +53,7 @@ OURS: Final = (
         "backtest",
         "trainers.stock.backtest.command:backtest_command",
         "Walk forward over past days: forecast with the data known then, trade at the next close, charge costs.",
-        "Example: quantra backtest models/demo/1 --bars bars.csv --start 2011-03-01 --end 2013-03-01 --refit 63",
+        "Example: quantra backtest models/demo/1 --bars bars.csv --start 2011-06-01 --end 2013-03-01 --refit 63",
     ),
     Command(
         "audit",
