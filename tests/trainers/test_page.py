@@ -515,6 +515,18 @@ def test_a_budget_that_is_not_in_whole_minutes_is_named(page: Page) -> None:
     assert (status, "the budget is '1.5'; give whole minutes" in message_of(text)) == (400, True)
 
 
+def test_stopping_a_training_does_not_wait_for_an_upload(page: Page) -> None:
+    upload = http.client.HTTPConnection("127.0.0.1", page.port, timeout=60)
+    upload.putrequest("POST", "/page/files?name=slow.csv&first=yes")
+    for name, value in {"cookie": page.cookie, "origin": page.own, "content-length": "6"}.items():
+        upload.putheader(name, value)
+    upload.endheaders(b"dat")
+    assert page.post("/training/stop")[0] == 303
+    upload.send(b"e,c")
+    assert upload.getresponse().status == 204  # 504 if stopping had waited for its end
+    upload.close()
+
+
 def test_a_model_is_trained_in_a_browser_and_used_at_once(page: Page, window: Browser) -> None:
     window.visit(page.address)
     with window.loading():

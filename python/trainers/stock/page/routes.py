@@ -1,4 +1,4 @@
-"""The routes of the page. Work runs on other threads, one request at a time."""
+"""The routes of the page. Work runs on other threads, one request at a time; stopping a training never waits."""
 
 import asyncio
 import json
@@ -80,31 +80,35 @@ class Page:
 
     def routes(self) -> Sequence[Route]:
         """Create the routes."""
-        views_by_path: dict[str, Callable[[PageFrame, dict[str, str]], str]] = {
+        renderers: dict[str, Callable[[PageFrame, dict[str, str]], str]] = {
             "/": self._render_home,
             "/bars": self._render_bars,
             "/forecast": self._render_forecast,
             "/universe": self._render_universe,
             "/ledger": self._render_ledger,
             "/training": self._render_training,
-            "/calls": self._render_calls,
+            "/calls": lambda frame, _: views.render_calls(frame, json.loads(describe_api())),
         }
+        gets = {path: self._render_on_thread(render) for path, render in renderers.items()}
+        gets["/models"] = self._show_models
         posts = {
-            "/files": self._receive,
-            "/bars": self._choose,
-            "/forget": self._forget,
-            "/promote": self._promote,
-            "/rollback": self._roll_back,
+            "/files": self._receive_file,
+            "/bars": self._read_bars,
+            "/forget": self._forget_bars,
+            "/promote": self._promote_version,
+            "/rollback": self._roll_back_champion,
             "/training": self._start_training,
-            "/training/stop": self._stop_training,
             "/training/resume": self._resume_training,
         }
-        gets = {path: self._render_on_thread(render) for path, render in views_by_path.items()}
-        gets["/models"] = self._show_models
+        # These two do not take turns with the others: a slow upload must not delay them.
         return [
-            Route("/training/state", self._training_state, methods=["GET"]),
-            *(Route(path, self._with_error_page(handler), methods=["GET"]) for path, handler in gets.items()),
-            *(Route(path, self._with_error_page(handler), methods=["POST"]) for path, handler in posts.items()),
+            Route("/training/state", self._send_training_state, methods=["GET"]),
+            Route("/training/stop", self._with_error_page(self._stop_training), methods=["POST"]),
+            *(Route(path, self._with_error_page(self._in_turn(get)), methods=["GET"]) for path, get in gets.items()),
+            *(
+                Route(path, self._with_error_page(self._in_turn(post)), methods=["POST"])
+                for path, post in posts.items()
+            ),
         ]
 
     def close(self) -> None:
@@ -112,11 +116,17 @@ class Page:
         self._training.close()
         self._replace(None)
 
+    def _in_turn(self, handler: Handler) -> Handler:
+        async def answer(request: Request) -> Response:
+            async with self._request_lock:
+                return await handler(request)
+
+        return answer
+
     def _with_error_page(self, handler: Handler) -> Handler:
         async def answer(request: Request) -> Response:
             try:
-                async with self._request_lock:
-                    return await handler(request)
+                return await handler(request)
             except ClientDisconnect:
                 return Response(status_code=499)
             except Exception as error:  # noqa: BLE001 - process boundary
@@ -153,7 +163,7 @@ class Page:
     def _render_home(self, frame: PageFrame, _: dict[str, str]) -> str:
         return views.render_home(frame, self._uploaded, self._models.models(), self._remote_note)
 
-    async def _receive(self, request: Request) -> Response:
+    async def _receive_file(self, request: Request) -> Response:
         """Receive one file; the first one of a drop replaces the bars before."""
         name = request.query_params.get("name", "")
         if request.query_params.get("first") or self._uploaded is None:
@@ -181,7 +191,7 @@ class Page:
             uploaded.read(uploaded.choice)
         return views.render_bars(frame, uploaded, self._models.models(), self._trained, self._remote_note)
 
-    async def _choose(self, request: Request) -> Response:
+    async def _read_bars(self, request: Request) -> Response:
         form = await _read_form(request)
         order, decimal, unit = form.get("date_order"), form.get("decimal"), form.get("volume_unit", "0")
         try:
@@ -198,14 +208,20 @@ class Page:
         await asyncio.to_thread(self._uploaded_bars().read, choice)
         return _redirect_to("/bars")
 
-    async def _forget(self, _: Request) -> Response:
+    async def _forget_bars(self, _: Request) -> Response:
         self._replace(None)
         return _redirect_to("/")
 
     def _render_forecast(self, frame: PageFrame, query: dict[str, str]) -> str:
         reading, info = self._uploaded_bars().reading, self._chosen_model(query, self._trained)
         symbol = query.get("symbol") or reading.panel.symbols[0]
-        point = _choose_point(query, info)
+        # By default the last horizon, and the quantile nearest to the median.
+        try:
+            horizon = int(query.get("horizon") or info.horizons[-1])
+            quantile = float(query.get("quantile") or min(info.quantiles, key=lambda level: abs(level - 0.5)))
+        except ValueError:
+            problem = "the horizon or the quantile is not a number; use the lists of the page"
+            raise MalformedRequestError(problem) from None
         chosen = reading.panel.select([symbol])
         accepts_suspects = "suspects" in query
         instance = Instance(
@@ -215,7 +231,9 @@ class Page:
         if symbol in forecast.refusals:
             raise forecast.refusals[symbol]
         detail = Detail.CELLS if INTEGRATED_GRADIENTS in info.explain_methods else Detail.FEATURES
-        explanation_query = ExplanationQuery(instance=instance, targets=(point,), detail=detail, symbols=(symbol,))
+        explanation_query = ExplanationQuery(
+            instance=instance, targets=(TargetPoint(horizon, quantile),), detail=detail, symbols=(symbol,)
+        )
         explanation = self._models.explain(_format_reference(info), explanation_query)
         shown = views.ShownForecast(
             info=info,
@@ -235,53 +253,55 @@ class Page:
         return views.render_universe(frame, forecast, info, self._models.models(), refused)
 
     async def _show_models(self, request: Request, result: Sequence[str] = ()) -> Response:
-        frame, models = self._frame(request), await asyncio.to_thread(self._list_model_views)
+        frame, models = self._frame(request), await asyncio.to_thread(self._list_models)
         note = self._remote_note or ("" if self._settings.ledger else views.NO_LEDGER)
         return _render_page(frame, views.render_models(frame, models, note, result))
 
-    def _list_model_views(self) -> list[views.ModelView]:
+    def _list_models(self) -> list[views.ModelView]:
         by_name: dict[str, list[ModelInfo]] = {}
         for info in self._models.models():
             by_name.setdefault(info.name, []).append(info)
-        return [self._view_model(name, infos) for name, infos in sorted(by_name.items())]
+        models: list[views.ModelView] = []
+        for name, infos in sorted(by_name.items()):
+            skills = tuple(format_skill(Card.from_json(info.card_json).skill) for info in infos)
+            model_folder = self._settings.models / name
+            moves = () if self._is_remote else read_moves(model_folder, read_aliases(model_folder))
+            models.append(
+                views.ModelView(name=name, versions=tuple(infos), skills=skills, moves=tuple(reversed(moves)))
+            )
+        return models
 
-    def _view_model(self, name: str, infos: Sequence[ModelInfo]) -> views.ModelView:
-        skills = tuple(format_skill(Card.from_json(info.card_json).skill) for info in infos)
-        model_folder = self._settings.models / name
-        moves = () if self._is_remote else read_moves(model_folder, read_aliases(model_folder))
-        return views.ModelView(name=name, versions=tuple(infos), skills=skills, moves=tuple(reversed(moves)))
-
-    async def _promote(self, request: Request) -> Response:
+    async def _promote_version(self, request: Request) -> Response:
         form = await _read_form(request)
         version, reason = _require_field(form, "version"), _require_field(form, "reason")
         overridden = [name.removeprefix("override-") for name in form if name.startswith("override-")]
-        result = await asyncio.to_thread(self._promote_version, version, reason, overridden)
-        return await self._show_models(request, result)
 
-    def _promote_version(self, version: str, reason: str, overridden: Sequence[str]) -> Sequence[str]:
-        from trainers.stock.lifecycle import StockLifecycle  # slow to import, and the first page does not need it
+        def promote() -> Sequence[str]:
+            from trainers.stock.lifecycle import StockLifecycle  # slow to import, and the first page does not need it
 
-        with self._open_ledger() as ledger:
-            result = StockLifecycle(self._settings.models).promote(
-                ledger, version, reason=reason, check=lambda: None, overridden=overridden
-            )
-        self._refresh()
-        outcome = f"{version} is the champion now." if result.promoted else f"{version} is not promoted."
-        return [outcome, *(f"{gate.name}: {gate.result}. Needs {gate.need}; {gate.have}." for gate in result.gates)]
+            with self._open_ledger() as ledger:
+                result = StockLifecycle(self._settings.models).promote(
+                    ledger, version, reason=reason, check=lambda: None, overridden=overridden
+                )
+            self._refresh()
+            outcome = f"{version} is the champion now." if result.promoted else f"{version} is not promoted."
+            return [outcome, *(f"{gate.name}: {gate.result}. Needs {gate.need}; {gate.have}." for gate in result.gates)]
 
-    async def _roll_back(self, request: Request) -> Response:
+        return await self._show_models(request, await asyncio.to_thread(promote))
+
+    async def _roll_back_champion(self, request: Request) -> Response:
         form = await _read_form(request)
         name, reason = _require_field(form, "model"), _require_field(form, "reason")
-        result = await asyncio.to_thread(self._roll_back_champion, name, reason)
-        return await self._show_models(request, result)
 
-    def _roll_back_champion(self, name: str, reason: str) -> Sequence[str]:
-        from trainers.stock.lifecycle import StockLifecycle  # as above
+        def roll_back() -> Sequence[str]:
+            from trainers.stock.lifecycle import StockLifecycle  # as above
 
-        with self._open_ledger() as ledger:
-            move = StockLifecycle(self._settings.models).roll_back(ledger, name, reason=reason)
-        self._refresh()
-        return [f"{name}@{move.version} is the champion again."]
+            with self._open_ledger() as ledger:
+                move = StockLifecycle(self._settings.models).roll_back(ledger, name, reason=reason)
+            self._refresh()
+            return [f"{name}@{move.version} is the champion again."]
+
+        return await self._show_models(request, await asyncio.to_thread(roll_back))
 
     def _render_ledger(self, frame: PageFrame, query: dict[str, str]) -> str:
         from trainers.stock.daily.evenings import DailySettings, summarise  # as above
@@ -297,15 +317,12 @@ class Page:
             raise NoLedgerError("the page has no ledger; start it with `quantra ui --ledger LEDGER`")
         return Ledger.open(self._settings.ledger)
 
-    def _render_calls(self, frame: PageFrame, _: dict[str, str]) -> str:
-        return views.render_calls(frame, json.loads(describe_api()))
-
     def _render_training(self, frame: PageFrame, _: dict[str, str]) -> str:
         bars = None if self._uploaded is None else self._uploaded.checked
         return views.render_training(frame, self._training.state, bars)
 
-    async def _training_state(self, _: Request) -> Response:
-        """The state for the script of the page, which does not wait for other work."""
+    async def _send_training_state(self, _: Request) -> Response:
+        """Send the state to the script of the page."""
         state = self._training.state
         return JSONResponse({} if state is None else state.as_json())
 
@@ -328,7 +345,7 @@ class Page:
         return _redirect_to("/training")
 
     async def _stop_training(self, _: Request) -> Response:
-        self._training.stop()
+        await asyncio.to_thread(self._training.stop)  # waits while a training copies its bars
         return _redirect_to("/training")
 
     async def _resume_training(self, _: Request) -> Response:
@@ -385,16 +402,6 @@ class Page:
         if self._uploaded is not None:
             self._uploaded.close()
         self._uploaded = uploaded
-
-
-def _choose_point(query: dict[str, str], info: ModelInfo) -> TargetPoint:
-    """The horizon and quantile to explain; by default the last horizon, and the quantile nearest to the median."""
-    try:
-        horizon = int(query.get("horizon") or info.horizons[-1])
-        quantile = float(query.get("quantile") or min(info.quantiles, key=lambda one: abs(one - 0.5)))
-    except ValueError:
-        raise MalformedRequestError("the horizon or the quantile is not a number; use the lists of the page") from None
-    return TargetPoint(horizon, quantile)
 
 
 def _format_reference(info: ModelInfo) -> str:
