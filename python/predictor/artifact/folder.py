@@ -1,9 +1,6 @@
 """Atomic writing and verified reading of an artifact's folder."""
 
 import hashlib
-import os
-import shutil
-import tempfile
 from collections.abc import Collection, Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -35,6 +32,7 @@ from predictor.artifact.manifest import (
     encode_manifest,
 )
 from predictor.canonical import Json, Record
+from predictor.draft_folder import publish_folder
 from predictor.errors import ArtifactError, ConfigurationError
 from predictor.features import FittedFeatures
 from predictor.replacement import check_folder
@@ -54,7 +52,7 @@ REPLACE_ADVICE = "copy the artifact again from where it was trained, or train it
 
 
 def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
-    """Write files atomically: into a temporary folder, flushed to disk, then renamed.
+    """Write files atomically, readable for all users.
 
     Args:
         folder: new folder.
@@ -64,14 +62,13 @@ def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
         ConfigurationError: `folder` exists already.
     """
     check_absent(folder)
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    draft = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
-    try:
-        _write_all(draft, files)
-        draft.rename(folder)
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)  # no effect after the rename
-    _flush_folder(folder.parent)
+    with publish_folder(folder) as draft:
+        for name, data in files.items():
+            path = draft / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.parent.chmod(0o755)
+            path.write_bytes(data)
+            path.chmod(0o644)
 
 
 def check_new_folder(folder: Path) -> None:
@@ -224,31 +221,6 @@ def _read_verified(folder: Path, name: str, entry: Record) -> bytes:
     return data
 
 
-def _write_all(folder: Path, files: Mapping[str, bytes]) -> None:
-    for name, data in files.items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        path.chmod(0o644)
-    for inner in {folder / parent for name in files for parent in Path(name).parents}:
-        inner.chmod(0o755)
-        _flush_folder(inner)
-
-
-def _flush_folder(folder: Path) -> None:
-    """Flush renames in a folder to disk, if the system supports it."""
-    if os.name != "posix":
-        return
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
 class ArtifactFiles(NamedTuple):
     """Files with valid digests."""
 
@@ -261,7 +233,7 @@ class ArtifactFiles(NamedTuple):
 
 
 def save(folder: Path, artifact: Artifact, golden: Golden) -> None:
-    """Write the artifact atomically: into a temporary folder, flushed to disk, then renamed.
+    """Write the artifact atomically.
 
     Raises:
         ConfigurationError: `folder` exists already.

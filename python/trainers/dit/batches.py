@@ -18,6 +18,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from predictor.draft_folder import publish_folder
 from trainers.dit.encoders import Posterior, PromptEncoder, PromptTokens
 from trainers.dit.errors import CacheError
 from trainers.dit.images import ImageFolder, PromptedImage
@@ -26,7 +27,7 @@ from trainers.dit.networks import PromptCondition
 from trainers.dit.prompts import gather_priors
 from trainers.loop import shuffle_indices
 from trainers.media.metadata import RejectedFile
-from trainers.media.run_directory import atomic_folder, check_free, create_draft
+from trainers.media.run_directory import check_free
 
 Batch_co = TypeVar("Batch_co", covariant=True)
 
@@ -289,7 +290,7 @@ def write_cache(
     plans = gather_priors(priors, [picture.file for picture in pictures.pictures], model.network)
     tensors = {**_encode(pictures, model, on_progress), "priors": plans}
     try:
-        with atomic_folder(out, create_draft(out)) as draft:
+        with publish_folder(out) as draft:
             _write(draft, tensors, pictures, model)
     except (OSError, SafetensorError) as error:
         raise CacheError(f"{out} cannot be written ({error}); choose another folder, or free space") from error

@@ -24,6 +24,7 @@ from safetensors import SafetensorError
 from torch import nn
 from transformers import AutoTokenizer, CLIPTextModel, T5EncoderModel
 
+from predictor.draft_folder import publish_folder, remove_drafts
 from trainers.dit.encoders import (
     GlyphCoder,
     LatentCoder,
@@ -38,7 +39,7 @@ from trainers.dit.images import ImageFormat
 from trainers.dit.networks import GlmNetwork, ImageNetwork, PixArtNetwork, PromptCondition
 from trainers.dit.objective import DiffusionObjective, build_glm_objective, create_objective, find_objective
 from trainers.dit.recipe import ObjectiveName
-from trainers.media.run_directory import atomic_folder, check_free, next_draft
+from trainers.media.run_directory import check_free
 
 INDEX: Final = "model_index.json"
 
@@ -211,7 +212,9 @@ class ImageModel:
         """
         check_free(folder, ModelError)
         try:
-            with atomic_folder(folder, next_draft(folder)) as draft:
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            remove_drafts(folder.parent, folder.name)
+            with publish_folder(folder) as draft:
                 self._write(draft)
                 for name, note in notes.items():
                     (draft / name).write_text(json.dumps(note, indent=1) + "\n", "utf-8")
@@ -221,7 +224,6 @@ class ImageModel:
             raise ModelError(f"{folder} cannot be written ({reason}); choose another folder, or free space") from error
 
     def _write(self, folder: Path) -> None:
-        folder.mkdir(parents=True)
         modules: dict[str, Any] = {
             "transformer": self.network.module,
             "vae": self.latents.module,

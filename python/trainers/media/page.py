@@ -7,7 +7,6 @@ import base64
 import io
 import math
 import os
-import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Final, TypeVar
 from jinja2 import Environment, PackageLoader, PrefixLoader, StrictUndefined
 from PIL import Image
 
+from predictor.replacement import replace_file
 from trainers.media.errors import PageError
 
 UNKNOWN: Final = "\N{EN DASH}"
@@ -131,29 +131,15 @@ def check_file(path: Path) -> None:
 
 
 def write_page(path: Path, text: str) -> None:
-    """Write or replace a page atomically: a draft in the same folder, flushed, then renamed.
+    """Write or replace a page atomically.
 
     Raises:
         PageError: The page cannot be written; an existing one is unchanged.
     """
     try:
-        _replace(path, text.encode())
+        replace_file(path, text.encode())
     except OSError as error:
         raise PageError(f"{path} cannot be written ({error.strerror}); free space or choose another path") from error
-
-
-def _replace(path: Path, content: bytes) -> None:
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    draft = Path(name)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        draft.chmod(0o644)
-        draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)
 
 
 MAX_MARKS: Final = 5

@@ -1,7 +1,5 @@
-"""Folders of training runs, rounds of steps, and atomic creation of folders."""
+"""Folders of training runs, and rounds of steps."""
 
-import shutil
-import tempfile
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -82,39 +80,6 @@ def check_free(folder: Path, refusal: type[MediaError]) -> None:
     """
     if folder.exists():
         raise refusal(f"{folder} already exists; choose another folder, or remove it")
-
-
-def create_draft(folder: Path) -> Path:
-    """Create an empty folder next to another, for this process only.
-
-    Raises:
-        OSError: The folder cannot be created.
-    """
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    draft = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
-    draft.chmod(0o755)
-    return draft
-
-
-def next_draft(folder: Path) -> Path:
-    """Draft path next to a folder with one writer at a time; removes the draft of a killed process."""
-    draft = folder.parent / f".{folder.name}.draft"
-    shutil.rmtree(draft, ignore_errors=True)
-    return draft
-
-
-@contextmanager
-def atomic_folder(folder: Path, draft: Path) -> Generator[Path]:
-    """Rename a draft to the folder on success, and remove it on failure.
-
-    Raises:
-        OSError: The draft cannot be renamed.
-    """
-    try:
-        yield draft
-        draft.rename(folder)
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)  # no effect after the rename
 
 
 @contextmanager

@@ -2,7 +2,6 @@
 
 import hashlib
 import mmap
-import os
 import shutil
 import sys
 import tempfile
@@ -24,6 +23,7 @@ from predictor.arrays import FloatArray
 from predictor.bars import BarPanel
 from predictor.canonical import Json, Record
 from predictor.covariates import CovariateSource
+from predictor.draft_folder import publish_folder, remove_drafts
 from predictor.errors import ArtifactError, ConfigurationError
 from predictor.features import FeatureSet, FittedFeatures
 from predictor.features.fitted_features import Scaling
@@ -35,8 +35,6 @@ from predictor.windows import ObservedArrays, Pipeline
 
 FORMAT: Final = 1
 RECORD: Final = "entry.json"
-DRAFT: Final = ".draft-"
-FOLDER_MODE: Final = 0o755
 MAX_WRITES: Final = 3
 """Most times that an entry is computed for one reader, if it is removed while or after it is written."""
 BAR_FIELDS: Final = ("open", "high", "low", "close", "volume", "adj_close", "split_ratio", "cash_dividend")
@@ -215,20 +213,11 @@ class FeatureCache:
 
     def _write(self, name: str, shapes: Mapping[str, ArrayShape], compute: Callable[[], Iterable[Arrays]]) -> None:
         """Write an entry atomically, after removing what killed processes left of it."""
-        for left in self.folder.glob(f"{DRAFT}{name}-*"):
-            shutil.rmtree(left)
-        draft = Path(tempfile.mkdtemp(prefix=f"{DRAFT}{name}-", dir=self.folder))
-        try:
+        remove_drafts(self.folder, name)
+        with publish_folder(self.folder / name) as draft:
             _write_arrays(draft, shapes, compute())
             digests: dict[str, Json] = {column: _compute_digest(draft / f"{column}.npy") for column in shapes}
             (draft / RECORD).write_bytes(canonical.to_bytes(digests))
-            for path in (*draft.iterdir(), draft):
-                flush(path)
-            draft.chmod(FOLDER_MODE)
-            draft.rename(self.folder / name)
-            flush(self.folder)
-        finally:
-            shutil.rmtree(draft, ignore_errors=True)  # no effect after the rename
 
 
 def open_cache(folder: str | Path | None, tell: Callable[[str], None]) -> FeatureCache | None:
@@ -357,14 +346,3 @@ def _map_file(file: Path, digest: str) -> NDArray[Any]:
     if _compute_digest(file) != digest:
         raise ValueError(f"{file.name} does not match its digest")
     return np.load(file, mmap_mode="c")
-
-
-def flush(path: Path) -> None:
-    """Flush a file, or the names in a folder, to the disk."""
-    if path.is_dir() and os.name != "posix":
-        return  # not possible there
-    handle = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -1,11 +1,10 @@
 """Preparation of a corpus: checks, decodes and frames recordings."""
 
 import re
-import shutil
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from math import gcd
 from pathlib import Path, PurePosixPath
@@ -18,8 +17,9 @@ from numpy.typing import NDArray
 from scipy.signal import resample_poly
 from torch import Tensor
 
+from predictor.draft_folder import publish_folder
 from trainers.media.metadata import RejectedFile, normal_text, rejection_message
-from trainers.media.run_directory import check_free, create_draft, writing
+from trainers.media.run_directory import check_free, writing
 from trainers.vits.corpus import (
     CLIPS,
     FULL_SCALE,
@@ -336,11 +336,17 @@ class _PreparationRun:
         """Write the corpus; `refused` lists files that were rejected before."""
         tokenizer = build_tokenizer(_build_vocabulary(self._settings, entries))
         self._refused += refused
-        with _open_draft(self._out) as draft:
+        with ExitStack() as stack:
+            with writing(self._out, CorpusError):
+                draft = stack.enter_context(publish_folder(self._out, is_durable=False))
+                (draft / CLIPS).mkdir()
             for done, entry in enumerate(entries, start=1):
                 self._add(draft, entry, tokenizer)
                 self._on_progress(done, len(entries))
-            self._finish(draft, unlisted)
+            corpus = self._split_clips(draft, unlisted)
+            with writing(self._out, CorpusError):
+                corpus.write()
+                stack.close()
         return SpeechCorpus.open(self._out)
 
     def _add(self, draft: Path, entry: RecordingEntry, tokenizer: "VitsTokenizer") -> None:
@@ -355,13 +361,13 @@ class _PreparationRun:
         self._clips[clip.digest] = clip
         self._unknown += count_unknown_characters(tokenizer, entry.text)
 
-    def _finish(self, draft: Path, unlisted: tuple[str, ...]) -> None:
-        """Split the clips, write the remaining files, and rename the draft."""
+    def _split_clips(self, draft: Path, unlisted: tuple[str, ...]) -> SpeechCorpus:
+        """The corpus of all added clips, each in a split."""
         clips = tuple(self._clips.values())
         if self._refused and not (clips and self._settings.skip_bad):
             raise CorpusError(rejection_message(self._refused, len(clips), "clips"))
         splits = self._settings.assign_splits(_list_texts(clips))
-        corpus = SpeechCorpus(
+        return SpeechCorpus(
             folder=draft,
             framing=self._settings.framing,
             clips=tuple(replace(clip, split=splits[clip.text]) for clip in clips),
@@ -370,9 +376,6 @@ class _PreparationRun:
             unknown=self._unknown,
             unlisted=unlisted,
         )
-        with writing(self._out, CorpusError):
-            corpus.write()
-            draft.rename(self._out)
 
     def _check(self, entry: RecordingEntry, tokenizer: "VitsTokenizer") -> tuple[RecordedClip, "Tensor"]:
         """Clip of an entry, with a provisional split, and its samples, int16 [frames · hop]."""
@@ -388,19 +391,6 @@ class _PreparationRun:
         if digest in self._clips:
             raise CorpusError(f"{entry.path} duplicates clip {self._clips[digest].name}; keep one of them")
         return RecordedClip(entry.name, entry.text, "train", frames, digest), samples
-
-
-@contextmanager
-def _open_draft(out: Path) -> Generator[Path]:
-    """Create a draft folder next to `out`, and remove it at the end if it still exists."""
-    with writing(out, CorpusError):
-        draft = create_draft(out)
-    try:
-        with writing(out, CorpusError):
-            (draft / CLIPS).mkdir()
-        yield draft
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)  # no effect after the rename
 
 
 def _pair_recordings(

@@ -7,7 +7,6 @@ Files of its folder, which is in the corpus that it was trained on:
 """
 
 import json
-import os
 import unicodedata
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from hashlib import sha256
 from itertools import groupby, pairwise
 from math import ceil
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Final, NamedTuple, Self, final
 
 import torch
@@ -25,8 +25,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.utils.rnn import pad_sequence
 
+from predictor.draft_folder import publish_folder
 from trainers.loop import Loop, Loss, Phase, adamw, cosine, shuffle_indices
-from trainers.media.run_directory import atomic_folder, check_free, create_draft, writing
+from trainers.media.run_directory import check_free, writing
 from trainers.progress import ConsumerChain, ReportConsumer
 from trainers.vits.corpus import RecordedClip, SpeechCorpus
 from trainers.vits.distances import edit_distance
@@ -285,12 +286,9 @@ class SpeechRecogniser:
             "weights": sha256(weights).hexdigest(),
         }
         check_free(folder, RecogniserError)
-        with writing(folder, RecogniserError), atomic_folder(folder, create_draft(folder)) as draft:
+        with writing(folder, RecogniserError), publish_folder(folder) as draft:
             (draft / WEIGHTS).write_bytes(weights)
             (draft / FACTS).write_text(json.dumps(facts, ensure_ascii=False, indent=1) + "\n", "utf-8")
-            for path in draft.iterdir():
-                with path.open("rb") as file:
-                    os.fsync(file.fileno())
 
     @classmethod
     def load(cls, folder: Path) -> Self:
@@ -387,7 +385,8 @@ def load_or_train_recogniser(
     path = folder or corpus.folder / FOLDER
     if not path.exists():
         with writing(path, RecogniserError):  # check before training that the folder can be written
-            create_draft(path).rmdir()
+            path.parent.mkdir(parents=True, exist_ok=True)
+            TemporaryFile(dir=path.parent).close()
         recogniser = train_recogniser(corpus, consume=consume)
         if not path.exists():  # another process may have saved the same one meanwhile
             recogniser.save(path)

@@ -6,7 +6,6 @@ VOICE/2/              …
 """
 
 import json
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -14,7 +13,8 @@ from typing import Any, Final, Self, final
 
 from safetensors import SafetensorError
 
-from trainers.media.run_directory import atomic_folder, next_draft
+from predictor.draft_folder import publish_folder, remove_drafts
+from predictor.replacement import replace_file
 from trainers.vits.errors import VoiceError
 from trainers.vits.vocabulary import shorten
 from trainers.vits.voice import Voice
@@ -152,9 +152,10 @@ class VoiceVersions:
         self, path: Path, voice: Voice, training: Mapping[str, Any], write_extra: Callable[[Path], None]
     ) -> None:
         """Write a draft of a version, check that it can be loaded, and rename it."""
-        self.folder.mkdir(parents=True, exist_ok=True)
         try:
-            with atomic_folder(path, next_draft(path)) as draft:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            remove_drafts(self.folder, path.name)
+            with publish_folder(path) as draft:
                 voice.save(draft)
                 (draft / TRAINING).write_text(_to_json(training), "utf-8")
                 write_extra(draft)
@@ -166,12 +167,7 @@ class VoiceVersions:
             ) from error
 
     def _write(self, index: VersionIndex) -> None:
-        draft = self.folder / f".{INDEX}.draft"
-        with draft.open("w", encoding="utf-8") as file:
-            file.write(_to_json(asdict(index)))
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(self.folder / INDEX)
+        replace_file(self.folder / INDEX, _to_json(asdict(index)).encode())
         self.index = index
 
 

@@ -23,7 +23,6 @@ from trainers.dit.networks import PixArtNetwork
 from trainers.dit.objective import create_objective
 from trainers.dit.recipe import ObjectiveName, SamplingSettings
 from trainers.dit.sampling import as_image, build_grid, draw_images
-from trainers.media.run_directory import next_draft
 
 NAMES: tuple[ObjectiveName, ...] = ("flow", "epsilon", "velocity")
 
@@ -145,10 +144,11 @@ def test_a_folder_that_cannot_be_read_again_does_not_appear(tmp_path: Path, monk
 
 
 def test_what_a_kill_has_left_of_a_folder_is_in_nobodys_way(tmp_path: Path) -> None:
-    next_draft(tmp_path / "model").mkdir()
-    (tmp_path / ".model.draft" / "half").write_text("")
+    for name in (".draft-model-abcdefgh", ".draft-model-2-abcdefgh"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "half").write_text("")
     model_with_effect().save(tmp_path / "model")
-    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".draft-model-2-abcdefgh", "model"]
     assert not (tmp_path / "model" / "half").exists()
 
 

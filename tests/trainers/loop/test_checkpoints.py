@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from torch.optim import SGD, AdamW, Optimizer, lr_scheduler
 from torch.optim.lr_scheduler import LRScheduler
 
-from trainers.loop.checkpoint.folder import move
+from predictor.draft_folder import rename
 from trainers.loop.checkpoint.snapshot import CheckpointMetadata, LoadedCheckpoint, Snapshot
 from trainers.loop.checkpoint.store import Checkpoints
 from trainers.loop.checkpoint.tensors import FileDigest, check_state, state_bytes
@@ -605,7 +605,7 @@ def test_every_file_is_on_the_disk_before_the_checkpoint_has_its_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     steps: list[str] = []
-    fsync, rename = os.fsync, Path.rename
+    fsync, renamed = os.fsync, Path.rename
 
     def seen_fsync(handle: int) -> None:
         steps.append(Path(f"/proc/self/fd/{handle}").readlink().name)
@@ -613,17 +613,17 @@ def test_every_file_is_on_the_disk_before_the_checkpoint_has_its_name(
 
     def seen_rename(source: Path, target: Path) -> Path:
         steps.append(f"{source.name} becomes {target.name}")
-        return rename(source, target)
+        return renamed(source, target)
 
     tmp_path.joinpath("saves").mkdir()
     monkeypatch.setattr(os, "fsync", seen_fsync)
     monkeypatch.setattr(Path, "rename", seen_rename)
     save(tmp_path / "saves", snapshot(1))
     draft = steps[3]
-    assert draft.startswith(".draft-")
+    assert draft.startswith(".draft-window-000000001-")
     assert steps == [
-        "modules.safetensors",
         "state.pt",
+        "modules.safetensors",
         "meta.json",
         draft,
         f"{draft} becomes window-000000001",
@@ -643,19 +643,19 @@ def test_another_user_can_read_a_checkpoint(tmp_path: Path) -> None:
 
 
 def test_a_rename_that_a_scanner_blocks_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    rename, blocked = Path.rename, [True, True]
+    unblocked, blocked = Path.rename, [True, True]
 
     def blocked_rename(source: Path, target: Path) -> Path:
         if blocked:
             blocked.pop()
             raise PermissionError(errno.EACCES, "in use")
-        return rename(source, target)
+        return unblocked(source, target)
 
     monkeypatch.setattr(Path, "rename", blocked_rename)
     (tmp_path / "old").mkdir()
     with pytest.raises(PermissionError):
-        move(tmp_path / "old", tmp_path / "new", [])
-    move(tmp_path / "old", tmp_path / "new", [0.0])
+        rename(tmp_path / "old", tmp_path / "new", [])
+    rename(tmp_path / "old", tmp_path / "new", [0.0])
     assert names(tmp_path) == ["new"]
 
 

@@ -1,4 +1,4 @@
-"""The checkpoint folder: its lock, free space, and atomic creation and removal of checkpoints."""
+"""The checkpoint folder: its lock, its free space, and the names and removal of checkpoints."""
 
 import errno
 import os
@@ -6,13 +6,12 @@ import re
 import shutil
 import socket
 import sys
-import tempfile
-import time
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from predictor.draft_folder import flush, remove_drafts, rename
 from predictor.file_lock import try_lock
 from trainers.loop.errors import CheckpointError
 
@@ -34,10 +33,7 @@ META = "meta.json"
 STATE = "state.pt"
 SUFFIX = ".safetensors"
 
-DRAFT = ".draft-"
 REMOVED = ".removed-"
-FOLDER_MODE = 0o755
-PAUSES_SECONDS = (0.05, 0.2, 0.8) if sys.platform == "win32" else ()
 _NAME = re.compile(r"window-(\d{9,})(?:-(\d+))?")
 
 
@@ -68,7 +64,7 @@ def create_folder(folder: Path) -> None:
     """
     if not folder.is_dir():
         folder.mkdir(parents=True)
-        flush_folder(folder.parent)
+        flush(folder.parent)
 
 
 def list_entries(folder: Path) -> list[CheckpointEntry]:
@@ -90,32 +86,6 @@ def next_entry(folder: Path, windows: int) -> CheckpointEntry:
     return CheckpointEntry(windows, revision, folder / f"window-{windows:09d}{suffix}")
 
 
-@contextmanager
-def create_draft(folder: Path) -> Generator[Path]:
-    """Create a temporary folder for a checkpoint, and remove it at the end unless it was published.
-
-    Raises:
-        OSError: It cannot be created.
-    """
-    path = Path(tempfile.mkdtemp(prefix=DRAFT, dir=folder))
-    try:
-        path.chmod(FOLDER_MODE)
-        yield path
-    finally:
-        shutil.rmtree(path, ignore_errors=True)  # nothing is left after publish()
-
-
-def publish(draft_path: Path, entry: CheckpointEntry) -> None:
-    """Turn a complete draft into a checkpoint atomically, also if the power fails.
-
-    Raises:
-        OSError: It cannot be renamed.
-    """
-    flush_folder(draft_path)
-    move(draft_path, entry.path, PAUSES_SECONDS)
-    flush_folder(entry.path.parent)
-
-
 def remove(entry: CheckpointEntry) -> None:
     """Remove a checkpoint; an interrupted removal does not leave a damaged checkpoint.
 
@@ -123,46 +93,19 @@ def remove(entry: CheckpointEntry) -> None:
         OSError: It cannot be removed.
     """
     hidden = entry.path.with_name(f"{REMOVED}{entry.path.name}")
-    move(entry.path, hidden, PAUSES_SECONDS)
+    rename(entry.path, hidden)
     shutil.rmtree(hidden)
 
 
-def remove_drafts(folder: Path) -> None:
+def remove_leftovers(folder: Path) -> None:
     """Remove what interrupted saves and removals have left; only the holder of the folder's lock may call it.
 
     Raises:
         OSError: A folder cannot be removed.
     """
-    for path in folder.iterdir():
-        if path.name.startswith((DRAFT, REMOVED)):
-            shutil.rmtree(path)
-
-
-def move(source: Path, target: Path, pauses: Sequence[float]) -> None:
-    """Rename, and retry after each pause (seconds), because a virus scanner may block it on Windows.
-
-    Raises:
-        OSError: All attempts failed.
-    """
-    for pause in pauses:
-        try:
-            source.rename(target)
-        except PermissionError:
-            time.sleep(pause)
-        else:
-            return
-    source.rename(target)
-
-
-def flush_folder(folder: Path) -> None:
-    """Flush the directory entries of a folder to the disk, if the system supports it."""
-    if sys.platform == "win32":
-        return
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    remove_drafts(folder)
+    for path in folder.glob(f"{REMOVED}*"):
+        shutil.rmtree(path)
 
 
 @contextmanager

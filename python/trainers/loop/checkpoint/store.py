@@ -14,21 +14,20 @@ from typing import Literal, Self, TypeAlias, final
 
 from torch import Tensor
 
+from predictor.draft_folder import publish_folder
 from trainers.loop.checkpoint.compatibility import BATCHES_PER_STEP
 from trainers.loop.checkpoint.folder import (
     CheckpointEntry,
     DamagedError,
     check_space,
-    create_draft,
     create_folder,
     describe_error,
     disk_full_error,
     list_entries,
     lock,
     next_entry,
-    publish,
     remove,
-    remove_drafts,
+    remove_leftovers,
 )
 from trainers.loop.checkpoint.snapshot import (
     Json,
@@ -116,7 +115,7 @@ class Checkpoints:
             try:
                 create_folder(self.folder)
                 stack.enter_context(lock(self.folder / LOCK))
-                remove_drafts(self.folder)
+                remove_leftovers(self.folder)
             except OSError as error:
                 raise CheckpointError(f"{self.folder} cannot hold checkpoints: {describe_error(error)}") from error
             self._since = self._clock()
@@ -272,10 +271,9 @@ def _write(folder: Path, snapshot: Snapshot, settings: Mapping[str, Json]) -> tu
     needed = snapshot_bytes(snapshot)
     try:
         check_space(folder, needed)
-        with create_draft(folder) as path:
-            size = write_checkpoint(path, snapshot, settings)
-            entry = next_entry(folder, snapshot.windows)
-            publish(path, entry)
+        entry = next_entry(folder, snapshot.windows)
+        with publish_folder(entry.path) as draft:
+            size = write_checkpoint(draft, snapshot, settings)
     except OSError as error:
         if error.errno == ENOSPC:
             raise disk_full_error(folder, needed) from error

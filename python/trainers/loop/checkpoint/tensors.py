@@ -6,7 +6,6 @@ and calls no other code. Values that it would reject are rejected before writing
 """
 
 import json
-import os
 from collections import Counter, OrderedDict
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -111,15 +110,13 @@ class HashedFile:
 
 @contextmanager
 def create_file(path: Path) -> Generator[HashedFile]:
-    """Create a file, flush it to the disk at the end and make it readable for all users.
+    """Create a file that all users can read.
 
     Raises:
         OSError: It cannot be written.
     """
     with path.open("xb") as file:
         yield HashedFile(file)
-        file.flush()
-        os.fsync(file.fileno())
     path.chmod(FILE_MODE)
 
 
