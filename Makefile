@@ -36,6 +36,8 @@ test-lowest: .venv-lowest/stamp
 
 check: check-python check-dotnet
 
+# With Node's 4 GB pyright forgets types, and takes three times as long.
+check-python: export NODE_OPTIONS ?= --max-old-space-size=8192
 check-python: $(VENV)/dev.stamp
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
