@@ -94,7 +94,7 @@ class CaptumPeer:
             observed, known, location, scale, offsets, mask = parts
             static = observed.new_zeros(len(observed), 0)
             units = view(Inputs(observed, known, static, mask, location, scale))
-            return output.values(units, location, scale, offsets).flatten(1)
+            return output.map_tensors(units, location, scale, offsets).flatten(1)
 
         ends = (
             inputs.observed,

@@ -52,7 +52,7 @@ class BenchmarkedModel:
 
     def forward(self, prepared: PreparedInstance) -> None:
         """Run only the network, with the server's maximum number of rows."""
-        self.model.engine.units(prepared.inputs)
+        self.model.engine.compute_units(prepared.inputs)
 
 
 @contextmanager

@@ -157,7 +157,10 @@ def constant_rows(model: Model, prepared: PreparedInstance, h: int, q: int) -> d
     baseline's to the window's own in proportion.
     """
     baseline, spread = model.manifest.baseline, model.manifest.target.spread[h]
-    units, offset = model.runner.units(prepared)[:, h, q].double().numpy(), model.manifest.conformal.offsets[h][q]
+    units, offset = (
+        model.runner.compute_units(prepared)[:, h, q].double().numpy(),
+        model.manifest.conformal.offsets[h][q],
+    )
     location, scale = (level[:, h].numpy() for level in (prepared.inputs.location, prepared.inputs.scale))
     return {
         "location": location - baseline.location[h],

@@ -230,7 +230,7 @@ def importance(count: int) -> GlobalImportance:
         mean_size=np.array([0.25, 1 / 3]),
         standard_error=np.array([np.nan, 0.125]),
         windows=count,
-        converged=1.0,
+        converged_share=1.0,
     )
     return GlobalImportance(
         model="canned",

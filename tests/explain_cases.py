@@ -100,7 +100,7 @@ def baseline_like(inputs: Inputs) -> Baseline:
 def forecast(network: nn.Module, inputs: Inputs) -> Tensor:
     """The forecast as serving computes it, [N, H, Q]."""
     with torch.inference_mode():
-        return output_map().values(network(inputs), inputs.location, inputs.scale)
+        return output_map().map_tensors(network(inputs), inputs.location, inputs.scale)
 
 
 class Footprint(NamedTuple):

@@ -335,7 +335,7 @@ def write_normalisers() -> dict[str, bytes]:
     for name, (target, normaliser) in normalisers().items():
         pipeline = replace(small_pipeline(target), normaliser=normaliser)
         series = normaliser.series(target, bars)
-        location, scale = pipeline.latest_levels(series)
+        location, scale = pipeline.compute_latest_levels(series)
         stages = normaliser.stages(tuple(one[:, -normaliser.window :] for one in series))
         arrays |= {f"{name}.location": location, f"{name}.scale": scale}
         arrays |= {f"{name}.stage.{stage}": values for stage, values in stages.items()}

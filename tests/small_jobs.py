@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar, final
 
 from predictor.errors import ConfigurationError
-from predictor.jobs import JobPool, JobRunner, Prepare, _ThisProcess, run_job
+from predictor.jobs import JobPool, JobRunner, Prepare, _SequentialPool, run_job
 
 T = TypeVar("T")
 
@@ -34,7 +34,7 @@ class PickledJobs(JobRunner):
                 raise outcome.error
             return outcome.result
 
-        yield _ThisProcess(run)
+        yield _SequentialPool(run)
 
 
 def copy_as_sent(value: T) -> T:

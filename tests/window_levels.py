@@ -14,11 +14,13 @@ def measure_levels(normaliser: Normaliser, daily: FloatArray, sessions: int) -> 
     count, length = daily.shape
     symbols = np.repeat(np.arange(count), sessions)
     positions = np.tile(np.arange(length - sessions, length), count)
-    location, scale = normaliser.levels((extract_trailing_windows(daily, symbols, positions, normaliser.window),))
+    location, scale = normaliser.compute_levels(
+        (extract_trailing_windows(daily, symbols, positions, normaliser.window),)
+    )
     return location[:, 0].reshape(count, sessions), scale[:, 0].reshape(count, sessions)
 
 
 def levels_at(pipeline: Pipeline, encoded: EncodedPanel, position: int) -> tuple[FloatArray, FloatArray]:
     """Location and scale [S, H] of the windows that end at this position of the encoded bars"""
     count, length = encoded.series[0].shape
-    return pipeline.levels(encoded.series, np.arange(count), np.full(count, position % length))
+    return pipeline.compute_levels(encoded.series, np.arange(count), np.full(count, position % length))

@@ -36,6 +36,6 @@ def forward_rows(model: Model, prepared: PreparedInstance, seconds: float) -> fl
     """Rows per second of the bare network."""
     begin, calls = time.perf_counter(), 0
     while (passed := time.perf_counter() - begin) < seconds:
-        model.engine.units(prepared.inputs)
+        model.engine.compute_units(prepared.inputs)
         calls += 1
     return calls * len(prepared.inputs.observed) / passed

@@ -189,7 +189,7 @@ def forecasts(network: nn.Module, parts: dict[str, Split], horizon: int) -> dict
         levels=LEVELS,
     )
     engine = Engine(freeze(network), none, device=torch.device("cpu"), max_rows=ROWS)
-    seen, asked = engine.units(held.inputs).double(), engine.units(test.inputs).double()
+    seen, asked = engine.compute_units(held.inputs).double(), engine.compute_units(test.inputs).double()
     steps = tuple(range(1, horizon + 1))
     fitted = calibrate(
         seen.numpy(), held.target.double().numpy(), LEVELS, sessions=len(np.unique(held.decisions)), horizons=steps
@@ -201,7 +201,7 @@ def forecasts(network: nn.Module, parts: dict[str, Split], horizon: int) -> dict
         "adaptive": torch.from_numpy(adapted),
     }
     location, scale = test.inputs.location, test.inputs.scale
-    return {name: none.values(asked, location, scale, shift).numpy() for name, shift in offsets.items()}
+    return {name: none.map_tensors(asked, location, scale, shift).numpy() for name, shift in offsets.items()}
 
 
 def _residuals(split: Split, units: Tensor) -> QuantileResiduals:

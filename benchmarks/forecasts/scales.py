@@ -50,7 +50,7 @@ def daily_levels(normaliser: WindowNormaliser, daily: Array) -> tuple[Array, Arr
 
 def _levels(normaliser: WindowNormaliser, daily: Array) -> tuple[Array, Array]:
     series, steps = (index.ravel() for index in np.indices(daily.shape))
-    location, scale = normaliser.levels((extract_trailing_windows(daily, series, steps, normaliser.window),))
+    location, scale = normaliser.compute_levels((extract_trailing_windows(daily, series, steps, normaliser.window),))
     return location.reshape(daily.shape), scale.reshape(daily.shape)
 
 
@@ -64,7 +64,7 @@ def forecast_levels(task: Task, asked: Windows) -> WindowLevels:
 
 def har_levels(task: Task, learnt: Windows, asked: Windows) -> WindowLevels:
     """Location and scale [N, H] of windows by HAR fitted on other windows, in the task's standardised unit."""
-    return _Raw.of(task).levels(learnt, asked)
+    return _Raw.of(task).compute_levels(learnt, asked)
 
 
 @final
@@ -81,10 +81,10 @@ class _Raw:
         target = task.target.astype(np.float64) * task.unit[:, None] + task.center[:, None]
         return cls(task=task, target=target)
 
-    def levels(self, learnt: Windows, asked: Windows) -> WindowLevels:
+    def compute_levels(self, learnt: Windows, asked: Windows) -> WindowLevels:
         """Levels of `asked` by a normaliser fitted on `learnt`."""
         task = self.task
-        location, scale = fit_normaliser(self._learnt(learnt), "har").levels(self._series(asked))
+        location, scale = fit_normaliser(self._learnt(learnt), "har").compute_levels(self._series(asked))
         unit, center = task.unit[asked.series, None], task.center[asked.series, None]
         return WindowLevels(location=(location - center) / unit, scale=np.broadcast_to(scale, location.shape) / unit)
 

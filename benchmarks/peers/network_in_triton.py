@@ -37,7 +37,7 @@ class TritonPythonModel:
         rows = np.cumsum([len(groups[0]) for groups in sent])
         joined = [np.concatenate(groups) if groups[0] is not None else None for groups in zip(*sent, strict=True)]
         complete = (np.zeros((rows[-1], 0), np.float32) if group is None else group for group in joined)
-        values = self._engine.values(Inputs(*map(torch.from_numpy, complete))).numpy()
+        values = self._engine.compute_quantiles(Inputs(*map(torch.from_numpy, complete))).numpy()
         parts = np.split(values, rows[:-1])
         return [triton.InferenceResponse([triton.Tensor("values", np.ascontiguousarray(part))]) for part in parts]
 

@@ -137,7 +137,7 @@ class Record:
         self._source = source
         self._path = path
         if not isinstance(value, Mapping):
-            raise self._error(path, f"is {_format(value)}, expected an object")
+            raise self._make_error(path, f"is {_format(value)}, expected an object")
         self._value = value
         self._read: set[str] = set()
 
@@ -196,7 +196,7 @@ class Record:
     def json(self, key: str) -> Json:
         """Read a value of any type."""
         if key not in self._value:
-            raise self.refusal(key, "is missing")
+            raise self.make_error(key, "is missing")
         self._read.add(key)
         return self._value[key]
 
@@ -212,13 +212,13 @@ class Record:
         """Raise ArtifactError if a key was not read."""
         unknown = sorted(set(self._value) - self._read)
         if unknown:
-            raise self.refusal(unknown[0], "is an unknown key")
+            raise self.make_error(unknown[0], "is an unknown key")
 
-    def refusal(self, key: str, problem: str) -> ArtifactError:
+    def make_error(self, key: str, problem: str) -> ArtifactError:
         """The error for a wrong value of the right type; `problem` reads like "is 7, but must be ..."."""
-        return self._error(self._join_path(key), problem)
+        return self._make_error(self._join_path(key), problem)
 
-    def _error(self, path: str, problem: str) -> ArtifactError:
+    def _make_error(self, path: str, problem: str) -> ArtifactError:
         place = f"{path} " if path else ""
         return ArtifactError(f"{self._source}: {place}{problem}", metadata={"file": self._source, "key": path})
 
@@ -227,7 +227,7 @@ class Record:
 
     def _list(self, value: Json, key: str) -> Sequence[Json]:
         if not isinstance(value, list):
-            raise self.refusal(key, f"is {_format(value)}, expected a list")
+            raise self.make_error(key, f"is {_format(value)}, expected a list")
         return value
 
     def _read_all(
@@ -239,7 +239,7 @@ class Record:
     def _check(self, value: Json, key: str, expected: str, read: Callable[[Json], ValueT | None]) -> ValueT:
         result = read(value)
         if result is None:
-            raise self.refusal(key, f"is {_format(value)}, expected {expected}")
+            raise self.make_error(key, f"is {_format(value)}, expected {expected}")
         return result
 
 
@@ -283,7 +283,7 @@ def _read(record: Record, key: str, kind: Any, *, strict: bool) -> object:
 def _read_choice(record: Record, key: str, choices: Sequence[str]) -> str:
     text = record.text(key)
     if text not in choices:
-        raise record.refusal(key, f"is {text!r}, expected one of {list(choices)}")
+        raise record.make_error(key, f"is {text!r}, expected one of {list(choices)}")
     return text
 
 

@@ -71,7 +71,7 @@ class RayRunner(JobRunner):
             try:
                 material = ray.put(prepare)
             except (ray.exceptions.ObjectStoreFullError, ray.exceptions.OutOfDiskError) as error:
-                raise _describe_missing_memory(error) from error
+                raise _make_memory_error(error) from error
             host, port = _find_head(ray, self._address)
             pool = _ActorPool(ray, material, self._memory, (host, port))
             try:
@@ -295,7 +295,7 @@ def _connect(address: str, tell: Callable[[str], None]) -> Generator[Any]:
     try:
         made = ray.init(address, include_dashboard=dashboard, log_to_driver=False, logging_level=logging.ERROR)
     except (ConnectionError, TimeoutError, ValueError) as error:
-        raise _describe_missing_cluster(address, error) from error
+        raise _make_cluster_error(address, error) from error
     except Exception as error:
         if type(error) is not Exception:  # Ray raises a bare one if a part of it takes longer than 30 seconds to start
             raise
@@ -314,7 +314,7 @@ def _check_reachable(address: str) -> None:
         try:
             socket.create_connection((found["host"].strip("[]"), int(found["port"])), _PATIENCE_S).close()
         except (OSError, OverflowError) as error:
-            raise _describe_missing_cluster(address, error) from error
+            raise _make_cluster_error(address, error) from error
 
 
 def _find_head(ray: Any, address: str) -> tuple[str, int]:
@@ -343,7 +343,7 @@ def _check_head(head: tuple[str, int]) -> None:
             return
 
 
-def _describe_missing_cluster(address: str, error: Exception) -> UnavailableError:
+def _make_cluster_error(address: str, error: Exception) -> UnavailableError:
     reason = " ".join(str(error).split())
     return UnavailableError(
         f"there is no Ray cluster at {address}: {reason}; start one with `ray start`, or use --cluster local"
@@ -386,7 +386,7 @@ def _check_room(ray: Any, memory: int) -> None:
     )
 
 
-def _describe_missing_memory(error: Exception) -> UnavailableError:
+def _make_memory_error(error: Exception) -> UnavailableError:
     reason = " ".join(str(error).split())
     return UnavailableError(
         "Ray's object store has no room for the common material; start Ray with a larger one (object_store_memory), or "

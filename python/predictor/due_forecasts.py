@@ -160,7 +160,7 @@ def _find_impossible_bars(ledger: Ledger, panel: BarPanel, batch: int) -> list[S
     found = find_suspects(ledger.panel([panel.symbols[row] for row in np.flatnonzero(candidates)], batch=batch))
     first = int(panel.sessions[0])
     recent = [replace(one, sessions=tuple(day for day in one.sessions if day >= first)) for one in found]
-    return [one for one in recent if one.sessions and (one.refuses or one.kind is SuspectKind.BAR)]
+    return [one for one in recent if one.sessions and (one.is_refused or one.kind is SuspectKind.BAR)]
 
 
 def _compute_outcomes(panel: BarPanel, dues: Sequence[_DueLabel]) -> FloatArray:

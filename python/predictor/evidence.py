@@ -37,7 +37,7 @@ _SEQUENCE_DAYS: Final = 250
 
 
 class Lamp(StrEnum):
-    """The verdict of a test on a model, in one word."""
+    """The verdict of a test on a model. Ledgers, metrics, the protocol and C# name it `lamp` too."""
 
     LEARNING = "learning"
     """Too few outcomes to notice a broken model."""
@@ -69,7 +69,7 @@ class DailyShares:
     is_due: BoolArray
     """[D] whether the date's outcomes are due."""
 
-    def of(self, side: CoverageSide) -> FloatArray:
+    def compute_shares(self, side: CoverageSide) -> FloatArray:
         """[D] the share for a test, with missing outcomes counted against an alarm; NaN if not due."""
         hits = self.inside + (self.unknown if side is CoverageSide.TOO_FEW else 0)
         return np.where(self.is_due, hits / self.symbols, nan)
@@ -120,25 +120,26 @@ class _Bets:
         return self._stakes * gains[..., None]
 
     def _settle(self, before: FloatArray, gains: FloatArray, first: int, last: int) -> FloatArray:
-        after, dates, step = 1 + gains, gains.shape[1], self.horizon
-        for place in range(min(step, dates)):
-            path, capital = after[:, place::step], before[:, place]
-            entered = self._count_entered(np.arange(first + place - step, first + dates, step), last).tolist()
-            entries = [turn for turn in range(path.shape[1]) if entered[turn] < entered[turn + 1]]
+        """[N, D, S] capital after each date's turn; an account multiplies its capital and adds what enters."""
+        factors, dates, horizon = 1 + gains, gains.shape[1], self.horizon
+        for account in range(min(horizon, dates)):
+            path, capital = factors[:, account::horizon], before[:, account]
+            parts = self._count_entered(np.arange(first + account - horizon, first + dates, horizon), last).tolist()
+            entries = [turn for turn in range(path.shape[1]) if parts[turn] < parts[turn + 1]]
             for begin, end in pairwise(sorted({0, *entries, path.shape[1]})):
                 capital = capital * path[:, begin]
-                for number in range(entered[begin], entered[begin + 1]):
-                    capital = capital + _compute_capital_part(number)
+                for part in range(parts[begin], parts[begin + 1]):
+                    capital = capital + _compute_capital_part(part)
                 path[:, begin] = capital
                 np.multiply.accumulate(path[:, begin:end], axis=1, out=path[:, begin:end])
                 capital = path[:, end - 1]
-        return after
+        return factors
 
-    def turns(self, dates: PositionArray) -> PositionArray:
+    def find_turns(self, dates: PositionArray) -> PositionArray:
         """[D, horizon] the last turn of each account on or before each date."""
         return dates[:, None] - (dates[:, None] - np.arange(self.horizon)) % self.horizon
 
-    def reserve(self, turns: PositionArray, last: int) -> FloatArray:
+    def compute_reserve(self, turns: PositionArray, last: int) -> FloatArray:
         """[D] mean capital that has not entered by the accounts' last turns [D, horizon]."""
         entered = self._count_entered(turns, last)
         left = [1.0]
@@ -180,8 +181,8 @@ def bet_on_shares(
     step = max(1, _MAX_NUMBERS // max(1, count * horizon * bets.worst.size))
     for first in range(0, dates, step):
         due = slice(first, min(first + step, dates))
-        turns = bets.turns(np.arange(due.start, due.stop) + horizon)
-        capital, reserve = np.take(after, turns, axis=1), bets.reserve(turns, dates)
+        turns = bets.find_turns(np.arange(due.start, due.stop) + horizon)
+        capital, reserve = np.take(after, turns, axis=1), bets.compute_reserve(turns, dates)
         plain[:, due] = capital.mean(axis=(2, 3)) + reserve
         is_open = (turns < dates)[..., None]
         guarded[:, due] = (capital * np.where(is_open, bets.worst, 1.0)).mean(axis=(2, 3)) + reserve
@@ -197,7 +198,7 @@ class CoverageEvidence(NamedTuple):
     share: float
     """Mean share inside; NaN without dates."""
     plain: float
-    """Capital now."""
+    """Capital now, as in `BettingCapital`."""
     guarded: float
     amber_since: int
     """First date (yyyymmdd) whose outcomes made the lamp amber; 0 for never."""
@@ -208,14 +209,15 @@ class CoverageEvidence(NamedTuple):
 
 def assess_coverage(shares: DailyShares, promised: float, side: CoverageSide, *, horizon: int) -> CoverageEvidence:
     """Test a promised share, such as 0.8 inside the band from 0.1 to 0.9. An alarm does not clear itself."""
-    daily = shares.of(side)
+    daily = shares.compute_shares(side)
     due = int(np.isfinite(daily).sum())
     symbols = int(np.median(shares.symbols)) if shares.symbols.size else 1
-    wealth = bet_on_shares(daily[None], promised, side, symbols=symbols, horizon=horizon)
-    plain, guarded = wealth.plain[0, :due], wealth.guarded[0, :due]
-    amber, red = (_find_first(shares.dates, path >= 1 / ALPHA) for path in (plain, guarded))
+    capital = bet_on_shares(daily[None], promised, side, symbols=symbols, horizon=horizon)
+    plain, guarded = capital.plain[0, :due], capital.guarded[0, :due]
+    alarms = [path >= 1 / ALPHA for path in (plain, guarded)]
+    amber, red = (int(shares.dates[np.argmax(alarm)]) if alarm.any() else 0 for alarm in alarms)
     notice = 0
-    if side is CoverageSide.TOO_FEW:
+    if side is CoverageSide.TOO_FEW:  # a band that is too wide is no broken model, so this side is never green
         notice = estimate_notice_days(daily[:due], promised, symbols=symbols, horizon=horizon)
     lamp = Lamp.GREEN if notice and due >= notice else Lamp.LEARNING
     if amber:
@@ -231,10 +233,6 @@ def assess_coverage(shares: DailyShares, promised: float, side: CoverageSide, *,
         red_since=red,
         notice_days=notice,
     )
-
-
-def _find_first(dates: IntArray, is_true: BoolArray) -> int:
-    return int(dates[np.argmax(is_true)]) if is_true.any() else 0
 
 
 _DROP: Final = 0.15
@@ -265,7 +263,7 @@ def estimate_notice_days(shares: FloatArray, promised: float, *, symbols: int, h
         capital = np.concatenate([before, after], axis=1)
         change = ((after - capital[:, :-horizon]) * bets.worst).sum(axis=2)
         totals = total + np.cumsum(change, axis=1)
-        guarded = totals / before[0].size + bets.reserve(bets.turns(dates), dates[-1] + 1)
+        guarded = totals / before[0].size + bets.compute_reserve(bets.find_turns(dates), dates[-1] + 1)
         alarms = np.logical_or.accumulate(np.concatenate([noticed, guarded >= 1 / ALPHA], axis=1), axis=1)[:, 1:]
         enough = alarms.mean(axis=0) >= _NOTICED
         if enough.any():
@@ -278,10 +276,10 @@ def _draw_dropped_shares(shares: FloatArray, promised: float, *, symbols: int, h
     """[PATHS, MAX_NOTICE_LENGTH] shares in blocks of the observed ones, whose level drops within `horizon` sessions."""
     random, block = np.random.default_rng(shares.size), max(2 * horizon, 5)
     starts = random.integers(shares.size, size=(_PATHS, -(-_MAX_NOTICE_LENGTH // block)))
-    places = (starts[..., None] + np.arange(block)).reshape(_PATHS, -1) % shares.size
+    days = (starts[..., None] + np.arange(block)).reshape(_PATHS, -1) % shares.size
     level = promised - _DROP * np.minimum(1, np.arange(1, _MAX_NOTICE_LENGTH + 1) / horizon)
     kept = np.minimum(1, level / max(float(shares.mean()), 1e-9))
-    drawn = shares[places[:, :_MAX_NOTICE_LENGTH]]
+    drawn = shares[days[:, :_MAX_NOTICE_LENGTH]]
     return random.binomial(np.round(symbols * drawn).astype(np.int64), kept) / symbols
 
 
@@ -309,11 +307,11 @@ class SkillEvidence(NamedTuple):
 
 def estimate_deviation(series: FloatArray, lag: int) -> FloatArray:
     """[N] long-run standard deviation of series [N, D] (Newey & West 1987)."""
-    left = series - series.mean(axis=1, keepdims=True)
-    count = left.shape[1]
-    variance = (left * left).mean(axis=1)
+    centered = series - series.mean(axis=1, keepdims=True)
+    count = centered.shape[1]
+    variance = (centered * centered).mean(axis=1)
     for k in range(1, min(lag, count - 1) + 1):
-        variance += 2 * (1 - k / (lag + 1)) * (left[:, k:] * left[:, :-k]).sum(axis=1) / count
+        variance += 2 * (1 - k / (lag + 1)) * (centered[:, k:] * centered[:, :-k]).sum(axis=1) / count
     return np.sqrt(np.maximum(variance, 0.0))
 
 

@@ -59,7 +59,7 @@ class TargetImportance:
     """[R] standard error of `mean_size` over instances; NaN for a single instance."""
     windows: int
     """Explained symbols of all instances."""
-    converged: float
+    converged_share: float
     """Share of `windows` whose explanation is within the tolerance."""
 
 
@@ -160,7 +160,7 @@ class _TargetSums:
             mean_size=mean,
             standard_error=self._compute_standard_error(mean),
             windows=self._n,
-            converged=self._converged / self._n,
+            converged_share=self._converged / self._n,
         )
 
     def _compute_standard_error(self, mean: FloatArray) -> FloatArray:

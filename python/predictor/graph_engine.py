@@ -27,8 +27,8 @@ REPEATS: Final = 7
 class GraphEngine(Engine):
     """Runs one frozen network of independent rows on the CPU. Thread-safe, since it is immutable.
 
-    Only `values` uses the graph, whose results differ from torch's by some 1e-7; everything else is computed by torch.
-
+    Only `compute_quantiles` uses the graph, whose results differ from torch's by some 1e-7; torch computes everything
+    else.
     """
 
     name = "onnxruntime"
@@ -63,16 +63,18 @@ class GraphEngine(Engine):
         for rows in TRIED_ROWS:
             places = torch.arange(rows) % len(sample.location)
             inputs = Inputs(*(group.index_select(0, places) for group in sample))
-            graph_s, eager_s = _time_calls(partial(quick.values, inputs), partial(eager.values, inputs))
+            graph_s, eager_s = _time_calls(
+                partial(quick.compute_quantiles, inputs), partial(eager.compute_quantiles, inputs)
+            )
             if graph_s > eager_s:
                 break
             fastest = rows
         return cls(eager, session, fastest)
 
-    def values(self, inputs: Inputs, deadline: Deadline = NEVER) -> Tensor:
-        """See `Engine.values`."""
+    def compute_quantiles(self, inputs: Inputs, deadline: Deadline = NEVER) -> Tensor:
+        """See `Engine.compute_quantiles`."""
         if inputs.location.shape[0] > self.max_rows:
-            return super().values(inputs, deadline)
+            return super().compute_quantiles(inputs, deadline)
         deadline.check()
         arrays = ((name, inputs[place].numpy(), is_flat) for name, place, is_flat in self._ports)
         fed = {name: array[:, 0] if is_flat else array for name, array, is_flat in arrays}

@@ -15,7 +15,7 @@ from predictor.memory import is_out_of_memory, prepare_retry
 from predictor.networks import Inputs, Internals, OutputMap, PanelOutput, TFTForecaster
 
 MAX_THREADS: Final = 4096
-_DEVICES: Final = re.compile(r"auto|cpu(:0)?|(cuda|xpu|mps)(:\d+)?")
+DEVICES: Final = re.compile(r"auto|cpu|mps|(cuda|xpu)(:\d+)?")
 
 
 def choose_device(name: str) -> torch.device:
@@ -24,9 +24,9 @@ def choose_device(name: str) -> torch.device:
     Raises:
         ConfigurationError: the device does not exist, or is Apple's MPS, which has no float64.
     """
-    if _DEVICES.fullmatch(name) is None:
-        raise ConfigurationError(f"unknown device {name!r}; use auto, cpu, cuda, cuda:N for GPU number N, or xpu")
-    if name.startswith("mps"):
+    if DEVICES.fullmatch(name) is None:
+        raise ConfigurationError(f"unknown device {name!r}; use auto, cpu, cuda, cuda:N, xpu or xpu:N")
+    if name == "mps":
         raise ConfigurationError(
             f"device {name!r} has no float64, which forecasts and explanations need; use --device cpu. Training on it "
             "works"
@@ -37,17 +37,10 @@ def choose_device(name: str) -> torch.device:
         device = torch.device(name)
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:
-        raise ConfigurationError(
-            f"device {name!r} is not available: {_describe_gpus()}; use --device auto or cpu"
-        ) from error
+        gpus = ", ".join(f"cuda:{number}" for number in range(torch.cuda.device_count()))
+        found = f"this machine has {gpus}" if gpus else "torch finds no usable CUDA GPU"
+        raise ConfigurationError(f"device {name!r} is not available: {found}; use --device auto or cpu") from error
     return device
-
-
-def _describe_gpus() -> str:
-    """The GPUs that torch can use, for messages."""
-    count = torch.cuda.device_count()
-    numbers = ", ".join(f"cuda:{number}" for number in range(count))
-    return f"this machine has {numbers}" if count else "torch finds no usable CUDA GPU"
 
 
 def use_threads(count: int) -> None:
@@ -122,24 +115,24 @@ class Engine:
         return Engine(wide, self.output, device=torch.device("cpu"), max_rows=self.max_rows, dtype=torch.float64)
 
     @torch.inference_mode()
-    def units(self, inputs: Inputs, deadline: Deadline = NEVER) -> Tensor:
+    def compute_units(self, inputs: Inputs, deadline: Deadline = NEVER) -> Tensor:
         """Compute quantiles [N, H, Q] in units of each window's scale, on the CPU.
 
         Raises:
             DeadlineExceededError, CallCancelledError: the deadline ended the work between two chunks.
         """
-        return self._compute_units(inputs, deadline)
+        return self._run_chunks(inputs, deadline)
 
     @torch.inference_mode()
-    def internals(self, inputs: Inputs, deadline: Deadline = NEVER) -> Internals | None:
-        """Compute the network's internals for each window, on the CPU; None if it has none. Raises as `units`."""
+    def compute_internals(self, inputs: Inputs, deadline: Deadline = NEVER) -> Internals | None:
+        """Compute the network's internals for each window, on the CPU; None without any; raises as `compute_units`."""
         if not isinstance(self.network, TFTForecaster):
             return None
         chunks = [self.network.with_internals(chunk)[1] for chunk in self._split_rows(inputs, deadline)]
         return Internals(*(torch.cat(parts).cpu() for parts in zip(*chunks, strict=True)))
 
     @torch.inference_mode()
-    def panel(self, inputs: Inputs, nodes: Tensor) -> PanelOutput:
+    def compute_panel(self, inputs: Inputs, nodes: Tensor) -> PanelOutput:
         """Compute quantiles and scores of one panel, on the CPU, with a network that relates its stocks.
 
         Args:
@@ -150,12 +143,12 @@ class Engine:
         return PanelOutput(output.quantiles.cpu(), output.scores.cpu())
 
     @torch.inference_mode()
-    def values(self, inputs: Inputs, deadline: Deadline = NEVER) -> Tensor:
-        """Compute calibrated float64 quantiles [N, H, Q] in the target's unit, sorted along Q; raises as `units`."""
-        return self.calibrated(self._compute_units(inputs, deadline), inputs.location, inputs.scale)
+    def compute_quantiles(self, inputs: Inputs, deadline: Deadline = NEVER) -> Tensor:
+        """Compute calibrated float64 quantiles [N, H, Q] in the target's unit, ascending. Raises as `compute_units`."""
+        return self.calibrate(self._run_chunks(inputs, deadline), inputs.location, inputs.scale)
 
-    def _compute_units(self, inputs: Inputs, deadline: Deadline) -> Tensor:
-        """As `units`, for callers already in inference mode: entering it costs as much as a step of the network."""
+    def _run_chunks(self, inputs: Inputs, deadline: Deadline) -> Tensor:
+        """As `compute_units`, but already in inference mode, which takes as long to enter as a step of the network."""
         parts = [part for chunk in self._split_rows(inputs, deadline) for part in self._run_parts(chunk)]
         return (parts[0] if len(parts) == 1 else torch.cat(parts)).cpu()
 
@@ -165,26 +158,21 @@ class Engine:
         Raises:
             RuntimeError, MemoryError: a single row does not fit into memory.
         """
-        output = self._try_forward(chunk)
-        if output is not None:
-            yield output
-            return
         rows = len(chunk.observed)
-        yield from self._run_parts(chunk.rows(0, rows // 2))
-        yield from self._run_parts(chunk.rows(rows // 2, rows))
-
-    def _try_forward(self, chunk: Inputs) -> Tensor | None:
-        """Run the network; None if memory ran out, in which case the allocated memory is free again."""
         try:
             output: Tensor = self.network(chunk)
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise
             prepare_retry(error)
-            if len(chunk.observed) == 1:
+            if rows == 1:
                 raise
-            return None
-        return output
+        else:
+            yield output
+            return
+        # outside `except`, whose traceback would keep the memory of the failed pass
+        yield from self._run_parts(chunk.rows(0, rows // 2))
+        yield from self._run_parts(chunk.rows(rows // 2, rows))
 
     def _split_rows(self, inputs: Inputs, deadline: Deadline) -> Iterator[Inputs]:
         """The inputs in chunks of at most `max_rows` rows, on the network's device."""
@@ -203,6 +191,6 @@ class Engine:
         mask, location, scale = (group.to(self.device) for group in (inputs.mask, inputs.location, inputs.scale))
         return Inputs(observed, known, static, mask, location, scale)
 
-    def calibrated(self, units: Tensor, location: Tensor, scale: Tensor) -> Tensor:
+    def calibrate(self, units: Tensor, location: Tensor, scale: Tensor) -> Tensor:
         """Calibrate quantiles [N, H, Q] of windows with levels [N, H] on the CPU, in the target's unit."""
         return torch.from_numpy(self.output.map_arrays(units.numpy(), location.numpy(), scale.numpy()))

@@ -256,11 +256,13 @@ class LocalRunner(JobRunner):
     @contextmanager
     def _open(self, prepare: Prepare[Any, Any], count: int) -> Generator[JobPool]:
         del count
-        yield _ThisProcess(prepare())
+        yield _SequentialPool(prepare())
 
 
 @final
-class _ThisProcess:
+class _SequentialPool:
+    """Runs each job in this process when `wait` is called."""
+
     slots = 1
 
     def __init__(self, work: Work[Any, Any]) -> None:

@@ -182,7 +182,7 @@ class Pipeline:
         """Where a symbol has the required bars and values, [S, T]."""
         return (counts.bars >= self.least_bars) & (counts.values >= self.least_values)
 
-    def levels(self, series: DailySeries, symbols: PositionArray, positions: PositionArray) -> WindowLevels:
+    def compute_levels(self, series: DailySeries, symbols: PositionArray, positions: PositionArray) -> WindowLevels:
         """Compute location and scale of N windows, float64 [N, H] each; NaN without known values.
 
         Args:
@@ -190,18 +190,19 @@ class Pipeline:
             symbols: [N] row of each window's symbol.
             positions: [N] last session of each window.
         """
-        return self._compute_levels(
-            tuple(extract_trailing_windows(values, symbols, positions, self.normaliser.window) for values in series)
+        length = self.normaliser.window
+        return self._spread_levels(
+            tuple(extract_trailing_windows(values, symbols, positions, length) for values in series)
         )
 
-    def latest_levels(self, series: DailySeries) -> WindowLevels:
-        """As `levels`, for the windows that end on the last session, [S, H] each."""
-        return self._compute_levels(tuple(_take_last(values, self.normaliser.window) for values in series))
+    def compute_latest_levels(self, series: DailySeries) -> WindowLevels:
+        """As `compute_levels`, for the windows that end on the last session, [S, H] each."""
+        return self._spread_levels(tuple(_take_last(values, self.normaliser.window) for values in series))
 
-    def _compute_levels(self, windows: DailySeries) -> WindowLevels:
-        levels = self.normaliser.levels(windows)
+    def _spread_levels(self, windows: DailySeries) -> WindowLevels:
+        """Compute the levels of windows [N, W], and repeat those that all horizons share."""
         shape = (len(windows[0]), len(self.target.horizons))
-        return WindowLevels(*(_spread_levels(part, shape) for part in levels))
+        return WindowLevels(*(_spread(part, shape) for part in self.normaliser.compute_levels(windows)))
 
     def recent(self, bars: BarPanel) -> BarPanel:
         """Restrict or extend a panel to the sessions that one forecast depends on; added sessions have no bars.
@@ -320,7 +321,7 @@ class Pipeline:
         """Convert the last encoder's sessions of an encoded panel to a batch of S rows."""
         symbols, sessions, _ = encoded.observed.shape
         length = self.encoder_length
-        location, scale = self.latest_levels(encoded.series)
+        location, scale = self.compute_latest_levels(encoded.series)
         return Inputs(
             observed=torch.from_numpy(np.ascontiguousarray(encoded.observed[:, -length:])),
             known=torch.from_numpy(encoded.known[:, sessions - length :]).expand(symbols, -1, -1),
@@ -379,7 +380,7 @@ def _take_last(series: FloatArray, sessions: int) -> FloatArray:
     return np.pad(series, ((0, 0), (lacking, 0)), constant_values=np.nan)
 
 
-def _spread_levels(levels: FloatArray, shape: tuple[int, int]) -> FloatArray:
+def _spread(levels: FloatArray, shape: tuple[int, int]) -> FloatArray:
     if levels.shape == shape:
         return levels
     spread = np.empty(shape)

@@ -140,7 +140,7 @@ class AbsoluteNormaliser:
         """The target's own daily series."""
         return (target.daily(bars),)
 
-    def levels(self, windows: DailySeries) -> WindowLevels:
+    def compute_levels(self, windows: DailySeries) -> WindowLevels:
         """Location and scale, [N, 1] each."""
         size = self.stages(windows)["mean_size"][:, None]
         return WindowLevels(location=0.0 * size, scale=np.maximum(size, self.floor))

@@ -232,7 +232,7 @@ def test_evaluation_runs_in_bounded_chunks_however_many_windows_there_are() -> N
     model = small_model(made)
     inputs = model.prepare(Instance(input=recent_bars()), AFTER_ALL_SESSIONS).inputs
     many = Inputs(*(group.repeat(1000, *[1] * (group.dim() - 1)) for group in inputs))
-    Engine(network, build_output_map(made.manifest), device=torch.device("cpu"), max_rows=64).units(many)
+    Engine(network, build_output_map(made.manifest), device=torch.device("cpu"), max_rows=64).compute_units(many)
     assert sum(sizes) == 1000
     assert max(sizes) == 64
 
@@ -443,7 +443,7 @@ def test_a_network_that_predicted_in_inference_mode_can_still_be_explained() -> 
     made = small_artifact()
     network = freeze(made.network())
     inputs = small_model(made).prepare(Instance(input=recent_bars()), AFTER_ALL_SESSIONS).inputs
-    Engine(network, build_output_map(made.manifest), device=torch.device("cpu"), max_rows=64).units(inputs)
+    Engine(network, build_output_map(made.manifest), device=torch.device("cpu"), max_rows=64).compute_units(inputs)
     assert not any(tensor.is_inference() for tensor in network.state_dict().values())
     observed = inputs.observed.clone().requires_grad_()
     build_attribution_view(network)(inputs._replace(observed=observed)).sum().backward()

@@ -117,7 +117,7 @@ def test_a_mostly_unknown_feature_names_the_missing_bars() -> None:
 def test_an_unknown_device_lists_the_available_ones(name: str) -> None:
     with pytest.raises(ConfigurationError) as refused:
         choose_device(name)
-    assert refused.value.message == f"unknown device {name!r}; use auto, cpu, cuda, cuda:N for GPU number N, or xpu"
+    assert refused.value.message == f"unknown device {name!r}; use auto, cpu, cuda, cuda:N, xpu or xpu:N"
 
 
 def test_a_missing_gpu_is_a_short_one_line_error() -> None:

@@ -64,7 +64,7 @@ def test_an_average_of_no_range_at_all_counts_as_the_windows_own(nothing: float)
 
 def test_hars_scale_is_the_mean_absolute_return_times_the_lines_exponential() -> None:
     lines = TWO.lines(TWO.terms(RANGES))[0]
-    scale = SCALES["har"].levels((RETURNS, RANGES)).scale[0]
+    scale = SCALES["har"].compute_levels((RETURNS, RANGES)).scale[0]
     assert scale.tolist() == pytest.approx([0.015 * exp(line) for line in lines])
 
 
@@ -72,7 +72,7 @@ def test_garch_moves_from_the_windows_mean_square_by_each_days_distance_from_it(
     long_run = (0.01**2 + 0.02**2 + 0.03**2) / 4
     distances = [square - long_run for square in (0.03**2, 0.0, 0.02**2, 0.01**2)]
     following = long_run + sum(0.1 * 0.8**k * distance for k, distance in enumerate(distances))
-    scale = SCALES["garch"].levels((RETURNS,)).scale[0]
+    scale = SCALES["garch"].compute_levels((RETURNS,)).scale[0]
     assert scale.tolist() == pytest.approx([sqrt(following), sqrt(long_run + 0.5 * (following - long_run))])
 
 
@@ -80,7 +80,7 @@ def test_a_day_without_a_return_moves_garch_nowhere() -> None:
     returns = np.array([[nan, -0.02, nan, 0.03]])
     long_run = (0.02**2 + 0.03**2) / 2
     following = long_run + 0.1 * (0.03**2 - long_run) + 0.1 * 0.8**2 * (0.02**2 - long_run)
-    assert SCALES["garch"].levels((returns,)).scale[0, 0] == pytest.approx(sqrt(following))
+    assert SCALES["garch"].compute_levels((returns,)).scale[0, 0] == pytest.approx(sqrt(following))
 
 
 def test_the_taps_are_the_recursion_that_starts_at_the_long_run_variance() -> None:
@@ -90,16 +90,16 @@ def test_the_taps_are_the_recursion_that_starts_at_the_long_run_variance() -> No
     for value in returns:
         variance = (1 - 0.07 - 0.91) * long_run + 0.07 * value**2 + 0.91 * variance
     found = FittedScale(garch=Garch(alpha=0.07, beta=0.91, reversion=(1.0,)), har_share=0.0)
-    assert found.levels((returns[None],)).scale[0, 0] == pytest.approx(sqrt(variance), rel=1e-12)
+    assert found.compute_levels((returns[None],)).scale[0, 0] == pytest.approx(sqrt(variance), rel=1e-12)
 
 
 def test_the_mix_is_the_weighted_mean_of_the_logs() -> None:
-    har, garch, mix = (SCALES[name].levels((RETURNS, RANGES)).scale for name in ("har", "garch", "mix"))
+    har, garch, mix = (SCALES[name].compute_levels((RETURNS, RANGES)).scale for name in ("har", "garch", "mix"))
     np.testing.assert_allclose(mix, har**0.25 * garch**0.75)
 
 
 def test_the_level_of_volatility_is_hars_and_its_scale_that_of_the_residuals() -> None:
-    found = FittedLevel(har=TWO, residuals=(0.3, 0.2), window=4).levels((RANGES,))
+    found = FittedLevel(har=TWO, residuals=(0.3, 0.2), window=4).compute_levels((RANGES,))
     lines = TWO.lines(TWO.terms(RANGES))[0]
     assert found.location[0].tolist() == pytest.approx([log(0.025) + line for line in lines])
     assert found.scale[0].tolist() == [0.3, 0.2]
@@ -109,7 +109,7 @@ def test_stages_are_what_the_levels_are_made_of() -> None:
     stages = SCALES["mix"].stages((RETURNS, RANGES))
     assert sorted(stages) == ["garch", "garch_level", "garch_next", "har", "har_level", "har_terms"]
     scale = np.exp(0.25 * stages["har"] + 0.75 * stages["garch"])
-    np.testing.assert_array_equal(SCALES["mix"].levels((RETURNS, RANGES)).scale, scale)
+    np.testing.assert_array_equal(SCALES["mix"].compute_levels((RETURNS, RANGES)).scale, scale)
 
 
 # --- any window
@@ -117,20 +117,20 @@ def test_stages_are_what_the_levels_are_made_of() -> None:
 
 @each_scale
 def test_returns_are_forecast_around_zero(scale: FittedScale) -> None:
-    assert not scale.levels((RETURNS, RANGES)).location.any()
+    assert not scale.compute_levels((RETURNS, RANGES)).location.any()
 
 
 @each_scale
 @given(factor=st.floats(0.01, 100))
 def test_returns_of_twice_the_size_have_twice_the_scale(scale: FittedScale, factor: float) -> None:
-    plain, larger = (scale.levels((RETURNS * by, RANGES)).scale for by in (1.0, factor))
+    plain, larger = (scale.compute_levels((RETURNS * by, RANGES)).scale for by in (1.0, factor))
     np.testing.assert_allclose(np.maximum(plain * factor, scale.floor), larger, rtol=1e-9)
 
 
 @each_scale
 @given(factor=st.floats(0.01, 100))
 def test_ranges_in_another_unit_leave_the_scale_of_returns_as_it_is(scale: FittedScale, factor: float) -> None:
-    plain, other = (scale.levels((RETURNS, RANGES * by)).scale for by in (1.0, factor))
+    plain, other = (scale.compute_levels((RETURNS, RANGES * by)).scale for by in (1.0, factor))
     np.testing.assert_allclose(plain, other, rtol=1e-9)
 
 
@@ -138,30 +138,34 @@ def test_ranges_in_another_unit_leave_the_scale_of_returns_as_it_is(scale: Fitte
 def test_a_window_alone_has_the_levels_that_it_has_among_others(scale: FittedScale) -> None:
     returns = np.random.default_rng(1).normal(0, 0.02, (50, 4))
     ranges = np.random.default_rng(2).lognormal(-4, 0.5, (50, 4))
-    together = scale.levels((returns, ranges)).scale
-    alone = [scale.levels((returns[k : k + 1], ranges[k : k + 1])).scale[0] for k in range(50)]
+    together = scale.compute_levels((returns, ranges)).scale
+    alone = [scale.compute_levels((returns[k : k + 1], ranges[k : k + 1])).scale[0] for k in range(50)]
     np.testing.assert_array_equal(together, alone)
 
 
 @each_scale
 def test_sessions_before_the_window_change_nothing(scale: FittedScale) -> None:
     longer = tuple(np.concatenate([np.full((1, 9), 7.0), part], axis=1) for part in (RETURNS, RANGES))
-    np.testing.assert_array_equal(scale.levels(longer).scale, scale.levels((RETURNS, RANGES)).scale)
+    np.testing.assert_array_equal(scale.compute_levels(longer).scale, scale.compute_levels((RETURNS, RANGES)).scale)
 
 
 @each_scale
 def test_prices_that_do_not_move_have_the_smallest_scale(scale: FittedScale) -> None:
-    assert (scale.levels((np.zeros((1, 4)), np.full((1, 4), 1e-5))).scale == scale.floor).all()
+    assert (scale.compute_levels((np.zeros((1, 4)), np.full((1, 4), 1e-5))).scale == scale.floor).all()
 
 
 @each_scale
 def test_a_window_without_a_return_has_no_scale(scale: FittedScale) -> None:
-    assert np.isnan(scale.levels((np.full((1, 4), nan), RANGES)).scale).all()
+    assert np.isnan(scale.compute_levels((np.full((1, 4), nan), RANGES)).scale).all()
 
 
 def test_garch_never_forecasts_less_than_no_variance() -> None:
     quiet = np.array([[0.5, *[0.0] * 138]])
-    scale = FittedScale(garch=Garch(alpha=0.3, beta=0.69, reversion=(1.0, 0.2)), har_share=0.0).levels((quiet,)).scale
+    scale = (
+        FittedScale(garch=Garch(alpha=0.3, beta=0.69, reversion=(1.0, 0.2)), har_share=0.0)
+        .compute_levels((quiet,))
+        .scale
+    )
     assert np.isfinite(scale).all()
     assert (scale > 0).all()
 
@@ -192,7 +196,7 @@ def test_prices_in_another_currency_have_the_same_levels(target: Target) -> None
     names = ("open", "high", "low", "close", "adj_close")
     dearer = replace(panel, **{name: 1000 * getattr(panel, name) for name in names})
     normaliser = shipped(target)
-    mine, other = (normaliser.levels(windows_of(normaliser, target, bars)) for bars in (panel, dearer))
+    mine, other = (normaliser.compute_levels(windows_of(normaliser, target, bars)) for bars in (panel, dearer))
     np.testing.assert_allclose(mine.location, other.location, rtol=1e-9)
     np.testing.assert_allclose(mine.scale, other.scale, rtol=1e-9)
 
@@ -207,7 +211,7 @@ def test_sessions_whose_bars_have_no_range_have_levels() -> None:
     flat = replace(panel, open=panel.close, high=panel.close, low=panel.close)
     for target in (Target(), VOLATILITY):
         normaliser = shipped(target)
-        found = normaliser.levels(windows_of(normaliser, target, flat))
+        found = normaliser.compute_levels(windows_of(normaliser, target, flat))
         assert np.isfinite(found.location).all()
         assert (found.scale > 0).all()
 

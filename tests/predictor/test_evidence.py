@@ -60,9 +60,9 @@ def daily(shares: FloatArray, symbols: int = 1) -> DailyShares:
 def test_capital_stays_positive_and_guarded_capital_is_never_larger(
     shares: FloatArray, promised: float, side: CoverageSide, symbols: int, horizon: int
 ) -> None:
-    wealth = bet_on_shares(shares, promised, side, symbols=symbols, horizon=horizon)
-    assert (wealth.guarded > 0).all()
-    assert (wealth.guarded <= wealth.plain * (1 + 1e-12)).all()
+    capital = bet_on_shares(shares, promised, side, symbols=symbols, horizon=horizon)
+    assert (capital.guarded > 0).all()
+    assert (capital.guarded <= capital.plain * (1 + 1e-12)).all()
 
 
 def bet_date_by_date(
@@ -98,10 +98,10 @@ def test_the_capital_is_that_of_bets_date_by_date_to_the_last_bit(
     shares: FloatArray, waiting: int, promised: float, side: CoverageSide, symbols: int, horizon: int
 ) -> None:
     shares[:, max(0, shares.shape[1] - waiting) :] = np.nan
-    wealth = bet_on_shares(shares, promised, side, symbols=symbols, horizon=horizon)
+    capital = bet_on_shares(shares, promised, side, symbols=symbols, horizon=horizon)
     for row, stream in enumerate(shares):
         expected = np.array(bet_date_by_date(stream, promised, side, symbols, horizon)).T
-        np.testing.assert_array_equal([wealth.plain[row], wealth.guarded[row]], expected)
+        np.testing.assert_array_equal([capital.plain[row], capital.guarded[row]], expected)
 
 
 @given(SHARES, SIDES, HORIZONS)
@@ -109,22 +109,22 @@ def test_the_capital_is_that_of_bets_date_by_date_to_the_last_bit(
 def test_capital_does_not_move_if_the_promise_is_met_exactly(
     shares: FloatArray, side: CoverageSide, horizon: int
 ) -> None:
-    wealth = bet_on_shares(np.full_like(shares, 0.8), 0.8, side, symbols=1, horizon=horizon)
-    np.testing.assert_allclose(wealth.plain, 1.0)
+    capital = bet_on_shares(np.full_like(shares, 0.8), 0.8, side, symbols=1, horizon=horizon)
+    np.testing.assert_allclose(capital.plain, 1.0)
 
 
 def test_the_mean_capital_of_a_calibrated_stream_is_one() -> None:
-    wealth = bet_on_shares(hits(1, (20000, 12), 0.8), 0.8, CoverageSide.TOO_FEW, symbols=1, horizon=1)
-    assert wealth.plain[:, -1].mean() == pytest.approx(1, abs=0.05)
+    capital = bet_on_shares(hits(1, (20000, 12), 0.8), 0.8, CoverageSide.TOO_FEW, symbols=1, horizon=1)
+    assert capital.plain[:, -1].mean() == pytest.approx(1, abs=0.05)
 
 
 def test_the_first_date_s_capital_by_hand() -> None:
-    wealth = bet_on_shares(np.array([[0.0, 0.0]]), 0.8, CoverageSide.TOO_FEW, symbols=1, horizon=2)
+    capital = bet_on_shares(np.array([[0.0, 0.0]]), 0.8, CoverageSide.TOO_FEW, symbols=1, horizon=2)
     stakes = np.array([0.4, 0.9, 1.6])
     account = 0.5 * (1 + 0.8 * stakes).mean() + 0.5
-    assert wealth.plain[0].tolist() == pytest.approx([(account + 1) / 2, account])
+    assert capital.plain[0].tolist() == pytest.approx([(account + 1) / 2, account])
     worst = 0.5 * (1 - 0.2 * stakes).mean() + 0.5
-    assert wealth.guarded[0].tolist() == pytest.approx([(account + worst) / 2, account])
+    assert capital.guarded[0].tolist() == pytest.approx([(account + worst) / 2, account])
 
 
 @pytest.mark.parametrize(("horizon", "symbols"), [(1, 1), (5, 1), (1, 50)])
@@ -133,8 +133,8 @@ def test_a_calibrated_stream_is_seldom_red_within_1000_dates(horizon: int, symbo
     sums = np.cumsum(np.pad(moves, ((0, 0), (1, 0), (0, 0))), axis=1)
     outcomes = (sums[:, horizon:] - sums[:, :-horizon]) / np.sqrt(horizon)
     inside = (np.abs(outcomes) < 1.2815515655446004).mean(axis=2)
-    wealth = bet_on_shares(inside, 0.8, CoverageSide.TOO_FEW, symbols=symbols, horizon=horizon)
-    assert (wealth.guarded.max(axis=1) >= 1 / ALPHA).mean() <= 0.05
+    capital = bet_on_shares(inside, 0.8, CoverageSide.TOO_FEW, symbols=symbols, horizon=horizon)
+    assert (capital.guarded.max(axis=1) >= 1 / ALPHA).mean() <= 0.05
 
 
 @pytest.mark.parametrize(("side", "share"), [(CoverageSide.TOO_FEW, 0.65), (CoverageSide.TOO_MANY, 0.98)])
@@ -151,18 +151,18 @@ def test_a_broken_promise_is_found_on_its_side_only(side: CoverageSide, share: f
 
 def test_dates_that_are_not_due_have_no_capital() -> None:
     shares = np.array([[0.0, 1.0, np.nan, np.nan]])
-    wealth = bet_on_shares(shares, 0.8, CoverageSide.TOO_FEW, symbols=1, horizon=2)
-    assert np.isnan(wealth.guarded[0]).tolist() == [False, False, True, True]
+    capital = bet_on_shares(shares, 0.8, CoverageSide.TOO_FEW, symbols=1, horizon=2)
+    assert np.isnan(capital.guarded[0]).tolist() == [False, False, True, True]
     longer = bet_on_shares(np.array([[0.0, 1.0, 0.0, 0.0]]), 0.8, CoverageSide.TOO_FEW, symbols=1, horizon=2)
-    np.testing.assert_array_equal(wealth.guarded[0, :2], longer.guarded[0, :2])
+    np.testing.assert_array_equal(capital.guarded[0, :2], longer.guarded[0, :2])
 
 
 def test_unknown_outcomes_count_inside_against_too_few_and_outside_against_too_many() -> None:
     counts = np.array([[1, 2, 3], [2, 2, 1], [1, 1, 0], [0, 1, 1]], np.int32)
     is_due = np.array([True, True, False])
     shares = DailyShares(dates=counts[0], symbols=counts[1], inside=counts[2], unknown=counts[3], is_due=is_due)
-    np.testing.assert_array_equal(shares.of(CoverageSide.TOO_FEW), [0.5, 1.0, np.nan])
-    np.testing.assert_array_equal(shares.of(CoverageSide.TOO_MANY), [0.5, 0.5, np.nan])
+    np.testing.assert_array_equal(shares.compute_shares(CoverageSide.TOO_FEW), [0.5, 1.0, np.nan])
+    np.testing.assert_array_equal(shares.compute_shares(CoverageSide.TOO_MANY), [0.5, 0.5, np.nan])
 
 
 # --- lamps
@@ -178,16 +178,16 @@ def test_few_dates_are_learning_and_many_good_ones_green() -> None:
 def test_an_alarm_names_its_date_and_stays() -> None:
     shares = np.concatenate([np.zeros(30), np.ones(300)])
     found = assess_coverage(daily(shares), 0.8, CoverageSide.TOO_FEW, horizon=1)
-    wealth = bet_on_shares(shares[None], 0.8, CoverageSide.TOO_FEW, symbols=1, horizon=1)
+    capital = bet_on_shares(shares[None], 0.8, CoverageSide.TOO_FEW, symbols=1, horizon=1)
     assert found.lamp is Lamp.RED
-    assert found.red_since == 20000101 + int(np.argmax(wealth.guarded[0] >= 1 / ALPHA))
+    assert found.red_since == 20000101 + int(np.argmax(capital.guarded[0] >= 1 / ALPHA))
     assert found.guarded < 1 / ALPHA
 
 
 def test_a_crossing_that_open_bets_may_undo_is_amber() -> None:
     horizon, shares = 20, np.zeros(200)
-    wealth = bet_on_shares(shares[None], 0.8, CoverageSide.TOO_FEW, symbols=50, horizon=horizon)
-    first = int(np.argmax(wealth.plain[0] >= 1 / ALPHA))
+    capital = bet_on_shares(shares[None], 0.8, CoverageSide.TOO_FEW, symbols=50, horizon=horizon)
+    first = int(np.argmax(capital.plain[0] >= 1 / ALPHA))
     found = assess_coverage(
         daily(np.where(np.arange(200) <= first, shares, np.nan), 50), 0.8, CoverageSide.TOO_FEW, horizon=20
     )
@@ -200,8 +200,8 @@ def test_many_symbols_are_noticed_sooner_than_one_and_both_near_the_truth() -> N
     days = estimate_notice_days(pooled, 0.8, symbols=50, horizon=1)
     alone = estimate_notice_days(hits(5, (300,), 0.8), 0.8, symbols=1, horizon=1)
     drops = np.concatenate([np.repeat(pooled[None], 100, axis=0), random.binomial(50, 0.65, (100, 200)) / 50], axis=1)
-    wealth = bet_on_shares(drops, 0.8, CoverageSide.TOO_FEW, symbols=50, horizon=1)
-    delays = np.argmax(wealth.guarded >= 1 / ALPHA, axis=1) - 299
+    capital = bet_on_shares(drops, 0.8, CoverageSide.TOO_FEW, symbols=50, horizon=1)
+    delays = np.argmax(capital.guarded >= 1 / ALPHA, axis=1) - 299
     assert days == pytest.approx(float(np.quantile(delays, 0.9)), abs=3)
     assert days < alone < 400
 

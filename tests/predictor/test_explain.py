@@ -223,7 +223,7 @@ def test_integrated_gradients_equal_those_of_captum() -> None:
     def predicted(*parts: Tensor) -> Tensor:
         observed, known, static, location, scale, offsets, mask = parts
         units = view(Inputs(observed, known, static, mask, location, scale))
-        return output.values(units, location, scale, offsets).flatten(1)
+        return output.map_tensors(units, location, scale, offsets).flatten(1)
 
     ends = (*inputs[:3], inputs.location, inputs.scale, output.offsets.expand(5, -1, -1))
     starts = (

@@ -84,10 +84,10 @@ def test_the_file_gives_the_models_numbers(exported_model: ExportedModel, rows: 
     nodes[: len(UNIVERSE)] = np.arange(len(UNIVERSE))[:rows]
     found = exported_model.run(inputs, nodes)
     if not model.manifest.kind.is_panel_model:
-        np.testing.assert_allclose(found[0], model.engine.values(inputs).numpy(), rtol=0, atol=SAME)
+        np.testing.assert_allclose(found[0], model.engine.compute_quantiles(inputs).numpy(), rtol=0, atol=SAME)
         return
-    expected = model.engine.panel(inputs, torch.from_numpy(nodes))
-    values = model.engine.calibrated(expected.quantiles, inputs.location, inputs.scale)
+    expected = model.engine.compute_panel(inputs, torch.from_numpy(nodes))
+    values = model.engine.calibrate(expected.quantiles, inputs.location, inputs.scale)
     np.testing.assert_allclose(found[0], values.numpy(), rtol=0, atol=SAME)
     np.testing.assert_allclose(found[1], expected.scores.numpy(), rtol=0, atol=1e-5)
 

@@ -110,8 +110,8 @@ def test_each_target_has_its_own_means_and_share_that_converged() -> None:
     tested.add([told((1.0, 0.0)), told((7.0, 0.0), horizon=1)])
     tested.add([told((1.0, 0.0)), told((9.0, 0.0), horizon=1, converged=False)])
     one, other = tested.report().targets
-    assert (one.horizon, one.mean_size.tolist(), one.converged) == (5, [1.0, 0.0], 1.0)
-    assert (other.horizon, other.mean_size.tolist(), other.converged) == (1, [8.0, 0.0], 0.5)
+    assert (one.horizon, one.mean_size.tolist(), one.converged_share) == (5, [1.0, 0.0], 1.0)
+    assert (other.horizon, other.mean_size.tolist(), other.converged_share) == (1, [8.0, 0.0], 0.5)
 
 
 def test_refused_instances_are_counted_and_the_first_is_reported() -> None:
@@ -147,7 +147,7 @@ def test_one_report_comes_after_each_instance_over_all_so_far(model: Model) -> N
     assert [(one.horizon, one.quantile) for one in found[1].targets] == [POINT, OTHER, POINT]
     for one in (found[1].targets[0], found[1].targets[2]):
         np.testing.assert_allclose(one.mean_size, sizes.mean(axis=0), rtol=1e-12)
-        assert (one.row_names, one.windows, one.converged) == (alone[0].row_names, 3, 1.0)
+        assert (one.row_names, one.windows, one.converged_share) == (alone[0].row_names, 3, 1.0)
 
 
 def test_no_target_means_every_horizon_at_the_median(model: Model) -> None:

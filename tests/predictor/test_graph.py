@@ -91,7 +91,7 @@ def rows_that_moved(before: PanelOutput, after: PanelOutput) -> list[int]:
 
 def test_the_answer_has_the_promised_shapes_and_never_crosses() -> None:
     found = network()(panel(), nodes())
-    assert describe_fault(found, rows=STOCKS, horizons=2, levels=3) is None
+    assert describe_fault(found, rows=STOCKS, horizons=2, quantiles=3) is None
     assert (found.quantiles.diff(dim=-1) > 0).all()
 
 

@@ -91,7 +91,7 @@ def test_internals_are_those_of_the_forward_that_is_served(tft: Model) -> None:
     with torch.inference_mode():
         quantiles, told = network.with_internals(prepared.inputs)
     (found,) = explained(tft, bars, 20)
-    torch.testing.assert_close(quantiles, tft.runner.units(prepared), rtol=0, atol=1e-6)
+    torch.testing.assert_close(quantiles, tft.runner.compute_units(prepared), rtol=0, atol=1e-6)
     np.testing.assert_allclose(by_name(found)["attention"].values, told.attention[:, 3].numpy(), rtol=0, atol=1e-6)
     past = told.past.double().mean(1).numpy()
     np.testing.assert_allclose(by_name(found)[PAST].values, past, rtol=0, atol=1e-6)

@@ -91,7 +91,7 @@ def test_prices_stand_on_the_last_raw_close(model: Model) -> None:
 def test_a_forecast_in_volatility_units_is_undone_once(model: Model) -> None:
     """From the network's output to the answer by hand, offsets included."""
     prepared = model.prepare(Instance(input=recent_bars("AAPL")), AFTER_ALL_SESSIONS)
-    units = model.engine.units(prepared.inputs).numpy().astype(np.float64)
+    units = model.engine.compute_units(prepared.inputs).numpy().astype(np.float64)
     calibrated = units + np.array([-0.05, 0.0, 0.08])
     scale = float(prepared.inputs.scale[0, 0])
     by_hand = scale * np.sqrt([1.0, 5.0, 10.0, 20.0])[:, None] * calibrated

@@ -89,7 +89,7 @@ def test_offsets_of_any_size_neither_cross_quantiles_nor_move_the_anchor(seed: i
     scale = torch.rand(9, 2, generator=generator, dtype=torch.float64) + 1e-4
     spread = torch.tensor([1.0, sqrt(5)], dtype=torch.float64)
     output = OutputMap(spread=spread, offsets=offsets, levels=levels)
-    values = output.values(units, location, scale)
+    values = output.map_tensors(units, location, scale)
     assert values.dtype == torch.float64
     assert bool((torch.diff(values, dim=-1) >= 0).all())
     untouched = location + scale * spread * units[..., anchor].double()
@@ -111,7 +111,7 @@ def test_offsets_given_for_one_call_replace_those_of_the_model() -> None:
         levels=THREE,
     )
     zero, one = torch.zeros(1, dtype=torch.float64), torch.ones(1, dtype=torch.float64)
-    values = output.values(torch.tensor([[[-1.0, 0.0, 1.0]]]), zero, one, torch.zeros(1, 3, dtype=torch.float64))
+    values = output.map_tensors(torch.tensor([[[-1.0, 0.0, 1.0]]]), zero, one, torch.zeros(1, 3, dtype=torch.float64))
     assert values.tolist() == [[[-1.0, 0.0, 1.0]]]
 
 

@@ -99,7 +99,7 @@ def compute_exactly(network: nn.Module, inputs: Inputs, h: int, q: int) -> Float
     offsets = output.offsets * moved[:, -1, None, None]
     with torch.inference_mode():
         read = Inputs(**parts)
-        values = output.values(network(read), read.location, read.scale, offsets)[:, h, q].numpy()
+        values = output.map_tensors(network(read), read.location, read.scale, offsets)[:, h, q].numpy()
     sizes = moved.sum(dim=1)
     found = np.zeros(count)
     for g in range(count):

@@ -34,7 +34,7 @@ TARGET = TargetImportance(
     mean_size=np.array([1 / 3, 0.5]),
     standard_error=np.array([np.nan, 1 / 7]),
     windows=12,
-    converged=11 / 12,
+    converged_share=11 / 12,
 )
 REPORT = GlobalImportance(
     model="small",

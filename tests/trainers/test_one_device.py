@@ -208,12 +208,12 @@ def test_a_forecast_stays_on_the_device_until_it_is_brought_to_the_host(case: Ca
     inputs = _inputs(case.sizes)
     with OneDevice() as device:
         if case.is_panel_model:
-            found = engine.panel(inputs.rows(0, STOCKS), torch.arange(STOCKS))
+            found = engine.compute_panel(inputs.rows(0, STOCKS), torch.arange(STOCKS))
             units, shapes = found.quantiles, [found.scores.shape]
         else:
-            units, internals = engine.units(inputs), engine.internals(inputs)
+            units, internals = engine.compute_units(inputs), engine.compute_internals(inputs)
             shapes = [] if internals is None else [tensor.shape for tensor in internals]
-        calibrated = engine.calibrated(units, inputs.location[: len(units)], inputs.scale[: len(units)])
+        calibrated = engine.calibrate(units, inputs.location[: len(units)], inputs.scale[: len(units)])
     assert device.reads == ["aten::_to_copy"] * (1 + len(shapes))  # whole responses
     assert calibrated.shape == (len(units), len(TARGET.horizons), len(LEVELS))
     assert case.kind != "tft" or len(shapes) == 4
@@ -224,7 +224,7 @@ def test_many_windows_of_a_tft_at_once_stay_on_the_device() -> None:
     case = CASES["tft"]
     engine = Engine(freeze(case.build()), _output(), device=META, max_rows=300)
     with OneDevice():
-        assert len(engine.units(_inputs(case.sizes, rows=300))) == 300
+        assert len(engine.compute_units(_inputs(case.sizes, rows=300))) == 300
 
 
 @pytest.fixture

@@ -33,7 +33,7 @@ def calibrated(units: FloatArray, offsets: Conformal) -> FloatArray:
         spread=torch.ones(2, dtype=torch.float64), offsets=torch.tensor(offsets.offsets).double(), levels=LEVELS
     )
     location = torch.zeros(len(units), 2, dtype=torch.float64)
-    return output.values(torch.from_numpy(units), location, torch.ones_like(location)).numpy()
+    return output.map_tensors(torch.from_numpy(units), location, torch.ones_like(location)).numpy()
 
 
 def offsets_for(results: FloatArray, units: FloatArray | None = None, levels: tuple[float, ...] = LEVELS) -> FloatArray:

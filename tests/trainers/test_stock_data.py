@@ -177,7 +177,9 @@ def test_the_scale_is_fitted_on_the_same_windows_that_are_trained_on() -> None:
     found = History(halted, pipeline)
     windows, known = found.windows(splits().train), np.isfinite(learnt.outcomes).any(axis=1)
     np.testing.assert_allclose(learnt.outcomes[known], found.outcomes(windows), rtol=1e-9)
-    for mine, theirs in zip(pipeline.normaliser.levels(learnt.windows), found.location_and_scale(windows), strict=True):
+    for mine, theirs in zip(
+        pipeline.normaliser.compute_levels(learnt.windows), found.location_and_scale(windows), strict=True
+    ):
         np.testing.assert_allclose(mine[known], theirs, rtol=1e-9)
 
 
@@ -285,7 +287,7 @@ def test_no_forecast_knows_what_comes_after_its_day(session: int) -> None:
         found = History(panel, model.pipeline)
         position = int(np.searchsorted(panel.sessions, session))
         windows = TrainingWindows(symbols=np.array([0, 1]), positions=np.array([position, position]))
-        return model.engine.values(found.gather(windows).inputs).numpy()
+        return model.engine.compute_quantiles(found.gather(windows).inputs).numpy()
 
     np.testing.assert_allclose(forecast(with_another_future(bars(), session)), forecast(bars()), rtol=0, atol=1e-8)
     served = model.prepare(Instance(input=bars().until(session)), golden.AFTER_ALL_SESSIONS)

@@ -105,7 +105,7 @@ def test_of_volatility_the_level_is_hars_and_the_scale_the_noise_that_was_plante
 def test_outcomes_in_units_of_the_fitted_scale_have_a_mean_square_of_one() -> None:
     learnt = with_planted_ranges()
     found = fit_normaliser(learnt, "har")
-    units = learnt.outcomes / found.levels(learnt.windows).scale
+    units = learnt.outcomes / found.compute_levels(learnt.windows).scale
     assert np.mean(units**2) == pytest.approx(1, abs=1e-9)
 
 
@@ -148,7 +148,7 @@ def test_where_no_bar_has_a_range_the_scale_is_the_windows_own_level() -> None:
     assert isinstance(found, FittedScale)
     assert found.har is not None
     assert found.har.weights[0] == (0.0,) * 4
-    scale = found.levels(none.windows).scale[:, 0]
+    scale = found.compute_levels(none.windows).scale[:, 0]
     ratio = scale / np.abs(none.windows[0]).mean(axis=1)
     np.testing.assert_allclose(ratio, ratio[0])
     assert np.mean((learnt.outcomes[:, 0] / scale) ** 2) == pytest.approx(1)
@@ -182,7 +182,7 @@ def test_garchs_variances_are_those_of_the_package_arch_for_the_same_numbers() -
     reversion = (1.0, *(np.mean(0.98 ** np.arange(first, last)) for first, last in ((0, 5), (1, 21))))
     made = fit_garch(learnt)
     same = FittedScale(garch=replace(made, alpha=alpha, beta=beta, reversion=reversion[:2]), har_share=0.0)
-    variance = same.levels((window[None],)).scale[0] ** 2
+    variance = same.compute_levels((window[None],)).scale[0] ** 2
     assert variance[0] == pytest.approx(oracle[0], rel=0.03)  # values before the taps still have a small weight there
     assert variance[1] == pytest.approx(oracle[:5].mean(), rel=0.03)
 

@@ -254,7 +254,7 @@ def test_conformal_offsets_make_both_tails_right_on_the_calibration_split(traini
     model = loaded(training_result.folder)
     history = History(bars(), model.pipeline)
     windows = history.windows(DataSplits.by_shares(bars().sessions, SplitShares()).calibration)
-    values = model.engine.values(history.gather(windows).inputs).numpy()
+    values = model.engine.compute_quantiles(history.gather(windows).inputs).numpy()
     below = (history.outcomes(windows)[..., None] <= values).mean(axis=0)
     np.testing.assert_allclose(below[:, [0, 2]], np.broadcast_to([0.1, 0.9], (4, 2)), atol=2 / len(windows))
 

@@ -304,7 +304,7 @@ def _read_manifest(record: Record) -> EnsembleManifest:
     weights = record.rows("weights") if record.has("weights") else ()
     rules = WEIGHTED_COMBINATION if weights else COMBINATION
     if record.json("combination") != rules:
-        raise record.refusal("combination", f"is not this program's: {dict(rules)}")
+        raise record.make_error("combination", f"is not this program's: {dict(rules)}")
     try:
         manifest = EnsembleManifest(
             members=_read_members(record),
@@ -327,7 +327,7 @@ def _read_members(record: Record) -> Mapping[str, str]:
     for entry in record.records("members"):
         name = entry.text("name")
         if name in members:
-            raise entry.refusal("name", f"is {name!r}, the name of an earlier member")
+            raise entry.make_error("name", f"is {name!r}, the name of an earlier member")
         members[name] = entry.text("manifest_sha256")
         entry.end()
     return members

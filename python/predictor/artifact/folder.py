@@ -290,7 +290,7 @@ def _parse_artifact(verified_files: ArtifactFiles) -> StoredArtifact:
     for key, fact in _list_repeated_facts(pipeline).items():
         stated = record.json(key)
         if stated != fact:
-            raise record.refusal(key, f"is {stated}, but its file says {fact}")
+            raise record.make_error(key, f"is {stated}, but its file says {fact}")
     record.end()
     return StoredArtifact(
         artifact=Artifact(manifest=manifest, pipeline=pipeline, weights=read_tensors(files[WEIGHTS], WEIGHTS)),

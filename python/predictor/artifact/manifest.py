@@ -199,7 +199,9 @@ def _read_network(record: Record) -> tuple[NetworkKind, NetworkConfig]:
     if version != kind.version:
         raise ArtifactError.of(MANIFEST, f"network {kind.name!r} is version {version}, this program has {kind.version}")
     if record.json("arithmetic") != kind.arithmetic:
-        raise record.refusal("arithmetic", f"is not that of {kind.name!r} version {version}: {dict(kind.arithmetic)}")
+        raise record.make_error(
+            "arithmetic", f"is not that of {kind.name!r} version {version}: {dict(kind.arithmetic)}"
+        )
     settings = record.json("config")
     record.end()
     if not isinstance(settings, Mapping):
@@ -227,5 +229,5 @@ def _read_baseline(record: Record, target: Target) -> BaselineSpec:
     )
     record.end()
     if len(baseline.location) != horizons or len(baseline.scale) != horizons:
-        raise record.refusal("location", f"and scale must have {horizons} numbers each, one per horizon")
+        raise record.make_error("location", f"and scale must have {horizons} numbers each, one per horizon")
     return baseline

@@ -300,7 +300,7 @@ class AuditRecord:
         record = Record.from_bytes(data, source)
         stated = record.text("format"), record.integer("format_version")
         if stated != (FORMAT, FORMAT_VERSION):
-            raise record.refusal("format", f"is {stated[0]!r} version {stated[1]}; audit the model again")
+            raise record.make_error("format", f"is {stated[0]!r} version {stated[1]}; audit the model again")
         read = cls(
             digest=record.text("digest"),
             subject=record.text("subject"),
@@ -322,7 +322,7 @@ class AuditRecord:
 def _read_permutation(record: Record) -> PermutationCheck:
     read = read_as(record, PermutationCheck, strict=True)
     if not read.permuted:
-        raise record.refusal(
+        raise record.make_error(
             "permuted", "is [], but must hold the skill of at least one training; audit the model again"
         )
     return read

@@ -144,7 +144,7 @@ def adjust_each(bars: RawBars) -> tuple[AdjustedBars, Mapping[int, BarsError]]:
         return adjusted, {}
     sound |= np.isnan(bars.close)
     rows = np.flatnonzero(~sound.all(axis=1))
-    faults = {int(row): _describe_fault(bars, adjusted, int(row), int(np.argmin(sound[row]))) for row in rows}
+    faults = {int(row): _make_adjustment_error(bars, adjusted, int(row), int(np.argmin(sound[row]))) for row in rows}
     return (_empty_rows(adjusted, rows) if faults else adjusted), faults
 
 
@@ -157,7 +157,7 @@ def _empty_rows(adjusted: AdjustedBars, rows: IndexArray) -> AdjustedBars:
     return AdjustedBars(**{field.name: emptied(getattr(adjusted, field.name)) for field in fields(adjusted)})
 
 
-def _describe_fault(bars: RawBars, adjusted: AdjustedBars, row: int, column: int) -> BarsError:
+def _make_adjustment_error(bars: RawBars, adjusted: AdjustedBars, row: int, column: int) -> BarsError:
     field = "adjusted close" if adjusted.money[row, column] != np.inf else "close times volume"
     value = float((adjusted.close if field == "adjusted close" else adjusted.money)[row, column])
     rule = "it must be within the range of a double; check prices, volume, and later splits and dividends"

@@ -88,7 +88,7 @@ def _find_real_dates(sessions: NDArray[np.integer]) -> BoolArray:
 
 def _check_dates(sessions: NDArray[np.integer], symbols: tuple[str, ...], real: BoolArray) -> None:
     if not real.all():
-        raise _describe_wrong_session(
+        raise _make_session_error(
             symbols, int(sessions[np.argmin(real)]), "is not a date; write yyyymmdd, such as 20131231", is_date=False
         )
     rising = sessions[1:] > sessions[:-1]
@@ -97,13 +97,11 @@ def _check_dates(sessions: NDArray[np.integer], symbols: tuple[str, ...], real: 
     at = int(np.argmin(rising)) + 1
     session, before = int(sessions[at]), int(sessions[at - 1])
     if session == before:
-        raise _describe_wrong_session(symbols, session, "appears twice; give each session one bar")
-    raise _describe_wrong_session(
-        symbols, session, f"comes after {format_date(before)}; sort the sessions, oldest first"
-    )
+        raise _make_session_error(symbols, session, "appears twice; give each session one bar")
+    raise _make_session_error(symbols, session, f"comes after {format_date(before)}; sort the sessions, oldest first")
 
 
-def _describe_wrong_session(symbols: tuple[str, ...], session: int, problem: str, *, is_date: bool = True) -> BarsError:
+def _make_session_error(symbols: tuple[str, ...], session: int, problem: str, *, is_date: bool = True) -> BarsError:
     names, day = format_names(symbols), format_date(session) if is_date else str(session)
     return BarsError(
         f"{names}: session {day} {problem}",
@@ -195,7 +193,7 @@ def check_past(symbols: tuple[str, ...], sessions: NDArray[np.int32], close: Flo
     last = int(sessions[-1])
     if last > find_latest_day(today):
         traded = tuple(name for name, price in zip(symbols, close[:, -1], strict=True) if not math.isnan(price))
-        raise _describe_wrong_session(
+        raise _make_session_error(
             traded or symbols,
             last,
             f"is in the future: today is {today.isoformat()}; check its year, and whether day and month are swapped",

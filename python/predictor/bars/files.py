@@ -200,7 +200,7 @@ def _convert_to_utf8(content: bytes, path: Path) -> _Text:
         try:
             content = content.decode(encoding).encode()
         except UnicodeDecodeError as error:
-            raise _describe_undecodable(path, error) from error
+            raise _make_encoding_error(path, error) from error
     return _Text(content=content, head=_split_lines(content[:HEAD_BYTES], path))
 
 
@@ -210,10 +210,10 @@ def _split_lines(head: bytes, path: Path) -> Sequence[str]:
     try:
         return complete.decode().splitlines()
     except UnicodeDecodeError as error:
-        raise _describe_undecodable(path, error) from error
+        raise _make_encoding_error(path, error) from error
 
 
-def _describe_undecodable(path: Path, error: UnicodeDecodeError) -> BarsError:
+def _make_encoding_error(path: Path, error: UnicodeDecodeError) -> BarsError:
     return BarsError(
         f"{path.name} is not UTF-8 (byte {error.object[error.start]:#04x} at {error.start}); save it as CSV UTF-8, or "
         f"convert it: iconv -f WINDOWS-1252 -t UTF-8 {path.name} > utf8.csv"

@@ -40,6 +40,11 @@ class DecimalSign(StrEnum):
     POINT = "point"
     COMMA = "comma"
 
+    @property
+    def character(self) -> str:
+        """`.` or `,`."""
+        return "." if self is DecimalSign.POINT else ","
+
 
 class PriceKind(StrEnum):
     """How a table records splits and dividends."""
@@ -66,7 +71,7 @@ class Layout:
         is_adjusted: Whether the prices are adjusted for splits and dividends if there is no adjusted close.
         time_zone: The time zone that converts a timestamp to its session; empty = unknown.
         date_order: The order of ambiguous dates; None = depends on the user's country.
-        decimal: The decimal sign; empty = either.
+        decimal: The decimal sign; None = either.
         header: The columns of files without a header.
         stem_prefix: Prefix of file names before the symbol.
         stem_suffix: Suffix of file names after the symbol.
@@ -82,7 +87,7 @@ class Layout:
     is_adjusted: bool = False
     time_zone: str = ""
     date_order: DateOrder | None = None
-    decimal: str = ""
+    decimal: DecimalSign | None = None
     header: tuple[str, ...] = ()
     stem_prefix: str = ""
     stem_suffix: str = ""
@@ -98,7 +103,7 @@ def _make_investing_layout(
         required_columns=frozenset({date, prices[-1], "vol."}),
         columns={date: "date", **dict(zip(prices, ("open", "high", "low", "close"), strict=True))},
         date_order=DateOrder.DAY_FIRST,
-        decimal=",",
+        decimal=DecimalSign.COMMA,
         stem_prefix=stem_prefix,
         stem_suffix=stem_suffix,
     )
@@ -165,7 +170,7 @@ LAYOUTS: Final = (
             "stuecke": "volume",
         },
         date_order=DateOrder.DAY_FIRST,
-        decimal=",",
+        decimal=DecimalSign.COMMA,
     ),
     Layout(
         name="nasdaq",
@@ -294,29 +299,25 @@ def map_fields(columns: Sequence[str], layout: Layout, source: str) -> dict[str,
     Raises:
         BarsError: Two columns may hold the same field.
     """
-    by_field = {held: name for name, held in reversed([*layout.columns.items()]) if name in columns}
+    mapped = {target: column for column, target in reversed([*layout.columns.items()]) if column in columns}
     for name in (*KNOWN, SYMBOL):
-        if name in columns and name not in layout.ignored_columns and name not in by_field.values():
-            by_field.setdefault(name, name)
-    for prefix, held in layout.prefixes.items():
-        beginning = next((name for name in columns if name.startswith(prefix)), None)
-        if beginning is not None:
-            by_field[held] = beginning
-    return _map_synonyms(columns, by_field, source) | by_field
-
-
-def _map_synonyms(columns: Sequence[str], known: Mapping[str, str], source: str) -> dict[str, str]:
-    """Map the fields that are not known yet to columns with alternative names."""
-    by_field: dict[str, str] = {}
-    for name, held in SYNONYMS.items():
-        if name not in columns or held in known:
+        if name in columns and name not in layout.ignored_columns and name not in mapped.values():
+            mapped.setdefault(name, name)
+    for prefix, target in layout.prefixes.items():
+        first = next((column for column in columns if column.startswith(prefix)), None)
+        if first is not None:
+            mapped[target] = first
+    synonyms: dict[str, str] = {}
+    for column, target in SYNONYMS.items():
+        if column not in columns or target in mapped:
             continue
-        if held in by_field:
+        if target in synonyms:
             raise BarsError(
-                f"{source}: columns {by_field[held]}, {name} may each hold the {held}; rename the right one to {held}"
+                f"{source}: columns {synonyms[target]}, {column} may each hold the {target}; rename the right one to "
+                f"{target}"
             )
-        by_field[held] = name
-    return by_field
+        synonyms[target] = column
+    return synonyms | mapped
 
 
 def extract_symbol(stem: str, layout: Layout) -> str:
@@ -361,7 +362,9 @@ class WideHeader:
         if not {normalise_name(row[0]) for row in rows[:2]} <= CORNERS:
             return None
         first, second = ([normalise_name(cell) for cell in row[1:]] for row in rows[:2])
-        lines = 3 if len(rows) > 2 and _is_date_header(rows[2]) else 2  # noqa: PLR2004
+        third = rows[2] if len(rows) > 2 else []  # noqa: PLR2004
+        is_date_line = bool(third) and normalise_name(third[0]) in DATES and not any(third[1:])
+        lines = 3 if is_date_line else 2
         if _are_fields(first) and _are_symbols(rows[1][1:]):
             return cls(fields=tuple(first), symbols=tuple(rows[1][1:]), lines=lines)
         if _are_fields(second) and _are_symbols(rows[0][1:]):
@@ -396,18 +399,13 @@ class WideHeader:
 
         dates = wide.to_series(0).alias("date")
         columns: dict[str, list[pl.Series]] = {}
-        for at, (name, symbol) in enumerate(zip(self.fields, self.symbols, strict=True), start=1):
-            columns.setdefault(symbol, []).append(wide.to_series(at).alias(name))
+        for k, (name, symbol) in enumerate(zip(self.fields, self.symbols, strict=True), start=1):
+            columns.setdefault(symbol, []).append(wide.to_series(k).alias(name))
         parts = [
-            pl.DataFrame([dates, *fields]).with_columns(pl.lit(symbol).alias(SYMBOL))
-            for symbol, fields in columns.items()
+            pl.DataFrame([dates, *series]).with_columns(pl.lit(symbol).alias(SYMBOL))
+            for symbol, series in columns.items()
         ]
         return pl.concat(parts, how="diagonal")
-
-
-def _is_date_header(row: Sequence[str]) -> bool:
-    """Whether a header line only names the date column."""
-    return bool(row) and normalise_name(row[0]) in DATES and not any(row[1:])
 
 
 def _are_fields(names: Sequence[str]) -> bool:

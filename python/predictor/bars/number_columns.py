@@ -9,7 +9,7 @@ import numpy as np
 
 from predictor.arrays import BoolArray, FloatArray
 from predictor.bars.dates import check_parsed, find_unread_rows
-from predictor.bars.layouts import suggest_python_option
+from predictor.bars.layouts import DecimalSign, suggest_python_option
 from predictor.errors import BarsError
 
 if TYPE_CHECKING:
@@ -58,33 +58,40 @@ def parse_numbers(column: "pl.Series", source: str) -> FloatArray:
     return _fill(numbers)
 
 
-def parse_number_columns(columns: "Sequence[pl.Series]", source: str, *, decimal: str, is_plain: bool) -> NumberColumns:
+def parse_number_columns(
+    columns: "Sequence[pl.Series]", source: str, *, decimal: DecimalSign | None, is_plain: bool
+) -> NumberColumns:
     """Parse the columns of one table.
 
     Args:
         columns: Strings or numbers, each [rows].
         source: The table's source, for messages.
-        decimal: The decimal sign; empty = infer it from the cells.
+        decimal: The decimal sign; None = infer it from the cells.
         is_plain: Prefer the decimal point if all cells parse with it, as in comma-separated files.
 
     Raises:
         BarsError: A cell is not a number, or the decimal sign is ambiguous; the message names the option that decides.
     """
+    import polars as pl
+
     cleaned = _clean_all(columns, source)
-    if is_plain and decimal in ("", "."):
-        read = [_cast(column) for column in cleaned]
-        if all(number.null_count() == column.null_count() for number, column in zip(read, cleaned, strict=True)):
-            return NumberColumns(columns={number.name: _fill(number) for number in read})
+    if is_plain and decimal is not DecimalSign.COMMA:
+        numbers = [_cast(column) for column in cleaned]
+        if all(number.null_count() == column.null_count() for number, column in zip(numbers, cleaned, strict=True)):
+            return NumberColumns(columns={number.name: _fill(number) for number in numbers})
     cleaned = _replace_in_empty_rows(cleaned)
     scaled = [_scale(column) for column in cleaned]
-    sign = decimal or _find_decimal_sign(scaled, source)
-    read = {
-        cells.name: _parse_strictly(cells, column, sign, source) for cells, column in zip(cleaned, scaled, strict=True)
-    }
-    return NumberColumns(columns=read, is_rounded=any(_is_scaled(column) for column in cleaned))
+    sign = decimal.character if decimal else _find_decimal_sign(scaled, source)
+    parsed: dict[str, FloatArray] = {}
+    for cells, column in zip(cleaned, scaled, strict=True):
+        read = _cast(_rewrite_with_points(column, sign))
+        check_parsed(cells, read, source, NO_NUMBER)  # the message shows the original cell
+        parsed[cells.name] = _fill(read)
+    is_rounded = any(column.dtype == pl.String and column.str.contains(SCALED).any() for column in cleaned)
+    return NumberColumns(columns=parsed, is_rounded=is_rounded)
 
 
-def find_unread_cells(columns: "Sequence[pl.Series]", source: str, *, decimal: str) -> list[UnreadCell]:
+def find_unread_cells(columns: "Sequence[pl.Series]", source: str, *, decimal: DecimalSign | None) -> list[UnreadCell]:
     """The cells of a table, by row, that are not numbers with the decimal sign that reads most cells."""
     cleaned = _replace_in_empty_rows(_clean_all(columns, source))
     scaled = [_scale(column) for column in cleaned]
@@ -94,14 +101,20 @@ def find_unread_cells(columns: "Sequence[pl.Series]", source: str, *, decimal: s
             for cells, column in zip(cleaned, scaled, strict=True)
             for row in find_unread_rows(cells, _cast(_rewrite_with_points(column, sign)))
         ]
-        for sign in ([decimal] if decimal else [".", ","])
+        for sign in ([decimal.character] if decimal else [".", ","])
     )
     return sorted(min(unread, key=len), key=attrgetter("row"))
 
 
 def _clean_all(columns: "Sequence[pl.Series]", source: str) -> "list[pl.Series]":
+    """The columns with null for an empty cell and, in the column of volumes, for a placeholder."""
+    import polars as pl
+
     cleaned = [_clean(column, source) for column in columns]
-    return [_replace_placeholders(column) if column.name == "volume" else column for column in cleaned]
+    return [
+        column.set(_is_nothing(column), None) if column.name == "volume" and column.dtype == pl.String else column
+        for column in cleaned
+    ]
 
 
 def _clean(column: "pl.Series", source: str) -> "pl.Series":
@@ -113,13 +126,6 @@ def _clean(column: "pl.Series", source: str) -> "pl.Series":
     if not column.dtype.is_numeric() and column.dtype != pl.Null:
         raise BarsError(f"{source}: column {column.name} holds {column.dtype}, but must hold numbers")
     return column
-
-
-def _replace_placeholders(column: "pl.Series") -> "pl.Series":
-    """Replace placeholders by null."""
-    import polars as pl
-
-    return column.set(_is_nothing(column), None) if column.dtype == pl.String else column
 
 
 def _is_nothing(texts: "pl.Series") -> "pl.Series":
@@ -138,13 +144,6 @@ def _fill(numbers: "pl.Series") -> FloatArray:
     return numbers.fill_null(float("nan")).to_numpy()
 
 
-def _parse_strictly(cells: "pl.Series", column: "pl.Series", sign: str, source: str) -> FloatArray:
-    """Parse a column; errors show the original cell."""
-    numbers = _cast(_rewrite_with_points(column, sign))
-    check_parsed(cells, numbers, source, NO_NUMBER)
-    return _fill(numbers)
-
-
 def _replace_in_empty_rows(columns: "Sequence[pl.Series]") -> "list[pl.Series]":
     """Replace placeholders by null in rows that hold nothing else."""
     import polars as pl
@@ -153,12 +152,6 @@ def _replace_in_empty_rows(columns: "Sequence[pl.Series]") -> "list[pl.Series]":
     empty: BoolArray = np.logical_and.reduce([_is_nothing(text).to_numpy() for text in texts])
     mask = pl.Series(empty)
     return [column.set(mask, None) if empty.any() and column.dtype == pl.String else column for column in columns]
-
-
-def _is_scaled(column: "pl.Series") -> bool:
-    import polars as pl
-
-    return column.dtype == pl.String and bool(column.str.contains(SCALED).any())
 
 
 def _scale(column: "pl.Series") -> "pl.Series":
@@ -181,15 +174,10 @@ def _rewrite_with_points(column: "pl.Series", sign: str) -> "pl.Series":
     if column.dtype != pl.String:
         return column
     other = "." if sign == "," else ","
-    grouped = column.str.contains(_make_grouping_pattern(other, sign)).fill_null(value=False)
+    thousands = rf"^[+-]?[0-9]{{1,3}}(?:\{other}[0-9]{{3}})+(?:\{sign}[0-9]+)?(?:[eE][0-9]+)?$"
+    grouped = column.str.contains(thousands).fill_null(value=False)
     without = column.set(~grouped & column.str.contains(other, literal=True).fill_null(value=False), None)
     return without.str.replace_all(other, "", literal=True).str.replace(sign, ".", literal=True)
-
-
-def _make_grouping_pattern(between: str, sign: str) -> str:
-    """The pattern of a number with the thousands separator `between` and the decimal sign `sign`."""
-    a, b = f"\\{between}", f"\\{sign}"
-    return rf"^[+-]?[0-9]{{1,3}}(?:{a}[0-9]{{3}})+(?:{b}[0-9]+)?(?:[eE][0-9]+)?$"
 
 
 def _find_decimal_sign(columns: "Sequence[pl.Series]", source: str) -> str:
@@ -201,10 +189,10 @@ def _find_decimal_sign(columns: "Sequence[pl.Series]", source: str) -> str:
     import polars as pl
 
     texts = [column for column in columns if column.dtype == pl.String]
-    unread = {sign: [_cast(_rewrite_with_points(text, sign)) for text in texts] for sign in (".", ",")}
+    by_sign = {sign: [_cast(_rewrite_with_points(text, sign)) for text in texts] for sign in (".", ",")}
     fits = {
         sign: all(number.null_count() == text.null_count() for number, text in zip(numbers, texts, strict=True))
-        for sign, numbers in unread.items()
+        for sign, numbers in by_sign.items()
     }
     if fits["."] != fits[","]:
         return "." if fits["."] else ","
@@ -212,7 +200,7 @@ def _find_decimal_sign(columns: "Sequence[pl.Series]", source: str) -> str:
         return "."  # the caller reports the cell that is not a number
     different = [
         (text, np.flatnonzero((point != comma).fill_null(value=False).to_numpy()), point, comma)
-        for text, point, comma in zip(texts, unread["."], unread[","], strict=True)
+        for text, point, comma in zip(texts, by_sign["."], by_sign[","], strict=True)
     ]
     for text, rows, point, comma in different:
         if rows.size:

@@ -105,7 +105,7 @@ class SuspectBars:
     is_adjustment: bool = False
 
     @property
-    def refuses(self) -> bool:
+    def is_refused(self) -> bool:
         """Whether a forecast from these bars is refused; a single bar in the middle is left out instead."""
         if self.kind is SuspectKind.LEVEL:
             return abs(math.log(self.factor)) > IMPOSSIBLE_LEVEL
@@ -138,7 +138,7 @@ class SuspectBars:
                 f"{factor}: another company?"
             )
         questions = {SuspectKind.UNIT: "currency unit?", SuspectKind.SPLIT: f"an unadjusted split of {factor}?"}
-        question = questions.get(self.kind, "wrong bars?" if self.refuses else "a real move, or a wrong bar?")
+        question = questions.get(self.kind, "wrong bars?" if self.is_refused else "a real move, or a wrong bar?")
         if self.kind is SuspectKind.LEVEL:
             factor = _round(self.factor)
         return f"{self.symbol}: prices change by a factor of {factor} on {days}: {question}"
@@ -186,16 +186,16 @@ def may_be_suspect(high: FloatArray, low: FloatArray, close: FloatArray, volume:
         if np.isnan(close).any():
             before = close_before(close)[:, 1:]
         moves = np.fmax(after / before, before / after)
-        levels = np.fmax.reduce(moves, axis=1, initial=1.0)
-        return ranges | (levels > math.exp(UNUSUAL_MOVE)) | _may_have_wrong_volume(volume)
+        largest_moves = np.fmax.reduce(moves, axis=1, initial=1.0)
+        return ranges | (largest_moves > math.exp(UNUSUAL_MOVE)) | _may_have_wrong_volume(volume)
 
 
 def _may_have_wrong_volume(volume: FloatArray) -> BoolArray:
     """[S] whether the highest or the last volume is far from the median of a sample of days."""
     traded = np.where(volume > 0, volume, np.nan)
     sample = np.sort(traded[:, ::SAMPLED_DAYS], axis=1)  # NaN comes last
-    known = np.isfinite(sample).sum(axis=1)
-    middle = sample[np.arange(len(sample)), known // 2]
+    count = np.isfinite(sample).sum(axis=1)
+    middle = sample[np.arange(len(sample)), count // 2]
     far = math.exp(MAX_VOLUME_MOVE) / 2  # the median of all days differs
     return (np.fmax.reduce(traded, axis=1) > middle * far) | (
         np.fmin.reduce(traded[:, -LAST_DAYS:], axis=1) * far < middle
@@ -213,13 +213,13 @@ def find_suspects(bars: BarPanel) -> tuple[SuspectBars, ...]:
 def _find_suspects(bars: BarPanel) -> list[SuspectBars]:
     adjusted, _ = adjust_each(bars)
     candidates = may_be_suspect(adjusted.high, adjusted.low, adjusted.close, bars.volume)
-    found: list[SuspectBars] = []
+    suspects: list[SuspectBars] = []
     for row in np.flatnonzero(candidates):
         present = np.flatnonzero(np.isfinite(adjusted.close[row]))
         prices = {name: getattr(adjusted, name)[row, present] for name in ("open", "high", "low", "close")}
         raw = {name: getattr(bars, name)[row, present] for name in (*prices, "volume")}
-        found.extend(_Judge(bars.symbols[row], bars.sessions[present], prices, raw).suspects())
-    return found
+        suspects += _Judge(bars.symbols[row], bars.sessions[present], prices, raw).find_suspects()
+    return suspects
 
 
 def mark_suspect_cells(bars: BarPanel, suspects: Iterable[SuspectBars], kind: SuspectKind) -> BoolArray:
@@ -351,15 +351,15 @@ class _Judge:
         self._gaps = np.maximum(np.busday_count(days[:-1], days[1:]) - 1, 0)
         self._prices = prices
         self._raw = raw
-        self._levels = np.log(prices["close"])
-        self._returns = np.diff(self._levels)
+        self._log_closes = np.log(prices["close"])
+        self._returns = np.diff(self._log_closes)
         self._center, self._deviation = _estimate_robustly(self._returns)
 
-    def suspects(self) -> list[SuspectBars]:
+    def find_suspects(self) -> list[SuspectBars]:
         """All suspect bars, by date."""
-        found = [*self._find_moves(), *self._find_ranges(), *self._find_volumes()]
-        closes = {bar.sessions[0] for bar in found if bar.kind is SuspectKind.BAR and bar.field == "close"}
-        once = (bar for bar in found if bar.field in {"close", "volume"} or bar.sessions[0] not in closes)
+        suspects = [*self._find_moves(), *self._find_ranges(), *self._find_volumes()]
+        closes = {bar.sessions[0] for bar in suspects if bar.kind is SuspectKind.BAR and bar.field == "close"}
+        once = (bar for bar in suspects if bar.field in {"close", "volume"} or bar.sessions[0] not in closes)
         return sorted(once, key=lambda bar: bar.sessions)
 
     def _find_moves(self) -> Iterator[SuspectBars]:
@@ -367,19 +367,19 @@ class _Judge:
         limit = max(MAX_MOVE, DEVIATIONS * self._deviation)
         moves = self._returns - self._center
         large = np.flatnonzero(np.abs(moves) > limit)
-        place = 0
-        while place < len(large):
-            start = int(large[place])
-            end = self._return_to_level(start, large[place + 1 :])
+        k = 0
+        while k < len(large):
+            start = int(large[k])
+            end = self._find_return(start, large[k + 1 :])
             if end is None:
                 yield self._make_level_suspect(start + 1, None)
-                place += 1
+                k += 1
             elif end == start + 1:
                 yield self._make_bar_suspect(start + 1, "close", float(moves[start]))
-                place += 2
+                k += 2
             else:
                 yield self._make_level_suspect(start + 1, end + 1)
-                place = int(np.searchsorted(large, end)) + 1
+                k = int(np.searchsorted(large, end)) + 1
         unusual = max(UNUSUAL_MOVE, DEVIATIONS * self._deviation)
         if moves.size and unusual < abs(moves[-1]) <= limit and self._gaps[-1] < LONG_GAP:
             last = len(self._sessions) - 1
@@ -389,9 +389,9 @@ class _Judge:
             if least < abs(moves[start]) <= limit:
                 yield self._make_company_suspect(int(start) + 1)
 
-    def _return_to_level(self, start: int, later: IndexArray) -> int | None:
+    def _find_return(self, start: int, later: IndexArray) -> int | None:
         """The index of the large return that takes back the one at `start`; None if the new level stays."""
-        left = np.abs(self._levels[later + 1] - self._levels[start])
+        left = np.abs(self._log_closes[later + 1] - self._log_closes[start])
         back = np.flatnonzero(left < np.maximum(0.5, 3 * self._deviation * np.sqrt(later - start)))
         return int(later[back[0]]) if back.size else None
 
@@ -435,13 +435,13 @@ class _Judge:
         """All days whose volume is off, as one suspect: those far above the median, and the last ones far below it."""
         volume = self._raw["volume"]
         traded = np.flatnonzero(volume > 0)
-        levels = np.log(volume[traded])
-        center, deviation = _estimate_robustly(levels)
+        log_volumes = np.log(volume[traded])
+        center, deviation = _estimate_robustly(log_volumes)
         limit = max(MAX_VOLUME_MOVE, DEVIATIONS * deviation)
-        is_last_and_low = np.logical_and.accumulate(levels[::-1] < center - limit)[::-1]
-        wrong = np.flatnonzero((levels > center + limit) | is_last_and_low)
+        is_last_and_low = np.logical_and.accumulate(log_volumes[::-1] < center - limit)[::-1]
+        wrong = np.flatnonzero((log_volumes > center + limit) | is_last_and_low)
         if wrong.size:
-            size = float(levels[wrong[0]] - center)
+            size = float(log_volumes[wrong[0]] - center)
             value = float(volume[traded[wrong[0]]])
             yield SuspectBars(
                 kind=SuspectKind.VOLUME,

@@ -48,7 +48,6 @@ ALWAYS_TAKEN: Final = 10_000_000
 """Largest product of symbols and dates that is accepted regardless of the number of bars."""
 MAX_CELLS_PER_ROW: Final = 100
 MAX_LISTED_COLUMNS: Final = 20
-DECIMAL_SIGNS: Final = {None: "", DecimalSign.POINT: ".", DecimalSign.COMMA: ","}
 
 
 @final
@@ -274,7 +273,7 @@ def _find_garbled(
     frame: "pl.DataFrame", source: TableSource, layout: Layout, owners: Sequence[str]
 ) -> dict[str, UnreadCell]:
     """The first cell of each symbol that should be a number and is not."""
-    decimal = DECIMAL_SIGNS[source.options.decimal] or layout.decimal
+    decimal = source.options.decimal or layout.decimal
     found: dict[str, UnreadCell] = {}
     for cell in find_unread_cells(_list_number_columns(frame), source.name, decimal=decimal):
         found.setdefault(owners[cell.row], cell)
@@ -286,7 +285,7 @@ def _list_number_columns(frame: "pl.DataFrame") -> "list[pl.Series]":
 
 
 def _parse_numbers(frame: "pl.DataFrame", source: TableSource, layout: Layout, cells: TableCells) -> NumberColumns:
-    decimal = DECIMAL_SIGNS[source.options.decimal] or layout.decimal
+    decimal = source.options.decimal or layout.decimal
     is_plain = cells.delimiter in ("", ",")
     return parse_number_columns(_list_number_columns(frame), source.name, decimal=decimal, is_plain=is_plain)
 

@@ -36,7 +36,7 @@ class BarOcclusionExplainer:
     """
 
     def __init__(self, forecast: Callable[[Inputs, Deadline], Tensor], output: OutputMap) -> None:
-        """Store the parts; `forecast` computes calibrated quantiles [N, H, Q], as `Engine.values`."""
+        """Store the parts; `forecast` computes calibrated quantiles [N, H, Q], as `Engine.compute_quantiles`."""
         self._forecast = forecast
         self._output = output
 

@@ -265,7 +265,7 @@ class RowForecasts:
     def __call__(self, parts: PathParts, fixed: FixedInputs) -> Tensor:
         """Quantiles [N, H, Q], with one row of the network per window."""
         units = self._view(parts.inputs(fixed.mask))
-        return self._output.values(units, parts.location, parts.scale, parts.offsets)
+        return self._output.map_tensors(units, parts.location, parts.scale, parts.offsets)
 
 
 @final
@@ -285,4 +285,4 @@ class PanelForecasts:
         windows, members = fixed.nodes.shape
         stocks = Inputs(*(group.flatten(0, 1) for group in parts.inputs(fixed.mask)))
         units: Tensor = self._view(stocks, fixed.nodes.flatten(), windows).quantiles.unflatten(0, (windows, members))
-        return self._output.values(units[:, 0], parts.location[:, 0], parts.scale[:, 0], parts.offsets)
+        return self._output.map_tensors(units[:, 0], parts.location[:, 0], parts.scale[:, 0], parts.offsets)

@@ -126,9 +126,9 @@ def export_onnx(folder: Path, file: Path) -> ExportedFile:
         file=file,
         size=len(content),
         opset=next(opset.version for opset in proto.opset_import if not opset.domain),
-        inputs=tuple(map(_describe_port, proto.graph.input)),
+        inputs=tuple(map(_make_port, proto.graph.input)),
         absent=module.absent,
-        outputs=tuple(map(_describe_port, proto.graph.output)),
+        outputs=tuple(map(_make_port, proto.graph.output)),
         metadata={entry.key: entry.value for entry in proto.metadata_props},
         difference=difference,
     )
@@ -236,7 +236,7 @@ def _make_metadata(module: ExportModule, model: Model) -> dict[str, str]:
     return metadata | ({"universe": json.dumps(manifest.universe)} if module.across_stocks else {})
 
 
-def _describe_port(value: "ValueInfoProto") -> GraphPort:
+def _make_port(value: "ValueInfoProto") -> GraphPort:
     from onnx.helper import tensor_dtype_to_np_dtype
 
     tensor = value.type.tensor_type
@@ -280,9 +280,9 @@ def _measure_difference(proto: "ModelProto", module: ExportModule, model: Model,
 def _compute_expected(model: Model, inputs: Inputs, nodes: Tensor, *, across_stocks: bool) -> list[NDArray[np.generic]]:
     """The model's results, in the order of the graph's outputs."""
     if not across_stocks:
-        return [model.engine.values(inputs).numpy()]
-    output = model.engine.panel(inputs, nodes)
-    return [model.engine.calibrated(output.quantiles, inputs.location, inputs.scale).numpy(), output.scores.numpy()]
+        return [model.engine.compute_quantiles(inputs).numpy()]
+    output = model.engine.compute_panel(inputs, nodes)
+    return [model.engine.calibrate(output.quantiles, inputs.location, inputs.scale).numpy(), output.scores.numpy()]
 
 
 def _repeat(inputs: Inputs, rows: int) -> Inputs:

@@ -308,7 +308,7 @@ def _read_definition(entry: Record) -> FeatureDefinition:
     try:
         return read_as(entry, FeatureDefinition, strict=True)
     except ConfigurationError as error:
-        raise entry.refusal("name", f"is invalid: {error.message}") from error
+        raise entry.make_error("name", f"is invalid: {error.message}") from error
 
 
 def _define_covariate_feature(name: str) -> FeatureDefinition:

@@ -310,9 +310,11 @@ class FittedFeatures:
         except (ConfigurationError, ExpressionError) as error:
             raise ArtifactError(f"{SOURCE}: {error.message}", metadata=error.metadata) from error
         if fields != fitted.features.formulas:
-            raise root.refusal("fields", "differ from those of this version")
+            raise root.make_error("fields", "differ from those of this version")
         if lookback != fitted.features.lookback:
-            raise root.refusal("lookback", f"is {lookback}, but these expressions look back {fitted.features.lookback}")
+            raise root.make_error(
+                "lookback", f"is {lookback}, but these expressions look back {fitted.features.lookback}"
+            )
         _check_canonical(observed, fitted.features.observed)
         _check_canonical(known, fitted.features.known)
         return fitted

@@ -100,15 +100,13 @@ class _Parser:
     def parse(self) -> Expression:
         part = self._parse_comparison(0)
         if self._token.kind != "end":
-            raise self._locate_error(
-                self._token.position, f"expected an operator or the end, found {self._token.text!r}"
-            )
+            raise self._make_error(self._token.position, f"expected an operator or the end, found {self._token.text!r}")
         if part.constant:
-            raise self._locate_error(part.position, "a feature must read at least one field")
+            raise self._make_error(part.position, "a feature must read at least one field")
         length = len(str(part.tree))
         if length > MAX_TEXT_LENGTH:  # an artifact stores the canonical text and must be able to parse it
             problem = f"in canonical form it has {length} characters, at most {MAX_TEXT_LENGTH} are allowed"
-            raise self._locate_error(part.position, problem)
+            raise self._make_error(part.position, problem)
         return part.tree
 
     @property
@@ -126,7 +124,7 @@ class _Parser:
         self._place += is_there
         return is_there
 
-    def _locate_error(self, position: int, problem: str) -> ExpressionError:
+    def _make_error(self, position: int, problem: str) -> ExpressionError:
         return ExpressionError.at(self._text, position, problem)
 
     def _parse_comparison(self, depth: int) -> _ParsedTerm:
@@ -171,22 +169,22 @@ class _Parser:
             self._close(token)
             return part
         text = "the end" if token.kind == "end" else repr(token.text)
-        raise self._locate_error(token.position, f"expected a number, a field or an operator, found {text}")
+        raise self._make_error(token.position, f"expected a number, a field or an operator, found {text}")
 
     def _check_depth(self, depth: int, position: int) -> int:
         if depth >= DEEPEST_NESTING:
-            raise self._locate_error(position, f"an expression may be nested at most {DEEPEST_NESTING} deep")
+            raise self._make_error(position, f"an expression may be nested at most {DEEPEST_NESTING} deep")
         return depth + 1
 
     def _close(self, opening: _Token) -> None:
         if not self._take_symbol(")"):
             opened = f"the parenthesis of column {opening.position + 1}"
-            raise self._locate_error(self._token.position, f"expected ')' to close {opened}")
+            raise self._make_error(self._token.position, f"expected ')' to close {opened}")
 
     def _parse_number(self, token: _Token) -> _ParsedTerm:
         value = float(token.text)
         if not math.isfinite(value):
-            raise self._locate_error(token.position, f"{token.text} is too large for a number")
+            raise self._make_error(token.position, f"{token.text} is too large for a number")
         kind = Flatness.NUMBER if value else Flatness.SPREAD
         return self._build_node(Number(value), (), token.position, flatness=kind, lookback=1)
 
@@ -194,18 +192,16 @@ class _Parser:
         name = token.text[1:]
         if name not in self._fields.formulas:
             have = ", ".join(f"${field}" for field in self._fields.formulas)
-            raise self._locate_error(
-                token.position, f"unknown field {token.text}; {self._fields.name} fields are {have}"
-            )
+            raise self._make_error(token.position, f"unknown field {token.text}; {self._fields.name} fields are {have}")
         return self._build_node(Field(name), (), token.position, flatness=Flatness.LEVEL, lookback=1)
 
     def _build_binary(self, operator: _Token, left: _ParsedTerm, right: _ParsedTerm) -> _ParsedTerm:
         if operator.text == "/":
             if right.tree == Number(0.0):
-                raise self._locate_error(right.position, "division by zero")
+                raise self._make_error(right.position, "division by zero")
             if right.flatness is Flatness.SPREAD:
                 problem = "this denominator is only rounding at flat prices; add a term of their size"
-                raise self._locate_error(
+                raise self._make_error(
                     right.position, f"{problem}, as in x / (Std($close, 20) + 1e-9 * Mean($close, 20))"
                 )
         combine = {
@@ -225,11 +221,11 @@ class _Parser:
         operator = OPERATORS.get(name.text)
         if operator is None:
             hint = f"; did you mean ${name.text}?" if name.text in self._fields.formulas else ""
-            raise self._locate_error(
+            raise self._make_error(
                 name.position, f"unknown operator {name.text}; use one of {', '.join(OPERATORS)}{hint}"
             )
         if not self._take_symbol("("):
-            raise self._locate_error(self._token.position, f"expected '(' after {name.text}: {operator.signature}")
+            raise self._make_error(self._token.position, f"expected '(' after {name.text}: {operator.signature}")
         series = tuple(self._parse_series(operator, position, depth) for position in range(len(operator.series)))
         windows = tuple(
             self._parse_window(operator, window, len(series) + place) for place, window in enumerate(operator.windows)
@@ -239,7 +235,7 @@ class _Parser:
             for place, constant in enumerate(operator.numbers)
         )
         if not self._take_symbol(")"):
-            raise self._locate_error(
+            raise self._make_error(
                 self._token.position, f"expected ')' after the last argument of {operator.signature}"
             )
         return self._build_node(
@@ -255,34 +251,34 @@ class _Parser:
         token = self._token
         ended = token.text == ")"
         if not ended and place and not self._take_symbol(","):
-            raise self._locate_error(token.position, f"expected ',' between the arguments of {operator.signature}")
+            raise self._make_error(token.position, f"expected ',' between the arguments of {operator.signature}")
         if ended:
             count = len(operator.series) + len(operator.windows) + len(operator.numbers)
-            raise self._locate_error(token.position, f"{operator.signature} has {count} arguments, found {place}")
+            raise self._make_error(token.position, f"{operator.signature} has {count} arguments, found {place}")
 
     def _parse_series(self, operator: Operator, place: int, depth: int) -> _ParsedTerm:
         self._start_argument(operator, place)
         part = self._parse_comparison(depth)
         if operator.windows and part.constant:
             problem = f"{operator.name} looks back over a series, but this is a number"
-            raise self._locate_error(part.position, problem)
+            raise self._make_error(part.position, problem)
         return part
 
     def _parse_window(self, operator: Operator, window: Window, place: int) -> int:
         self._start_argument(operator, place)
         token = self._token
         if token.text == "-" and operator.name in ("Ref", "Delta"):
-            raise self._locate_error(
+            raise self._make_error(
                 token.position, f"{operator.name} with a negative {window.name} would read the future"
             )
         allowed = f"{window.name} of {operator.signature} must be a whole number from {window.smallest} to"
         if not _WHOLE.fullmatch(token.text):
-            raise self._locate_error(token.position, f"{allowed} {MAX_WINDOW}, found {token.text or 'the end'!r}")
+            raise self._make_error(token.position, f"{allowed} {MAX_WINDOW}, found {token.text or 'the end'!r}")
         value = int(self._take().text)
         if not window.smallest <= value <= MAX_WINDOW:
-            raise self._locate_error(token.position, f"{allowed} {MAX_WINDOW}, but is {token.text}")
+            raise self._make_error(token.position, f"{allowed} {MAX_WINDOW}, but is {token.text}")
         if self._token.text not in (",", ")"):
-            raise self._locate_error(token.position, f"{allowed} {MAX_WINDOW}, not an expression")
+            raise self._make_error(token.position, f"{allowed} {MAX_WINDOW}, not an expression")
         return value
 
     def _parse_constant(self, operator: Operator, constant: Constant, place: int) -> float:
@@ -290,12 +286,10 @@ class _Parser:
         token = self._token
         allowed = f"{constant.name} of {operator.signature} must be a number from {constant.smallest:g} to"
         if token.kind != "number":
-            raise self._locate_error(
-                token.position, f"{allowed} {constant.largest:g}, found {token.text or 'the end'!r}"
-            )
+            raise self._make_error(token.position, f"{allowed} {constant.largest:g}, found {token.text or 'the end'!r}")
         value = float(self._take().text)
         if not constant.smallest <= value <= constant.largest:
-            raise self._locate_error(token.position, f"{allowed} {constant.largest:g}, but is {token.text}")
+            raise self._make_error(token.position, f"{allowed} {constant.largest:g}, but is {token.text}")
         return value
 
     def _build_node(
@@ -312,12 +306,12 @@ class _Parser:
         self._nodes += 1
         height = 1 + max((part.height for part in parts), default=0)
         if self._nodes > MAX_NODES:
-            raise self._locate_error(position, f"an expression has at most {MAX_NODES} nodes")
+            raise self._make_error(position, f"an expression has at most {MAX_NODES} nodes")
         if height > DEEPEST_NESTING:
             problem = f"an expression may be nested at most {DEEPEST_NESTING} deep; group long sums with parentheses"
-            raise self._locate_error(position, problem)
+            raise self._make_error(position, problem)
         if lookback > MAX_LOOKBACK:
-            raise self._locate_error(position, f"this looks back {lookback} bars, at most {MAX_LOOKBACK} are allowed")
+            raise self._make_error(position, f"this looks back {lookback} bars, at most {MAX_LOOKBACK} are allowed")
         return _ParsedTerm(
             tree=tree,
             position=position if start is None else start,

@@ -251,7 +251,7 @@ class StaticFeatures:
         """
         numbers, categories = record.records("numbers"), record.records("categories")
         if record.number("clip") != DEFAULT_CLIP:
-            raise record.refusal("clip", f"must be {DEFAULT_CLIP:g}")
+            raise record.make_error("clip", f"must be {DEFAULT_CLIP:g}")
         record.end()
         return cls(
             numbers=tuple(read_as(entry, StaticNumber, strict=True) for entry in numbers),

@@ -198,7 +198,7 @@ def compute_stages(model: Model, request: GoldenRequest) -> Stages:
     return {
         **_compute_before_scaling(model, request),
         **_list_inputs(model, prepared),
-        "units": model.runner.units(prepared).numpy(),
+        "units": model.runner.compute_units(prepared).numpy(),
         **list_forecast_stages(forecast),
         **({} if forecast.scores is None else {"scores": forecast.scores}),
         **({} if model.manifest.kind.is_adopted else _compute_attribution(model, prepared)),

@@ -166,7 +166,7 @@ class PostgresStore(LedgerStore):
             reason = " ".join(str(error).split())
             advice = "give the password in the environment variable PGPASSWORD or in the file ~/.pgpass"
             advice = advice if "password" in reason else "start it, or correct the address"
-            raise self._describe_failure(f"the database cannot be reached: {reason}; {advice}", error) from error
+            raise self._make_error(f"the database cannot be reached: {reason}; {advice}", error) from error
         connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
         return connection
 
@@ -180,14 +180,14 @@ class PostgresStore(LedgerStore):
             self._connection.close()
             raise
 
-    def _describe_failure(self, problem: str, error: psycopg.Error | None = None) -> LedgerError:
+    def _make_error(self, problem: str, error: psycopg.Error | None = None) -> LedgerError:
         code = (error and error.sqlstate) or ""
         return LedgerError(f"{self.address}: {problem}", metadata={"file": self.address, "code": code})
 
     def _check_format(self, *, create: bool) -> None:
         encoding = self._connection.info.parameter_status("server_encoding")
         if encoding != "UTF8":
-            raise self._describe_failure(f"the database's encoding is {encoding}; create one with the encoding UTF8")
+            raise self._make_error(f"the database's encoding is {encoding}; create one with the encoding UTF8")
         mark = self._read_mark()
         if mark is None and create:
             with self._begin_transaction():
@@ -205,11 +205,11 @@ class PostgresStore(LedgerStore):
             problem = f"its schema is {found}, but this version of Quantra reads {VERSION}; {advice}"
         else:
             problem = "its table `ledger` is not of a ledger; give the address of another database"
-        raise self._describe_failure(problem)
+        raise self._make_error(problem)
 
     def _check_id(self) -> None:
         if self._id and self.id != self._id:
-            raise self._describe_failure("the ledger was replaced by another one while it was in use; restart")
+            raise self._make_error("the ledger was replaced by another one while it was in use; restart")
         self._id = self.id
 
     def _read_mark(self) -> str | None:
@@ -226,7 +226,7 @@ class PostgresStore(LedgerStore):
                 self.execute(statement)
         except errors.ProgrammingError as error:
             problem = f"a ledger cannot be made: {error.diag.message_primary}; give the address of another database"
-            raise self._describe_failure(problem, error) from error
+            raise self._make_error(problem, error) from error
         self.execute("insert into ledger values (?, ?)", (uuid.uuid4().hex, time.time_ns()))
 
     def close(self) -> None:
@@ -251,10 +251,10 @@ class PostgresStore(LedgerStore):
             except (errors.IntegrityError, errors.ProgrammingError) as error:
                 if isinstance(error, errors.InsufficientPrivilege):
                     problem = f"{error.diag.message_primary}; the user needs the rights to select and insert"
-                    raise self._describe_failure(problem, error) from error
+                    raise self._make_error(problem, error) from error
                 raise
             except psycopg.Error as error:
-                raise self._describe_failure(self._describe(error), error) from error
+                raise self._make_error(self._describe(error), error) from error
             finally:
                 self._depth -= 1
 
@@ -262,7 +262,7 @@ class PostgresStore(LedgerStore):
         try:
             self._opened = self._connect()
         except LedgerError as error:  # a server's clients get this one, and must not see where the database is
-            raise self._describe_failure("the database cannot be reached; start it, or check the network") from error
+            raise self._make_error("the database cannot be reached; start it, or check the network") from error
         self._check()
 
     def _describe(self, error: psycopg.Error) -> str:

@@ -2,11 +2,12 @@
 
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import sqlite3
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from functools import lru_cache
 from operator import attrgetter
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, TypeVar
 
 import numpy as np
 
@@ -84,14 +85,8 @@ def list_definitions() -> list[str]:
     return [statement for statement in _DEFINITIONS.split(";") if statement.strip()]
 
 
-class LedgerRow(Protocol):
-    """A row whose columns have names."""
-
-    def __getitem__(self, name: str, /) -> Any: ...
-
-    def keys(self) -> Iterable[str]:
-        """The names."""
-        ...
+LedgerRow = sqlite3.Row | Mapping[str, Any]
+"""A row whose columns have names, from either database's driver."""
 
 
 TABLE_OF: Final[Mapping[type[LedgerRecord], str]] = {

@@ -8,10 +8,18 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Final, Protocol, Self, final
+from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, final
 
 from predictor.errors import ConfigurationError, LedgerError
 from predictor.ledger.schema import STORED_AS_GIVEN, TABLES, LedgerRow, encode_rows
+
+if TYPE_CHECKING:
+    import sqlite3
+
+    import psycopg
+
+Cursor: TypeAlias = "sqlite3.Cursor | psycopg.Cursor[Any]"
+"""The result of a statement, from either database's driver."""
 
 _MAX_VALUES: Final = 999
 """Values of one statement; every version of SQLite takes as many."""
@@ -58,24 +66,6 @@ class Verification:
     """Rows up to there."""
     problem: str
     """What is wrong, with the batch; empty if all is right."""
-
-
-class Cursor(Protocol):
-    """The result of a statement, of either database's driver."""
-
-    @property
-    def description(self) -> Sequence[Sequence[Any]] | None:
-        """The columns, each with its name first."""
-        ...
-
-    @property
-    def rowcount(self) -> int:
-        """The number of written rows."""
-        ...
-
-    def fetchall(self) -> Sequence[Any]:
-        """All rows."""
-        ...
 
 
 class LedgerStore(ABC):

@@ -126,7 +126,7 @@ class Model(TwoStagePredictor[PreparedInstance]):
         rows = max_rows if device.type == "cuda" else min(max_rows, EXPLAINED_AT_ONCE)
         if isinstance(network, AdoptedForecaster):
             in_steps = Engine(network, output, device=device, max_rows=rows)
-            runner = RowRunner(engine, BarOcclusionExplainer(in_steps.values, output))
+            runner = RowRunner(engine, BarOcclusionExplainer(in_steps.compute_quantiles, output))
             return cls(identity, manifest, artifact.pipeline, engine, runner, {})
         members = _count_members(network)
         features = FeatureForecasts(
@@ -192,7 +192,7 @@ class Model(TwoStagePredictor[PreparedInstance]):
 
     def compute_units_in_float64(self, prepared: PreparedInstance) -> Tensor:
         """Compute quantiles [N, H, Q] in units of each window's scale, with the network in float64."""
-        return self.runner.over(self.engine.in_float64()).units(prepared)
+        return self.runner.over(self.engine.in_float64()).compute_units(prepared)
 
     def explain(self, query: ExplanationQuery, now: datetime, deadline: Deadline) -> tuple[Attribution, ...]:
         """Explain one query; returns one attribution per target.
@@ -257,7 +257,7 @@ class Model(TwoStagePredictor[PreparedInstance]):
         self, prepared: PreparedInstance, horizons: Sequence[int], deadline: Deadline
     ) -> list[tuple[Internal, ...]]:
         """Return the network's internals for each horizon index."""
-        internals = self.engine.internals(prepared.inputs, deadline)
+        internals = self.engine.compute_internals(prepared.inputs, deadline)
         if internals is None:
             return [()] * len(horizons)
         return [build_internals(internals, self.pipeline.features, self.manifest.target, h) for h in horizons]
@@ -314,15 +314,15 @@ def describe_model(
         aliases=aliases,
         is_default=is_default,
         kind=manifest.kind.name,
-        observed_features=_describe_features(features.observed),
+        observed_features=_list_features(features.observed),
         known_features=(
-            *_describe_features(features.known),
+            *_list_features(features.known),
             *(
                 FeatureInfo(name=name, expression="", meaning=PRESENCE_MEANING, unit="1")
                 for name in pipeline.features.known_columns[len(features.known) :]
             ),
         ),
-        static_features=_describe_statics(pipeline.features.statics),
+        static_features=_list_statics(pipeline.features.statics),
         covariates=pipeline.covariates,
         schema_hash=pipeline.features.schema_hash,
         encoder_length=pipeline.encoder_length,
@@ -421,13 +421,13 @@ def _compute_fingerprint(identity: ModelIdentity, manifest: Manifest, pipeline: 
     return hashlib.sha256(parts + numbers).hexdigest()
 
 
-def _describe_features(definitions: Sequence[FeatureDefinition]) -> tuple[FeatureInfo, ...]:
+def _list_features(definitions: Sequence[FeatureDefinition]) -> tuple[FeatureInfo, ...]:
     return tuple(
         FeatureInfo(name=d.name, expression=str(d.expression), meaning=d.meaning, unit=d.unit) for d in definitions
     )
 
 
-def _describe_statics(statics: StaticFeatures) -> tuple[FeatureInfo, ...]:
+def _list_statics(statics: StaticFeatures) -> tuple[FeatureInfo, ...]:
     """Describe each static variable; the meaning lists its columns in order."""
     numbers = (
         FeatureInfo(

@@ -103,8 +103,8 @@ class StackedBars:
                 before, largest = self.close[:, :-1], MAX_USUAL_MOVE
                 moves = np.stack([self.open[:, 1:] / before, self.close[:, 1:] / before])
             else:
-                levels, largest = self.close / self.adj_close, MAX_CLOSE_JUMP
-                moves = (levels[:, 1:] / levels[:, :-1])[None]
+                factors, largest = self.close / self.adj_close, MAX_CLOSE_JUMP
+                moves = (factors[:, 1:] / factors[:, :-1])[None]
         usual = (moves <= largest) & (moves >= 1 / largest)
         return is_complete & np.all(usual, axis=(0, 2))
 
@@ -314,10 +314,10 @@ def drop_suspect_bars(aligned: AlignedInstance) -> AlignedInstance:
     suspects = find_suspects(aligned.dates.recent(aligned.bars))
     if aligned.instance.accept_suspect_bars:
         return replace(aligned, warnings=(*aligned.warnings, *map(str, suspects)))
-    others = [suspect for suspect in suspects if not suspect.refuses]
+    others = [suspect for suspect in suspects if not suspect.is_refused]
     refused: dict[str, list[SuspectBars]] = {}
     for suspect in suspects:
-        if suspect.refuses:
+        if suspect.is_refused:
             refused.setdefault(suspect.symbol, []).append(suspect)
     return replace(
         aligned,

@@ -212,21 +212,21 @@ class PanelState:
 def find_refusals(pipeline: Pipeline, panel: PanelState) -> dict[str, QuantraError]:
     """Return the error of each symbol that cannot be forecast, in panel order."""
     rows = sorted({*np.flatnonzero(~panel.symbols.is_sound).tolist(), *panel.faults})
-    return {panel.bars.symbols[s]: _find_refusal(pipeline, panel, s) for s in rows}
+    return {panel.bars.symbols[s]: _make_symbol_error(pipeline, panel, s) for s in rows}
 
 
-def _find_refusal(pipeline: Pipeline, panel: PanelState, s: int) -> QuantraError:
+def _make_symbol_error(pipeline: Pipeline, panel: PanelState, s: int) -> QuantraError:
     bars, counts, symbol = panel.bars, panel.symbols.counts, panel.bars.symbols[s]
     if s in panel.faults:
         return panel.faults[s]
     if np.isnan(bars.close[s, -1]):
-        return _no_last_bar_error(symbol, bars)
+        return _make_last_bar_error(symbol, bars)
     scale, close = panel.symbols.scale[s], bars.close[s, -1]
     if scale > MAX_SCALE or not can_anchor(close):
         impossible = f"a volatility of {scale:.3g} per day" if scale > MAX_SCALE else f"a last close of {close:.3g}"
         return NoUsableSymbolError(f"{symbol}: has {impossible}, which is impossible; check its prices")
     if counts.bars[s] < pipeline.least_bars:
-        return _too_few_bars_error(pipeline, symbol, int(counts.bars[s]))
+        return _make_few_bars_error(pipeline, symbol, int(counts.bars[s]))
     if counts.values[s] < pipeline.least_values:
         what = f"values in the last {pipeline.normaliser.window} sessions for its volatility"
         have, best = int(counts.values[s]), pipeline.bars_needed
@@ -247,20 +247,20 @@ def check_length(pipeline: Pipeline, bars: BarPanel) -> None:
     missing = np.isnan(bars.close[:, -1])
     raise make_no_usable_symbol_error(
         {
-            symbol: _no_last_bar_error(symbol, bars)
+            symbol: _make_last_bar_error(symbol, bars)
             if missing[s]
-            else _too_few_bars_error(pipeline, symbol, int(counts[s]))
+            else _make_few_bars_error(pipeline, symbol, int(counts[s]))
             for s, symbol in enumerate(bars.symbols)
         }
     )
 
 
-def _no_last_bar_error(symbol: str, bars: BarPanel) -> NoUsableSymbolError:
+def _make_last_bar_error(symbol: str, bars: BarPanel) -> NoUsableSymbolError:
     last = format_date(int(bars.sessions[-1]))
     return NoUsableSymbolError(f"{symbol}: has no bar on the panel's last session, {last}")
 
 
-def _too_few_bars_error(pipeline: Pipeline, symbol: str, have: int) -> TooFewBarsError:
+def _make_few_bars_error(pipeline: Pipeline, symbol: str, have: int) -> TooFewBarsError:
     what = f"bars in the last {pipeline.encoder_length} sessions"
     return TooFewBarsError.of(symbol, have=have, need=pipeline.least_bars, what=what, best=pipeline.bars_needed)
 

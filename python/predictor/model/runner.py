@@ -53,9 +53,9 @@ class RowRunner:
         """Yield warnings that depend on how the network reads the instance."""
         return iter(())
 
-    def units(self, prepared: PreparedInstance) -> Tensor:
+    def compute_units(self, prepared: PreparedInstance) -> Tensor:
         """Compute quantiles [N, H, Q] in units of each window's scale."""
-        return self._engine.units(prepared.inputs)
+        return self._engine.compute_units(prepared.inputs)
 
     def forecast(
         self,
@@ -64,7 +64,7 @@ class RowRunner:
         deadline: Deadline,
     ) -> NetworkForecast:
         """Forecast the rows of all instances; checks the deadline before every forward pass."""
-        return NetworkForecast(values=self._engine.values(rows, deadline).numpy())
+        return NetworkForecast(values=self._engine.compute_quantiles(rows, deadline).numpy())
 
     def contributions(
         self,
@@ -151,18 +151,18 @@ class PanelRunner:
         if strangers:
             yield f"{format_names(strangers)}: forecast without neighbours, because training had no data of such stocks"
 
-    def units(self, prepared: PreparedInstance) -> Tensor:
-        """See `RowRunner.units`; [N, H, Q]."""
-        return self._engine.panel(prepared.inputs, self._find_nodes(prepared)).quantiles
+    def compute_units(self, prepared: PreparedInstance) -> Tensor:
+        """See `RowRunner.compute_units`; [N, H, Q]."""
+        return self._engine.compute_panel(prepared.inputs, self._find_nodes(prepared)).quantiles
 
     def forecast(self, prepared: Sequence[PreparedInstance], rows: Inputs, deadline: Deadline) -> NetworkForecast:
         """See `RowRunner.forecast`."""
         outputs: list[PanelOutput] = []
         for one in prepared:
             deadline.check()
-            outputs.append(self._engine.panel(one.inputs, self._find_nodes(one)))
+            outputs.append(self._engine.compute_panel(one.inputs, self._find_nodes(one)))
         quantiles, scores = (torch.cat(parts) for parts in zip(*outputs, strict=True))
-        values = self._engine.calibrated(quantiles, rows.location, rows.scale)
+        values = self._engine.calibrate(quantiles, rows.location, rows.scale)
         return NetworkForecast(values=values.numpy(), scores=scores.double().numpy())
 
     def contributions(

@@ -86,7 +86,7 @@ def check_form(pipeline: Pipeline, window: FeatureWindow) -> None:
         if window.anchor_price.shape != (symbols,):
             raise WindowShapeError(f"anchor_price must hold one price for each of {symbols} symbols")
         if not can_anchor(window.anchor_price).all():
-            raise _anchor_error()
+            raise _make_anchor_error()
     as_of = to_optional_date_number(window.as_of_session)
     if as_of and not pipeline.calendar.is_session(as_of):
         raise InvalidInputError(
@@ -209,7 +209,7 @@ def _find_fault(groups: WindowInputs, windows: Sequence[FeatureWindow]) -> Inval
     """Return the error of the first impossible price or number; passes over the numbers as rarely as possible."""
     prices = [window.anchor_price for window in windows if window.anchor_price is not None]
     if prices and not can_anchor(np.concatenate(prices)).all():
-        return _anchor_error()
+        return _make_anchor_error()
     for name, largest in MAX_VALUES.items():
         if not _is_within(getattr(groups, name), largest):
             return InvalidInputError(f"{name} holds a value that is not finite, or beyond {largest:g}")
@@ -276,5 +276,5 @@ def _check_shape(name: str, group: NDArray[np.generic], shape: tuple[int, ...]) 
         )
 
 
-def _anchor_error() -> InvalidInputError:
+def _make_anchor_error() -> InvalidInputError:
     return InvalidInputError(f"anchor_price holds a value that is not above 0 and at most {MAX_PRICE:g}")

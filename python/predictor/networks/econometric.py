@@ -154,8 +154,8 @@ class FittedScale:
         returns = target.daily(bars)
         return (returns, target.range_volatility(bars)) if self.har else (returns,)
 
-    def levels(self, windows: DailySeries) -> WindowLevels:
-        """As `Normaliser.levels`, [N, H]; NaN if no return of a window is known."""
+    def compute_levels(self, windows: DailySeries) -> WindowLevels:
+        """As `Normaliser.compute_levels`, [N, H]; NaN if no return of a window is known."""
         stages = self.stages(windows)
         shares = {"har": self.har_share, "garch": 1 - self.har_share}
         with np.errstate(all="ignore"):
@@ -225,8 +225,8 @@ class FittedLevel:
         """The daily range volatility."""
         return (target.range_volatility(bars),)
 
-    def levels(self, windows: DailySeries) -> WindowLevels:
-        """As `Normaliser.levels`, [N, H]; NaN if no volatility of a window is known."""
+    def compute_levels(self, windows: DailySeries) -> WindowLevels:
+        """As `Normaliser.compute_levels`, [N, H]; NaN if no volatility of a window is known."""
         location = self.stages(windows)["har"]
         return WindowLevels(location=location, scale=np.where(np.isfinite(location), np.array(self.residuals), np.nan))
 
@@ -294,7 +294,7 @@ def _read_har(record: Record, horizons: int) -> Har:
     )
     record.end()
     if len(har.intercepts) != horizons:
-        raise record.refusal("intercepts", f"must be {horizons} numbers, one per horizon")
+        raise record.make_error("intercepts", f"must be {horizons} numbers, one per horizon")
     return har
 
 
@@ -302,7 +302,7 @@ def _read_garch(record: Record, horizons: int) -> Garch:
     garch = Garch(alpha=record.number("alpha"), beta=record.number("beta"), reversion=record.numbers("reversion"))
     record.end()
     if len(garch.reversion) != horizons:
-        raise record.refusal("reversion", f"must be {horizons} numbers, one per horizon")
+        raise record.make_error("reversion", f"must be {horizons} numbers, one per horizon")
     return garch
 
 

@@ -10,22 +10,24 @@ from torch import Tensor
 from predictor.errors import ConfigurationError
 
 ROW_ARITHMETIC: Final = "observed, known, share of known cells"
+"""Stored in artifacts; "known cells" are the present ones of `Inputs.mask`."""
 
 
 class Inputs(NamedTuple):
     """N windows. A group of inputs that a model does not have has width 0.
 
+    Known features have a known future; an observed cell is present or, without data, 0 and not in the mask.
     Legend: N rows, T encoder sessions, D future sessions, F observed, K known, C static features, H horizons.
     """
 
     observed: Tensor
-    """float32 [N, T, F] scaled features, 0 where unknown."""
+    """float32 [N, T, F] scaled features, 0 where a cell is not present."""
     known: Tensor
     """float32 [N, T + D, K] features with a known future, such as the weekday."""
     static: Tensor
     """float32 [N, C]"""
     mask: Tensor
-    """bool [N, T, F] True where the observed cell is known."""
+    """bool [N, T, F] True where the observed cell is present."""
     location: Tensor
     """float64 [N, H] expected level of the target."""
     scale: Tensor
@@ -63,11 +65,11 @@ def compute_row_width(sizes: InputSizes) -> int:
 
 
 def make_session_rows(inputs: Inputs) -> Tensor:
-    """[N, T, F + K + 1] observed features, known features, and the share of known cells."""
+    """[N, T, F + K + 1] observed features, known features, and the share of present cells."""
     length = inputs.observed.shape[1]
     # on a CPU, a sum of booleans is fast and their mean is not
-    share_known = inputs.mask.sum(-1, keepdim=True).to(inputs.observed.dtype) / inputs.mask.shape[-1]
-    return torch.cat([inputs.observed, inputs.known[:, :length], share_known], dim=-1)
+    share_present = inputs.mask.sum(-1, keepdim=True).to(inputs.observed.dtype) / inputs.mask.shape[-1]
+    return torch.cat([inputs.observed, inputs.known[:, :length], share_present], dim=-1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -114,7 +114,7 @@ def read_normaliser(record: Record, target: Target, kind: str) -> Normaliser:
         ConfigurationError: the numbers contradict each other or the target.
     """
     if kind not in NORMALISERS:
-        raise record.refusal("kind", f"is {kind!r}, but must be {' or '.join(map(repr, NORMALISERS))}")
+        raise record.make_error("kind", f"is {kind!r}, but must be {' or '.join(map(repr, NORMALISERS))}")
     normaliser = NORMALISERS[kind].read(record, target)
     record.end()
     return normaliser

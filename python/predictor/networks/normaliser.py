@@ -58,7 +58,7 @@ class Normaliser(Protocol):
         """The daily series that it reads; the first determines the number of known values of a window."""
         ...
 
-    def levels(self, windows: DailySeries) -> WindowLevels:
+    def compute_levels(self, windows: DailySeries) -> WindowLevels:
         """Levels [N, H or 1] of N windows, from the last W sessions of each series."""
         ...
 
@@ -119,8 +119,8 @@ class WindowNormaliser:
         """The target's daily series."""
         return (target.daily(bars),)
 
-    def levels(self, windows: DailySeries) -> WindowLevels:
-        """As `Normaliser.levels`, [N, 1]; NaN for a window without values."""
+    def compute_levels(self, windows: DailySeries) -> WindowLevels:
+        """As `Normaliser.compute_levels`, [N, 1]; NaN for a window without values."""
         (series,) = windows
         values = np.ascontiguousarray(series[:, -self.window :].T)
         present = ~np.isnan(values)

@@ -82,7 +82,7 @@ class PanelOutput(NamedTuple):
     """float32 [N, H] without unit: larger for stocks that are expected to do better than others of the panel."""
 
 
-def describe_fault(output: object, *, rows: int, horizons: int, levels: int) -> str | None:
+def describe_fault(output: object, *, rows: int, horizons: int, quantiles: int) -> str | None:
     """Describe why a network's output is not a `PanelOutput` of these sizes; None if it is.
 
     The sentence names the actual and the expected output. Without this check, a loss could silently train on a wrong
@@ -90,7 +90,7 @@ def describe_fault(output: object, *, rows: int, horizons: int, levels: int) -> 
     """
     if not isinstance(output, PanelOutput):
         return f"the network returned {_describe(output)}; expected PanelOutput(quantiles, scores)"
-    return _describe_tensor_fault("quantiles", output.quantiles, (rows, horizons, levels)) or _describe_tensor_fault(
+    return _describe_tensor_fault("quantiles", output.quantiles, (rows, horizons, quantiles)) or _describe_tensor_fault(
         "scores", output.scores, (rows, horizons)
     )
 
@@ -128,8 +128,9 @@ class OutputMap:
     offsets: Tensor
     """float64 [H, Q] conformal offsets in units of the window's scale; 0 at the median."""
     levels: tuple[float, ...]
+    """[Q] the quantiles' probabilities."""
 
-    def values(self, units: Tensor, location: Tensor, scale: Tensor, offsets: Tensor | None = None) -> Tensor:
+    def map_tensors(self, units: Tensor, location: Tensor, scale: Tensor, offsets: Tensor | None = None) -> Tensor:
         """Quantiles [N, H, Q] in the target's unit from a network's output.
 
         Args:
@@ -142,7 +143,7 @@ class OutputMap:
         return restore(remove_crossings(shifted, find_anchor_index(self.levels)), location, scale, self.spread)
 
     def map_arrays(self, units: FloatArray, location: FloatArray, scale: FloatArray) -> FloatArray:
-        """The same as `values` for arrays: for few rows, NumPy takes a tenth of torch's time."""
+        """The same as `map_tensors` for arrays: for few rows, NumPy takes a tenth of torch's time."""
         quantiles = remove_crossings_in_place(units + self.offsets.numpy(), find_anchor_index(self.levels))
         return location[..., None] + (scale * self.spread.numpy())[..., None] * quantiles
 

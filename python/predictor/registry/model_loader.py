@@ -75,7 +75,7 @@ def load_graph(folder: Path, stored: StoredArtifact) -> bytes:
         cache.mkdir(parents=True, exist_ok=True)
         replace_file(cache / f"{key}.{_compute_digest(graph)}.onnx", graph)
     except OSError as error:
-        raise _describe_graph_error(f"{error.filename or cache}: {error.strerror}") from error
+        raise _make_graph_error(f"{error.filename or cache}: {error.strerror}") from error
     return graph
 
 
@@ -90,16 +90,16 @@ def _write_graph(folder: Path) -> bytes:
     try:
         ran = subprocess.run(command, stdin=watched, capture_output=True, check=False, timeout=MAX_EXPORT_S)  # noqa: S603
     except subprocess.TimeoutExpired as error:
-        raise _describe_graph_error(f"not finished after {MAX_EXPORT_S:g} seconds") from error
+        raise _make_graph_error(f"not finished after {MAX_EXPORT_S:g} seconds") from error
     finally:
         os.close(watched)
         os.close(held)
     if ran.returncode:
-        raise _describe_graph_error(" ".join(ran.stderr.decode(errors="replace").split())[-300:])
+        raise _make_graph_error(" ".join(ran.stderr.decode(errors="replace").split())[-300:])
     return ran.stdout
 
 
-def _describe_graph_error(reason: str) -> ArtifactError:
+def _make_graph_error(reason: str) -> ArtifactError:
     return ArtifactError(f"its ONNX graph cannot be written ({reason}); serve it with --engine eager")
 
 
@@ -250,7 +250,7 @@ class LazyModel:
         self.manifest_hash = stored.manifest_hash
         self._folder = folder
         self._runtime = runtime
-        self._info = _describe_version(self.identity, stored)
+        self._info = _make_model_info(self.identity, stored)
         self._targets = _list_targets(stored)
         self._building = threading.Lock()
         self._model: Predictor | None = None
@@ -346,7 +346,7 @@ def _read(folder: Path) -> Stored:
     return read_version(folder)
 
 
-def _describe_version(identity: ModelIdentity, stored: Stored) -> ModelInfo:
+def _make_model_info(identity: ModelIdentity, stored: Stored) -> ModelInfo:
     """Describe a version that is not built, without aliases."""
     if not isinstance(stored, StoredEnsemble):
         return describe_model(identity, stored.artifact.manifest, stored.artifact.pipeline, (), is_default=False)

@@ -91,11 +91,11 @@ class Registry:
         name = asked or self._find_only_name()
         served = self.models.get(name)
         if served is None:
-            raise self._describe_missing_model(name)
+            raise self._make_missing_model_error(name)
         version = served.champion if not at else served.aliases.get(selector, parse_version(selector))
         model = None if version is None else served.versions.get(version)
         if model is None:
-            raise _describe_not_found(name, served, selector) if at else self._describe_missing_model(name)
+            raise _make_missing_version_error(name, served, selector) if at else self._make_missing_model_error(name)
         return model
 
     def info(self, model: Predictor) -> ModelInfo:
@@ -142,7 +142,7 @@ class Registry:
             problems=(*(problem for problem in self.problems if problem not in own), *new),
         )
 
-    def _describe_missing_model(self, name: str) -> ModelNotFoundError:
+    def _make_missing_model_error(self, name: str) -> ModelNotFoundError:
         """Return the error of a model that is not served, with its problem if it has a folder."""
         own = self.problems_of(name)
         if not own:
@@ -164,7 +164,7 @@ class Registry:
         return next(iter(self.models))
 
 
-def _describe_not_found(name: str, served: ModelVersions, selector: str) -> VersionNotFoundError:
+def _make_missing_version_error(name: str, served: ModelVersions, selector: str) -> VersionNotFoundError:
     lost = served.lost_aliases()
     aliases = sorted(served.aliases.keys() - lost.keys())
     what = (

@@ -134,7 +134,7 @@ class ModelReader:
         known = frozenset(served.versions) | served.refused | (self._lock.versions(name) if self._lock else frozenset())
         return ModelReload(
             served=served if served.versions else None,
-            remarks=tuple(_describe_lost_alias(name, served, alias) for alias in served.lost_aliases()),
+            remarks=tuple(_make_lost_alias_error(name, served, alias) for alias in served.lost_aliases()),
             untried=known - served.unloaded,
         )
 
@@ -175,7 +175,7 @@ class ModelReader:
             served=served if served.versions else None,
             failures=(*(error for error in read.values() if isinstance(error, ArtifactError)), *failures),
             remarks=(
-                *(_describe_lost_alias(name, served, alias) for alias in served.lost_aliases() if alias != CHAMPION),
+                *(_make_lost_alias_error(name, served, alias) for alias in served.lost_aliases() if alias != CHAMPION),
                 *self._report_missing(name, there),
             ),
             untried=there - frozenset(wanted),
@@ -219,7 +219,7 @@ class ModelReader:
         served, failures = _build_champion(drawn)
         if CHAMPION not in served.lost_aliases():
             return served, failures
-        failures = (*failures, _describe_lost_alias(name, served, CHAMPION, has_old=present.live is not None))
+        failures = (*failures, _make_lost_alias_error(name, served, CHAMPION, has_old=present.live is not None))
         return _keep_aliases(served, present, failures) if present.live else (served, failures)
 
     def _with_first_champion(self, name: str, drawn: ModelVersions) -> tuple[ModelVersions, tuple[ArtifactError, ...]]:
@@ -313,7 +313,7 @@ def _add_old_served(error: ArtifactError) -> ArtifactError:
     return ArtifactError(f"{error.message}; {_OLD_SERVED}", metadata=error.metadata)
 
 
-def _describe_lost_alias(name: str, served: ModelVersions, alias: str, *, has_old: bool = False) -> ArtifactError:
+def _make_lost_alias_error(name: str, served: ModelVersions, alias: str, *, has_old: bool = False) -> ArtifactError:
     """Return the error of an alias whose version is not served; `has_old`: a previous champion is still served.
 
     Serving another version instead of the champion would be a silent fallback.
@@ -348,7 +348,7 @@ def check_aliases(folder: Path, runtime: Runtime) -> list[ArtifactError]:
     there = frozenset(aliases.values()) & list_versions(folder)
     models = {version: _load_or_error(folder / str(version), (folder.name, version), runtime) for version in there}
     served = _merge_versions(replace(NOTHING, aliases=aliases), models, there=there, gone=())
-    return [_describe_lost_alias(folder.name, served, alias) for alias in served.lost_aliases()]
+    return [_make_lost_alias_error(folder.name, served, alias) for alias in served.lost_aliases()]
 
 
 def _load_or_error(folder: Path, identity: tuple[str, int], runtime: Runtime) -> Predictor | ArtifactError:

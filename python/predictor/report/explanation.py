@@ -12,7 +12,7 @@ from predictor.catalog import FeatureInfo, ModelInfo
 from predictor.errors import ConfigurationError
 from predictor.forecast import Attribution, RowKind
 from predictor.instance import OCCLUSION
-from predictor.internals import Internal, InternalAxis, describe_baseline
+from predictor.internals import InternalAxis, describe_baseline
 from predictor.report.templates import PageBuilder, format_horizon, format_level
 
 BASIS_POINTS: Final = 10_000.0
@@ -29,57 +29,45 @@ ROW_MEANINGS: Final = {
 """Meanings of the rows that are not features."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InputMeaning:
-    """Meaning of a name in a chart, from the feature's definition."""
-
-    name: str
-    meaning: str
-    """Description in words; may be empty."""
-    expression: str
-    """Expression in the feature language; may be empty."""
-    unit: str
-
-
-def list_input_meanings(attribution: Attribution, info: ModelInfo, names: Sequence[str]) -> tuple[InputMeaning, ...]:
-    """Meanings of rows of an attribution, in order; rows without description and expression are left out."""
+def list_input_meanings(attribution: Attribution, info: ModelInfo, names: Sequence[str]) -> tuple[FeatureInfo, ...]:
+    """Definitions of rows of an attribution, in order; rows without description and expression are left out."""
     parts = {
         RowKind.OBSERVED: info.observed_features,
         RowKind.KNOWN: info.known_features,
         RowKind.STATIC: info.static_features,
     }
-    defined = {(kind, one.name): one for kind, part in parts.items() for one in part}
+    features = {(kind, feature.name): feature for kind, part in parts.items() for feature in part}
     kinds = dict(zip(attribution.row_names, attribution.row_kinds, strict=True))
-    found = (_explain_input(name, kinds[name], defined.get((kinds[name], name))) for name in names)
-    return tuple(one for one in found if one.meaning or one.expression)
-
-
-def _explain_input(name: str, kind: RowKind, feature: FeatureInfo | None) -> InputMeaning:
-    if feature is None:
-        return InputMeaning(name=name, meaning=ROW_MEANINGS.get(kind, ""), expression="", unit="")
-    return InputMeaning(name=name, meaning=feature.meaning, expression=feature.expression, unit=feature.unit)
+    meanings = (
+        features.get((kinds[name], name))
+        or FeatureInfo(name=name, meaning=ROW_MEANINGS.get(kinds[name], ""), expression="", unit="")
+        for name in names
+    )
+    return tuple(feature for feature in meanings if feature.meaning or feature.expression)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class InternalView:
-    """A set of shares on the page."""
+class InternalChart:
+    """The chart of an internal's shares."""
 
     name: str
     chart: str
 
 
-def make_internal_views(attribution: Attribution, s: int, page: PageBuilder) -> tuple[InternalView, ...]:
+def draw_internals(attribution: Attribution, s: int, page: PageBuilder) -> tuple[InternalChart, ...]:
     """Internals of the symbol in row `s`; empty if the network has no internals, or no input contributed."""
     if not attribution.has_moving_inputs(s):
         return ()
-    known = (internal for internal in attribution.internals if np.isfinite(internal.values[s]).all())
-    return tuple(InternalView(name=one.name, chart=_draw_internal(one, s, page)) for one in known)
-
-
-def _draw_internal(one: Internal, s: int, page: PageBuilder) -> str:
-    figure = charts.draw_attention_line if one.axis is InternalAxis.SESSIONS else charts.draw_selection_bars
-    by = "session" if one.axis is InternalAxis.SESSIONS else "input"
-    return page.chart(figure(one.labels, one.values[s]), f"{one.name}: shares by {by}", top=12)
+    drawn: list[InternalChart] = []
+    for internal in attribution.internals:
+        shares = internal.values[s]
+        if np.isfinite(shares).all():
+            is_by_session = internal.axis is InternalAxis.SESSIONS
+            draw = charts.draw_attention_line if is_by_session else charts.draw_selection_bars
+            title = f"{internal.name}: shares by {'session' if is_by_session else 'input'}"
+            chart = page.chart(draw(internal.labels, shares), title, top=12)
+            drawn.append(InternalChart(name=internal.name, chart=chart))
+    return tuple(drawn)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,18 +91,18 @@ class ContributionView:
     prediction: float
     baseline_prediction: float
     relative_gap: float
-    converged: bool
+    is_converged: bool
     is_additive: bool
     """Whether the rows add up to the difference from the baseline."""
     rows: tuple[ReasonRow, ...]
     unmoved: int
     """Number of inputs without a row, because they contributed exactly 0."""
-    bars: str
+    bar_chart: str
     """Empty if every input contributed 0."""
-    meanings: tuple[InputMeaning, ...]
+    meanings: tuple[FeatureInfo, ...]
     """Meanings of the inputs with a bar."""
     heatmap: str
-    internals: tuple[InternalView, ...]
+    internals: tuple[InternalChart, ...]
 
 
 def find_nearest_to_median(attributions: tuple[Attribution, ...]) -> int:
@@ -153,11 +141,11 @@ def make_reason_view(
         prediction=factor * float(attribution.prediction[s]),
         baseline_prediction=factor * float(attribution.baseline_prediction[s]),
         relative_gap=float(attribution.relative_gap[s]),
-        converged=bool(attribution.converged[s]),
+        is_converged=bool(attribution.converged[s]),
         is_additive=is_additive,
         rows=rows,
         unmoved=values.size - moved.size,
-        bars=page.chart(
+        bar_chart=page.chart(
             charts.draw_importance_bars(
                 [attribution.row_names[r] for r in moved], values[moved], unit, top=SHOWN_INPUTS
             ),
@@ -168,7 +156,7 @@ def make_reason_view(
         else "",
         meanings=list_input_meanings(attribution, info, [row.name for row in rows[:SHOWN_INPUTS]]),
         heatmap=_draw_heatmap(attribution, s, page) if in_detail else "",
-        internals=make_internal_views(attribution, s, page) if in_detail else (),
+        internals=draw_internals(attribution, s, page) if in_detail else (),
     )
 
 
@@ -192,9 +180,9 @@ def _draw_heatmap(attribution: Attribution, s: int, page: PageBuilder) -> str:
     order = np.argsort(-np.abs(attribution.per_row[s, observed]), kind="stable")[:SHOWN_INPUTS]
     factor, unit = choose_display_unit(attribution.unit)
     cells = factor * attribution.cells[s][:, order]
-    figure = charts.draw_importance_heatmap(attribution.sessions, [names[f] for f in order.tolist()], cells, unit)
+    heatmap = charts.draw_importance_heatmap(attribution.sessions, [names[f] for f in order.tolist()], cells, unit)
     label = f"When each input moved the forecast of {attribution.symbols[s]}: a heat map by session, in {unit}"
-    return page.chart(figure, label, top=70)
+    return page.chart(heatmap, label, top=70)
 
 
 def choose_display_unit(unit: str) -> tuple[float, str]:

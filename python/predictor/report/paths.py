@@ -93,7 +93,7 @@ def make_paths_view(simulated: PricePaths, bars: BarPanel, symbol: str, day: int
         mark_name="1 in 20",
     )
     return replace(
-        _describe_falls(simulated, symbol, day),
+        _make_falls_view(simulated, symbol, day),
         lines=page.chart(
             lines, f"{len(closes)} possible paths of {symbol} over {format_horizon(day)}, after its last closes"
         ),
@@ -101,7 +101,7 @@ def make_paths_view(simulated: PricePaths, bars: BarPanel, symbol: str, day: int
     )
 
 
-def _describe_falls(simulated: PricePaths, symbol: str, day: int) -> PathsView:
+def _make_falls_view(simulated: PricePaths, symbol: str, day: int) -> PathsView:
     """The view of a symbol without charts."""
     half, rare = np.quantile(100 * simulated.drawdowns({symbol: 1.0}, day), [0.5, _RARE]).tolist()
     falls = f"at most {half:.1f} % of today's price in half of the paths, and more than {rare:.1f} % in 1 of 20"
@@ -180,7 +180,7 @@ def write_paths_page(
         "holdings": make_holdings_view(simulated, holdings, answers, level, page) if holdings else None,
         "views": [
             *(make_paths_view(simulated, bars, symbol, answers.day, page) for symbol in simulated.symbols[:_MAX_DRAWN]),
-            *(_describe_falls(simulated, symbol, answers.day) for symbol in simulated.symbols[_MAX_DRAWN:]),
+            *(_make_falls_view(simulated, symbol, answers.day) for symbol in simulated.symbols[_MAX_DRAWN:]),
         ],
         "max_drawn": _MAX_DRAWN,
         "origin": describe_origin(simulated),

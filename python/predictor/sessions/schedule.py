@@ -123,7 +123,7 @@ def from_bytes(content: bytes) -> Schedule:
     version = _read_version(record)
     first, last = _read_date(record, "first"), _read_date(record, "last")
     if first > last:
-        raise record.refusal("last", f"is {last}, before first, {first}")
+        raise record.make_error("last", f"is {last}, before first, {first}")
     schedule = Schedule(
         name=_name(record),
         time_zone=_read_time_zone(record),
@@ -145,18 +145,18 @@ def _read_version(record: Record) -> int:
         return 1
     version = record.integer("version")
     if version > VERSION:
-        raise record.refusal(
+        raise record.make_error(
             "version", f"is {version}, this program reads up to {VERSION}; update quantra, or train the model again"
         )
     if version < 2:  # noqa: PLR2004 - version 1 has no such key
-        raise record.refusal("version", f"is {version}, but must be at least 2")
+        raise record.make_error("version", f"is {version}, but must be at least 2")
     return version
 
 
 def _name(record: Record) -> str:
     name = record.text("name")
     if not name:
-        raise record.refusal("name", "is empty")
+        raise record.make_error("name", "is empty")
     return name
 
 
@@ -165,7 +165,7 @@ def _read_time_zone(record: Record) -> str:
     try:
         ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
-        raise record.refusal(
+        raise record.make_error(
             "time_zone", f"is {name!r}, which this machine does not know (pip install tzdata?)"
         ) from error
     return name
@@ -194,43 +194,43 @@ def _read_closes(record: Record, key: str, version: int) -> tuple[CloseTime, ...
 def _close(record: Record, version: int) -> CloseTime:
     close = CloseTime(date=_read_date(record, "date"), time=record.text("time"))
     if not _CLOCKS[version].fullmatch(close.time):
-        raise record.refusal("time", f"is {close.time!r}, which is not a time of day (HH:MM)")
+        raise record.make_error("time", f"is {close.time!r}, which is not a time of day (HH:MM)")
     record.end()
     return close
 
 
 def _check_date(record: Record, key: str, day: int) -> None:
     if not is_valid_date(day):
-        raise record.refusal(key, f"is {day}, which is not a date (yyyymmdd)")
+        raise record.make_error(key, f"is {day}, which is not a date (yyyymmdd)")
 
 
 def _check_ascending(record: Record, key: str, days: Sequence[int]) -> None:
     for k, (earlier, later) in enumerate(pairwise(days), start=1):
         if later <= earlier:
-            raise record.refusal(f"{key}[{k}]", f"is {later} and follows {earlier}, but dates must ascend")
+            raise record.make_error(f"{key}[{k}]", f"is {later} and follows {earlier}, but dates must ascend")
 
 
 def _check_consistent(record: Record, schedule: Schedule) -> None:
     """Raise ArtifactError if the parts of a schedule contradict each other."""
     if schedule.is_every_day != (schedule.name == EVERY_DAY):
-        raise record.refusal("name", f"is {schedule.name!r}, but exactly {EVERY_DAY!r} has every day of the week")
+        raise record.make_error("name", f"is {schedule.name!r}, but exactly {EVERY_DAY!r} has every day of the week")
     days = frozenset(to_date_numbers(schedule.days).tolist())
     kind = "day" if schedule.is_every_day else "weekday"
     _check_among(record, "holidays", schedule.holidays, days, f"not a {kind} between first and last")
     _check_among(record, "unannounced", schedule.unannounced, frozenset(schedule.holidays), "not among the holidays")
     sessions = days.difference(schedule.holidays)
     if not sessions:
-        raise record.refusal("holidays", "leave no session")
+        raise record.make_error("holidays", "leave no session")
     special = [close.date for close in schedule.special_closes]
     _check_among(record, "special_closes", special, sessions, "not a session")
     starts = [close.date for close in schedule.regular_closes]
     if starts and starts[0] != schedule.first:
-        raise record.refusal("regular_closes", f"begin on {starts[0]}, but must begin on first, {schedule.first}")
+        raise record.make_error("regular_closes", f"begin on {starts[0]}, but must begin on first, {schedule.first}")
     if special and not starts:
-        raise record.refusal("special_closes", "are given without regular_closes")
+        raise record.make_error("special_closes", "are given without regular_closes")
 
 
 def _check_among(record: Record, key: str, days: Sequence[int], allowed: frozenset[int], problem: str) -> None:
     for k, day in enumerate(days):
         if day not in allowed:
-            raise record.refusal(f"{key}[{k}]", f"is {day}, which is {problem}")
+            raise record.make_error(f"{key}[{k}]", f"is {day}, which is {problem}")

@@ -96,7 +96,7 @@ def _encode_target(target: TargetImportance) -> pb.TargetImportance:
         mean_size=arrays.encode_float64(target.mean_size),
         standard_error=arrays.encode_float64(target.standard_error),
         windows=target.windows,
-        converged=target.converged,
+        converged=target.converged_share,
     )
 
 
@@ -113,5 +113,5 @@ def _decode_target(message: pb.TargetImportance) -> TargetImportance:
         mean_size=arrays.decode_float64(message.mean_size, rows, "targets.mean_size"),
         standard_error=arrays.decode_float64(message.standard_error, rows, "targets.standard_error"),
         windows=message.windows,
-        converged=message.converged,
+        converged_share=message.converged,
     )

@@ -209,7 +209,9 @@ class History:
         shape = (len(windows), len(self.pipeline.target.horizons))
         location, scale = np.empty(shape), np.empty(shape)
         for rows, block in windows.blocks(WINDOWS_PER_BLOCK):
-            location[rows], scale[rows] = self.pipeline.levels(self.encoded.series, block.symbols, block.positions)
+            location[rows], scale[rows] = self.pipeline.compute_levels(
+                self.encoded.series, block.symbols, block.positions
+            )
         return torch.from_numpy(location), torch.from_numpy(scale)
 
     def location_and_scale_of_days(self, positions: NDArray[np.int64]) -> tuple[Tensor, Tensor]:

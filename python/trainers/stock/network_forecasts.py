@@ -34,7 +34,8 @@ def forecast_with_network(
     if isinstance(engine.network, GraphForecaster):
         return _forecast_by_day(engine, history, windows, universe)
     return NetworkForecasts(
-        units=join_parts((engine.units(batch.inputs) for batch in history.batches(windows)), len(windows)), scores=None
+        units=join_parts((engine.compute_units(batch.inputs) for batch in history.batches(windows)), len(windows)),
+        scores=None,
     )
 
 
@@ -58,7 +59,7 @@ def forecast_values(
     """[N, H, Q] calibrated quantiles in the target's own unit."""
     units = forecast_with_network(engine, history, windows, universe).units
     location, scale = history.location_and_scale(windows)
-    return engine.calibrated(units, location, scale).numpy()
+    return engine.calibrate(units, location, scale).numpy()
 
 
 def _forecast_by_day(
@@ -72,7 +73,7 @@ def _forecast_by_day(
     scores: list[Tensor] = []
     for position, rows in zip(positions, np.split(windows.symbols, first[1:]), strict=True):
         batch = days.gather(np.array([position]))
-        output = engine.panel(batch.inputs, batch.nodes)
+        output = engine.compute_panel(batch.inputs, batch.nodes)
         units.append(output.quantiles[torch.from_numpy(rows)])
         scores.append(output.scores[torch.from_numpy(rows)])
     return NetworkForecasts(units=torch.cat(units), scores=torch.cat(scores))

@@ -146,7 +146,7 @@ class PanelTask:
         self._levels = _move_to_device_of(batch.target, self._levels)
         output: object = self._network(batch.inputs, batch.nodes, batch.panels)
         rows, horizons = batch.target.shape
-        fault = describe_fault(output, rows=rows, horizons=horizons, levels=len(self._levels))
+        fault = describe_fault(output, rows=rows, horizons=horizons, quantiles=len(self._levels))
         if fault is not None or not isinstance(output, PanelOutput):
             raise ContractError(
                 f"{fault}; the batch has {rows} rows, {horizons} horizons and {len(self._levels)} levels"

@@ -358,7 +358,7 @@ def _read_config(kind: str, record: Record) -> NetworkConfig:
 def _read_target(record: Record) -> Target:
     text = record.text("target")
     if text not in [kind.value for kind in TargetKind]:
-        raise record.refusal("target", f"is {text!r}, but must be one of {[kind.value for kind in TargetKind]}")
+        raise record.make_error("target", f"is {text!r}, but must be one of {[kind.value for kind in TargetKind]}")
     return Target(kind=TargetKind(text), lag=record.integer("lag"), horizons=record.integers("horizons"))
 
 
@@ -376,7 +376,7 @@ def _read_parts(record: Record) -> DataSplits:
     ranges = {name: record.integers(f"{SPLIT}{name}") for name in names}
     wrong = [name for name, sessions in ranges.items() if len(sessions) != 2]  # noqa: PLR2004 - first and last
     if wrong:
-        raise record.refusal(f"{SPLIT}{wrong[0]}", "must be two sessions yyyymmdd, the first and the last")
+        raise record.make_error(f"{SPLIT}{wrong[0]}", "must be two sessions yyyymmdd, the first and the last")
     return DataSplits.by_dates([(sessions[0], sessions[1]) for sessions in ranges.values()])
 
 
@@ -397,7 +397,7 @@ def _read_value(record: Record, key: str, hint: Any) -> Any:
         choices = get_args(hint)
         text = record.text(key)
         if text not in choices:
-            raise record.refusal(key, f"is {text!r}, but must be one of {list(choices)}")
+            raise record.make_error(key, f"is {text!r}, but must be one of {list(choices)}")
         return text
     return _READERS[hint](record, key)
 

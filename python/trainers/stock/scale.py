@@ -98,7 +98,7 @@ def _fit_level(sample: ScaleSample) -> FittedLevel:
     """HAR's forecast of log volatility, and its root mean square error."""
     har = fit_har(sample)
     unscaled = FittedLevel(har=har, residuals=(1.0,) * len(sample.steps))
-    residuals = sample.outcomes - unscaled.levels(sample.windows).location
+    residuals = sample.outcomes - unscaled.compute_levels(sample.windows).location
     sizes = np.sqrt(np.nanmean(residuals * residuals, axis=0))
     return FittedLevel(har=har, residuals=tuple(np.maximum(sizes, unscaled.floor).tolist()))
 
@@ -192,7 +192,7 @@ def _solve_least_squares(terms: FloatArray, outcomes: FloatArray, ranged: BoolAr
 
 def _set_intercepts(har: Har, sample: ScaleSample) -> Har:
     """Set intercepts so that outcomes in units of the scale have a mean square of 1."""
-    scale = FittedScale(har=har).levels(sample.windows).scale * sample.spread
+    scale = FittedScale(har=har).compute_levels(sample.windows).scale * sample.spread
     units = sample.outcomes / scale
     square = np.nanmean(units * units, axis=0)
     if not (np.isfinite(square) & (square > 0)).all():
@@ -283,7 +283,7 @@ def _compute_reversions(total: float, steps: Steps) -> Iterator[float]:
 
 def _measure_loss(normaliser: FittedScale, sample: ScaleSample) -> float:
     """Mean pinball loss of pooled quantiles in these units, over horizons, divided by their spread."""
-    location, scale = (torch.from_numpy(part) for part in normaliser.levels(sample.windows))
+    location, scale = (torch.from_numpy(part) for part in normaliser.compute_levels(sample.windows))
     spread, outcomes = torch.from_numpy(sample.spread), torch.from_numpy(sample.outcomes)
     units = normalise(outcomes, location, scale, spread)
     levels = torch.tensor(sample.levels, dtype=torch.float64)

@@ -96,7 +96,7 @@ def decode_message(line: bytes) -> Message:
     record = Record.from_bytes(line, _SOURCE)
     kind = _KINDS.get(record.text("is"))
     if kind is None:
-        raise record.refusal("is", "is not a message of this version")
+        raise record.make_error("is", "is not a message of this version")
     return read_as(record, kind)
 
 

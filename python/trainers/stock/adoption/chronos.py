@@ -78,7 +78,7 @@ def read_sizes(config: Mapping[str, Json], kind: NetworkKind) -> ChronosConfig:
     names = {field.name: type(field.default) for field in fields(kind.config)}
     settings = {name: _read(inner if inner.has(name) else whole, name, kind_of) for name, kind_of in names.items()}
     if inner.has("output_patch_size") and inner.integer("output_patch_size") != settings["input_patch_size"]:
-        raise inner.refusal("output_patch_size", f"must be the input_patch_size, {settings['input_patch_size']}")
+        raise inner.make_error("output_patch_size", f"must be the input_patch_size, {settings['input_patch_size']}")
     inner.end()  # an unknown setting could change the numbers
     sizes = kind.config(**settings)
     assert isinstance(sizes, ChronosConfig)  # noqa: S101 - of every kind in ARCHITECTURES

@@ -79,7 +79,7 @@ def audit_command(
     console.print(make_audit_table(replace(record, warnings=())))  # shown before the work
     console.print(f"Written to {locate_audit(path)}", soft_wrap=True, markup=False)
     if subject.artifact is not None:
-        refused = {suspect.symbol for suspect in find_suspects(panel) if suspect.refuses}
+        refused = {suspect.symbol for suspect in find_suspects(panel) if suspect.is_refused}
         sound = [symbol for symbol in panel.symbols if symbol not in refused]
         symbol = ("--symbol", sound[0]) if refused and sound else ()
         print_next_commands(quantra("report", subject.artifact, *list_given_flags(bars, files), *symbol))

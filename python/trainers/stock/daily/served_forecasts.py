@@ -55,7 +55,7 @@ def choose_forecasts(
         unbeaten = next((name for name, test in tests.items() if test is None or test.lamp is not Lamp.GREEN), None)
         if unbeaten is not None:
             model, name = simple[unbeaten], unbeaten
-            reason = f"{champion.reference} {_describe_failure(tests[unbeaten])}"
+            reason = f"{champion.reference} {_make_error(tests[unbeaten])}"
         else:
             model, name = champion, champion.reference
             reason = _describe_success([(name, test) for name, test in tests.items() if test is not None])
@@ -70,7 +70,7 @@ def _describe_success(tests: Sequence[tuple[str, EvidenceRecord]]) -> str:
     return f"it is shown to be better than {' and '.join(f'{name} ({_describe_bounds(test)})' for name, test in tests)}"
 
 
-def _describe_failure(test: EvidenceRecord | None) -> str:
+def _make_error(test: EvidenceRecord | None) -> str:
     """Why the champion is not known to be better, in words."""
     if test is None or not (bounds := _describe_bounds(test)):
         return "has too few outcomes to be shown to be better"

@@ -277,4 +277,4 @@ def _map(output: OutputMap, units: Tensor, location: Tensor, scale: Tensor, offs
     parts = zip(
         units.split(WINDOWS_PER_BATCH), location.split(WINDOWS_PER_BATCH), scale.split(WINDOWS_PER_BATCH), strict=True
     )
-    return join_parts((output.values(*part, offsets) for part in parts), len(units)).numpy()
+    return join_parts((output.map_tensors(*part, offsets) for part in parts), len(units)).numpy()

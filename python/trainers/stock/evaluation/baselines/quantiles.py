@@ -150,7 +150,7 @@ def _units_by(history: History, normaliser: Normaliser) -> UnitsOf:
         parts = tuple(
             extract_trailing_windows(one, windows.symbols, windows.positions, normaliser.window) for one in series
         )
-        location, scale = normaliser.levels(parts)
+        location, scale = normaliser.compute_levels(parts)
         return ForecastUnits(location=location[..., None], scale=(scale * target.spread)[..., None])
 
     return units
