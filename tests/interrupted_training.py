@@ -22,9 +22,9 @@ from trainers.loop import (
     ResidentSource,
     Source,
     Stateful,
+    StepReport,
     TrainingRun,
     Validation,
-    WindowReport,
     seed_everything,
 )
 
@@ -48,7 +48,7 @@ class Memory:
         self.highest: float | None = None
         self.recent: list[Tensor] = []
 
-    def see(self, report: WindowReport) -> None:
+    def see(self, report: StepReport) -> None:
         """Increase the penalty while losses fall."""
         self.penalty *= 1.1 if self.highest is not None and report.loss < self.highest else 0.9
         self.highest = max(report.loss, self.highest or 0.0)
@@ -64,7 +64,7 @@ class Memory:
 def adapting(reports: Iterator[Report], memory: Memory, plateau: ReduceLROnPlateau) -> Iterator[Report]:
     """Pass the reports on after updating the caller's state."""
     for report in reports:
-        if isinstance(report, WindowReport):
+        if isinstance(report, StepReport):
             memory.see(report)
         elif isinstance(report, EpochReport):
             plateau.step(report.monitored)

@@ -2,7 +2,7 @@
 
 import math
 
-from trainers.loop import CheckpointReport, EpochReport, PhaseTotals, ValidationReport, WindowReport
+from trainers.loop import CheckpointReport, EpochReport, PhaseTotals, StepReport, ValidationReport
 
 
 def window(
@@ -18,8 +18,8 @@ def window(
     micro_batch_limit: int | None = None,
     seconds: float = 0.25,
     data_seconds: float = 0.0,
-) -> WindowReport:
-    return WindowReport(
+) -> StepReport:
+    return StepReport(
         phase=phase,
         epoch=epoch,
         epochs=3,

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trainers.loop import CheckpointReport, EpochReport, Report, Stateful, TrainingNotice, TrainingRun, WindowReport
+from trainers.loop import CheckpointReport, EpochReport, Report, Stateful, StepReport, TrainingNotice, TrainingRun
 
 MEASURED = ("seconds", "data_seconds", "peak_bytes")
 
@@ -67,7 +67,7 @@ def timeless(report: Report) -> dict[str, Any]:
 
 def reported(reports: Sequence[Report]) -> list[dict[str, Any]]:
     """Reports of windows and epochs without times."""
-    return [timeless(report) for report in reports if isinstance(report, WindowReport | EpochReport)]
+    return [timeless(report) for report in reports if isinstance(report, StepReport | EpochReport)]
 
 
 def messages(reports: Sequence[Report]) -> list[str]:
@@ -85,7 +85,7 @@ def until(reports: Iterator[Report], windows: int) -> list[Report]:
     found: list[Report] = []
     for report in reports:
         found.append(report)
-        if sum(isinstance(each, WindowReport) for each in found) == windows:
+        if sum(isinstance(each, StepReport) for each in found) == windows:
             break
     return found
 

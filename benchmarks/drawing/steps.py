@@ -22,7 +22,7 @@ from trainers.dit.models import ImageModel
 from trainers.dit.objective import create_objective
 from trainers.dit.recipe import ImageRecipe
 from trainers.dit.training import DenoisingLoss, NoiseSource, build_loop, compute_warmup_factor
-from trainers.loop import IterableSource, WindowReport, adamw, seed_everything
+from trainers.loop import IterableSource, StepReport, adamw, seed_everything
 
 WARM, BATCHES = 5, 20
 RECIPE: Final = ImageRecipe(device="cpu", precision="fp32")
@@ -81,7 +81,7 @@ def in_loop(
     seed_everything(0)
     with build_loop(_model(work), RECIPE).running() as run:
         for report in run.epochs(IterableSource(_Gathered(images, places)), max_epochs=1):
-            if isinstance(report, WindowReport):
+            if isinstance(report, StepReport):
                 yield
 
 

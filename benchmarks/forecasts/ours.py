@@ -44,9 +44,9 @@ from trainers.loop import (
     Loop,
     Phase,
     ResidentSource,
+    StepReport,
     TrainingRun,
     Validation,
-    WindowReport,
     adamw,
     cosine,
     seed_everything,
@@ -176,7 +176,7 @@ def _work(
     for report in run.epochs(source, max_epochs=-(-steps // source.length), validation=held):
         if isinstance(report, EpochReport) and held is not None:
             run.stalled(report.monitored, patience=steps)
-        if isinstance(report, WindowReport) and report.step == steps and held is None:
+        if isinstance(report, StepReport) and report.step == steps and held is None:
             return
 
 

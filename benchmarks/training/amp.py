@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.report import Row, at_least, at_most, shown, unmeasured
-from trainers.loop import Loop, Loss, Phase, ResidentSource, Source, WindowReport, adamw
+from trainers.loop import Loop, Loss, Phase, ResidentSource, Source, StepReport, adamw
 
 SPEED, MEMORY = "16 bits / float32: windows/s", "16 bits / float32: peak memory"
 SPEED_REACH, MEMORY_REACH = 2.5, 0.55
@@ -78,7 +78,7 @@ def measure_cost(loop: Loop[Any], source: Source[Any], *, warm: int, windows: in
     with torch.backends.cudnn.flags(enabled=True, allow_tf32=False), loop.running() as run:
         torch.cuda.reset_peak_memory_stats()
         for report in run.epochs(source, max_epochs=1):
-            if isinstance(report, WindowReport) and report.window == warm - 1:
+            if isinstance(report, StepReport) and report.window == warm - 1:
                 torch.cuda.synchronize()
                 started = perf_counter()
         torch.cuda.synchronize()

@@ -1,7 +1,7 @@
 """This project's loop with all its guards, on the same work as the others."""
 
 from benchmarks.training.job import Batch, Job
-from trainers.loop import IterableSource, Loop, Loss, Phase, WindowReport
+from trainers.loop import IterableSource, Loop, Loss, Phase, StepReport
 
 
 def train(job: Job) -> None:
@@ -22,5 +22,5 @@ def train(job: Job) -> None:
     loop = Loop([phase], modules=modules, device="cpu", precision="fp32", accumulate=job.accumulate)
     with loop.running() as run:
         for report in run.epochs(IterableSource(job.batches), max_epochs=1):
-            if isinstance(report, WindowReport):
+            if isinstance(report, StepReport):
                 total += report.loss

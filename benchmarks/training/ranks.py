@@ -18,7 +18,7 @@ from torch.optim import SGD
 
 from benchmarks.environments import ROOT
 from benchmarks.report import Row, at_least, shown, unmeasured
-from trainers.loop import IterableSource, Loop, Loss, Phase, WindowReport
+from trainers.loop import IterableSource, Loop, Loss, Phase, StepReport
 
 RANKS = 2
 SAMPLES, INPUTS, WIDTH = 512, 256, 1024
@@ -88,7 +88,7 @@ def _train(accumulate: int) -> float:
     batches = [torch.randn(SAMPLES, INPUTS)] * (RANKS * (WARM + WINDOWS))
     with Loop([phase], modules={"network": network}, device="cpu", accumulate=accumulate).running() as run:
         reports = run.epochs(IterableSource(batches), max_epochs=1)
-        moments = [time.perf_counter() for report in reports if isinstance(report, WindowReport)]
+        moments = [time.perf_counter() for report in reports if isinstance(report, StepReport)]
     return statistics.median(after - before for before, after in itertools.pairwise(moments[WARM:]))
 
 

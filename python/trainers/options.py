@@ -10,7 +10,7 @@ from predictor.flags import Flag
 from trainers.loop.device import PrecisionName
 from trainers.loop.profiler import profile_training
 from trainers.loop.run_parts import OomChoice
-from trainers.loop.window.guards import Nonfinite
+from trainers.loop.step.guards import Nonfinite
 from trainers.progress import ConsumerChain, JsonLines, JsonlLog, ReportConsumer, TensorBoardLog, progress_for
 
 DEVICES = re.compile(r"auto|cpu|mps|(cuda|xpu)(:\d+)?")
@@ -124,11 +124,6 @@ class RunOptions:
     as_json: Annotated[
         bool, Flag("Write reports as JSON lines to standard output, for programs.", spelling="--json")
     ] = False
-
-
-@dataclass(frozen=True, kw_only=True)
-class LoopOptions(ComputationOptions, RunOptions):
-    """Every setting that all trainers share."""
 
 
 def consumer(options: RunOptions, folder: Path, stream: IO[str], *, rank: int = 0) -> ReportConsumer:

@@ -44,7 +44,7 @@ from trainers.loop import (
     Phase,
     Precision,
     Report,
-    WindowReport,
+    StepReport,
 )
 
 ROOT = Path(__file__).parents[2]
@@ -298,7 +298,7 @@ def test_one_server_answers_all_calls_and_its_end_is_not_swallowed(tmp_path: Pat
 def test_a_training_on_the_cpu_makes_no_gradient_scaler_although_torch_has_an_enabled_one() -> None:
     assert torch.amp.GradScaler("cpu").is_enabled()
     report, _ = trained(linear(), [rows(4)])
-    assert isinstance(report, WindowReport)
+    assert isinstance(report, StepReport)
     assert report.loss_scale is None
     assert report.stepped
 
@@ -332,7 +332,7 @@ def test_the_tail_of_an_epoch_is_stepped_and_leaks_nothing_into_the_next() -> No
     for _ in range(2):
         for window in (batches[0:2], batches[2:4], batches[4:5]):
             trained(by_hand, [Rows(*(torch.cat(field) for field in zip(*window, strict=True)))])
-    assert [report.step for report in reports if isinstance(report, WindowReport)] == [1, 2, 3, 4, 5, 6]
+    assert [report.step for report in reports if isinstance(report, StepReport)] == [1, 2, 3, 4, 5, 6]
     assert torch.allclose(net.weight, by_hand.weight, rtol=1e-6)
 
 
@@ -377,7 +377,7 @@ def test_running_out_of_memory_does_not_skip_the_batch_silently() -> None:
             raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 MiB.")
         return squares(net, batch)
 
-    (window,) = [report for report in trained(net, [rows(8)], loss=loss) if isinstance(report, WindowReport)]
+    (window,) = [report for report in trained(net, [rows(8)], loss=loss) if isinstance(report, StepReport)]
     assert (window.count, window.shortages) == (8, 1)
     whole = linear()
     trained(whole, [rows(8)])
@@ -480,7 +480,7 @@ def trained(
 
 
 def stepped(reports: list[Report]) -> list[bool]:
-    return [report.stepped for report in reports if isinstance(report, WindowReport)]
+    return [report.stepped for report in reports if isinstance(report, StepReport)]
 
 
 def descend_by_hand(net: nn.Linear, *batches: Rows) -> Tensor:

@@ -32,7 +32,7 @@ from predictor.errors import ConfigurationError, InSampleError, QuantraError, fo
 from predictor.networks import KINDS
 from predictor.registry import read_aliases
 from trainers import StockTrainer
-from trainers.loop import Report, TrainingNotice, WindowReport
+from trainers.loop import Report, StepReport, TrainingNotice
 from trainers.stock import SplitShares, fitted_artifact
 from trainers.stock.backtest.command import backtest_command
 from trainers.stock.card import hash_bars
@@ -371,7 +371,7 @@ def test_a_function_gets_every_report_of_a_fit() -> None:
     made.fit(bars()).close()
     made.evaluate(bars(), seeds=2, start=START, end=END)  # another training, which is not reported
     assert [type(report).__name__ for report in reports].count("EpochReport") == 1
-    assert any(isinstance(report, WindowReport) for report in reports)
+    assert any(isinstance(report, StepReport) for report in reports)
     assert made.get_params()["on_report"] == reports.append
     assert repr(made).endswith("epochs=1, fitted)")
 

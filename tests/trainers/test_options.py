@@ -3,6 +3,7 @@
 import io
 import json
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -13,18 +14,23 @@ from typer.testing import CliRunner
 from predictor.cli.flags import with_flags
 from trainers.cli.commands import app
 from trainers.loop import Report, SettingsError
-from trainers.options import LoopOptions, consumer
+from trainers.options import consumer
 
 REPORTS: list[Report] = [window(), epoch()]
+
+
+@dataclass(frozen=True, kw_only=True)
+class EveryOption(ComputationOptions, RunOptions):
+    """All shared settings."""
 
 
 class Program:
     """A program with every shared flag that records its values."""
 
     def __init__(self) -> None:
-        self.given: LoopOptions | None = None
+        self.given: EveryOption | None = None
 
-    def train(self, *, options: LoopOptions) -> None:
+    def train(self, *, options: EveryOption) -> None:
         self.given = options
 
     def call(self, *flags: str) -> tuple[int, str]:
@@ -51,7 +57,7 @@ def test_help_shows_every_flag() -> None:
 def test_without_flags_the_options_are_the_default_ones() -> None:
     program = Program()
     assert program.call() == (0, "")
-    assert program.given == LoopOptions()
+    assert program.given == EveryOption()
 
 
 def test_every_flag_reaches_the_options() -> None:
@@ -62,7 +68,7 @@ def test_every_flag_reaches_the_options() -> None:
         "--parent-watch --json"
     )
     assert program.call(*flags.split()) == (0, "")
-    assert program.given == LoopOptions(
+    assert program.given == EveryOption(
         device="cuda:1",
         precision="bf16",
         accumulate=4,
@@ -121,7 +127,7 @@ def test_a_value_out_of_range_is_bad_usage_and_names_its_flag(flags: str, messag
     assert program.given is None
 
 
-def screen_output(options: LoopOptions, folder: Path, *, rank: int = 0) -> str:
+def screen_output(options: RunOptions, folder: Path, *, rank: int = 0) -> str:
     """Screen output of a short run."""
     screen = io.StringIO()
     assert list(consumer(options, folder, screen, rank=rank)(REPORTS)) == REPORTS
@@ -129,13 +135,13 @@ def screen_output(options: LoopOptions, folder: Path, *, rank: int = 0) -> str:
 
 
 def test_a_run_has_its_log_and_plain_progress_on_a_screen_that_is_no_terminal(tmp_path: Path) -> None:
-    shown = screen_output(LoopOptions(), tmp_path / "1.run")
+    shown = screen_output(RunOptions(), tmp_path / "1.run")
     assert shown.startswith("epoch 1/3  loss 0.5")
     assert [file.name for file in (tmp_path / "1.run").iterdir()] == ["reports.jsonl"]
 
 
 def test_with_json_the_screen_gets_the_lines_of_the_log(tmp_path: Path) -> None:
-    shown = screen_output(LoopOptions(as_json=True), tmp_path)
+    shown = screen_output(RunOptions(as_json=True), tmp_path)
     assert [json.loads(line)["kind"] for line in shown.splitlines()] == ["window", "epoch"]
     assert shown == (tmp_path / "reports.jsonl").read_text(encoding="utf-8")
 
@@ -146,19 +152,19 @@ def test_a_report_is_in_the_log_before_it_is_on_the_screen(tmp_path: Path) -> No
             assert (tmp_path / "reports.jsonl").read_text(encoding="utf-8").endswith(text)
             return super().write(text)
 
-    passing = consumer(LoopOptions(as_json=True), tmp_path, Screen())(REPORTS)
+    passing = consumer(RunOptions(as_json=True), tmp_path, Screen())(REPORTS)
     assert list(passing) == REPORTS
 
 
 def test_curves_for_tensorboard_are_written_where_they_are_asked_for(tmp_path: Path) -> None:
     pytest.importorskip("tensorboard", reason="needs the extra tensorboard")
-    screen_output(LoopOptions(tensorboard=True), tmp_path)
+    screen_output(RunOptions(tensorboard=True), tmp_path)
     assert sorted(file.name for file in (tmp_path / "tensorboard").iterdir()) == ["epochs", "windows"]
 
 
 def test_a_trace_is_written_where_it_is_asked_for(tmp_path: Path) -> None:
     reports = [window(number) for number in range(6)]
-    passed = list(consumer(LoopOptions(profile=True), tmp_path, io.StringIO())(reports))
+    passed = list(consumer(RunOptions(profile=True), tmp_path, io.StringIO())(reports))
     assert passed[:-1] == reports
     assert (tmp_path / "profile" / "trace.json").is_file()
 
@@ -168,11 +174,11 @@ def test_curves_without_their_package_are_refused_before_training_begins(
 ) -> None:
     monkeypatch.setitem(sys.modules, "tensorboard", None)
     with pytest.raises(SettingsError, match="quantra"):
-        consumer(LoopOptions(tensorboard=True), tmp_path, io.StringIO())
+        consumer(RunOptions(tensorboard=True), tmp_path, io.StringIO())
 
 
 def test_all_but_the_first_process_of_a_group_only_hand_the_reports_on(tmp_path: Path) -> None:
-    shown = screen_output(LoopOptions(profile=True, tensorboard=True, as_json=True), tmp_path / "1.run", rank=1)
+    shown = screen_output(RunOptions(profile=True, tensorboard=True, as_json=True), tmp_path / "1.run", rank=1)
     assert shown == ""
     assert list(tmp_path.iterdir()) == []
 

@@ -223,7 +223,7 @@ def test_every_weight_learns_and_the_loss_falls() -> None:
     task = PanelTask(model, levels=LEVELS, spread=torch.ones(HORIZONS))
     days = PanelDays(gather_from(batch()), forecastable=EVERY_DAY)
     loop = Loop(
-        [_phase(model, task)], modules={"network": model}, device="cpu", splitter=PanelSplitter(), audit_windows=5
+        [_phase(model, task)], modules={"network": model}, device="cpu", splitter=PanelSplitter(), audit_steps=5
     )
     before = task.loss(batch()).mean.item()
     with loop.running() as run:

@@ -35,7 +35,7 @@ from predictor.networks import (
 )
 from predictor.registry import Runtime, load_model, load_single
 from trainers.cli.commands import app as quantra
-from trainers.loop import Report, ResumeMismatchError, WeightsMismatchError, WindowReport
+from trainers.loop import Report, ResumeMismatchError, StepReport, WeightsMismatchError
 from trainers.progress import ConsumerChain, ReportConsumer
 from trainers.stock import (
     CheckpointSettings,
@@ -571,7 +571,7 @@ def until(epoch: int, window: int) -> ReportConsumer:
     def ending(reports: Iterable[Report]) -> Iterator[Report]:
         for report in reports:
             yield report
-            if isinstance(report, WindowReport) and (report.epoch, report.window) == (epoch, window):
+            if isinstance(report, StepReport) and (report.epoch, report.window) == (epoch, window):
                 raise TrainingStopped
 
     return ending

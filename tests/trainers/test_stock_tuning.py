@@ -23,7 +23,7 @@ from predictor.features import FeatureDefinition, FeatureSet
 from predictor.jobs import JobOutcome, JobPool, JobRunner, LocalRunner, run_job
 from predictor.networks import KINDS, LSTMConfig, Setting, Target, get_kind
 from predictor.replacement import claim_output
-from trainers.loop import EpochReport, LoopError, Report, WindowReport
+from trainers.loop import EpochReport, LoopError, Report, StepReport
 from trainers.stock.data import History
 from trainers.stock.model_fit import fit_pipeline, prepare
 from trainers.stock.recipe import Optimisation, StockRecipe
@@ -89,7 +89,7 @@ class RecordingConsumer:
     def __call__(self, reports: Iterable[Report], /) -> Iterator[Report]:
         for report in reports:
             self.epochs += isinstance(report, EpochReport)
-            self.windows += isinstance(report, WindowReport)
+            self.windows += isinstance(report, StepReport)
             yield report
 
     def announce(self, said: str) -> None:

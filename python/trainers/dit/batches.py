@@ -204,12 +204,12 @@ class LatentCache:
         contents, path = read_contents(folder), folder / ENCODED
         try:
             if _hash_file(path) != contents.encoded:
-                raise damaged_error(folder, f"{ENCODED} does not match its digest")
+                raise make_damaged_error(folder, f"{ENCODED} does not match its digest")
             tensors = load_file(path)  # memory-mapped: rows are read when a batch is gathered
         except (OSError, SafetensorError) as error:
-            raise damaged_error(folder, f"{ENCODED} cannot be read ({error})") from error
+            raise make_damaged_error(folder, f"{ENCODED} cannot be read ({error})") from error
         if len(tensors["mean"]) != len(contents.pictures):
-            raise damaged_error(
+            raise make_damaged_error(
                 folder, f"{FILE} names {len(contents.pictures)} images, {ENCODED} has {len(tensors['mean'])}"
             )
         return cls(folder, contents, tensors)
@@ -318,13 +318,13 @@ def read_contents(folder: Path) -> CacheContents:
                 kept = tuple(PromptedImage(**picture) for picture in pictures)
                 left = tuple(RejectedFile(**rejected) for rejected in refused)
             except TypeError as error:
-                raise damaged_error(folder, f"{FILE} has an invalid image entry ({error})") from error
+                raise make_damaged_error(folder, f"{FILE} has an invalid image entry ({error})") from error
             return CacheContents(vae=vae, encoder=encoder, encoded=encoded, pictures=kept, refused=left)
         case _:
-            raise damaged_error(folder, f"{FILE} has missing fields")
+            raise make_damaged_error(folder, f"{FILE} has missing fields")
 
 
-def damaged_error(folder: Path, problem: str) -> CacheError:
+def make_damaged_error(folder: Path, problem: str) -> CacheError:
     """Error for a damaged cache."""
     return CacheError(f"cache {folder} is damaged: {problem}; make it again")
 
@@ -377,4 +377,4 @@ def _read_json(folder: Path) -> object:
             f"quantra train dit cache IMAGES --model MODEL --out {folder}"
         ) from error
     except (OSError, ValueError) as error:
-        raise damaged_error(folder, f"{FILE} cannot be read ({error})") from error
+        raise make_damaged_error(folder, f"{FILE} cannot be read ({error})") from error

@@ -13,7 +13,7 @@ from trainers.dit.networks import PromptCondition
 from trainers.dit.recipe import SamplingSettings
 from trainers.dit.rewards import KINDS, RewardInputs, ValidatedReward, read_pixels
 from trainers.dit.sampling import draw_initial_noise, draw_latents
-from trainers.loop import EpochReport, IterableSource, Loss, Report, TrainingNotice, TrainingRun, WindowReport
+from trainers.loop import EpochReport, IterableSource, Loss, Report, StepReport, TrainingNotice, TrainingRun
 
 TOGETHER: Final = 128
 """Images per sampling batch."""
@@ -200,7 +200,7 @@ class RewardMonitor:
         """
         for report in reports:
             yield report
-            if not isinstance(report, WindowReport) or not report.stepped:
+            if not isinstance(report, StepReport) or not report.stepped:
                 continue
             self._stepped += 1
             if self._stepped % self._every:

@@ -54,9 +54,9 @@ from trainers.loop.reports import (
     EpochReport,
     PhaseTotals,
     Report,
+    StepReport,
     TrainingNotice,
     ValidationReport,
-    WindowReport,
 )
 from trainers.loop.training_run import TrainingRun
 from trainers.loop.validation import Validation
@@ -104,6 +104,7 @@ __all__ = [
     "SettingsError",
     "Source",
     "Stateful",
+    "StepReport",
     "StoppedError",
     "Term",
     "TrainingNotice",
@@ -113,7 +114,6 @@ __all__ = [
     "Validation",
     "ValidationReport",
     "WeightsMismatchError",
-    "WindowReport",
     "ZeroGradientError",
     "adamw",
     "choose_device",

@@ -37,11 +37,11 @@ from trainers.loop.errors import SettingsError, join_names
 from trainers.loop.group.group import Group, check_modules
 from trainers.loop.group.processes import join_group, local_rank
 from trainers.loop.phase import FrozenModule, Phase
-from trainers.loop.reports import find_kept_graphs
+from trainers.loop.reports import make_kept_graphs_notices
 from trainers.loop.run_parts import CoupledChoice, LoopSettings, OomChoice, RunParts
+from trainers.loop.step.guards import Nonfinite, check_uncoupled
 from trainers.loop.training_run import TrainingRun
 from trainers.loop.weights.initial_weights import check_coverage, list_named_tensors, name_parameters
-from trainers.loop.window.guards import Nonfinite, check_uncoupled
 
 Batch = TypeVar("Batch")
 
@@ -75,7 +75,7 @@ class Loop(Generic[Batch]):
             gradient that overflows in float16 always skips the step and lowers the scale. A non-finite validation is
             reported and does not count as an improvement, or raises.
         skip_limit: Raise after this many skipped steps in a row, or this many non-finite validations in a row.
-        audit_windows: A parameter without a gradient in this many windows counts as unused; None for 16, or the
+        audit_steps: A parameter without a gradient in this many windows counts as unused; None for 16, or the
             first epoch if that is shorter.
         ema: The decay of a moving average of the weights, such as 0.999; or a decay per module, by name; None for no
             average. Validation and the best weights use the average.
@@ -111,7 +111,7 @@ class Loop(Generic[Batch]):
         batch_coupled: CoupledChoice = "refuse",
         nonfinite: Nonfinite = "skip",
         skip_limit: int = 20,
-        audit_windows: int | None = None,
+        audit_steps: int | None = None,
         ema: float | Mapping[str, float] | None = None,
         compile: bool = False,  # noqa: A002  torch's word for it
         deterministic: bool = False,
@@ -120,7 +120,7 @@ class Loop(Generic[Batch]):
     ) -> None:
         _check_phases(phases)
         _check_names(modules, state or {})
-        for name, count in (("accumulate", accumulate), ("skip_limit", skip_limit), ("audit_windows", audit_windows)):
+        for name, count in (("accumulate", accumulate), ("skip_limit", skip_limit), ("audit_steps", audit_steps)):
             if count is not None and count < 1:
                 raise SettingsError(f"{name} is {count}; it must be 1 or more")
         chosen: Sequence[str] = (oom, batch_coupled, nonfinite, resume_rates)
@@ -145,7 +145,7 @@ class Loop(Generic[Batch]):
             batch_coupled=batch_coupled,
             nonfinite=nonfinite,
             skip_limit=skip_limit,
-            audit_windows=audit_windows,
+            audit_steps=audit_steps,
             decays=_read_decays(ema, trained),
             state=dict(state or {}),
         )
@@ -206,7 +206,7 @@ class Loop(Generic[Batch]):
             _check_same_phases(parts)
             recorder = None if checkpoints is None else Recorder(checkpoints, parts, rates)
             resumed = [] if recorder is None else recorder.resume()
-            notices = [*resumed, *find_kept_graphs(self._settings.phases, self._settings.accumulate)]
+            notices = [*resumed, *make_kept_graphs_notices(self._settings.phases, self._settings.accumulate)]
             yield TrainingRun(parts, recorder, signals, notices)
 
     def _resolve_precision(self, requested: str | Precision | None, hardware: Hardware) -> Precision:

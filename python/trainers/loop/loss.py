@@ -69,7 +69,7 @@ class Loss:
         return cls(mean, sum(term.count for term in trained), parts, terms)
 
     @property
-    def counted(self) -> bool:
+    def has_targets(self) -> bool:
         """Whether any mean has a target, including those of terms of weight 0."""
         return bool(self.count) or any(term.count for term in self.terms.values())
 

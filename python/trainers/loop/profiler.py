@@ -8,7 +8,7 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 from trainers.loop.errors import SettingsError
-from trainers.loop.reports import Report, TrainingNotice, WindowReport
+from trainers.loop.reports import Report, StepReport, TrainingNotice
 
 TRACE_NAME = "trace.json"
 
@@ -46,7 +46,7 @@ def _record(reports: Iterable[Report], path: Path, *, skip: int, windows: int) -
             stack.enter_context(_recorded(recording, path))
         for report in reports:
             # A window counts at its first report, when all its phases are complete.
-            if isinstance(report, WindowReport) and (report.epoch, report.window) != last:
+            if isinstance(report, StepReport) and (report.epoch, report.window) != last:
                 last = (report.epoch, report.window)
                 seen += 1
                 if seen == skip:
@@ -54,7 +54,7 @@ def _record(reports: Iterable[Report], path: Path, *, skip: int, windows: int) -
                 elif seen == skip + windows:
                     stack.close()
             yield report
-    yield _describe_trace(path, seen=seen, skip=skip, windows=windows)
+    yield _make_trace_notice(path, seen=seen, skip=skip, windows=windows)
 
 
 @contextmanager
@@ -70,7 +70,7 @@ def _recorded(recording: profile, path: Path) -> Generator[None]:
         recording.export_chrome_trace(str(path))
 
 
-def _describe_trace(path: Path, *, seen: int, skip: int, windows: int) -> TrainingNotice:
+def _make_trace_notice(path: Path, *, seen: int, skip: int, windows: int) -> TrainingNotice:
     """Return a notice on the recorded windows."""
     recorded = min(seen - skip, windows)
     if recorded <= 0:

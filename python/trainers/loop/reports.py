@@ -11,7 +11,7 @@ from trainers.loop.phase import Phase
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WindowReport:
+class StepReport:
     """Report of one phase for one accumulation window.
 
     Attributes:
@@ -168,10 +168,10 @@ class TrainingNotice:
     message: str
 
 
-Report = WindowReport | EpochReport | CheckpointReport | TrainingNotice
+Report = StepReport | EpochReport | CheckpointReport | TrainingNotice
 
 
-def shortage_notice(report: WindowReport, coupled: Sequence[str]) -> TrainingNotice:
+def make_shortage_notice(report: StepReport, coupled: Sequence[str]) -> TrainingNotice:
     """Return the notice that memory ran out in a window.
 
     Args:
@@ -191,7 +191,7 @@ def shortage_notice(report: WindowReport, coupled: Sequence[str]) -> TrainingNot
     )
 
 
-def validation_shortage_notice(limit: int | None) -> TrainingNotice:
+def make_validation_shortage_notice(limit: int | None) -> TrainingNotice:
     """Return the notice that memory ran out in a validation; `limit` is the new maximum cost of a micro-batch."""
     return TrainingNotice(
         message="memory ran out in the validation; no sample was skipped: batches are scored in micro-batches of at "
@@ -199,7 +199,7 @@ def validation_shortage_notice(limit: int | None) -> TrainingNotice:
     )
 
 
-def stop_message(stop: int, report: CheckpointReport | None) -> str:
+def describe_stop(stop: int, report: CheckpointReport | None) -> str:
     """Return the message for a run that a signal (number `stop`) ended, with its last checkpoint if any."""
     name = Signals(stop).name
     if report is None:
@@ -210,7 +210,7 @@ def stop_message(stop: int, report: CheckpointReport | None) -> str:
     return f"stopped by {name} after {window}; the checkpoint is {report.folder}"
 
 
-def find_kept_graphs(phases: Sequence[Phase[Any]], accumulate: int) -> list[TrainingNotice]:
+def make_kept_graphs_notices(phases: Sequence[Phase[Any]], accumulate: int) -> list[TrainingNotice]:
     """Return a notice for every phase that uses the forward of a later phase, which keeps graphs in memory.
 
     Args:
@@ -228,7 +228,7 @@ def find_kept_graphs(phases: Sequence[Phase[Any]], accumulate: int) -> list[Trai
     ]
 
 
-PhaseResult = tuple[WindowReport, WeightedMean]
+PhaseResult = tuple[StepReport, WeightedMean]
 """A phase's report of a window, and the loss that the report's numbers come from."""
 
 

@@ -15,15 +15,15 @@ from trainers.loop.data.transfer import create_feeder
 from trainers.loop.device import Precision
 from trainers.loop.errors import UncoveredParameterError, join_names
 from trainers.loop.group.group import Group
-from trainers.loop.group.totals import WindowRequests
+from trainers.loop.group.totals import StepRequests
 from trainers.loop.phase import FrozenParameters, Phase
 from trainers.loop.reports import TrainingState
+from trainers.loop.step.accumulation import Accumulator, Targets, count_targets, sum_counts
+from trainers.loop.step.guards import GradientGuard, Nonfinite, Position, find_coupled_layers
+from trainers.loop.step.shared_forward import Rewind, SharedForward
+from trainers.loop.step.update import GradientUpdate, StepOutcome, skips_on_device
 from trainers.loop.validation import ScoreGuard, Scorer
 from trainers.loop.weights.weight_copies import AveragedWeights, BestWeights
-from trainers.loop.window.accumulation import Accumulator, Targets, count_targets, sum_counts
-from trainers.loop.window.guards import GradientGuard, Nonfinite, Position, find_coupled_layers
-from trainers.loop.window.shared_forward import Rewind, SharedForward
-from trainers.loop.window.update import GradientUpdate, StepOutcome, skips_on_device
 
 Batch = TypeVar("Batch")
 
@@ -58,7 +58,7 @@ class LoopSettings(Generic[Batch]):
     batch_coupled: CoupledChoice
     nonfinite: Nonfinite
     skip_limit: int
-    audit_windows: int | None
+    audit_steps: int | None
     decays: Mapping[str | None, float]
     state: Mapping[str, Stateful]
 
@@ -98,9 +98,7 @@ class PhaseRun(Generic[Batch]):
     names: Mapping[Parameter, str]
     steps: int = 0
 
-    def step(
-        self, window: tuple[Batch, ...], position: Position, requests: Callable[[], WindowRequests]
-    ) -> StepOutcome:
+    def step(self, window: tuple[Batch, ...], position: Position, requests: Callable[[], StepRequests]) -> StepOutcome:
         """Train on one window; `requests` is called when the gradients are complete."""
         with position:  # adds the position to errors
             self._check_groups()
@@ -128,12 +126,12 @@ class PhaseRun(Generic[Batch]):
         """Check that the number of parameter groups has not changed since the loop was created."""
         if len(self.phase.optimizer.param_groups) == self.groups:
             return
-        known = set(self.parameters)
+        trained = set(self.parameters)
         unknown = [
             self.names.get(parameter, f"an unnamed {list(parameter.shape)}")
             for group in self.phase.optimizer.param_groups
             for parameter in group["params"]
-            if parameter not in known
+            if parameter not in trained
         ]
         raise UncoveredParameterError(
             f"the optimizer had {self.groups} parameter groups when the loop was created and has "
@@ -149,7 +147,7 @@ class PhaseRun(Generic[Batch]):
             "step": self.steps,
             "update": self.update.state(),
             "guard": self.guard.state(),
-            "parts": list(self.group.parts(self.parameters)),
+            "parts": list(self.group.list_mean_names(self.parameters)),
         }
 
     def load(self, state: Mapping[str, Any]) -> None:
@@ -157,7 +155,7 @@ class PhaseRun(Generic[Batch]):
         self.steps = state["step"]
         self.update.load(state["update"])
         self.guard.load(state["guard"])
-        self.group.expect(self.parameters, state["parts"])
+        self.group.restore_mean_names(self.parameters, state["parts"])
 
 
 @final
@@ -205,7 +203,7 @@ class RunParts(Generic[Batch]):
         cutter = self._cutters.get(owner) or self._build_cutter(evaluated=settings.frozen.values())
         guard = GradientGuard(
             {parameter: self._names[parameter] for parameter in phase.parameters},
-            audit_windows=settings.audit_windows,
+            audit_steps=settings.audit_steps,
             nonfinite=settings.nonfinite,
             skip_limit=settings.skip_limit,
             allow_zero=phase.allow_zero_gradients,

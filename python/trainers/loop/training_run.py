@@ -14,38 +14,38 @@ from trainers.loop.data.sources import (
     IterableSource,
     Source,
     check_source,
-    collect_source_notices,
+    describe_reading,
     hash_order,
     read_batches,
 )
 from trainers.loop.data.transfer import can_read_ahead
 from trainers.loop.device import derive_seed, measure_peak_bytes
 from trainers.loop.errors import EmptyTargetError, ResumeMismatchError, StoppedError
-from trainers.loop.group.totals import WindowRequests
+from trainers.loop.group.totals import StepRequests
 from trainers.loop.loss import Loss
 from trainers.loop.reports import (
     CheckpointReport,
     EpochReport,
     PhaseResult,
     Report,
+    StepReport,
     TrainingNotice,
     ValidationReport,
-    WindowReport,
-    shortage_notice,
-    stop_message,
-    validation_shortage_notice,
+    describe_stop,
+    make_shortage_notice,
+    make_validation_shortage_notice,
 )
 from trainers.loop.run_parts import RunParts
+from trainers.loop.step.accumulation import windows
+from trainers.loop.step.guards import Position, add_position
 from trainers.loop.validation import Validation, evaluation_mode
 from trainers.loop.weights.initial_weights import find_kept_buffers
 from trainers.loop.weights.weight_copies import AveragedWeights
-from trainers.loop.window.accumulation import windows
-from trainers.loop.window.guards import Position, add_position
 
 Batch = TypeVar("Batch")
 Sample = TypeVar("Sample")
 
-NO_REQUESTS = WindowRequests()
+NO_REQUESTS = StepRequests()
 
 
 @final
@@ -118,7 +118,7 @@ class TrainingRun(Generic[Batch]):
         check_source(source)
         training, group = self._training, self.group
         window = training.epoch_totals.windows
-        messages = collect_source_notices(source, epoch=training.epoch, window=window, processes=group.size)
+        messages = describe_reading(source, epoch=training.epoch, window=window, processes=group.size)
         self._notices.extend(TrainingNotice(message=message) for message in messages)
         if group.size > 1:
             digest = hash_order(source, training.epoch, seed=training.order_seed)
@@ -155,9 +155,9 @@ class TrainingRun(Generic[Batch]):
             order = self._training.order_seed
             batches = partial(read_batches, source, 0, start=group.rank, step=group.size, seed=order)
             seed = derive_seed(order, group.rank)
-            total = group.total(scorer.total(score, batches, self._training.epoch, seed=seed))
+            total = group.merge_means(scorer.score(score, batches, self._training.epoch, seed=seed))
         if scorer.cutter.limit != limit:
-            self._notices.append(validation_shortage_notice(scorer.cutter.limit))
+            self._notices.append(make_validation_shortage_notice(scorer.cutter.limit))
         if not total.count:
             raise EmptyTargetError("the validation has no target: its source is empty or every count is 0")
         self._parts.score_guard.note(total.mean())
@@ -228,7 +228,7 @@ class TrainingRun(Generic[Batch]):
             yield from [report for report, _ in results]
             if self._notices:
                 yield from self._take_notices()
-            if requests.any:
+            if requests.has_any:
                 yield from self._handle_requests(requests, epoch_end=False)
         if not epoch_totals.windows:
             raise EmptyTargetError(f"the source has no batch in epoch {self._training.epoch}")
@@ -265,7 +265,7 @@ class TrainingRun(Generic[Batch]):
 
     def _train_window(
         self, window: tuple[Batch, ...], total: int | None, max_epochs: int, waited: float
-    ) -> tuple[list[PhaseResult], WindowRequests]:
+    ) -> tuple[list[PhaseResult], StepRequests]:
         """Run all phases that are due."""
         training, shared_forwards = self._training, self._parts.shared.values()
         number, done = training.windows + 1, training.epoch_totals.windows
@@ -280,7 +280,7 @@ class TrainingRun(Generic[Batch]):
                 position = Position(phase.phase.name, training.epoch, done, window)
                 outcome = phase.step(window, position, ask)
                 requests = requests.merge(outcome.requests)
-                report = WindowReport(
+                report = StepReport(
                     phase=phase.phase.name,
                     epoch=training.epoch,
                     epochs=max_epochs,
@@ -301,7 +301,7 @@ class TrainingRun(Generic[Batch]):
                     zero_gradient=outcome.zero_gradient,
                 )
                 if report.shortages:
-                    self._notices.append(shortage_notice(report, self._parts.coupled))
+                    self._notices.append(make_shortage_notice(report, self._parts.coupled))
                 results.append((report, outcome.loss))
         finally:
             for shared in shared_forwards:
@@ -330,7 +330,7 @@ class TrainingRun(Generic[Batch]):
         training.complete_epoch(report)
         return report
 
-    def _find_requests(self, number: int, *, last: bool) -> WindowRequests:
+    def _find_requests(self, number: int, *, last: bool) -> StepRequests:
         """Return what this process requests after a window; no checkpoint is due after the last one of an epoch.
 
         It is called at the end of each phase's backward, so that the requests travel to the other processes with the
@@ -339,15 +339,15 @@ class TrainingRun(Generic[Batch]):
         recorder, stop = self._recorder, self._signals.requested
         save = recorder is not None and not last and recorder.is_due(number)
         if save or stop:
-            return WindowRequests(stop=stop, save=save)
+            return StepRequests(stop=stop, save=save)
         self._parts.feeder.prefetch()
         return NO_REQUESTS
 
-    def _gather_requests(self, own: WindowRequests) -> WindowRequests:
-        return reduce(WindowRequests.merge, self.group.gather(own), NO_REQUESTS)
+    def _gather_requests(self, own: StepRequests) -> StepRequests:
+        return reduce(StepRequests.merge, self.group.gather(own), NO_REQUESTS)
 
     def _handle_requests(
-        self, requests: WindowRequests, *, epoch_end: bool
+        self, requests: StepRequests, *, epoch_end: bool
     ) -> Iterator[CheckpointReport | TrainingNotice]:
         """Write a checkpoint, and raise `StoppedError` if a stop is requested."""
         recorder = self._recorder
@@ -356,7 +356,7 @@ class TrainingRun(Generic[Batch]):
         if report is not None:
             yield report
         if requests.stop:
-            raise StoppedError(stop_message(requests.stop, report), signal=requests.stop)
+            raise StoppedError(describe_stop(requests.stop, report), signal=requests.stop)
 
     def _save_epoch(self) -> Iterator[CheckpointReport | TrainingNotice]:
         """Write the checkpoint at the end of an epoch if one is due or a stop is requested."""
@@ -364,8 +364,8 @@ class TrainingRun(Generic[Batch]):
         if recorder is None:
             return
         due = recorder.is_due(self._training.windows, epoch_end=True)
-        requests = self._gather_requests(WindowRequests(stop=self._signals.requested, save=due))
-        if requests.any:
+        requests = self._gather_requests(StepRequests(stop=self._signals.requested, save=due))
+        if requests.has_any:
             yield from self._handle_requests(requests, epoch_end=True)
 
     def _broadcast_buffers(self) -> None:

@@ -33,7 +33,7 @@ from trainers.loop.loss import (
     list_scalars,
     read,
 )
-from trainers.loop.window.guards import Nonfinite, Position
+from trainers.loop.step.guards import Nonfinite, Position
 
 Sample = TypeVar("Sample")
 Score = Callable[[Sample], Loss]
@@ -71,7 +71,7 @@ class Scorer:
         self._dtype = precision.dtype
         self.cutter = cutter
 
-    def total(
+    def score(
         self, score: Score[Sample], batches: Callable[[], Iterator[Sample]], epoch: int, *, seed: int
     ) -> WeightedMean:
         """Return the weighted mean over all batches; the modules must be in evaluation mode.
@@ -109,8 +109,8 @@ class Scorer:
                     if loss is None:
                         return None
                     losses.append(loss)
-                    start = None if micro_batch.last else micro_batch.stop
-        return [loss for loss in losses if loss.counted]
+                    start = None if micro_batch.is_last else micro_batch.stop
+        return [loss for loss in losses if loss.has_targets]
 
     def _score_micro_batch(self, score: Score[Sample], micro_batch: MicroBatch[Sample]) -> Loss | None:
         """Return the score of a micro-batch; None if memory ran out and the limit was lowered."""

@@ -57,7 +57,7 @@ def checkpoints_in(
         every_seconds=seconds if isfinite(seconds) else None,
         settings=settings,
     )
-    if checkpoints.any and not options.resume:
+    if not checkpoints.is_empty and not options.resume:
         if launched_rank() == 0:
             with checkpoints.open():
                 pass  # raises an error that names the run if one is using the folder

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import IO, final
 
-from trainers.loop import CheckpointReport, EpochReport, PhaseTotals, Report, TrainingNotice, WindowReport
+from trainers.loop import CheckpointReport, EpochReport, PhaseTotals, Report, StepReport, TrainingNotice
 
 NOTABLE_WAIT = 0.1
 """Share of the time above which waiting for data is shown."""
@@ -49,7 +49,7 @@ class ReportCallback:
             yield report
 
 
-def title(report: WindowReport | EpochReport) -> str:
+def title(report: StepReport | EpochReport) -> str:
     """The epoch, counted from 1."""
     return f"epoch {report.epoch + 1}/{report.epochs}"
 

@@ -10,10 +10,10 @@ from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import IO, Any, final
 
-from trainers.loop import CheckpointReport, EpochReport, Report, TrainingNotice, ValidationReport, WindowReport
+from trainers.loop import CheckpointReport, EpochReport, Report, StepReport, TrainingNotice, ValidationReport
 
 KINDS: Mapping[type, str] = {
-    WindowReport: "window",
+    StepReport: "window",
     EpochReport: "epoch",
     CheckpointReport: "checkpoint",
     TrainingNotice: "notice",
@@ -110,7 +110,7 @@ class _OpenLog:
 
     def add(self, report: Report) -> None:
         """Write a report; the first window or epoch removes the older lines of its place and later."""
-        if self._older and isinstance(report, WindowReport | EpochReport):
+        if self._older and isinstance(report, StepReport | EpochReport):
             remove_reports(self._path, self._older, place_of(report))
             self._older = 0
             self._file.close()
@@ -123,7 +123,7 @@ class _OpenLog:
         self._file.close()
 
 
-def place_of(report: WindowReport | EpochReport) -> Place:
+def place_of(report: StepReport | EpochReport) -> Place:
     """The epoch and window of a report."""
     return report.epoch, math.inf if isinstance(report, EpochReport) else report.window
 

@@ -9,7 +9,7 @@ from time import perf_counter
 from typing import IO, TYPE_CHECKING, Final, Protocol, TypeVar, final
 
 from predictor.durations import format_duration
-from trainers.loop import EpochReport, Report, WindowReport
+from trainers.loop import EpochReport, Report, StepReport
 from trainers.progress.consumer import PlainProgress, ReportConsumer, format_waiting, remark, title
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ class _BarContent:
             self.windows = self.window = report.windows
             self.validation = self.validation if report.validation is None else report.validation.mean
             self.pace = None
-        elif isinstance(report, WindowReport):
+        elif isinstance(report, StepReport):
             self.title = title(report)
             self.losses[report.phase] = report.loss
             self.window, self.windows = report.window + 1, report.windows
@@ -139,14 +139,14 @@ class _BarContent:
 class _WindowRate:
     """Rate of an epoch's windows since the first report, which after a resume is not the epoch's first window."""
 
-    def __init__(self, first: WindowReport) -> None:
+    def __init__(self, first: StepReport) -> None:
         self._started = perf_counter() - first.seconds - first.data_seconds
         self._before = self._latest = first.window - 1
         self._waited = 0.0
         self._seconds = math.nan
         self._ahead = self._later = 0
 
-    def see(self, report: WindowReport) -> None:
+    def see(self, report: StepReport) -> None:
         """Count a window once, even if several phases report it."""
         self._seconds = perf_counter() - self._started
         self._ahead = 0 if report.windows is None else report.windows - report.window - 1

@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, final
 
-from trainers.loop import EpochReport, Report, SettingsError, TrainingNotice, WindowReport
+from trainers.loop import EpochReport, Report, SettingsError, StepReport, TrainingNotice
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
@@ -71,7 +71,7 @@ class _Curves:
         self._phases: dict[str, _Points] = {}
 
     def add(self, report: Report) -> None:
-        if isinstance(report, WindowReport):
+        if isinstance(report, StepReport):
             self._add_window(report)
             return
         if isinstance(report, EpochReport):
@@ -82,7 +82,7 @@ class _Curves:
             self._epochs.add(report.epoch + 1, numbers)
         self._flush()  # at least with a checkpoint: a resumed training does not repeat what came before it
 
-    def _add_window(self, report: WindowReport) -> None:
+    def _add_window(self, report: StepReport) -> None:
         if not report.stepped:
             return
         points = self._phases.setdefault(report.phase, _Points(self._folder / "windows" / report.phase))

@@ -209,7 +209,7 @@ def fit(
         return _keep_initial_weights(prepared)
     validation = Validation(objective.selection_loss, objective.selection)
     with loop.running(checkpoints) as run:
-        if not run.best.begun:  # False after a resume
+        if not run.best.has_value:  # False after a resume
             run.stalled(run.validate(validation.score, validation.source).mean, patience=settings.patience)
         for report in consume(run.epochs(objective.train, max_epochs=settings.max_epochs, validation=validation)):
             if isinstance(report, EpochReport) and run.stalled(report.monitored, patience=settings.patience):

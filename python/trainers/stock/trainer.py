@@ -26,7 +26,7 @@ from predictor.networks import TargetKind
 from trainers.loop import LoopError, Report
 from trainers.loop.device import HostGenerators, PrecisionName
 from trainers.loop.run_parts import OomChoice
-from trainers.loop.window.guards import Nonfinite
+from trainers.loop.step.guards import Nonfinite
 from trainers.options import RunOptions
 from trainers.progress import ConsumerChain, ReportCallback
 from trainers.stock import data_warnings

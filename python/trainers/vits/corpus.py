@@ -56,7 +56,7 @@ class RecordedClip:
     digest: str
 
 
-def damaged_error(folder: Path, problem: str) -> CorpusError:
+def make_damaged_error(folder: Path, problem: str) -> CorpusError:
     """Error for a damaged prepared folder."""
     return CorpusError(f"prepared corpus {folder} is damaged: {problem}; prepare it again")
 
@@ -67,7 +67,7 @@ def _read_json(folder: Path) -> object:
     except (FileNotFoundError, NotADirectoryError) as error:
         raise CorpusError(_describe_unprepared(folder)) from error
     except (OSError, ValueError, RecursionError) as error:
-        raise damaged_error(folder, f"{FILE} cannot be read ({error})") from error
+        raise make_damaged_error(folder, f"{FILE} cannot be read ({error})") from error
 
 
 def _describe_unprepared(folder: Path) -> str:
@@ -87,17 +87,17 @@ def _parse_entry(folder: Path, kind: type[Entry], value: object, expected: str) 
         case dict() if value.keys() == {field.name for field in fields(kind)}:  # pyright: ignore[reportArgumentType]
             entry = kind(**value)
         case _:
-            raise _wrong_value_error(folder, value, expected)
+            raise _make_wrong_value_error(folder, value, expected)
     for field in fields(kind):  # pyright: ignore[reportArgumentType]
         content, choices = getattr(entry, field.name), get_args(field.type)
         fits = content in choices if choices else type(content) is field.type
         if not fits or (isinstance(content, int) and content < 1):
-            raise _wrong_value_error(folder, value, expected)
+            raise _make_wrong_value_error(folder, value, expected)
     return entry
 
 
-def _wrong_value_error(folder: Path, value: object, expected: str) -> CorpusError:
-    return damaged_error(folder, f"{FILE} has {str(value)[:_MAX_VALUE_CHARACTERS]}, expected {expected}")
+def _make_wrong_value_error(folder: Path, value: object, expected: str) -> CorpusError:
+    return make_damaged_error(folder, f"{FILE} has {str(value)[:_MAX_VALUE_CHARACTERS]}, expected {expected}")
 
 
 CLIPS: Final = "clips"
@@ -149,21 +149,21 @@ class SpeechCorpus:
             } if not rest:
                 pass
             case _:
-                raise damaged_error(folder, f"{FILE} has missing or unknown fields")
+                raise make_damaged_error(folder, f"{FILE} has missing or unknown fields")
         clips = tuple(_parse_entry(folder, RecordedClip, entry, "a clip") for entry in entries)
         if min(len({clip.name for clip in clips}), len({clip.digest for clip in clips})) < len(clips):
-            raise damaged_error(folder, f"{FILE} names a clip twice")
+            raise make_damaged_error(folder, f"{FILE} names a clip twice")
         for content, kind, expected in ((unknown.values(), int, "counts of characters"), (unlisted, str, "texts")):
             if not all(type(value) is kind for value in content):
-                raise _wrong_value_error(folder, content, expected)
+                raise _make_wrong_value_error(folder, content, expected)
         stored_digests = {path.stem for path in (folder / CLIPS).glob("*.safetensors")}
         missing = [clip.name for clip in clips if clip.digest not in stored_digests]
         if missing:
-            raise damaged_error(folder, f"files of {len(missing)} clips are missing, first: {missing[0]}")
+            raise make_damaged_error(folder, f"files of {len(missing)} clips are missing, first: {missing[0]}")
         try:
             vocabulary = read_vocabulary(folder / VOCABULARY)
         except VoiceError as error:
-            raise damaged_error(folder, error.message) from error
+            raise make_damaged_error(folder, error.message) from error
         return cls(
             folder=folder,
             framing=_parse_entry(folder, FrameSettings, framing, "the framing"),
@@ -206,7 +206,7 @@ class SpeechCorpus:
         """
         wave = self._read_tensor(clip, "wave", (clip.frames * self.framing.hop,), torch.int16)
         if hash_content(clip.text, wave) != clip.digest:
-            raise damaged_error(self.folder, f"text or samples of clip {clip.name} do not match its digest")
+            raise make_damaged_error(self.folder, f"text or samples of clip {clip.name} do not match its digest")
         return convert_to_floats(wave)
 
     def spectrogram(self, clip: RecordedClip) -> Tensor:
@@ -239,10 +239,12 @@ class SpeechCorpus:
             with safe_open(path, framework="pt") as file:
                 found: Tensor = file.get_tensor(name)
         except (OSError, SafetensorError) as error:
-            raise damaged_error(self.folder, f"{path.name} of clip {clip.name} cannot be read ({error})") from error
+            raise make_damaged_error(
+                self.folder, f"{path.name} of clip {clip.name} cannot be read ({error})"
+            ) from error
         if tuple(found.shape) != shape or found.dtype != dtype:
             wrong = f"{found.dtype} {list(found.shape)} instead of {dtype} {list(shape)}"
-            raise damaged_error(self.folder, f"{name} of clip {clip.name} is {wrong}")
+            raise make_damaged_error(self.folder, f"{name} of clip {clip.name} is {wrong}")
         return found
 
 

@@ -310,7 +310,7 @@ class SpeechRecogniser:
                 **rest,
             } if not rest and not other and min(rate, hop, fft) > 0 and 0 <= rate_of_errors < float("inf"):
                 if digest != sha256(weights).hexdigest():
-                    raise _describe_damage(folder, f"{WEIGHTS} does not match the digest in {FACTS}")
+                    raise _make_damaged_error(folder, f"{WEIGHTS} does not match the digest in {FACTS}")
                 return cls(
                     network=_load_network(folder, characters, weights),
                     characters=characters,
@@ -319,7 +319,7 @@ class SpeechRecogniser:
                     error_rate=rate_of_errors,
                 )
             case _:
-                raise _describe_damage(folder, f"{FACTS} has missing or invalid fields")
+                raise _make_damaged_error(folder, f"{FACTS} has missing or invalid fields")
 
 
 def train_recogniser(
@@ -403,7 +403,7 @@ def _read_facts(folder: Path) -> Mapping[str, object]:
     try:
         found: object = json.loads(_read(folder, FACTS))
     except ValueError as error:
-        raise _describe_damage(folder, f"{FACTS} is not JSON: {error}") from error
+        raise _make_damaged_error(folder, f"{FACTS} is not JSON: {error}") from error
     match found:
         case {"version": int(version)} if version != VERSION:
             raise RecogniserError(
@@ -412,14 +412,14 @@ def _read_facts(folder: Path) -> Mapping[str, object]:
         case dict():
             return {str(key): value for key, value in found.items()}
         case _:
-            raise _describe_damage(folder, f"{FACTS} is not an object")
+            raise _make_damaged_error(folder, f"{FACTS} is not an object")
 
 
 def _read(folder: Path, name: str) -> bytes:
     try:
         return (folder / name).read_bytes()
     except OSError as error:
-        raise _describe_damage(folder, f"{name} cannot be read ({error.strerror})") from error
+        raise _make_damaged_error(folder, f"{name} cannot be read ({error.strerror})") from error
 
 
 def _load_network(folder: Path, characters: str, weights: bytes) -> LetterNetwork:
@@ -428,13 +428,13 @@ def _load_network(folder: Path, characters: str, weights: bytes) -> LetterNetwor
     try:
         network.load_state_dict(load(weights))
     except (SafetensorError, RuntimeError) as error:
-        raise _describe_damage(
+        raise _make_damaged_error(
             folder, f"{WEIGHTS} does not hold the weights of {len(characters)} characters"
         ) from error
     return network.eval()
 
 
-def _describe_damage(folder: Path, problem: str) -> RecogniserError:
+def _make_damaged_error(folder: Path, problem: str) -> RecogniserError:
     return RecogniserError(f"recogniser {folder} is damaged: {problem}; remove {folder} to train a new one")
 
 

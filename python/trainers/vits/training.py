@@ -224,7 +224,7 @@ def open_checkpoints(version: Path, options: RunOptions, settings: Mapping[str, 
         CheckpointError: Another run uses the folder.
     """
     checkpoints = checkpoints_in(run_folder(version), options, settings, VoiceError)
-    if version.exists() and not checkpoints.any:
+    if version.exists() and checkpoints.is_empty:
         raise VoiceError(f"{version} exists but is not in the voice's index; move it away")
     return checkpoints
 
@@ -276,7 +276,7 @@ def clear_finished(versions: VoiceVersions) -> None:
     """
     run = run_folder(versions.folder / str(versions.index.versions))
     checkpoints = Checkpoints(run / CHECKPOINTS)
-    if launched_rank() == 0 and checkpoints.any:
+    if launched_rank() == 0 and not checkpoints.is_empty:
         with checkpoints.open():
             checkpoints.clear()
             shutil.rmtree(run / CORRECTIONS, ignore_errors=True)

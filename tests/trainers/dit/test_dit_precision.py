@@ -20,7 +20,7 @@ from trainers.dit.images import read_pictures
 from trainers.dit.models import ImageModel
 from trainers.dit.recipe import ImageRecipe
 from trainers.dit.training import fit
-from trainers.loop import PrecisionName, Report, WindowReport, seed_everything
+from trainers.loop import PrecisionName, Report, StepReport, seed_everything
 
 GPU = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]
 STEPS = 20
@@ -74,7 +74,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def measure_training(folder: Path, device: str, precision: PrecisionName, *, plain: bool = False) -> Seen:
     """Train for some steps."""
-    size, windows, computed = SIZES[device], list[WindowReport](), set[torch.dtype]()
+    size, windows, computed = SIZES[device], list[StepReport](), set[torch.dtype]()
     model = ImageModel.of(size.make(), tiny_vae(), tiny_encoder(), tiny_tokenizer()).learning("flow")
 
     def note(_: nn.Module, __: object, made: Tensor) -> None:
@@ -82,7 +82,7 @@ def measure_training(folder: Path, device: str, precision: PrecisionName, *, pla
 
     def kept(reports: Iterable[Report]) -> Iterator[Report]:
         for report in reports:
-            windows.extend([report] if isinstance(report, WindowReport) else [])
+            windows.extend([report] if isinstance(report, StepReport) else [])
             yield report
 
     asked: Any = model.network.module

@@ -29,7 +29,7 @@ from trainers.dit.training import (
     compute_warmup_factor,
     fit,
 )
-from trainers.loop import FrozenModule, IterableSource, Loop, Report, WindowReport, seed_everything
+from trainers.loop import FrozenModule, IterableSource, Loop, Report, StepReport, seed_everything
 from trainers.loop.validation import evaluation_mode
 
 NAMES: tuple[ObjectiveName, ...] = ("flow", "epsilon", "velocity")
@@ -247,13 +247,13 @@ def test_a_training_starts_with_a_small_rate_that_is_full_after_a_tenth_of_few_s
     assert phase.scheduler.get_last_lr() == pytest.approx([0.3 / 3])
 
 
-def weights_after(folder: Path, recipe: ImageRecipe) -> tuple[Tensor, list[WindowReport]]:
+def weights_after(folder: Path, recipe: ImageRecipe) -> tuple[Tensor, list[StepReport]]:
     """Weights after two steps, and their reports; randomness outside the recipe is fixed."""
-    reports: list[WindowReport] = []
+    reports: list[StepReport] = []
 
     def kept(given: Iterable[Report]) -> Iterator[Report]:
         for report in given:
-            reports.extend([report] if isinstance(report, WindowReport) else [])
+            reports.extend([report] if isinstance(report, StepReport) else [])
             yield report
 
     model = a_model()

@@ -26,9 +26,9 @@ from trainers.loop import (
     OutOfMemoryError,
     Report,
     SettingsError,
+    StepReport,
     StoppedError,
     TrainingNotice,
-    WindowReport,
     seed_everything,
 )
 from trainers.progress import ReportConsumer
@@ -289,7 +289,7 @@ def test_groups_of_equal_rewards_are_counted_and_move_nothing(folder: Path) -> N
     model, done = tuned(folder, formula=steady, quality=brightness, consume=kept)
     assert [(one.reward, one.equal, one.groups) for one in done.rounds] == [(0.25, 3, 3)] * 4
     assert torch.equal(weights(model), weights(tiny_model()))
-    windows = [report for report in reports if isinstance(report, WindowReport)]
+    windows = [report for report in reports if isinstance(report, StepReport)]
     assert len(windows) == 8
     assert all(report.zero_gradient for report in windows)
 
@@ -318,7 +318,7 @@ def test_steps_that_do_not_fit_into_memory_are_cut_and_tune_the_same_weights(
     recipe = replace(SMALL, members=16, learning_rate=0.1, divergence=0.01, ratio_clip=0.2)
     whole, expected = tuned(folder, recipe)
     cut, done = tuned(folder, recipe, consume=kept, strain=short)
-    windows = [report for report in reports if isinstance(report, WindowReport)]
+    windows = [report for report in reports if isinstance(report, StepReport)]
     assert len(windows) == 8
     assert sum(report.shortages for report in windows) == shortage.failures > 0
     moved = (weights(whole) - weights(tiny_model())).norm()
@@ -428,7 +428,7 @@ def test_a_tuning_resumes_at_the_window_to_the_same_bits(folder: Path, tmp_path:
         seen = 0
         for report in reports:
             yield report
-            seen += isinstance(report, WindowReport)
+            seen += isinstance(report, StepReport)
             if seen > windows:
                 raise StoppedError("enough", signal=2)
 
@@ -448,7 +448,7 @@ def test_a_tuning_resumes_at_the_window_to_the_same_bits(folder: Path, tmp_path:
     again, done = at(kept)
     assert done == expected
     assert torch.equal(weights(again), weights(whole))
-    assert sum(isinstance(report, WindowReport) for report in reports) == 8 - windows
+    assert sum(isinstance(report, StepReport) for report in reports) == 8 - windows
 
 
 def test_what_cannot_be_tuned_is_refused(folder: Path) -> None:

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
-from trainers.loop import IterableSource, Loop, Loss, Phase, WindowReport
+from trainers.loop import IterableSource, Loop, Loss, Phase, StepReport
 from trainers.loop.device.memory import KIBIBYTE, STATM
 
 SAMPLES = 2048
@@ -34,7 +34,7 @@ def limited(headroom_mib: int) -> Generator[None]:
         resource.setrlimit(resource.RLIMIT_AS, (hard, hard))
 
 
-def gradient(net: nn.Module, x: Tensor, headroom_mib: int | None) -> tuple[list[Tensor], WindowReport, int]:
+def gradient(net: nn.Module, x: Tensor, headroom_mib: int | None) -> tuple[list[Tensor], StepReport, int]:
     """The gradient of one window, and how often its forward failed."""
     begun, done = 0, 0
 
@@ -53,7 +53,7 @@ def gradient(net: nn.Module, x: Tensor, headroom_mib: int | None) -> tuple[list[
         else:
             with limited(headroom_mib):
                 report = next(reports)
-        assert isinstance(report, WindowReport)
+        assert isinstance(report, StepReport)
         found = [parameter.grad.clone() for parameter in net.parameters() if parameter.grad is not None]
     return found, report, begun - done
 

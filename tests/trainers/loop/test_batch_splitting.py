@@ -19,8 +19,8 @@ from trainers.loop import (
     OutOfMemoryError,
     Phase,
     SampleSplitter,
+    StepReport,
     Validation,
-    WindowReport,
 )
 from trainers.loop.data.batch_splitter import BatchCutter
 
@@ -39,7 +39,7 @@ def micro_batches(cutter: BatchCutter[Any], batch: object) -> list[Any]:
     while start is not None:
         micro_batch = cutter.cut(batch, start)
         found.append(micro_batch)
-        start = None if micro_batch.last else micro_batch.stop
+        start = None if micro_batch.is_last else micro_batch.stop
     return found
 
 
@@ -128,7 +128,7 @@ def test_a_limit_in_frames_allows_fewer_long_samples_than_short_ones() -> None:
 
 def train_network(
     batches: Sequence[Any], shortage: Shortage, *, accumulate: int = 1, splitter: BatchSplitter[Any] | None = None
-) -> tuple[nn.Module, list[WindowReport]]:
+) -> tuple[nn.Module, list[StepReport]]:
     torch.manual_seed(1)
     net = nn.Linear(1, 1)
 
@@ -141,7 +141,7 @@ def train_network(
     loop = Loop([phase], modules={"net": net}, device="cpu", accumulate=accumulate, splitter=splitter)
     with loop.running() as run:
         reports = list(run.epochs(IterableSource(batches), max_epochs=1))
-    return net, [report for report in reports if isinstance(report, WindowReport)]
+    return net, [report for report in reports if isinstance(report, StepReport)]
 
 
 def test_the_found_size_is_told_in_the_units_of_the_cutting() -> None:
@@ -236,5 +236,5 @@ def test_a_shortage_in_the_validation_does_not_cut_the_training() -> None:
     source = IterableSource([rows(8)])
     with Loop([phase], modules={"net": net}, device="cpu").running() as run:
         reports = list(run.epochs(source, max_epochs=2, validation=Validation(score, source)))
-    assert [report.micro_batch_limit for report in reports if isinstance(report, WindowReport)] == [None, None]
+    assert [report.micro_batch_limit for report in reports if isinstance(report, StepReport)] == [None, None]
     assert shortage.failures == 2

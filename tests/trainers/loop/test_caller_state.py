@@ -25,8 +25,8 @@ from trainers.loop import (
     ResumeMismatchError,
     SettingsError,
     Stateful,
+    StepReport,
     Validation,
-    WindowReport,
 )
 
 
@@ -70,7 +70,7 @@ def test_a_state_is_taken_after_the_body_has_handled_the_reports_before_the_chec
     loop, _ = loop_of({"box": box})
     with loop.running(Checkpoints(tmp_path, every_windows=1)) as run:
         reports = run.epochs(IterableSource([samples(3)] * 3), max_epochs=2)
-        for _ in (report for report in reports if isinstance(report, WindowReport | EpochReport)):
+        for _ in (report for report in reports if isinstance(report, StepReport | EpochReport)):
             box.content["seen"] += 1
     checkpoints = Checkpoints(tmp_path)
     assert [entry.name for entry in sorted(tmp_path.glob("window-*"))][-1] == "window-000000006"
@@ -218,7 +218,7 @@ def train_ranks(folder: Path) -> list[float]:
         with loop.running(Checkpoints(folder, every_windows=1, every_seconds=None)) as run:
             seen = (report for report in run.epochs(IterableSource(batches), max_epochs=1))
             for report in seen:
-                if isinstance(report, WindowReport):
+                if isinstance(report, StepReport):
                     box.content["seen"].append(float(10 * report.window + run.group.rank))
                 if isinstance(report, CheckpointReport) and report.window == windows:
                     break

@@ -42,7 +42,7 @@ from trainers.loop import (
     Report,
     ResumeMismatchError,
     Source,
-    WindowReport,
+    StepReport,
     launched_rank,
     seed_everything,
 )
@@ -133,7 +133,7 @@ def train_on_source(
         worked = 0
         for report in run.epochs(source, max_epochs=2):
             look(report)
-            worked += isinstance(report, WindowReport)
+            worked += isinstance(report, StepReport)
             if isinstance(report, CheckpointReport) and worked >= windows:
                 break
     return seen

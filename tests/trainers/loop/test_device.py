@@ -18,7 +18,7 @@ from trainers.loop import (
     Loss,
     Phase,
     PrecisionError,
-    WindowReport,
+    StepReport,
     choose_device,
     choose_precision,
 )
@@ -168,13 +168,13 @@ def train(
     windows: int = 3,
     accumulate: int = 1,
     clip: float | None = None,
-) -> list[WindowReport]:
+) -> list[StepReport]:
     scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, gamma=0.5)
     phase = Phase[Tensor]("main", partial(linear_loss, net), net.parameters(), optimizer, scheduler, clip=clip)
     loop = Loop([phase], modules={"net": net}, device="cpu", precision=precision, accumulate=accumulate)
     with loop.running() as run:
         reports = list(run.epochs(batches(windows * accumulate), max_epochs=1))
-    return [report for report in reports if isinstance(report, WindowReport)]
+    return [report for report in reports if isinstance(report, StepReport)]
 
 
 def test_bfloat16_on_a_cpu_is_computed_by_autocast_and_without_a_scaler() -> None:
@@ -195,7 +195,7 @@ def test_a_gpu_trains_in_every_precision_and_agrees_with_the_cpu(precision: str)
     phase = Phase[Tensor]("main", lambda batch: linear_loss(on_gpu, batch), on_gpu.parameters(), optimizer, clip=0.5)
     loop = Loop([phase], modules={"net": on_gpu}, device="cuda", precision=precision, accumulate=2)
     with loop.running() as run:
-        reports = [report for report in run.epochs(batches(8), max_epochs=2) if isinstance(report, WindowReport)]
+        reports = [report for report in run.epochs(batches(8), max_epochs=2) if isinstance(report, StepReport)]
     reference = Phase[Tensor](
         "main",
         lambda batch: linear_loss(on_cpu, batch),

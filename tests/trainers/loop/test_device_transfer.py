@@ -24,8 +24,8 @@ from trainers.loop import (
     Report,
     ResidentSource,
     Source,
+    StepReport,
     TrainingNotice,
-    WindowReport,
 )
 from trainers.loop.data.transfer import DeviceTransfer, DirectFeeder, Prefetcher, can_read_ahead, create_feeder
 from trainers.loop.data.tree import iterate_tensors, map_tensors
@@ -50,7 +50,7 @@ class FakeDevice:
 
     log: list[str] = field(default_factory=list[str])
     short: int = 0
-    overlaps: bool = True
+    can_overlap: bool = True
     _waiting: list[tuple[Any, Any]] = field(default_factory=list[tuple[Any, Any]])
 
     def prepare(self, batch: Tree) -> Tree:
@@ -138,7 +138,7 @@ def train(
     with loop.running(None if folder is None else Checkpoints(folder, every_windows=2)) as run:
         for report in run.epochs(source, max_epochs=epochs):
             reports.append(report)
-            if stop_after is not None and sum(isinstance(report, WindowReport) for report in reports) == stop_after:
+            if stop_after is not None and sum(isinstance(report, StepReport) for report in reports) == stop_after:
                 break
         for _ in run.epochs(source, max_epochs=epochs):
             pass
@@ -326,7 +326,7 @@ def test_where_memory_runs_out_the_copies_go_first_and_the_batch_is_not_cut(feed
     found, reports = train(list_source(), phases=1, epochs=1, shortage=shortage)
     (notice,) = [report.message for report in reports if isinstance(report, TrainingNotice)]
     assert "no batch was cut: windows are no longer copied to the device in advance" in notice
-    assert [report.micro_batch_limit for report in reports if isinstance(report, WindowReport)] == [None] * 3
+    assert [report.micro_batch_limit for report in reports if isinstance(report, StepReport)] == [None] * 3
     sent = carrier.count("send")
     assert 0 < sent < 6
     expected, _ = train(list_source(), phases=1, epochs=1)
@@ -356,7 +356,7 @@ def test_once_batches_are_cut_only_micro_batches_are_moved(feed_all: Feed) -> No
         shortage=shortage,
         seen=lambda _, __: held.append(len(made[0]._current.copies) + (made[0]._next is not None)),
     )
-    windows = [report for report in reports if isinstance(report, WindowReport)]
+    windows = [report for report in reports if isinstance(report, StepReport)]
     assert [(report.micro_batch_limit, report.shortages) for report in windows] == [(None, 0), (2, 2), (2, 0)]
     assert sum(report.count for report in windows) == 24
     assert held[-6:] == [0] * 6

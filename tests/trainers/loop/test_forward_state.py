@@ -6,7 +6,7 @@ from shortages import Shortage, Stage
 from torch import Tensor, nn
 
 from trainers.loop import IterableSource, Loop, Loss, Phase
-from trainers.loop.window.shared_forward import Rewind
+from trainers.loop.step.shared_forward import Rewind
 
 CPU = torch.device("cpu")
 

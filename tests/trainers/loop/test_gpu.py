@@ -17,7 +17,7 @@ from trainers.loop import (
     Phase,
     Report,
     ResidentSource,
-    WindowReport,
+    StepReport,
     adamw,
 )
 
@@ -31,8 +31,8 @@ WIDTH = 4096
 SAMPLES = 4096
 
 
-def windows_of(reports: Sequence[Report]) -> list[WindowReport]:
-    return [report for report in reports if isinstance(report, WindowReport)]
+def windows_of(reports: Sequence[Report]) -> list[StepReport]:
+    return [report for report in reports if isinstance(report, StepReport)]
 
 
 def wide_network() -> nn.Sequential:
@@ -64,7 +64,7 @@ def short_memory() -> Generator[Callable[[int], None]]:
 
 def window_under(
     net: nn.Module, headroom_mib: int | None, limit: Callable[[int], None]
-) -> tuple[list[Tensor], WindowReport, int]:
+) -> tuple[list[Tensor], StepReport, int]:
     """Gradient, report and number of failed forwards of one window of 4096 samples."""
     begun, done = 0, 0
 
@@ -83,7 +83,7 @@ def window_under(
         if headroom_mib is not None:
             limit(headroom_mib)
         report = next(reports)
-        assert isinstance(report, WindowReport)
+        assert isinstance(report, StepReport)
         return gradients(net), report, begun - done
 
 
@@ -127,7 +127,7 @@ def test_memory_use_returns_to_its_start_after_fifty_recoveries() -> None:
     recoveries = 0
     with Loop([phase], modules={"net": net}, device="cuda", precision="fp32").running() as run:
         for report in run.epochs(source, max_epochs=1):
-            if isinstance(report, WindowReport):
+            if isinstance(report, StepReport):
                 recoveries += report.shortages
                 torch.cuda.synchronize()
                 held.append(torch.cuda.memory_allocated())

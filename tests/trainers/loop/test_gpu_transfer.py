@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from trainers.loop import BestWeights, IterableSource, Loop, Loss, Phase, ResidentSource, Source, WindowReport
+from trainers.loop import BestWeights, IterableSource, Loop, Loss, Phase, ResidentSource, Source, StepReport
 from trainers.loop.data.transfer import MAX_UNPINNED_BYTES, DeviceTransfer, DirectFeeder
 from trainers.loop.weights.weight_copies import LARGE, AveragedWeights, copy_tensors
 
@@ -135,7 +135,7 @@ def test_a_window_whose_batches_come_from_the_host_waits_for_the_device_once() -
                 warnings.simplefilter("always")
                 torch.cuda.set_sync_debug_mode("warn")
                 try:
-                    assert isinstance(next(reports), WindowReport)
+                    assert isinstance(next(reports), StepReport)
                 finally:
                     torch.cuda.set_sync_debug_mode("default")
             waits.append(sum("synchronizing CUDA operation" in str(warning.message) for warning in caught))
@@ -221,6 +221,6 @@ def test_a_convolution_that_finds_no_memory_is_worked_in_micro_batches() -> None
     finally:
         torch.cuda.set_per_process_memory_fraction(1.0)
         torch.cuda.empty_cache()
-    assert isinstance(report, WindowReport)
+    assert isinstance(report, StepReport)
     assert report.count == len(batch)
     assert report.shortages > 0

@@ -25,7 +25,7 @@ from trainers.loop.group.processes import (
     local_rank,
     round_down_to_power_of_two,
 )
-from trainers.loop.group.totals import LocalTotals, Totals, WindowRequests, WindowTotals
+from trainers.loop.group.totals import LocalTotals, StepRequests, StepTotals, Totals
 from trainers.loop.loss import Loss, WeightedMean, read
 
 
@@ -45,7 +45,7 @@ class RankTotals:
     mean: float
     count: int
     parts: dict[str, float]
-    requests: WindowRequests
+    requests: StepRequests
     gradients: list[Tensor | None]
 
 
@@ -70,10 +70,10 @@ def run_micro_batches(
         mean = (net(inputs) - targets).square().mean()
         mean.backward(torch.tensor(targets.numel() / expected, dtype=mean.dtype))
         losses.append(Loss(mean, targets.numel()))
-    return LocalTotals(losses=losses, expected=expected, requests=WindowRequests())
+    return LocalTotals(losses=losses, assumed_count=expected, requests=StepRequests())
 
 
-def local_totals(micro_batches: Sequence[MicroBatchLoss], requests: WindowRequests | None = None) -> LocalTotals:
+def local_totals(micro_batches: Sequence[MicroBatchLoss], requests: StepRequests | None = None) -> LocalTotals:
     """Totals without a network behind them."""
     losses = [
         Loss(
@@ -84,10 +84,10 @@ def local_totals(micro_batches: Sequence[MicroBatchLoss], requests: WindowReques
         for micro_batch in micro_batches
     ]
     expected = float(sum(micro_batch.count for micro_batch in micro_batches))
-    return LocalTotals(losses=losses, expected=expected, requests=requests or WindowRequests())
+    return LocalTotals(losses=losses, assumed_count=expected, requests=requests or StepRequests())
 
 
-def read_totals(totals: Totals) -> WindowTotals:
+def read_totals(totals: Totals) -> StepTotals:
     return totals.read(iter(read(totals.scalars())))
 
 
@@ -144,7 +144,7 @@ def test_all_ranks_hold_the_same_bits_after_a_window() -> None:
         assert torch.equal(one, other)
 
 
-def combine_ranks(micro_batches: Sequence[Sequence[MicroBatchLoss]], requests: Sequence[WindowRequests]) -> RankTotals:
+def combine_ranks(micro_batches: Sequence[Sequence[MicroBatchLoss]], requests: Sequence[StepRequests]) -> RankTotals:
     """Combine per-rank micro-batches and requests."""
     with join_group("cpu") as group:
         return combined(group, local_totals(micro_batches[group.rank], requests[group.rank]), [weight()])
@@ -154,7 +154,7 @@ def test_counts_beyond_what_float32_holds_are_exact() -> None:
     micro_batches = [[MicroBatchLoss(0.1, 2**24 + 1), MicroBatchLoss(0.7, 10**7 + 3)], [MicroBatchLoss(2.0, 2**30 + 5)]]
     count = 2**24 + 10**7 + 2**30 + 9
     mean = (0.1 * (2**24 + 1) + 0.7 * (10**7 + 3) + 2.0 * (2**30 + 5)) / count
-    for result in results_on_ranks(combine_ranks, micro_batches, [WindowRequests(), WindowRequests()]):
+    for result in results_on_ranks(combine_ranks, micro_batches, [StepRequests(), StepRequests()]):
         assert result.count == count
         assert result.mean == pytest.approx(mean, rel=2e-7)
 
@@ -164,32 +164,32 @@ def test_a_part_is_the_mean_over_the_micro_batches_that_have_it() -> None:
         [MicroBatchLoss(1.0, 3, {"near": 4.0})],
         [MicroBatchLoss(2.0, 5), MicroBatchLoss(4.0, 2, {"far": 7.0, "near": 1.0})],
     ]
-    for result in results_on_ranks(combine_ranks, micro_batches, [WindowRequests(), WindowRequests()]):
+    for result in results_on_ranks(combine_ranks, micro_batches, [StepRequests(), StepRequests()]):
         assert result.mean == pytest.approx((3 * 1.0 + 5 * 2.0 + 2 * 4.0) / 10)
         assert result.parts == pytest.approx({"near": (3 * 4.0 + 2 * 1.0) / 5, "far": 7.0})
 
 
 def test_what_one_rank_wishes_is_known_to_all() -> None:
     micro_batches = [[MicroBatchLoss(1.0, 1)], [MicroBatchLoss(1.0, 1)]]
-    for result in results_on_ranks(combine_ranks, micro_batches, [WindowRequests(save=True), WindowRequests(stop=15)]):
-        assert result.requests == WindowRequests(stop=15, save=True)
+    for result in results_on_ranks(combine_ranks, micro_batches, [StepRequests(save=True), StepRequests(stop=15)]):
+        assert result.requests == StepRequests(stop=15, save=True)
 
 
 def test_nobody_wishes_anything_unless_somebody_does() -> None:
     micro_batches = [[MicroBatchLoss(1.0, 1)], [MicroBatchLoss(1.0, 1)]]
-    for result in results_on_ranks(combine_ranks, micro_batches, [WindowRequests(), WindowRequests()]):
-        assert result.requests == WindowRequests()
+    for result in results_on_ranks(combine_ranks, micro_batches, [StepRequests(), StepRequests()]):
+        assert result.requests == StepRequests()
 
 
 def test_a_nan_loss_on_one_rank_is_nan_on_all() -> None:
     micro_batches = [[MicroBatchLoss(1.0, 3)], [MicroBatchLoss(float("nan"), 4)]]
-    for result in results_on_ranks(combine_ranks, micro_batches, [WindowRequests(), WindowRequests()]):
+    for result in results_on_ranks(combine_ranks, micro_batches, [StepRequests(), StepRequests()]):
         assert result.mean != result.mean
         assert result.count == 7
 
 
 def test_a_group_without_any_target_has_nothing_to_learn_from() -> None:
-    for ended in on_ranks(combine_ranks, [[], []], [WindowRequests(), WindowRequests()]):
+    for ended in on_ranks(combine_ranks, [[], []], [StepRequests(), StepRequests()]):
         assert ended.error.startswith(EmptyTargetError.__name__)
 
 
@@ -365,7 +365,7 @@ def exchange() -> tuple[list[object], float, int, dict[str, float]]:
         if group.rank == 1:
             tally.add(2.0, 3, {"near": 5.0})
             tally.add(1.0, 1, {})
-        total = group.total(tally)
+        total = group.merge_means(tally)
         return group.gather({"rank": group.rank}), total.mean(), total.count, total.parts()
 
 
@@ -504,7 +504,7 @@ def test_alone_everything_stays_as_it_is() -> None:
     assert group.combine(local, [parameter]) is local
     assert parameter.grad is not None
     assert parameter.grad.tolist() == [1.0] * 3
-    assert group.total(tally) is tally
+    assert group.merge_means(tally) is tally
     assert (group.agree_on_length(None), group.agree_on_length(4)) == (None, 4)
     assert group.gather("x") == ["x"]
 

@@ -19,9 +19,9 @@ from trainers.loop import (
     Loss,
     Phase,
     Report,
+    StepReport,
     StoppedError,
     Validation,
-    WindowReport,
 )
 from trainers.loop.group.processes import launched_rank
 
@@ -93,7 +93,7 @@ def test_epochs_or_a_validation_of_one_rank_only_are_refused(job: Callable[[], N
 def test_a_part_that_turned_up_before_a_resumption_may_turn_up_again_after_it(tmp_path: Path) -> None:
     results_on_ranks(train_a_rare_part, tmp_path, 2)
     for reports in results_on_ranks(train_a_rare_part, tmp_path, 99):
-        assert [tuple(report.parts) for report in reports if isinstance(report, WindowReport)] == [(), ("rare",)]
+        assert [tuple(report.parts) for report in reports if isinstance(report, StepReport)] == [(), ("rare",)]
 
 
 def test_a_checkpoint_is_written_after_a_window_in_which_no_phase_works(tmp_path: Path) -> None:

@@ -25,9 +25,9 @@ from trainers.loop import (
     OutOfMemoryError,
     Phase,
     Report,
+    StepReport,
     UncoveredParameterError,
     UnusedParameterError,
-    WindowReport,
     ZeroGradientError,
 )
 
@@ -45,7 +45,7 @@ def train(
 
 
 def stepped(reports: Sequence[Report]) -> list[bool]:
-    return [report.stepped for report in reports if isinstance(report, WindowReport)]
+    return [report.stepped for report in reports if isinstance(report, StepReport)]
 
 
 def test_an_error_names_phase_epoch_window_and_shapes() -> None:
@@ -129,7 +129,7 @@ class Forgetful(nn.Module):
 def test_parameters_that_no_loss_reaches_are_named_after_the_audit() -> None:
     net = Forgetful()
     with pytest.raises(UnusedParameterError, match=r"net\.forgotten\.weight, net\.forgotten\.bias in 3 ") as caught:
-        train(net, lambda batch: squares(net, batch), [rows()] * 9, audit_windows=3)
+        train(net, lambda batch: squares(net, batch), [rows()] * 9, audit_steps=3)
     assert caught.value.position is not None
     assert "window 2" in caught.value.position
 
@@ -334,11 +334,11 @@ def loop_over(
     return Loop([phase], modules=modules, device="cpu", **chosen)  # pyright: ignore[reportArgumentType]  checked by Loop
 
 
-def coupled_training(loop: Loop[Tensor], sizes: list[int]) -> list[WindowReport]:
+def coupled_training(loop: Loop[Tensor], sizes: list[int]) -> list[StepReport]:
     generator = torch.Generator().manual_seed(2)
     source = IterableSource([torch.randn(size, 3, generator=generator) for size in sizes])
     with loop.running() as run:
-        return [report for report in run.epochs(source, max_epochs=1) if isinstance(report, WindowReport)]
+        return [report for report in run.epochs(source, max_epochs=1) if isinstance(report, StepReport)]
 
 
 def test_batch_normalization_is_refused_in_a_window_of_several_batches_and_named() -> None:

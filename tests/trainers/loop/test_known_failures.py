@@ -36,11 +36,11 @@ from trainers.loop import (
     Precision,
     Report,
     Source,
-    WindowReport,
+    StepReport,
     seed_everything,
 )
 from trainers.loop.device.memory import release
-from trainers.loop.window import update
+from trainers.loop.step import update
 
 SCALED = Precision(name="fp16", dtype=None, scaler=partial(torch.amp.GradScaler, "cpu"), reason="a test")
 
@@ -78,8 +78,8 @@ def train(
         return list(run.epochs(source, max_epochs=epochs))
 
 
-def windows_of(reports: Sequence[Report]) -> list[WindowReport]:
-    return [report for report in reports if isinstance(report, WindowReport)]
+def windows_of(reports: Sequence[Report]) -> list[StepReport]:
+    return [report for report in reports if isinstance(report, StepReport)]
 
 
 def stepped(reports: Sequence[Report]) -> list[bool]:
@@ -426,7 +426,7 @@ def run_samples(folder: Path, *, seed: int, windows: int) -> tuple[list[float], 
     with Loop([phase], modules={"net": net}, device="cpu").running(Checkpoints(folder, every_windows=1)) as run:
         reports: Iterator[Report] = run.epochs(shuffled(rows(12)), max_epochs=2)
         for report in reports:
-            if isinstance(report, WindowReport) and report.epoch * 6 + report.window == windows:
+            if isinstance(report, StepReport) and report.epoch * 6 + report.window == windows:
                 break
     return loss.seen, net.weight.detach()
 

@@ -21,8 +21,8 @@ from trainers.loop import (
     Report,
     ResidentSource,
     SettingsError,
+    StepReport,
     Validation,
-    WindowReport,
     seed_everything,
 )
 
@@ -68,8 +68,8 @@ def train(
         return list(run.epochs(IterableSource(batches), max_epochs=epochs))
 
 
-def windows_of(reports: Sequence[Report]) -> list[WindowReport]:
-    return [report for report in reports if isinstance(report, WindowReport)]
+def windows_of(reports: Sequence[Report]) -> list[StepReport]:
+    return [report for report in reports if isinstance(report, StepReport)]
 
 
 def assert_same_weights(one: nn.Module, other: nn.Module, *, tolerance: float) -> None:
@@ -146,7 +146,7 @@ def test_parts_are_means_over_the_batches_that_have_them() -> None:
     batches = [(torch.ones(3, 1), {"day 1": 5.0}), (torch.ones(1, 1), {"day 1": 1.0, "day 5": 8.0})]
     with Loop([phase], modules={"net": net}, device="cpu", accumulate=2).running() as run:
         report = next(run.epochs(IterableSource(batches), max_epochs=1))
-    assert isinstance(report, WindowReport)
+    assert isinstance(report, StepReport)
     assert report.parts == {"day 1": 4.0, "day 5": 8.0}
 
 
@@ -209,7 +209,7 @@ def test_a_phase_leaves_no_gradient_in_foreign_parameters() -> None:
     generator, critic, loop = duel(critic_every=2)
     with loop.running() as run:
         first = next(run.epochs(IterableSource([torch.randn(4, 2)]), max_epochs=1))
-        assert isinstance(first, WindowReport)
+        assert isinstance(first, StepReport)
         assert first.phase == "generator"
         assert all(parameter.grad is None for parameter in critic.parameters())
         assert all(parameter.grad is not None for parameter in generator.parameters())
@@ -235,7 +235,7 @@ def test_all_phases_of_a_window_are_done_before_the_first_of_their_reports() -> 
     before = generator.weight.detach().clone()
     with loop.running() as run:
         report = next(run.epochs(IterableSource([torch.randn(4, 2)]), max_epochs=1))
-    assert isinstance(report, WindowReport)
+    assert isinstance(report, StepReport)
     assert report.phase == "critic"
     assert not torch.equal(generator.weight, before)
 
@@ -333,7 +333,7 @@ def test_epochs_resume_after_the_last_complete_one() -> None:
     with Loop([phase], modules={"net": net}, device="cpu").running() as run:
         first = list(run.epochs(IterableSource([rows(4)]), max_epochs=2))
         second = list(run.epochs(IterableSource([rows(4)]), max_epochs=3))
-    told = [report.epoch for report in (*first, *second) if isinstance(report, WindowReport | EpochReport)]
+    told = [report.epoch for report in (*first, *second) if isinstance(report, StepReport | EpochReport)]
     assert told == [0, 0, 1, 1, 2, 2]
     assert windows_of(second)[0].step == 3
 
@@ -401,7 +401,7 @@ def test_a_parameter_that_the_caller_freezes_stays_frozen_when_other_phases_work
     weight = next(nets[1].parameters())
     with Loop(phases, modules={"a": nets[0], "b": nets[1]}, device="cpu").running() as run:
         for report in run.epochs(IterableSource([rows(4), rows(4)]), max_epochs=1):
-            if isinstance(report, WindowReport) and report.window == 0:
+            if isinstance(report, StepReport) and report.window == 0:
                 weight.requires_grad_(False)
         assert not weight.requires_grad
 
@@ -411,7 +411,7 @@ def test_a_parameter_that_the_caller_freezes_stays_frozen_when_other_phases_work
     [
         ({"accumulate": 0}, "accumulate is 0"),
         ({"skip_limit": 0}, "skip_limit is 0"),
-        ({"audit_windows": -1}, "audit_windows is -1"),
+        ({"audit_steps": -1}, "audit_steps is -1"),
     ],
 )
 def test_a_number_below_one_is_refused(setting: dict[str, int], message: str) -> None:
@@ -459,8 +459,8 @@ def test_a_skipped_window_leaves_no_trace_in_the_statistics_of_a_layer() -> None
     good, bad = torch.randn(8, 3, generator=torch.Generator().manual_seed(0)), torch.full((8, 3), torch.nan)
     with Loop([phase], modules={"net": net}, device="cpu").running() as run:
         first, second, _ = run.epochs(IterableSource([good, bad]), max_epochs=1)
-    assert isinstance(first, WindowReport)
-    assert isinstance(second, WindowReport)
+    assert isinstance(first, StepReport)
+    assert isinstance(second, StepReport)
     assert (first.stepped, second.stepped) == (True, False)
     statistics = net[0].running_mean
     assert isinstance(statistics, Tensor)

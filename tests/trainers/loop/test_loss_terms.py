@@ -22,14 +22,14 @@ from trainers.loop import (
     Loss,
     Phase,
     Report,
+    StepReport,
     Term,
     Validation,
-    WindowReport,
     seed_everything,
 )
 from trainers.loop.group.processes import launched_rank
 from trainers.loop.loss import WeightedMean, combine_losses, list_scalars, read
-from trainers.loop.window.accumulation import backward
+from trainers.loop.step.accumulation import backward
 
 
 class Speech(NamedTuple):
@@ -158,7 +158,7 @@ def test_a_shortage_does_not_change_the_gradient_of_several_terms(stage: Stage) 
 
     found, reports = train_epoch(net, window, accumulate=2, loss=short)
     assert shortage.failures
-    assert isinstance(reports[0], WindowReport)
+    assert isinstance(reports[0], StepReport)
     assert reports[0].micro_batch_limit == 2
     for one, other in zip(found, gradients_by_hand(net, window), strict=True):
         torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-12)
@@ -168,7 +168,7 @@ def test_reports_weigh_each_term_by_its_own_count() -> None:
     batches = [speech(1, 3), speech(5, 4), speech(2, 5)]
     net = Net()
     _, (first, second, epoch) = train_epoch(net, batches, accumulate=2)
-    assert isinstance(first, WindowReport)
+    assert isinstance(first, StepReport)
     pairs = {name: [sums(net, batch)[name] for batch in batches[:2]] for name in WEIGHTS}
     parts = {
         name: sum(float(losses[mask].sum().detach()) for losses, mask in found)
@@ -224,7 +224,7 @@ def test_one_term_needs_no_counts_and_its_weight_multiplies_the_gradient() -> No
     triple, reports = _trained_without_frame(other, window, of(3.0, other))
     for small, large in zip(single, triple, strict=True):
         torch.testing.assert_close(large, 3 * small, rtol=1e-12, atol=1e-12)
-    assert isinstance(reports[0], WindowReport)
+    assert isinstance(reports[0], StepReport)
     assert reports[0].loss == pytest.approx(3 * reports[0].parts["duration"])
 
 
@@ -252,7 +252,7 @@ def test_a_term_of_weight_zero_is_reported_and_trains_nothing() -> None:
     batch = speech(3, 1)
     with Loop([phase], modules={"net": net}, device="cpu").running() as run:
         (report, _) = run.epochs(IterableSource([batch]), max_epochs=1)
-    assert isinstance(report, WindowReport)
+    assert isinstance(report, StepReport)
     assert report.loss == pytest.approx(45 * report.parts["mel"])
     assert report.parts["duration"] > 0
     assert report.count == counts(batch)["mel"]
@@ -271,7 +271,7 @@ def test_a_term_of_weight_zero_may_be_no_number() -> None:
     phase = Phase("main", loss, trained, torch.optim.SGD(trained, lr=0.1), counts=counts)
     with Loop([phase], modules={"net": net}, device="cpu").running() as run:
         (report, _) = run.epochs(IterableSource([speech(3, 1)]), max_epochs=1)
-    assert isinstance(report, WindowReport)
+    assert isinstance(report, StepReport)
     assert report.stepped
     assert math.isfinite(report.loss)
     assert math.isnan(report.parts["duration"])
@@ -331,7 +331,7 @@ def test_a_term_without_targets_adds_nothing() -> None:
     found, reports = train_epoch(net, [silent], accumulate=1, loss=lambda batch: _without_frame_gradient(net, batch))
     for one, other in zip(found[1:], gradients_by_hand_of_tokens(net, silent), strict=True):
         torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-12)
-    assert isinstance(reports[0], WindowReport)
+    assert isinstance(reports[0], StepReport)
     assert "mel" not in reports[0].parts
 
 
@@ -497,9 +497,7 @@ def train_rank(accumulate: int) -> tuple[list[Tensor], list[tuple[float, int, di
     phase = Phase[Speech]("main", lambda batch: loss_of(net, batch), net.parameters(), optimizer, counts=counts)
     with Loop([phase], modules={"net": net}, device="cpu", accumulate=accumulate).running() as run:
         reports = list(run.epochs(IterableSource(course()), max_epochs=2))
-    windows = [
-        (report.loss, report.count, dict(report.parts)) for report in reports if isinstance(report, WindowReport)
-    ]
+    windows = [(report.loss, report.count, dict(report.parts)) for report in reports if isinstance(report, StepReport)]
     return [parameter.detach() for parameter in net.parameters()], windows
 
 

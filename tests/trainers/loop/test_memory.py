@@ -29,9 +29,9 @@ from trainers.loop import (
     OutOfMemoryError,
     Phase,
     Report,
+    StepReport,
     TrainingNotice,
     TrainingRun,
-    WindowReport,
 )
 from trainers.loop.device.memory import describe_usage, is_out_of_memory
 
@@ -78,8 +78,8 @@ class TrainingOutcome:
     reports: list[Report]
     failures: int
 
-    def windows(self) -> list[WindowReport]:
-        return [report for report in self.reports if isinstance(report, WindowReport)]
+    def windows(self) -> list[StepReport]:
+        return [report for report in self.reports if isinstance(report, StepReport)]
 
     def limits(self) -> list[list[int | None]]:
         """Micro-batch sizes of each window, by phase."""
@@ -148,7 +148,7 @@ def train(training: Training, *, short: bool, limits: Sequence[Sequence[int | No
         set_limits(run, waiting.pop(0) if waiting else (None, None))
         for report in run.epochs(batches_of(training), max_epochs=1):
             reports.append(report)
-            if waiting and isinstance(report, WindowReport) and report.phase == "two":
+            if waiting and isinstance(report, StepReport) and report.phase == "two":
                 set_limits(run, waiting.pop(0))
     return TrainingOutcome(
         weights=[parameter.detach().clone() for net in nets.values() for parameter in net.parameters()],
@@ -242,7 +242,7 @@ def train_one(
 @pytest.mark.parametrize("stage", STAGES)
 def test_the_found_size_is_kept_and_every_window_with_a_shortage_is_told_once(stage: Stage) -> None:
     reports = train_one(nn.Linear(3, 2), Shortage(stage, 2), [8, 8, 8])
-    windows = [report for report in reports if isinstance(report, WindowReport)]
+    windows = [report for report in reports if isinstance(report, StepReport)]
     notices = [report.message for report in reports if isinstance(report, TrainingNotice)]
     assert [(report.micro_batch_limit, report.shortages) for report in windows] == [(2, 2), (2, 0), (2, 0)]
     assert [report.count for report in windows] == [8, 8, 8]
@@ -256,7 +256,7 @@ def test_the_found_size_is_kept_and_every_window_with_a_shortage_is_told_once(st
 
 def test_a_shortage_in_a_later_window_is_reported_after_it() -> None:
     reports = train_one(nn.Linear(3, 2), Shortage("forward", 4, since=3), [8, 8, 8])
-    windows = [report for report in reports if isinstance(report, WindowReport)]
+    windows = [report for report in reports if isinstance(report, StepReport)]
     assert [(report.micro_batch_limit, report.shortages) for report in windows] == [(None, 0), (None, 0), (4, 1)]
     assert "window 3" in "".join(report.message for report in reports if isinstance(report, TrainingNotice))
 
@@ -319,7 +319,7 @@ SHORTAGES: dict[str, Callable[[], BaseException]] = {
 def test_memory_that_ran_out_is_known_on_every_device(error: Callable[[], BaseException]) -> None:
     assert is_out_of_memory(error())
     shortage = Shortage("forward", 2, error=error)
-    windows = [report for report in train_one(nn.Linear(3, 2), shortage, [4]) if isinstance(report, WindowReport)]
+    windows = [report for report in train_one(nn.Linear(3, 2), shortage, [4]) if isinstance(report, StepReport)]
     assert [(report.micro_batch_limit, report.shortages, report.count) for report in windows] == [(2, 1, 4)]
 
 

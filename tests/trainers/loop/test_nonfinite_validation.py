@@ -21,7 +21,7 @@ from trainers.loop import (
     Phase,
     Validation,
 )
-from trainers.loop.window.guards import Nonfinite
+from trainers.loop.step.guards import Nonfinite
 
 NAN, INFINITE = math.nan, math.inf
 
@@ -121,7 +121,7 @@ def test_the_row_goes_on_after_a_resume(tmp_path: Path) -> None:
                 if isinstance(report, EpochReport):
                     run.stalled(report.monitored, patience=9)
                     stale.append(run.best.stale)
-            assert run.best.begun
+            assert run.best.has_value
         return stale
 
     assert live([NAN], epochs=1) == [1]

@@ -16,9 +16,9 @@ from torch.optim.optimizer import (
 )
 from torch.profiler import ProfilerActivity, profile
 
-from trainers.loop import IterableSource, Loop, Loss, OutOfMemoryError, Phase, Precision, WindowReport
-from trainers.loop.window.accumulation import backward
-from trainers.loop.window.update import DirectStep
+from trainers.loop import IterableSource, Loop, Loss, OutOfMemoryError, Phase, Precision, StepReport
+from trainers.loop.step.accumulation import backward
+from trainers.loop.step.update import DirectStep
 
 
 @pytest.fixture
@@ -195,7 +195,7 @@ def linear() -> nn.Linear:
     return nn.Linear(3, 2)
 
 
-def train(net: nn.Linear, optimizer: Optimizer, *, precision: Precision | str = "fp32") -> list[WindowReport]:
+def train(net: nn.Linear, optimizer: Optimizer, *, precision: Precision | str = "fp32") -> list[StepReport]:
     generator = torch.Generator().manual_seed(5)
 
     def loss(x: Tensor) -> Loss:
@@ -204,7 +204,7 @@ def train(net: nn.Linear, optimizer: Optimizer, *, precision: Precision | str = 
     source = IterableSource([torch.randn(4, 3, generator=generator) for _ in range(3)])
     phase = Phase("main", loss, net.parameters(), optimizer, clip=None)
     with Loop([phase], modules={"net": net}, device="cpu", precision=precision).running() as run:
-        return [report for report in run.epochs(source, max_epochs=1) if isinstance(report, WindowReport)]
+        return [report for report in run.epochs(source, max_epochs=1) if isinstance(report, StepReport)]
 
 
 def test_a_shortage_in_the_step_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

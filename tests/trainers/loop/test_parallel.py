@@ -38,9 +38,9 @@ from trainers.loop import (
     Report,
     ResumeMismatchError,
     Source,
+    StepReport,
     StoppedError,
     Validation,
-    WindowReport,
     seed_everything,
 )
 from trainers.loop.group.processes import launched_rank
@@ -121,8 +121,8 @@ class TrainingOutcome:
     history: tuple[EpochReport, ...]
     stalled: list[bool]
 
-    def windows(self) -> list[WindowReport]:
-        return [report for report in self.reports if isinstance(report, WindowReport)]
+    def windows(self) -> list[StepReport]:
+        return [report for report in self.reports if isinstance(report, StepReport)]
 
     def epochs(self) -> list[EpochReport]:
         return [report for report in self.reports if isinstance(report, EpochReport)]
@@ -189,7 +189,7 @@ def train(course: TrainingConfig, plant: Callable[[Tensor], Tensor] = unchanged)
         )
 
 
-def of_window(report: WindowReport) -> list[float]:
+def of_window(report: StepReport) -> list[float]:
     """A window's report without times and per-process values."""
     place = [report.epoch, report.epochs, report.window, report.windows or 0, report.step, report.count]
     return [*place, report.loss, *report.parts.values(), report.grad_norm, report.learning_rate, report.stepped]
@@ -313,7 +313,7 @@ def train_adversaries(course: TrainingConfig) -> tuple[list[Tensor], list[tuple[
     with loop.running() as run:
         reports = list(run.epochs(IterableSource(course.batches()), max_epochs=course.epochs))
     weights = [parameter.detach() for network in networks.values() for parameter in network.parameters()]
-    return weights, [(report.phase, of_window(report)) for report in reports if isinstance(report, WindowReport)]
+    return weights, [(report.phase, of_window(report)) for report in reports if isinstance(report, StepReport)]
 
 
 def test_two_adversaries_on_two_ranks_train_as_in_one_process() -> None:
@@ -542,14 +542,14 @@ def test_a_source_of_unknown_length_is_refused() -> None:
 # --- random numbers ---------------------------------------------------------------------------------------------------
 
 
-def train_with_dropout() -> tuple[list[list[bool]], list[Tensor], list[WindowReport]]:
+def train_with_dropout() -> tuple[list[list[bool]], list[Tensor], list[StepReport]]:
     """Dropped units of every window, final weights, and reports."""
     seed_everything(3)
     net = nn.Sequential(nn.Linear(3, 16), nn.Dropout(0.5), nn.Linear(16, 1))
     masks: list[list[bool]] = []
     net[1].register_forward_hook(lambda _, __, out: masks.append((out == 0).flatten().tolist()))
     reports = fit(net, rows(2, 2, 2, 2), epochs=2)
-    windows = [report for report in reports if isinstance(report, WindowReport)]
+    windows = [report for report in reports if isinstance(report, StepReport)]
     return masks, [parameter.detach() for parameter in net.parameters()], windows
 
 
@@ -711,9 +711,9 @@ def keep(
         for report in run.epochs(rows(*[8] * 8), max_epochs=2):
             reports.append(report)
             tell(report)
-            if sum(isinstance(each, WindowReport) for each in reports) == windows:
+            if sum(isinstance(each, StepReport) for each in reports) == windows:
                 break
-    micro_batch_limit = [report.micro_batch_limit for report in reports if isinstance(report, WindowReport)][-1]
+    micro_batch_limit = [report.micro_batch_limit for report in reports if isinstance(report, StepReport)][-1]
     return CheckpointedRun(
         reports=reports,
         limit=micro_batch_limit,
@@ -763,7 +763,7 @@ def test_a_checkpoint_that_cannot_be_written_is_a_problem_on_every_rank(tmp_path
         problems = [report.problem or "" for report in checkpoint_reports(found.reports)]
         assert problems
         assert all("space" in problem for problem in problems)
-        assert sum(isinstance(report, WindowReport) for report in found.reports) == 8
+        assert sum(isinstance(report, StepReport) for report in found.reports) == 8
 
 
 def keep_by_the_clock(folder: Path) -> CheckpointedRun:
@@ -772,7 +772,7 @@ def keep_by_the_clock(folder: Path) -> CheckpointedRun:
 
     def tick(report: Report) -> None:
         nonlocal seconds
-        if isinstance(report, WindowReport):
+        if isinstance(report, StepReport):
             seconds += 3e7 if launched_rank() else 10.0 * (report.epoch == 0 and report.window == 1)
 
     checkpoints = Checkpoints(folder, keep=20, every_seconds=5.0, clock=lambda: seconds)

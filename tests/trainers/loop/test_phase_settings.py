@@ -20,12 +20,12 @@ from trainers.loop import (
     Report,
     ResumeMismatchError,
     SettingsError,
+    StepReport,
     UncoveredParameterError,
     UnusedParameterError,
-    WindowReport,
     seed_everything,
 )
-from trainers.loop.window.guards import GradientGuard
+from trainers.loop.step.guards import GradientGuard
 
 
 def phase_of(name: str, net: nn.Module, **settings: Any) -> Phase[Rows]:
@@ -45,7 +45,7 @@ def test_a_phase_begins_after_its_windows_and_then_counts_its_own() -> None:
     one, other = linear(), linear()
     phases = [phase_of("first", one), phase_of("late", other, after=3, every=2)]
     reports = train_loop(Loop(phases, modules={"one": one, "other": other}, device="cpu"), 4, epochs=2)
-    late = [(r.epoch, r.window, r.step) for r in reports if isinstance(r, WindowReport) and r.phase == "late"]
+    late = [(r.epoch, r.window, r.step) for r in reports if isinstance(r, StepReport) and r.phase == "late"]
     assert late == [(1, 0, 1), (1, 2, 2)]  # the windows 5 and 7 of the training
 
 
@@ -105,7 +105,7 @@ def test_a_mean_of_16_bits_is_taken_where_its_weight_is_one() -> None:
 
         phase = Phase("main", hinge, net.parameters(), torch.optim.SGD(net.parameters(), lr=0.1))
         loop = Loop([phase], modules={"net": net}, device="cpu", precision="bf16", accumulate=accumulate)
-        return max(r.grad_norm for r in train_loop(loop, 2) if isinstance(r, WindowReport))
+        return max(r.grad_norm for r in train_loop(loop, 2) if isinstance(r, StepReport))
 
     assert train(1) > 0
     with pytest.raises(ContractError, match=r"the mean of the loss is torch\.bfloat16.*apply \.float\(\) to the net"):
@@ -278,7 +278,7 @@ def test_a_resumed_audit_knows_what_has_waited() -> None:
     used.grad = torch.ones(1)
 
     def guard() -> GradientGuard:
-        return GradientGuard({used: "used", waiting: "waiting"}, audit_windows=3, nonfinite="skip", skip_limit=1)
+        return GradientGuard({used: "used", waiting: "waiting"}, audit_steps=3, nonfinite="skip", skip_limit=1)
 
     before, after = guard(), guard()
     for _ in range(5):
@@ -305,11 +305,11 @@ class RarelyUsedNetwork(nn.Module):
         return self.rare(x) if len(x) == 2 else self.usual(x)
 
 
-def audited(epochs: int, audit_windows: int | None) -> list[Report]:
+def audited(epochs: int, audit_steps: int | None) -> list[Report]:
     net = RarelyUsedNetwork()
     batches = [rows()] * 3
     phase = Phase[Rows]("main", lambda batch: squares(net, batch), net.parameters(), torch.optim.SGD(net.parameters()))
-    with Loop([phase], modules={"net": net}, device="cpu", audit_windows=audit_windows).running() as run:
+    with Loop([phase], modules={"net": net}, device="cpu", audit_steps=audit_steps).running() as run:
         return list(run.epochs(IterableSource(batches), max_epochs=epochs))
 
 

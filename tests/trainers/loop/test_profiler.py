@@ -10,11 +10,11 @@ import torch
 
 from trainers.loop.errors import SettingsError
 from trainers.loop.profiler import profile_training
-from trainers.loop.reports import Report, TrainingNotice, WindowReport
+from trainers.loop.reports import Report, StepReport, TrainingNotice
 
 
-def report(phase: str, epoch: int, window: int) -> WindowReport:
-    return WindowReport(
+def report(phase: str, epoch: int, window: int) -> StepReport:
+    return StepReport(
         phase=phase,
         epoch=epoch,
         epochs=2,
@@ -87,7 +87,7 @@ def test_too_few_windows_are_reported(tmp_path: Path) -> None:
 def test_a_caller_who_leaves_finds_the_windows_so_far(tmp_path: Path) -> None:
     taken = profile_training(reports(), tmp_path, skip=1)
     for handed in taken:
-        if isinstance(handed, WindowReport) and (handed.epoch, handed.window) == (1, 0):
+        if isinstance(handed, StepReport) and (handed.epoch, handed.window) == (1, 0):
             break
     taken.close()
     assert traced_windows(tmp_path) == [1, 2, 3]
@@ -102,7 +102,7 @@ def test_an_error_passes_and_the_windows_before_it_are_recorded(tmp_path: Path) 
 def test_the_record_is_written_as_soon_as_its_windows_are_over(tmp_path: Path) -> None:
     taken = profile_training(reports(), tmp_path, skip=1, windows=1)
     for handed in taken:
-        over = not isinstance(handed, WindowReport) or (handed.epoch, handed.window) >= (0, 1)
+        over = not isinstance(handed, StepReport) or (handed.epoch, handed.window) >= (0, 1)
         assert (tmp_path / "trace.json").exists() == over
 
 

@@ -426,8 +426,8 @@ def test_a_validation_that_ran_out_of_memory_is_reported_once_after_its_epoch() 
     with Loop([phase], modules={"net": net}, device="cpu").running() as run:
         reports = list(run.epochs(IterableSource([samples(3)]), max_epochs=2, validation=validation))
     assert [type(report).__name__ for report in reports] == [
-        *("WindowReport", "EpochReport", "TrainingNotice"),
-        *("WindowReport", "EpochReport"),
+        *("StepReport", "EpochReport", "TrainingNotice"),
+        *("StepReport", "EpochReport"),
     ]
     assert messages(reports) == [
         "memory ran out in the validation; no sample was skipped: batches are scored in micro-batches of at most 2"

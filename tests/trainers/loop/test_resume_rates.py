@@ -31,7 +31,7 @@ from trainers.loop import (
     Report,
     ResumeMismatchError,
     SettingsError,
-    WindowReport,
+    StepReport,
 )
 from trainers.loop.checkpoint.compatibility import ResumeRates
 
@@ -84,7 +84,7 @@ def train_epochs(
 
 
 def rates(reports: list[Report]) -> list[float]:
-    return [report.learning_rate for report in reports if isinstance(report, WindowReport)]
+    return [report.learning_rate for report in reports if isinstance(report, StepReport)]
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)

@@ -19,8 +19,8 @@ from trainers.loop import (
     NonFiniteError,
     Phase,
     Precision,
+    StepReport,
     TrainingRun,
-    WindowReport,
 )
 
 GPU = [
@@ -71,13 +71,13 @@ def train(
     loss: Callable[[Rows], Loss] | None = None,
     every: int = 1,
     **chosen: Any,
-) -> list[WindowReport]:
+) -> list[StepReport]:
     scheduler = ExponentialLR(optimizer, gamma=0.5)
     phase = Phase("main", loss or partial(loss_of, net), net.parameters(), optimizer, scheduler, clip=0.5, every=every)
     device = net.weight.device.type
     with Loop([phase], modules={"net": net}, device=device, precision=precision, **chosen).running() as run:
         reports = list(run.epochs(IterableSource(data), max_epochs=1))
-    return [report for report in reports if isinstance(report, WindowReport)]
+    return [report for report in reports if isinstance(report, StepReport)]
 
 
 def assert_same(one: nn.Linear, other: nn.Linear) -> None:
@@ -219,7 +219,7 @@ def states(precision: Precision | str, *, overflow: bool = False) -> tuple[dict[
         (report,) = [
             report
             for report in run.epochs(IterableSource(batches([4], overflow_in=[0] if overflow else [])), max_epochs=1)
-            if isinstance(report, WindowReport)
+            if isinstance(report, StepReport)
         ]
         return run._phases[0].state(), report.loss_scale
 
@@ -230,7 +230,7 @@ def resumed_scale(state: dict[str, Any], precision: Precision | str) -> float | 
     with Loop([phase], modules={"net": net}, device="cpu", precision=precision).running() as run:
         run._phases[0].load(state)
         report = next(run.epochs(IterableSource(batches([4])), max_epochs=1))
-    assert isinstance(report, WindowReport)
+    assert isinstance(report, StepReport)
     assert report.stepped
     assert report.step == state["step"] + 1
     return report.loss_scale
@@ -342,5 +342,5 @@ def test_every_phase_has_a_scaler_of_its_own() -> None:
     precision = Precision(name="fp16", dtype=None, scaler=scaler, reason="a test")
     with Loop(phases, modules={"one": one, "other": other}, device="cpu", precision=precision).running() as run:
         reports = [*run.epochs(IterableSource(batches([4])), max_epochs=1)]
-    assert [report.stepped for report in reports if isinstance(report, WindowReport)] == [False, True]
+    assert [report.stepped for report in reports if isinstance(report, StepReport)] == [False, True]
     assert len(calls) == 2

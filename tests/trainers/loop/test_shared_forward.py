@@ -26,8 +26,8 @@ from trainers.loop import (
     Phase,
     Report,
     SettingsError,
+    StepReport,
     TrainingNotice,
-    WindowReport,
     seed_everything,
 )
 from trainers.loop.group.processes import launched_rank
@@ -194,7 +194,7 @@ def test_an_owner_that_is_not_due_makes_values_without_a_graph() -> None:
     pair = Adversaries(in_forward=look, every=2)
     before = [weight.detach().clone() for weight in pair.maker.parameters()]
     reports = train_pair(pair, batches(1))
-    assert [report.phase for report in reports if isinstance(report, WindowReport)] == ["critic"]
+    assert [report.phase for report in reports if isinstance(report, StepReport)] == ["critic"]
     assert attached == [False]
     assert all(torch.equal(one, other) for one, other in zip(before, pair.maker.parameters(), strict=True))
 
@@ -202,7 +202,7 @@ def test_an_owner_that_is_not_due_makes_values_without_a_graph() -> None:
 def test_a_user_that_begins_late_leaves_the_owner_alone_until_then() -> None:
     pair, alone = Adversaries(after=2), Adversaries()
     reports = train_pair(pair, batches(3))
-    assert [(report.window, report.phase) for report in reports if isinstance(report, WindowReport)] == [
+    assert [(report.window, report.phase) for report in reports if isinstance(report, StepReport)] == [
         (0, "maker"),
         (1, "maker"),
         (2, "critic"),
@@ -240,7 +240,7 @@ def test_a_shortage_anywhere_changes_nothing_and_repeats_no_step(
     late = order == "owner first" and place == "in_user"
     train_pair(expected, batches(4), order, accumulate=2)
     assert shortage.failures
-    steps = {report.phase: report.step for report in reports if isinstance(report, WindowReport)}
+    steps = {report.phase: report.step for report in reports if isinstance(report, StepReport)}
     assert steps == {"critic": 2, "maker": 2}
     if late:
         assert not all(torch.equal(a, b) for a, b in zip(found.weights(), expected.weights(), strict=True))
@@ -252,7 +252,7 @@ def test_a_shortage_anywhere_changes_nothing_and_repeats_no_step(
 def test_both_phases_work_the_same_micro_batches_and_report_so() -> None:
     pair = Adversaries(in_owner=Shortage("forward", 2))
     reports = train_pair(pair, batches(2))
-    assert [(report.phase, report.micro_batch_limit) for report in reports if isinstance(report, WindowReport)] == [
+    assert [(report.phase, report.micro_batch_limit) for report in reports if isinstance(report, StepReport)] == [
         ("critic", None),
         ("maker", 2),
         ("critic", 2),
@@ -350,7 +350,7 @@ def test_a_users_skipped_step_leaves_what_the_owner_goes_on_with() -> None:
 
     pair, other = Adversaries(normalized=True, in_user=ruined), Adversaries(normalized=True)
     reports = train_pair(pair, batches(1), batch_coupled="accept")
-    assert [report.stepped for report in reports if isinstance(report, WindowReport)] == [False, True]
+    assert [report.stepped for report in reports if isinstance(report, StepReport)] == [False, True]
     train_pair(other, batches(1), batch_coupled="accept")
     found, expected = pair.buffers(), other.buffers()
     assert torch.equal(found["maker.2.running_mean"], expected["maker.2.running_mean"])
@@ -360,7 +360,7 @@ def test_an_owners_skipped_step_puts_its_buffers_back_to_the_windows_start() -> 
     pair = Adversaries(normalized=True, in_owner=lambda samples: samples * torch.inf)
     before = pair.buffers()
     reports = train_pair(pair, batches(1), batch_coupled="accept")
-    assert [report.stepped for report in reports if isinstance(report, WindowReport)] == [True, False]
+    assert [report.stepped for report in reports if isinstance(report, StepReport)] == [True, False]
     after = pair.buffers()
     assert torch.equal(before["maker.2.running_mean"], after["maker.2.running_mean"])
     assert int(after["critic.2.num_batches_tracked"]) == 2
@@ -582,7 +582,7 @@ def test_several_users_are_given_what_one_forward_made() -> None:
         with Loop(phases, modules=modules, device="cpu").running() as run:
             reports = list(run.epochs(IterableSource(batches(2)), max_epochs=1))
         assert pair.calls == [4, 4]
-        assert sum(isinstance(report, WindowReport) and report.stepped for report in reports) == 6
+        assert sum(isinstance(report, StepReport) and report.stepped for report in reports) == 6
 
 
 @pytest.mark.slow

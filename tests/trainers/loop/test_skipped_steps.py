@@ -13,8 +13,8 @@ from torch.nn import Parameter
 from torch.optim import SGD, Adagrad, Adam, AdamW, Optimizer
 from torch.optim.lr_scheduler import ExponentialLR
 
-from trainers.loop import IterableSource, Loop, Loss, NonFiniteError, Phase, WindowReport
-from trainers.loop.window.update import skips_on_device
+from trainers.loop import IterableSource, Loop, Loss, NonFiniteError, Phase, StepReport
+from trainers.loop.step.update import skips_on_device
 
 Make = Callable[[list[Parameter]], Optimizer]
 
@@ -46,7 +46,7 @@ class Rows(NamedTuple):
 class StepState(NamedTuple):
     """Copies of everything that a step may change, after a window."""
 
-    report: WindowReport
+    report: StepReport
     tensors: list[Tensor]
 
 
@@ -81,7 +81,7 @@ def train(make: Make, data: Sequence[Rows], **chosen: Any) -> list[StepState]:
         (worked,) = run._phases
         assert worked.averages
         for report in run.epochs(IterableSource(data), max_epochs=1):
-            if isinstance(report, WindowReport):
+            if isinstance(report, StepReport):
                 states = [state for parameter in net.parameters() for state in optimizer.state[parameter].values()]
                 rate = torch.tensor(optimizer.param_groups[0]["lr"])
                 tensors = [*net.parameters(), *worked.averages[0].tensors, *states, rate]

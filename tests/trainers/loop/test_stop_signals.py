@@ -35,7 +35,7 @@ def caught() -> Iterator[list[int]]:
 @pytest.mark.parametrize("number", BOTH)
 def test_the_first_signal_is_noted_and_not_acted_on(number: int, caught: list[int]) -> None:
     with StopSignals() as stop:
-        assert (stop.installed, stop.requested) == (True, 0)
+        assert (stop.is_installed, stop.requested) == (True, 0)
         os.kill(os.getpid(), number)
         assert (stop.requested, caught) == (number, [])
 
@@ -67,7 +67,7 @@ def test_an_unhandled_signal_goes_to_the_previous_handler_at_the_end(caught: lis
     with StopSignals() as stop:
         os.kill(os.getpid(), signal.SIGTERM)
         assert caught == []
-    assert not stop.installed
+    assert not stop.is_installed
     assert caught == [signal.SIGTERM]
 
 
@@ -88,7 +88,7 @@ def test_another_thread_installs_nothing() -> None:
 
     def enter() -> None:
         with StopSignals() as stop:
-            seen.append((stop.installed, [signal.getsignal(number) for number in BOTH] == before))
+            seen.append((stop.is_installed, [signal.getsignal(number) for number in BOTH] == before))
 
     thread = threading.Thread(target=enter)
     thread.start()
@@ -100,7 +100,7 @@ def test_a_signal_that_is_ignored_stays_ignored() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with StopSignals() as stop:
         os.kill(os.getpid(), signal.SIGINT)
-        assert (stop.installed, stop.requested) == (True, 0)
+        assert (stop.is_installed, stop.requested) == (True, 0)
     assert signal.getsignal(signal.SIGINT) == signal.SIG_IGN
 
 

@@ -28,8 +28,8 @@ from trainers.loop import (
     IterableSource,
     Report,
     ResumeMismatchError,
+    StepReport,
     TrainingRun,
-    WindowReport,
     seed_everything,
 )
 
@@ -70,8 +70,8 @@ def frozen_tensors(task: TaskShape) -> dict[str, bytes]:
     }
 
 
-def windows_of(reports: Sequence[Report]) -> list[WindowReport]:
-    return [report for report in reports if isinstance(report, WindowReport)]
+def windows_of(reports: Sequence[Report]) -> list[StepReport]:
+    return [report for report in reports if isinstance(report, StepReport)]
 
 
 def split_batch(batch: Any, places: Sequence[int]) -> list[Any]:
@@ -99,7 +99,7 @@ def join_batches(batches: Sequence[Any]) -> Any:
     return Utterances(*(torch.cat(columns) for columns in zip(*padded, strict=True)))
 
 
-def train_task(task: TaskShape, windows: Sequence[Sequence[Any]]) -> list[WindowReport]:
+def train_task(task: TaskShape, windows: Sequence[Sequence[Any]]) -> list[StepReport]:
     """Train on windows of equal numbers of batches, twice, so that every phase takes a step."""
     (size,) = {len(window) for window in windows}
     batches = [batch for window in windows for batch in window]

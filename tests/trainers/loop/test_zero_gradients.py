@@ -20,8 +20,8 @@ from trainers.loop import (
     NoGradientError,
     Phase,
     Precision,
+    StepReport,
     TrainingRun,
-    WindowReport,
     ZeroGradientError,
 )
 
@@ -52,7 +52,7 @@ def scaled() -> Precision:
 class WindowState:
     """A window's report, and copies of everything that it may change."""
 
-    report: WindowReport
+    report: StepReport
     tensors: list[Tensor]
 
 
@@ -92,7 +92,7 @@ def train(
         seen = [
             WindowState(report, copied_state(run, net, optimizer))
             for report in run.epochs(IterableSource(batches), max_epochs=1)
-            if isinstance(report, WindowReport)
+            if isinstance(report, StepReport)
         ]
         (epoch,) = run.history
     return seen, epoch

@@ -30,7 +30,7 @@ def test_checkpoints_are_kept_and_timed_as_the_flags_say(seconds: float, wanted:
 def test_checkpoints_of_a_stopped_training_are_gone_on_from_only_where_that_is_asked_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Checkpoints, "any", True)
+    monkeypatch.setattr(Checkpoints, "is_empty", False)
     with pytest.raises(MediaError, match=r"checkpoints holds checkpoints of a stopped run; continue it \(--resume\)"):
         checkpoints_in(tmp_path, RunOptions(), {}, MediaError)
-    assert checkpoints_in(tmp_path, RunOptions(resume=True), {}, MediaError).any
+    assert not checkpoints_in(tmp_path, RunOptions(resume=True), {}, MediaError).is_empty

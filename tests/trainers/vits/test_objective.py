@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from transformers import VitsModel
 
-from trainers.loop import IterableSource, Loop, Loss, Phase, Report, UnusedParameterError, WindowReport
+from trainers.loop import IterableSource, Loop, Loss, Phase, Report, StepReport, UnusedParameterError
 from trainers.vits.batches import FrameSplitter, UtteranceBatch
 from trainers.vits.objective import Discriminators, LossWeights, TokenPrior, VoiceGenerator, VoiceObjective
 from trainers.vits.spectrum import FrameSettings, log_mel_of
@@ -92,7 +92,7 @@ def test_two_accumulated_batches_give_the_gradient_of_one() -> None:
 def test_pieces_give_the_gradient_of_the_batch() -> None:
     found, reports = gradients([utterances(*WHOLE)], accumulate=1, limit=110)
     wanted, _ = gradients([utterances(*WHOLE)], accumulate=1)
-    assert isinstance(reports[-2], WindowReport)
+    assert isinstance(reports[-2], StepReport)
     assert_same(found, wanted)
 
 
@@ -147,7 +147,7 @@ def test_the_loss_on_the_spoken_wave_alone_is_refused_by_naming_what_it_never_tr
         return Loss(distance, 1)
 
     phase = Phase("note", spoken, model.parameters(), torch.optim.SGD(model.parameters(), lr=0.01))
-    loop = Loop([phase], modules={"model": model}, device="cpu", audit_windows=2)
+    loop = Loop([phase], modules={"model": model}, device="cpu", audit_steps=2)
     batches = [utterances(*WHOLE)] * 3
     with pytest.raises(UnusedParameterError, match=r"duration_predictor.*posterior_encoder"), loop.running() as run:
         list(run.epochs(IterableSource(batches), max_epochs=1))

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 from training_results import comparable
 
-from trainers.loop import IterableSource, NonFiniteError, Precision, TrainingRun, WindowReport
+from trainers.loop import IterableSource, NonFiniteError, Precision, StepReport, TrainingRun
 from trainers.vits import objective as objectives
 from trainers.vits.batches import FrameSplitter, UtteranceBatch
 from trainers.vits.objective import Discriminators, LossWeights, VoiceGenerator, VoiceObjective
@@ -49,7 +49,7 @@ class Training:
         """Modules by phase name."""
         return {"discriminators": self.discriminators, "generator": self.model}
 
-    def reports(self, batches: Sequence[UtteranceBatch]) -> list[WindowReport]:
+    def reports(self, batches: Sequence[UtteranceBatch]) -> list[StepReport]:
         """Train on batches, one per window."""
         with self.loop.running() as run:
             return windows_of(run, batches)
@@ -59,9 +59,9 @@ class Training:
         return torch.cat([tensor.detach().flatten() for tensor in self.modules[name].parameters()]).clone()
 
 
-def windows_of(run: TrainingRun[UtteranceBatch], batches: Sequence[UtteranceBatch]) -> list[WindowReport]:
+def windows_of(run: TrainingRun[UtteranceBatch], batches: Sequence[UtteranceBatch]) -> list[StepReport]:
     reports = run.epochs(IterableSource(batches), max_epochs=1)
-    return [report for report in reports if isinstance(report, WindowReport)]
+    return [report for report in reports if isinstance(report, StepReport)]
 
 
 def scaled(nonfinite: Any = "skip") -> SpeechRecipe:
@@ -91,12 +91,12 @@ def states(training: Training, run: TrainingRun[UtteranceBatch]) -> dict[str, An
     }
 
 
-def train_steps(training: Training) -> Iterator[tuple[dict[str, WindowReport], dict[str, Any]]]:
+def train_steps(training: Training) -> Iterator[tuple[dict[str, StepReport], dict[str, Any]]]:
     """Each window's reports by phase, and the state after it."""
     with training.loop.running() as run:
-        told: dict[str, WindowReport] = {}
+        told: dict[str, StepReport] = {}
         for report in run.epochs(IterableSource(BATCHES), max_epochs=1):
-            if isinstance(report, WindowReport):
+            if isinstance(report, StepReport):
                 told[report.phase] = report
                 if report.phase == PHASES[-1]:
                     yield dict(told), states(training, run)

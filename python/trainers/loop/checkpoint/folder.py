@@ -141,10 +141,10 @@ def check_space(folder: Path, needed: int) -> None:
         OSError: The free space cannot be read.
     """
     if needed > shutil.disk_usage(folder).free:
-        raise disk_full_error(folder, needed)
+        raise make_disk_full_error(folder, needed)
 
 
-def disk_full_error(folder: Path, needed: int) -> CheckpointError:
+def make_disk_full_error(folder: Path, needed: int) -> CheckpointError:
     """Return the error for a disk with too little space.
 
     Raises:
@@ -159,8 +159,8 @@ def disk_full_error(folder: Path, needed: int) -> CheckpointError:
 
 def describe_error(error: OSError) -> str:
     """Describe an error and what to do about it."""
-    known = REASONS.get(error.errno) if error.errno is not None else None
-    return known or error.strerror or str(error)
+    reason = REASONS.get(error.errno) if error.errno is not None else None
+    return reason or error.strerror or str(error)
 
 
 def format_bytes(size: int) -> str:

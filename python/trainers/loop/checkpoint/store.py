@@ -22,9 +22,9 @@ from trainers.loop.checkpoint.folder import (
     check_space,
     create_folder,
     describe_error,
-    disk_full_error,
     list_entries,
     lock,
+    make_disk_full_error,
     next_entry,
     remove,
     remove_leftovers,
@@ -126,9 +126,9 @@ class Checkpoints:
                 self._is_open = False
 
     @property
-    def any(self) -> bool:
-        """Whether the folder holds a checkpoint, damaged or not."""
-        return bool(self._list_entries())
+    def is_empty(self) -> bool:
+        """Whether the folder holds no checkpoint, not even a damaged one."""
+        return not self._list_entries()
 
     def load(self) -> LoadedCheckpoint | None:
         """Read the newest undamaged checkpoint; None if the folder has no checkpoint.
@@ -276,7 +276,7 @@ def _write(folder: Path, snapshot: Snapshot, settings: Mapping[str, Json]) -> tu
             size = write_checkpoint(draft, snapshot, settings)
     except OSError as error:
         if error.errno == ENOSPC:
-            raise disk_full_error(folder, needed) from error
+            raise make_disk_full_error(folder, needed) from error
         raise CheckpointError(
             f"the checkpoint after {snapshot.windows} windows cannot be written to {folder}: {describe_error(error)}; "
             "earlier checkpoints are unchanged"
@@ -320,14 +320,14 @@ class StopSignals:
 
     Attributes:
         requested: The number of the first signal; 0 before.
-        installed: Whether a handler is installed for any signal.
+        is_installed: Whether a handler is installed for any signal.
     """
 
     def __init__(self, *, echo_seconds: float = 0.0, clock: Callable[[], float] = monotonic) -> None:
         self._echo_seconds = echo_seconds
         self._clock = clock
         self.requested = 0
-        self.installed = False
+        self.is_installed = False
         self._passed_on = False
         self._previous: dict[int, Handler] = {}
         self._noted: dict[int, float] = {}
@@ -336,7 +336,7 @@ class StopSignals:
         """Install the handlers."""
         for number in STOP_SIGNALS:
             self._install(number)
-        self.installed = bool(self._previous)
+        self.is_installed = bool(self._previous)
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
@@ -344,7 +344,7 @@ class StopSignals:
         for number, handler in self._previous.items():
             signal.signal(number, handler)
         self._previous.clear()
-        self.installed = False
+        self.is_installed = False
         if self.requested and not self._passed_on and error is None:
             self._passed_on = True
             signal.raise_signal(self.requested)

@@ -105,7 +105,7 @@ class MicroBatch(Generic[Batch]):
     unit: int = 0
 
     @property
-    def last(self) -> bool:
+    def is_last(self) -> bool:
         """Whether this is the last micro-batch of its batch."""
         return self.stop is None or self.stop == self.samples
 

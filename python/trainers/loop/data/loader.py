@@ -82,7 +82,7 @@ class Samplers:
 
     Attributes:
         first: The outermost sampler, which yields the indices of the batches.
-        reproducible: Whether all samplers are torch's own, which draw only from torch's generators.
+        is_reproducible: Whether all samplers are torch's own, which draw only from torch's generators.
 
     Raises:
         ContractError: A sampler can be read only once, or it shards the data by process.
@@ -93,7 +93,7 @@ class Samplers:
         self._all = _find_nested_samplers(self.first)
         for sampler in self._all:
             _check_sampler(sampler)
-        self.reproducible = all(
+        self.is_reproducible = all(
             type(sampler) in REPRODUCIBLE_SAMPLERS or isinstance(sampler, list) for sampler in self._all
         )
         values = [value for sampler in self._all for value in _list_attributes(sampler)]
@@ -135,7 +135,7 @@ class Order:
 
     def __init__(self, samplers: Samplers) -> None:
         self._samplers = samplers
-        self._checked = samplers.reproducible
+        self._checked = samplers.is_reproducible
         self.batch_range = BatchRange(epoch=0, seed=0, start=0, step=1)
 
     def __iter__(self) -> Iterator[IndexBatch]:
@@ -169,13 +169,13 @@ class Order:
         return [repr(index) for index in islice(chain.from_iterable(self._read_chunks(epoch, seed)), COMPARED_INDICES)]
 
     def _read_chunks(self, epoch: int, seed: int) -> Iterator[list[Any]]:
-        generators = TorchGenerator(seed) if self._samplers.reproducible else HostGenerators(seed)
-        with generators.inside():
+        generators = TorchGenerator(seed) if self._samplers.is_reproducible else HostGenerators(seed)
+        with generators:
             self._samplers.start_epoch(epoch, seed)
             indices = iter(self._samplers.first)
         size = FIRST_CHUNK
         while True:
-            with generators.inside():
+            with generators:
                 chunk = list(islice(indices, size))
             if not chunk:
                 return

@@ -346,7 +346,7 @@ def hash_order(source: Source[object], epoch: int, *, seed: int) -> str:
         return source.digest(epoch)
 
 
-def collect_source_notices(source: Source[object], *, epoch: int, window: int, processes: int) -> list[str]:
+def describe_reading(source: Source[object], *, epoch: int, window: int, processes: int) -> list[str]:
     """Return notices for the user on how a source is read from a window of an epoch on."""
     messages: list[str] = []
     if isinstance(source, LiveSource) and window:

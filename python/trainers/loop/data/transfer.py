@@ -115,7 +115,7 @@ class Prefetcher:
             windows: The windows as read from the source.
             ahead: Whether they may be read ahead; see `can_read_ahead`.
         """
-        self._windows, self._ahead = windows, ahead and self._transfer.overlaps
+        self._windows, self._ahead = windows, ahead and self._transfer.can_overlap
         try:
             while (window := self._take_next().window) is not None:
                 yield window
@@ -202,18 +202,18 @@ class DeviceTransfer:
         device: The device; for CUDA including its index.
 
     Attributes:
-        overlaps: Whether copies may overlap with computation, so that `start_copy` may be called.
+        can_overlap: Whether copies may overlap with computation, so that `start_copy` may be called.
     """
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
         self._stream: Any = torch.cuda.Stream(device) if device.type == "cuda" else None
         self.copy: Callable[[Any], Any] = make_mover(device)
-        self.overlaps = self._stream is not None
+        self.can_overlap = self._stream is not None
 
     def prepare(self, batch: Tree) -> Tree:
         """Return the batch in pinned memory, which torch does not reuse before an asynchronous copy is complete."""
-        return map_tensors(batch, _pin) if self.overlaps else batch
+        return map_tensors(batch, _pin) if self.can_overlap else batch
 
     def start_copy(self, batch: Tree) -> Tree:
         """Start a copy on the copy stream, in memory that belongs to it; use it only after `finish_copy`."""

@@ -150,8 +150,8 @@ def describe_cause(error: BaseException) -> str:
 def describe_usage(device: torch.device) -> str:
     """Describe the memory in use and the total memory."""
     used, total = measure_used_bytes(device), measure_total_bytes(device)
-    known = "an unknown amount" if used is None else format_size(used)
-    return f"{known} in use on {device}" + ("" if total is None else f" of {format_size(total)}")
+    amount = "an unknown amount" if used is None else format_size(used)
+    return f"{amount} in use on {device}" + ("" if total is None else f" of {format_size(total)}")
 
 
 def release(device: torch.device, *, thorough: bool = True) -> None:

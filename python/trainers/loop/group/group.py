@@ -61,14 +61,14 @@ class Group:
         """
         return counts
 
-    def parts(self, parameters: Sequence[Parameter]) -> Sequence[str]:  # noqa: ARG002  as above
-        """Return the names of the parts that the processes have agreed on for a phase's parameters [...], if any."""
+    def list_mean_names(self, parameters: Sequence[Parameter]) -> Sequence[str]:  # noqa: ARG002  as above
+        """Return the names of the parts or terms that the processes exchange for a phase's parameters [...], if any."""
         return ()
 
-    def expect(self, parameters: Sequence[Parameter], parts: Sequence[str]) -> None:
-        """Add parts to agree on in the first window of a phase's parameters [...], as those known before a resume."""
+    def restore_mean_names(self, parameters: Sequence[Parameter], names: Sequence[str]) -> None:
+        """Exchange these names, known before a resume, from the first window of a phase's parameters [...] on."""
 
-    def total(self, mean: WeightedMean) -> WeightedMean:
+    def merge_means(self, mean: WeightedMean) -> WeightedMean:
         """Merge the weighted means of all processes; a process may have a count of 0."""
         return mean
 

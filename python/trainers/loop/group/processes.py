@@ -18,7 +18,7 @@ from torch.nn import Parameter
 from trainers.loop.errors import ContractError, ParallelismError, PeerLostError, join_names
 from trainers.loop.group.group import Group
 from trainers.loop.group.totals import GroupTotals, LocalTotals, RowFormat, Totals
-from trainers.loop.loss import Loss, WeightedMean
+from trainers.loop.loss import WeightedMean
 
 BROADCAST_BYTES = 2**26  # tensors are copied into vectors of at most this size or one tensor, which saves memory
 
@@ -69,6 +69,7 @@ class GradientVector:
         divisor: A power of two near a typical count. Dividing by it is exact, and keeps the gradients from overflowing.
 
     Attributes:
+        row_format: The format of the rows.
         vector: The values to sum, shape [N].
 
     Raises:
@@ -80,24 +81,19 @@ class GradientVector:
     ) -> None:
         check_one_vector(parameters)
         self._parameters = tuple(parameters)
-        self._row_format = row_format
+        self.row_format = row_format
         self._divisor = divisor
         double = any(parameter.dtype == torch.float64 for parameter in parameters)
         lengths = [parameter.numel() for parameter in parameters]
-        parts = [len(lengths), size * row_format.width, sum(lengths)]
+        sizes = [len(lengths), size * row_format.width, sum(lengths)]
         self.vector = torch.zeros(
-            sum(parts), dtype=torch.float64 if double else torch.float32, device=parameters[0].device
+            sum(sizes), dtype=torch.float64 if double else torch.float32, device=parameters[0].device
         )
-        self._owners, rows, self._gradients = self.vector.split(parts)
+        self._owners, rows, self._gradients = self.vector.split(sizes)
         self._rows = rows.view(size, row_format.width)
         self._row = self._rows[rank]
         views = self._gradients.split(lengths)
         self._views = [view.view(parameter.shape) for parameter, view in zip(parameters, views, strict=True)]
-
-    @property
-    def parts(self) -> Sequence[str]:
-        """The names of the parts in a row."""
-        return self._row_format.parts
 
     def pack(self, local: LocalTotals) -> None:
         """Write this process's totals and gradients into the vector.
@@ -106,15 +102,15 @@ class GradientVector:
             ContractError: The loss has a part that the processes have not agreed on.
         """
         self._rows.zero_()
-        self._row_format.write(local, self._row)
-        self._row_format.write_requests(local.requests, self._row)
+        self.row_format.write(local, self._row)
+        self.row_format.write_requests(local.requests, self._row)
         missing = self._find_missing()
         self._owners.fill_(1.0)
         for index in missing:
             self._owners[index] = 0.0
             self._views[index].zero_()
         self._copy_present(set(missing), inward=True)
-        self._gradients.mul_(local.expected / self._divisor)
+        self._gradients.mul_(local.assumed_count / self._divisor)
 
     def unpack(self) -> None:
         """Write the sums of all processes from the vector into the parameters' gradients.
@@ -131,9 +127,9 @@ class GradientVector:
                 parameter = self._parameters[index]
                 parameter.grad = torch.empty_like(parameter).copy_(self._views[index])
 
-    def totals(self) -> GroupTotals:
-        """Return the totals in the vector."""
-        return GroupTotals(rows=self._rows, row_format=self._row_format, divisor=self._divisor)
+    def get_totals(self) -> GroupTotals:
+        """Return the totals, which stay on the device."""
+        return GroupTotals(rows=self._rows, row_format=self.row_format, divisor=self._divisor)
 
     def _find_missing(self) -> list[int]:
         return [index for index, parameter in enumerate(self._parameters) if parameter.grad is None]
@@ -180,8 +176,8 @@ class Processes(Group):
     def __init__(self) -> None:
         super().__init__(dist.get_rank(), dist.get_world_size())
         self._vectors: dict[Parameter, GradientVector] = {}
-        self._expected: dict[Parameter, Sequence[str]] = {}
-        self._terms: dict[Parameter, Sequence[str]] = {}
+        self._restored_names: dict[Parameter, Sequence[str]] = {}
+        self._term_names: dict[Parameter, Sequence[str]] = {}
 
     def combine(self, local: LocalTotals, parameters: Sequence[Parameter]) -> Totals:
         """Sum totals and gradients in one all-reduce."""
@@ -190,7 +186,7 @@ class Processes(Group):
         with convert_peer_errors("summing the window's gradients"):
             dist.all_reduce(vector.vector)
         vector.unpack()
-        return vector.totals()
+        return vector.get_totals()
 
     def add_counts(self, counts: Mapping[str, int], parameters: Sequence[Parameter]) -> Mapping[str, int]:
         """Sum the counts [terms] in one all-reduce on the parameters' device."""
@@ -200,29 +196,30 @@ class Processes(Group):
             dist.all_reduce(vector)
         return dict(zip(names, vector.tolist(), strict=True))
 
-    def parts(self, parameters: Sequence[Parameter]) -> Sequence[str]:
-        """Return the agreed parts of the phase with these parameters."""
-        known = self._vectors.get(parameters[0])
-        return self._expected.get(parameters[0], ()) if known is None else known.parts
+    def list_mean_names(self, parameters: Sequence[Parameter]) -> Sequence[str]:
+        """Return the names in the rows of the phase with these parameters."""
+        vector = self._vectors.get(parameters[0])
+        return self._restored_names.get(parameters[0], ()) if vector is None else vector.row_format.names
 
-    def expect(self, parameters: Sequence[Parameter], parts: Sequence[str]) -> None:
-        """Store the parts until the first window of the phase with these parameters."""
-        self._expected[parameters[0]] = parts
+    def restore_mean_names(self, parameters: Sequence[Parameter], names: Sequence[str]) -> None:
+        """Store the names until the first window of the phase with these parameters."""
+        self._restored_names[parameters[0]] = names
 
-    def total(self, mean: WeightedMean) -> WeightedMean:
+    def merge_means(self, mean: WeightedMean) -> WeightedMean:
         """Merge the means in the order of ranks, so that all processes get bit-identical results."""
-        total = WeightedMean()
-        for part in self._gather_all(mean, "merging the validation"):
-            total.merge(part)
-        return total
+        merged = WeightedMean()
+        for rank_mean in self._gather_all(mean, "merging the validation"):
+            merged.merge(rank_mean)
+        return merged
 
     def agree_on_length(self, length: int | None) -> int:
         """Return the number of batches in an epoch."""
         lengths = self._gather_all(length, "comparing the epochs' lengths")
         first = lengths[0]
         if first is None or len(set(lengths)) > 1:
-            known = ["unknown" if length is None else length for length in lengths]
-            lengths_by_rank = ", ".join(f"rank {rank}: {length}" for rank, length in enumerate(known))
+            lengths_by_rank = ", ".join(
+                f"rank {rank}: {'unknown' if length is None else length}" for rank, length in enumerate(lengths)
+            )
             raise ParallelismError(
                 "the processes of a group share the batches of an epoch, so all must have the same number of batches; "
                 f"found {lengths_by_rank}. Give every process the complete source, with a known length: "
@@ -256,46 +253,45 @@ class Processes(Group):
             )
 
     def _get_vector(self, local: LocalTotals, parameters: Sequence[Parameter]) -> GradientVector:
-        known = self._vectors.get(parameters[0])
-        if known is not None:
-            return known
-        terms = self._terms.get(parameters[0])
-        names = [*self._expected.get(parameters[0], ()), *part_names(local.losses)] if terms is None else terms
-        gathered = self._gather_all((names, local.expected), "agreeing on the loss's parts")
+        """Return the vector of a phase; in its first window the processes agree on the names and the divisor."""
+        vector = self._vectors.get(parameters[0])
+        if vector is not None:
+            return vector
+        names = self._term_names.get(parameters[0])
+        has_terms = names is not None
+        if names is None:
+            parts = dict.fromkeys(name for loss in local.losses for name in loss.parts)
+            names = [*self._restored_names.get(parameters[0], ()), *parts]
+        gathered = self._gather_all((names, local.assumed_count), "agreeing on the loss's parts")
         row_format = RowFormat(
-            list(dict.fromkeys(name for names, _ in gathered for name in names)), has_terms=terms is not None
+            list(dict.fromkeys(name for names, _ in gathered for name in names)), has_terms=has_terms
         )
-        divisor = round_down_to_power_of_two(max(expected for _, expected in gathered))
+        divisor = round_down_to_power_of_two(max(count for _, count in gathered))
         vector = GradientVector(parameters, row_format=row_format, rank=self.rank, size=self.size, divisor=divisor)
         self._vectors[parameters[0]] = vector
         return vector
 
     def _agree_on_terms(self, counts: Mapping[str, int], parameters: Sequence[Parameter]) -> Sequence[str]:
         """Return the names of a phase's terms, which the processes agree on in its first window."""
-        known = self._terms.get(parameters[0])
-        if known is None:
-            names = [*self._expected.get(parameters[0], ()), *counts]
+        agreed = self._term_names.get(parameters[0])
+        if agreed is None:
+            names = [*self._restored_names.get(parameters[0], ()), *counts]
             gathered = self._gather_all(names, "agreeing on the loss's terms")
-            known = self._terms[parameters[0]] = list(dict.fromkeys(name for names in gathered for name in names))
-        unknown = [repr(name) for name in counts if name not in known]
+            agreed = self._term_names[parameters[0]] = list(dict.fromkeys(name for names in gathered for name in names))
+        unknown = [repr(name) for name in counts if name not in agreed]
         if unknown:
             raise ContractError(
                 f"counts has the terms {join_names(unknown)}, which no process had in the phase's first window (there: "
-                f"{join_names([repr(name) for name in known]) or 'none'}); return all terms for every batch, with the "
+                f"{join_names([repr(name) for name in agreed]) or 'none'}); return all terms for every batch, with the "
                 "count 0 if it has no target"
             )
-        return known
+        return agreed
 
     def _gather_all(self, value: Value, operation: str) -> list[Value]:
         values: list[Value | None] = [None] * self.size
         with convert_peer_errors(operation):
             dist.all_gather_object(values, value)
         return cast("list[Value]", values)
-
-
-def part_names(losses: Iterable[Loss]) -> list[str]:
-    """Return the names of all parts in order of first appearance."""
-    return list(dict.fromkeys(name for loss in losses for name in loss.parts))
 
 
 def round_down_to_power_of_two(value: float) -> float:
@@ -324,8 +320,9 @@ def chunks(tensors: Iterable[Tensor], limit: int) -> Iterator[list[Tensor]]:
 
 def _find_difference(first: str, other: str, rank: int) -> str:
     """Return excerpts of both values around the first difference."""
-    same = next((place for place, pair in enumerate(zip(first, other, strict=False)) if pair[0] != pair[1]), None)
-    start = max(0, (min(len(first), len(other)) if same is None else same) - MAX_SHOWN_CHARACTERS // 2)
+    pairs = enumerate(zip(first, other, strict=False))
+    index = next((index for index, pair in pairs if pair[0] != pair[1]), min(len(first), len(other)))
+    start = max(0, index - MAX_SHOWN_CHARACTERS // 2)
     return f"rank 0 has {_cut_excerpt(first, start)} where rank {rank} has {_cut_excerpt(other, start)}"
 
 

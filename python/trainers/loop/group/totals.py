@@ -20,7 +20,7 @@ LIMB = 2**20  # float32 holds integers up to 2**24, so two of these hold counts 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WindowRequests:
+class StepRequests:
     """The requests of a process at the end of a window; in a group, the request of one process applies to all.
 
     Attributes:
@@ -32,16 +32,16 @@ class WindowRequests:
     save: bool = False
 
     @property
-    def any(self) -> bool:
+    def has_any(self) -> bool:
         """Whether anything is requested."""
         return self.save or self.stop != 0
 
-    def merge(self, others: "WindowRequests") -> "WindowRequests":
+    def merge(self, others: "StepRequests") -> "StepRequests":
         """Combine two requests; of two stop signals, the first one counts."""
-        return WindowRequests(stop=self.stop or others.stop, save=self.save or others.save) if others.any else self
+        return StepRequests(stop=self.stop or others.stop, save=self.save or others.save) if others.has_any else self
 
 
-class WindowTotals(NamedTuple):
+class StepTotals(NamedTuple):
     """The totals of a window as plain numbers.
 
     Attributes:
@@ -52,7 +52,7 @@ class WindowTotals(NamedTuple):
 
     loss: WeightedMean
     correction: float
-    requests: WindowRequests
+    requests: StepRequests
 
 
 @final
@@ -62,15 +62,15 @@ class LocalTotals:
 
     Attributes:
         losses: The detached loss of every micro-batch with targets; empty if there is no target.
-        expected: The count that backward assumed: a micro-batch with n targets started from n / expected. It is 1 if
+        assumed_count: The count that backward assumed: a micro-batch with n targets started from n / this. It is 1 if
             the true counts were known before.
         requests: The requests of this process.
         targets: The targets of every term over all processes, if they were known before the first backward.
     """
 
     losses: Sequence[Loss]
-    expected: float
-    requests: WindowRequests
+    assumed_count: float
+    requests: StepRequests
     targets: Mapping[str, int] | None = None
 
     @property
@@ -80,8 +80,8 @@ class LocalTotals:
 
     @property
     def correction(self) -> float:
-        """Expected count divided by true count; 1 if the counts were known before."""
-        return 1.0 if self.targets is not None else self.expected / (self.count or 1)
+        """Assumed count divided by true count; 1 if the counts were known before."""
+        return 1.0 if self.targets is not None else self.assumed_count / (self.count or 1)
 
     def means(self) -> Sequence[Tensor]:
         """Return the means of the micro-batches, scalars."""
@@ -91,7 +91,7 @@ class LocalTotals:
         """Return means and parts, scalars."""
         return list_scalars(self.losses)
 
-    def read(self, values: Iterator[float]) -> WindowTotals:
+    def read(self, values: Iterator[float]) -> StepTotals:
         """Compute the totals from the values of `scalars()`, once they are on the host.
 
         Raises:
@@ -99,8 +99,7 @@ class LocalTotals:
         """
         loss = combine_losses(self.losses, values)
         check_targets(loss.count)
-        known = self.targets is not None
-        return WindowTotals(loss=loss, correction=1.0 if known else self.expected / loss.count, requests=self.requests)
+        return StepTotals(loss=loss, correction=self.correction, requests=self.requests)
 
 
 def check_targets(count: int) -> None:
@@ -130,7 +129,7 @@ class ExchangeRow:
     means: Sequence[float]
     counts: Sequence[int]
     weights: Sequence[float]
-    requests: WindowRequests
+    requests: StepRequests
 
 
 @final
@@ -138,20 +137,20 @@ class RowFormat:
     """Writes and reads rows.
 
     Args:
-        parts: The names of the parts, in order.
-        has_terms: Whether the parts are the terms of a loss.
+        names: The names of the parts or terms, in order.
+        has_terms: Whether they are the terms of a loss.
 
     Attributes:
-        parts: The names of the parts.
-        has_terms: Whether the parts are the terms of a loss.
+        names: The names of the parts or terms.
+        has_terms: Whether they are terms.
         width: Number of values in a row.
     """
 
-    def __init__(self, parts: Sequence[str], *, has_terms: bool = False) -> None:
-        self.parts = tuple(parts)
+    def __init__(self, names: Sequence[str], *, has_terms: bool = False) -> None:
+        self.names = tuple(names)
         self.has_terms = has_terms
-        self._columns = 1 + len(self.parts)
-        self._weights = len(self.parts) if has_terms else 0
+        self._columns = 1 + len(self.names)
+        self._weights = len(self.names) if has_terms else 0
         self.width = 3 * self._columns + self._weights + 2
 
     def write(self, local: LocalTotals, row: Tensor) -> None:
@@ -162,18 +161,18 @@ class RowFormat:
         """
         if not local.losses:
             return
-        self._check_known(local.losses)
+        self._check_part_names(local.losses)
         columns = [_drop_empty((loss.mean, loss.count) for loss in local.losses)]
-        columns += [self._collect_means(name, local.losses) for name in self.parts]
+        columns += [self._collect_means(name, local.losses) for name in self.names]
         for index, column in enumerate(columns):
             if column:
                 row[index] = weighted_mean(column, row)
         counts = [sum(count for _, count in column) for column in columns]
         limbs = [limb for count in counts for limb in divmod(count, LIMB)]
-        numbers = [*limbs, *(_weight(name, local.losses) for name in self.parts if self.has_terms)]
+        numbers = [*limbs, *(_weight(name, local.losses) for name in self.names if self.has_terms)]
         row[self._columns : -2].copy_(torch.tensor(numbers, dtype=row.dtype), non_blocking=True)
 
-    def write_requests(self, requests: WindowRequests, row: Tensor) -> None:
+    def write_requests(self, requests: StepRequests, row: Tensor) -> None:
         """Write the requests into a row of zeros [width]; usually there are none."""
         if requests.stop:
             row[-2] = requests.stop
@@ -190,7 +189,7 @@ class RowFormat:
         means = list(islice(values, self._columns))
         counts = [int(high) * LIMB + int(low) for high, low in (islice(values, 2) for _ in range(self._columns))]
         weights = list(islice(values, self._weights))
-        requests = WindowRequests(stop=int(next(values)), save=bool(next(values)))
+        requests = StepRequests(stop=int(next(values)), save=bool(next(values)))
         return ExchangeRow(means=means, counts=counts, weights=weights, requests=requests)
 
     def _collect_means(self, name: str, losses: Sequence[Loss]) -> list[tuple[Tensor, int]]:
@@ -200,15 +199,15 @@ class RowFormat:
             return _drop_empty((term.mean, term.count) for term in terms)
         return [(loss.parts[name], loss.count) for loss in losses if name in loss.parts]
 
-    def _check_known(self, losses: Sequence[Loss]) -> None:
+    def _check_part_names(self, losses: Sequence[Loss]) -> None:
         if self.has_terms:
             return  # terms are checked against the counts
         for loss in losses:
             for name in loss.parts:
-                if name not in self.parts:
+                if name not in self.names:
                     raise ContractError(
                         f"the loss function returned the part {name!r}, which no process returned in the phase's first "
-                        f"window (there: {', '.join(self.parts) or 'none'}); processes agree on the parts in that "
+                        f"window (there: {', '.join(self.names) or 'none'}); processes agree on the parts in that "
                         "window: make sure that the first batches have all of them"
                     )
 
@@ -261,7 +260,7 @@ class GroupTotals:
         """Return all values of all rows, as scalars."""
         return self.rows.flatten().unbind()
 
-    def read(self, values: Iterator[float]) -> WindowTotals:
+    def read(self, values: Iterator[float]) -> StepTotals:
         """Compute the totals of all processes from the values of `scalars()`, and combine their requests.
 
         Raises:
@@ -274,16 +273,16 @@ class GroupTotals:
         for row in rows:
             self._add(row, loss)
         check_targets(loss.count)
-        requests = WindowRequests(
+        requests = StepRequests(
             stop=max(row.requests.stop for row in rows),
             save=any(row.requests.save for row in rows),
         )
-        return WindowTotals(
+        return StepTotals(
             loss=loss, correction=1.0 if self.row_format.has_terms else self.divisor / loss.count, requests=requests
         )
 
     def _check_weights(self, rows: Sequence[ExchangeRow]) -> None:
-        for index, name in enumerate(self.row_format.parts if self.row_format.has_terms else ()):
+        for index, name in enumerate(self.row_format.names if self.row_format.has_terms else ()):
             weights = {row.weights[index] for row in rows if row.counts[index + 1]}
             if len(weights) > 1:
                 raise ContractError(
@@ -294,11 +293,11 @@ class GroupTotals:
     def _add(self, row: ExchangeRow, loss: WeightedMean) -> None:
         """Add the row of a process."""
         if self.row_format.has_terms:
-            for index, name in enumerate(self.row_format.parts):
+            for index, name in enumerate(self.row_format.names):
                 loss.add_term(name, row.means[index + 1], row.counts[index + 1], row.weights[index])
             return
         loss.add(row.means[0], row.counts[0], {})
-        for name, mean, count in zip(self.row_format.parts, row.means[1:], row.counts[1:], strict=True):
+        for name, mean, count in zip(self.row_format.names, row.means[1:], row.counts[1:], strict=True):
             loss.add_part(name, mean, count)
 
 

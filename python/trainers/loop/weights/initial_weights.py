@@ -221,8 +221,8 @@ def _find_undeclared(
 
 
 def _find_unmatched(word: str, beginnings: Iterable[str], where: str, names: Iterable[str]) -> Iterator[str]:
-    known = list(names)
-    unmatched = [beginning for beginning in beginnings if not any(_match_names(name, (beginning,)) for name in known)]
+    every_name = list(names)
+    unmatched = [start for start in beginnings if not any(_match_names(name, (start,)) for name in every_name)]
     yield _list_differences(f"{word} has names that are not in the {where}", unmatched, "")
 
 

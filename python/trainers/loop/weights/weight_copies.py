@@ -11,8 +11,8 @@ from torch.nn import Parameter
 
 from trainers.loop.errors import NoBestWeightsError, ResumeMismatchError, SettingsError
 from trainers.loop.loss import check_finite_score
+from trainers.loop.step.guards import Nonfinite
 from trainers.loop.weights.initial_weights import list_named_tensors
-from trainers.loop.window.guards import Nonfinite
 
 LARGE = 256 * 2**20
 """Bytes, the size of 64 million float32 parameters. Copies that are larger in total are kept on the host, because a
@@ -88,7 +88,7 @@ class BestWeights:
         Raises:
             NoBestWeightsError: No finite value was recorded.
         """
-        if self.value is None and self.begun:
+        if self.value is None and self.has_value:
             raise NoBestWeightsError(
                 f"no recorded value was finite ({self.stale} values), so there are no best weights; look for such "
                 "values in the validation data, and check the training loss"
@@ -100,7 +100,7 @@ class BestWeights:
                 tensor.copy_(self.tensors[name])
 
     @property
-    def begun(self) -> bool:
+    def has_value(self) -> bool:
         """Whether any value was recorded, including before a resume."""
         return self.value is not None or self.stale > 0
 

@@ -46,7 +46,7 @@ class Buffers:
         copies = {name: tensor.detach().clone() for name, tensor in tensors.items() if tensor is not None}
         return cls(module, tensors, _read_versions(tensors), copies)
 
-    def current(self) -> bool:
+    def is_current(self) -> bool:
         """Return whether the copy is up to date.
 
         Torch counts the changes of BatchNorm to its number of batches, but not those to its running mean and variance.
@@ -92,7 +92,7 @@ class Rewind:
     def save(self) -> ForwardState:
         """Save the current state; buffers that have not changed since the last call are not copied again."""
         if self._kept:
-            self._kept = tuple(kept if kept.current() else Buffers.of(kept.module) for kept in self._kept)
+            self._kept = tuple(kept if kept.is_current() else Buffers.of(kept.module) for kept in self._kept)
         return ForwardState(
             torch.default_generator.get_state(),
             None if self._generator is None else self._generator.get_state(),
@@ -159,7 +159,7 @@ class ForwardResult:
 
         return ForwardResult.of(map_tensors(self.tree, detach_tensor))
 
-    def changed(self) -> list[str]:
+    def find_changed(self) -> list[str]:
         """Return the paths of the tensors that were changed in place since."""
         return [
             path
@@ -261,7 +261,7 @@ class SharedForward(Generic[Batch]):
         """
         key = (number, micro_batch.start)
         result = self._kept.get(key)
-        changed = [] if result is None else result.changed()
+        changed = [] if result is None else result.find_changed()
         if changed:
             raise ContractError(
                 f"phase {phase!r} has written to {join_names(changed)} in place, but another phase still needs "
@@ -278,7 +278,7 @@ class SharedForward(Generic[Batch]):
     def describe_graphs(self) -> str:
         """Describe the kept graphs for a message; empty if there are none."""
         graphs = sum(
-            any(tensor.requires_grad for _, tensor in iterate_tensors(made.tree)) for made in self._kept.values()
+            any(tensor.requires_grad for _, tensor in iterate_tensors(result.tree)) for result in self._kept.values()
         )
         if not graphs:
             return ""

@@ -74,7 +74,7 @@ COUPLING_LAYERS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchN
 
 Nonfinite = Literal["skip", "raise"]
 
-AUDIT_WINDOWS = 16
+AUDIT_STEPS = 16
 """Default number of windows after which a parameter without a gradient counts as unused."""
 
 
@@ -109,7 +109,7 @@ def check_uncoupled(modules: Mapping[str, nn.Module], evaluated: Iterable[nn.Mod
         )
 
 
-def detached_loss_error(name: str, mean: Tensor, parameters: Sequence[Parameter]) -> DetachedLossError:
+def make_detached_loss_error(name: str, mean: Tensor, parameters: Sequence[Parameter]) -> DetachedLossError:
     """Return the error for a loss or term whose mean, a scalar, has no graph, with the likely cause."""
     return DetachedLossError(
         f"{name} is detached: it has no graph that backward could follow; {_explain_detached(mean, parameters)}"
@@ -138,14 +138,14 @@ class GradientGuard:
 
     Args:
         names: The phase's parameters with their names.
-        audit_windows: A parameter without a gradient in this many windows counts as unused; None for the default
+        audit_steps: A parameter without a gradient in this many windows counts as unused; None for the default
             number or the first epoch, whichever is shorter. Windows in which it is frozen do not count.
         nonfinite: Whether a loss or gradient that is not finite skips the step or raises.
         skip_limit: Raise after this many skipped steps in a row.
         allow_zero: Whether all gradients may be exactly zero.
 
     Attributes:
-        moved: Whether any gradient so far was not zero.
+        has_moved: Whether any gradient so far was not zero.
         allow_zero: Whether all gradients may be exactly zero.
     """
 
@@ -153,7 +153,7 @@ class GradientGuard:
         self,
         names: Mapping[Parameter, str],
         *,
-        audit_windows: int | None,
+        audit_steps: int | None,
         nonfinite: Nonfinite,
         skip_limit: int,
         allow_zero: bool = False,
@@ -162,13 +162,13 @@ class GradientGuard:
         self._parameters = tuple(names)
         self._unseen = self._parameters
         self._audited: Sequence[Parameter] = self._parameters
-        self._audit_windows = audit_windows
+        self._audit_windows = audit_steps
         self._nonfinite = nonfinite
         self._skip_limit = skip_limit
         self.allow_zero = allow_zero
         self._windows = 0
         self._skipped_in_a_row = 0
-        self.moved = False
+        self.has_moved = False
 
     def gradients(self) -> list[Tensor]:
         """Return the window's gradients, of the parameters' shapes [...]; of a sparse one, its values (rows, ...).
@@ -194,7 +194,7 @@ class GradientGuard:
             )
 
     def check_epoch(self) -> None:
-        """Check at the end of an epoch that all parameters are used, unless `audit_windows` was given.
+        """Check at the end of an epoch that all parameters are used, unless `audit_steps` was given.
 
         Raises:
             UnusedParameterError: A parameter had no gradient in any window so far.
@@ -210,7 +210,7 @@ class GradientGuard:
         self._audited = audited
         self._unseen = tuple(parameter for parameter in self._unseen if parameter.grad is None)
         self._windows += 1
-        if self._windows >= (AUDIT_WINDOWS if self._audit_windows is None else self._audit_windows):
+        if self._windows >= (AUDIT_STEPS if self._audit_windows is None else self._audit_windows):
             self._check_all_used()
 
     def _check_all_used(self) -> None:
@@ -221,7 +221,7 @@ class GradientGuard:
         raise UnusedParameterError(
             f"no loss reached {describe_parameters(unused)} in {self._windows} steps, so the optimizer would never "
             "train them; the forward may skip a layer or ignore its output. Use it, freeze it (requires_grad_(False)) "
-            "and remove it from the optimizer, or increase audit_windows if it is used rarely"
+            "and remove it from the optimizer, or increase audit_steps if it is used rarely"
         )
 
     def check_moved(self, norm: float) -> None:
@@ -230,8 +230,8 @@ class GradientGuard:
         Raises:
             ZeroGradientError: It is exactly zero, as were all norms before.
         """
-        if self.moved or norm:
-            self.moved = True
+        if self.has_moved or norm:
+            self.has_moved = True
             return
         raise ZeroGradientError(
             "all gradients are exactly zero, so only weight decay would change the weights; the loss may be multiplied "
@@ -246,7 +246,7 @@ class GradientGuard:
             "audited": [self._names[parameter] for parameter in self._audited],
             "windows": self._windows,
             "skipped_in_a_row": self._skipped_in_a_row,
-            "moved": self.moved,
+            "moved": self.has_moved,
         }
 
     def load(self, state: Mapping[str, Any]) -> None:
@@ -255,7 +255,7 @@ class GradientGuard:
         self._audited = self._select_named(state["audited"])
         self._windows = state["windows"]
         self._skipped_in_a_row = state["skipped_in_a_row"]
-        self.moved = state["moved"]
+        self.has_moved = state["moved"]
 
     def _select_named(self, names: Sequence[str]) -> tuple[Parameter, ...]:
         selected = set(names)

@@ -17,10 +17,10 @@ from torch.optim.optimizer import (
 
 from trainers.loop.device import is_out_of_memory
 from trainers.loop.errors import ContractError, EmptyTargetError, OutOfMemoryError
-from trainers.loop.group.totals import Totals, WindowRequests
+from trainers.loop.group.totals import StepRequests, Totals
 from trainers.loop.loss import WeightedMean, read
 from trainers.loop.phase import Phase
-from trainers.loop.window.guards import GradientGuard
+from trainers.loop.step.guards import GradientGuard
 
 CLIP_EPSILON = 1e-6  # torch.nn.utils.clip_grad_norm_ adds the same to the norm
 
@@ -46,7 +46,7 @@ class StepOutcome(NamedTuple):
     zero_gradient: bool
     learning_rate: float
     loss_scale: float | None
-    requests: WindowRequests
+    requests: StepRequests
 
 
 def skips_on_device(optimizer: Optimizer, device: torch.device) -> bool:
@@ -98,7 +98,7 @@ class GradientUpdate:
             self._scaler.unscale_(self._optimizer)
         norms = compute_norms(gradients)
         learning_rate = float(self._optimizer.param_groups[0]["lr"])
-        queued = self._on_device and self._guard.moved
+        queued = self._on_device and self._guard.has_moved
         if queued:
             self._queue_step(gradients, combine_norms(norms), totals)
         values = iter(read([*totals.scalars(), *norms]))

@@ -1,11 +1,11 @@
 """The accumulation window: forward and backward of all its batches, weighted by their true counts.
 
 The gradient of a window is that of the mean loss over all its targets, however they are distributed over batches and
-micro-batches. A micro-batch with n targets starts its backward from n / expected instead of 1, which needs no extra
-operation. `expected` is an estimate of the window's count from its first micro-batch, and the update corrects it once
-by expected / count. The gradients of several terms are summed in `.grad`, so they cannot be corrected separately
-afterwards: their counts must be known in advance, and a micro-batch with n of a term's N targets starts that term's
-backward from weight * n / N.
+micro-batches. A micro-batch with n targets starts its backward from n / assumed_count instead of 1, which needs no
+extra operation. `assumed_count` is an estimate of the window's count from its first micro-batch, and the update
+corrects it once by assumed_count / count. The gradients of several terms are summed in `.grad`, so they cannot be
+corrected separately afterwards: their counts must be known in advance, and a micro-batch with n of a term's N targets
+starts that term's backward from weight * n / N.
 
 When memory runs out, the batch is cut into smaller micro-batches and no sample is skipped. The result depends only on
 the samples, the generators at the start of the window and the final micro-batch size. After a failed forward, only the
@@ -29,11 +29,11 @@ from trainers.loop.data.batch_splitter import BatchCutter, MicroBatch
 from trainers.loop.data.tree import make_mover
 from trainers.loop.device import Precision, describe_cause, describe_usage, is_out_of_memory, release
 from trainers.loop.errors import ContractError, join_names
-from trainers.loop.group.totals import LocalTotals, WindowRequests
+from trainers.loop.group.totals import LocalTotals, StepRequests
 from trainers.loop.loss import Loss, check_loss, check_width
 from trainers.loop.phase import FrozenParameters, Phase
-from trainers.loop.window.guards import Position, detached_loss_error
-from trainers.loop.window.shared_forward import ForwardState, Rewind, SharedForward
+from trainers.loop.step.guards import Position, make_detached_loss_error
+from trainers.loop.step.shared_forward import ForwardState, Rewind, SharedForward
 
 Batch = TypeVar("Batch")
 Counts = Mapping[str, int]
@@ -77,7 +77,7 @@ def count_targets(count: Callable[[Any], Counts], batch: object) -> Counts:
     return counts
 
 
-def missing_counts_error(phase: str, loss: Loss) -> ContractError:
+def make_missing_counts_error(phase: str, loss: Loss) -> ContractError:
     """Return the error for a loss of several terms in a phase without counts."""
     return ContractError(
         f"the loss has the terms {join_names([repr(name) for name in loss.terms])}, whose numbers of targets in the "
@@ -154,7 +154,7 @@ class TermTargets(Generic[Batch]):
             for name, count in self.targets.batches[number].items()
             if self._seen[name] != count
         ]
-        if micro_batch.last and wrong:
+        if micro_batch.is_last and wrong:
             raise ContractError(
                 f"the micro-batches of a batch do not have the targets of the batch ({join_names(wrong)}); counts "
                 "must add up over samples, and not depend on padding or on the size of the batch"
@@ -188,13 +188,13 @@ def windows(batches: Iterator[Batch], size: int, count: int | None = None) -> It
 
 
 @dataclass(slots=True)
-class WindowAttempt:
+class AccumulationAttempt:
     """An attempt to compute a window.
 
     Attributes:
         batches: Number of batches in the window.
         losses: The detached loss of every micro-batch with targets.
-        expected: The estimate of the window's count; 0 before the first micro-batch with targets.
+        assumed_count: The estimate of the window's count; 0 before the first micro-batch with targets.
         start: The state before the first micro-batch.
         done: The completed micro-batches.
         term_targets: Weights the terms of the loss; None for a loss of one term.
@@ -202,7 +202,7 @@ class WindowAttempt:
 
     batches: int
     losses: list[Loss] = field(default_factory=list[Loss])
-    expected: float = 0.0
+    assumed_count: float = 0.0
     start: ForwardState | None = None
     done: list[MicroBatch[Any]] = field(default_factory=list[MicroBatch[Any]])
     term_targets: TermTargets[Any] | None = None
@@ -273,7 +273,7 @@ class Accumulator(Generic[Batch]):
         self,
         window: Sequence[Batch],
         position: Position,
-        requests: Callable[[], WindowRequests],
+        requests: Callable[[], StepRequests],
         targets: Targets[Batch] | None = None,
     ) -> LocalTotals:
         """Run forward and backward of every batch, which sets the parameters' gradients, up to the correction.
@@ -296,7 +296,7 @@ class Accumulator(Generic[Batch]):
         self._window_start = attempt.start
         return LocalTotals(
             losses=attempt.losses,
-            expected=attempt.expected if targets is None else 1.0,
+            assumed_count=attempt.assumed_count if targets is None else 1.0,
             requests=requests(),
             targets=None if targets is None else targets.totals,
         )
@@ -312,11 +312,11 @@ class Accumulator(Generic[Batch]):
 
     def _run_window(
         self, window: Sequence[Batch], position: Position, targets: Targets[Batch] | None
-    ) -> WindowAttempt | None:
+    ) -> AccumulationAttempt | None:
         """Compute the window; None if it must be repeated, with all state restored to that at its start."""
         for parameter in self._parameters:
             parameter.grad = None
-        attempt = WindowAttempt(len(window))
+        attempt = AccumulationAttempt(len(window))
         if targets is not None:
             attempt.term_targets = TermTargets(targets)
         for number, batch in enumerate(window):
@@ -325,7 +325,7 @@ class Accumulator(Generic[Batch]):
                 return None
         return attempt
 
-    def _run_batch(self, number: int, batch: Batch, attempt: WindowAttempt) -> bool:
+    def _run_batch(self, number: int, batch: Batch, attempt: AccumulationAttempt) -> bool:
         """Compute all micro-batches of a batch; False if the window must be repeated."""
         start: int | None = 0
         while start is not None:
@@ -336,13 +336,13 @@ class Accumulator(Generic[Batch]):
             if shortage is None:
                 self._short_of_memory = False
                 attempt.done.append(micro_batch)
-                start = None if micro_batch.last else micro_batch.stop
+                start = None if micro_batch.is_last else micro_batch.stop
             elif not self._recover(number, micro_batch, state, attempt, shortage):
                 return False
         return True
 
     def _run_micro_batch(
-        self, number: int, micro_batch: MicroBatch[Batch], attempt: WindowAttempt
+        self, number: int, micro_batch: MicroBatch[Batch], attempt: AccumulationAttempt
     ) -> MemoryShortage | None:
         """Run forward and backward; return a memory shortage, because an exception would keep its frames alive."""
         stage: Literal["forward", "backward"] = "forward"
@@ -355,7 +355,7 @@ class Accumulator(Generic[Batch]):
                 self._run_backward(loss, micro_batch, attempt)
             if self._shared is not None:
                 self._shared.check_unchanged(self._phase, number, micro_batch)
-            if loss.counted:
+            if loss.has_targets:
                 attempt.losses.append(loss.without_graph())
             if attempt.term_targets is not None:
                 attempt.term_targets.note(micro_batch, number)
@@ -370,7 +370,7 @@ class Accumulator(Generic[Batch]):
         number: int,
         micro_batch: MicroBatch[Batch],
         state: ForwardState,
-        attempt: WindowAttempt,
+        attempt: AccumulationAttempt,
         shortage: MemoryShortage,
     ) -> bool:
         """Lower the limit and restore the state before the micro-batch; False if it is the state before the window."""
@@ -405,20 +405,20 @@ class Accumulator(Generic[Batch]):
         with torch.autocast(self._device.type, dtype=self._dtype):
             return check_loss(self._loss(*arguments))
 
-    def _run_backward(self, loss: Loss, micro_batch: MicroBatch[Batch], attempt: WindowAttempt) -> None:
+    def _run_backward(self, loss: Loss, micro_batch: MicroBatch[Batch], attempt: AccumulationAttempt) -> None:
         """Run the backward of a loss of one term, weighted by the estimate of the window's count."""
-        attempt.expected = attempt.expected or loss.count / micro_batch.share * attempt.batches
+        attempt.assumed_count = attempt.assumed_count or loss.count / micro_batch.share * attempt.batches
         self._check_attached(loss.mean, loss)
-        seed = self._seed(loss.count / attempt.expected, loss.mean, loss)
+        seed = self._seed(loss.count / attempt.assumed_count, loss.mean, loss)
         backward((loss.mean,), (seed if self._scaler is None else self._scaler.scale(seed),))
 
     def _run_backward_of_terms(
-        self, loss: Loss, number: int, micro_batch: MicroBatch[Batch], attempt: WindowAttempt
+        self, loss: Loss, number: int, micro_batch: MicroBatch[Batch], attempt: AccumulationAttempt
     ) -> None:
         """Run the backward of a loss with terms, each weighted by its share of the window's targets."""
         if attempt.term_targets is None:
             if len(loss.terms) > 1:
-                raise missing_counts_error(self._phase, loss)
+                raise make_missing_counts_error(self._phase, loss)
             if loss.count:
                 self._run_backward(loss, micro_batch, attempt)
             return
@@ -432,7 +432,7 @@ class Accumulator(Generic[Batch]):
 
     def _check_attached(self, mean: Tensor, loss: Loss) -> None:
         if not mean.requires_grad:
-            raise detached_loss_error(loss.name_of(mean), mean, self._parameters)
+            raise make_detached_loss_error(loss.name_of(mean), mean, self._parameters)
 
     def _seed(self, weight: float, mean: Tensor, loss: Loss) -> Tensor:
         """Return the tensor that backward starts from; tensors are cached, because most windows use few weights."""

@@ -1,1 +1,0 @@
-"""The accumulation window: forward, backward, step and checks."""
