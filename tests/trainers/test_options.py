@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from predictor.cli.flags import with_flags
 from trainers.cli.commands import app
 from trainers.loop import Report, SettingsError
-from trainers.options import consumer
+from trainers.options import ComputationOptions, RunOptions, consumer
 
 REPORTS: list[Report] = [window(), epoch()]
 

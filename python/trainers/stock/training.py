@@ -286,7 +286,7 @@ def _open_checkpoints(keeping: CheckpointSettings, material: TrainingMaterial, r
         every_seconds=keeping.every_seconds if isfinite(keeping.every_seconds) else None,
         settings={**recipe.settings(), **material.identity()},
     )
-    if checkpoints.any and not keeping.resume:
+    if not checkpoints.is_empty and not keeping.resume:
         if launched_rank() == 0:
             with checkpoints.open():
                 pass  # raises another error if a running training holds the folder

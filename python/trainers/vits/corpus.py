@@ -237,15 +237,15 @@ class SpeechCorpus:
         path = clip_path(self.folder, clip.digest)
         try:
             with safe_open(path, framework="pt") as file:
-                found: Tensor = file.get_tensor(name)
+                tensor: Tensor = file.get_tensor(name)
         except (OSError, SafetensorError) as error:
             raise make_damaged_error(
                 self.folder, f"{path.name} of clip {clip.name} cannot be read ({error})"
             ) from error
-        if tuple(found.shape) != shape or found.dtype != dtype:
-            wrong = f"{found.dtype} {list(found.shape)} instead of {dtype} {list(shape)}"
+        if tuple(tensor.shape) != shape or tensor.dtype != dtype:
+            wrong = f"{tensor.dtype} {list(tensor.shape)} instead of {dtype} {list(shape)}"
             raise make_damaged_error(self.folder, f"{name} of clip {clip.name} is {wrong}")
-        return found
+        return tensor
 
 
 def hash_content(text: str, samples: Tensor) -> str:

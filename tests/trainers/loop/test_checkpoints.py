@@ -118,7 +118,7 @@ def test_a_folder_may_be_a_text(tmp_path: Path) -> None:
     with checkpoints.open():
         checkpoints.save(snapshot())
     assert checkpoints.folder == tmp_path / "run"
-    assert Checkpoints(tmp_path / "run").any
+    assert not Checkpoints(tmp_path / "run").is_empty
 
 
 def test_a_folder_without_checkpoints_holds_none(tmp_path: Path) -> None:
