@@ -507,7 +507,7 @@ class StockTrainer:
     def _working(self, threads: int) -> Generator[ProgressOutput]:
         """Set torch's threads and random generators, and restore the program's afterwards."""
         before = torch.get_num_threads()
-        with open_progress(quiet=self.quiet) as output, HostGenerators(0).inside():
+        with open_progress(quiet=self.quiet) as output, HostGenerators(0):
             torch.set_num_threads(threads)
             try:
                 yield output
