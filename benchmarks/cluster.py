@@ -186,7 +186,7 @@ def cache_rows(folder: Path, *, quick: bool) -> Iterator[Row]:
     def read(cache: FeatureCache) -> str:
         fitted = fit_features(learnt, features, calendar, NO_COVARIATE_FILES, cache)
         pipeline = replace(draft, features=fitted)
-        observed, mask = cache.observed(bars, fitted, NO_COVARIATE_FILES, partial(pipeline.observed_blocks, bars))
+        observed, mask = cache.load_observed(bars, fitted, NO_COVARIATE_FILES, partial(pipeline.observed_blocks, bars))
         return hashlib.sha256(observed.data).hexdigest() + hashlib.sha256(mask.data).hexdigest()
 
     ratios: list[float] = []

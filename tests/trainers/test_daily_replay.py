@@ -137,7 +137,7 @@ def run_with_renewal(
     folder: Path,
     until: int,
     *,
-    promotes: bool = False,
+    can_promote: bool = False,
     runner: JobRunner | None = None,
     cache: FeatureCache | None = None,
 ) -> list[LedgerEvent]:
@@ -145,7 +145,7 @@ def run_with_renewal(
     with Ledger.open(folder / "ledger.db") as opened:
         model_folder, runner = folder / "models" / "mine", runner or LocalRunner()
         settings = DailySettings(ledger=opened, model_folder=model_folder, evidence_every=5, runner=runner)
-        renewed = AutomaticRenewal(promotes=promotes, cache=cache)
+        renewed = AutomaticRenewal(can_promote=can_promote, cache=cache)
         run_due_evenings(settings, daily_bars(until), AFTER_ALL_SESSIONS, after_evening=renewed)
         return [event for event in opened.records(LedgerEvent) if event.kind in {RETRAINING, "champion"}]
 
@@ -221,11 +221,11 @@ def test_a_training_that_fails_is_recorded_and_the_champion_stays(
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("calendar_ends_soon")
-@pytest.mark.parametrize("promotes", [True, False])
-def test_a_version_that_passes_its_gates_is_promoted_if_the_rule_allows_it(folder: Path, *, promotes: bool) -> None:
-    moves = [event for event in run_with_renewal(folder, 20100625, promotes=promotes) if event.kind == "champion"]
-    assert read_aliases(folder / "models" / "mine")["champion"] == (2 if promotes else 1)
-    assert [move.version for move in moves] == ([1, 2] if promotes else [])
+@pytest.mark.parametrize("can_promote", [True, False])
+def test_a_version_that_passes_its_gates_is_promoted_if_the_rule_allows_it(folder: Path, *, can_promote: bool) -> None:
+    moves = [event for event in run_with_renewal(folder, 20100625, can_promote=can_promote) if event.kind == "champion"]
+    assert read_aliases(folder / "models" / "mine")["champion"] == (2 if can_promote else 1)
+    assert [move.version for move in moves] == ([1, 2] if can_promote else [])
     for move in moves[1:]:
         gates = move.detail["gates"]
         assert isinstance(gates, list)
@@ -241,7 +241,7 @@ def test_a_champion_whose_calendar_has_ended_is_replaced_without_a_comparison(
 
     monkeypatch.setattr(RecordedModel, "can_forecast", can_forecast)
     (move,) = [
-        event for event in run_with_renewal(folder, 20100212, promotes=True) if event.version == 2 and event.detail
+        event for event in run_with_renewal(folder, 20100212, can_promote=True) if event.version == 2 and event.detail
     ]
     gates = move.detail["gates"]
     assert isinstance(gates, list)
@@ -254,7 +254,7 @@ def test_versions_with_too_few_days_to_compare_wait(folder: Path, monkeypatch: p
         raise ConfigurationError("split test has no room for a target that reaches 20 sessions")
 
     monkeypatch.setattr(renewal, "compare_versions", fail)
-    assert [event.kind for event in run_with_renewal(folder, 20100212, promotes=True)] == [RETRAINING]
+    assert [event.kind for event in run_with_renewal(folder, 20100212, can_promote=True)] == [RETRAINING]
     with Ledger.open(folder / "ledger.db") as opened:
         (replayed,) = opened.records(LedgerEvent, "kind = ?", (REPLAY,))
     assert (replayed.version, replayed.detail["different"]) == (2, 0)

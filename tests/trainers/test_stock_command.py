@@ -51,7 +51,7 @@ class RecordedTraining:
     def __init__(self) -> None:
         self.recipe = StockRecipe()
         self.material: TrainingMaterial | None = None
-        self.keeping = CheckpointSettings(folder=Path())
+        self.checkpoint_settings = CheckpointSettings(folder=Path())
 
     def __call__(
         self,
@@ -62,11 +62,11 @@ class RecordedTraining:
         consume: ReportConsumer,  # noqa: ARG002 - as the training has it
         announce: Callable[[str], None],  # noqa: ARG002
         warn: Callable[[str], None],  # noqa: ARG002
-        stepwise: StepProgress,  # noqa: ARG002
-        keeping: CheckpointSettings,
+        track_steps: StepProgress,  # noqa: ARG002
+        checkpoint_settings: CheckpointSettings,
         sections: Mapping[str, Json] | None,  # noqa: ARG002
     ) -> TrainingResult:
-        self.material, self.recipe, self.keeping = material, recipe, keeping
+        self.material, self.recipe, self.checkpoint_settings = material, recipe, checkpoint_settings
         return TrainingResult(folder=out, card={})
 
     @property
@@ -176,7 +176,9 @@ def test_every_flag_reaches_the_recipe(recorded_training: RecordedTraining, bars
         ),
     )
     folder = tmp_path / "1.run" / "checkpoints"
-    assert recorded_training.keeping == CheckpointSettings(folder=folder, resume=True, every_seconds=5, keep=7)
+    assert recorded_training.checkpoint_settings == CheckpointSettings(
+        folder=folder, resume=True, every_seconds=5, keep=7
+    )
 
 
 def test_a_training_writes_the_artifact_its_log_and_json_lines(
@@ -363,7 +365,7 @@ def leave_a_checkpoint(bars_file: Path, out: Path, monkeypatch: pytest.MonkeyPat
                 QUICK_RECIPE,
                 out,
                 consume=iter,
-                keeping=CheckpointSettings(folder=out.parent / f"{out.name}.run" / "checkpoints"),
+                checkpoint_settings=CheckpointSettings(folder=out.parent / f"{out.name}.run" / "checkpoints"),
             )
 
 
@@ -430,7 +432,7 @@ def test_the_folder_is_locked_until_the_artifact_is_written(bars_file: Path, tmp
         tmp_path / "1",
         consume=iter,
         announce=another_begins,
-        keeping=CheckpointSettings(folder=folder),
+        checkpoint_settings=CheckpointSettings(folder=folder),
     )
     assert len(refused) == 1
 
@@ -547,7 +549,7 @@ def test_an_out_without_a_version_number_becomes_the_next_version(
     model = tmp_path / "models" / "mine"
     for version in (model / "1", model / "2"):
         assert call("--bars", bars_file, "--out", model, "--json") == 0
-        assert recorded_training.keeping.folder == version.with_name(f"{version.name}.run") / "checkpoints"
+        assert recorded_training.checkpoint_settings.folder == version.with_name(f"{version.name}.run") / "checkpoints"
         assert f"{model} has no version number, so the artifact is {version}" in capsys.readouterr().err
         version.mkdir(parents=True)
 

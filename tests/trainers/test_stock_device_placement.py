@@ -13,7 +13,7 @@ from one_device import META, OneDevice
 from torch import Tensor
 
 from trainers.loop.data.tree import iterate_tensors, move
-from trainers.stock.data import MAX_MEMORY_FRACTION, DeviceHistory, History, PanelDays, count_bytes, place_history
+from trainers.stock.data import MAX_MEMORY_FRACTION, DeviceHistory, History, PanelGatherer, count_bytes, place_history
 from trainers.stock.objectives import StaticDropout
 
 CPU = torch.device("cpu")
@@ -45,8 +45,8 @@ def test_windows_have_the_same_bits_wherever_they_are_gathered() -> None:
     days = np.unique(windows.positions)[:4]
     there = expected.forecastable
     assert_same(
-        PanelDays(found.gather, forecastable=there).gather(days),
-        PanelDays(expected.gather, forecastable=there).gather(days),
+        PanelGatherer(found.gather, forecastable=there).gather(days),
+        PanelGatherer(expected.gather, forecastable=there).gather(days),
     )
 
 
@@ -59,7 +59,7 @@ def test_windows_are_gathered_on_the_device_with_small_copies_from_the_host_and_
         device.uploads.clear()
         batch = taught.gather(windows)
         sent = sum(map(_numbers, device.uploads))
-        panels = PanelDays(taught.gather, forecastable=there).gather(days)
+        panels = PanelGatherer(taught.gather, forecastable=there).gather(days)
     assert {tensor.device for tensor in (*tensors(batch), *tensors(panels))} == {META}
     assert device.reads == []
     horizons, statics = batch.target.shape[1], batch.inputs.static.shape[1]

@@ -35,17 +35,18 @@ from trainers.stock.backtest.refits import ForecastStore, RefitMaterial, make_tr
 from trainers.stock.data import NO_COVARIATE_FILES, TrainingWindows
 from trainers.stock.edges import (
     correlate,
-    find_user_edges,
     fit_edges,
     fit_training_edges,
     read_edges,
+    read_user_edges,
     remove_market,
     select_edges,
 )
 from trainers.stock.evaluation.bound_model import bind_model, find_calendar, find_last_seen
 from trainers.stock.evaluation.comparison import SeedRefits, average_horizons, pinball
-from trainers.stock.evaluation.evaluation import MODEL_NAME, EvaluationSettings, evaluate
+from trainers.stock.evaluation.evaluation import EvaluationSettings, evaluate
 from trainers.stock.evaluation.evaluation_set import EvaluationSet
+from trainers.stock.evaluation.scores import MODEL_NAME
 from trainers.stock.splits import select_unseen_part
 from trainers.stock.training_data import TrainingMaterial
 
@@ -251,13 +252,14 @@ def test_edges_among_other_symbols_lead_to_the_same_stocks() -> None:
 def refitting_of(source: ModelSource, windows: TrainingWindows) -> SeedRefits:
     """The recipe with the artifact's given edges."""
     assert source.trained_model is not None
+    model = model_of(source)
     return SeedRefits(
         bars=graph_bars(),
         features=FEATURES,
         recipe=source.known_recipe(),
         splits=source.trained_model.splits,
         covariates=NO_COVARIATE_FILES,
-        edges=find_user_edges(model_of(source), SYMBOLS),
+        edges=read_user_edges(model.manifest, model.engine.network.state_dict(), SYMBOLS),
         windows=windows,
         cache=None,
         consume=ConsumerChain(),

@@ -38,9 +38,9 @@ from trainers.stock.evaluation.bound_model import bind_model
 from trainers.stock.evaluation.calibration import ForecastWindows, forecast_adaptively
 from trainers.stock.evaluation.command import evaluate_command
 from trainers.stock.evaluation.comparison import SeedRefits
-from trainers.stock.evaluation.evaluation import MODEL_NAME, EvaluationSettings, ModelEvaluation, evaluate
+from trainers.stock.evaluation.evaluation import EvaluationSettings, ModelEvaluation, evaluate
 from trainers.stock.evaluation.evaluation_set import EvaluationSet, forecasts_of
-from trainers.stock.evaluation.scores import ScoreRole, score
+from trainers.stock.evaluation.scores import MODEL_NAME, ScoreRole, score
 from trainers.stock.model_fit import assemble_model
 from trainers.stock.splits import SplitPart, read_splits, select_unseen_part
 from trainers.stock.training_data import TrainingMaterial

@@ -84,7 +84,7 @@ def blocks() -> Iterator[Arrays]:
 
 def read(cache: FeatureCache, key: str = "a") -> Arrays:
     """An entry that is already there."""
-    return cache.arrays({"key": key}, SHAPES, refuse)
+    return cache.load_arrays({"key": key}, SHAPES, refuse)
 
 
 def assert_whole(arrays: Arrays) -> None:
@@ -107,7 +107,7 @@ def test_a_training_gives_the_same_bytes_from_memory_and_from_a_new_and_an_old_e
 
 
 def test_a_training_on_mapped_bars_gives_the_same_bytes(tmp_path: Path) -> None:
-    mapped = cache_in(tmp_path).mapped(bars())
+    mapped = cache_in(tmp_path).map_bars(bars())
     assert isinstance(mapped.close.base, mmap.mmap)
     assert isinstance(mapped.until(session(-100)).close, np.memmap)
     assert train_in_memory(TrainingMaterial(mapped, load_default_features()), SHORT, consume=iter) == files(None)
@@ -191,7 +191,7 @@ def train_on_shuffled_labels(cache: FeatureCache | None) -> FloatArray:
         covariates=NO_COVARIATE_FILES,
         edges=None,
         cache=cache,
-        stepwise=no_progress,
+        track_steps=no_progress,
         consume=iter,
     )
     return training.worker()(0).values
@@ -252,7 +252,7 @@ def cut(panel: BarPanel, part: str) -> BarPanel:
 
 @pytest.mark.parametrize("part", ["all", "sessions", "symbol"])
 def test_another_process_maps_the_same_part_of_mapped_bars(tmp_path: Path, part: str) -> None:
-    panel = cut(cache_in(tmp_path).mapped(bars()), part)
+    panel = cut(cache_in(tmp_path).map_bars(bars()), part)
     received = send(panel)()
     assert_equal_bars(received, cut(bars(), part))
     assert received.close.base is not None
@@ -263,12 +263,12 @@ def test_another_process_maps_the_same_part_of_mapped_bars(tmp_path: Path, part:
 
 @pytest.mark.parametrize("part", ["reversed", "one column in memory"])
 def test_bars_that_are_not_a_part_of_mapped_ones_are_sent_by_value(tmp_path: Path, part: str) -> None:
-    assert_equal_bars(send(cut(cache_in(tmp_path).mapped(bars()), part))(), cut(bars(), part))
+    assert_equal_bars(send(cut(cache_in(tmp_path).map_bars(bars()), part))(), cut(bars(), part))
 
 
 @pytest.mark.parametrize("change", ["removed", "damaged"])
 def test_bars_that_are_removed_or_damaged_before_a_process_reads_them_are_an_error(tmp_path: Path, change: str) -> None:
-    receive = send(cache_in(tmp_path).mapped(bars()))
+    receive = send(cache_in(tmp_path).map_bars(bars()))
     (entry,) = entries(tmp_path)
     if change == "removed":
         shutil.rmtree(entry)
@@ -285,13 +285,13 @@ def count_mapped(panel: BarPanel) -> Callable[[int], int]:
 
 
 def test_a_process_for_jobs_maps_bars(tmp_path: Path) -> None:
-    panel = cache_in(tmp_path).mapped(bars())
+    panel = cache_in(tmp_path).map_bars(bars())
     assert list(ProcessRunner(1).run(partial(count_mapped, panel), [0])) == [(0, len(panel.columns))]
 
 
 @pytest.mark.skipif(not hasattr(shutil, "chown"), reason="an open file cannot be removed on Windows")
 def test_mapped_bars_of_a_removed_cache_are_sent_by_value(tmp_path: Path) -> None:
-    panel = cache_in(tmp_path / "cache").mapped(bars())
+    panel = cache_in(tmp_path / "cache").map_bars(bars())
     shutil.rmtree(tmp_path / "cache")
     assert_equal_bars(send(panel)(), bars())
 
@@ -310,7 +310,7 @@ def test_bars_without_suspects_are_mapped_too(tmp_path: Path) -> None:
 
 def test_columns_of_mapped_bars_are_sent_to_a_cluster_as_plain_arrays(tmp_path: Path) -> None:
     """Ray reads a plain contiguous array without a copy."""
-    whole = cache_in(tmp_path).mapped(bars())
+    whole = cache_in(tmp_path).map_bars(bars())
     for panel in (whole, whole.until(session(-10))):
         copied = copy(panel)
         assert_equal_bars(copied, panel)
@@ -323,7 +323,7 @@ def test_columns_of_mapped_bars_are_sent_to_a_cluster_as_plain_arrays(tmp_path: 
 
 def test_an_entry_is_computed_once_and_then_mapped(tmp_path: Path) -> None:
     cache = cache_in(tmp_path / "new" / "folder")
-    assert_whole(cache.arrays({"key": "a"}, SHAPES, blocks))
+    assert_whole(cache.load_arrays({"key": "a"}, SHAPES, blocks))
     found = read(cache)
     assert_whole(found)
     assert isinstance(found["numbers"], np.memmap)
@@ -331,7 +331,7 @@ def test_an_entry_is_computed_once_and_then_mapped(tmp_path: Path) -> None:
 
 def test_writing_to_the_arrays_does_not_change_the_entry(tmp_path: Path) -> None:
     cache = cache_in(tmp_path)
-    cache.arrays({"key": "a"}, SHAPES, blocks)["numbers"][:] = 7.0
+    cache.load_arrays({"key": "a"}, SHAPES, blocks)["numbers"][:] = 7.0
     assert_whole(read(cache))
 
 
@@ -339,7 +339,7 @@ def test_writing_to_the_arrays_does_not_change_the_entry(tmp_path: Path) -> None
 def test_a_damaged_entry_is_computed_again_with_a_notice(tmp_path: Path, damage: str) -> None:
     notices: list[str] = []
     cache = cache_in(tmp_path, notices)
-    cache.arrays({"key": "a"}, SHAPES, blocks)
+    cache.load_arrays({"key": "a"}, SHAPES, blocks)
     (entry,) = entries(tmp_path)
     array = entry / "numbers.npy"
     shapes = SHAPES
@@ -358,7 +358,9 @@ def test_a_damaged_entry_is_computed_again_with_a_notice(tmp_path: Path, damage:
             (entry / "entry.json").write_bytes(b"{}")
         case _:
             shapes = {**SHAPES, "flags": ArrayShape(np.uint8, (4,))}
-    assert_whole(cache.arrays({"key": "a"}, shapes, lambda: ({**each, "flags": each["flags"]} for each in blocks())))
+    assert_whole(
+        cache.load_arrays({"key": "a"}, shapes, lambda: ({**each, "flags": each["flags"]} for each in blocks()))
+    )
     (notice,) = notices
     assert f"the features in {entry} are damaged and are computed again: " in notice
     assert notices == [notice]
@@ -372,16 +374,16 @@ def test_a_write_that_fails_leaves_nothing(tmp_path: Path) -> None:
         raise ConfigurationError("a feature fails")
 
     with pytest.raises(ConfigurationError, match="a feature fails"):
-        cache.arrays({"key": "a"}, SHAPES, fail)
+        cache.load_arrays({"key": "a"}, SHAPES, fail)
     assert entries(tmp_path) == []
 
 
 def test_what_a_killed_writer_left_is_removed_and_not_read(tmp_path: Path) -> None:
     cache = cache_in(tmp_path)
-    cache.arrays({"key": "a"}, SHAPES, blocks)
+    cache.load_arrays({"key": "a"}, SHAPES, blocks)
     (entry,) = entries(tmp_path)
     left = entry.rename(tmp_path / f".draft-{entry.name}-x")
-    assert_whole(cache.arrays({"key": "a"}, SHAPES, blocks))
+    assert_whole(cache.load_arrays({"key": "a"}, SHAPES, blocks))
     assert not left.exists()
     assert entries(tmp_path) == [entry]
 
@@ -395,7 +397,7 @@ def test_of_several_writers_one_computes(tmp_path: Path) -> None:
 
     def use(_: int) -> None:
         together.wait(10)
-        assert_whole(cache_in(tmp_path).arrays({"key": "a"}, SHAPES, compute))
+        assert_whole(cache_in(tmp_path).load_arrays({"key": "a"}, SHAPES, compute))
 
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(use, range(4)))
@@ -411,17 +413,17 @@ def test_a_cache_that_is_removed_while_it_is_written_is_written_again(tmp_path: 
             shutil.rmtree(folder)
         return blocks()
 
-    assert_whole(cache_in(folder).arrays({"key": "a"}, SHAPES, compute))
+    assert_whole(cache_in(folder).load_arrays({"key": "a"}, SHAPES, compute))
     assert len(attempts) == 2
 
 
 @pytest.mark.skipif(not hasattr(shutil, "chown"), reason="an open file cannot be removed on Windows")
 def test_arrays_survive_the_removal_of_the_cache(tmp_path: Path) -> None:
     cache = cache_in(tmp_path / "cache")
-    found = cache.arrays({"key": "a"}, SHAPES, blocks)
+    found = cache.load_arrays({"key": "a"}, SHAPES, blocks)
     shutil.rmtree(tmp_path / "cache")
     assert_whole(found)
-    assert_whole(cache.arrays({"key": "a"}, SHAPES, blocks))
+    assert_whole(cache.load_arrays({"key": "a"}, SHAPES, blocks))
 
 
 def test_a_file_in_place_of_the_folder_is_refused_before_the_training(tmp_path: Path) -> None:

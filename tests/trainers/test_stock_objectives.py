@@ -21,7 +21,7 @@ from trainers.loop import ContractError, EmptyTargetError, Loop, Phase, adamw
 from trainers.stock.data import (
     History,
     PanelBatch,
-    PanelDays,
+    PanelGatherer,
     PanelSplitter,
     TrainingWindows,
     WindowBatch,
@@ -199,9 +199,9 @@ def test_a_training_without_any_target_is_an_error() -> None:
     given = batch()._replace(target=torch.full((ROWS, HORIZONS), torch.nan))
     task = PanelTask(model, levels=LEVELS, spread=torch.ones(HORIZONS))
     loop = Loop([_phase(model, task)], modules={"network": model}, device="cpu", splitter=PanelSplitter())
-    days = PanelDays(gather_from(given), forecastable=EVERY_DAY)
+    panels = PanelGatherer(gather_from(given), forecastable=EVERY_DAY)
     with loop.running() as run, pytest.raises(EmptyTargetError):
-        list(run.epochs(days.source(np.arange(PANELS), days=PANELS), max_epochs=1))
+        list(run.epochs(panels.source(np.arange(PANELS), days_per_batch=PANELS), max_epochs=1))
 
 
 def _phase(model: nn.Module, task: PanelTask) -> Phase[PanelBatch]:
@@ -221,13 +221,13 @@ def gather_from(panels: PanelBatch) -> WindowGatherer:
 def test_every_weight_learns_and_the_loss_falls() -> None:
     model = network()
     task = PanelTask(model, levels=LEVELS, spread=torch.ones(HORIZONS))
-    days = PanelDays(gather_from(batch()), forecastable=EVERY_DAY)
+    panels = PanelGatherer(gather_from(batch()), forecastable=EVERY_DAY)
     loop = Loop(
         [_phase(model, task)], modules={"network": model}, device="cpu", splitter=PanelSplitter(), audit_steps=5
     )
     before = task.loss(batch()).mean.item()
     with loop.running() as run:
-        list(run.epochs(days.source(np.arange(PANELS), days=2), max_epochs=30))
+        list(run.epochs(panels.source(np.arange(PANELS), days_per_batch=2), max_epochs=30))
     assert task.loss(batch()).mean.item() < 0.9 * before
 
 
@@ -246,7 +246,7 @@ def test_an_absent_row_has_no_target_even_where_its_outcome_is_known() -> None:
     given, there = batch(), EVERY_DAY.copy()
     there[3:5, 0] = False
     given.inputs.scale[4] = torch.nan
-    found = PanelDays(gather_from(given), forecastable=there).gather(np.array([0]))
+    found = PanelGatherer(gather_from(given), forecastable=there).gather(np.array([0]))
     assert torch.isnan(found.target[3:5]).all()
     assert not found.inputs.mask[3:5].any()
     assert (found.inputs.scale[4] == 1).all()
@@ -261,7 +261,7 @@ def test_a_stock_without_a_bar_is_absent_whatever_else_is_known_of_it() -> None:
     yesterday = FeatureSet(observed=(FeatureDefinition("r", "Log(Ref($close, 1) / Ref($close, 2))", "", ""),))
     found = history_of(replace(panel, **columns), yesterday)
     assert found.encoded.mask[2, position].any()
-    day = PanelDays(found.gather, forecastable=found.forecastable).gather(np.array([position]))
+    day = PanelGatherer(found.gather, forecastable=found.forecastable).gather(np.array([position]))
     assert day.inputs.mask.any(dim=(1, 2)).tolist() == [True, False, False]
     assert torch.isnan(day.target[2]).all()
 
@@ -300,7 +300,7 @@ def test_what_comes_after_a_day_moves_no_forecast_of_it() -> None:
     model.connect(fit_training_edges(bars(), int(bars().sessions[250]), neighbours=2))
     other = with_another_future(bars(), position)
     days = [
-        PanelDays(found.gather, forecastable=found.forecastable).gather(np.array([position]))
+        PanelGatherer(found.gather, forecastable=found.forecastable).gather(np.array([position]))
         for found in (history(), history_of(other))
     ]
     plain, moved = (model(day.inputs, day.nodes, day.panels) for day in days)
@@ -314,7 +314,7 @@ def test_a_day_holds_every_stock_and_a_young_one_is_absent_until_it_is_listed() 
     positions = list_decisions(recipe.splits(found.bars.sessions).train, found.bars.sessions, found.pipeline.target)[
         -2:
     ]
-    days = PanelDays(found.gather, forecastable=found.forecastable).gather(positions)
+    days = PanelGatherer(found.gather, forecastable=found.forecastable).gather(positions)
     assert days.panels == 2
     assert days.nodes.tolist() == [0, 1, 2] * 2
     assert not days.inputs.mask[1::3].any()

@@ -578,9 +578,9 @@ def until(epoch: int, window: int) -> ReportConsumer:
 
 
 def stop(material: TrainingMaterial, out: Path) -> None:
-    keeping = CheckpointSettings(folder=out.parent / "run", every_seconds=1e-9)
+    checkpoint_settings = CheckpointSettings(folder=out.parent / "run", every_seconds=1e-9)
     with pytest.raises(TrainingStopped):
-        train(material, CHILD, out, consume=until(1, 3), keeping=keeping)
+        train(material, CHILD, out, consume=until(1, 3), checkpoint_settings=checkpoint_settings)
     assert list((out.parent / "run").glob("window-*"))
 
 
@@ -594,7 +594,7 @@ def test_a_fine_tuning_stopped_in_mid_epoch_resumes_to_the_same_bytes(
         CHILD,
         tmp_path / "1",
         consume=ConsumerChain(),
-        keeping=CheckpointSettings(folder=tmp_path / "run", resume=True),
+        checkpoint_settings=CheckpointSettings(folder=tmp_path / "run", resume=True),
     )
     assert files_of(tmp_path / "1") == files_of(child.folder)
 
@@ -616,7 +616,7 @@ def test_a_resume_with_another_parent_or_with_none_is_refused_by_name(parent: Pa
                 CHILD,
                 tmp_path / "1",
                 consume=ConsumerChain(),
-                keeping=CheckpointSettings(folder=tmp_path / "run", resume=True),
+                checkpoint_settings=CheckpointSettings(folder=tmp_path / "run", resume=True),
             )
 
 

@@ -272,7 +272,7 @@ class DemoTraining:
             consume=lambda reports: log(shown(reports)),
             announce=lambda stage: console.print(f"{stage} …", style="dim"),
             warn=lambda line: console.print(f"warning: {line}", style="yellow", markup=False),
-            stepwise=progress_on(console.file),
+            track_steps=progress_on(console.file),
         ).summary
 
 

@@ -193,7 +193,7 @@ def _train_best(
             set_calendar=lambda recipe: set_calendar(recipe, panel, partial(say, style="dim")),
             announce=make_announcer(as_json=run.as_json),
             warn=make_warner(as_json=run.as_json),
-            stepwise=no_progress if run.as_json else progress_on(sys.stdout),
+            track_steps=no_progress if run.as_json else progress_on(sys.stdout),
         )
     if run.as_json:
         reasons = [{"name": name, "reason": reason} for name, reason in left_out.items()]
@@ -318,8 +318,8 @@ def run_training(
             # Only the first process of a group reports.
             announce=make_announcer(as_json=options.as_json) if rank == 0 else discard,
             warn=(warn or make_warner(as_json=options.as_json)) if rank == 0 else discard,
-            stepwise=no_progress if options.as_json or rank else progress_on(sys.stdout),
-            keeping=CheckpointSettings(
+            track_steps=no_progress if options.as_json or rank else progress_on(sys.stdout),
+            checkpoint_settings=CheckpointSettings(
                 folder=folder / "checkpoints",
                 resume=options.resume,
                 every_seconds=options.checkpoint_seconds,

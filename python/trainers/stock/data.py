@@ -15,8 +15,8 @@ from predictor.bars import AdjustedBars, BarPanel
 from predictor.bars.suspects import select_usable_bars
 from predictor.covariates import CovariateSource, check_sent
 from predictor.errors import ConfigurationError
-from predictor.networks import DailySeries, Inputs, normalise
-from predictor.windows import EncodedPanel, Pipeline
+from predictor.networks import Inputs, normalise
+from predictor.windows import Pipeline
 from trainers.loop import ResidentSource, measure_free_bytes
 from trainers.stock.feature_cache import FeatureCache, map_bars, release_bars
 from trainers.stock.splits import SplitPart, list_decisions
@@ -79,29 +79,30 @@ class StoredInputs(NamedTuple):
     """float32 [S, A, K] on the calendar's sessions; symbols share one row if their values are equal."""
     static: Tensor
     """float32 [S, C]"""
-    place: Tensor
+    calendar_index: Tensor
     """int64 [T] index of each session among the calendar's."""
-    back: Tensor
-    """int64 offsets of a window's sessions from its last."""
-    ahead: Tensor
-    """int64 offsets of the sessions after it."""
+    past_offsets: Tensor
+    """int64 offsets of a window's sessions from its last, up to 0."""
+    future_offsets: Tensor
+    """int64 offsets of the sessions after it, from 1."""
 
     def gather(self, symbols: Tensor, positions: Tensor, location: Tensor, scale: Tensor) -> Inputs:
         """The windows of N symbols that end at N positions, int64 [N] both, with their location and scale [N, H]."""
-        rows, back = symbols[:, None], positions[:, None] + self.back
+        rows, window = symbols[:, None], positions[:, None] + self.past_offsets
         return Inputs(
-            observed=self.observed[rows, back],
+            observed=self.observed[rows, window],
             known=self.gather_known(symbols, positions),
             static=self.static[symbols],
-            mask=self.mask[rows, back],
+            mask=self.mask[rows, window],
             location=location,
             scale=scale,
         )
 
     def gather_known(self, symbols: Tensor, positions: Tensor) -> Tensor:
         """The known features of such windows, float32 [N, encoder + future sessions, K]."""
-        places = [self.place[positions[:, None] + self.back], self.place[positions][:, None] + self.ahead]
-        return self.known[symbols[:, None], torch.cat(places, dim=1)]
+        past = self.calendar_index[positions[:, None] + self.past_offsets]
+        future = self.calendar_index[positions][:, None] + self.future_offsets
+        return self.known[symbols[:, None], torch.cat([past, future], dim=1)]
 
 
 class History:
@@ -126,21 +127,29 @@ class History:
         self.pipeline = pipeline
         self.covariates = covariates
         self._cache = cache
-        labels, series = (None, None) if cache is None else cache.targets(bars, pipeline)
-        self.labels: FloatArray = self.of_adjusted(pipeline.target.labels) if labels is None else labels
-        self.encoded: EncodedPanel = _encode_panel(bars, pipeline, covariates, cache, series)
-        # The calendar's sessions from the first bar to the farthest target, including those without a bar.
+        labels, series = (None, None) if cache is None else cache.load_targets(bars, pipeline)
+        self.labels: FloatArray = self.compute_by_symbol(pipeline.target.labels) if labels is None else labels
         first, last = int(bars.sessions[0]), int(bars.sessions[-1])
+        values = covariates.values_for(pipeline.covariates, bars, pipeline.following(last), known_by=last)
+        check_sent(pipeline.covariates, values)
+        observed = None
+        if cache is not None:
+            compute = partial(pipeline.observed_blocks, bars, values)
+            observed = cache.load_observed(bars, pipeline.features, covariates, compute)
+        self.encoded = pipeline.encode(bars, values, observed=observed, series=series)
+        # The calendar's sessions from the first bar to the farthest target, including those without a bar.
         axis = pipeline.calendar.sessions(first, int(pipeline.calendar.following(last, pipeline.target.reach)[-1]))
         covariates.check_known_ahead(pipeline.covariates, axis, pipeline.target.reach)
+        known = covariates.known(pipeline.covariates, bars.symbols, axis, known_by=last)
         self.stored = StoredInputs(
             observed=torch.from_numpy(np.ascontiguousarray(self.encoded.observed)),
             mask=torch.from_numpy(np.ascontiguousarray(self.encoded.mask)),
-            known=_encode_known(bars, pipeline, covariates, axis),
+            # Symbols share one row of memory if their values are equal.
+            known=torch.from_numpy(pipeline.known(axis, known)).expand(len(bars.symbols), -1, -1),
             static=torch.from_numpy(self.encoded.static),
-            place=torch.from_numpy(np.searchsorted(axis, bars.sessions)),
-            back=torch.arange(1 - pipeline.encoder_length, 1),
-            ahead=torch.arange(1, pipeline.target.reach + 1),
+            calendar_index=torch.from_numpy(np.searchsorted(axis, bars.sessions)),
+            past_offsets=torch.arange(1 - pipeline.encoder_length, 1),
+            future_offsets=torch.arange(1, pipeline.target.reach + 1),
         )
         release_bars(bars)
         self._labels = torch.from_numpy(self.labels)
@@ -158,9 +167,9 @@ class History:
     @cached_property
     def daily(self) -> FloatArray:
         """[S, T] daily series of the target; NaN where unknown."""
-        return self.of_adjusted(self.pipeline.target.daily)
+        return self.compute_by_symbol(self.pipeline.target.daily)
 
-    def of_adjusted(self, compute: Callable[[AdjustedBars], FloatArray]) -> FloatArray:
+    def compute_by_symbol(self, compute: Callable[[AdjustedBars], FloatArray]) -> FloatArray:
         """[S, …] results of `compute`, applied to the adjusted bars of a few symbols at a time."""
         values = np.empty(0)
         for rows, few in self.bars.adjusted_blocks():
@@ -248,31 +257,6 @@ def locate_windows(windows: TrainingWindows) -> tuple[Tensor, Tensor]:
     return torch.from_numpy(windows.symbols), torch.from_numpy(windows.positions)
 
 
-def _encode_panel(
-    bars: BarPanel,
-    pipeline: Pipeline,
-    covariates: CovariateSource,
-    cache: FeatureCache | None,
-    series: DailySeries | None,
-) -> EncodedPanel:
-    """Inputs of a whole history, with covariates known by its last session."""
-    last = int(bars.sessions[-1])
-    values = covariates.values_for(pipeline.covariates, bars, pipeline.following(last), known_by=last)
-    check_sent(pipeline.covariates, values)
-    if cache is None:
-        return pipeline.encode(bars, values)
-    compute = partial(pipeline.observed_blocks, bars, values)
-    observed = cache.observed(bars, pipeline.features, covariates, compute)
-    return pipeline.encode(bars, values, observed=observed, series=series)
-
-
-def _encode_known(bars: BarPanel, pipeline: Pipeline, covariates: CovariateSource, axis: NDArray[np.int32]) -> Tensor:
-    """[S, A, K] on the calendar's sessions; symbols share one row of memory if their values are equal."""
-    last = int(bars.sessions[-1])
-    values = covariates.known(pipeline.covariates, bars.symbols, axis, known_by=last)
-    return torch.from_numpy(pipeline.known(axis, values)).expand(len(bars.symbols), -1, -1)
-
-
 WindowGatherer = Callable[[TrainingWindows], WindowBatch]
 """Gathers windows, as `History.gather` does."""
 
@@ -290,7 +274,7 @@ class PanelBatch(NamedTuple):
 
 
 @final
-class PanelDays:
+class PanelGatherer:
     """Panels of all stocks by the position of their day on the date axis.
 
     A stock is present on a day if it can be forecast; a known covariate of a stock that is not traded does not count.
@@ -316,34 +300,29 @@ class PanelDays:
         inputs = batch.inputs
         device = inputs.observed.device
         present = torch.from_numpy(self._forecastable[windows.symbols, windows.positions]).to(device)
+        cells = present[:, None, None]
         return PanelBatch(
-            inputs=_hide_absent(inputs, present),
+            inputs=inputs._replace(
+                observed=torch.where(cells, inputs.observed, 0.0),
+                mask=inputs.mask & cells,
+                location=torch.where(present[:, None], inputs.location, 0.0),
+                scale=torch.where(present[:, None], inputs.scale, 1.0),
+            ),
             nodes=torch.from_numpy(self._nodes[symbols]).to(device),
             target=torch.where(present[:, None], batch.target, torch.nan),
             panels=len(positions),
         )
 
     def source(
-        self, positions: NDArray[np.int64], *, days: int, seed: int = 0, shuffle: bool = True
+        self, positions: NDArray[np.int64], *, days_per_batch: int, seed: int = 0, shuffle: bool = True
     ) -> ResidentSource[PanelBatch]:
-        """Batches of `days` of the days at positions [D]; the order depends only on seed and epoch."""
+        """Batches of the days at positions [D]; the order depends only on seed and epoch."""
 
         def gather(index: Tensor) -> PanelBatch:
             batch = self.gather(positions[index.numpy()])
             return batch._replace(inputs=batch.inputs.as_float32())
 
-        return ResidentSource(gather, samples=len(positions), batch_size=days, seed=seed, shuffle=shuffle)
-
-
-def _hide_absent(inputs: Inputs, present: Tensor) -> Inputs:
-    """The inputs with absent rows set to unknown."""
-    there = present[:, None, None]
-    return inputs._replace(
-        observed=torch.where(there, inputs.observed, 0.0),
-        mask=inputs.mask & there,
-        location=torch.where(present[:, None], inputs.location, 0.0),
-        scale=torch.where(present[:, None], inputs.scale, 1.0),
-    )
+        return ResidentSource(gather, samples=len(positions), batch_size=days_per_batch, seed=seed, shuffle=shuffle)
 
 
 @final

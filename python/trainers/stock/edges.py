@@ -17,7 +17,6 @@ from predictor.bars.suspects import select_usable_bars
 from predictor.canonical import Json, Record
 from predictor.card import SOURCE
 from predictor.errors import ConfigurationError
-from predictor.model import Model
 from predictor.networks import Edges, GraphForecaster
 
 MIN_SESSIONS: Final = 60
@@ -162,8 +161,8 @@ def describe_edges(network: nn.Module, given: Edges | None) -> dict[str, Json]:
     return {"edges": {"source": RETURNS if given is None else GIVEN}}
 
 
-def find_user_edges(model: Model, symbols: Sequence[str]) -> Edges | None:
-    """The edges that were given to a model's first training, for a refit.
+def read_user_edges(manifest: Manifest, weights: Mapping[str, Tensor], symbols: Sequence[str]) -> Edges | None:
+    """The edges that were given to a model's first training, for a refit; `weights` are those of its network.
 
     Returns:
         None if the model has no graph or took its edges from returns, which each training split computes again.
@@ -171,11 +170,6 @@ def find_user_edges(model: Model, symbols: Sequence[str]) -> Edges | None:
     Raises:
         ArtifactError: the card names edges without their source.
     """
-    return read_user_edges(model.manifest, model.engine.network.state_dict(), symbols)
-
-
-def read_user_edges(manifest: Manifest, weights: Mapping[str, Tensor], symbols: Sequence[str]) -> Edges | None:
-    """As `find_user_edges`, from a manifest and its weights by name, which hold neighbours and weights [S, k]."""
     card = Record(manifest.card, f"{SOURCE}, card")
     if not manifest.kind.is_panel_model or not card.has("edges"):
         return None

@@ -80,7 +80,7 @@ class FeatureCache:
     def __post_init__(self) -> None:
         check_folder(self.folder)
 
-    def scaling(
+    def load_scaling(
         self, learnt: BarPanel, features: FeatureSet, covariates: CovariateSource, fit: Callable[[], Scaling]
     ) -> Scaling:
         """The scaling of the observed features.
@@ -93,14 +93,14 @@ class FeatureCache:
             yield {"center": fitted.center, "scale": fitted.scale, "clip": np.array([fitted.clip])}
 
         each = ArrayShape(np.float64, (len(features.observed),))
-        arrays = self.arrays(
+        arrays = self.load_arrays(
             {"kind": "scaling", **_identify(learnt, features, covariates)},
             {"center": each, "scale": each, "clip": ArrayShape(np.float64, (1,))},
             compute,
         )
         return Scaling(center=arrays["center"], scale=arrays["scale"], clip=float(arrays["clip"][0]))
 
-    def observed(
+    def load_observed(
         self,
         bars: BarPanel,
         features: FittedFeatures,
@@ -112,19 +112,19 @@ class FeatureCache:
         `blocks` computes the features of a few symbols at a time; it is not called if the cache has them.
         """
         shape = (len(bars.symbols), len(bars.sessions), len(features.features.observed))
-        arrays = self.arrays(
+        arrays = self.load_arrays(
             {"kind": "observed", "schema": features.schema_hash, **_identify(bars, features.features, covariates)},
             {"observed": ArrayShape(np.float32, shape), "mask": ArrayShape(np.bool_, shape)},
             lambda: ({"observed": observed, "mask": mask} for observed, mask in blocks()),
         )
         return arrays["observed"], arrays["mask"]
 
-    def targets(self, bars: BarPanel, pipeline: Pipeline) -> tuple[FloatArray, DailySeries]:
+    def load_targets(self, bars: BarPanel, pipeline: Pipeline) -> tuple[FloatArray, DailySeries]:
         """The labels [S, T, H] of a history, and the series that its levels are computed from, [S, T] each."""
         target, normaliser = pipeline.target, pipeline.normaliser
         count = len(normaliser.series(target, bars.rows(slice(1)).adjusted()))
         symbols, sessions = bars.close.shape
-        arrays = self.arrays(
+        arrays = self.load_arrays(
             {
                 "kind": "targets",
                 "bars": hash_bars(bars),
@@ -142,12 +142,12 @@ class FeatureCache:
         )
         return arrays["labels"], tuple(arrays["series"].swapaxes(0, 1))
 
-    def mapped(self, bars: BarPanel) -> BarPanel:
+    def map_bars(self, bars: BarPanel) -> BarPanel:
         """The same bars, memory-mapped: they take no memory that the system cannot drop."""
         columns = {name: np.asarray(getattr(bars, name)) for name in bars.columns}
         shape = ArrayShape(np.float64, bars.close.shape)
         key: dict[str, Json] = {"kind": "bars", "bars": hash_bars(bars)}
-        return bars.with_columns(self.arrays(key, dict.fromkeys(columns, shape), lambda: [columns]))
+        return bars.with_columns(self.load_arrays(key, dict.fromkeys(columns, shape), lambda: [columns]))
 
     def spill_columns(
         self, count: int, bars: BarPanel, blocks: Iterable[tuple[slice, Iterable[FloatArray]]]
@@ -167,7 +167,7 @@ class FeatureCache:
             for _ in range(count):
                 yield np.fromfile(file, np.float64, bars.close.size).reshape(bars.close.shape)
 
-    def arrays(
+    def load_arrays(
         self, key: Mapping[str, Json], shapes: Mapping[str, ArrayShape], compute: Callable[[], Iterable[Arrays]]
     ) -> Arrays:
         """The arrays of an entry, memory-mapped; if it is missing or damaged, it is computed and written first.
@@ -228,7 +228,7 @@ def open_cache(folder: str | Path | None, tell: Callable[[str], None]) -> Featur
 def map_bars(bars: BarPanel, cache: FeatureCache | None) -> BarPanel:
     """The bars, memory-mapped if there is a cache."""
     is_mapped = all(_find_mapped(getattr(bars, name)) is not None for name in bars.columns)
-    return bars if cache is None or is_mapped else cache.mapped(bars)
+    return bars if cache is None or is_mapped else cache.map_bars(bars)
 
 
 def release_bars(bars: BarPanel) -> None:

@@ -132,7 +132,7 @@ def fit_features(
 
     return FittedFeatures.with_scaling(
         features,
-        fit() if cache is None else cache.scaling(learnt, features, covariates, fit),
+        fit() if cache is None else cache.load_scaling(learnt, features, covariates, fit),
         known=features.evaluate_known(calendar.fields(learnt.sessions), known) if features.covariates.known else None,
         statics=_fit_statics(learnt, covariates),
     )

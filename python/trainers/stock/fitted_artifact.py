@@ -43,7 +43,7 @@ class FittedArtifact:
         return cls(files=files, stored=artifact.unpack_artifact(files))
 
     @classmethod
-    def read(cls, folder: Path) -> Self:
+    def load(cls, folder: Path) -> Self:
         """Read the folder of an artifact or an ensemble."""
         paths = (path for path in sorted(folder.rglob("*")) if path.is_file())
         files = {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
@@ -61,8 +61,8 @@ class FittedArtifact:
         skill = self.card.skill
         return "the model has no scores" if skill is None else skill.sentence
 
-    def model(self, device: str, *, max_rows: int) -> EvaluatedModel:
-        """The model, verified with its golden instance as after loading; it is named after its kind.
+    def build_model(self, device: str, *, max_rows: int) -> EvaluatedModel:
+        """Build the model, verified with its golden instance as after loading; it is named after its kind.
 
         Raises:
             ConfigurationError: the device is not available.
@@ -93,12 +93,12 @@ def fit_best(
     with TemporaryDirectory() as temporary:
         folder = Path(temporary)
 
-        def train_member(planned: PlannedTraining, member_folder: Path, limit: ReportConsumer) -> TrainingResult:
+        def train_member(planned: PlannedTraining, member_folder: Path, deadline: ReportConsumer) -> TrainingResult:
             try:
                 files = train_in_memory(
                     planned.material,
                     planned.recipe,
-                    consume=ConsumerChain([output.consume, limit]),
+                    consume=ConsumerChain([output.consume, deadline]),
                     announce=output.announce,
                     warn=warn,
                 )
@@ -118,4 +118,4 @@ def fit_best(
             announce=output.announce,
             warn=warn,
         )
-        return FittedArtifact.read(joined.folder)
+        return FittedArtifact.load(joined.folder)

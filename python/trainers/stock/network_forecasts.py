@@ -12,7 +12,7 @@ from predictor.artifact import Conformal
 from predictor.errors import ConfigurationError
 from predictor.inference import Engine
 from predictor.networks import GraphForecaster
-from trainers.stock.data import History, PanelDays, TrainingWindows
+from trainers.stock.data import History, PanelGatherer, TrainingWindows
 
 
 class NetworkForecasts(NamedTuple):
@@ -67,12 +67,12 @@ def _forecast_by_day(
 ) -> NetworkForecasts:
     places = {symbol: k for k, symbol in enumerate(universe)}
     nodes = np.array([places.get(symbol, -1) for symbol in history.bars.symbols])
-    days = PanelDays(history.gather, forecastable=history.forecastable, nodes=nodes)
+    panels = PanelGatherer(history.gather, forecastable=history.forecastable, nodes=nodes)
     positions, first = np.unique(windows.positions, return_index=True)
     units: list[Tensor] = []
     scores: list[Tensor] = []
     for position, rows in zip(positions, np.split(windows.symbols, first[1:]), strict=True):
-        batch = days.gather(np.array([position]))
+        batch = panels.gather(np.array([position]))
         output = engine.compute_panel(batch.inputs, batch.nodes)
         units.append(output.quantiles[torch.from_numpy(rows)])
         scores.append(output.scores[torch.from_numpy(rows)])

@@ -17,7 +17,7 @@ from trainers.stock.data import (
     WINDOWS_PER_BATCH,
     History,
     PanelBatch,
-    PanelDays,
+    PanelGatherer,
     PanelSplitter,
     TrainingHistory,
     TrainingWindows,
@@ -254,8 +254,8 @@ def build_day_objective(
 ) -> StockObjective[PanelBatch]:
     """Whole days, shuffled; a batch has the number of days closest to the recipe's number of windows, at least one."""
     settings, stocks, forecastable = recipe.optimisation, len(history.bars.symbols), history.forecastable
-    training_days = PanelDays(StaticDropout(history, seed=settings.seed).gather, forecastable=forecastable)
-    days = PanelDays(history.gather, forecastable=forecastable)
+    training_panels = PanelGatherer(StaticDropout(history, seed=settings.seed).gather, forecastable=forecastable)
+    selection_panels = PanelGatherer(history.gather, forecastable=forecastable)
     task = PanelTask(
         network,
         levels=recipe.quantiles,
@@ -265,11 +265,15 @@ def build_day_objective(
     return StockObjective(
         loss=task.loss,
         selection_loss=task.quantile_loss,
-        train=training_days.source(
-            np.unique(train.positions), days=_count_days_per_batch(settings.batch_size, stocks), seed=settings.seed
+        train=training_panels.source(
+            np.unique(train.positions),
+            days_per_batch=_count_days_per_batch(settings.batch_size, stocks),
+            seed=settings.seed,
         ),
-        selection=days.source(
-            np.unique(selection.positions), days=_count_days_per_batch(WINDOWS_PER_BATCH, stocks), shuffle=False
+        selection=selection_panels.source(
+            np.unique(selection.positions),
+            days_per_batch=_count_days_per_batch(WINDOWS_PER_BATCH, stocks),
+            shuffle=False,
         ),
         splitter=PanelSplitter(),
     )

@@ -238,7 +238,7 @@ class StockTrainer:
                 fitted = fit_one(self.plan.with_calendar_of(panel, output.tell), panel, source, cache, shown)
             else:
                 fitted = fit_best(self._best, panel, source, cache, shown, self._jobs(output.tell))
-            model = fitted.model(self._forecast_device, max_rows=MAX_ROWS)
+            model = fitted.build_model(self._forecast_device, max_rows=MAX_ROWS)
             output.tell(fitted.sentence)
         object.__setattr__(self, "_artifact", fitted)  # the settings are frozen
         return Forecaster.of(model)
@@ -289,7 +289,7 @@ class StockTrainer:
         with self._working(self._threads) as output:
             cache = open_cache(self.feature_cache, output.warn)
             return evaluate(
-                fitted.model(self._forecast_device, max_rows=WINDOWS_PER_BATCH),
+                fitted.build_model(self._forecast_device, max_rows=WINDOWS_PER_BATCH),
                 load_bars(bars, cache),
                 settings.over(EvaluationSettings()),
                 consume=output.consume,
@@ -370,7 +370,7 @@ class StockTrainer:
         terms = parse_settings(TradingTerms, settings)
         strategy_settings = parse_settings(StrategySettings, settings)
         with self._working(1) as output, TemporaryDirectory() as folder:
-            model = fitted.model(self._forecast_device, max_rows=MAX_ROWS)
+            model = fitted.build_model(self._forecast_device, max_rows=MAX_ROWS)
             source = use_model(model, fitted.stored.manifest_hash, read_covariates(covariates))
             source = replace(source, cache=open_cache(self.feature_cache, output.warn))
             panel = load_bars(bars, source.cache)
@@ -408,7 +408,7 @@ class StockTrainer:
         fitted = self._fitted("forecast_history")
         first, last = (None if day is None else parse_day(name, day) for name, day in (("start", start), ("end", end)))
         with self._working(1):
-            model = fitted.model(self._forecast_device, max_rows=MAX_ROWS)
+            model = fitted.build_model(self._forecast_device, max_rows=MAX_ROWS)
             source = use_model(model, fitted.stored.manifest_hash, read_covariates(covariates))
             return forecast_past(source, load_bars(bars), first, last)
 

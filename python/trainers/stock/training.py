@@ -32,7 +32,7 @@ from trainers.stock.data_warnings import (
 from trainers.stock.edges import describe_edges
 from trainers.stock.evaluation.baselines import InformationSet, quick_baselines
 from trainers.stock.evaluation.evaluation_set import EvaluationSet, forecasts_of
-from trainers.stock.evaluation.scores import benchmark
+from trainers.stock.evaluation.scores import MODEL_NAME, benchmark
 from trainers.stock.feature_selection import describe_covariates
 from trainers.stock.forests import require_lightgbm
 from trainers.stock.model_fit import (
@@ -48,8 +48,6 @@ from trainers.stock.model_fit import (
 from trainers.stock.recipe import StockRecipe
 from trainers.stock.splits import DataSplits, describe_origin, find_last_seen_session
 from trainers.stock.training_data import TrainingMaterial
-
-OURS = "this model"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -87,8 +85,8 @@ def train(
     consume: ReportConsumer,
     announce: Callable[[str], None] = discard,
     warn: Warn = discard,
-    stepwise: StepProgress = no_progress,
-    keeping: CheckpointSettings | None = None,
+    track_steps: StepProgress = no_progress,
+    checkpoint_settings: CheckpointSettings | None = None,
     sections: Mapping[str, Json] | None = None,
 ) -> TrainingResult:
     """Train a model and save it as an artifact.
@@ -103,8 +101,8 @@ def train(
         consume: receives the epoch reports.
         announce: receives the name of each stage, such as `computing features`.
         warn: receives warnings about the data before the epochs; the card records them.
-        stepwise: shows the progress of the scoring.
-        keeping: checkpoints, which are removed when the artifact is saved; None writes none.
+        track_steps: shows the progress of the scoring.
+        checkpoint_settings: checkpoints, which are removed when the artifact is saved; None writes none.
         sections: further sections of the card, such as `tuning`, on the search that chose the recipe.
 
     Raises:
@@ -118,11 +116,11 @@ def train(
     """
     artifact.check_new_folder(out)
     material = _inherit_from_parent(material, recipe)
-    checkpoints = None if keeping is None else _open_checkpoints(keeping, material, recipe)
+    checkpoints = None if checkpoint_settings is None else _open_checkpoints(checkpoint_settings, material, recipe)
     setup = _prepare(material, recipe, announce, warn, _find_accumulation(recipe, checkpoints))
     # Held until the artifact is saved, so that no other training resumes meanwhile.
     with checkpoints.open() if checkpoints is not None and launched_rank() == 0 else nullcontext():
-        new_artifact = setup.run(checkpoints, sections or {}, consume, announce, stepwise)
+        new_artifact = setup.run(checkpoints, sections or {}, consume, announce, track_steps)
         announce("recording the golden instance, and saving")
         if launched_rank() == 0:
             save_artifact(out, new_artifact, golden.record(assemble_model(new_artifact)), checkpoints)
@@ -165,7 +163,7 @@ class _TrainingSetup:
         sections: Mapping[str, Json],
         consume: ReportConsumer,
         announce: Callable[[str], None],
-        stepwise: StepProgress,
+        track_steps: StepProgress,
     ) -> Artifact:
         """Run the epochs, then calibrate and score the model."""
         recipe, parent = self.recipe, self.material.parent
@@ -183,7 +181,7 @@ class _TrainingSetup:
         ancestors = {} if parent is None else parent.card()
         content = (
             ancestors
-            | _build_card(new_artifact, fitted, self, describe_origin(ancestors), stepwise)
+            | _build_card(new_artifact, fitted, self, describe_origin(ancestors), track_steps)
             | describe_edges(fitted.network, self.material.edges)
             | dict(sections)
         )
@@ -278,15 +276,17 @@ def save_artifact(out: Path, new_artifact: Artifact, recorded: Golden, checkpoin
         checkpoints.clear()
 
 
-def _open_checkpoints(keeping: CheckpointSettings, material: TrainingMaterial, recipe: StockRecipe) -> Checkpoints:
+def _open_checkpoints(
+    checkpoint_settings: CheckpointSettings, material: TrainingMaterial, recipe: StockRecipe
+) -> Checkpoints:
     """The training's checkpoints, identified by every setting and input that affects the result."""
     checkpoints = Checkpoints(
-        keeping.folder,
-        keep=keeping.keep,
-        every_seconds=keeping.every_seconds if isfinite(keeping.every_seconds) else None,
+        checkpoint_settings.folder,
+        keep=checkpoint_settings.keep,
+        every_seconds=checkpoint_settings.every_seconds if isfinite(checkpoint_settings.every_seconds) else None,
         settings={**recipe.settings(), **material.identity()},
     )
-    if not checkpoints.is_empty and not keeping.resume:
+    if not checkpoints.is_empty and not checkpoint_settings.resume:
         if launched_rank() == 0:
             with checkpoints.open():
                 pass  # raises another error if a running training holds the folder
@@ -302,10 +302,20 @@ def _build_card(
     fitted: FittedNetwork,
     setup: _TrainingSetup,
     origin: tuple[str, ...],
-    stepwise: StepProgress,
+    track_steps: StepProgress,
 ) -> dict[str, Json]:
     history, splits = setup.history, setup.splits
-    scores, notes = score_on_test(new_artifact, fitted.network, history, splits, stepwise)
+    scores, notes = score_on_test(new_artifact, fitted.network, history, splits, track_steps)
+    calendar = history.pipeline.calendar
+    missing = calendar.missing(history.bars.sessions)
+    gaps, unchanged = list[str](), list[str]()
+    if calendar.is_exchange and missing.size:
+        gap = f"sessions of {calendar.name} without any bar: {missing.size}, such as {missing[0]}"
+        gaps.append(f"{gap}; the bars around them were taken as consecutive")
+    if not fitted.best_epoch and isinstance(fitted.network, GraphForecaster) and fitted.network.has_equal_scores:
+        unchanged.append(
+            "no epoch was better than the start, whose scores have learnt nothing: the model ranks all stocks alike"
+        )
     return {
         "data": card.describe_data(history.bars, setup.warnings, find_untrained_symbols(history, splits)),
         **describe_covariates(history.pipeline, history.covariates),
@@ -321,12 +331,12 @@ def _build_card(
         },
         "libraries": card.list_libraries(),
         **scores,
-        "notes": [*origin, *_note_gaps(history), *_note_unchanged_start(fitted), *notes],
+        "notes": [*origin, *gaps, *unchanged, *notes],
     }
 
 
 def score_on_test(
-    new_artifact: Artifact, network: nn.Module, history: History, splits: DataSplits, stepwise: StepProgress
+    new_artifact: Artifact, network: nn.Module, history: History, splits: DataSplits, track_steps: StepProgress
 ) -> tuple[dict[str, Json], tuple[str, ...]]:
     """The card's sections on the test split, and notes on them; without such a split, a note that says so."""
     if splits.test is None:
@@ -334,33 +344,16 @@ def score_on_test(
     windows, levels = history.windows(splits.test), new_artifact.manifest.quantiles
     test = EvaluationSet.of(history, windows, levels)
     engine = build_engine(network, new_artifact.manifest)
-    ours = forecasts_of(
+    forecasts = forecasts_of(
         engine, build_output_map(new_artifact.manifest), history, windows, new_artifact.manifest.universe
     )
     plan = quick_baselines(new_artifact.manifest.target.kind, len(history.bars.symbols))
-    known = InformationSet.of(history, splits, find_last_seen_session(splits), levels)
-    result = benchmark(test, OURS, ours, known, plan, stepwise=stepwise)
+    seen = InformationSet.of(history, splits, find_last_seen_session(splits), levels)
+    result = benchmark(test, MODEL_NAME, forecasts, seen, plan, track_steps=track_steps)
     scores: dict[str, Json] = {
         "scores": card.describe_scores(test, result.rows, unit=UNITS[new_artifact.manifest.target.kind]),
-        "calibration": card.describe_calibration(test, ours),
+        "calibration": card.describe_calibration(test, forecasts),
         "skill": card.describe_skill(result.skill),
-        "conformal": card.describe_conformal(test, ours, new_artifact.manifest.conformal.effective_samples),
+        "conformal": card.describe_conformal(test, forecasts, new_artifact.manifest.conformal.effective_samples),
     }
     return scores, result.notes
-
-
-def _note_unchanged_start(fitted: FittedNetwork) -> list[str]:
-    """A note if a ranking model keeps its initial weights."""
-    if fitted.best_epoch or not (isinstance(fitted.network, GraphForecaster) and fitted.network.has_equal_scores):
-        return []
-    return ["no epoch was better than the start, whose scores have learnt nothing: the model ranks all stocks alike"]
-
-
-def _note_gaps(history: History) -> list[str]:
-    """A note on exchange sessions without any bar."""
-    calendar = history.pipeline.calendar
-    missing = calendar.missing(history.bars.sessions)
-    if not calendar.is_exchange or missing.size == 0:
-        return []
-    gap = f"sessions of {calendar.name} without any bar: {missing.size}, such as {missing[0]}"
-    return [f"{gap}; the bars around them were taken as consecutive"]

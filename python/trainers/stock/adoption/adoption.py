@@ -89,7 +89,7 @@ def adopt(
     today: date,
     announce: Callable[[str], None] = discard,
     warn: Warn = discard,
-    stepwise: StepProgress = no_progress,
+    track_steps: StepProgress = no_progress,
 ) -> TrainingResult:
     """Make an artifact of a published model.
 
@@ -101,7 +101,7 @@ def adopt(
         today: the model's training cannot have ended later.
         announce: receives the name of each stage.
         warn: receives warnings about the bars.
-        stepwise: shows the progress of the scoring.
+        track_steps: shows the progress of the scoring.
 
     Raises:
         ConfigurationError: the model cannot forecast what is asked, its weights are damaged, or the bars have too few
@@ -135,7 +135,7 @@ def adopt(
         manifest = calibrate_manifest(new_artifact.manifest, network, history, splits.calibration)
         new_artifact = replace(new_artifact, manifest=manifest)
         announce("scoring it against the baselines")
-        scores, notes = score_on_test(new_artifact, network, history, splits, stepwise)
+        scores, notes = score_on_test(new_artifact, network, history, splits, track_steps)
         content["data"] = card.describe_data(history.bars, warnings)
         content["splits"] = card.describe_splits(splits, history)
         new_artifact = _replace_card(new_artifact, content | scores | {"notes": list(notes)})
@@ -206,12 +206,12 @@ def _build_pipeline(model: PublishedModel, settings: AdoptionSettings, calendar:
     return Pipeline(
         features=FittedFeatures(
             features=model.features,
-            scaling=Scaling(center=np.zeros(count), scale=np.ones(count), clip=model.largest),
+            scaling=Scaling(center=np.zeros(count), scale=np.ones(count), clip=model.max_value),
         ),
         target=Target(horizons=settings.horizons),
         normaliser=WindowNormaliser(),
         calendar=calendar,
-        encoder_length=settings.encoder_length or min(USUAL_WINDOW, model.longest),
+        encoder_length=settings.encoder_length or min(USUAL_WINDOW, model.max_encoder_length),
     )
 
 

@@ -58,8 +58,8 @@ def read_chronos(source: SourceFolder) -> PublishedModel:
         config=config,
         weights=rename_weights(source.tensors, kind),
         features=FeatureSet(observed=(LOG_CLOSE,)),
-        largest=MAX_LOG_PRICE,
-        longest=config.context_length,
+        max_value=MAX_LOG_PRICE,
+        max_encoder_length=config.context_length,
     )
 
 

@@ -90,7 +90,7 @@ def adopt_command(  # noqa: PLR0913 - the flags of a command
         today=datetime.now(UTC).date(),
         announce=make_announcer(as_json=as_json),
         warn=make_warner(as_json=as_json),
-        stepwise=no_progress if as_json else progress_on(sys.stdout),
+        track_steps=no_progress if as_json else progress_on(sys.stdout),
     )
     print_result(result, as_json=as_json)
     if as_json:

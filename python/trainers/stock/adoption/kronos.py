@@ -88,8 +88,8 @@ def read_kronos(source: SourceFolder, tokenizer: SourceFolder, *, paths: int, se
             **dict(_rename_weights("tokenizer.", tokenizer.tensors)),
         },
         features=FEATURES,
-        largest=MAX_VALUE,
-        longest=max(1, USUAL_CONTEXT - reach),
+        max_value=MAX_VALUE,
+        max_encoder_length=max(1, USUAL_CONTEXT - reach),
     )
 
 

@@ -120,7 +120,7 @@ class PublishedModel:
     weights: Mapping[str, Tensor]
     """By their names in the network of the kind."""
     features: FeatureSet
-    largest: float
+    max_value: float
     """Bound of the features' values."""
-    longest: int
+    max_encoder_length: int
     """Sessions that it can read."""

@@ -76,7 +76,7 @@ class _AuditProgress:
     """Progress output."""
 
     announce: Announce
-    stepwise: StepProgress
+    track_steps: StepProgress
     consume: ReportConsumer
     runner: JobRunner
 
@@ -114,7 +114,7 @@ def audit(
     depth: AuditBudget,
     announce: Announce,
     warn: Warn = discard,
-    stepwise: StepProgress = no_progress,
+    track_steps: StepProgress = no_progress,
     consume: ReportConsumer | None = None,
     runner: JobRunner | None = None,
 ) -> AuditRecord:
@@ -128,7 +128,7 @@ def audit(
         depth: Effort of the audit.
         announce: Called with the name of each stage.
         warn: Called first with warnings about bars and files, which the record contains too.
-        stepwise: Shows the progress of forecasts and of the leak check.
+        track_steps: Shows the progress of forecasts and of the leak check.
         consume: Receives the reports of trainings in this process; None ignores them.
         runner: Runs the trainings on shuffled labels; by default this process does.
 
@@ -140,13 +140,13 @@ def audit(
     warnings = emit(source.find_warnings(bars), warn)
     terms = replace(terms, sessions_a_year=source.sessions_a_year)
     shown = _AuditProgress(
-        announce=announce, stepwise=stepwise, consume=consume or ConsumerChain(), runner=runner or LocalRunner()
+        announce=announce, track_steps=track_steps, consume=consume or ConsumerChain(), runner=runner or LocalRunner()
     )
     subject = _prepare_model(source, bars, shown)
     positions = _select_days(subject)
     first, last = (int(subject.bars.sessions[positions[place]]) for place in (0, -1))
     announce(f"forecasting {len(positions)} days, {format_date(first)} to {format_date(last)}")
-    judged = _forecast_days(subject, positions, terms, strategy_settings, stepwise)
+    judged = _forecast_days(subject, positions, terms, strategy_settings, track_steps)
     wanted = decide_weights(judged.forecasts, judged.horizon, judged.strategy_settings, judged.terms.sessions_a_year)
     book = run_book(wanted, judged.closes, judged.terms).since(judged.terms.delay)
     future = _check_future(subject, positions, depth, shown)
@@ -218,7 +218,7 @@ def _forecast_days(
     positions: NDArray[np.int64],
     terms: TradingTerms,
     strategy_settings: StrategySettings,
-    stepwise: StepProgress,
+    track_steps: StepProgress,
 ) -> AuditedForecasts:
     """Forecasts and outcomes of the days.
 
@@ -231,7 +231,7 @@ def _forecast_days(
     levels = subject.model.manifest.quantiles
     judged = AuditedForecasts(
         forecasts=forecast_daily(
-            subject.model, bars, bars.sessions[positions], subject.source.covariates, stepwise=stepwise
+            subject.model, bars, bars.sessions[positions], subject.source.covariates, track_steps=track_steps
         ),
         plain=forecast_yardstick(history, subject.splits, levels, positions),
         outcomes=tuple(measure_outcomes(target, adjusted, lag)[positions] for lag in LAGS),
@@ -268,7 +268,7 @@ def _check_future(
     last = int(np.searchsorted(subject.bars.sessions, splits.train.last, side="right")) - 1
     staging = partial(ModelStages, subject.model, source.covariates)
     return check_future(
-        subject.bars, staging, positions[places].tolist(), FittedNumbers(fit=fit, last=last), shown.stepwise
+        subject.bars, staging, positions[places].tolist(), FittedNumbers(fit=fit, last=last), shown.track_steps
     )
 
 
@@ -286,7 +286,7 @@ def _check_permutations(
         covariates=source.covariates,
         edges=source.user_edges(subject.learnt.symbols),
         cache=source.cache,
-        stepwise=no_progress if runner.is_parallel else shown.stepwise,
+        track_steps=no_progress if runner.is_parallel else shown.track_steps,
         consume=ConsumerChain() if runner.is_parallel else shown.consume,
     )
 
@@ -318,7 +318,7 @@ class ShuffledTraining:
     covariates: CovariateSource
     edges: Edges | None
     cache: FeatureCache | None
-    stepwise: StepProgress
+    track_steps: StepProgress
     consume: ReportConsumer
 
     def worker(self) -> Callable[[int], DailyForecasts]:
@@ -341,7 +341,7 @@ class ShuffledTraining:
         except (ConfigurationError, LoopError) as error:
             raise ConfigurationError(f"{_name_training(seed)}: {error}") from error
         return forecast_daily(
-            assemble_model(artifact), self.bars, self.sessions, self.covariates, stepwise=self.stepwise
+            assemble_model(artifact), self.bars, self.sessions, self.covariates, track_steps=self.track_steps
         )
 
 

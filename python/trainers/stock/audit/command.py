@@ -60,7 +60,7 @@ def audit_command(
             depth=depth,
             announce=announce,
             warn=warn,
-            stepwise=no_progress if run.as_json else progress_on(sys.stdout),
+            track_steps=no_progress if run.as_json else progress_on(sys.stdout),
             consume=None if run.as_json else progress_for(sys.stdout),
             runner=machines.runner(),
         )

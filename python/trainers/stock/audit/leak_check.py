@@ -135,7 +135,7 @@ def check_future(
     staging: Staging,
     positions: Sequence[int],
     fitting: FittedNumbers,
-    stepwise: StepProgress = no_progress,
+    track_steps: StepProgress = no_progress,
 ) -> FutureCheck:
     """Compare all stages at some sessions, bit by bit, with and without noise after them.
 
@@ -145,7 +145,9 @@ def check_future(
     base = staging(plain)
     changed: dict[str, int] = {}
     gaps: list[float | None] = []
-    for position in stepwise(positions, title="noise", tell=lambda at: f"after {format_date(int(bars.sessions[at]))}"):
+    for position in track_steps(
+        positions, title="noise", tell=lambda at: f"after {format_date(int(bars.sessions[at]))}"
+    ):
         session, before = int(bars.sessions[position]), base(position)
         names = find_differences(before, staging(with_noise(plain, position))(position))
         changed = dict.fromkeys(names, session) | changed

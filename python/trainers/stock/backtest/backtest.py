@@ -94,7 +94,7 @@ def backtest(
     folder: BacktestFolder,
     runner: JobRunner | None = None,
     watch: FoldProgress = iterate_silently,
-    stepwise: StepProgress = no_progress,
+    track_steps: StepProgress = no_progress,
 ) -> Backtest:
     """Walk forward and trade the forecasts.
 
@@ -108,7 +108,7 @@ def backtest(
         folder: Stores the forecasts of each fold, so that an interrupted backtest can continue.
         runner: Runs the refits; by default this process does.
         watch: Shows the progress of folds.
-        stepwise: Shows the progress of days of a model without refits.
+        track_steps: Shows the progress of days of a model without refits.
 
     Raises:
         ConfigurationError: The settings contradict each other or the bars, a decision is in sample, or the folder
@@ -130,7 +130,7 @@ def backtest(
     store = ForecastStore(folder.path, collect_settings(source, bars, plan), resume=folder.resume)
     with claim_output(folder.path):
         usable = map_bars(select_usable_bars(bars), source.cache)
-        done = _forecast(source, usable, plan, folds, store, runner or LocalRunner(), stepwise)
+        done = _forecast(source, usable, plan, folds, store, runner or LocalRunner(), track_steps)
         for _fold in watch(done, len(folds)):
             pass
     forecasts = join_folds([store.read(fold) for fold in folds])
@@ -162,7 +162,7 @@ def _forecast(
     folds: tuple[Fold, ...],
     store: ForecastStore,
     runner: JobRunner,
-    stepwise: StepProgress,
+    track_steps: StepProgress,
 ) -> Iterator[Fold]:
     """Store the missing forecasts, and yield each fold once its forecasts are stored."""
     if source.trained_model is None or plan.refit is not None:
@@ -179,7 +179,9 @@ def _forecast(
     (fold,) = folds
     if not store.holds(fold):
         days = list_fold_sessions(bars, fold)
-        store.keep(fold, forecast_daily(source.trained_model.model, bars, days, source.covariates, stepwise=stepwise))
+        store.keep(
+            fold, forecast_daily(source.trained_model.model, bars, days, source.covariates, track_steps=track_steps)
+        )
     yield fold
 
 

@@ -172,7 +172,7 @@ def backtest_command(
             folder=folder,
             runner=runner,
             watch=_watch(runner, as_json=run.as_json),
-            stepwise=no_progress if run.as_json else progress_on(sys.stdout),
+            track_steps=no_progress if run.as_json else progress_on(sys.stdout),
         )
     except InSampleError as error:
         raise typer.BadParameter(error.message) from error

@@ -81,11 +81,11 @@ def forecast_daily(
     sessions: NDArray[np.int32],
     covariates: CovariateSource = NO_COVARIATE_FILES,
     *,
-    stepwise: StepProgress = no_progress,
+    track_steps: StepProgress = no_progress,
 ) -> DailyForecasts:
     """Forecast after the close of each of the sessions [D], from bars up to that session.
 
-    Gaps in the bars are ignored. A day on which no stock can be forecast is NaN. `stepwise` shows the progress.
+    Gaps in the bars are ignored. A day on which no stock can be forecast is NaN. `track_steps` shows the progress.
 
     Raises:
         TooFewBarsError: There are too few bars before the first session.
@@ -97,7 +97,7 @@ def forecast_daily(
     values = np.full((*shape, len(info.quantiles)), np.nan)
     scores = np.full(shape, np.nan)
     first_days = range(0, len(sessions), DAYS_AT_ONCE)
-    for k in stepwise(first_days, title="forecasting", tell=lambda k: format_date(int(sessions[k]))):
+    for k in track_steps(first_days, title="forecasting", tell=lambda k: format_date(int(sessions[k]))):
         for day, forecast in enumerate(_request_forecasts(model, asking, sessions[k : k + DAYS_AT_ONCE]), start=k):
             if forecast is not None:
                 values[day] = forecast.values

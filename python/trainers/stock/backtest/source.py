@@ -24,7 +24,7 @@ from trainers.stock.backtest.strategies import count_sessions_a_year
 from trainers.stock.card import identify_features
 from trainers.stock.data import NO_COVARIATE_FILES
 from trainers.stock.data_warnings import find_model_warnings, find_recipe_warnings, list_networks
-from trainers.stock.edges import find_user_edges
+from trainers.stock.edges import read_user_edges
 from trainers.stock.evaluation.bound_model import EvaluatedModel, find_calendar, find_last_seen
 from trainers.stock.feature_cache import FeatureCache
 from trainers.stock.recipe import StockRecipe, read_recipe, read_recipe_file
@@ -108,7 +108,9 @@ class ModelSource:
     def user_edges(self, symbols: Sequence[str]) -> Edges | None:
         """Edges among these symbols that the user gave to the artifact's graph; None for others."""
         model = None if self.trained_model is None else self.trained_model.model
-        return find_user_edges(model, symbols) if isinstance(model, Model) else None
+        if not isinstance(model, Model):
+            return None
+        return read_user_edges(model.manifest, model.engine.network.state_dict(), symbols)
 
 
 def artifact_source(

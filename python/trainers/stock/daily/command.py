@@ -84,7 +84,7 @@ class EvidenceFlags:
         if self.feature_cache is not None and not self.retrain:
             raise typer.BadParameter("--feature-cache needs --retrain; forecasts read few bars and keep no features")
         cache = open_cache(self.feature_cache, warn_on_stderr)
-        return AutomaticRenewal(promotes=self.promote, cache=cache) if self.retrain else None
+        return AutomaticRenewal(can_promote=self.promote, cache=cache) if self.retrain else None
 
 
 @with_flags
@@ -183,7 +183,7 @@ def simulate_command(  # noqa: PLR0913 - one per flag
             AFTER_ALL_SESSIONS,
             first=begin,
             after_evening=evidence.after_evening,
-            stepwise=no_progress if as_json else progress_on(sys.stdout),
+            track_steps=no_progress if as_json else progress_on(sys.stdout),
         )
         write_page(out / PAGE_FILE, settings, summary)
         happened = opened.records(LedgerEvent, f"kind not in ('{EVENING}', '{WIDTHS}')")
@@ -243,9 +243,9 @@ def replay_command(
         raise typer.BadParameter("give either FORECAST_ID or --sample N")
     with Ledger.open(ledger) as opened:
         records = find_forecasts(opened, forecast_id) if sample is None else sample_forecasts(opened, sample)
-        stepwise = no_progress if as_json else progress_on(sys.stderr)
+        track_steps = no_progress if as_json else progress_on(sys.stderr)
         source = CovariateSource.read(covariates or (), None)
-        replays = replay_forecasts(opened, models, records, source, stepwise=stepwise)
+        replays = replay_forecasts(opened, models, records, source, track_steps=track_steps)
         record_replays(opened, replays)
     different = [replay for replay in replays if replay.differences]
     if as_json:

@@ -191,7 +191,7 @@ def run_due_evenings(
     *,
     first: int = 0,
     after_evening: EveningAction | None = None,
-    stepwise: StepProgress = no_progress,
+    track_steps: StepProgress = no_progress,
 ) -> DailySummary:
     """Run the evenings that are due, in order; a second call writes nothing.
 
@@ -204,7 +204,7 @@ def run_due_evenings(
         now: the present time, to decide whether the last session has closed.
         first: the session, yyyymmdd, to begin with if the ledger has no evening yet; 0 for the newest.
         after_evening: retrains or promotes after each evening; None leaves that to a person.
-        stepwise: shows the progress.
+        track_steps: shows the progress.
 
     Raises:
         InSampleError: the champion has seen labels after the first evening.
@@ -233,7 +233,7 @@ def run_due_evenings(
     rows = scores.rows
     has_test = [evenings_left % settings.evidence_every == 0 for evenings_left in range(len(due), 0, -1)]
     before, known_bars = known, KnownBars()
-    for k in stepwise(range(len(due)), title=f"evenings of {name}", tell=lambda k: format_date(due[k])):
+    for k in track_steps(range(len(due)), title=f"evenings of {name}", tell=lambda k: format_date(due[k])):
         if due[k] > before:
             recorded += _record_bars(ledger, bars.between(before, due[k]))
             scores = score_due_forecasts(ledger, first_open=scores.first_open)

@@ -49,7 +49,7 @@ _REPLAY_SAMPLE: Final = 50
 class AutomaticRenewal:
     """Retrains and promotes a model after an evening, without a person; an `EveningAction`."""
 
-    promotes: bool = False
+    can_promote: bool = False
     """Whether to promote versions that pass their gates; otherwise a person does."""
     cache: FeatureCache | None = None
     """Has the features of trainings on disk; None computes them in memory."""
@@ -59,24 +59,16 @@ class AutomaticRenewal:
     ) -> int:
         """Promote the newest version and retrain, each if it is due; returns the number of rows written."""
         newest, rows = max(list_versions(settings.model_folder)), 0
-        if self.promotes and newest != champion.version.version:
+        if self.can_promote and newest != champion.version.version:
             rows = _promote_if_better(settings, champion, newest, session)
         wait = COOL_DOWN_SESSIONS if newest == champion.version.version else RETRY_SESSIONS
-        if _count_since(settings.ledger, settings.model_folder.name, session) >= wait:
-            rows += _retrain_if_due(settings, champion, session, evidence, self.cache)
+        reason = find_retraining_reason(champion, session, evidence)
+        if reason and count_sessions_since_training(settings.ledger, settings.model_folder.name, session) >= wait:
+            rows += _retrain(settings, session, reason, self.cache)
         return rows
 
 
-def _retrain_if_due(
-    settings: DailySettings,
-    champion: RecordedModel,
-    session: int,
-    evidence: Sequence[EvidenceRecord],
-    cache: FeatureCache | None,
-) -> int:
-    reason = _find_reason(champion, session, evidence)
-    if not reason:
-        return 0
+def _retrain(settings: DailySettings, session: int, reason: str, cache: FeatureCache | None) -> int:
     name, number, detail = settings.model_folder.name, 0, reason
     try:
         bars = map_bars(settings.ledger.panel(last=session), cache)
@@ -91,7 +83,7 @@ def _retrain_if_due(
     return settings.ledger.append([event])
 
 
-def _find_reason(champion: RecordedModel, session: int, evidence: Sequence[EvidenceRecord]) -> str:
+def find_retraining_reason(champion: RecordedModel, session: int, evidence: Sequence[EvidenceRecord]) -> str:
     """The first reason to retrain now; empty without one."""
     skill_monitors = f"{SKILL} {champion.version.model}@"
     for record in evidence:
@@ -102,7 +94,7 @@ def _find_reason(champion: RecordedModel, session: int, evidence: Sequence[Evide
     return ""
 
 
-def _count_since(ledger: Ledger, name: str, session: int) -> int:
+def count_sessions_since_training(ledger: Ledger, name: str, session: int) -> int:
     """Evenings since the last training; RETRY_SESSIONS without one."""
     rows = ledger.query("select max(session) as last from event where kind = ? and model = ?", (RETRAINING, name))
     if rows[0]["last"] is None:

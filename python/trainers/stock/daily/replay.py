@@ -67,7 +67,7 @@ def replay_forecasts(
     records: Sequence[ForecastRecord],
     covariates: CovariateSource = NO_COVARIATE_FILES,
     *,
-    stepwise: StepProgress = no_progress,
+    track_steps: StepProgress = no_progress,
 ) -> tuple[ForecastReplay, ...]:
     """Compute forecasts again, in the same batches: those of one evening together."""
 
@@ -77,7 +77,7 @@ def replay_forecasts(
     evenings = [list(group) for _, group in groupby(sorted(records, key=evening_of), evening_of)]
     read_panel = lru_cache(maxsize=1)(partial(_read_panel, ledger))  # for the other models of the evening
     found: list[ForecastReplay] = []
-    for evening in stepwise(evenings, title="replaying", tell=lambda evening: str(evening[0].as_of)):
+    for evening in track_steps(evenings, title="replaying", tell=lambda evening: str(evening[0].as_of)):
         found += _replay_evening(ledger, models, evening, read_panel, covariates)
     return tuple(found)
 

@@ -57,7 +57,7 @@ def ensemble(
         covariates=covariates,
         announce=announce_on_stderr,
         warn=warn_on_stderr,
-        stepwise=progress_on(sys.stderr),
+        track_steps=progress_on(sys.stderr),
     )
     if as_json:
         write_json(describe_joined(joined))

@@ -192,7 +192,7 @@ def lean_weights(fitted: FloatArray, lean: float) -> FloatArray:
     return lean * fitted + (1 - lean) / len(fitted)
 
 
-OURS = "this ensemble"
+ENSEMBLE_NAME = "this ensemble"
 
 
 def find_common_splits(members: Mapping[str, DataSplits], *, is_scored: bool = True) -> DataSplits:
@@ -267,7 +267,7 @@ def join(
     covariates: CovariateSource = NO_COVARIATE_FILES,
     announce: Callable[[str], None] = discard,
     warn: Warn = discard,
-    stepwise: StepProgress = no_progress,
+    track_steps: StepProgress = no_progress,
 ) -> JoinedEnsemble:
     """Combine artifacts, calibrate them as one model, score it against its members if asked, and save it.
 
@@ -284,7 +284,7 @@ def join(
         covariates: files of the covariates that the members read.
         announce: receives the name of each stage.
         warn: receives warnings about the data; the card records them.
-        stepwise: shows the progress of the scoring.
+        track_steps: shows the progress of the scoring.
 
     Raises:
         ConfigurationError: `out` exists, members are incompatible or given twice, they share no calibration or test
@@ -318,7 +318,7 @@ def join(
         announce("scoring against the members and the baselines")
         test = _PartForecasts.of(members, splits.test, shared.quantiles)
         check_outcomes_vary(test.outcomes)
-        scores = _describe_scores(test, ours, splits, cards, origins, stepwise)
+        scores = _describe_scores(test, ours, splits, cards, origins, track_steps)
         effect = _describe_effect(test, ours, equal)
     weighting = {} if choice is None else {"weighting": _describe_weighting(choice) | effect}
     history = members.first
@@ -424,14 +424,14 @@ def _describe_scores(
     splits: DataSplits,
     cards: Mapping[str, Mapping[str, Json]],
     origins: Sequence[str],
-    stepwise: StepProgress,
+    track_steps: StepProgress,
 ) -> dict[str, Json]:
     """The sections of the card on the test days."""
     history, test, ours = forecast.members.first, forecast.outcomes, forecast.joined(manifest)
     plan = quick_baselines(manifest.target.kind, len(history.bars.symbols))
     seen = max(map(find_last_ever_seen, cards.values()))
     known = InformationSet.of(history, splits, seen, manifest.quantiles)
-    result = benchmark(test, OURS, ours, known, plan, stepwise=stepwise)
+    result = benchmark(test, ENSEMBLE_NAME, ours, known, plan, track_steps=track_steps)
     rows = [
         score(test, member.calibrated, name=f"member {name}", role=ScoreRole.VARIANT, ranking=member.scores)
         for name, member in forecast.each.items()

@@ -181,7 +181,7 @@ def train_best(  # noqa: PLR0913 - a training run's inputs and outputs
     set_calendar: Callable[[StockRecipe], StockRecipe],
     announce: Callable[[str], None],
     warn: Warn,
-    stepwise: StepProgress = no_progress,
+    track_steps: StepProgress = no_progress,
 ) -> tuple[JoinedEnsemble, Mapping[str, str]]:
     """Train several kinds within a budget and combine them into an ensemble.
 
@@ -206,7 +206,9 @@ def train_best(  # noqa: PLR0913 - a training run's inputs and outputs
         warn=warn,
     )
     trained = training.run(recipes, left_out)
-    joined = join(bars, trained.folders, out, covariates=covariates, announce=announce, warn=warn, stepwise=stepwise)
+    joined = join(
+        bars, trained.folders, out, covariates=covariates, announce=announce, warn=warn, track_steps=track_steps
+    )
     return joined, trained.left_out
 
 

@@ -6,7 +6,7 @@ its own level, like the model's offsets. A forecast uses only outcomes that were
 a row overlap and count as about one, so each moves the level by gamma / h.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -56,9 +56,8 @@ def adapt_offsets(
     for h, horizon in enumerate(target.horizons):
         for q, level in enumerate(levels):
             if level != MEDIAN:
-                walk = _AdaptiveLevel(seen.values[:, h, q], level, gamma / horizon)
-                daily = _adapt_daily(walk, test.positions, test.values[:, h, q], target.lag + horizon)
-                offsets[:, h, q] = np.concatenate(list(daily))
+                adaptive = _AdaptiveLevel(seen.values[:, h, q], level, gamma / horizon)
+                offsets[:, h, q] = adaptive.forecast(test.positions, test.values[:, h, q], target.lag + horizon)
     return offsets
 
 
@@ -72,7 +71,7 @@ class _AdaptiveLevel:
 
     def __init__(self, residuals: FloatArray, level: float, gamma: float) -> None:
         self._known = np.sort(residuals[np.isfinite(residuals)])
-        self._wanted = level
+        self._target = level
         self._gamma = gamma
         self._level = level
 
@@ -85,28 +84,25 @@ class _AdaptiveLevel:
         """
         return float(self._known[round(min(max(self._level, 0.0), 1.0) * (len(self._known) - 1))])
 
-    def learn(self, residuals: FloatArray, offset: float) -> None:
+    def update(self, residuals: FloatArray, offset: float) -> None:
         """Update with the residuals [n] of one decision day, which was forecast with this offset."""
         known = np.sort(residuals[np.isfinite(residuals)])
         if known.size:
-            self._level += self._gamma * (self._wanted - float((known <= offset).mean()))
+            self._level += self._gamma * (self._target - float((known <= offset).mean()))
             self._known = np.insert(self._known, np.searchsorted(self._known, known), known)
 
-
-def _adapt_daily(
-    walk: _AdaptiveLevel, positions: PositionArray, residuals: FloatArray, delay: int
-) -> Iterator[FloatArray]:
-    """Offsets of each decision day's rows, updated by all days whose outcomes are known by then."""
-    days, starts = np.unique(positions, return_index=True)
-    rows = np.split(residuals, starts[1:])
-    used: list[float] = []
-    learnt = 0
-    for k, day in enumerate(days):
-        while learnt < k and days[learnt] + delay <= day:
-            walk.learn(rows[learnt], used[learnt])
-            learnt += 1
-        used.append(walk.offset)
-        yield np.full(len(rows[k]), used[k])
+    def forecast(self, positions: PositionArray, residuals: FloatArray, delay: int) -> FloatArray:
+        """[N] offsets by decision day, each after updates by all days whose outcomes are known by then."""
+        days, starts, counts = np.unique(positions, return_index=True, return_counts=True)
+        day_residuals = np.split(residuals, starts[1:])
+        offsets: list[float] = []
+        updates = 0
+        for k, day in enumerate(days):
+            while updates < k and days[updates] + delay <= day:
+                self.update(day_residuals[updates], offsets[updates])
+                updates += 1
+            offsets.append(self.offset)
+        return np.repeat(offsets, counts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

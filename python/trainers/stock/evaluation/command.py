@@ -90,7 +90,7 @@ def evaluate_command(
             consume=progress_for(sys.stderr),
             announce=announce_on_stderr,
             warn=warn_on_stderr,
-            stepwise=progress_on(sys.stderr),
+            track_steps=progress_on(sys.stderr),
             covariates=files.read(),
             cache=cache,
             runner=machines.runner(),

@@ -35,7 +35,7 @@ from trainers.stock.data_warnings import (
     list_networks,
     note_missing_bars,
 )
-from trainers.stock.edges import find_user_edges
+from trainers.stock.edges import read_user_edges
 from trainers.stock.evaluation.baselines import InformationSet, all_baselines
 from trainers.stock.evaluation.bound_model import (
     BoundModel,
@@ -65,6 +65,7 @@ from trainers.stock.evaluation.comparison import (
 )
 from trainers.stock.evaluation.evaluation_set import CONFIDENCE, RESAMPLES, EvaluationSet
 from trainers.stock.evaluation.scores import (
+    MODEL_NAME,
     BenchmarkResult,
     ModelScores,
     PitHistogram,
@@ -226,9 +227,6 @@ def encode_plain(value: Any) -> Any:
     return value
 
 
-MODEL_NAME = "this model"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluationSettings:
     """Settings of an evaluation."""
@@ -293,7 +291,7 @@ def evaluate(
     consume: ReportConsumer,
     announce: Callable[[str], None],
     warn: Warn = discard,
-    stepwise: StepProgress = no_progress,
+    track_steps: StepProgress = no_progress,
     covariates: CovariateSource = NO_COVARIATE_FILES,
     cache: FeatureCache | None = None,
     runner: JobRunner | None = None,
@@ -307,7 +305,7 @@ def evaluate(
         consume: Receives the reports of trainings with other seeds in this process.
         announce: Called with the name of each stage.
         warn: Called first with warnings about bars and files, which the evaluation contains too.
-        stepwise: Shows the progress of scoring.
+        track_steps: Shows the progress of scoring.
         covariates: Covariate files of the model.
         cache: Has features on disk; None computes them in memory.
         runner: Runs the trainings with other seeds; by default this process does.
@@ -324,7 +322,7 @@ def evaluate(
     )
     setup = _prepare_setup(model, bars, settings, announce, covariates, cache)
     test, forecasts = setup.test_set, setup.tested.forecasts
-    result, confidence_set = _compare_baselines(setup, announce, stepwise)
+    result, confidence_set = _compare_baselines(setup, announce, track_steps)
     seeds, seed_notes = _score_seeds(setup, result, settings, cache, consume, announce, runner or LocalRunner())
     return ModelEvaluation(
         unit=UNITS[test.target.kind],
@@ -397,7 +395,7 @@ def _forecast_part(bound: BoundModel, part: SplitPart) -> ForecastWindows:
 
 
 def _compare_baselines(
-    setup: EvaluationSetup, announce: Callable[[str], None], stepwise: StepProgress
+    setup: EvaluationSetup, announce: Callable[[str], None], track_steps: StepProgress
 ) -> tuple[BenchmarkResult, ConfidenceSet | None]:
     """Compare the model with the best baseline, and find all that are not distinguishable from the best."""
     announce(f"scoring {len(setup.tested.windows)} windows against the baselines")
@@ -409,7 +407,7 @@ def _compare_baselines(
 
     case = InformationSet.of(setup.bound.history, setup.splits, find_last_seen(setup.model), test.levels)
     result = benchmark(
-        test, MODEL_NAME, forecasts, case, all_baselines(test.target.kind), on_losses=on_losses, stepwise=stepwise
+        test, MODEL_NAME, forecasts, case, all_baselines(test.target.kind), on_losses=on_losses, track_steps=track_steps
     )
     return result, find_confidence_set(test, daily)
 
@@ -440,7 +438,7 @@ def _score_seeds(
         recipe=replace(recipe, optimisation=replace(recipe.optimisation, device=settings.device)),
         splits=setup.splits,
         covariates=setup.covariates,
-        edges=find_user_edges(model, setup.bound.history.bars.symbols),
+        edges=read_user_edges(model.manifest, model.engine.network.state_dict(), setup.bound.history.bars.symbols),
         windows=setup.tested.windows,
         cache=cache,
         consume=ConsumerChain() if runner.is_parallel else consume,

@@ -366,6 +366,9 @@ def _measure_levels(test: EvaluationSet, forecasts: FloatArray) -> tuple[FloatAr
     return quotient(total, np.stack(counts, axis=1)), quotient(2 * total, sizes[:, None])
 
 
+MODEL_NAME: Final = "this model"
+"""Name of the row of an evaluated model."""
+
 MAX_NAMED: Final = 5
 """A note names so many symbols, and counts the others."""
 
@@ -391,7 +394,7 @@ def benchmark(
     plan: BaselinePlan,
     *,
     on_losses: Callable[[str, FloatArray], None] = lambda _name, _losses: None,
-    stepwise: StepProgress = no_progress,
+    track_steps: StepProgress = no_progress,
 ) -> BenchmarkResult:
     """Score a model's forecasts and the baselines; only one baseline's forecasts are in memory at a time.
 
@@ -404,12 +407,12 @@ def benchmark(
         case: The information that the model was made from.
         plan: The baselines.
         on_losses: Called with the name and the losses [N, H] of each baseline, which are dropped afterwards.
-        stepwise: Shows which baseline is being fitted and scored.
+        track_steps: Shows which baseline is being fitted and scored.
     """
     rows = [score(test, ours.calibrated, name=name, role=ScoreRole.MODEL, ranking=ours.scores)]
     contest = ModelComparison(test, pinball(test, ours.calibrated), among="baselines")
     windows, notes = MeasuredWindows.of(case.history, test.windows), list[str]()
-    for baseline, fit in stepwise(tuple(plan.rows), title="scoring", tell=lambda row: row[0].named(row[1])):
+    for baseline, fit in track_steps(tuple(plan.rows), title="scoring", tell=lambda row: row[0].named(row[1])):
         title = baseline.named(fit)
         try:
             fitted = case.fitted(baseline, fit)

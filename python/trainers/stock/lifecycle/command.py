@@ -154,7 +154,7 @@ def _retrain(
             members=folder,
             announce=make_announcer(as_json=run.as_json),
             warn=make_warner(as_json=run.as_json),
-            stepwise=no_progress if run.as_json else progress_on(sys.stdout),
+            track_steps=no_progress if run.as_json else progress_on(sys.stdout),
         )
 
 

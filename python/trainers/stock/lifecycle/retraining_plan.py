@@ -73,7 +73,7 @@ def retrain(
     members: Path | None = None,
     announce: Callable[[str], None] = discard,
     warn: Warn = discard,
-    stepwise: StepProgress = no_progress,
+    track_steps: StepProgress = no_progress,
 ) -> TrainingResult | JoinedEnsemble:
     """Train the new version. Nothing is at `out` until it is complete.
 
@@ -87,7 +87,7 @@ def retrain(
         members: Folder for the artifacts of an ensemble's members; None for a temporary one.
         announce: Receives the name of each stage.
         warn: Receives warnings about the data of the combination.
-        stepwise: Shows the progress of the combination.
+        track_steps: Shows the progress of the combination.
 
     Raises:
         ConfigurationError: `out` exists, or a training run or the combination is not possible with these bars.
@@ -113,7 +113,7 @@ def retrain(
             covariates=plan.covariates,
             announce=announce,
             warn=warn,
-            stepwise=stepwise,
+            track_steps=track_steps,
         )
 
 

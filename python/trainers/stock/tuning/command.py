@@ -127,9 +127,9 @@ def _search(
             study = effort.study(out, recipe.kind)
             result = search(settings, study, consume=consume, announce=announce, runner=machines.runner())
         announce("training the best recipe for its artifact")
-        stepwise = no_progress if as_json else progress_on(sys.stdout)
+        track_steps = no_progress if as_json else progress_on(sys.stdout)
         sections = {"tuning": dict(result.card())}
-        return result, train(material, result.recipe, out, consume=consume, stepwise=stepwise, sections=sections)
+        return result, train(material, result.recipe, out, consume=consume, track_steps=track_steps, sections=sections)
     except LoopError as error:
         raise ConfigurationError(str(error)) from error
 

@@ -41,7 +41,7 @@ def garch(sample: BaselineSample) -> FittedBaseline:
     A symbol uses the unconditional quantiles if it has less than a year of returns, never moves, or does not converge.
     """
     otherwise = UNCONDITIONAL.estimator(sample)
-    daily = sample.history.of_adjusted(Target(kind=TargetKind.LOG_RETURN).daily)
+    daily = sample.history.compute_by_symbol(Target(kind=TargetKind.LOG_RETURN).daily)
     fits = {symbol: _fit_symbol(returns, symbol, sample) for symbol, returns in enumerate(daily)}
     models = {symbol: one for symbol, one in fits.items() if isinstance(one, _Model)}
     filters = _Filters.of(models, sample)

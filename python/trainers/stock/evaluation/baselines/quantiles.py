@@ -143,7 +143,7 @@ def _in_units(sample: BaselineSample, units: UnitsOf) -> FittedBaseline:
 
 def _units_by(history: History, normaliser: Normaliser) -> UnitsOf:
     target = history.pipeline.target
-    stacked = history.of_adjusted(lambda few: np.stack(normaliser.series(target, few), axis=1))
+    stacked = history.compute_by_symbol(lambda few: np.stack(normaliser.series(target, few), axis=1))
     series = [stacked[:, k] for k in range(stacked.shape[1])]
 
     def units(windows: TrainingWindows) -> ForecastUnits:
