@@ -111,7 +111,7 @@ class AdaptiveWidths:
         return LedgerEvent(
             kind=WIDTHS,
             model=self.version.model,
-            version=self.version.version,
+            version=self.version.number,
             session=self.session,
             reason=f"width below and above the median: {'; '.join(self._list_short())}",
             detail={"horizons": list(self.horizons), "factors": self.to_json(), "weights_hash": self.weights_hash},

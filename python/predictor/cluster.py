@@ -34,6 +34,7 @@ class RayRunner(JobRunner):
             `ray://HOST:10001` connects to one elsewhere.
         memory: Bytes that Ray reserves for a job; 0 for none.
         timeout: See `JobRunner`; the start of a process and its preparation are not counted.
+        advice: See `JobRunner`.
         tell: Receives the address of Ray's dashboard.
 
     Raises:
@@ -46,9 +47,10 @@ class RayRunner(JobRunner):
         *,
         memory: int = 0,
         timeout: float | None = None,
+        advice: str = "reserve more memory with --job-memory",
         tell: Callable[[str], None] = lambda _line: None,
     ) -> None:
-        super().__init__(timeout=timeout, advice="reserve more memory with --job-memory")
+        super().__init__(timeout=timeout, advice=advice)
         if address not in {LOCAL, "auto"} and not _CLIENT.fullmatch(address):
             raise ConfigurationError(
                 f"{address} is not the address of a Ray cluster; use local, auto or ray://HOST:PORT"
@@ -92,7 +94,7 @@ def choose_runner(
     *,
     timeout: float | None = None,
     memory: float | None = None,
-    advice: str = "use fewer --workers",
+    can_resume: bool = False,
     tell: Callable[[str], None],
 ) -> JobRunner:
     """The runner for these settings: one process, several, or a cluster.
@@ -102,7 +104,7 @@ def choose_runner(
         cluster: Address of a cluster; None for none.
         timeout: As for `JobRunner`.
         memory: GB that a cluster reserves for a job; by default what this process has used so far.
-        advice: As for `JobRunner`.
+        can_resume: Whether `--resume` continues the command if a job lost its process too often.
         tell: As for `RayRunner`.
 
     Raises:
@@ -114,10 +116,15 @@ def choose_runner(
         if workers != 1:
             raise ConfigurationError("give either workers or a cluster; a cluster runs a job on each of its CPUs")
         return RayRunner(
-            cluster, memory=measure_peak_memory() if memory is None else int(memory * GB), timeout=timeout, tell=tell
+            cluster,
+            memory=measure_peak_memory() if memory is None else int(memory * GB),
+            timeout=timeout,
+            advice=f"{'continue with --resume and ' if can_resume else ''}reserve more memory with --job-memory",
+            tell=tell,
         )
     if workers == 1 and timeout is None:
         return LocalRunner()
+    advice = "continue with --resume and fewer --workers" if can_resume else "use fewer --workers"
     return ProcessRunner(workers, timeout=timeout, advice=advice)
 
 

@@ -27,12 +27,12 @@ class ModelVersion(NamedTuple):
     """One version of a model, or a baseline."""
 
     model: str
-    version: int
+    number: int
 
     @property
     def reference(self) -> str:
         """Such as mine@3."""
-        return f"{self.model}@{self.version}"
+        return f"{self.model}@{self.number}"
 
 
 class ForecastAxes(NamedTuple):
@@ -114,7 +114,7 @@ def _record(
 ) -> EvidenceRecord:
     return EvidenceRecord(
         model=subject.model,
-        version=subject.version,
+        version=subject.number,
         monitor=monitor,
         horizon=horizon,
         session=session,

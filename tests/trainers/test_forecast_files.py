@@ -54,7 +54,7 @@ def material(artifact: Path, bars: BarPanel = BARS) -> ForecastMaterial:
 
 def written(given: ForecastMaterial, out: Path, runner: JobRunner | None = None) -> pl.DataFrame:
     folder = ForecastFolder(out, given.settings())
-    missing = [session for session in SESSIONS if not folder.holds(session)]
+    missing = [session for session in SESSIONS if not folder.has_session(session)]
     for _ in write_forecasts(given, missing, folder, runner or LocalRunner()):
         pass
     return pl.read_parquet(out / "**" / "*.parquet", hive_partitioning=True)

@@ -198,8 +198,8 @@ class WorkerFlags:
         ),
     ] = None
 
-    def runner(self, *, advice: str = "use fewer --workers") -> JobRunner:
-        """What runs the jobs; `advice` says what to do after a job lost its process too often.
+    def runner(self, *, can_resume: bool = False) -> JobRunner:
+        """What runs the jobs of a command; `can_resume` says whether it has the flag `--resume`.
 
         Raises:
             typer.BadParameter: Both flags are given, or memory without a cluster.
@@ -213,7 +213,7 @@ class WorkerFlags:
             self.cluster,
             timeout=self.job_timeout,
             memory=self.job_memory,
-            advice=advice,
+            can_resume=can_resume,
             tell=partial(say, style="dim"),
         )
 

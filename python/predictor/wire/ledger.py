@@ -199,7 +199,7 @@ def encode_health(version: ModelVersion, evidence: Sequence[EvidenceRecord], *, 
     """Encode the newest evidence of a version."""
     return pb.ModelHealth(
         model=version.model,
-        version=version.version,
+        version=version.number,
         is_champion=is_champion,
         lamp=_LAMPS[choose_worst_lamp(evidence)],
         tests=map(_encode_test, evidence),

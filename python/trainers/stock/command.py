@@ -241,7 +241,7 @@ def member_trainer(options: RunOptions, machines: WorkerFlags) -> TrainingRunner
     Raises:
         ConfigurationError: several threads are asked for each of several processes.
     """
-    jobs = machines.runner(advice="continue with --resume and fewer --workers")
+    jobs = machines.runner(can_resume=True)
     if jobs.is_parallel and options.threads > 1:
         raise ConfigurationError(
             f"--threads {options.threads} is for one process; leave it out of --workers and --cluster, whose processes "

@@ -197,7 +197,7 @@ class History:
         usable = self.forecastable[:, positions] & np.isfinite(self.labels[:, positions]).any(axis=2)
         order, symbols = np.nonzero(usable.T)
         if len(order) == 0:
-            raise missing_windows_error(part, self.pipeline)
+            raise make_missing_windows_error(part, self.pipeline)
         return TrainingWindows(symbols=symbols.astype(np.int64, copy=False), positions=positions[order])
 
     def gather(self, windows: TrainingWindows) -> WindowBatch:
@@ -244,7 +244,7 @@ class History:
         return self.labels[windows.symbols, windows.positions]
 
 
-def missing_windows_error(part: SplitPart, pipeline: Pipeline) -> ConfigurationError:
+def make_missing_windows_error(part: SplitPart, pipeline: Pipeline) -> ConfigurationError:
     """The error for a part without windows."""
     return ConfigurationError(
         f"split {part.name}, {part.first} to {part.last}, holds no window: each needs {pipeline.bars_needed} bars "

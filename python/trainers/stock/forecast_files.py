@@ -210,7 +210,7 @@ class ForecastFolder:
         path.mkdir(parents=True, exist_ok=True)
         replace_file(stored, canonical.to_bytes(settings))
 
-    def holds(self, session: int) -> bool:
+    def has_session(self, session: int) -> bool:
         """Whether the session's forecasts are stored."""
         return self._path(session).is_file()
 
@@ -314,7 +314,7 @@ def forecast_command(  # noqa: PLR0913 - the flags of a command
         info = forecaster.model()
     sessions = period.choose(panel, info)
     folder = ForecastFolder(out, material.settings())
-    missing = [session for session in sessions if not folder.holds(session)]
+    missing = [session for session in sessions if not folder.has_session(session)]
     runner = machines.runner()
     steps = write_forecasts(material, missing, folder, runner)
     if not as_json:

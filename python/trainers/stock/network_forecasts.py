@@ -65,8 +65,8 @@ def forecast_values(
 def _forecast_by_day(
     engine: Engine, history: History, windows: TrainingWindows, universe: Sequence[str]
 ) -> NetworkForecasts:
-    places = {symbol: k for k, symbol in enumerate(universe)}
-    nodes = np.array([places.get(symbol, -1) for symbol in history.bars.symbols])
+    node_of = {symbol: node for node, symbol in enumerate(universe)}
+    nodes = np.array([node_of.get(symbol, -1) for symbol in history.bars.symbols])
     panels = PanelGatherer(history.gather, forecastable=history.forecastable, nodes=nodes)
     positions, first = np.unique(windows.positions, return_index=True)
     units: list[Tensor] = []

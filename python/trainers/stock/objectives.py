@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from predictor.arrays import BoolArray, FloatArray
+from predictor.arrays import BoolArray
 from predictor.networks import GraphForecaster, PanelOutput, compute_pinball_loss, describe_fault, get_kind
 from trainers.loop import BatchSplitter, ContractError, Loss, ResidentSource, SampleSplitter
 from trainers.stock.data import (
@@ -126,9 +126,10 @@ class PanelTask:
         known, count = _mask_known(batch.target)
         output = self._output(batch)
         pinball = _average_pinball(output.quantiles, batch.target, self._levels, known, count)
-        ranking = compute_ranking_loss(
-            _reshape_by_day(output.scores.float(), batch.panels), self._outcomes(batch)
-        ).mean()
+        location, scale = batch.inputs.location.float(), batch.inputs.scale.float()
+        self._spread = _move_to_device_of(batch.target, self._spread)
+        outcomes = _reshape_by_day(location + scale * self._spread * batch.target, batch.panels)
+        ranking = compute_ranking_loss(_reshape_by_day(output.scores.float(), batch.panels), outcomes).mean()
         parts = {"pinball": pinball, "ranking": ranking}
         return Loss(mean=pinball + self._weight * ranking, count=count, parts=parts)
 
@@ -152,12 +153,6 @@ class PanelTask:
                 f"{fault}; the batch has {rows} rows, {horizons} horizons and {len(self._levels)} levels"
             )
         return output
-
-    def _outcomes(self, batch: PanelBatch) -> Tensor:
-        """[P, S, H] targets in their own unit."""
-        location, scale = batch.inputs.location.float(), batch.inputs.scale.float()
-        self._spread = _move_to_device_of(batch.target, self._spread)
-        return _reshape_by_day(location + scale * self._spread * batch.target, batch.panels)
 
 
 def _move_to_device_of(other: Tensor, constant: Tensor) -> Tensor:
@@ -324,16 +319,13 @@ class StaticDropout:
 
     def hidden(self, windows: TrainingWindows) -> BoolArray:
         """[N, V] whether a variable is hidden from a window."""
-        draws = np.stack([_draw_uniform(self._seed, windows, k) for k in range(self._variables + 1)], axis=1)
+        draws = np.empty((len(windows), self._variables + 1))
+        for k in range(self._variables + 1):  # numbers in [0, 1), a hash of seed, variable, symbol and session
+            mixed = _mix_bits(np.full(len(windows), self._seed, np.uint64))
+            for part in (np.full(len(windows), k), windows.symbols, windows.positions):
+                mixed = _mix_bits(mixed + _ODD + part.astype(np.uint64))
+            draws[:, k] = (mixed >> np.uint64(11)).astype(np.float64) * 2.0**-53
         return (draws[:, :1] < SHARE) | (draws[:, 1:] < SHARE)
-
-
-def _draw_uniform(seed: int, windows: TrainingWindows, variable: int) -> FloatArray:
-    """[N] numbers in [0, 1), a hash of the arguments."""
-    mixed = _mix_bits(np.full(len(windows), seed, np.uint64))
-    for part in (np.full(len(windows), variable), windows.symbols, windows.positions):
-        mixed = _mix_bits(mixed + _ODD + part.astype(np.uint64))
-    return (mixed >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
 def _mix_bits(values: NDArray[np.uint64]) -> NDArray[np.uint64]:

@@ -32,7 +32,7 @@ from predictor.networks import (
     normalise,
 )
 from predictor.windows import Pipeline, extract_trailing_windows
-from trainers.stock.data import TrainingWindows, missing_windows_error
+from trainers.stock.data import TrainingWindows, make_missing_windows_error
 from trainers.stock.splits import SplitPart, list_decisions
 
 Steps = tuple[tuple[int, int], ...]
@@ -84,23 +84,18 @@ def fit_normaliser(sample: ScaleSample, scale: Literal["har", "garch", "mix"]) -
                 f"fitting the scale {scale} needs {MIN_WINDOWS}; give more bars, or use --scale window"
             )
     if sample.kind is TargetKind.LOG_VOLATILITY:
-        return _fit_level(sample)
-    har = FittedScale(har=fit_har(sample)) if scale != "garch" else None
+        har = fit_har(sample)  # and the root mean square error of its forecast of log volatility
+        unscaled = FittedLevel(har=har, residuals=(1.0,) * len(sample.steps))
+        residuals = sample.outcomes - unscaled.compute_levels(sample.windows).location
+        sizes = np.sqrt(np.nanmean(residuals * residuals, axis=0))
+        return FittedLevel(har=har, residuals=tuple(np.maximum(sizes, unscaled.floor).tolist()))
+    relative = FittedScale(har=fit_har(sample)) if scale != "garch" else None
     garch = FittedScale(garch=fit_garch(sample), har_share=0.0) if scale != "har" else None
-    if har is None or garch is None:
-        return har or garch or FittedScale()
+    if relative is None or garch is None:
+        return relative or garch or FittedScale()
     # At either end, the mean is one of them.
-    means = [FittedScale(har=har.har, garch=garch.garch, har_share=share) for share in SHARES[1:-1]]
-    return min((garch, *means, har), key=lambda one: _measure_loss(one, sample))
-
-
-def _fit_level(sample: ScaleSample) -> FittedLevel:
-    """HAR's forecast of log volatility, and its root mean square error."""
-    har = fit_har(sample)
-    unscaled = FittedLevel(har=har, residuals=(1.0,) * len(sample.steps))
-    residuals = sample.outcomes - unscaled.compute_levels(sample.windows).location
-    sizes = np.sqrt(np.nanmean(residuals * residuals, axis=0))
-    return FittedLevel(har=har, residuals=tuple(np.maximum(sizes, unscaled.floor).tolist()))
+    means = [FittedScale(har=relative.har, garch=garch.garch, har_share=share) for share in SHARES[1:-1]]
+    return min((garch, *means, relative), key=lambda normaliser: _measure_loss(normaliser, sample))
 
 
 # --- data
@@ -152,7 +147,7 @@ def _select_windows(bars: BarPanel, draft: Pipeline, part: SplitPart) -> Trainin
     usable = present & draft.has_enough(draft.counts(present, (np.where(known, 0.0, np.nan),)))
     order, symbols = np.nonzero(usable[:, positions].T)
     if len(order) == 0:
-        raise missing_windows_error(part, draft)
+        raise make_missing_windows_error(part, draft)
     return TrainingWindows(symbols=symbols.astype(np.int64), positions=positions[order])
 
 
@@ -178,7 +173,14 @@ def fit_har(sample: ScaleSample) -> Har:
         _solve_least_squares(terms, column - level, ranged & (column > NO_RANGE)) for column in sample.volatility.T
     ]
     har = Har(intercepts=tuple(row[-1] for row in solved), weights=tuple(row[:-1] for row in solved))
-    return har if sample.kind is TargetKind.LOG_VOLATILITY else _set_intercepts(har, sample)
+    if sample.kind is TargetKind.LOG_VOLATILITY:
+        return har
+    scale = FittedScale(har=har).compute_levels(sample.windows).scale * sample.spread
+    units = sample.outcomes / scale
+    square = np.nanmean(units * units, axis=0)
+    if not (np.isfinite(square) & (square > 0)).all():
+        raise ConfigurationError("prices never move in the training part, so no volatility can be fitted")
+    return replace(har, intercepts=tuple((np.array(har.intercepts) + np.log(square) / 2).tolist()))
 
 
 def _solve_least_squares(terms: FloatArray, outcomes: FloatArray, ranged: BoolArray) -> tuple[float, ...]:
@@ -188,17 +190,6 @@ def _solve_least_squares(terms: FloatArray, outcomes: FloatArray, ranged: BoolAr
         return (0.0,) * (terms.shape[1] + 1)
     known = np.column_stack([terms[rows], np.ones(int(rows.sum()))])
     return tuple(np.linalg.lstsq(known, outcomes[rows])[0].tolist())
-
-
-def _set_intercepts(har: Har, sample: ScaleSample) -> Har:
-    """Set intercepts so that outcomes in units of the scale have a mean square of 1."""
-    scale = FittedScale(har=har).compute_levels(sample.windows).scale * sample.spread
-    units = sample.outcomes / scale
-    square = np.nanmean(units * units, axis=0)
-    if not (np.isfinite(square) & (square > 0)).all():
-        raise ConfigurationError("prices never move in the training part, so no volatility can be fitted")
-    shift = np.log(square) / 2
-    return Har(intercepts=tuple((np.array(har.intercepts) + shift).tolist()), weights=har.weights)
 
 
 # --- GARCH
@@ -232,7 +223,11 @@ def _maximise_likelihood(distance: Tensor, long_run: Tensor, outcome: Tensor) ->
         long_run: [N] that mean.
         outcome: [N] squared return of the next day.
     """
-    unbound = torch.tensor(_unbind_parameters(*START), dtype=torch.float64, requires_grad=True)
+    start_alpha, start_beta, start_freedom = START
+    total = start_alpha + start_beta
+    bound, share = (float(np.log(value / (1 - value))) for value in (total / _MAX_SUM, start_alpha / total))
+    start = (bound, share, float(np.log(start_freedom - 2)))
+    unbound = torch.tensor(start, dtype=torch.float64, requires_grad=True)
     powers = torch.arange(distance.shape[1], dtype=torch.float64)
     search = torch.optim.LBFGS([unbound], max_iter=SEARCH_STEPS, line_search_fn="strong_wolfe")
 
@@ -255,13 +250,6 @@ _MIN_VARIANCE: Final = 1e-12
 """Smallest variance."""
 _MAX_SUM: Final = 0.9995
 """Largest sum of alpha and beta; at 1, variance would not return to a level."""
-
-
-def _unbind_parameters(alpha: float, beta: float, freedom: float) -> tuple[float, float, float]:
-    total = alpha + beta
-    shares = (total / _MAX_SUM, alpha / total)
-    bound, share = (float(np.log(value / (1 - value))) for value in shares)
-    return bound, share, float(np.log(freedom - 2))
 
 
 def _bind_parameters(unbound: Tensor) -> tuple[Tensor, Tensor, Tensor]:

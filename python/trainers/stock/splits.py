@@ -314,15 +314,15 @@ def select_unseen_part(
     first = int(np.searchsorted(sessions, seen, side="right"))
     allowed = int(sessions[first]) if first < len(sessions) else int(calendar.following(seen, 1)[0])
     if start is not None and start <= seen:
-        raise _describe_refusal(f"decision days start on {format_date(start)}", seen, allowed)
+        raise _make_seen_days_error(f"decision days start on {format_date(start)}", seen, allowed)
     if end is not None and end < allowed:
-        raise _describe_refusal(f"decision days end on {format_date(end)}", seen, allowed)
+        raise _make_seen_days_error(f"decision days end on {format_date(end)}", seen, allowed)
     if start is not None and end is not None and end < start:
         raise ConfigurationError(
             f"the last decision day, {format_date(end)}, is before the first, {format_date(start)}"
         )
     if first == len(sessions):
-        raise _describe_refusal(f"the bars end on {format_date(int(sessions[-1]))}", seen, allowed)
+        raise _make_seen_days_error(f"the bars end on {format_date(int(sessions[-1]))}", seen, allowed)
     if start is not None:
         first = int(np.searchsorted(sessions, start))
     last = len(sessions) - 1
@@ -337,7 +337,7 @@ def select_unseen_part(
     return SplitPart("test", int(sessions[begin]), int(sessions[last]))
 
 
-def _describe_refusal(asked: str, seen: int, allowed: int) -> InSampleError:
+def _make_seen_days_error(asked: str, seen: int, allowed: int) -> InSampleError:
     return InSampleError(
         f"{asked}, but the artifact has seen labels up to {format_date(seen)}, in training, selection or calibration; "
         f"scores there would be meaningless. The first allowed decision day is {format_date(allowed)}"

@@ -52,14 +52,14 @@ class ParentArtifact:
             ConfigurationError: the artifact is an ensemble, has no weights, or its card lacks the training's record.
         """
         if artifact.is_ensemble(folder):
-            raise _describe_refusal(folder, f"it is an ensemble; name one of its members: {folder}/{MEMBERS}/NAME")
+            raise _make_parent_error(folder, f"it is an ensemble; name one of its members: {folder}/{MEMBERS}/NAME")
         with artifact.name_folder_in_errors(folder):
             stored = artifact.load(folder)
             stored.artifact.network()  # refuses incomplete or infinite weights
         manifest = stored.artifact.manifest
         if not manifest.kind.learns:
             name = manifest.kind.name
-            raise _describe_refusal(
+            raise _make_parent_error(
                 folder, f"model {name} has no weights of a network to start from; fit it again: --model {name}"
             )
         data, recipe, splits = _read_origin(folder, manifest.card)
@@ -178,16 +178,16 @@ def _read_origin(folder: Path, card: Mapping[str, Json]) -> tuple[DataFacts, Sto
     data = read_data_facts(card)
     missing = [*(["data"] if data is None else []), *(name for name in ("recipe", "splits") if name not in card)]
     if data is None or missing:
-        raise _describe_refusal(
+        raise _make_parent_error(
             folder, f"its card has no {', '.join(missing)}, so what it has seen is unknown; train it again"
         )
     try:
         return data, read_recipe(card["recipe"], "its recipe"), read_splits(card)
     except ConfigurationError as error:
-        raise _describe_refusal(folder, error.message) from error
+        raise _make_parent_error(folder, error.message) from error
 
 
-def _describe_refusal(folder: Path, reason: str) -> ConfigurationError:
+def _make_parent_error(folder: Path, reason: str) -> ConfigurationError:
     return ConfigurationError(f"no training can start from {folder}: {reason}")
 
 

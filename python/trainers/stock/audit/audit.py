@@ -143,8 +143,16 @@ def audit(
         announce=announce, track_steps=track_steps, consume=consume or ConsumerChain(), runner=runner or LocalRunner()
     )
     subject = _prepare_model(source, bars, shown)
-    positions = _select_days(subject)
-    first, last = (int(subject.bars.sessions[positions[place]]) for place in (0, -1))
+    sessions, seen = subject.bars.sessions, subject.last_seen
+    allowed = int(np.searchsorted(sessions, seen, side="right"))
+    end = len(sessions) - LAGS[-1] - subject.recipe.target.horizons[-1]
+    if end - allowed < MIN_DAYS:
+        raise ConfigurationError(
+            f"the bars have {max(0, end - allowed)} decision days with known outcomes after {format_date(seen)}, the "
+            f"last session that the model has seen; at least {MIN_DAYS} are needed: give later bars"
+        )
+    positions = np.arange(allowed, end)
+    first, last = int(sessions[positions[0]]), int(sessions[positions[-1]])
     announce(f"forecasting {len(positions)} days, {format_date(first)} to {format_date(last)}")
     judged = _forecast_days(subject, positions, terms, strategy_settings, track_steps)
     wanted = decide_weights(judged.forecasts, judged.horizon, judged.strategy_settings, judged.terms.sessions_a_year)
@@ -194,23 +202,6 @@ def _prepare_model(source: ModelSource, bars: BarPanel, shown: _AuditProgress) -
         )
     known = map_bars(select_usable_bars(bars.between(splits.train.first, int(bars.sessions[-1]))), source.cache)
     return _AuditedModel(model=model, recipe=replace(recipe, parts=splits), splits=splits, source=source, bars=known)
-
-
-def _select_days(subject: _AuditedModel) -> NDArray[np.int64]:
-    """Positions of the decision days after the last label seen whose outcomes are known at every lag.
-
-    Raises:
-        ConfigurationError: There are too few.
-    """
-    sessions, seen = subject.bars.sessions, subject.last_seen
-    allowed = int(np.searchsorted(sessions, seen, side="right"))
-    end = len(sessions) - LAGS[-1] - subject.recipe.target.horizons[-1]
-    if end - allowed < MIN_DAYS:
-        raise ConfigurationError(
-            f"the bars have {max(0, end - allowed)} decision days with known outcomes after {format_date(seen)}, the "
-            f"last session that the model has seen; at least {MIN_DAYS} are needed: give later bars"
-        )
-    return np.arange(allowed, end)
 
 
 def _forecast_days(

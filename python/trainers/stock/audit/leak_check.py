@@ -61,7 +61,11 @@ class ModelStages:
 
 def find_differences(before: Stages, after: Stages) -> tuple[str, ...]:
     """Names of the arrays whose shape, type or any bit differs."""
-    return tuple(name for name, array in before.items() if not _have_same_bits(array, after[name]))
+
+    def differs(old: NDArray[Any], new: NDArray[Any]) -> bool:
+        return old.shape != new.shape or old.dtype != new.dtype or old.tobytes() != new.tobytes()
+
+    return tuple(name for name, array in before.items() if differs(array, after[name]))
 
 
 def forecast_gap(before: Stages, after: Stages) -> float | None:
@@ -70,10 +74,6 @@ def forecast_gap(before: Stages, after: Stages) -> float | None:
     if mine.shape != theirs.shape:
         return None
     return float(np.abs(mine - theirs).max(initial=0.0) / np.abs(mine).max(initial=np.finfo(np.float64).tiny))
-
-
-def _have_same_bits(one: NDArray[Any], other: NDArray[Any]) -> bool:
-    return one.shape == other.shape and one.dtype == other.dtype and one.tobytes() == other.tobytes()
 
 
 def adjust_panel(bars: BarPanel) -> BarPanel:
@@ -154,7 +154,7 @@ def check_future(
         gaps.append(forecast_gap(before, staging(plain.until(session))(position)))
     if fitting.fit(plain) != fitting.fit(with_noise(plain, fitting.last)):
         changed[SCALING] = int(bars.sessions[fitting.last])
-    gap = None if None in gaps else max((known for known in gaps if known is not None), default=0.0)
+    gap = None if None in gaps else max((gap for gap in gaps if gap is not None), default=0.0)
     sound = not changed and gap is not None and gap <= DELETION_TOLERANCE
     return FutureCheck(
         verdict=AuditVerdict.PASS if sound else AuditVerdict.FAIL,

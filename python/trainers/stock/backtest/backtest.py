@@ -177,7 +177,7 @@ def _forecast(
         yield from run_refits(folds, material, store, runner)
         return
     (fold,) = folds
-    if not store.holds(fold):
+    if not store.has_fold(fold):
         days = list_fold_sessions(bars, fold)
         store.keep(
             fold, forecast_daily(source.trained_model.model, bars, days, source.covariates, track_steps=track_steps)

@@ -90,7 +90,15 @@ def run_book(wanted: FloatArray, closes: FloatArray, terms: TradingTerms) -> Boo
         ended = market.delisted[t]
         closed[t] = np.count_nonzero(held[:, ended].any(axis=0))
         short[t] = np.maximum(-held.sum(axis=0), 0.0).sum()
-        gross[t], held = _hold(held, market.returns[t])
+        # Returns of stocks without a position may be NaN.
+        earned = held * np.where(held.any(axis=0), market.returns[t], 0.0)
+        gross[t] = earned.sum()
+        if gross[t] <= -1:
+            raise ConfigurationError(
+                f"the book lost {-100 * gross[t]:.0f} % of its equity in one session; check the bars and the delisting "
+                "return, or trade with smaller weights"
+            )
+        held = (held + earned) / (1 + gross[t])
         traded[t] = np.abs(held[:, ended]).sum()
         held[:, ended] = 0.0
         decided = t - terms.delay
@@ -127,18 +135,6 @@ def _measure_market(closes: FloatArray, delisting_return: float) -> _Market:
     returns[1:] = seen[1:] / seen[:-1] - 1.0
     returns[delisted] = delisting_return
     return _Market(halted=halted, delisted=delisted, returns=returns)
-
-
-def _hold(held: FloatArray, returns: FloatArray) -> tuple[float, FloatArray]:
-    """Return of a session and the weights [K, S] after it; returns of stocks without a position may be NaN."""
-    earned = held * np.where(held.any(axis=0), returns, 0.0)
-    gross = float(earned.sum())
-    if gross <= -1:
-        raise ConfigurationError(
-            f"the book lost {-100 * gross:.0f} % of its equity in one session; check the bars and the delisting "
-            "return, or trade with smaller weights"
-        )
-    return gross, (held + earned) / (1 + gross)
 
 
 def _renew_tranche(held: FloatArray, wanted: FloatArray, halted: BoolArray) -> FloatArray:

@@ -157,7 +157,7 @@ def backtest_command(
     source = subject.source(files.read())
     panel = map_bars(bars.read(), source.cache)
     whole = choose_terms(terms, source)
-    runner = machines.runner(advice="continue with --resume and fewer --workers")
+    runner = machines.runner(can_resume=True)
     try:
         walk = complete_plan(source, panel, plan, partial(say, style="dim"))
         if walk.refit is None and source.trained_model is not None and source.cache is not None:

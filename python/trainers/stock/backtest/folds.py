@@ -135,20 +135,21 @@ def split_sessions(sessions: NDArray[np.int32], plan: WalkForwardPlan) -> tuple[
     first, last = find_decision_span(sessions, plan)
     step = last - first + 1 if plan.refit is None else plan.refit
     starts = enumerate(range(first, last + 1, step), start=1)
-    return tuple(_build_fold(sessions, plan, number, start, min(start + step - 1, last)) for number, start in starts)
-
-
-def _build_fold(sessions: NDArray[np.int32], plan: WalkForwardPlan, number: int, first: int, last: int) -> Fold:
-    known = first - 1 - plan.embargo
-    if known < 0:
-        raise ConfigurationError(
-            f"no session before {format_date(int(sessions[first]))} to train on; start later, or give more bars"
+    folds: list[Fold] = []
+    for number, start in starts:
+        known = start - 1 - plan.embargo
+        if known < 0:
+            raise ConfigurationError(
+                f"no session before {format_date(int(sessions[start]))} to train on; start later, or give more bars"
+            )
+        oldest = 0 if plan.rolling is None else max(0, known + 1 - plan.rolling)
+        folds.append(
+            Fold(
+                number=number,
+                first=int(sessions[start]),
+                last=int(sessions[min(start + step - 1, last)]),
+                learn_first=int(sessions[oldest]),
+                learn_last=int(sessions[known]),
+            )
         )
-    oldest = 0 if plan.rolling is None else max(0, known + 1 - plan.rolling)
-    return Fold(
-        number=number,
-        first=int(sessions[first]),
-        last=int(sessions[last]),
-        learn_first=int(sessions[oldest]),
-        learn_last=int(sessions[known]),
-    )
+    return tuple(folds)

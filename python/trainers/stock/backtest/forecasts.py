@@ -9,10 +9,8 @@ from numpy.typing import NDArray
 from predictor.arrays import FloatArray
 from predictor.bars import BarPanel
 from predictor.call_context import NEVER
-from predictor.catalog import ModelInfo
 from predictor.covariates import CovariateSource
 from predictor.errors import ConfigurationError, NoUsableSymbolError, QuantraError, format_date
-from predictor.forecast import Forecast
 from predictor.golden import AFTER_ALL_SESSIONS
 from predictor.instance import GapPolicy, Instance
 from predictor.model import Predictor
@@ -92,16 +90,29 @@ def forecast_daily(
         QuantraError: The model cannot read these bars; see predictor.errors.
     """
     info = model.info((), is_default=False)
-    asking = _DailyRequests(info=info, bars=bars, covariates=covariates)
     shape = (len(sessions), len(bars.symbols), len(info.horizons))
     values = np.full((*shape, len(info.quantiles)), np.nan)
     scores = np.full(shape, np.nan)
     first_days = range(0, len(sessions), DAYS_AT_ONCE)
     for k in track_steps(first_days, title="forecasting", tell=lambda k: format_date(int(sessions[k]))):
-        for day, forecast in enumerate(_request_forecasts(model, asking, sessions[k : k + DAYS_AT_ONCE]), start=k):
-            if forecast is not None:
-                values[day] = forecast.values
-                scores[day] = np.nan if forecast.scores is None else forecast.scores
+        panels = [bars.until(int(session)).last(info.bars_needed) for session in sessions[k : k + DAYS_AT_ONCE]]
+        instances = [
+            Instance(
+                input=panel,
+                allow_incomplete_last_bar=True,
+                accept_suspect_bars=True,
+                gap_policy=GapPolicy.IGNORE,
+                covariates=covariates.for_model(info, panel),
+            )
+            for panel in panels
+        ]
+        for day, forecast in enumerate(model.predict(instances, AFTER_ALL_SESSIONS, NEVER), start=k):
+            if isinstance(forecast, NoUsableSymbolError):
+                continue
+            if isinstance(forecast, QuantraError):
+                raise forecast
+            values[day] = forecast.values
+            scores[day] = np.nan if forecast.scores is None else forecast.scores
     return DailyForecasts(
         sessions=sessions,
         kind=TargetKind(info.target_kind),
@@ -110,39 +121,3 @@ def forecast_daily(
         values=values,
         scores=scores if np.isfinite(scores).any() else None,
     )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _DailyRequests:
-    """The requests to a model, one per session."""
-
-    info: ModelInfo
-    bars: BarPanel
-    covariates: CovariateSource
-
-    def at(self, session: int) -> Instance:
-        """The request of one session: bars and covariates up to it."""
-        recent = self.bars.until(session).last(self.info.bars_needed)
-        return Instance(
-            input=recent,
-            allow_incomplete_last_bar=True,
-            accept_suspect_bars=True,
-            gap_policy=GapPolicy.IGNORE,
-            covariates=self.covariates.for_model(self.info, recent),
-        )
-
-
-def _request_forecasts(
-    model: Predictor, asking: _DailyRequests, sessions: NDArray[np.int32]
-) -> tuple[Forecast | None, ...]:
-    instances = [asking.at(int(session)) for session in sessions]
-    return tuple(_forecast_or_none(outcome) for outcome in model.predict(instances, AFTER_ALL_SESSIONS, NEVER))
-
-
-def _forecast_or_none(outcome: Forecast | QuantraError) -> Forecast | None:
-    """None if no stock can be forecast; raises any other error."""
-    if isinstance(outcome, NoUsableSymbolError):
-        return None
-    if isinstance(outcome, QuantraError):
-        raise outcome
-    return outcome

@@ -64,7 +64,7 @@ class ForecastStore:
         except OSError as error:
             raise ConfigurationError(f"{folder} cannot be written: {error.strerror}; choose another --out") from error
 
-    def holds(self, fold: Fold) -> bool:
+    def has_fold(self, fold: Fold) -> bool:
         """Whether the fold's forecasts are stored."""
         return self._path(fold).is_file()
 
@@ -217,26 +217,28 @@ class RefitMaterial:
 
     def worker(self) -> Callable[[Fold], DailyForecasts]:
         """Return a picklable function that forecasts a fold; its errors name the fold."""
-        return self._forecast_named
-
-    def _forecast_named(self, fold: Fold) -> DailyForecasts:
-        try:
-            return self.forecast(fold)
-        except (ConfigurationError, LoopError) as error:
-            raise ConfigurationError(f"{_name_fold(fold)}: {error}") from error
+        return self.forecast
 
     def forecast(self, fold: Fold) -> DailyForecasts:
         """Train on bars before the fold, then forecast each of its days.
 
         Raises:
+            ConfigurationError: There are too few bars, or the training failed; the message names the fold.
+        """
+        bars = self.bars.between(fold.learn_first, fold.last)
+        try:
+            model = assemble_model(self.train(fold))
+            return forecast_daily(model, bars, list_fold_sessions(bars, fold), self.covariates)
+        except (ConfigurationError, LoopError) as error:
+            raise ConfigurationError(f"{_name_fold(fold)}: {error}") from error
+
+    def train(self, fold: Fold) -> Artifact:
+        """Train the fold's model.
+
+        Raises:
             ConfigurationError: There are too few bars.
             LoopError: The training failed.
         """
-        artifact, bars = self.train(fold), self.bars.between(fold.learn_first, fold.last)
-        return forecast_daily(assemble_model(artifact), bars, list_fold_sessions(bars, fold), self.covariates)
-
-    def train(self, fold: Fold) -> Artifact:
-        """Train the fold's model; raises as `forecast`."""
         learnt = self.bars.between(fold.learn_first, fold.learn_last)
         splits = refit_splits(learnt, self.recipe)
         return refit(
@@ -261,7 +263,7 @@ def run_refits(
     Raises:
         QuantraError: Folds failed, after all others are stored.
     """
-    missing = [fold for fold in folds if not store.holds(fold)]
+    missing = [fold for fold in folds if not store.has_fold(fold)]
     yield from (fold for fold in folds if fold not in missing)
     for fold, forecasts in runner.run(material.worker, missing, name=_name_fold):
         store.keep(fold, forecasts)

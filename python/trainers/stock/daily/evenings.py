@@ -64,11 +64,15 @@ def adapt_widths(recorded: RecordedModel, bars: BarPanel, covariates: CovariateS
             "begin earlier, or leave out --adaptive"
         ) from error
     later = known.sessions[known.sessions > calibration.last]
-    test = _append_tonight(
+    test = (
         _measure_residuals(bound, SplitPart("later", int(later[0]), int(later[-1])), levels)
         if len(later) > target.reach
-        else replace(seen, positions=seen.positions[:0], values=seen.values[:0]),
-        position=len(known.sessions) - 1,
+        else replace(seen, positions=seen.positions[:0], values=seen.values[:0])
+    )
+    # Tonight's decision has no outcome yet.
+    test = QuantileResiduals(
+        positions=np.append(test.positions, len(known.sessions) - 1),
+        values=np.concatenate([test.values, np.full((1, *test.values.shape[1:]), np.nan)]),
     )
     outer = [q for q in range(len(levels)) if q != find_anchor_index(levels)]
     factors = np.ones((len(target.horizons), len(levels)))
@@ -98,14 +102,6 @@ def _measure_residuals(bound: BoundModel, part: SplitPart, levels: tuple[float, 
     units = np.full_like(missed, np.nan)
     np.divide(missed, distance, out=units, where=distance > 0)
     return QuantileResiduals(positions=windows.positions, values=units)
-
-
-def _append_tonight(past: QuantileResiduals, *, position: int) -> QuantileResiduals:
-    """Add a decision without an outcome."""
-    unknown = np.full((1, *past.values.shape[1:]), np.nan)
-    return QuantileResiduals(
-        positions=np.append(past.positions, position), values=np.concatenate([past.values, unknown])
-    )
 
 
 EVENING: Final = "evening"
@@ -303,7 +299,7 @@ def _run_evening(
     ended = LedgerEvent(
         kind=EVENING,
         model=name,
-        version=champion.version.version,
+        version=champion.version.number,
         session=session,
         reason=format_count(len(forecasts), "forecast")
         + (f", {format_count(len(refused), 'symbol')} refused" if refused else ""),
@@ -353,10 +349,10 @@ def _list_new_alarms(champion: ModelVersion, evidence: Sequence[EvidenceRecord])
             yield LedgerEvent(
                 kind=ALARM,
                 model=champion.model,
-                version=champion.version,
+                version=champion.number,
                 session=record.session,
                 reason=describe_alarm(record),
-                key=f"{ALARM} {champion.model}@{champion.version} {record.monitor} {record.horizon}",
+                key=f"{ALARM} {champion.model}@{champion.number} {record.monitor} {record.horizon}",
             )
 
 
@@ -381,7 +377,7 @@ def summarise(settings: DailySettings, *, evenings: int = 0, rows: int = 0, bars
         served = choose_forecasts(evidence, champion.version, simple, champion.model.manifest.target.horizons)
     return DailySummary(
         model=name,
-        champion=champion.version.version,
+        champion=champion.version.number,
         session=last.session if last else 0,
         evenings=evenings,
         rows=rows,

@@ -124,7 +124,7 @@ def load_champion(model_folder: Path) -> RecordedModel:
 def load_challengers(model_folder: Path, champion: RecordedModel, failed: dict[str, str]) -> Iterator[RecordedModel]:
     """The newer versions with the champion's target and quantiles; `failed` receives why others are left out."""
     for number in sorted(list_versions(model_folder)):
-        if number <= champion.version.version or not is_artifact(model_folder / str(number)):
+        if number <= champion.version.number or not is_artifact(model_folder / str(number)):
             continue
         version = ModelVersion(model_folder.name, number)
         try:
@@ -177,7 +177,7 @@ class BaselineFolder:
 
     def find(self, version: ModelVersion) -> Path:
         """The folder of a baseline; it may be missing."""
-        return self.path / version.model / str(version.version)
+        return self.path / version.model / str(version.number)
 
     @staticmethod
     def _fit(kind: str, champion: RecordedModel, bars: BarPanel, out: Path) -> None:

@@ -59,9 +59,9 @@ class AutomaticRenewal:
     ) -> int:
         """Promote the newest version and retrain, each if it is due; returns the number of rows written."""
         newest, rows = max(list_versions(settings.model_folder)), 0
-        if self.can_promote and newest != champion.version.version:
+        if self.can_promote and newest != champion.version.number:
             rows = _promote_if_better(settings, champion, newest, session)
-        wait = COOL_DOWN_SESSIONS if newest == champion.version.version else RETRY_SESSIONS
+        wait = COOL_DOWN_SESSIONS if newest == champion.version.number else RETRY_SESSIONS
         reason = find_retraining_reason(champion, session, evidence)
         if reason and count_sessions_since_training(settings.ledger, settings.model_folder.name, session) >= wait:
             rows += _retrain(settings, session, reason, self.cache)

@@ -99,7 +99,7 @@ class UploadedBars:
     def check_room(self, announced: str) -> None:
         """Check the length of an upload that its header announces, if any; raises as `grow`."""
         if announced.isdecimal() and self._size + int(announced[:19]) > MAX_BYTES:
-            raise _describe_too_large()
+            raise _make_too_large_error()
 
     def grow(self, content: bytes) -> None:
         """Count the bytes of an upload.
@@ -109,7 +109,7 @@ class UploadedBars:
         """
         self._size += len(content)
         if self._size > MAX_BYTES:
-            raise _describe_too_large()
+            raise _make_too_large_error()
 
     def discard(self, name: str) -> None:
         """Delete a file that did not arrive."""
@@ -144,7 +144,7 @@ class UploadedBars:
         self._folder.cleanup()
 
 
-def _describe_too_large() -> RequestTooLargeError:
+def _make_too_large_error() -> RequestTooLargeError:
     return RequestTooLargeError(
         f"the files have more than {MAX_BYTES >> 20} MiB together; use the command line for so many bars"
     )
