@@ -13,7 +13,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from predictor.arrays import BoolArray, FloatArray
+from predictor.arrays import FloatArray
 from predictor.bars import BarPanel, BarReading, PriceJumps, read_files
 from predictor.bars.files import get_file_stem
 from predictor.bars.suspects import SuspectBars, find_suspects, find_unexplained_splits, find_untraded_cells
@@ -101,39 +101,31 @@ def check_symbols(bars: BarPanel, calendar: SessionCalendar) -> tuple[SymbolFind
     """The findings about each symbol, in the panel's order."""
     is_without_session = np.isin(bars.sessions, calendar.unexpected(bars.sessions))
     suspects = find_suspects(bars)
-    return tuple(_check_symbol(bars, row, calendar, is_without_session, suspects) for row in range(len(bars.symbols)))
-
-
-def _check_symbol(
-    bars: BarPanel, row: int, calendar: SessionCalendar, is_without_session: BoolArray, suspects: Sequence[SuspectBars]
-) -> SymbolFindings:
-    present, own = bars.present[row], bars.rows([row])
-    named = tuple(suspect for suspect in suspects if suspect.symbol == bars.symbols[row])
-    days, volume = bars.sessions[present], bars.volume[row, present]
-    expected = bars.sessions[present & ~is_without_session]
-    return SymbolFindings(
-        symbol=bars.symbols[row],
-        bars=int(present.sum()),
-        first=int(days[0]) if days.size else 0,
-        last=int(days[-1]) if days.size else 0,
-        gaps=calendar.missing(expected),
-        without_session=bars.sessions[present & is_without_session],
-        repeated=days[_find_repeats(bars, row, present)],
-        without_volume=days[volume == 0],
-        unknown_volume=days[np.isnan(volume)],
-        jumps=find_unexplained_splits(own),
-        suspects=named,
-        untraded=bars.sessions[find_untraded_cells(own)[0]],
-    )
-
-
-def _find_repeats(bars: BarPanel, row: int, present: BoolArray) -> BoolArray:
-    """Which of a symbol's bars equal the one before."""
-    columns = [getattr(bars, name)[row, present] for name in ("open", "high", "low", "close")]
-    columns.append(np.nan_to_num(bars.volume[row, present], nan=-1.0))
-    again = np.zeros(int(present.sum()), dtype=np.bool_)
-    again[1:] = np.logical_and.reduce([values[1:] == values[:-1] for values in columns])
-    return again
+    findings: list[SymbolFindings] = []
+    for row, symbol in enumerate(bars.symbols):
+        present, own = bars.present[row], bars.rows([row])
+        days, volume = bars.sessions[present], bars.volume[row, present]
+        columns = [getattr(bars, name)[row, present] for name in ("open", "high", "low", "close")]
+        columns.append(np.nan_to_num(volume, nan=-1.0))
+        repeats = np.zeros(len(days), dtype=np.bool_)
+        repeats[1:] = np.logical_and.reduce([values[1:] == values[:-1] for values in columns])
+        findings.append(
+            SymbolFindings(
+                symbol=symbol,
+                bars=len(days),
+                first=int(days[0]) if days.size else 0,
+                last=int(days[-1]) if days.size else 0,
+                gaps=calendar.missing(bars.sessions[present & ~is_without_session]),
+                without_session=bars.sessions[present & is_without_session],
+                repeated=days[repeats],
+                without_volume=days[volume == 0],
+                unknown_volume=days[np.isnan(volume)],
+                jumps=find_unexplained_splits(own),
+                suspects=tuple(suspect for suspect in suspects if suspect.symbol == symbol),
+                untraded=bars.sessions[find_untraded_cells(own)[0]],
+            )
+        )
+    return tuple(findings)
 
 
 def compute_needs(bars: BarPanel, calendar: str) -> BarRequirement:
@@ -187,16 +179,13 @@ def write_bars_page(
 
 def draw_closes(reading: BarReading, findings: Sequence[SymbolFindings], page: PageBuilder) -> str:
     """A chart of the first `MAX_LINES` symbols, each 100 on its first day."""
-    bars, marked = reading.panel, {finding.symbol: _mark_sessions(finding) for finding in findings}
+    bars, marked = reading.panel, dict[str, list[int]]()
+    for finding in findings:
+        suspect = (session for suspects in finding.suspects for session in suspects.sessions)
+        marked[finding.symbol] = sorted({*suspect, *(jump.session for jump in finding.jumps.shown)})
     names = bars.symbols[:MAX_LINES]
     label = f"Closes of {', '.join(names)}, 100 on each one's first day; suspect bars and splits are marked"
     return page.chart(draw_close_lines(names, bars.sessions, bars.close[: len(names)], marked), label)
-
-
-def _mark_sessions(symbol_findings: SymbolFindings) -> list[int]:
-    """Sessions to mark on the chart."""
-    suspect = [session for bars in symbol_findings.suspects for session in bars.sessions]
-    return sorted({*suspect, *(jump.session for jump in symbol_findings.jumps.shown)})
 
 
 def build_symbol_table(findings: Sequence[SymbolFindings]) -> ReportTable:
@@ -403,10 +392,11 @@ def list_warnings(checked: BarsReport) -> Iterator[str]:
     )
     if checked.mixed_exchanges:
         yield checked.mixed_exchanges
+    calendar = checked.calendar.name if checked.calendar.is_exchange else "Monday to Friday"
     for finding in checked.findings[:MAX_SYMBOLS]:
         kinds = (
-            (f"no bar, though {_format_calendar(checked.calendar)} has a session", finding.gaps),
-            (f"a bar, though {_format_calendar(checked.calendar)} has no session", finding.without_session),
+            (f"no bar, though {calendar} has a session", finding.gaps),
+            (f"a bar, though {calendar} has no session", finding.without_session),
             ("the same bar as the day before", finding.repeated),
             ("no trade (prices repeat the close before, volume 0)", finding.untraded),
             (_describe_share(finding, "a volume of 0", finding.without_volume), finding.without_volume),
@@ -426,10 +416,6 @@ def _describe_share(symbol_findings: SymbolFindings, finding: str, days: NDArray
     """The finding, with the share of its days if it is large."""
     share = len(days) / max(symbol_findings.bars, 1)
     return finding if share < LARGE_SHARE else f"{finding} on {share:.0%} of days"
-
-
-def _format_calendar(calendar: SessionCalendar) -> str:
-    return calendar.name if calendar.is_exchange else "Monday to Friday"
 
 
 def _format_days(days: NDArray[np.int32]) -> str:
@@ -452,24 +438,23 @@ def encode_report(checked: BarsReport, changes: Sequence[str]) -> dict[str, Json
         "bars_needed": checked.needs.bars,
         "remarks": list(read.remarks),
         "warnings": list(read.warnings),
-        "symbols": [_encode_symbol(finding, checked) for finding in checked.findings],
+        "symbols": [
+            {
+                "symbol": finding.symbol,
+                "bars": finding.bars,
+                "first": finding.first,
+                "last": finding.last,
+                "windows": finding.windows(checked.needs),
+                "gaps": finding.gaps.tolist(),
+                "without_session": finding.without_session.tolist(),
+                "repeated": finding.repeated.tolist(),
+                "without_volume": finding.without_volume.tolist(),
+                "unknown_volume": finding.unknown_volume.tolist(),
+                "untraded": finding.untraded.tolist(),
+                "suspect_bars": list(map(str, finding.suspects)),
+                "suspected_splits": list(finding.jumps.lines()),
+            }
+            for finding in checked.findings
+        ],
         "changes": list(changes),
-    }
-
-
-def _encode_symbol(symbol_findings: SymbolFindings, checked: BarsReport) -> Json:
-    return {
-        "symbol": symbol_findings.symbol,
-        "bars": symbol_findings.bars,
-        "first": symbol_findings.first,
-        "last": symbol_findings.last,
-        "windows": symbol_findings.windows(checked.needs),
-        "gaps": symbol_findings.gaps.tolist(),
-        "without_session": symbol_findings.without_session.tolist(),
-        "repeated": symbol_findings.repeated.tolist(),
-        "without_volume": symbol_findings.without_volume.tolist(),
-        "unknown_volume": symbol_findings.unknown_volume.tolist(),
-        "untraded": symbol_findings.untraded.tolist(),
-        "suspect_bars": list(map(str, symbol_findings.suspects)),
-        "suspected_splits": list(symbol_findings.jumps.lines()),
     }

@@ -75,19 +75,17 @@ def describe_scores(test: EvaluationSet, rows: Sequence[ModelScores], *, unit: s
         "split": "test",
         "horizons": list(test.horizons),
         "band": [test.levels[0], test.levels[-1]],
-        "rows": [_score_row(row) for row in sorted(rows, key=lambda row: row.mean.value)],
-    }
-
-
-def _score_row(row: ModelScores) -> dict[str, Json]:
-    fit: dict[str, Json] = {} if row.fit is None else {"fit": row.fit.value}
-    return {
-        "name": row.name,
-        "is_model": row.role is ScoreRole.MODEL,
-        **fit,
-        "pinball": [10_000 * horizon.pinball.value for horizon in row.horizons],
-        "mean": 10_000 * row.mean.value,
-        "band_coverage": [horizon.band.value for horizon in row.horizons],
+        "rows": [
+            {
+                "name": row.name,
+                "is_model": row.role is ScoreRole.MODEL,
+                **({} if row.fit is None else {"fit": row.fit.value}),
+                "pinball": [10_000 * horizon.pinball.value for horizon in row.horizons],
+                "mean": 10_000 * row.mean.value,
+                "band_coverage": [horizon.band.value for horizon in row.horizons],
+            }
+            for row in sorted(rows, key=lambda row: row.mean.value)
+        ],
     }
 
 

@@ -374,7 +374,9 @@ def _check_same(out: Path, recipe: StockRecipe, parent: ParentArtifact | None) -
 
 
 def _describe_lineage(ancestors: Sequence[ParentModel]) -> str:
-    texts = (f"{one.weights_hash[:16]} (labels up to {format_date(one.seen_until)})" for one in ancestors)
+    texts = (
+        f"{ancestor.weights_hash[:16]} (labels up to {format_date(ancestor.seen_until)})" for ancestor in ancestors
+    )
     return ", of ".join(texts) or "none"
 
 

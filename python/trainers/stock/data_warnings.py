@@ -1,6 +1,6 @@
 """Warnings about data before a training run or an evaluation, which the card records."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import numpy as np
@@ -196,32 +196,26 @@ def check_outcomes_vary(test: EvaluationSet) -> None:
 
 def note_missing_bars(history: History, windows: TrainingWindows, splits: DataSplits) -> tuple[str, ...]:
     """Notes on missing bars of the training split, and on symbols with gaps, an early end or constant prices."""
-    return (*_note_late_start(history.bars, splits), *_note_symbols(history, windows))
-
-
-def _note_late_start(bars: BarPanel, splits: DataSplits) -> Iterator[str]:
+    bars, notes = history.bars, list[str]()
     first = int(bars.sessions[0])
     if first > splits.train.first:
-        yield (
+        notes.append(
             f"the bars begin on {format_date(first)} and the training part on {format_date(splits.train.first)}: the "
             "baselines are fitted on the rest of it"
         )
-
-
-def _note_symbols(history: History, windows: TrainingWindows) -> Iterator[str]:
-    bars = history.bars
     days = np.unique(windows.positions)
-    reached = slice(days[0], days[-1] + 1 + history.pipeline.target.reach)
+    evaluated = slice(days[0], days[-1] + 1 + history.pipeline.target.reach)
     for s, symbol in enumerate(bars.symbols):
-        present = bars.present[s, reached]
-        places = np.flatnonzero(present)
         if not (windows.symbols == s).any():
-            yield f"{symbol} has no window on the evaluated days"
+            notes.append(f"{symbol} has no window on the evaluated days")
             continue
-        if places[-1] < len(present) - 1:
-            ended = format_date(int(bars.sessions[reached][places[-1]]))
-            yield f"{symbol} has no bar after {ended}: only outcomes known by then are scored"
-        if (gap := int((~present[places[0] : places[-1]]).sum())) > 0:
-            yield f"{symbol} lacks {gap} bars on the evaluated days: outcomes that need them are left out"
-        if np.nanmin(bars.close[s, reached]) == np.nanmax(bars.close[s, reached]):
-            yield f"{symbol} never moves on the evaluated days"
+        present = bars.present[s, evaluated]
+        rows = np.flatnonzero(present)
+        if rows[-1] < len(present) - 1:
+            ended = format_date(int(bars.sessions[evaluated][rows[-1]]))
+            notes.append(f"{symbol} has no bar after {ended}: only outcomes known by then are scored")
+        if (gap := int((~present[rows[0] : rows[-1]]).sum())) > 0:
+            notes.append(f"{symbol} lacks {gap} bars on the evaluated days: outcomes that need them are left out")
+        if np.nanmin(bars.close[s, evaluated]) == np.nanmax(bars.close[s, evaluated]):
+            notes.append(f"{symbol} never moves on the evaluated days")
+    return tuple(notes)

@@ -182,9 +182,9 @@ def read_user_edges(manifest: Manifest, weights: Mapping[str, Tensor], symbols: 
 def select_edges(edges: Edges, universe: Sequence[str], symbols: Sequence[str]) -> Edges:
     """The edges between these symbols, renumbered from the universe; a new symbol has none."""
     node_of = {symbol: node for node, symbol in enumerate(universe)}
-    place_of = {symbol: place for place, symbol in enumerate(symbols)}
+    new_node_of = {symbol: node for node, symbol in enumerate(symbols)}
     nodes = torch.tensor([node_of.get(symbol, -1) for symbol in symbols])
-    places = torch.tensor([*(place_of.get(symbol, -1) for symbol in universe), -1])  # last: no neighbour
-    neighbours = torch.where(nodes[:, None] >= 0, places[edges.neighbours[nodes]], -1)
+    new_nodes = torch.tensor([*(new_node_of.get(symbol, -1) for symbol in universe), -1])  # last: no neighbour
+    neighbours = torch.where(nodes[:, None] >= 0, new_nodes[edges.neighbours[nodes]], -1)
     weights = torch.where(neighbours >= 0, edges.weights[nodes], 0.0)
     return Edges(neighbours=neighbours, weights=weights)

@@ -243,16 +243,16 @@ def write_forecasts(
         ConfigurationError: Another process writes into the folder.
         QuantraError: The model failed for a reason other than the bars, after all other sessions are stored.
     """
+
+    def name_block(block: Sequence[int]) -> str:
+        return f"the forecasts of {format_date(block[0])} to {format_date(block[-1])}"
+
     blocks = [tuple(sessions[k : k + SESSIONS_AT_ONCE]) for k in range(0, len(sessions), SESSIONS_AT_ONCE)]
     with claim_output(folder.path):
-        for _, session_files in runner.run(material.worker, blocks, name=_name_block):
+        for _, session_files in runner.run(material.worker, blocks, name=name_block):
             for file in session_files:
                 folder.keep(file)
                 yield file
-
-
-def _name_block(sessions: Sequence[int]) -> str:
-    return f"the forecasts of {format_date(sessions[0])} to {format_date(sessions[-1])}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -49,15 +49,11 @@ def initialize_from(network: nn.Module, weights: Mapping[str, Tensor], batches: 
         WeightsMismatchError: weights do not fit; the message names all of them.
     """
     _solve_highway(network, batches)
-    anew = _list_recomputed_weights(network)
+    # What every training computes again: a graph's edges, or the highway.
+    anew: tuple[str, ...] = ("neighbours", "weights")
+    if not isinstance(network, GraphForecaster):
+        anew = () if _find_highway(network) is None else ("highway.weight",)
     return take_weights(network, weights, new=anew, dropped=anew)
-
-
-def _list_recomputed_weights(network: nn.Module) -> tuple[str, ...]:
-    """Names of the weights that every training computes again: the highway, or a graph's edges."""
-    if isinstance(network, GraphForecaster):
-        return ("neighbours", "weights")
-    return () if _find_highway(network) is None else ("highway.weight",)
 
 
 def _find_highway(network: nn.Module) -> Highway | None:

@@ -1,11 +1,9 @@
 """Forecasts of past days with their outcomes, as DataFrames with the columns of neuralforecast."""
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from predictor.arrays import FloatArray
 from predictor.bars import BarPanel
 from predictor.errors import ConfigurationError, MissingPackageError
 from predictor.networks import Target
@@ -56,26 +54,19 @@ def cross_validate(material: TrainingMaterial, recipe: StockRecipe, *, windows: 
         edges=material.edges,
         cache=material.cache,
     )
-    parts = [refits.forecast(fold) for fold in _place_windows(material.bars, recipe.target.reach, windows, step)]
-    return tabulate(join_folds(parts), recipe.target, material.bars)
-
-
-def _place_windows(bars: BarPanel, reach: int, windows: int, step: int) -> Iterator[Fold]:
-    days = bars.sessions.tolist()
+    days, reach = material.bars.sessions.tolist(), recipe.target.reach
     start = len(days) - reach - windows * step
     if start < 1:
         raise ConfigurationError(
             f"{windows} windows of {step} sessions leave no bars to train on: the bars have {len(days)} sessions, and "
             f"outcomes take {reach}; use fewer or shorter windows, or more bars"
         )
+    parts: list[DailyForecasts] = []
     for number, first in enumerate(range(start, len(days) - reach, step), start=1):
-        yield Fold(
-            number=number,
-            first=days[first],
-            last=days[first + step - 1],
-            learn_first=days[0],
-            learn_last=days[first - 1],
-        )
+        last = days[first + step - 1]
+        fold = Fold(number=number, first=days[first], last=last, learn_first=days[0], learn_last=days[first - 1])
+        parts.append(refits.forecast(fold))
+    return tabulate(join_folds(parts), recipe.target, material.bars)
 
 
 def tabulate(forecasts: DailyForecasts, target: Target, bars: BarPanel) -> "pl.DataFrame":
@@ -88,8 +79,9 @@ def tabulate(forecasts: DailyForecasts, target: Target, bars: BarPanel) -> "pl.D
         import polars as pl
     except ImportError as error:
         raise MissingPackageError.of("polars", "data", "past forecasts as a DataFrame") from error
-    places = np.searchsorted(bars.sessions, forecasts.sessions)
-    ends = places[:, None] + target.lag + np.array(forecasts.horizons)
+    positions = np.searchsorted(bars.sessions, forecasts.sessions)
+    outcomes = np.concatenate([target.labels(adjusted) for _, adjusted in bars.adjusted_blocks()])  # [S, T, H]
+    ends = positions[:, None] + target.lag + np.array(forecasts.horizons)
     known = np.isfinite(forecasts.values).all(axis=-1) & (ends < len(bars.sessions))[:, None]
     s, d, h = np.nonzero(known.transpose(1, 0, 2))
     frame = pl.DataFrame(
@@ -98,13 +90,8 @@ def tabulate(forecasts: DailyForecasts, target: Target, bars: BarPanel) -> "pl.D
             "ds": bars.sessions[ends[d, h]],
             "cutoff": forecasts.sessions[d],
             "horizon": np.array(forecasts.horizons)[h],
-            "y": _compute_outcomes(target, bars)[s, places[d], h],
+            "y": outcomes[s, positions[d], h],
         }
         | {f"{level:g}": forecasts.values[d, s, h, q] for q, level in enumerate(forecasts.levels)}
     )
     return frame.with_columns(pl.col("ds", "cutoff").cast(pl.String).str.to_date("%Y%m%d"), pl.col("y").fill_nan(None))
-
-
-def _compute_outcomes(target: Target, bars: BarPanel) -> FloatArray:
-    """[S, T, H] outcomes of forecasts after every session."""
-    return np.concatenate([target.labels(adjusted) for _, adjusted in bars.adjusted_blocks()])

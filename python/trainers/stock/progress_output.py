@@ -31,11 +31,7 @@ def tell(line: str) -> None:
 
 def make_warner(*, as_json: bool) -> Callable[[str], None]:
     """A function that prints warnings to standard output, as text or JSON."""
-    return partial(_print_json, "warning") if as_json else _print_warning
-
-
-def _print_warning(line: str) -> None:
-    _print(f"warning: {line}", "yellow")
+    return partial(_print_json, "warning") if as_json else lambda line: _print(f"warning: {line}", "yellow")
 
 
 def _print_json(kind: str, line: str) -> None:
@@ -91,14 +87,15 @@ def open_progress(*, quiet: bool) -> Generator[ProgressOutput]:
         return
     progress = _ClosableProgress(progress_for(sys.stdout))
     announce = make_announcer(as_json=False)
+
+    def watch(folds: Iterator[Fold], total: int) -> Iterator[Fold]:
+        for count, fold in enumerate(folds, start=1):
+            announce(f"fold {count}/{total} {describe_fold(fold)}")
+            yield fold
+
     try:
-        yield ProgressOutput(
-            consume=progress,
-            announce=announce,
-            tell=tell,
-            warn=make_warner(as_json=False),
-            watch=_announce_folds(announce),
-        )
+        warn = make_warner(as_json=False)
+        yield ProgressOutput(consume=progress, announce=announce, tell=tell, warn=warn, watch=watch)
     finally:
         progress.end()
 
@@ -126,15 +123,6 @@ class _ClosableProgress:
         """Close every open generator, which stops its live bar."""
         for passing in tuple(self._passing):
             passing.close()
-
-
-def _announce_folds(announce: Callable[[str], None]) -> FoldProgress:
-    def watched(folds: Iterator[Fold], total: int) -> Iterator[Fold]:
-        for count, fold in enumerate(folds, start=1):
-            announce(f"fold {count}/{total} {describe_fold(fold)}")
-            yield fold
-
-    return watched
 
 
 def describe_jobs(runner: JobRunner) -> dict[str, Json]:

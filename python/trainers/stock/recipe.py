@@ -195,25 +195,23 @@ class StockRecipe:
             return self.parts.of(sessions)
         return DataSplits.by_shares(sessions, self.shares) if self.parts is None else self.parts
 
-    def _splitting(self) -> Mapping[str, Json]:
-        if self.parts is None:
-            return {f"{SHARE}{name}": value for name, value in asdict(self.shares).items()}
-        if isinstance(self.parts, RollingSplits):
-            return {f"{ROLLING}{name}": value for name, value in asdict(self.parts).items()}
-        return {f"{SPLIT}{part.name}": [part.first, part.last] for part in self.parts.parts}
-
-    def _levels(self) -> Mapping[str, Json]:
-        if self.scale != "window":
-            return {"scale": self.scale}
-        normaliser = self.window_normaliser
-        # Cards of earlier versions do not name the kind of normaliser, because there was only one.
-        own = {} if normaliser.kind == WINDOW.name else {"normaliser_kind": normaliser.kind}
-        named = {f"normaliser_{name}": value for name, value in normaliser.settings().items()}
-        return {"scale": self.scale, **own, **named}
-
     def settings(self) -> Mapping[str, Json]:
         """Every setting by name, flat and as JSON; a clip of null means infinity."""
         named = {f"network_{name}": value for name, value in list_config_settings(self.config).items()}
+        scale: dict[str, Json] = {"scale": self.scale}
+        if self.scale == "window":
+            normaliser = self.window_normaliser
+            # Cards of earlier versions do not name the kind of normaliser, because there was only one.
+            if normaliser.kind != WINDOW.name:
+                scale["normaliser_kind"] = normaliser.kind
+            scale |= {f"normaliser_{name}": value for name, value in normaliser.settings().items()}
+        splits: Mapping[str, Json]
+        if self.parts is None:
+            splits = {f"{SHARE}{name}": value for name, value in asdict(self.shares).items()}
+        elif isinstance(self.parts, RollingSplits):
+            splits = {f"{ROLLING}{name}": value for name, value in asdict(self.parts).items()}
+        else:
+            splits = {f"{SPLIT}{part.name}": [part.first, part.last] for part in self.parts.parts}
         return {
             "kind": self.kind,
             "target": self.target.kind.value,
@@ -223,9 +221,9 @@ class StockRecipe:
             "encoder_length": self.encoder_length,
             "calendar": self.calendar,
             **named,
-            **self._levels(),
+            **scale,
             **{f"minimum_{name}": value for name, value in asdict(self.minimum).items()},
-            **self._splitting(),
+            **splits,
             **asdict(self.optimisation),
             "clip": self.optimisation.clip if isfinite(self.optimisation.clip) else None,
         }
@@ -367,17 +365,13 @@ def _read_splitting(record: Record) -> dict[str, Any]:
     if record.has(f"{ROLLING}selection"):
         return {"parts": _read_values(RollingSplits, record, ROLLING)}
     if record.has(f"{SPLIT}{PARTS[0]}"):
-        return {"parts": _read_parts(record)}
+        names = PARTS if record.has(f"{SPLIT}{PARTS[-1]}") else PARTS[:-1]
+        ranges = {name: record.integers(f"{SPLIT}{name}") for name in names}
+        wrong = [name for name, sessions in ranges.items() if len(sessions) != 2]  # noqa: PLR2004 - first and last
+        if wrong:
+            raise record.make_error(f"{SPLIT}{wrong[0]}", "must be two sessions yyyymmdd, the first and the last")
+        return {"parts": DataSplits.by_dates([(sessions[0], sessions[1]) for sessions in ranges.values()])}
     return {"shares": _read_values(SplitShares, record, SHARE)}
-
-
-def _read_parts(record: Record) -> DataSplits:
-    names = PARTS if record.has(f"{SPLIT}{PARTS[-1]}") else PARTS[:-1]
-    ranges = {name: record.integers(f"{SPLIT}{name}") for name in names}
-    wrong = [name for name, sessions in ranges.items() if len(sessions) != 2]  # noqa: PLR2004 - first and last
-    if wrong:
-        raise record.make_error(f"{SPLIT}{wrong[0]}", "must be two sessions yyyymmdd, the first and the last")
-    return DataSplits.by_dates([(sessions[0], sessions[1]) for sessions in ranges.values()])
 
 
 def _read_values(kind: type[ValueT], record: Record, prefix: str) -> ValueT:

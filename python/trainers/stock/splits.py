@@ -265,7 +265,7 @@ def find_last_ever_seen(card: Mapping[str, Json]) -> int:
     adopted = read_adoption(card)
     return max(
         find_last_seen_session(read_splits(card)),
-        *(one.seen_until for one in read_ancestors(card)),
+        *(ancestor.seen_until for ancestor in read_ancestors(card)),
         0 if adopted is None else adopted.trained_until,
     )
 

@@ -233,7 +233,9 @@ class StockTrainer:
         """
         with self._working(self._threads) as output:
             cache = open_cache(self.feature_cache, output.warn)
-            panel, source, shown = load_bars(bars, cache), read_covariates(covariates), self._with_callback(output)
+            panel, source, shown = load_bars(bars, cache), read_covariates(covariates), output
+            if self.on_report is not None:
+                shown = replace(output, consume=ConsumerChain([ReportCallback(self.on_report), output.consume]))
             if self._best is None:
                 fitted = fit_one(self.plan.with_calendar_of(panel, output.tell), panel, source, cache, shown)
             else:
@@ -440,11 +442,6 @@ class StockTrainer:
             plan = self.plan.with_calendar_of(panel, output.tell)
             material = replace(plan.material(panel, covariates), cache=cache)
             return cross_validate(material, plan.recipe, windows=windows, step=step)
-
-    def _with_callback(self, output: ProgressOutput) -> ProgressOutput:
-        if self.on_report is None:
-            return output
-        return replace(output, consume=ConsumerChain([ReportCallback(self.on_report), output.consume]))
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: ARG002, FBT001, FBT002 - scikit-learn's signature
         """Return every setting by name, so that `sklearn.base.clone` copies a trainer without its model."""

@@ -17,7 +17,7 @@ from predictor.covariates import CovariateSource
 from predictor.dates import DateLike
 from predictor.errors import ConfigurationError, format_date
 from predictor.flags import Dataclass, Flag, ParsedFlags, SettingsT
-from predictor.networks import KINDS, Edges, NetworkConfig, Target, get_kind
+from predictor.networks import KINDS, Edges, Target, get_kind
 from trainers.options import RunOptions
 from trainers.stock.bar_requirements import recognise_calendar
 from trainers.stock.card import identify_features
@@ -137,11 +137,13 @@ def parse_settings(owner: type[SettingsT], values: Mapping[str, object]) -> Pars
         for setting in list_settings(owner)
         if values.get(setting.name) is not None
     ]
-    known = [(one, value) for one, value in given if value is not None]
-    return ParsedFlags({one.field: value for one, value in known}, {one.field: one.name for one, _ in known})
+    known = [(setting, value) for setting, value in given if value is not None]
+    return ParsedFlags(
+        {setting.field: value for setting, value in known}, {setting.field: setting.name for setting, _ in known}
+    )
 
 
-def convert_value(name: str, kind: Any, given: object) -> Any:
+def convert_value(name: str, kind: Any, given: Any) -> Any:
     """Convert a value to a type, such as a list to a tuple or a text to an enum member.
 
     Raises:
@@ -153,7 +155,15 @@ def convert_value(name: str, kind: Any, given: object) -> Any:
     if get_origin(kind) is Literal:
         return _choose(name, get_args(kind), given)
     if get_origin(kind) is tuple:
-        return _parse_several(name, get_args(kind)[0], given)
+        element = get_args(kind)[0]
+        try:
+            parts = tuple(given)
+        except TypeError as error:
+            words = "whole numbers" if element is int else "numbers"
+            raise ConfigurationError(
+                f"{name} is {given!r}, but must be {words} in a list, such as [{given}]"
+            ) from error
+        return tuple(convert_value(name, element, part) for part in parts)
     if issubclass(kind, Enum):
         return kind(_choose(name, tuple(choice.value for choice in kind), given))
     accepted, description = _PLAIN.get(kind, ((kind,), f"a {kind.__name__}"))
@@ -176,15 +186,6 @@ def _choose(name: str, choices: tuple[str, ...], given: object) -> str:
         return str(given)
     meant = f"; did you mean {', '.join(near)}?" if (near := find_nearest(str(given), choices)) else ""
     raise ConfigurationError(f"{name} is {given!r}, but must be one of {', '.join(map(repr, choices))}{meant}")
-
-
-def _parse_several(name: str, kind: type, given: Any) -> tuple[Any, ...]:
-    try:
-        parts = tuple(given)
-    except TypeError as error:
-        words = "whole numbers" if kind is int else "numbers"
-        raise ConfigurationError(f"{name} is {given!r}, but must be {words} in a list, such as [{given}]") from error
-    return tuple(convert_value(name, kind, part) for part in parts)
 
 
 def find_nearest(name: str, known: tuple[str, ...]) -> list[str]:
@@ -310,19 +311,15 @@ def parse_changes(values: Mapping[str, Any], recipe: StockRecipe | None) -> Reci
         if (kind := changes.value("kind", recipe.kind)) != recipe.kind:
             raise ConfigurationError(f"model is {kind}, but the recipe's is {recipe.kind}; leave one of them out")
         changes = ParsedFlags({"kind": recipe.kind, **changes.values}, changes.flags)
+    # Whether the kind has the given sizes is checked in `RecipeChanges.over`.
+    sizes = {setting.name: setting for kind in KINDS.values() for setting in list_settings(kind.config)}
+    given_sizes = {name: size.value(values[name]) for name, size in sizes.items() if values.get(name) is not None}
     return RecipeChanges(
         recipe=changes,
         target=parse_settings(Target, values),
         optimisation=parse_settings(Optimisation, values),
-        network=_parse_network(values),
+        network=ParsedFlags(given_sizes, {name: name for name in given_sizes}),
     )
-
-
-def _parse_network(values: Mapping[str, Any]) -> ParsedFlags[NetworkConfig]:
-    """The network's sizes that were given; whether its kind has them is checked in `RecipeChanges.over`."""
-    sizes = {setting.name: setting for kind in KINDS.values() for setting in list_settings(kind.config)}
-    given_sizes = {name: size.value(values[name]) for name, size in sizes.items() if values.get(name) is not None}
-    return ParsedFlags(given_sizes, {name: name for name in given_sizes})
 
 
 def _load_parent(start: Path, changes: RecipeChanges, recipe: StockRecipe | None) -> ParentArtifact:

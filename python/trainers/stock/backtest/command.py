@@ -45,7 +45,7 @@ RESULT: Final = "backtest.json"
 
 def backtest_tables(backtest: Backtest) -> RenderableType:
     """Figures of the strategy and the benchmarks, then the notes."""
-    first, last = (format_date(int(backtest.strategy.sessions[place])) for place in (0, -1))
+    first, last = (format_date(int(backtest.strategy.sessions[k])) for k in (0, -1))
     ratios = ("Sharpe", "lead", "before costs")
     return Group(
         *convert_table(f"{first} to {last}, after costs", build_figure_table(backtest), noted=ratios),

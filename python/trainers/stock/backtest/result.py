@@ -212,7 +212,7 @@ class Backtest:
     """Warnings about the bars or the covariate files."""
 
     def __repr__(self) -> str:
-        first, last = (format_date(int(self.strategy.sessions[place])) for place in (0, -1))
+        first, last = (format_date(int(self.strategy.sessions[k])) for k in (0, -1))
         return f"Backtest({first} to {last}, {len(self.symbols)} symbols; {describe_sharpe(self)})"
 
     def to_json(self) -> dict[str, Json]:

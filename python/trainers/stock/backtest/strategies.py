@@ -156,9 +156,16 @@ def decide_weights(
                 _require_returns(forecasts, Strategy.RANK)
             return go_long_and_short(forecasts.ranking[..., index], strategy_settings.share)
         case Strategy.SIGN:
-            return _follow_sign(forecasts, index, strategy_settings)
+            _require_returns(forecasts, Strategy.SIGN)
+            median = forecasts.median[..., index]
+            known = np.isfinite(median)
+            moved = known & (np.abs(median) > BASIS_POINT * strategy_settings.threshold_bps)
+            return np.where(moved, np.sign(np.where(known, median, 0.0)), 0.0) * go_long_equally(known)
         case Strategy.VOL_TARGET:
-            return _scale_to_volatility(forecasts, index, strategy_settings, a_year)
+            expected = estimate_volatility(forecasts, index, a_year)
+            known = np.isfinite(expected)
+            scaled = np.minimum(1.0, strategy_settings.volatility / np.where(known, expected, np.inf))
+            return scaled * go_long_equally(known)
 
 
 def go_long_and_short(scores: FloatArray, share: float) -> FloatArray:
@@ -182,23 +189,6 @@ def go_long_and_short(scores: FloatArray, share: float) -> FloatArray:
 def go_long_equally(known: BoolArray) -> FloatArray:
     """[D, S] the whole book long with equal weights of the known stocks."""
     return known / np.maximum(known.sum(axis=1, keepdims=True), 1)
-
-
-def _follow_sign(forecasts: DailyForecasts, index: int, strategy_settings: StrategySettings) -> FloatArray:
-    _require_returns(forecasts, Strategy.SIGN)
-    median = forecasts.median[..., index]
-    known = np.isfinite(median)
-    moved = known & (np.abs(median) > BASIS_POINT * strategy_settings.threshold_bps)
-    return np.where(moved, np.sign(np.where(known, median, 0.0)), 0.0) * go_long_equally(known)
-
-
-def _scale_to_volatility(
-    forecasts: DailyForecasts, index: int, strategy_settings: StrategySettings, a_year: int
-) -> FloatArray:
-    expected = estimate_volatility(forecasts, index, a_year)
-    known = np.isfinite(expected)
-    scaled = np.minimum(1.0, strategy_settings.volatility / np.where(known, expected, np.inf))
-    return scaled * go_long_equally(known)
 
 
 def estimate_volatility(forecasts: DailyForecasts, index: int, a_year: int = SESSIONS_A_YEAR) -> FloatArray:

@@ -22,7 +22,7 @@ from predictor.forecast import Forecast
 from predictor.inference import describe_engine
 from predictor.jobs import JobRunner, LocalRunner
 from predictor.ledger import EvidenceRecord, ForecastRecord, KnownBars, Ledger, LedgerEvent
-from predictor.model_health import SKILL, ModelVersion, assess_model, choose_worst_lamp, list_newest_evidence
+from predictor.model_health import SKILL, assess_model, choose_worst_lamp, list_newest_evidence
 from predictor.networks import find_anchor_index
 from predictor.sessions import SessionCalendar
 from trainers.progress import StepProgress, no_progress
@@ -264,7 +264,11 @@ def _run_evening(
     """Forecast after one session, test the champion if that is due, and record the evening's event last."""
     ledger, name = settings.ledger, settings.model_folder.name
     failed: dict[str, str] = {}
-    champion, *others = _load_all(settings, bars, failed)
+    champion = load_champion(settings.model_folder)
+    others = [
+        *load_challengers(settings.model_folder, champion, failed),
+        *settings.baselines.load(champion, bars, failed),
+    ]
     rivals = [rival.version for rival in others]
     batch = ledger.receipt.batch
     forecasts: list[ForecastRecord] = []
@@ -311,7 +315,19 @@ def _run_evening(
         },
         key=f"{EVENING} {name} {session}",
     )
-    rows += ledger.append([*evidence, *_list_new_alarms(champion.version, evidence)])
+    alarms = [  # the ledger skips those that it already has
+        LedgerEvent(
+            kind=ALARM,
+            model=name,
+            version=champion.version.number,
+            session=record.session,
+            reason=describe_alarm(record),
+            key=f"{ALARM} {champion.version.reference} {record.monitor} {record.horizon}",
+        )
+        for record in evidence
+        if record.lamp is Lamp.RED
+    ]
+    rows += ledger.append([*evidence, *alarms])
     if after_evening is not None:
         rows += after_evening(settings, champion, session, evidence)
     return rows + ledger.append([ended])
@@ -332,28 +348,6 @@ class EveningMaterial:
     def _forecast(self, recorded: RecordedModel) -> tuple[Forecast, str]:
         forecast = recorded.forecast(self.bars, self.covariates, accept_suspect_bars=self.accept_suspect_bars)
         return forecast, describe_engine()
-
-
-def _load_all(settings: DailySettings, bars: BarPanel, failed: dict[str, str]) -> Iterator[RecordedModel]:
-    """The champion, its challengers and its baselines."""
-    champion = load_champion(settings.model_folder)
-    yield champion
-    yield from load_challengers(settings.model_folder, champion, failed)
-    yield from settings.baselines.load(champion, bars, failed)
-
-
-def _list_new_alarms(champion: ModelVersion, evidence: Sequence[EvidenceRecord]) -> Iterator[LedgerEvent]:
-    """One event per red monitor; the ledger skips those that it already has."""
-    for record in evidence:
-        if record.lamp is Lamp.RED:
-            yield LedgerEvent(
-                kind=ALARM,
-                model=champion.model,
-                version=champion.number,
-                session=record.session,
-                reason=describe_alarm(record),
-                key=f"{ALARM} {champion.model}@{champion.number} {record.monitor} {record.horizon}",
-            )
 
 
 def describe_alarm(record: EvidenceRecord) -> str:

@@ -61,8 +61,11 @@ def render_evenings(settings: DailySettings, summary: DailySummary, frame: PageF
             "coverage": list(_draw_coverage(page, evidence)),
             "reliability": _draw_reliability(page, settings, version),
             "skill": list(_draw_skill(page, evidence)),
-            "lamps": [(f"{one.monitor}, {one.horizon} ahead", one.lamp.value, describe_state(one)) for one in newest],
-            "events": [(format_date(one.session) if one.session else "", one) for one in events],
+            "lamps": [
+                (f"{record.monitor}, {record.horizon} ahead", record.lamp.value, describe_state(record))
+                for record in newest
+            ],
+            "events": [(format_date(event.session) if event.session else "", event) for event in events],
         }
     )
 

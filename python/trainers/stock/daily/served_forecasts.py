@@ -51,26 +51,22 @@ def choose_forecasts(
     by_test = {(record.monitor, record.horizon): record for record in evidence}
     chosen: list[ServedForecast] = []
     for horizon in horizons:
-        tests = {name: by_test.get((f"{SKILL} {one.reference}", horizon)) for name, one in simple.items()}
+        tests = {name: by_test.get((f"{SKILL} {version.reference}", horizon)) for name, version in simple.items()}
         unbeaten = next((name for name, test in tests.items() if test is None or test.lamp is not Lamp.GREEN), None)
         if unbeaten is not None:
             model, name = simple[unbeaten], unbeaten
-            reason = f"{champion.reference} {_make_error(tests[unbeaten])}"
+            reason = f"{champion.reference} {_describe_failure(tests[unbeaten])}"
         else:
             model, name = champion, champion.reference
-            reason = _describe_success([(name, test) for name, test in tests.items() if test is not None])
+            beaten = [f"{name} ({_describe_bounds(test)})" for name, test in tests.items() if test is not None]
+            reason = "no simple model made a forecast"
+            if beaten:
+                reason = f"it is shown to be better than {' and '.join(beaten)}"
         chosen.append(ServedForecast(horizon=horizon, model=model, name=name, reason=reason))
     return tuple(chosen)
 
 
-def _describe_success(tests: Sequence[tuple[str, EvidenceRecord]]) -> str:
-    """Why the champion is reported, in words."""
-    if not tests:
-        return "no simple model made a forecast"
-    return f"it is shown to be better than {' and '.join(f'{name} ({_describe_bounds(test)})' for name, test in tests)}"
-
-
-def _make_error(test: EvidenceRecord | None) -> str:
+def _describe_failure(test: EvidenceRecord | None) -> str:
     """Why the champion is not known to be better, in words."""
     if test is None or not (bounds := _describe_bounds(test)):
         return "has too few outcomes to be shown to be better"

@@ -10,7 +10,6 @@ import typer
 from rich.console import Console
 
 from predictor.canonical import Json
-from predictor.card import Skill
 from predictor.cli.flags import with_flags
 from predictor.cli.options import AsJson, BarsFlags, CovariateFlags
 from predictor.cli.output import make_judgement, write_json
@@ -82,7 +81,9 @@ def print_joined(joined: JoinedEnsemble) -> None:
     console, summary = Console(highlight=False), joined.summary
     console.print(make_judgement(summary))
     if summary.best_member is not None:
-        console.print(_describe_improvement(summary.best_member), markup=False)
+        best = summary.best_member
+        figures = f"{100 * best.improvement:+.1f} % ({100 * best.lower:+.1f} % to {100 * best.upper:+.1f} %)"
+        console.print(f"Improvement over its best member, {best.rival}: {figures}.", markup=False)
     for sentence in () if summary.weighting is None else summary.weighting.sentences:
         console.print(f"{sentence[0].upper()}{sentence[1:]}.", markup=False)
     console.print(f"Saved {joined.folder} of {', '.join(joined.members)}.", soft_wrap=True, markup=False)
@@ -97,8 +98,3 @@ def name_members(folders: Sequence[Path]) -> dict[str, Path]:
         candidates = (base, *(f"{base}-{k}" for k in range(2, len(folders) + 2)))
         by_name[next(name for name in candidates if name not in by_name)] = folder
     return by_name
-
-
-def _describe_improvement(best: Skill) -> str:
-    figures = f"{100 * best.improvement:+.1f} % ({100 * best.lower:+.1f} % to {100 * best.upper:+.1f} %)"
-    return f"Improvement over its best member, {best.rival}: {figures}."

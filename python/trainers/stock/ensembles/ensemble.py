@@ -226,14 +226,14 @@ def _find_shared_days(
     latest = max(parts, key=lambda member: parts[member].first)
     earliest = min(parts, key=lambda member: parts[member].last)
     if parts[latest].first > parts[earliest].last:
-        one, other = (
+        first, second = (
             f"{member}, {format_date(parts[member].first)} to {format_date(parts[member].last)}"
             for member in (earliest, latest)
         )
         raise ConfigurationError(
-            f"the {name} parts of {one}, and {other}, share no day; an ensemble is calibrated and scored on days after "
-            "the training and selection of every member: train the members on the same splits (--splits), or leave one "
-            "out"
+            f"the {name} parts of {first}, and {second}, share no day; an ensemble is calibrated and scored on days "
+            "after the training and selection of every member: train the members on the same splits (--splits), or "
+            "leave one out"
         )
     return SplitPart(name, parts[latest].first, parts[earliest].last)
 
@@ -296,8 +296,10 @@ def join(
     stored = {name: _open_single(folders[name]) for name in sorted(folders)}
     _refuse_duplicates(stored)
     shared = artifact.check_compatible({name: member.artifact for name, member in stored.items()})
-    cards = {name: one.artifact.manifest.card for name, one in stored.items()}
-    splits = find_common_splits({name: read_splits(one) for name, one in cards.items()}, is_scored=is_scored)
+    cards = {name: member.artifact.manifest.card for name, member in stored.items()}
+    splits = find_common_splits(
+        {name: read_splits(member_card) for name, member_card in cards.items()}, is_scored=is_scored
+    )
     models = {name: load_single(folders[name], (name, 0), _RUNTIME) for name in stored}
     check_bars(bars, next(iter(models.values())).pipeline.calendar, splits)
     warnings = emit(find_model_warnings([*models.values()], bars, covariates), warn)
@@ -311,7 +313,7 @@ def join(
     if choice is not None:
         chosen = {name: stored[name] for name in choice.kept}
         ours = calibration.calibrate(_build_manifest(shared, chosen, choice.weights))
-    origins = [f"member {name}: {note}" for name, one in cards.items() for note in describe_origin(one)]
+    origins = [f"member {name}: {note}" for name, member_card in cards.items() for note in describe_origin(member_card)]
     scores: dict[str, Json] = {"notes": [*origins, card.NO_TEST]}
     effect: dict[str, Json] = {}
     if splits.test is not None:

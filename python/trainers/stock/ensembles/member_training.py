@@ -23,7 +23,6 @@ from trainers.stock.feature_cache import FeatureCache
 from trainers.stock.feature_selection import FeatureSelection, check_features
 from trainers.stock.recipe import RecipeChanges, StockRecipe, recipe_of
 from trainers.stock.splits import DataSplits, RollingSplits
-from trainers.stock.training import TrainingResult
 from trainers.stock.training_data import TrainingMaterial
 from trainers.stock.training_jobs import PlannedTraining, TrainingRunner
 from trainers.stock.training_plan import WITHOUT_LEARNING, parse_changes, parse_settings
@@ -133,30 +132,22 @@ class BestPlan:
         left_out: dict[str, str] = {}
         for kind in MEMBER_KINDS:
             try:
-                recipes[kind] = _plan_recipe(kind, self.changes)
+                learning = self.changes.optimisation
+                if not get_kind(kind).learns:
+                    kept = {name: value for name, value in learning.values.items() if name in WITHOUT_LEARNING}
+                    learning = ParsedFlags(kept)
+                own = replace(
+                    self.changes,
+                    recipe=ParsedFlags({**self.changes.recipe.values, "kind": kind}, self.changes.recipe.flags),
+                    optimisation=learning,
+                    network=ParsedFlags[NetworkConfig](),
+                )
+                recipes[kind] = own.over(recipe_of(kind))
             except ConfigurationError as error:
                 left_out[kind] = error.message
         if not recipes:
             raise ConfigurationError("; ".join(dict.fromkeys(left_out.values())))
         return recipes, left_out
-
-
-def _plan_recipe(kind: str, changes: RecipeChanges) -> StockRecipe:
-    """The recipe of a member: the kind's defaults with the given settings that apply to it.
-
-    Raises:
-        ConfigurationError: the settings contradict the kind.
-    """
-    learning = changes.optimisation
-    if not get_kind(kind).learns:
-        learning = ParsedFlags({name: value for name, value in learning.values.items() if name in WITHOUT_LEARNING})
-    own = replace(
-        changes,
-        recipe=ParsedFlags({**changes.recipe.values, "kind": kind}, changes.recipe.flags),
-        optimisation=learning,
-        network=ParsedFlags[NetworkConfig](),
-    )
-    return own.over(recipe_of(kind))
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -259,8 +250,13 @@ class BestTraining:
         best = self._find_best_network(recipes)
         if best is not None:
             first = recipes[best].optimisation.seed + 1
-            seeds = {f"{best}-seed{seed}": _reseed(recipes[best], seed) for seed in range(first, first + MORE_SEEDS)}
-            self._train(seeds, needed=self._seconds.get(best, 0.0))
+            reseeded = {
+                f"{best}-seed{seed}": replace(
+                    recipes[best], optimisation=replace(recipes[best].optimisation, seed=seed)
+                )
+                for seed in range(first, first + MORE_SEEDS)
+            }
+            self._train(reseeded, needed=self._seconds.get(best, 0.0))
         return self._members
 
     def _train(self, recipes: Mapping[str, StockRecipe], needed: float = 0.0) -> None:
@@ -290,18 +286,15 @@ class BestTraining:
         for name, member in trained:
             if name in begun:
                 self._seconds[name] = monotonic() - begun[name]
-            self._accept(name, member)
-
-    def _accept(self, name: str, member: TrainingResult) -> None:
-        card = member.summary
-        if repeats_scale(card):
-            self._leave_out(name, card.start_note)
-            return
-        self._cards[name] = card
-        self._members.folders[name] = member.folder
+            card = member.summary
+            if repeats_scale(card):
+                self._leave_out(name, card.start_note)
+                continue
+            self._cards[name] = card
+            self._members.folders[name] = member.folder
 
     def _leave_out(self, name: str, reason: str) -> None:
-        first = next((other for other, given in self._members.left_out.items() if given == reason), None)
+        first = next((member for member, why in self._members.left_out.items() if why == reason), None)
         self._members.left_out[name] = reason
         self._warn(f"{name} is left out" + (f": {reason}" if first is None else f" for the same reason as {first}"))
 
@@ -314,10 +307,6 @@ class BestTraining:
             if training is not None and training.epochs
         }
         return min(losses, key=lambda kind: losses[kind], default=None)
-
-
-def _reseed(recipe: StockRecipe, seed: int) -> StockRecipe:
-    return replace(recipe, optimisation=replace(recipe.optimisation, seed=seed))
 
 
 def repeats_scale(card: Card) -> bool:

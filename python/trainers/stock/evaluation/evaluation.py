@@ -77,7 +77,7 @@ from trainers.stock.evaluation.scores import (
 )
 from trainers.stock.feature_cache import FeatureCache
 from trainers.stock.recipe import read_recipe
-from trainers.stock.splits import DataSplits, SplitPart, parse_day_flag, read_splits, select_unseen_part
+from trainers.stock.splits import DataSplits, parse_day_flag, read_splits, select_unseen_part
 
 SIZE: Final = 0.1
 """A model is left out if its p value is at most this."""
@@ -324,6 +324,9 @@ def evaluate(
     test, forecasts = setup.test_set, setup.tested.forecasts
     result, confidence_set = _compare_baselines(setup, announce, track_steps)
     seeds, seed_notes = _score_seeds(setup, result, settings, cache, consume, announce, runner or LocalRunner())
+    adaptive = None
+    if settings.adaptive:
+        adaptive = forecast_adaptively(setup.bound.history, setup.calibration, setup.tested, test.levels)
     return ModelEvaluation(
         unit=UNITS[test.target.kind],
         target=test.target,
@@ -339,7 +342,7 @@ def evaluate(
         skill=result.skill,
         comparison=compare(test, pinball(test, forecasts.calibrated), result.best, result.skill.baseline),
         confidence_set=confidence_set,
-        calibration=_compare_calibration(setup, settings),
+        calibration=compare_calibration(test, forecasts, adaptive, setup.model.manifest.conformal.effective_samples),
         pit=pit(test, forecasts.calibrated),
         by_symbol=by_symbol(test, bars.symbols, forecasts.calibrated, result.best),
         seeds=seeds,
@@ -352,16 +355,6 @@ def evaluate(
             *seed_notes,
         ),
         warnings=warnings,
-    )
-
-
-def _compare_calibration(setup: EvaluationSetup, settings: EvaluationSettings) -> CalibrationEffect:
-    history, tested = setup.bound.history, setup.tested
-    adaptive = None
-    if settings.adaptive:
-        adaptive = forecast_adaptively(history, setup.calibration, tested, setup.test_set.levels)
-    return compare_calibration(
-        setup.test_set, tested.forecasts, adaptive, setup.model.manifest.conformal.effective_samples
     )
 
 
@@ -383,15 +376,13 @@ def _prepare_setup(
     bound = bind_model(model, recent, covariates, cache)
     check_outcomes_vary(EvaluationSet.of(bound.history, bound.windows(test), model.manifest.quantiles))
     announce("forecasting")
-    calibration, tested = (_forecast_part(bound, part) for part in (splits.calibration, test))
+    calibration, tested = (
+        ForecastWindows(windows=windows, forecasts=bound.forecasts(windows))
+        for windows in (bound.windows(part) for part in (splits.calibration, test))
+    )
     return EvaluationSetup(
         model=model, bound=bound, splits=splits, covariates=covariates, calibration=calibration, tested=tested
     )
-
-
-def _forecast_part(bound: BoundModel, part: SplitPart) -> ForecastWindows:
-    windows = bound.windows(part)
-    return ForecastWindows(windows=windows, forecasts=bound.forecasts(windows))
 
 
 def _compare_baselines(

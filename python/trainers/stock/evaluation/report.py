@@ -202,7 +202,7 @@ def build_loss_table(evaluation: ModelEvaluation) -> ReportTable:
     lines = [
         TableRow(
             name=row.name,
-            cells=tuple(_build_cell(one, format_loss, best=least) for one, least in zip(own, best, strict=True)),
+            cells=tuple(_build_cell(loss, format_loss, best=least) for loss, least in zip(own, best, strict=True)),
             is_model=row.role is ScoreRole.MODEL,
         )
         for row, own in zip(evaluation.rows, losses, strict=True)

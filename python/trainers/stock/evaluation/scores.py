@@ -18,7 +18,6 @@ from trainers.stock.evaluation.baselines import (
     InformationSet,
     MeasuredWindows,
     NoForecastError,
-    ReplacedSymbols,
 )
 from trainers.stock.evaluation.comparison import (
     ModelComparison,
@@ -425,14 +424,9 @@ def benchmark(
         contest.add(title, losses)
         on_losses(title, losses)
         if fitted.replaced is not None:
-            notes += _note_replaced(title, fitted.replaced, test, case.history.bars.symbols)
+            symbols, why = case.history.bars.symbols, fitted.replaced.why
+            reasons = [f"{symbols[row]} ({why[row]})" for row in np.unique(test.symbols) if row in why]
+            more = f" and {len(reasons) - MAX_NAMED} more" if len(reasons) > MAX_NAMED else ""
+            if reasons:
+                notes.append(f"{title} uses the {fitted.replaced.by} for {', '.join(reasons[:MAX_NAMED])}{more}")
     return BenchmarkResult(rows=tuple(rows), best=contest.best_losses, skill=contest.skill, notes=(*notes, *plan.notes))
-
-
-def _note_replaced(name: str, replaced: ReplacedSymbols, test: EvaluationSet, symbols: tuple[str, ...]) -> list[str]:
-    """At most one note, on the symbols whose forecasts come from another baseline."""
-    reasons = [f"{symbols[row]} ({replaced.why[row]})" for row in np.unique(test.symbols) if row in replaced.why]
-    if not reasons:
-        return []
-    more = f" and {len(reasons) - MAX_NAMED} more" if len(reasons) > MAX_NAMED else ""
-    return [f"{name} uses the {replaced.by} for {', '.join(reasons[:MAX_NAMED])}{more}"]

@@ -51,7 +51,22 @@ class StockLifecycle:
     ) -> ComparisonResult:
         """See `ModelLifecycle`. Models with covariates are refused, because a ledger has none."""
         old, new = (load_version(self.models, reference) for reference in (champion, challenger))
-        return _summarise_comparison(_compare(old, new, ledger, check, start))
+        comparison = _compare(old, new, ledger, check, start)
+        return ComparisonResult(
+            champion=comparison.champion,
+            challenger=comparison.challenger,
+            decision=comparison.decision,
+            need=comparison.need,
+            sentence=comparison.sentence,
+            first_session=comparison.first_day,
+            last_session=comparison.last_day,
+            days=comparison.days,
+            symbols=comparison.symbols,
+            improvement=comparison.losses.improvement.value,
+            lower=comparison.bounds.lower,
+            upper=comparison.bounds.upper,
+            whole=comparison.to_json(),
+        )
 
     def promote(
         self, ledger: Ledger, version: str, *, reason: str, check: Check, overridden: Collection[str] = ()
@@ -89,21 +104,3 @@ def _compare(
     if not ledger.last_session:
         raise ConfigurationError("the ledger has no bars to compare the versions on; record some with `quantra daily`")
     return compare_versions(champion, challenger, ledger.panel(), start=start, check=check)
-
-
-def _summarise_comparison(comparison: VersionComparison) -> ComparisonResult:
-    return ComparisonResult(
-        champion=comparison.champion,
-        challenger=comparison.challenger,
-        decision=comparison.decision,
-        need=comparison.need,
-        sentence=comparison.sentence,
-        first_session=comparison.first_day,
-        last_session=comparison.last_day,
-        days=comparison.days,
-        symbols=comparison.symbols,
-        improvement=comparison.losses.improvement.value,
-        lower=comparison.bounds.lower,
-        upper=comparison.bounds.upper,
-        whole=comparison.to_json(),
-    )

@@ -235,7 +235,7 @@ def record_moves(model_folder: Path, ledger: Ledger) -> int:
                 "at": move.at,
                 "gates": [asdict(gate) for gate in move.gates],
             },
-            key=f"champion {name} {move.previous} to {move.version} at {move.at}, move {place}",
+            key=f"champion {name} {move.previous} to {move.version} at {move.at}, move {k}",
         )
-        for place, move in enumerate(moves)
+        for k, move in enumerate(moves)
     )

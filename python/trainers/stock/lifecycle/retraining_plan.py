@@ -1,6 +1,6 @@
 """Training of a new version with the champion's recipes on newer bars."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 from predictor import artifact
 from predictor.bars import BarPanel
 from predictor.canonical import Json
-from predictor.card import Card, read_adoption, read_ancestors, read_weighting
+from predictor.card import read_adoption, read_ancestors, read_weighting
 from predictor.covariates import CovariateSource
 from predictor.errors import ConfigurationError, QuantraError, format_date, format_names
 from predictor.registry import find_version
@@ -22,7 +22,7 @@ from trainers.stock.ensembles.ensemble import WeightRule, read_weight_rule
 from trainers.stock.ensembles.member_training import repeats_scale
 from trainers.stock.evaluation.bound_model import find_calendar, find_trained_symbols
 from trainers.stock.feature_cache import FeatureCache
-from trainers.stock.splits import RollingSplits, SplitPart
+from trainers.stock.splits import RollingSplits
 from trainers.stock.training import TrainingResult
 from trainers.stock.training_data import TrainingMaterial
 from trainers.stock.training_jobs import PlannedTraining, TrainingRunner
@@ -100,7 +100,12 @@ def retrain(
     with TemporaryDirectory() if members is None else nullcontext(members) as members_folder:
         folders = {name: Path(members_folder) / name for name in plan.trainings}
         trained = _train_all(plan, trainer, folders, announce)
-        repeating = {} if plan.rule == "equal" else _find_repeating({name: trained[name].summary for name in folders})
+        repeating: dict[str, str] = {}
+        if plan.rule != "equal":
+            cards = {name: trained[name].summary for name in folders}
+            repeating = {name: card.start_note for name, card in cards.items() if repeats_scale(card)}
+            if len(repeating) == len(cards):  # the first stays
+                del repeating[next(iter(repeating))]
         for name, reason in repeating.items():
             warn(f"{name} is left out: {reason}")
         return join(
@@ -136,14 +141,6 @@ def _train_all(
     return trained
 
 
-def _find_repeating(cards: Mapping[str, Card]) -> dict[str, str]:
-    """Members that repeat their scale, by reason; not the first if all do."""
-    repeating = {name: card.start_note for name, card in cards.items() if repeats_scale(card)}
-    if len(repeating) == len(cards):
-        del repeating[next(iter(repeating))]
-    return repeating
-
-
 def plan_retraining(
     models: Path,
     reference: str,
@@ -169,22 +166,23 @@ def plan_retraining(
     if artifact.is_ensemble(folder):
         weighting = read_weighting(source.card)
         rule = "equal" if weighting is None else read_weight_rule(weighting.rule)
-        sources = dict(_read_members(folder, covariates))
+        member_folders = sorted((folder / artifact.MEMBERS).iterdir())
+        sources = {member.name: artifact_source(member, "cpu", covariates) for member in member_folders}
     trainings: dict[str, PlannedTraining] = {}
-    for name, one in sources.items():
+    for name, member_source in sources.items():
         reference = f"member {name} of {champion}" if name else champion
-        if read_adoption(one.card) is not None:
+        if read_adoption(member_source.card) is not None:
             raise ConfigurationError(
                 f"{reference} is an adopted model, which has no recipe, so it cannot be trained again; adopt later "
                 "weights (`quantra adopt`)"
             )
-        if read_ancestors(one.card):
+        if read_ancestors(member_source.card):
             raise ConfigurationError(
                 f"{reference} is fine-tuned from weights that it does not contain, so it cannot be trained again; "
                 "fine-tune its parent again (`quantra train stock`, with --from)"
             )
         sections = _describe_retraining(reference, trained_model.last_seen, bars)
-        trainings[name] = _plan_training(replace(one, cache=cache), bars, sections)
+        trainings[name] = _plan_training(replace(member_source, cache=cache), bars, sections)
     _check_bars(champion, bars, trained_model)
     return RetrainingPlan(
         champion=champion,
@@ -202,14 +200,16 @@ def _describe_retraining(champion: str, seen_until: int, bars: BarPanel) -> dict
     return {"retraining": {"recipe_of": champion, "seen_until": seen_until, "new_sessions": new}}
 
 
-def _read_members(folder: Path, covariates: CovariateSource) -> Iterator[tuple[str, ModelSource]]:
-    for member_folder in sorted((folder / artifact.MEMBERS).iterdir()):
-        yield member_folder.name, artifact_source(member_folder, "cpu", covariates)
-
-
 def _plan_training(source: ModelSource, bars: BarPanel, sections: Mapping[str, Json]) -> PlannedTraining:
     recipe = source.known_recipe()
-    parts = recipe.parts if isinstance(recipe.parts, RollingSplits) else _find_lengths(source.require_trained_model())
+    parts = recipe.parts
+    if not isinstance(parts, RollingSplits):  # as many sessions as the selection and calibration of the trained model
+        trained_model = source.require_trained_model()
+        calendar, splits = find_calendar(trained_model.model), trained_model.splits
+        selection, calibration = (
+            len(calendar.sessions(part.first, part.last)) for part in (splits.selection, splits.calibration)
+        )
+        parts = RollingSplits(selection=selection, calibration=calibration)
     edges = source.user_edges(bars.symbols)
     return PlannedTraining(
         material=TrainingMaterial(bars, source.features, source.covariates, edges, cache=source.cache),
@@ -230,15 +230,3 @@ def _check_bars(champion: str, bars: BarPanel, trained_model: TrainedModel) -> N
             f"the bars lack {format_names(missing)}, which {champion} learnt from; give the bars of all its "
             "symbols, or train another model on these"
         )
-
-
-def _find_lengths(trained_model: TrainedModel) -> RollingSplits:
-    """Rolling splits with as many sessions as the selection and calibration of a trained model."""
-    calendar = find_calendar(trained_model.model)
-
-    def count(part: SplitPart) -> int:
-        return len(calendar.sessions(part.first, part.last))
-
-    return RollingSplits(
-        selection=count(trained_model.splits.selection), calibration=count(trained_model.splits.calibration)
-    )

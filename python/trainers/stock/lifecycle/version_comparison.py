@@ -132,9 +132,9 @@ class ComparedVersion:
 
         The members of an ensemble are compared by name; this one may have dropped some of the other's.
         """
-        ours, theirs = (_list_recipes(one.trained_model.model) for one in (self, other))
-        weightings = [read_weighting(one.source.card) for one in (self, other)]
-        same_rule = len({None if one is None else one.rule for one in weightings}) == 1
+        ours, theirs = (_list_recipes(version.trained_model.model) for version in (self, other))
+        weightings = [read_weighting(version.source.card) for version in (self, other)]
+        same_rule = len({None if weighting is None else weighting.rule for weighting in weightings}) == 1
         return same_rule and bool(ours) and all(theirs.get(name) == recipe for name, recipe in ours.items())
 
 

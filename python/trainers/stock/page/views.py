@@ -113,6 +113,13 @@ def render_bars(frame: PageFrame, uploaded: UploadedBars, models: Sequence[Model
         "volume_unit": (str(choice.options.volume_unit or ""), ("", "1", "100", "1000", "1000000")),
         "layout": (choice.options.layout, ("", *sorted(BY_NAME))),
     }
+    findings: dict[str, object] = {"closes": "", "table": None, "warnings": ()}
+    if checked is not None:
+        from trainers.stock.bars_report import build_symbol_table, draw_closes, list_warnings  # slow to import
+
+        findings["closes"] = draw_closes(checked.reading, checked.findings, page)
+        findings["table"] = build_symbol_table(checked.findings[:MAX_LISTED])
+        findings["warnings"] = tuple(list_warnings(checked))
     return page.render(
         {
             "problem": uploaded.problem,
@@ -126,7 +133,7 @@ def render_bars(frame: PageFrame, uploaded: UploadedBars, models: Sequence[Model
             "calendar": "" if checked is None else checked.calendar.name,
             "symbols": () if checked is None else checked.reading.panel.symbols,
             "has_suspects": checked is not None and any(finding.suspects for finding in checked.findings),
-            **({"closes": "", "table": None, "warnings": ()} if checked is None else _view_findings(checked, page)),
+            **findings,
         }
     )
 
@@ -136,16 +143,6 @@ def render_training(frame: PageFrame, state: ShownTraining | None, bars: "BarsRe
     page = PageBuilder(PACKAGE, "training.html.j2", frame)
     read_as = "" if bars is None else str(bars.reading)
     return page.render({"state": state, "read_as": read_as, "kinds": KINDS})
-
-
-def _view_findings(checked: "BarsReport", page: PageBuilder) -> Mapping[str, object]:
-    from trainers.stock.bars_report import build_symbol_table, draw_closes, list_warnings  # slow to import
-
-    return {
-        "closes": draw_closes(checked.reading, checked.findings, page),
-        "table": build_symbol_table(checked.findings[:MAX_LISTED]),
-        "warnings": tuple(list_warnings(checked)),
-    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

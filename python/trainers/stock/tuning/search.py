@@ -302,14 +302,16 @@ def _run_trials(
 
     def choose_trials() -> Iterator[TrialJob]:
         while (begun := len(ended(complete, pruned, failed)) + len(running)) < asked.trials:
-            announce(_describe_progress(begun, asked.trials, ended(complete)) + runner.remark)
+            losses = [trial.value for trial in ended(complete) if trial.value is not None]
+            best = f"; the best selection loss so far is {min(losses):.5f}" if losses else ""
+            announce(f"trial {begun + 1} of {asked.trials}{best}{runner.remark}")
             trial = study.ask()
             running[trial.number] = trial
             yield TrialJob(
                 name=f"trial {trial.number + 1}",
                 recipe=suggest_recipe(trial, asked.recipe),
                 number=trial.number,
-                finished=tuple(one.intermediate_values for one in ended(complete)),
+                finished=tuple(trial.intermediate_values for trial in ended(complete)),
             )
 
     def record_failure(job: TrialJob, error: QuantraError) -> None:
@@ -333,8 +335,15 @@ def _run_trials(
             "raise --trials, or choose another --storage"
         )
     recipe = suggest_recipe(study.best_trial, asked.recipe)
-    seeds = _list_fresh_seeds(asked, recipe, announce, runner)
-    fits = runner.run(training.worker, seeds, count=asked.seeds, name=_name_job, in_order=True)
+
+    def choose_fresh_seeds() -> Iterator[TrialJob]:
+        for k in range(1, asked.seeds + 1):
+            announce(f"fitting the best recipe from seed {k} of {asked.seeds}{runner.remark}")
+            seed = (recipe.optimisation.seed + k) % 2**32
+            again = replace(recipe, optimisation=replace(recipe.optimisation, seed=seed))
+            yield TrialJob(name=f"the fit from seed {seed}", recipe=again)
+
+    fits = runner.run(training.worker, choose_fresh_seeds(), count=asked.seeds, name=_name_job, in_order=True)
     return SearchResult(
         recipe=recipe,
         selection=asked.splits.selection,
@@ -348,23 +357,6 @@ def _run_trials(
 
 def _name_job(job: TrialJob) -> str:
     return job.name
-
-
-def _describe_progress(begun: int, trials: int, complete: "Sequence[FrozenTrial]") -> str:
-    losses = [trial.value for trial in complete if trial.value is not None]
-    best = f"; the best selection loss so far is {min(losses):.5f}" if losses else ""
-    return f"trial {begun + 1} of {trials}{best}"
-
-
-def _list_fresh_seeds(
-    asked: Search, recipe: StockRecipe, announce: Callable[[str], None], runner: JobRunner
-) -> Iterator[TrialJob]:
-    """The recipe from seeds that no trial used."""
-    for k in range(1, asked.seeds + 1):
-        announce(f"fitting the best recipe from seed {k} of {asked.seeds}{runner.remark}")
-        seed = (recipe.optimisation.seed + k) % 2**32
-        again = replace(recipe, optimisation=replace(recipe.optimisation, seed=seed))
-        yield TrialJob(name=f"the fit from seed {seed}", recipe=again)
 
 
 @final

@@ -43,7 +43,7 @@ def garch(sample: BaselineSample) -> FittedBaseline:
     otherwise = UNCONDITIONAL.estimator(sample)
     daily = sample.history.compute_by_symbol(Target(kind=TargetKind.LOG_RETURN).daily)
     fits = {symbol: _fit_symbol(returns, symbol, sample) for symbol, returns in enumerate(daily)}
-    models = {symbol: one for symbol, one in fits.items() if isinstance(one, _Model)}
+    models = {symbol: fit for symbol, fit in fits.items() if isinstance(fit, _Model)}
     filters = _Filters.of(models, sample)
     compute = (
         _fit_returns(models, sample)
@@ -55,7 +55,7 @@ def garch(sample: BaselineSample) -> FittedBaseline:
         known = compute(asked.windows.symbols, filters.variances(asked.windows))
         return np.where(np.isnan(known), otherwise.quantiles(asked), known)
 
-    why = {symbol: one for symbol, one in fits.items() if isinstance(one, str)}
+    why = {symbol: fit for symbol, fit in fits.items() if isinstance(fit, str)}
     return FittedBaseline(quantiles=quantiles, replaced=ReplacedSymbols(by=UNCONDITIONAL.name, why=why))
 
 

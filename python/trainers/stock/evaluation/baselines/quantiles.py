@@ -60,20 +60,16 @@ NAIVE: Final = {kind: naive.name for naive in (ZERO_RETURN, LAST_VALUE) for kind
 
 def unconditional(sample: BaselineSample) -> FittedBaseline:
     """Quantiles of the symbol's outcomes; of all symbols' if it has none."""
-    by_symbol = np.stack([_of_horizon(sample, h) for h in range(len(sample.target.horizons))], axis=1)
+    labels = sample.history.labels
+    by_symbol = np.empty((len(labels), len(sample.target.horizons), len(sample.levels)))
+    for h in range(len(sample.target.horizons)):
+        by_symbol[:, h] = np.nanquantile(labels[sample.learnt, h], sample.levels)
+        for symbol, learnt in enumerate(sample.learnt):
+            own = labels[symbol, learnt, h]
+            known = own[np.isfinite(own)]
+            if known.size:
+                by_symbol[symbol, h] = np.quantile(known, sample.levels)
     return FittedBaseline(quantiles=lambda asked: by_symbol[asked.windows.symbols])
-
-
-def _of_horizon(sample: BaselineSample, h: int) -> FloatArray:
-    """[S, Q] of the outcomes of one horizon."""
-    labels = sample.history.labels[..., h]
-    quantiles = np.tile(np.nanquantile(labels[sample.learnt], sample.levels), (len(labels), 1))
-    for symbol, learnt in enumerate(sample.learnt):
-        own = labels[symbol, learnt]
-        known = own[np.isfinite(own)]
-        if known.size:
-            quantiles[symbol] = np.quantile(known, sample.levels)
-    return quantiles
 
 
 UNCONDITIONAL: Final = BaselineModel(name="unconditional quantiles", estimator=unconditional)
@@ -88,14 +84,14 @@ def empirical(sample: BaselineSample) -> FittedBaseline:
     otherwise = np.nanquantile(history.outcomes(sample.at_most(LEARNT_FROM)), levels, axis=0).T
 
     def quantiles(asked: MeasuredWindows) -> FloatArray:
-        daily = _of_known(recent(history, asked.windows, SESSIONS), np.array(levels))
+        daily = _compute_known_quantiles(recent(history, asked.windows, SESSIONS), np.array(levels))
         scaled = sample.target.spread[:, None] * daily[:, None]
         return np.where(np.isnan(scaled), otherwise, scaled)
 
     return FittedBaseline(quantiles=quantiles)
 
 
-def _of_known(values: FloatArray, levels: FloatArray) -> FloatArray:
+def _compute_known_quantiles(values: FloatArray, levels: FloatArray) -> FloatArray:
     """[n, Q] quantiles of the finite values [n, days]; vectorised, unlike `numpy.nanquantile`."""
     ordered, rows = np.sort(values, axis=1), np.arange(len(values))[:, None]  # NaN comes last
     last = np.maximum(np.isfinite(values).sum(axis=1) - 1, 0)[:, None]
@@ -148,7 +144,7 @@ def _units_by(history: History, normaliser: Normaliser) -> UnitsOf:
 
     def units(windows: TrainingWindows) -> ForecastUnits:
         parts = tuple(
-            extract_trailing_windows(one, windows.symbols, windows.positions, normaliser.window) for one in series
+            extract_trailing_windows(values, windows.symbols, windows.positions, normaliser.window) for values in series
         )
         location, scale = normaliser.compute_levels(parts)
         return ForecastUnits(location=location[..., None], scale=(scale * target.spread)[..., None])
