@@ -8,7 +8,7 @@ from typing import IO, Annotated
 
 from predictor.flags import Flag
 from trainers.loop.device import PrecisionName
-from trainers.loop.profiler import profile_training
+from trainers.loop.reports import profile_training
 from trainers.loop.run_parts import OomChoice
 from trainers.loop.step.guards import Nonfinite
 from trainers.progress import ConsumerChain, JsonLines, JsonlLog, ReportConsumer, TensorBoardLog, progress_for

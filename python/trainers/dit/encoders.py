@@ -14,7 +14,7 @@ from transformers import CLIPTextConfig
 from trainers.dit.errors import DataError, ModelError
 from trainers.dit.images import ImageFormat
 from trainers.dit.networks import PromptCondition
-from trainers.loop.weights.initial_weights import hash_weights
+from trainers.loop.weights import hash_weights
 from trainers.media.metadata import normal_text
 
 SAVING_FIELDS: Final = frozenset(("architectures", "dtype", "torch_dtype", "transformers_version"))

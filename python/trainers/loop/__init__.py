@@ -46,9 +46,7 @@ from trainers.loop.errors import (
 from trainers.loop.group.processes import launched_rank, launched_size, local_rank
 from trainers.loop.loop import Loop
 from trainers.loop.loss import Loss, Term
-from trainers.loop.optimizers import adamw, cosine, warmup_cosine
-from trainers.loop.phase import FrozenModule, Phase
-from trainers.loop.profiler import profile_training
+from trainers.loop.phase import FrozenModule, Phase, adamw, cosine, warmup_cosine
 from trainers.loop.reports import (
     CheckpointReport,
     EpochReport,
@@ -57,11 +55,11 @@ from trainers.loop.reports import (
     StepReport,
     TrainingNotice,
     ValidationReport,
+    profile_training,
 )
 from trainers.loop.training_run import TrainingRun
 from trainers.loop.validation import Validation
-from trainers.loop.weights.initial_weights import InitialWeights, take_weights
-from trainers.loop.weights.weight_copies import BestWeights
+from trainers.loop.weights import BestWeights, InitialWeights, take_weights
 
 __all__ = [
     "BatchCoupledError",

@@ -8,14 +8,14 @@ import torch
 from torch import nn
 from torch.nn import Parameter
 
-from trainers.loop.checkpoint.compatibility import (
+from trainers.loop.checkpoint.recorder import (
     InitialSettings,
     LearningRates,
+    Recorder,
     ResumeRates,
     describe_layout,
     read_initial_settings,
 )
-from trainers.loop.checkpoint.recorder import Recorder
 from trainers.loop.checkpoint.snapshot import Stateful
 from trainers.loop.checkpoint.store import Checkpoints, StopSignals
 from trainers.loop.data.batch_splitter import BatchSplitter, SampleSplitter
@@ -34,14 +34,13 @@ from trainers.loop.device import (
     use_device,
 )
 from trainers.loop.errors import SettingsError, join_names
-from trainers.loop.group.group import Group, check_modules
-from trainers.loop.group.processes import join_group, local_rank
+from trainers.loop.group.processes import Group, join_group, local_rank
 from trainers.loop.phase import FrozenModule, Phase
 from trainers.loop.reports import make_kept_graphs_notices
 from trainers.loop.run_parts import CoupledChoice, LoopSettings, OomChoice, RunParts
-from trainers.loop.step.guards import Nonfinite, check_uncoupled
+from trainers.loop.step.guards import Nonfinite, check_modules, check_uncoupled
 from trainers.loop.training_run import TrainingRun
-from trainers.loop.weights.initial_weights import check_coverage, list_named_tensors, name_parameters
+from trainers.loop.weights import check_coverage, list_named_tensors, name_parameters
 
 Batch = TypeVar("Batch")
 
@@ -183,10 +182,12 @@ class Loop(Generic[Batch]):
             check_device(device)
             keep_freed_memory()
             group = stack.enter_context(join_group(device.type))
-            self._check_modules(group)
+            settings, modules = self._settings, self._settings.modules
+            check_modules(modules, size=group.size, splitting=settings.oom == "split")
+            if settings.batch_coupled == "refuse" and (settings.accumulate > 1 or group.size > 1):
+                check_uncoupled(modules, settings.frozen.values())
             if self._deterministic:
                 stack.enter_context(deterministic(device))
-            modules = self._settings.modules
             for module in modules.values():
                 compact_parameters(module.to(device))
             self._synchronize(group, checkpoints)
@@ -232,12 +233,6 @@ class Loop(Generic[Batch]):
         group.broadcast(t for module in modules.values() for t in (*module.parameters(), *module.buffers()))
         if group.rank:
             seed_everything(derive_seed(torch.initial_seed(), group.rank) % 2**32)
-
-    def _check_modules(self, group: Group) -> None:
-        modules = self._settings.modules
-        check_modules(modules, size=group.size, splitting=self._settings.oom == "split")
-        if self._settings.batch_coupled == "refuse" and (self._settings.accumulate > 1 or group.size > 1):
-            check_uncoupled(modules, self._settings.frozen.values())
 
 
 def _check_phases(phases: Sequence[Phase[Batch]]) -> None:

@@ -14,7 +14,7 @@ from trainers.loop.data.batch_splitter import BatchCutter, BatchSplitter
 from trainers.loop.data.transfer import create_feeder
 from trainers.loop.device import Precision
 from trainers.loop.errors import UncoveredParameterError, join_names
-from trainers.loop.group.group import Group
+from trainers.loop.group.processes import Group
 from trainers.loop.group.totals import StepRequests
 from trainers.loop.phase import FrozenParameters, Phase
 from trainers.loop.reports import TrainingState
@@ -23,7 +23,7 @@ from trainers.loop.step.guards import GradientGuard, Nonfinite, Position, find_c
 from trainers.loop.step.shared_forward import Rewind, SharedForward
 from trainers.loop.step.update import GradientUpdate, StepOutcome, skips_on_device
 from trainers.loop.validation import ScoreGuard, Scorer
-from trainers.loop.weights.weight_copies import AveragedWeights, BestWeights
+from trainers.loop.weights import AveragedWeights, BestWeights
 
 Batch = TypeVar("Batch")
 
@@ -102,7 +102,11 @@ class PhaseRun(Generic[Batch]):
         """Train on one window; `requests` is called when the gradients are complete."""
         with position:  # adds the position to errors
             self._check_groups()
-            targets = self._count_window_targets(window)  # only for a loss of several terms
+            targets: Targets[Batch] | None = None
+            count = self.phase.counts
+            if count is not None:  # a loss of several terms, whose targets are counted over all processes first
+                batches = [count_targets(count, batch) for batch in window]
+                targets = Targets(count, batches, self.group.add_counts(sum_counts(batches), self.parameters))
             local = self.accumulator.run(window, position, requests, targets)  # all forwards and backwards
             totals = self.group.combine(local, self.parameters)  # the one exchange with other processes
             outcome = self.update.apply(totals, window)  # correct, unscale, measure, clip, step or skip
@@ -113,14 +117,6 @@ class PhaseRun(Generic[Batch]):
         else:
             self.accumulator.restore_buffers()  # a skipped window must leave no trace
         return outcome
-
-    def _count_window_targets(self, window: Sequence[Batch]) -> Targets[Batch] | None:
-        """Count the targets of a loss of several terms over all processes; None for a loss of one term."""
-        count = self.phase.counts
-        if count is None:
-            return None
-        batches = [count_targets(count, batch) for batch in window]
-        return Targets(count, batches, self.group.add_counts(sum_counts(batches), self.parameters))
 
     def _check_groups(self) -> None:
         """Check that the number of parameter groups has not changed since the loop was created."""

@@ -39,8 +39,7 @@ from trainers.loop.run_parts import RunParts
 from trainers.loop.step.accumulation import windows
 from trainers.loop.step.guards import Position, add_position
 from trainers.loop.validation import Validation, evaluation_mode
-from trainers.loop.weights.initial_weights import find_kept_buffers
-from trainers.loop.weights.weight_copies import AveragedWeights
+from trainers.loop.weights import AveragedWeights, find_kept_buffers
 
 Batch = TypeVar("Batch")
 Sample = TypeVar("Sample")

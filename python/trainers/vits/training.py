@@ -13,7 +13,7 @@ from torch.optim.lr_scheduler import ExponentialLR
 
 from trainers.loop import Checkpoints, EpochReport, Loop, Phase, Validation, launched_rank, launched_size
 from trainers.loop.checkpoint.snapshot import as_json, find_differences
-from trainers.loop.weights.initial_weights import hash_weights
+from trainers.loop.weights import hash_weights
 from trainers.media.run_directory import CHECKPOINTS, checkpoints_in, rounds_for, run_folder
 from trainers.options import RunOptions
 from trainers.progress import ReportConsumer

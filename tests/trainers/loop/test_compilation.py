@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from trainers.loop.device.compilation import compact_parameters, compile_modules
-from trainers.loop.weights.weight_copies import AveragedWeights
+from trainers.loop.device.hardware import compact_parameters, compile_modules
+from trainers.loop.weights import AveragedWeights
 
 # torch's compiler itself looks at the gradient of its inputs.
 pytestmark = pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf Tensor:UserWarning")

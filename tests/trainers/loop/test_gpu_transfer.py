@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from trainers.loop import BestWeights, IterableSource, Loop, Loss, Phase, ResidentSource, Source, StepReport
 from trainers.loop.data.transfer import MAX_UNPINNED_BYTES, DeviceTransfer, DirectFeeder
-from trainers.loop.weights.weight_copies import LARGE, AveragedWeights, copy_tensors
+from trainers.loop.weights import LARGE, AveragedWeights, copy_tensors
 
 pytestmark = [
     pytest.mark.gpu,

@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from torch.nn import Parameter
 
 from trainers.loop.errors import ContractError, EmptyTargetError, ParallelismError, PeerLostError
-from trainers.loop.group.group import Group, check_modules
 from trainers.loop.group.processes import (
+    Group,
     Processes,
     check_one_vector,
     chunks,
@@ -27,6 +27,7 @@ from trainers.loop.group.processes import (
 )
 from trainers.loop.group.totals import LocalTotals, StepRequests, StepTotals, Totals
 from trainers.loop.loss import Loss, WeightedMean, read
+from trainers.loop.step.guards import check_modules
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn import Parameter
 
 from trainers.loop.errors import SettingsError
-from trainers.loop.optimizers import adamw, can_fuse, cosine, warmup_cosine
+from trainers.loop.phase import adamw, can_fuse, cosine, warmup_cosine
 
 
 def stepped(*, fused: bool | None) -> list[Parameter]:

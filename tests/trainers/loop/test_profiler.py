@@ -9,8 +9,7 @@ import pytest
 import torch
 
 from trainers.loop.errors import SettingsError
-from trainers.loop.profiler import profile_training
-from trainers.loop.reports import Report, StepReport, TrainingNotice
+from trainers.loop.reports import Report, StepReport, TrainingNotice, profile_training
 
 
 def report(phase: str, epoch: int, window: int) -> StepReport:

@@ -33,7 +33,7 @@ from trainers.loop import (
     SettingsError,
     StepReport,
 )
-from trainers.loop.checkpoint.compatibility import ResumeRates
+from trainers.loop.checkpoint.recorder import ResumeRates
 
 Schedule = Callable[[Optimizer], LRScheduler]
 

@@ -10,9 +10,7 @@ from torch.nn import Parameter
 
 from trainers.loop import BestWeights
 from trainers.loop.errors import ResumeMismatchError, SettingsError
-from trainers.loop.weights import weight_copies
-from trainers.loop.weights.initial_weights import hash_tensors
-from trainers.loop.weights.weight_copies import LARGE, AveragedWeights, copy_tensors, is_large
+from trainers.loop.weights import LARGE, AveragedWeights, copy_tensors, hash_tensors, is_large, weight_copies
 
 
 def parameter(*values: float, dtype: torch.dtype = torch.float32) -> Parameter:

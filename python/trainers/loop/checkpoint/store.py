@@ -3,7 +3,7 @@
 import math
 import signal
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from errno import ENOSPC
 from os import PathLike
@@ -15,7 +15,6 @@ from typing import Literal, Self, TypeAlias, final
 from torch import Tensor
 
 from predictor.draft_folder import publish_folder
-from trainers.loop.checkpoint.compatibility import BATCHES_PER_STEP
 from trainers.loop.checkpoint.folder import (
     CheckpointEntry,
     DamagedError,
@@ -45,6 +44,8 @@ from trainers.loop.checkpoint.snapshot import (
 from trainers.loop.errors import CheckpointError, NoBestWeightsError, ResumeMismatchError, SettingsError
 
 LOCK = ".lock"
+BATCHES_PER_STEP = "batches per step (accumulate x processes)"
+"""The part of a checkpoint's layout with the size of an accumulation window."""
 
 Which = Literal["best", "newest"]
 
@@ -224,8 +225,26 @@ class Checkpoints:
         self._check_open()
         self._since = self._clock()  # set before writing, so that a failed save is not retried in every window
         check_snapshot(snapshot)
-        entry, size = _write(self.folder, snapshot, self._settings)
-        _prune(self.folder, entry, self._keep)
+        needed = snapshot_bytes(snapshot)
+        try:
+            check_space(self.folder, needed)
+            entry = next_entry(self.folder, snapshot.windows)
+            with publish_folder(entry.path) as draft:
+                size = write_checkpoint(draft, snapshot, self._settings)
+        except OSError as error:
+            if error.errno == ENOSPC:
+                raise make_disk_full_error(self.folder, needed) from error
+            raise CheckpointError(
+                f"the checkpoint after {snapshot.windows} windows cannot be written to {self.folder}: "
+                f"{describe_error(error)}; earlier checkpoints are unchanged"
+            ) from error
+        try:
+            for old in list_superseded(list_entries(self.folder), entry, self._keep):
+                remove(old)
+        except OSError as error:
+            raise CheckpointError(
+                f"{entry.path} is written, but older checkpoints cannot be removed: {describe_error(error)}"
+            ) from error
         return entry.path, size
 
     def clear(self) -> None:
@@ -252,9 +271,7 @@ class Checkpoints:
             raise CheckpointError(f"{self.folder} cannot be read: {describe_error(error)}") from error
 
 
-def checkpoints_to_remove(
-    present: Sequence[CheckpointEntry], newest: CheckpointEntry, keep: int
-) -> list[CheckpointEntry]:
+def list_superseded(present: Sequence[CheckpointEntry], newest: CheckpointEntry, keep: int) -> list[CheckpointEntry]:
     """Return the checkpoints to remove, oldest first, after `newest` was written.
 
     The `keep` newest are kept, and the newest that was the best. Of each window only the last revision counts.
@@ -265,33 +282,6 @@ def checkpoints_to_remove(
     best = next((entry for entry in reversed(ranked) if _was_best(entry)), newest)
     kept = {*ranked[-keep:], best}
     return [entry for entry in present if entry not in kept]
-
-
-def _write(folder: Path, snapshot: Snapshot, settings: Mapping[str, Json]) -> tuple[CheckpointEntry, int]:
-    needed = snapshot_bytes(snapshot)
-    try:
-        check_space(folder, needed)
-        entry = next_entry(folder, snapshot.windows)
-        with publish_folder(entry.path) as draft:
-            size = write_checkpoint(draft, snapshot, settings)
-    except OSError as error:
-        if error.errno == ENOSPC:
-            raise make_disk_full_error(folder, needed) from error
-        raise CheckpointError(
-            f"the checkpoint after {snapshot.windows} windows cannot be written to {folder}: {describe_error(error)}; "
-            "earlier checkpoints are unchanged"
-        ) from error
-    return entry, size
-
-
-def _prune(folder: Path, newest: CheckpointEntry, keep: int) -> None:
-    try:
-        for entry in checkpoints_to_remove(list_entries(folder), newest, keep):
-            remove(entry)
-    except OSError as error:
-        raise CheckpointError(
-            f"{newest.path} is written, but older checkpoints cannot be removed: {describe_error(error)}"
-        ) from error
 
 
 def _was_best(entry: CheckpointEntry) -> bool:
@@ -335,7 +325,12 @@ class StopSignals:
     def __enter__(self) -> Self:
         """Install the handlers."""
         for number in STOP_SIGNALS:
-            self._install(number)
+            previous = signal.getsignal(number)
+            if previous is None or previous == signal.SIG_IGN:
+                continue
+            with suppress(ValueError):  # not the main thread of the main interpreter
+                signal.signal(number, self._note)
+                self._previous[number] = previous
         self.is_installed = bool(self._previous)
         return self
 
@@ -348,16 +343,6 @@ class StopSignals:
         if self.requested and not self._passed_on and error is None:
             self._passed_on = True
             signal.raise_signal(self.requested)
-
-    def _install(self, number: int) -> None:
-        previous = signal.getsignal(number)
-        if previous is None or previous == signal.SIG_IGN:
-            return
-        try:
-            signal.signal(number, self._note)
-        except ValueError:  # not the main thread of the main interpreter
-            return
-        self._previous[number] = previous
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         """Handle a signal."""

@@ -47,7 +47,11 @@ class SampleSplitter:
         sizes = {tensor.shape[0] for _, tensor in iterate_tensors(batch) if tensor.ndim}
         size = max(1, sizes.pop()) if len(sizes) == 1 else 1
         if size > 1 and (
-            any(_has_length(other, size) for other in iterate_non_tensors(batch)) or find_uncuttable(batch)
+            any(
+                isinstance(other, Sized) and not isinstance(other, str | bytes) and len(other) == size
+                for other in iterate_non_tensors(batch)
+            )
+            or find_uncuttable(batch)
         ):
             return 1
         return size
@@ -63,10 +67,6 @@ class SampleSplitter:
             return tensor[start:stop] if tensor.ndim else tensor
 
         return map_tensors(batch, rows)
-
-
-def _has_length(value: object, length: int) -> bool:
-    return isinstance(value, Sized) and not isinstance(value, str | bytes) and len(value) == length
 
 
 @final

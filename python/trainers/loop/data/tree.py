@@ -39,19 +39,19 @@ def move(tree: Tree, device: torch.device) -> Tree:
     # A non-blocking copy to the host might be read before it is complete.
     asynchronous = device.type == "cuda"
 
-    def moved(tensor: Tensor) -> Tensor:
+    def move_tensor(tensor: Tensor) -> Tensor:
         return tensor if tensor.device == device else tensor.to(device, non_blocking=asynchronous)
 
-    return _map(tree, moved, lambda value: _move_itself(value, device))
+    def move_itself(value: Any) -> Any:
+        moved = value.to(device)
+        if moved is None:
+            raise ContractError(
+                f"the method .to(device) of a {type(value).__name__} returned None; it must return the object on the "
+                "device"
+            )
+        return moved
 
-
-def _move_itself(value: Any, device: torch.device) -> Any:
-    moved = value.to(device)
-    if moved is None:
-        raise ContractError(
-            f"the method .to(device) of a {type(value).__name__} returned None; it must return the object on the device"
-        )
-    return moved
+    return _map(tree, move_tensor, move_itself)
 
 
 def make_mover(device: torch.device) -> Callable[[Tree], Tree]:
@@ -62,16 +62,16 @@ def make_mover(device: torch.device) -> Callable[[Tree], Tree]:
     Raises:
         ContractError: Raised by the function if a tree holds tensors that cannot be moved.
     """
-    looked_at: set[type] = set()
+    checked_classes: set[type] = set()
     stays = device.type == "cpu" and not torch.accelerator.is_available()
 
-    def moved(tree: Tree) -> Tree:
-        if type(tree) not in looked_at:
+    def check_and_move(tree: Tree) -> Tree:
+        if type(tree) not in checked_classes:
             check_tree(tree)
-            looked_at.add(type(tree))
+            checked_classes.add(type(tree))
         return tree if stays else move(tree, device)
 
-    return moved
+    return check_and_move
 
 
 def check_tree(tree: object, path: str = "batch") -> None:

@@ -1,6 +1,5 @@
 """The device of a training run: hardware, precision, memory, compilation and random state."""
 
-from trainers.loop.device.compilation import compact_parameters, compile_modules
 from trainers.loop.device.hardware import (
     DeviceChoice,
     Hardware,
@@ -9,6 +8,8 @@ from trainers.loop.device.hardware import (
     check_device,
     choose_device,
     choose_precision,
+    compact_parameters,
+    compile_modules,
     full_precision,
     use_device,
 )

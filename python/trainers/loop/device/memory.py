@@ -46,7 +46,12 @@ def measure_peak_bytes(device: torch.device) -> int | None:
         case "mps":
             return torch.mps.driver_allocated_memory()
         case _:
-            return _read_peak_resident_bytes()
+            if sys.platform == "win32":
+                return None
+            import resource
+
+            peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+            return peak if sys.platform == "darwin" else peak * KIBIBYTE  # macOS counts bytes, Linux KiB
 
 
 def measure_used_bytes(device: torch.device) -> int | None:
@@ -59,7 +64,9 @@ def measure_used_bytes(device: torch.device) -> int | None:
         case "mps":
             return torch.mps.current_allocated_memory()
         case _:
-            return _read_resident_bytes()
+            if sys.platform == "win32" or not STATM.exists():
+                return None
+            return int(STATM.read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def measure_total_bytes(device: torch.device) -> int | None:
@@ -76,7 +83,13 @@ def measure_total_bytes(device: torch.device) -> int | None:
         case "mps":
             return torch.mps.recommended_max_memory()
         case _:
-            return _read_host_bytes()
+            if sys.platform == "win32":
+                return None
+            import resource
+
+            limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+            physical = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+            return physical if limit == resource.RLIM_INFINITY else min(physical, limit)
 
 
 def measure_free_bytes(device: torch.device) -> int | None:
@@ -98,31 +111,6 @@ def format_size(size: int) -> str:
             return f"{size} {unit}" if unit == UNITS[0] else f"{amount:.1f} {unit}"
         amount /= KIBIBYTE
     return f"{amount:.1f} {UNITS[-1]}"
-
-
-def _read_peak_resident_bytes() -> int | None:
-    if sys.platform == "win32":
-        return None
-    import resource
-
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * KIBIBYTE  # macOS counts bytes, Linux KiB
-
-
-def _read_resident_bytes() -> int | None:
-    if sys.platform == "win32" or not STATM.exists():
-        return None
-    return int(STATM.read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
-
-
-def _read_host_bytes() -> int | None:
-    if sys.platform == "win32":
-        return None
-    import resource
-
-    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
-    physical = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return physical if limit == resource.RLIM_INFINITY else min(physical, limit)
 
 
 def is_out_of_memory(error: BaseException) -> bool:

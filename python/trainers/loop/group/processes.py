@@ -1,4 +1,4 @@
-"""A group of processes that communicate through torch.distributed."""
+"""Processes that train together: this process only, or several that communicate through torch.distributed."""
 
 import math
 import os
@@ -16,7 +16,6 @@ from torch.distributed.rendezvous import rendezvous
 from torch.nn import Parameter
 
 from trainers.loop.errors import ContractError, ParallelismError, PeerLostError, join_names
-from trainers.loop.group.group import Group
 from trainers.loop.group.totals import GroupTotals, LocalTotals, RowFormat, Totals
 from trainers.loop.loss import WeightedMean
 
@@ -31,6 +30,94 @@ Value = TypeVar("Value")
 PEER_TIMEOUT = timedelta(minutes=10)
 
 BACKENDS = {"cpu": "gloo", "cuda": "nccl", "xpu": "xccl"}
+
+
+class Group:
+    """The processes that train the same modules, each on its share of the batches; here, this process only.
+
+    In `Processes`, every process must make the same calls in the same order, because each call waits for all
+    processes. It raises `PeerLostError` if another process has ended or hangs. Processes are independent between two
+    calls: forward and backward exchange nothing, so a process may repeat micro-batches of a window.
+
+    Attributes:
+        rank: Number of this process, from 0.
+        size: Number of processes.
+    """
+
+    def __init__(self, rank: int = 0, size: int = 1) -> None:
+        self.rank = rank
+        self.size = size
+
+    def combine(self, local: LocalTotals, parameters: Sequence[Parameter]) -> Totals:  # noqa: ARG002  this process has nothing to add
+        """Sum a window over all processes: totals, requests and gradients.
+
+        Args:
+            local: The totals of this process, which may have no batch or no target.
+            parameters: The phase's parameters [...], with this process's gradients. No other phase may have them.
+                Afterwards the gradients of all processes are the same sums, up to the totals' correction. A parameter
+                has no gradient if it has none in any process.
+
+        Returns:
+            The totals over all processes; read them before the phase's next window is combined.
+
+        Raises:
+            ContractError: The loss has a part that no process had in the phase's first window.
+            ParallelismError: The parameters cannot be summed in one vector.
+        """
+        return local
+
+    def add_counts(self, counts: Mapping[str, int], parameters: Sequence[Parameter]) -> Mapping[str, int]:  # noqa: ARG002  as above
+        """Sum the targets of every term of a phase's loss over all processes, before its first forward.
+
+        Args:
+            counts: The counts of this process by term; empty if it has no batch.
+            parameters: The phase's parameters [...], which identify the phase.
+
+        Raises:
+            ContractError: The counts have a term that no process had in the phase's first window.
+        """
+        return counts
+
+    def list_mean_names(self, parameters: Sequence[Parameter]) -> Sequence[str]:  # noqa: ARG002  as above
+        """Return the names of the parts or terms that the processes exchange for a phase's parameters [...], if any."""
+        return ()
+
+    def restore_mean_names(self, parameters: Sequence[Parameter], names: Sequence[str]) -> None:
+        """Exchange these names, known before a resume, from the first window of a phase's parameters [...] on."""
+
+    def merge_means(self, mean: WeightedMean) -> WeightedMean:
+        """Merge the weighted means of all processes; a process may have a count of 0."""
+        return mean
+
+    def agree_on_length(self, length: int | None) -> int | None:
+        """Return the number of batches in an epoch; with several processes, all must know it and agree.
+
+        Raises:
+            ParallelismError: It is unknown or differs between processes.
+        """
+        return length
+
+    def gather(self, value: Value) -> list[Value]:
+        """Return the values of all processes in the order of ranks; the values are pickled."""
+        return [value]
+
+    def broadcast(self, tensors: Iterable[Tensor]) -> None:
+        """Copy the contents of rank 0's tensors to all processes, in place.
+
+        Args:
+            tensors: Tensors of the same shapes, dtypes and order in every process.
+        """
+
+    def check_same(self, what: str, value: str) -> None:
+        """Check that a value is the same in all processes.
+
+        Args:
+            what: The name of the value for the message.
+            value: The value of this process.
+
+        Raises:
+            ParallelismError: It differs.
+        """
 
 
 @contextmanager
@@ -354,7 +441,13 @@ def join_group(device_type: str, *, timeout: timedelta = PEER_TIMEOUT) -> Genera
     else:
         backend = _choose_backend(device_type)
         with convert_peer_errors("joining the group"):
-            _init_process_group(backend, timeout)
+            # Losing a process must raise an error in the waiting ones. By default nccl aborts the program instead.
+            os.environ.setdefault("TORCH_NCCL_BLOCKING_WAIT", "1")
+            store, rank, size = next(rendezvous("env://", timeout=timeout))
+            # torchrun keeps the store until it exits, so a second group of the same processes needs other keys.
+            visit = store.add(f"visits of rank {rank}", 1)
+            visited = PrefixStore(f"visit {visit}", store)
+            dist.init_process_group(backend, store=visited, rank=rank, world_size=size, timeout=timeout)
         try:
             group = Processes()
             group.gather(group.rank)  # no process fails and leaves while another is still joining
@@ -393,14 +486,3 @@ def _choose_backend(device_type: str) -> str:
             "install a build that has it, or start one process"
         )
     return backend if backend == "gloo" else f"cpu:gloo,{device_type}:{backend}"
-
-
-def _init_process_group(backend: str, timeout: timedelta) -> None:
-    # Losing a process must raise an error in the waiting ones. By default nccl aborts the program instead.
-    os.environ.setdefault("TORCH_NCCL_BLOCKING_WAIT", "1")
-    store, rank, size = next(rendezvous("env://", timeout=timeout))
-    # torchrun keeps the store until it exits, so a second group of the same processes needs other keys.
-    visit = store.add(f"visits of rank {rank}", 1)
-    dist.init_process_group(
-        backend, store=PrefixStore(f"visit {visit}", store), rank=rank, world_size=size, timeout=timeout
-    )

@@ -1,11 +1,13 @@
 """Checks that raise an error if training does not work as intended, and its position for errors."""
 
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, final
 
 import torch
 from torch import Tensor, nn
 from torch.nn import Parameter
+from torch.nn.parallel import DistributedDataParallel
 
 from trainers.loop.data.tree import describe, iterate_tensors
 from trainers.loop.errors import (
@@ -14,6 +16,7 @@ from trainers.loop.errors import (
     LoopError,
     NoGradientError,
     NonFiniteError,
+    ParallelismError,
     UnusedParameterError,
     ZeroGradientError,
     describe_parameters,
@@ -322,3 +325,65 @@ def _read_values(parameter: Parameter) -> Tensor:
 def _is_finite(tensor: Tensor) -> bool:
     values = tensor.detach()
     return bool(torch.isfinite(values.coalesce().values() if values.is_sparse else values).all())
+
+
+def check_modules(modules: Mapping[str, nn.Module], *, size: int, splitting: bool) -> None:
+    """Check that a group can train the modules.
+
+    A process that runs out of memory repeats a micro-batch of a window. If a module communicated in its forward or
+    backward, that process would communicate once more than the others, which hangs or mixes up values.
+
+    Args:
+        modules: The modules by name.
+        size: Number of processes.
+        splitting: Whether a micro-batch is repeated when memory runs out.
+
+    Raises:
+        ParallelismError: With several processes, a module is sharded, wrapped in DistributedDataParallel, computes
+            statistics over all processes or has sparse gradients. Or, with one process: it is sharded and micro-batches
+            may be repeated.
+    """
+    for name, module in modules.items():
+        for path, part in module.named_modules(prefix=name):
+            if (size > 1 or splitting) and _is_sharded(part):
+                raise ParallelismError(
+                    f"{path} is sharded (FSDP or DTensor): its forward and backward gather weights from all processes, "
+                    "which a process that runs out of memory cannot repeat, and its gradients are shards. Give the "
+                    "loop the unsharded module: it sums the gradients once per window. If the module is too large for "
+                    "one device, use a trainer that supports sharding"
+                )
+            if size > 1:
+                _check_one_exchange(path, part)
+
+
+def _check_one_exchange(path: str, part: nn.Module) -> None:
+    """Check that a module neither communicates nor has gradients that the group's exchange cannot sum."""
+    if isinstance(part, nn.Embedding | nn.EmbeddingBag) and part.sparse:
+        raise ParallelismError(
+            f"{path} has sparse gradients, which several processes cannot sum in one vector; create it with "
+            "sparse=False, or train in one process"
+        )
+    if isinstance(part, DistributedDataParallel):
+        raise ParallelismError(
+            f"{path} is wrapped in DistributedDataParallel, which sums gradients in every backward, but the loop "
+            "already does so once per window: give it the wrapped module (.module)"
+        )
+    if isinstance(part, nn.SyncBatchNorm):
+        raise ParallelismError(
+            f"{path} is a SyncBatchNorm: its forward waits for the other processes, but each may cut its batches "
+            "differently; use GroupNorm or LayerNorm"
+        )
+
+
+def _is_sharded(part: nn.Module) -> bool:
+    # A module that was never imported is not in use, and importing it is slow.
+    if "torch.distributed.fsdp" in sys.modules:
+        from torch.distributed.fsdp import FSDPModule, FullyShardedDataParallel
+
+        if isinstance(part, FSDPModule | FullyShardedDataParallel):
+            return True
+    if "torch.distributed.tensor" in sys.modules:
+        from torch.distributed.tensor import DTensor
+
+        return any(isinstance(parameter, DTensor) for parameter in part.parameters(recurse=False))
+    return False

@@ -1,1 +1,0 @@
-"""Initial weights, moving averages and best weights."""
