@@ -10,7 +10,7 @@ from torch import Tensor
 
 from trainers.dit.evaluation import ClassifierPredictions, RewardScore
 from trainers.dit.evaluation import ImageEvaluation as Drawing
-from trainers.dit.page import build_evaluation_page, render_sheet, sample_sheet
+from trainers.dit.page import build_evaluation_page, build_sample_page, render_sheet
 from trainers.media.page import TrainingCurve, write_page
 from trainers.vits.corpus import RecordedClip
 from trainers.vits.page import VoicePage, render_page
@@ -91,7 +91,7 @@ def _sheet(path: Path) -> None:
 
 
 def _drawn(path: Path) -> None:
-    sheet = sample_sheet(
+    sheet = build_sample_page(
         "Drawn by model", ("with 4 steps, guidance 2, seed 0",), "a seven", _images(100, 96), _curves()
     )
     write_page(path, render_sheet(sheet))

@@ -10,7 +10,7 @@ import soundfile
 from numpy.typing import NDArray
 
 from trainers.vits.corpus import SpeechCorpus
-from trainers.vits.preparation import CorpusSettings, prepare
+from trainers.vits.preparation import CorpusSettings, prepare_corpus
 
 RATE: Final = 16_000
 PER_LETTER: Final = 2_048
@@ -66,4 +66,4 @@ def write_recordings(folder: Path, texts: Mapping[str, str] = TEXTS, rate: int =
 
 def prepared(folder: Path, texts: Mapping[str, str] = TEXTS) -> SpeechCorpus:
     """Write recordings below a folder and prepare a corpus from them."""
-    return prepare(write_recordings(folder / "source", texts), folder / "prepared", few())
+    return prepare_corpus(write_recordings(folder / "source", texts), folder / "prepared", few())

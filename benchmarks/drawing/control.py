@@ -64,4 +64,4 @@ def trained(work: Workplace, name: str, *, steps: int, seed: int) -> ImageModel:
         transformer: Any = model.network.module.cpu()
         transformer.save_pretrained(place)
     loaded: Any = PixArtTransformer2DModel.from_pretrained(place, local_files_only=True, low_cpu_mem_usage=False)
-    return ImageModel(PixArtNetwork(loaded.eval(), model.form), model.latents, model.prompts, model.objective)
+    return ImageModel(PixArtNetwork(loaded.eval(), model.image_format), model.latents, model.prompts, model.objective)

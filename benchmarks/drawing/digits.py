@@ -93,7 +93,7 @@ class Workplace:
     def pictures(self, folder: Path) -> ImageFolder:
         """Read and check the images of a folder."""
         model = ImageModel.load(self.base(0))
-        return read_pictures(folder, model.form, model.prompts.check)
+        return read_pictures(folder, model.image_format, model.prompts.check)
 
 
 def workplace(folder: Path, *, quick: bool) -> Workplace:

@@ -20,7 +20,7 @@ from predictor import BarPanel, Forecaster
 from predictor.errors import UnavailableError
 from predictor.instance import ExplanationQuery, Instance
 from trainers.demo import command
-from trainers.demo.dotnet import PROGRAM, DotnetProgram, reason_to_skip
+from trainers.demo.dotnet import PROGRAM, DotnetProgram, find_reason_to_skip
 from trainers.demo.steps import DemoPrograms, run_csharp_client
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def test_csharp_is_asked_only_with_a_sdk_that_can_build_it(
     version: str, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _put_on_the_path(tmp_path, "dotnet", f"echo {version}", monkeypatch)
-    assert reason_to_skip() == reason
+    assert find_reason_to_skip() == reason
 
 
 def test_a_csharp_program_that_fails_fails_the_demo_and_shows_its_output(
@@ -134,7 +134,7 @@ def test_the_way_into_the_environment_is_shown_only_where_quantra_is_not_on_the_
 
 def test_without_dotnet_the_demo_reports_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert reason_to_skip() == "dotnet is not on the PATH"
+    assert find_reason_to_skip() == "dotnet is not on the PATH"
 
 
 def _put_on_the_path(folder: Path, name: str, script: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from trainers.progress.json_log import KINDS
+from trainers.progress.report_logs import KINDS
 from trainers.stock.progress_output import make_announcer, make_warner
 
 PAGE = (Path(__file__).parents[2] / "docs" / "training-loop.md").read_text(encoding="utf-8")

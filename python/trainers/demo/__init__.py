@@ -1,5 +1,5 @@
 """The demo: training, serving, forecasts from Python and C#, and a report, on real bars from a package."""
 
-from trainers.demo.steps import DemoResult, DemoSettings, walk
+from trainers.demo.steps import DemoResult, DemoSettings, run_demo
 
-__all__ = ["DemoResult", "DemoSettings", "walk"]
+__all__ = ["DemoResult", "DemoSettings", "run_demo"]

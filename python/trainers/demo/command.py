@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.syntax import Syntax
 from rich.text import Text
 
-from trainers.demo.steps import DemoResult, DemoSettings, walk
+from trainers.demo.steps import DemoResult, DemoSettings, run_demo
 
 
 def demo(
@@ -24,25 +24,22 @@ def demo(
     """Train on real bars, serve, query from Python and C#, and write report.html; less than a minute."""
     torch.set_num_threads(1)  # the default network is too small to be faster with more
     console = Console(file=sys.stderr if as_json else sys.stdout)
-    result = walk(DemoSettings(out=out, keep_serving=keep_serving, open_browser=not no_browser), console)
+    result = run_demo(DemoSettings(out=out, keep_serving=keep_serving, open_browser=not no_browser), console)
     if as_json:
-        sys.stdout.write(json.dumps(_encode_result(result)) + "\n")
+        programs = result.programs
+        fields = {
+            "report": str(result.report),
+            "port": programs.port,
+            "pid": result.pid,
+            "serve": programs.serve,
+            "python": programs.python,
+            "csharp": programs.csharp,
+        }
+        sys.stdout.write(json.dumps(fields) + "\n")
     else:
         _print(result, console)
     if result.failure is not None:
         raise result.failure
-
-
-def _encode_result(result: DemoResult) -> dict[str, str | int | None]:
-    programs = result.programs
-    return {
-        "report": str(result.report),
-        "port": programs.port,
-        "pid": result.pid,
-        "serve": programs.serve,
-        "python": programs.python,
-        "csharp": programs.csharp,
-    }
 
 
 def _print(result: DemoResult, console: Console) -> None:

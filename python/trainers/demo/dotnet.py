@@ -44,7 +44,7 @@ PROJECT = """<Project Sdk="Microsoft.NET.Sdk">
 """
 
 
-def reason_to_skip() -> str:
+def find_reason_to_skip() -> str:
     """Why the C# program cannot run here; empty if it can."""
     if shutil.which("dotnet") is None:
         return "dotnet is not on the PATH"
@@ -55,13 +55,6 @@ def reason_to_skip() -> str:
     if not major.isdigit() or int(major) < MIN_SDK:
         return f"the .NET SDK on the PATH is {version or 'missing'}, and {MIN_SDK} or newer is needed"
     return ""
-
-
-def _list_client_sources() -> list[Path]:
-    """Files that the client is built from: its projects, the protocol and build settings."""
-    places = [*(DOTNET / name for name in _PROJECTS), DOTNET.parent / "protos"]
-    inside = (path for place in places for path in place.rglob("*") if not _MADE & set(path.parts))
-    return sorted(path for path in (*inside, *DOTNET.glob("Directory.*")) if path.is_file())
 
 
 def _wait_for_end(process: subprocess.Popen[str]) -> subprocess.CompletedProcess[str]:
@@ -124,7 +117,11 @@ class DotnetProgram:
     def _hash_sources(self) -> str:
         """SHA-256 over the program and the client's sources."""
         digest = hashlib.sha256()
-        for path in (self.folder / SOURCE, self.folder / PROJECT_FILE, *_list_client_sources()):
+        # The client is built from its projects, the protocol and build settings.
+        folders = [*(DOTNET / name for name in _PROJECTS), DOTNET.parent / "protos"]
+        inside = (path for folder in folders for path in folder.rglob("*") if not _MADE & set(path.parts))
+        client = sorted(path for path in (*inside, *DOTNET.glob("Directory.*")) if path.is_file())
+        for path in (self.folder / SOURCE, self.folder / PROJECT_FILE, *client):
             digest.update(str(path).encode() + b"\0")
             digest.update(hashlib.sha256(path.read_bytes()).digest())
         return digest.hexdigest()

@@ -168,7 +168,7 @@ class DemoResult:
     """Why the C# program failed; the command raises it after showing everything else."""
 
 
-def walk(settings: DemoSettings, console: Console) -> DemoResult:
+def run_demo(settings: DemoSettings, console: Console) -> DemoResult:
     """Run all steps.
 
     Raises:
@@ -180,7 +180,7 @@ def walk(settings: DemoSettings, console: Console) -> DemoResult:
     settings.out.mkdir(parents=True, exist_ok=True)
     bars.write_csv(bars_file)
     failure: UnavailableError | None = None
-    skip, program = dotnet.reason_to_skip(), dotnet.DotnetProgram(settings.out / "csharp")
+    skip, program = dotnet.find_reason_to_skip(), dotnet.DotnetProgram(settings.out / "csharp")
     programs = DemoPrograms(
         port=free_port(program.port), model=MODEL, bars=bars_file.resolve(), symbol=SYMBOL, models=models
     )
@@ -199,7 +199,9 @@ def walk(settings: DemoSettings, console: Console) -> DemoResult:
                 run_csharp_client(programs, program, build, console)
             except UnavailableError as error:
                 failure = error
-    if settings.open_browser and _has_screen():
+    # Only a graphical browser: a text browser would take over the terminal.
+    has_screen = sys.platform in {"win32", "darwin"} or bool({"DISPLAY", "WAYLAND_DISPLAY"} & os.environ.keys())
+    if settings.open_browser and has_screen:
         webbrowser.open(report.resolve().as_uri())
     return DemoResult(
         report=report,
@@ -234,7 +236,8 @@ class DemoTraining:
         newest = self._newest
         if newest and inputs.made(self._logs, self._locate_version(newest)):
             console.rule(f"reusing {MODEL}@{newest}: recipe, bars and versions have not changed")
-            card = self._read_card(newest)
+            stored = load(self._locate_version(newest)).artifact.manifest.card
+            card = Card.from_json(canonical.to_bytes(stored).decode())
         else:
             card = self._train(newest + 1, console)
             inputs.keep(self._logs, self._locate_version(newest + 1))
@@ -256,9 +259,6 @@ class DemoTraining:
 
     def _locate_version(self, version: int) -> Path:
         return self._line / str(version)
-
-    def _read_card(self, version: int) -> Card:
-        return Card.from_json(canonical.to_bytes(load(self._locate_version(version)).artifact.manifest.card).decode())
 
     def _train(self, version: int, console: Console) -> Card:
         data = f"{', '.join(self.bars.symbols)}: {len(self.bars.sessions)} real daily bars"
@@ -376,8 +376,3 @@ def serving(models: Path, *, keep: bool, port: int = 0) -> Generator[DemoServer]
         raise
     if not keep:
         server.stop()
-
-
-def _has_screen() -> bool:
-    """Whether a graphical browser can open; a text browser would take over the terminal."""
-    return sys.platform in {"win32", "darwin"} or bool({"DISPLAY", "WAYLAND_DISPLAY"} & os.environ.keys())

@@ -130,16 +130,13 @@ class BatchRounds(Generic[Batch_co]):
 
     def batches(self, epoch: int, *, start: int = 0, step: int = 1) -> Iterator[Batch_co]:
         """Gather the batches of a round, counted from 0."""
-        for number in range(start, self.length, step):
-            yield self._images.gather(self._draw_indices((epoch * self.length + number) * self._size))
-
-    def _draw_indices(self, first: int) -> Tensor:
-        """Image indices of a batch: int64 [size]."""
         count = len(self._images)
-        turns = range(first // count, (first + self._size - 1) // count + 1)
-        orders = torch.cat([shuffle_indices(count, seed=self._seed, epoch=turn) for turn in turns])
-        begin = first - turns[0] * count
-        return orders[begin : begin + self._size]
+        for number in range(start, self.length, step):
+            first = (epoch * self.length + number) * self._size
+            passes = range(first // count, (first + self._size - 1) // count + 1)
+            orders = torch.cat([shuffle_indices(count, seed=self._seed, epoch=index) for index in passes])
+            begin = first - passes[0] * count
+            yield self._images.gather(orders[begin : begin + self._size])
 
 
 FILE: Final = "cache.json"
@@ -230,7 +227,9 @@ class LatentCache:
     def gather(self, index: Tensor) -> EncodedImages:
         """Gather a batch by indices, int64 [N]."""
         posterior = Posterior(*(part[index] for part in self._posterior))
-        return EncodedImages(posterior, self._condition.rows(self._prompts[index]).with_priors(self._priors[index]))
+        return EncodedImages(
+            posterior, self._condition.rows(self._prompts[index]).with_prior_tokens(self._priors[index])
+        )
 
     def check_model(self, model: ImageModel) -> None:
         """Check that the cache was made with a model's encoders.

@@ -30,8 +30,8 @@ from trainers.dit.recipe import (
     SamplingSettings,
 )
 from trainers.loop import Hardware, choose_device, launched_rank, seed_everything
-from trainers.media.console import AsJson, command_errors, echo, print_json, progress_counter
-from trainers.media.run_directory import as_settings, check_free, checkpoints_in, run_folder
+from trainers.media.console import AsJson, command_errors, echo, make_progress_counter, print_json
+from trainers.media.run_directory import check_free, create_checkpoints, encode_settings, locate_run
 from trainers.options import Device, RunOptions, Threads, consumer
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def cache(
         loaded = ImageModel.load(model).to(choose_device(device, Hardware.detect()).device)
         pictures = read_images(images, loaded, skip_bad=skip_bad, silent=as_json)
         plans = None if priors is None else read_priors(priors)
-        write_cache(pictures, loaded, out, progress_counter("encoded", "images", silent=as_json), priors=plans)
+        write_cache(pictures, loaded, out, make_progress_counter("encoded", "images", silent=as_json), priors=plans)
     facts = {"images": len(pictures.pictures), "prompts": len(pictures.prompts)}
     if as_json:
         print_json(
@@ -114,9 +114,9 @@ def train(
     out: Annotated[Path, Flag("Folder of the trained model; it must not exist.")],
     made_of: Annotated[Path | None, Flag("Folder of images to verify the cache against; reads all of them.")] = None,
     skip_bad: SkipBad = False,
-    build: ParsedFlags[ObjectiveSettings],
-    recipe: ParsedFlags[ImageRecipe],
-    watching: ParsedFlags[MonitorSettings],
+    objective_flags: ParsedFlags[ObjectiveSettings],
+    recipe_flags: ParsedFlags[ImageRecipe],
+    monitor_flags: ParsedFlags[MonitorSettings],
     run: RunOptions,
 ) -> None:
     """Train a model's transformer on images."""
@@ -124,25 +124,34 @@ def train(
         from trainers.dit.models import ImageModel
         from trainers.dit.training import fit
 
-        chosen = recipe.over(ImageRecipe())
+        recipe = recipe_flags.over(ImageRecipe())
         torch.set_num_threads(run.threads)
         if run.parent_watch:
             exit_with_parent()
         check_free(out, ModelError)
         initial = ImageModel.load(model)
-        loaded = initial.learning(build.over(ObjectiveSettings()).objective if build.flags else None)
+        loaded = initial.learning(
+            objective_flags.over(ObjectiveSettings()).objective if objective_flags.flags else None
+        )
         before = read_trained_words(read_notes(model))
         source = open_source(images, loaded, made_of, skip_bad=skip_bad, silent=run.as_json)
-        monitor_settings = watching.over(MonitorSettings())
+        monitor_settings = monitor_flags.over(MonitorSettings())
         monitor = create_monitor(loaded, monitor_settings, made_of or images, skip_bad=skip_bad, silent=run.as_json)
-        seed_everything(chosen.seed)
-        folder = run_folder(out)
-        settings = {"recipe": as_settings(asdict(chosen)), "objective": str(loaded.objective), "images": source.digest}
+        seed_everything(recipe.seed)
+        folder = locate_run(out)
+        settings = {
+            "recipe": encode_settings(asdict(recipe)),
+            "objective": str(loaded.objective),
+            "images": source.digest,
+        }
         if monitor is not None:
-            settings |= {"monitor": _as_texts(monitor_settings), "held_out": monitor.evaluator.digest}
-        checkpoints = checkpoints_in(folder, run, settings, ModelError)
+            # Texts survive a round trip through JSON.
+            values = {**asdict(monitor_settings), "monitor": ",".join(monitor_settings.monitor or ())}
+            texts = {name: None if value is None else str(value) for name, value in values.items()}
+            settings |= {"monitor": texts, "held_out": monitor.evaluator.digest}
+        checkpoints = create_checkpoints(folder, run, settings, ModelError)
         consume = consumer(run, folder, sys.stdout, rank=launched_rank())
-        result = fit(loaded, source, chosen, checkpoints, consume, monitor)
+        result = fit(loaded, source, recipe, checkpoints, consume, monitor)
         if launched_rank() > 0:
             return
         loaded.network.module.cpu()
@@ -150,10 +159,10 @@ def train(
         facts = monitor.evaluator.facts if monitor else {}
         loaded.save(out, {TRAINING: {**settings, "curves": asdict(result), "facts": facts, WORDS: words}})
         prompt = source.prompts[0]
-        priors = loaded.network.priors > 0
+        priors = loaded.network.prior_count > 0
         plan = " --priors PRIORS.safetensors" if priors else ""
         example = f"quantra train dit sample {quote(str(out))} --prompt {quote(prompt)} --out drawn.png{plan}"
-    _report_training(result, out, chosen.learning_rate, monitor_settings, example, as_json=run.as_json)
+    _report_training(result, out, recipe.learning_rate, monitor_settings, example, as_json=run.as_json)
 
 
 @with_flags
@@ -174,7 +183,7 @@ def grpo(
         Path | None, Flag("Folder of a CLIP model, for reward clip; nothing is downloaded.", metavar="FOLDER")
     ] = None,
     skip_bad: SkipBad = False,
-    recipe: ParsedFlags[GrpoRecipe],
+    recipe_flags: ParsedFlags[GrpoRecipe],
     run: RunOptions,
 ) -> None:
     """Tune a trained model with a reward, while another metric must not get worse."""
@@ -183,26 +192,26 @@ def grpo(
         from trainers.dit.models import ImageModel
         from trainers.dit.rewards import RewardInputs
 
-        chosen = recipe.over(GrpoRecipe())
+        recipe = recipe_flags.over(GrpoRecipe())
         torch.set_num_threads(run.threads)
         if run.parent_watch:
             exit_with_parent()
         check_free(out, ModelError)
         loaded, notes = ImageModel.load(model), read_notes(model)
-        known = read_trained_words(notes)
-        own = read_images(images, loaded, known, skip_bad=skip_bad, silent=run.as_json)
-        held = read_images(held_out, loaded, known, skip_bad=skip_bad, silent=run.as_json)
-        reward, gate = create_gate(loaded, RewardInputs(own, held, reward_weights, chosen.gate_images), chosen)
-        seed_everything(chosen.seed)
-        folder = run_folder(out)
-        settings = {"recipe": as_settings(asdict(chosen)), "images": own.digest, "held_out": held.digest}
-        checkpoints = checkpoints_in(folder, run, settings, ModelError)
+        trained_words = read_trained_words(notes)
+        own = read_images(images, loaded, trained_words, skip_bad=skip_bad, silent=run.as_json)
+        held = read_images(held_out, loaded, trained_words, skip_bad=skip_bad, silent=run.as_json)
+        reward, gate = create_gate(loaded, RewardInputs(own, held, reward_weights, recipe.gate_images), recipe)
+        seed_everything(recipe.seed)
+        folder = locate_run(out)
+        settings = {"recipe": encode_settings(asdict(recipe)), "images": own.digest, "held_out": held.digest}
+        checkpoints = create_checkpoints(folder, run, settings, ModelError)
         consume = consumer(run, folder, sys.stdout, rank=launched_rank())
-        result = tune(loaded, own, reward, gate, chosen, checkpoints, consume)
+        result = tune(loaded, own, reward, gate, recipe, checkpoints, consume)
         if launched_rank() > 0:
             return
         loaded.network.module.cpu()
-        words = None if known is None else sorted(known)
+        words = None if trained_words is None else sorted(trained_words)
         loaded.save(
             out, {**notes, TUNING: {**settings, "tuned": asdict(result), "facts": gate.evaluator.facts, WORDS: words}}
         )
@@ -237,7 +246,7 @@ def sample(
 ) -> None:
     """Draw images of a prompt, and save them."""
     with command_errors(IMAGES):
-        from trainers.dit.page import build_curves, render_sheet, sample_sheet
+        from trainers.dit.page import build_curves, build_sample_page, render_sheet
         from trainers.dit.prompts import read_priors
         from trainers.dit.sampling import draw_images
         from trainers.media.page import check_file, write_page
@@ -251,18 +260,18 @@ def sample(
         torch.set_num_threads(threads)
         plans = None if priors is None else [*read_priors(priors).values()]
         loaded, notes = _load(model, device)
-        _check_size(loaded.form, count, scale)
+        _check_size(loaded.image_format, count, scale)
         curves, warning = build_curves(notes), describe_unknown_words(prompt, loaded.prompts, read_trained_words(notes))
         if warning is not None:
             echo(warning)
         images = draw_images(
-            loaded, [prompt] * count, drawing, plans, progress_counter("drawn", "images", silent=False)
+            loaded, [prompt] * count, drawing, plans, make_progress_counter("drawn", "images", silent=False)
         )
         _save(images, out, scale)
         if page is not None:
             lines = (_describe_sampling(loaded, drawing),)
             write_page(
-                page, render_sheet(sample_sheet(f"Drawn by {model.resolve().name}", lines, prompt, images, curves))
+                page, render_sheet(build_sample_page(f"Drawn by {model.resolve().name}", lines, prompt, images, curves))
             )
     echo(f"Saved {out}, {count} of {prompt!r}" + ("" if page is None else f", and {page}: open it to look"))
 
@@ -298,7 +307,7 @@ def evaluate(
         curves = build_curves(notes)
         inputs = read_evaluation_inputs(loaded, settings, read_trained_words(notes), silent=as_json)
         plans = None if priors is None else read_priors(priors)
-        on_progress = progress_counter("drawn", "images", silent=as_json)
+        on_progress = make_progress_counter("drawn", "images", silent=as_json)
         evaluation = evaluate_model(
             loaded, inputs, create_rewards(settings.rewards, inputs), drawing, plans, on_progress
         )
@@ -312,14 +321,14 @@ def evaluate(
     echo(f"Saved {path}: open it to look")
 
 
-def _as_texts(watching: MonitorSettings) -> dict[str, str | None]:
-    """Settings as texts, which survive a round trip through JSON."""
-    values = {**asdict(watching), "monitor": ",".join(watching.monitor or ())}
-    return {name: None if value is None else str(value) for name, value in values.items()}
-
-
 def _report_training(
-    result: "ImageTrainingResult", out: Path, rate: float, watching: MonitorSettings, example: str, *, as_json: bool
+    result: "ImageTrainingResult",
+    out: Path,
+    rate: float,
+    monitor_settings: MonitorSettings,
+    example: str,
+    *,
+    as_json: bool,
 ) -> None:
     """Report the result of a training run.
 
@@ -329,8 +338,8 @@ def _report_training(
     loss = result.loss[-1] if result.loss else None
     if as_json:
         print_json({"kind": "trained", "model": str(out), "loss": loss, "collapsed": result.collapsed})
-    elif result.collapsed and watching.monitor is not None:
-        deciding = watching.monitor[0]
+    elif result.collapsed and monitor_settings.monitor is not None:
+        deciding = monitor_settings.monitor[0]
         best = max(result.snapshots, key=lambda snapshot: snapshot.rewards[deciding])
         echo(
             f"! stopped because the reward collapsed, {result.snapshots[-1].summary}; kept the best weights, "
@@ -365,7 +374,7 @@ def _choose_columns(count: int) -> int:
     return ceil(sqrt(count))
 
 
-def _check_size(form: "ImageFormat", count: int, scale: int) -> None:
+def _check_size(image_format: "ImageFormat", count: int, scale: int) -> None:
     """Check the size of a picture before it is drawn.
 
     Raises:
@@ -374,7 +383,7 @@ def _check_size(form: "ImageFormat", count: int, scale: int) -> None:
     from PIL import Image
 
     columns = _choose_columns(count)
-    width, height = columns * form.width * scale, ceil(count / columns) * form.height * scale
+    width, height = columns * image_format.width * scale, ceil(count / columns) * image_format.height * scale
     if Image.MAX_IMAGE_PIXELS is not None and width * height > Image.MAX_IMAGE_PIXELS:
         raise DataError(
             f"the picture would be {width:,} by {height:,} pixels, more than most programs open; draw fewer, or choose "

@@ -111,14 +111,14 @@ class LatentCoder:
 
     Attributes:
         module: As given, frozen.
-        form: Format of the images.
+        image_format: Format of the images.
     """
 
     def __init__(self, module: AutoencoderKL, side: int, units: LatentUnits) -> None:
         config: Any = module.config
         self.module = module.requires_grad_(False).eval()
         pixels = side * find_scale(module)
-        self.form = ImageFormat(config.in_channels, pixels, pixels)
+        self.image_format = ImageFormat(config.in_channels, pixels, pixels)
         self._units = units
 
     @torch.no_grad()

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from math import sqrt
+from statistics import NormalDist
 from typing import Any, final
 
 import torch
@@ -19,7 +21,18 @@ from trainers.dit.rewards import (
     read_pixels,
 )
 from trainers.dit.sampling import draw_images
-from trainers.dit.statistics import wilson_interval
+
+
+def wilson_interval(right: int, count: int) -> tuple[float, float]:
+    """95 % confidence interval of a proportion, `right` of `count` samples; `count` is at least 1.
+
+    Wilson, "Probable inference, the law of succession, and statistical inference" (1927).
+    """
+    z = NormalDist().inv_cdf(0.5 + 0.95 / 2)
+    share, weight = right / count, z * z / count
+    middle = (share + weight / 2) / (1 + weight)
+    spread = sqrt(share * (1 - share) * weight + weight * weight / 4) / (1 + weight)
+    return max(0.0, middle - spread), min(1.0, middle + spread)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +152,7 @@ def evaluate(
     held_out = inputs.choose_held_out()
     prompts, targets = [picture.prompt for picture in held_out.pictures], read_pixels(held_out)
     gathered = gather_priors(priors, [picture.file for picture in held_out.pictures], model.network)
-    images = draw_images(model, prompts, sampling, gathered if model.network.priors else None, on_progress)
+    images = draw_images(model, prompts, sampling, gathered if model.network.prior_count else None, on_progress)
     probability = next((scored.reward for scored in rewards if isinstance(scored.reward, PromptProbability)), None)
     predictions = None
     if probability is not None:

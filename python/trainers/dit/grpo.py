@@ -272,11 +272,11 @@ class Rollouts:
                 f"now {self._recipe.groups}, or --members, now {self._recipe.members}"
             ) from error
         rewards = self._reward(images, prompts, targets)
-        found = compute_advantages(rewards.view(self._recipe.groups, self._recipe.members))
-        self.rounds.append(RolloutRound(float(rewards.mean()), found.equal, self._recipe.groups))
+        advantages = compute_advantages(rewards.view(self._recipe.groups, self._recipe.members))
+        self.rounds.append(RolloutRound(float(rewards.mean()), advantages.equal, self._recipe.groups))
         trained_steps = torch.randperm(len(steps))[: self._recipe.trained_steps].tolist()
-        advantages = found.values.flatten().to(steps[0].before.device)
-        return [steps[index]._replace(advantages=advantages) for index in trained_steps]
+        values = advantages.values.flatten().to(steps[0].before.device)
+        return [steps[index]._replace(advantages=values) for index in trained_steps]
 
     def _run_all_steps(self, condition: PromptCondition) -> tuple[list[PolicySteps], Tensor]:
         """All steps from noise, and the final latents."""

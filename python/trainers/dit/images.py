@@ -16,13 +16,13 @@ from trainers.media.metadata import (
     FILE,
     MetadataRow,
     RejectedFile,
+    describe_rejections,
     has_control,
+    join_line_numbers,
     leads_outside,
-    lines_of,
     normal_text,
+    parse_rows,
     partition_rows,
-    rejection_message,
-    rows_of,
 )
 
 COLUMNS: Final = 2
@@ -38,7 +38,15 @@ def read_metadata(source: Path) -> tuple[tuple[tuple[str, str], ...], tuple[Reje
         DataError: The file is missing, empty or not UTF-8, or has other columns than file and prompt.
     """
     path = source / FILE
-    rows = rows_of(path, _read_metadata_bytes(source), DataError)
+    if not source.is_dir():
+        raise DataError(f"folder {source} does not exist; give the one with {FILE} and the images")
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError as error:
+        raise DataError(f"{source} has no {FILE}; write one with a line per image: file|prompt") from error
+    except OSError as error:
+        raise DataError(f"{path} cannot be read ({error.strerror})") from error
+    rows = parse_rows(path, content, DataError)
     if rows and rows[0].cells[:1] == ("file",):
         names = rows[0].cells
         conditions = [name for name in names if name.lower() in CONDITIONS]
@@ -52,24 +60,8 @@ def read_metadata(source: Path) -> tuple[tuple[tuple[str, str], ...], tuple[Reje
     if not rows:
         raise DataError(f"{path} lists no images; write a line per image: file|prompt")
     return partition_rows(
-        rows, _read_file_name, _find_problem, lambda row: (_read_file_name(row), normal_text(row.cells[1]))
+        rows, lambda row: row.cells[0], _find_problem, lambda row: (row.cells[0], normal_text(row.cells[1]))
     )
-
-
-def _read_metadata_bytes(source: Path) -> bytes:
-    path = source / FILE
-    if not source.is_dir():
-        raise DataError(f"folder {source} does not exist; give the one with {FILE} and the images")
-    try:
-        return path.read_bytes()
-    except FileNotFoundError as error:
-        raise DataError(f"{source} has no {FILE}; write one with a line per image: file|prompt") from error
-    except OSError as error:
-        raise DataError(f"{path} cannot be read ({error.strerror})") from error
-
-
-def _read_file_name(row: MetadataRow) -> str:
-    return row.cells[0]
 
 
 def _find_problem(row: MetadataRow, numbers: Sequence[int]) -> str:
@@ -78,7 +70,7 @@ def _find_problem(row: MetadataRow, numbers: Sequence[int]) -> str:
     if len(row.cells) != COLUMNS or not row.cells[0]:
         return f"{where} is not file|prompt, with one | between them; fix it"
     if len(numbers) > 1:
-        return f"the file is on lines {lines_of(numbers)} of {FILE}; keep one"
+        return f"the file is on lines {join_line_numbers(numbers)} of {FILE}; keep one"
     if leads_outside(row.cells[0]):
         return f"{where} leads out of the folder; use an image inside it"
     if not row.cells[1]:
@@ -157,13 +149,13 @@ class ImageFolder:
 
     Attributes:
         folder: Path of the folder.
-        form: Format of every image.
+        image_format: Format of every image.
         pictures: Images in the order of metadata.csv.
         refused: Rejected images with reasons.
     """
 
     folder: Path
-    form: ImageFormat
+    image_format: ImageFormat
     pictures: tuple[PromptedImage, ...]
     refused: tuple[RejectedFile, ...]
 
@@ -193,7 +185,7 @@ class ImageFolder:
         """
         images = list[Tensor]()
         for picture in (self.pictures[number] for number in index):
-            image = decode(self.folder / picture.file, self.form)
+            image = decode(self.folder / picture.file, self.image_format)
             if hash_pixels(picture.prompt, image) != picture.digest:
                 raise DataError(f"{self.folder / picture.file} has changed since it was checked; run the command again")
             images.append(image)
@@ -202,7 +194,7 @@ class ImageFolder:
 
 def read_pictures(
     source: Path,
-    form: ImageFormat,
+    image_format: ImageFormat,
     check_prompt: Callable[[str], None],
     *,
     skip_bad: bool = False,
@@ -212,7 +204,7 @@ def read_pictures(
 
     Args:
         source: Folder with metadata.csv.
-        form: Required format of each image.
+        image_format: Required format of each image.
         check_prompt: Raises an `ImageError` for a prompt that the model cannot read.
         skip_bad: Leave out unusable images; otherwise each is an error.
         on_progress: Called after each image with the number of images checked and the total.
@@ -226,16 +218,16 @@ def read_pictures(
     for done, (file, prompt) in enumerate(lines, start=1):
         try:
             check_prompt(prompt)
-            pictures.append(PromptedImage(file, prompt, hash_pixels(prompt, decode(source / file, form))))
+            pictures.append(PromptedImage(file, prompt, hash_pixels(prompt, decode(source / file, image_format))))
         except ImageError as error:
             bad.append(RejectedFile(file, error.message))
         on_progress(done, len(lines))
     if bad and not (pictures and skip_bad):
-        raise DataError(rejection_message(bad, len(pictures), "images"))
-    return ImageFolder(source, form, tuple(pictures), tuple(bad))
+        raise DataError(describe_rejections(bad, len(pictures), "images"))
+    return ImageFolder(source, image_format, tuple(pictures), tuple(bad))
 
 
-def decode(path: Path, form: ImageFormat) -> Tensor:
+def decode(path: Path, image_format: ImageFormat) -> Tensor:
     """Decode an image: uint8 [channels, height, width].
 
     Raises:
@@ -243,15 +235,15 @@ def decode(path: Path, form: ImageFormat) -> Tensor:
     """
     try:
         with Image.open(path, formats=FORMATS) as image:
-            if (image.width, image.height) != (form.width, form.height):
+            if (image.width, image.height) != (image_format.width, image_format.height):
                 raise DataError(
-                    f"{path} is {image.width}x{image.height}, but the model draws {form.width}x{form.height}; scale or "
-                    "crop it"
+                    f"{path} is {image.width}x{image.height}, but the model draws "
+                    f"{image_format.width}x{image_format.height}; scale or crop it"
                 )
-            if image.mode != MODES.get(form.channels):
+            if image.mode != MODES.get(image_format.channels):
                 raise DataError(
                     f"{path} has mode {image.mode} ({len(image.getbands())} channels), but the VAE reads "
-                    f"{MODES.get(form.channels, f'{form.channels} channels')}; convert it"
+                    f"{MODES.get(image_format.channels, f'{image_format.channels} channels')}; convert it"
                 )
             if any(SIXTEEN_BIT in str(tile.args) or tile.codec_name == SCALED_PPM for tile in image.tile):
                 raise DataError(f"{path} does not have 8 bits per channel; convert it")
@@ -269,7 +261,11 @@ def decode(path: Path, form: ImageFormat) -> Tensor:
         raise DataError(f"{path} does not exist; fix its line in {FILE}, or remove it") from error
     except UNREADABLE as error:
         raise DataError(f"{path} cannot be decoded as an image ({error}); replace it") from error
-    return torch.from_numpy(pixels.reshape(form.height, form.width, form.channels)).permute(2, 0, 1).contiguous()
+    return (
+        torch.from_numpy(pixels.reshape(image_format.height, image_format.width, image_format.channels))
+        .permute(2, 0, 1)
+        .contiguous()
+    )
 
 
 def as_floats(pixels: Tensor) -> Tensor:

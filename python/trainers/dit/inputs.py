@@ -9,7 +9,7 @@ import typer
 from trainers.dit.errors import DataError
 from trainers.dit.prompts import describe_unknown_words_of_folder
 from trainers.dit.recipe import GrpoRecipe, ImageEvaluationSettings, MonitorSettings, SamplingSettings
-from trainers.media.console import echo, progress_counter
+from trainers.media.console import echo, make_progress_counter
 
 if TYPE_CHECKING:
     from trainers.dit.batches import LatentCache, RawImageFiles
@@ -23,16 +23,18 @@ CACHE: Final = "cache.json"
 
 
 def read_images(
-    images: Path, model: "ImageModel", known: frozenset[str] | None = None, *, skip_bad: bool, silent: bool
+    images: Path, model: "ImageModel", trained_words: frozenset[str] | None = None, *, skip_bad: bool, silent: bool
 ) -> "ImageFolder":
     """Read a folder of images, and report rejected images and words that the model does not know."""
     from trainers.dit.images import read_pictures
 
-    on_progress = progress_counter("checked", "images", silent=silent)
-    pictures = read_pictures(images, model.form, model.prompts.check, skip_bad=skip_bad, on_progress=on_progress)
+    on_progress = make_progress_counter("checked", "images", silent=silent)
+    pictures = read_pictures(
+        images, model.image_format, model.prompts.check, skip_bad=skip_bad, on_progress=on_progress
+    )
     for rejected in pictures.refused:
         echo(f"! {rejected.name} was left out: {rejected.reason}")
-    _warn_of_unknown_words(pictures.prompts, model, known, images)
+    _warn_of_unknown_words(pictures.prompts, model, trained_words, images)
     return pictures
 
 
@@ -45,7 +47,7 @@ def open_source(
     if not (images / CACHE).exists() and (images / "metadata.csv").exists():
         if made_of is not None:
             raise typer.BadParameter(f"--made-of needs a cache, but {images} is a folder of images; leave it out")
-        if model.network.priors:
+        if model.network.prior_count:
             raise DataError(f"this model reads prior tokens, but {images} has none; make a cache with --priors")
         return RawImageFiles(read_images(images, model, skip_bad=skip_bad, silent=silent), model.prompts)
     opened = LatentCache.open(images)
@@ -79,7 +81,9 @@ def create_monitor(
         raise typer.BadParameter(f"--monitor {names} needs --held-out, a folder of images that are not for training")
     if not (images / "metadata.csv").exists():
         raise typer.BadParameter(f"--monitor {names} needs images, but {images} is a cache; add --made-of IMAGES")
-    own = read_pictures(images, model.form, model.prompts.check, skip_bad=True)  # rejected images are reported already
+    own = read_pictures(
+        images, model.image_format, model.prompts.check, skip_bad=True
+    )  # rejected images are reported already
     held_out = read_images(settings.held_out, model, skip_bad=skip_bad, silent=silent)
     _warn_of_training_images(own, held_out)
     inputs = RewardInputs(own, held_out, settings.reward_weights, settings.monitor_images)
@@ -105,32 +109,32 @@ def create_gate(
 
 
 def read_evaluation_inputs(
-    model: "ImageModel", settings: ImageEvaluationSettings, known: frozenset[str] | None, *, silent: bool
+    model: "ImageModel", settings: ImageEvaluationSettings, trained_words: frozenset[str] | None, *, silent: bool
 ) -> "RewardInputs":
     """Read the folders of an evaluation; draw the requested number of images, or as many as both folders have."""
     from trainers.dit.rewards import RewardInputs
 
     own = read_images(settings.images, model, skip_bad=settings.skip_bad, silent=silent)
-    held_out = read_images(settings.held_out, model, known, skip_bad=settings.skip_bad, silent=silent)
+    held_out = read_images(settings.held_out, model, trained_words, skip_bad=settings.skip_bad, silent=silent)
     _warn_of_training_images(own, held_out)
     both = min(len(own.pictures), len(held_out.pictures))
     return RewardInputs(own, held_out, settings.reward_weights, both if settings.count is None else settings.count)
 
 
-def _warn_of_training_images(own: "ImageFolder", held: "ImageFolder") -> None:
+def _warn_of_training_images(own: "ImageFolder", held_out: "ImageFolder") -> None:
     """Warn of held-out images that are also training images; prompts and pixels are compared, not file names."""
-    known = {picture.digest for picture in own.pictures}
-    shared = sum(picture.digest in known for picture in held.pictures)
+    digests = {picture.digest for picture in own.pictures}
+    shared = sum(picture.digest in digests for picture in held_out.pictures)
     if shared:
         echo(
-            f"! {shared} of {len(held.pictures)} images of {held.folder} are also in {own.folder}; scores on training "
-            "images are too good: hold out others"
+            f"! {shared} of {len(held_out.pictures)} images of {held_out.folder} are also in {own.folder}; scores on "
+            "training images are too good: hold out others"
         )
 
 
 def _warn_of_unknown_words(
-    prompts: Collection[str], model: "ImageModel", known: frozenset[str] | None, source: Path
+    prompts: Collection[str], model: "ImageModel", trained_words: frozenset[str] | None, source: Path
 ) -> None:
-    notice = describe_unknown_words_of_folder(prompts, model.prompts, known, source)
+    notice = describe_unknown_words_of_folder(prompts, model.prompts, trained_words, source)
     if notice is not None:
         echo(notice)

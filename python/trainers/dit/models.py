@@ -126,7 +126,9 @@ class ImageModel:
         """
         config: Any = transformer.config
         coder = LatentCoder(vae, config.sample_size, scaled(vae))
-        return cls(PixArtNetwork(transformer, coder.form), coder, PixArtPromptEncoder(encoder, tokenizer), objective)
+        return cls(
+            PixArtNetwork(transformer, coder.image_format), coder, PixArtPromptEncoder(encoder, tokenizer), objective
+        )
 
     @classmethod
     def of_glm(
@@ -147,9 +149,9 @@ class ImageModel:
         config: Any = vae.config
         side = config.sample_size // find_scale(vae)
         coder = LatentCoder(vae, side, read_standardised_units(vae))
-        network = GlmNetwork(transformer, coder.form, side)
+        network = GlmNetwork(transformer, coder.image_format, side)
         return cls(
-            network, coder, GlyphCoder(encoder, tokenizer), build_glm_objective(scheduler, network.priors), carried
+            network, coder, GlyphCoder(encoder, tokenizer), build_glm_objective(scheduler, network.prior_count), carried
         )
 
     @classmethod
@@ -170,9 +172,9 @@ class ImageModel:
         return cls.of(transformer, vae, encoder, tokenizer, None if scheduler is None else find_objective(scheduler))
 
     @property
-    def form(self) -> ImageFormat:
+    def image_format(self) -> ImageFormat:
         """Format of the drawn images."""
-        return self.latents.form
+        return self.latents.image_format
 
     def to(self, device: torch.device) -> Self:
         """Move the networks to a device."""
@@ -182,8 +184,8 @@ class ImageModel:
     def unconditional(self) -> PromptCondition:
         """Condition of the empty prompt, with one row."""
         condition = self.prompts.embed(self.prompts.tokens([""]))
-        priors = torch.zeros(1, self.network.priors, dtype=torch.long, device=condition.mask.device)
-        return condition._replace(priors=priors, is_empty_prompt=torch.ones_like(condition.is_empty_prompt))
+        prior_tokens = torch.zeros(1, self.network.prior_count, dtype=torch.long, device=condition.mask.device)
+        return condition._replace(prior_tokens=prior_tokens, is_empty_prompt=torch.ones_like(condition.is_empty_prompt))
 
     def learning(self, name: ObjectiveName | None) -> Self:
         """This model with an objective: its own if it has one, else the named one or flow matching.
@@ -236,17 +238,13 @@ class ImageModel:
             module.save_pretrained(folder / name)
         classes = {name: type(module) for name, module in modules.items()}
         parts = {name: [kind.__module__.partition(".")[0], kind.__name__] for name, kind in classes.items()}
-        carried = self._copy_carried(folder)
-        index = {"_class_name": self.network.pipeline, "scheduler": [None, None], **parts, **carried}
-        (folder / INDEX).write_text(json.dumps(index, indent=2, sort_keys=True) + "\n", "utf-8")
-
-    def _copy_carried(self, folder: Path) -> Mapping[str, Any]:
-        """Copy the carried parts and return their index entries, null for parts that GLM-Image's pipeline lacks."""
-        found: dict[str, Any] = {} if not self.network.priors else {name: [None, None] for name in CARRIED}
+        # Parts that GLM-Image's pipeline lacks are null in the index.
+        carried: dict[str, Any] = {name: [None, None] for name in CARRIED} if self.network.prior_count else {}
         for name, path in self._carried.items():
             shutil.copytree(path, folder / name)
-            found[name] = _read_index(path.parent)[name]
-        return found
+            carried[name] = _read_index(path.parent)[name]
+        index = {"_class_name": self.network.pipeline, "scheduler": [None, None], **parts, **carried}
+        (folder / INDEX).write_text(json.dumps(index, indent=2, sort_keys=True) + "\n", "utf-8")
 
 
 def _check_fit(network: ImageNetwork, latents: LatentCoder, prompts: PromptEncoder) -> None:
@@ -285,12 +283,12 @@ def _read_index(folder: Path) -> Mapping[str, Any]:
     return index
 
 
-def _find_class(folder: Path, name: str, index: Mapping[str, Any], known: Mapping[str, Any]) -> Any:
+def _find_class(folder: Path, name: str, index: Mapping[str, Any], classes: Mapping[str, Any]) -> Any:
     """Class of a part according to the index."""
     named = index[name][-1] if isinstance(index[name], list) and index[name] else index[name]
-    if named not in known:
-        raise ModelError(f"{folder / INDEX} has {named} as {name}, expected {' or '.join(known)}")
-    return known[named]
+    if named not in classes:
+        raise ModelError(f"{folder / INDEX} has {named} as {name}, expected {' or '.join(classes)}")
+    return classes[named]
 
 
 def _load_network(folder: Path, name: str, index: Mapping[str, Any]) -> Any:

@@ -20,13 +20,13 @@ class PromptCondition(NamedTuple):
     Attributes:
         embeddings: Embedded prompts, float32 [N, tokens, width].
         mask: int64 [N, tokens], 0 for padding.
-        priors: Prior tokens, by which a language model plans the image, int64 [N, priors]; empty for most networks.
+        prior_tokens: Tokens by which a language model plans the image, int64 [N, priors]; empty for most networks.
         is_empty_prompt: Rows of an empty prompt, whose priors are ignored, bool [N].
     """
 
     embeddings: Tensor
     mask: Tensor
-    priors: Tensor
+    prior_tokens: Tensor
     is_empty_prompt: Tensor
 
     @classmethod
@@ -36,9 +36,9 @@ class PromptCondition(NamedTuple):
         none = torch.zeros(count, 0, dtype=torch.long, device=device)
         return cls(embeddings, mask, none, torch.zeros(count, dtype=torch.bool, device=device))
 
-    def with_priors(self, priors: Tensor) -> Self:
+    def with_prior_tokens(self, prior_tokens: Tensor) -> Self:
         """Replace the prior tokens, int64 [N, priors]."""
-        return self._replace(priors=priors)
+        return self._replace(prior_tokens=prior_tokens)
 
     def move_to(self, device: torch.device | str) -> Self:
         """Move to a device. A method named `to` would keep the loop from cutting batches with conditions."""
@@ -62,28 +62,28 @@ class PixArtNetwork:
 
     Args:
         module: Transformer.
-        form: Format of the images.
+        image_format: Format of the images.
 
     Attributes:
         module: As given.
         channels: Latent channels.
         side: Latents along an edge of an image.
         caption_width: Width of the prompt embeddings.
-        priors: Prior tokens per image; 0, because it reads none.
-        codebook: Number of possible prior tokens.
+        prior_count: Prior tokens per image; 0, because it reads none.
+        codebook_size: Number of possible prior tokens.
         pipeline: Name of its pipeline class in diffusers.
 
     Raises:
         ModelError: The transformer needs conditions that its pipeline does not pass, or predicts other channels.
     """
 
-    def __init__(self, module: PixArtTransformer2DModel, form: ImageFormat) -> None:
+    def __init__(self, module: PixArtTransformer2DModel, image_format: ImageFormat) -> None:
         config: Any = module.config
         self.module = module
         self.channels: int = config.in_channels
         self.side: int = config.sample_size
         self.caption_width: int = config.caption_channels
-        self.priors = self.codebook = 0
+        self.prior_count = self.codebook_size = 0
         self.pipeline = "PixArtAlphaPipeline"
         if config.use_additional_conditions and self.side != SIZE_CONDITIONED:
             raise ModelError(
@@ -95,7 +95,7 @@ class PixArtNetwork:
                 f"the transformer predicts {config.out_channels} channels from {self.channels}, expected as many, or "
                 "twice as many with variances"
             )
-        self._form = form
+        self._image_format = image_format
 
     def predict(self, latents: Tensor, timesteps: Tensor, condition: PromptCondition) -> Tensor:
         """Predict for latents, float [N, channels, side, side], at timesteps [N]; same shape as the latents."""
@@ -113,7 +113,7 @@ class PixArtNetwork:
         """Size, [N, 2], and aspect ratio, [N, 1], for the models that read them."""
         if self.side != SIZE_CONDITIONED:
             return {"resolution": None, "aspect_ratio": None}
-        size = latents.new_tensor([[self._form.height, self._form.width]])
+        size = latents.new_tensor([[self._image_format.height, self._image_format.width]])
         return {
             "resolution": size.expand(len(latents), -1),
             "aspect_ratio": (size[:, :1] / size[:, 1:]).expand(len(latents), -1),
@@ -128,14 +128,14 @@ class GlmNetwork:
 
     Args:
         module: Transformer.
-        form: Format of the images.
+        image_format: Format of the images.
         side: Latents along an edge of an image.
 
     Raises:
         ModelError: The side is not a multiple of the patch size.
     """
 
-    def __init__(self, module: GlmImageTransformer2DModel, form: ImageFormat, side: int) -> None:
+    def __init__(self, module: GlmImageTransformer2DModel, image_format: ImageFormat, side: int) -> None:
         config: Any = module.config
         if side % config.patch_size:
             raise ModelError(f"latents of {side}x{side} cannot be divided into patches of {config.patch_size}")
@@ -143,21 +143,21 @@ class GlmNetwork:
         self.channels: int = config.in_channels
         self.side = side
         self.caption_width: int = config.text_embed_dim
-        self.priors: int = (side // config.patch_size) ** 2
-        self.codebook: int = config.prior_vq_quantizer_codebook_size
+        self.prior_count: int = (side // config.patch_size) ** 2
+        self.codebook_size: int = config.prior_vq_quantizer_codebook_size
         self.pipeline = "GlmImagePipeline"
-        self._form = form
+        self._image_format = image_format
 
     def predict(self, latents: Tensor, timesteps: Tensor, condition: PromptCondition) -> Tensor:
         """Predict for latents, float [N, channels, side, side], at timesteps [N]; same shape as the latents."""
         count = len(latents)
         longest = int(condition.mask.sum(1).max())  # without a mask, trim the padding that all rows share
-        size = latents.new_tensor([[self._form.height, self._form.width]]).expand(count, -1)
+        size = latents.new_tensor([[self._image_format.height, self._image_format.width]]).expand(count, -1)
         return self.module(
             hidden_states=latents,
             encoder_hidden_states=condition.embeddings[:, condition.mask.shape[1] - longest :],
-            prior_token_id=condition.priors,
-            prior_token_drop=condition.is_empty_prompt[:, None].expand(-1, self.priors),
+            prior_token_id=condition.prior_tokens,
+            prior_token_drop=condition.is_empty_prompt[:, None].expand(-1, self.prior_count),
             timestep=timesteps,
             target_size=size,
             crop_coords=torch.zeros_like(size),

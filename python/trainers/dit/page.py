@@ -10,23 +10,22 @@ from PIL import Image
 from torch import Tensor
 
 from trainers.dit.errors import ModelError
-from trainers.dit.evaluation import ImageEvaluation
+from trainers.dit.evaluation import ImageEvaluation, wilson_interval
 from trainers.dit.models import TRAINING, TUNING, Notes
 from trainers.dit.rewards import KINDS
 from trainers.dit.sampling import as_image
-from trainers.dit.statistics import wilson_interval
 from trainers.media.page import (
     LabelledFigure,
     TrainingCurve,
+    encode_png,
     figure,
     percent,
     plain,
     plots,
-    png_uri,
     render,
     take_within_limit,
 )
-from trainers.media.run_directory import rounds_for
+from trainers.media.run_directory import divide_into_rounds
 
 MAX_PROMPTS: Final = 24
 """Maximum number of prompts shown."""
@@ -147,11 +146,11 @@ def render_sheet(sheet: PageData) -> str:
     return render("trainers.dit", "sheet.html", {"sheet": sheet, "plots": plots(sheet.curves)})
 
 
-def sample_sheet(
+def build_sample_page(
     title: str, lines: Sequence[str], prompt: str, images: Tensor, curves: Iterable[TrainingCurve]
 ) -> PageData:
     """Contents of a page of one prompt, with images, float32 [N, channels, height, width], 0 to 1."""
-    strip = strip_of("Drawn", images[:MAX_DRAWN], prompt)
+    strip = build_strip("Drawn", images[:MAX_DRAWN], prompt)
     strip = replace(strip, pictures=take_within_limit(strip.pictures, len, HEAVIEST))
     note = f"{len(images):,} image{'s' if len(images) > 1 else ''}"
     if len(images) > len(strip.pictures):
@@ -180,7 +179,7 @@ def build_evaluation_page(
         MisclassifiedImage(
             prompt=evaluation.prompts[index],
             predicted=predictions[index],
-            strip=strip_of("Drawn", evaluation.images[index : index + 1], evaluation.prompts[index]),
+            strip=build_strip("Drawn", evaluation.images[index : index + 1], evaluation.prompts[index]),
         )
         for index in wrong[:MAX_MISCLASSIFIED]
     )
@@ -201,14 +200,14 @@ def _strip_weight(strip: ImageStrip) -> int:
     return sum(map(len, strip.pictures))
 
 
-def strip_of(heading: str, images: Tensor, prompt: str) -> ImageStrip:
+def build_strip(heading: str, images: Tensor, prompt: str) -> ImageStrip:
     """Row of images of a prompt, float [N, channels, height, width], 0 to 1, scaled down for the page."""
     height, width = images.shape[2:]
     small = max(height, width) < MAX_SHOWN_PIXELS
     reduced = min(1.0, MAX_EDGE / max(height, width))
     return ImageStrip(
         heading=heading,
-        pictures=tuple(png_uri(_reduce(as_image(image))) for image in images),
+        pictures=tuple(encode_png(_reduce(as_image(image))) for image in images),
         width=MAX_SHOWN_PIXELS if small else max(1, round(width * reduced)),
         small=small,
         described=f"{heading}: {prompt}",
@@ -244,7 +243,10 @@ def _select_samples(evaluation: ImageEvaluation, prompt: str) -> PromptSamples:
     if evaluation.predictions is not None:
         note += f", {sum(evaluation.predictions.drawn[index] == prompt for index in indices):,} classified as it"
     shown = torch.tensor(indices[:MAX_IMAGES])
-    strips = strip_of("Real", evaluation.targets[shown], prompt), strip_of("Drawn", evaluation.images[shown], prompt)
+    strips = (
+        build_strip("Real", evaluation.targets[shown], prompt),
+        build_strip("Drawn", evaluation.images[shown], prompt),
+    )
     return PromptSamples(prompt=prompt, note=note, strips=strips)
 
 
@@ -264,7 +266,7 @@ def build_curves(notes: Notes) -> list[TrainingCurve]:
 
 
 def _build_training_curves(notes: Mapping[str, Any]) -> Iterator[TrainingCurve]:
-    round_steps = rounds_for(notes["recipe"]["steps"]).round_steps
+    round_steps = divide_into_rounds(notes["recipe"]["steps"]).round_steps
     losses: Sequence[float] = notes["curves"]["loss"]
     yield TrainingCurve(
         name="Loss",
@@ -292,19 +294,19 @@ def _build_evaluation_curves(
 ) -> Iterator[TrainingCurve]:
     """One curve per reward of held-out prompts, with distances as positive numbers."""
     for name in snapshots[0]["rewards"] if snapshots else ():
-        known = facts[name] if name in facts else None  # noqa: SIM401
-        sign = 1 if known is None else -1
+        distance = facts[name] if name in facts else None  # noqa: SIM401
+        sign = 1 if distance is None else -1
         points = tuple((float(snapshot["window"]), sign * float(snapshot["rewards"][name])) for snapshot in snapshots)
-        if known is None:
+        if distance is None:
             yield TrainingCurve(name=f"{_build_title(name)}, held-out prompts", over=over, points=points)
             continue
         yield TrainingCurve(
             name=f"{_build_title(name)}, held-out prompts",
             over=over,
             points=points,
-            level=float(known["floor"]),
-            level_name=f"distance of {known['images']:,} real images",
-            note=f"{known['images']:,} images against {known['against']:,} real ones; lower is better.",
+            level=float(distance["floor"]),
+            level_name=f"distance of {distance['images']:,} real images",
+            note=f"{distance['images']:,} images against {distance['against']:,} real ones; lower is better.",
         )
 
 

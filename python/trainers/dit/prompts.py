@@ -36,35 +36,35 @@ def add_words(
     return sorted((before or frozenset()).union(*map(encoder.words, prompts)))
 
 
-def find_unknown_words(prompt: str, encoder: "PromptEncoder", known: frozenset[str] | None) -> list[str]:
-    """Distinct words of a prompt that have no token or are not among the known words.
+def find_unknown_words(prompt: str, encoder: "PromptEncoder", trained_words: frozenset[str] | None) -> list[str]:
+    """Distinct words of a prompt that have no token or are not among the trained_words words.
 
     Args:
         prompt: Prompt to check.
         encoder: Encoder of the prompt.
-        known: Words that the model was trained on; None if unknown.
+        trained_words: Words that the model was trained on; None if unknown.
     """
-    untrained = () if known is None else (word for word in encoder.words(prompt) if word not in known)
+    untrained = () if trained_words is None else (word for word in encoder.words(prompt) if word not in trained_words)
     return [*dict.fromkeys((*encoder.unknown(prompt), *untrained))]
 
 
-def describe_unknown_words(prompt: str, encoder: "PromptEncoder", known: frozenset[str] | None) -> str | None:
+def describe_unknown_words(prompt: str, encoder: "PromptEncoder", trained_words: frozenset[str] | None) -> str | None:
     """Warning of words in a prompt that the model does not know, if any."""
-    unknown = find_unknown_words(prompt, encoder, known)
+    unknown = find_unknown_words(prompt, encoder, trained_words)
     if not unknown:
         return None
     return f"! the model does not know {_join_words(unknown)}, and may draw something else; rephrase the prompt"
 
 
 def describe_unknown_words_of_folder(
-    prompts: Collection[str], encoder: "PromptEncoder", known: frozenset[str] | None, source: Path
+    prompts: Collection[str], encoder: "PromptEncoder", trained_words: frozenset[str] | None, source: Path
 ) -> str | None:
     """Warning of words in the prompts of a folder that the model does not know, if any."""
-    found = [unknown for prompt in prompts if (unknown := find_unknown_words(prompt, encoder, known))]
-    if not found:
+    unknown_words = [unknown for prompt in prompts if (unknown := find_unknown_words(prompt, encoder, trained_words))]
+    if not unknown_words:
         return None
-    words = [*dict.fromkeys(word for unknown in found for word in unknown)]
-    return f"! the model does not know {_join_words(words)}, used by {len(found)} of {len(prompts)} prompts of {source}"
+    words = _join_words([*dict.fromkeys(word for unknown in unknown_words for word in unknown)])
+    return f"! the model does not know {words}, used by {len(unknown_words)} of {len(prompts)} prompts of {source}"
 
 
 def _join_words(words: Collection[str]) -> str:
@@ -91,7 +91,7 @@ def gather_priors(priors: Mapping[str, Tensor] | None, names: Sequence[str], net
     Raises:
         PriorError: Priors are missing or invalid, or the network reads none.
     """
-    if not network.priors:
+    if not network.prior_count:
         if priors is not None:
             raise PriorError("this model reads no prior tokens; leave them out")
         return torch.zeros(len(names), 0, dtype=torch.long)
@@ -100,7 +100,7 @@ def gather_priors(priors: Mapping[str, Tensor] | None, names: Sequence[str], net
     if missing:
         raise PriorError(
             f"{len(missing)} of {len(names)} images have no prior tokens, first: {', '.join(missing[:MAX_LISTED])}; "
-            f"this model needs {network.priors} per image, from its language model"
+            f"this model needs {network.prior_count} per image, from its language model"
         )
     for name in names:
         check_priors(available[name][None], network, name)
@@ -113,21 +113,21 @@ def check_priors(priors: Tensor, network: ImageNetwork, name: str = "a prompt") 
     Raises:
         PriorError: Their number or type is wrong, or they are outside the codebook or all zero.
     """
-    if priors.dtype != torch.long or priors.ndim != 2 or priors.shape[1] != network.priors:  # noqa: PLR2004  a matrix
+    if priors.dtype != torch.long or priors.ndim != 2 or priors.shape[1] != network.prior_count:  # noqa: PLR2004  a matrix
         raise PriorError(
             f"the prior tokens of {name} are {priors.dtype} {list(priors.shape[1:])}; this model reads int64 "
-            f"[{network.priors}], one per patch of the image"
+            f"[{network.prior_count}], one per patch of the image"
         )
-    if int(priors.min()) < 0 or int(priors.max()) >= network.codebook:
+    if int(priors.min()) < 0 or int(priors.max()) >= network.codebook_size:
         raise PriorError(
             f"the prior tokens of {name} range from {int(priors.min())} to {int(priors.max())}; they must be from 0 to "
-            f"{network.codebook - 1}"
+            f"{network.codebook_size - 1}"
         )
     if bool((priors == 0).all(dim=1).any()):
         raise PriorError(f"the prior tokens of {name} are all zero; give those of the language model")
 
 
-def priors_of(priors: Tensor | Sequence[Tensor] | None, count: int, network: ImageNetwork) -> Tensor:
+def stack_priors(priors: Tensor | Sequence[Tensor] | None, count: int, network: ImageNetwork) -> Tensor:
     """Stack the prior tokens of images in order, and check them: int64 [count, priors].
 
     Raises:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Annotated, Final, Literal, cast, get_args
 
 from predictor.flags import Flag
-from trainers.media.run_directory import rounds_for
+from trainers.media.run_directory import divide_into_rounds
 from trainers.options import ComputationOptions
 
 ObjectiveName = Literal["flow", "epsilon", "velocity"]
@@ -22,10 +22,10 @@ def reward_names(text: str) -> tuple[RewardName, ...]:
         ValueError: A name is unknown or repeated.
     """
     names = tuple(part.strip() for part in text.split(","))
-    known = get_args(RewardName)
-    wrong = [name for name in names if name not in known]
+    rewards = get_args(RewardName)
+    wrong = [name for name in names if name not in rewards]
     if wrong:
-        raise ValueError(f"{wrong[0]!r} is not a reward; choose from {', '.join(known)}")
+        raise ValueError(f"{wrong[0]!r} is not a reward; choose from {', '.join(rewards)}")
     if len(set(names)) < len(names):
         raise ValueError(f"{text} names a reward twice; name each once")
     return cast("tuple[RewardName, ...]", names)
@@ -73,7 +73,7 @@ class ImageRecipe(ComputationOptions):
     @property
     def warm_up(self) -> int:
         """Number of warm-up steps of the learning rate."""
-        pace = rounds_for(self.steps)
+        pace = divide_into_rounds(self.steps)
         return min(WARM_UP, pace.rounds * pace.round_steps // 10)
 
 

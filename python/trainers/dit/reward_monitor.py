@@ -140,7 +140,7 @@ def check_prompts_suffice(model: ImageModel) -> None:
     Raises:
         RewardError: The model reads prior tokens, which held-out images do not have.
     """
-    if model.network.priors:
+    if model.network.prior_count:
         raise RewardError("this model reads prior tokens, which held-out images do not have; train it without rewards")
 
 
@@ -312,16 +312,16 @@ class RewardGate:
     def verdict(self) -> str:
         """The outcome in words, with figures."""
         start, kept = self.snapshots[0].summary, self.kept.summary
-        known = [
+        real_scores = [
             f"; real images have {format_reward(name, -facts['floor'])}" for name, facts in self.evaluator.facts.items()
         ]
         if self.refused is not None:
             beyond = f"{self.refused.summary} is more than {self._bound:g} times worse than {start}"
-            return f"{beyond}; kept the best accepted weights, {kept}{''.join(known)}"
+            return f"{beyond}; kept the best accepted weights, {kept}{''.join(real_scores)}"
         if self.kept is self.snapshots[0]:
             last = self.snapshots[-1].summary
             return f"{self._reward} has not increased: kept the initial weights, {start}; last, {last}"
-        return f"{start}; kept {kept}{''.join(known)}"
+        return f"{start}; kept {kept}{''.join(real_scores)}"
 
     def state_dict(self) -> dict[str, Any]:
         """Evaluations so far, for a checkpoint."""

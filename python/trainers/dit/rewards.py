@@ -18,7 +18,69 @@ from transformers import AutoTokenizer, CLIPModel
 
 from trainers.dit.errors import RewardError
 from trainers.dit.images import ImageFolder
-from trainers.dit.statistics import frechet_distance, psnr, ssim
+
+WINDOW: Final = 11
+"""Edge of the SSIM window in pixels; for smaller images, the largest odd edge that fits."""
+SPREAD: Final = 1.5
+"""Standard deviation of the window, in pixels."""
+LUMINANCE, CONTRAST = 0.01**2, 0.03**2
+"""Constants that keep SSIM finite, for pixels from 0 to 1."""
+MIN_ERROR: Final = 1e-10
+"""Lower bound of the mean squared error, so that equal images have 100 dB."""
+
+
+def psnr(images: Tensor, targets: Tensor) -> Tensor:
+    """Peak signal-to-noise ratio in dB, [N], of images, float [N, channels, height, width], 0 to 1; at most 100."""
+    errors = (images - targets).square().mean((1, 2, 3)).clamp(min=MIN_ERROR)
+    return -10 * errors.log10()
+
+
+def ssim(images: Tensor, targets: Tensor) -> Tensor:
+    """Structural similarity, [N], -1 to 1, of images, float [N, channels, height, width], 0 to 1.
+
+    Wang et al., "Image quality assessment: from error visibility to structural similarity" (2004).
+    """
+    channels, least = images.shape[1], min(images.shape[2:])
+    size = min(WINDOW, least - (least + 1) % 2)
+    line = torch.exp(-((torch.arange(size) - (size - 1) / 2) ** 2) / (2 * SPREAD**2))
+    gaussian = torch.outer(line, line) / line.sum() ** 2
+    kernel = gaussian.to(images).expand(channels, 1, -1, -1)
+
+    def mean(values: Tensor) -> Tensor:
+        return functional.conv2d(values, kernel, groups=channels)
+
+    drawn, real = mean(images), mean(targets)
+    variances = mean(images * images) - drawn * drawn, mean(targets * targets) - real * real
+    covariance = mean(images * targets) - drawn * real
+    likeness = (2 * drawn * real + LUMINANCE) / (drawn * drawn + real * real + LUMINANCE)
+    return (likeness * (2 * covariance + CONTRAST) / (variances[0] + variances[1] + CONTRAST)).mean((1, 2, 3))
+
+
+def frechet_distance(features: Tensor, others: Tensor) -> float:
+    """Fréchet distance of the normal distributions of features, float [N, width] and [M, width]; 0 or more.
+
+    Dowson and Landau (1982), as in Heusel et al. (2017). Fewer rows give larger distances, so that only distances with
+    the same numbers of rows are comparable.
+    """
+    features, others = features.double(), others.double()
+    covariance, other_covariance = _compute_covariance(features), _compute_covariance(others)
+    root = _compute_root(covariance)
+    shared = _compute_root(root @ other_covariance @ root).trace()
+    between_means = (features.mean(0) - others.mean(0)).square().sum()
+    return max(0.0, float(between_means + covariance.trace() + other_covariance.trace() - 2 * shared))
+
+
+def _compute_covariance(rows: Tensor) -> Tensor:
+    """Covariance of rows, float64 [N, width], N at least 2: [width, width]."""
+    centred = rows - rows.mean(0)
+    return centred.T @ centred / (len(rows) - 1)
+
+
+def _compute_root(matrix: Tensor) -> Tensor:
+    """Square root of a positive semidefinite matrix, up to rounding."""
+    values, vectors = torch.linalg.eigh((matrix + matrix.T) / 2)
+    return (vectors * values.clamp(min=0).sqrt()) @ vectors.T
+
 
 FEATURE_COUNT: Final = 64
 """Number of features of an image."""
@@ -86,17 +148,17 @@ def train_classifier(pictures: ImageFolder, *, seed: int = 0) -> PromptClassifie
     Raises:
         RewardError: There is only one prompt, or there are too few images per prompt.
     """
-    count, known = len(pictures.pictures), pictures.prompts
-    if len(known) < 2 or count < MIN_IMAGES_PER_PROMPT * len(known):  # noqa: PLR2004  two classes at least
+    count, prompts = len(pictures.pictures), pictures.prompts
+    if len(prompts) < 2 or count < MIN_IMAGES_PER_PROMPT * len(prompts):  # noqa: PLR2004  two classes at least
         raise RewardError(
-            f"{pictures.folder} has {count} images of {len(known)} prompts; a classifier needs at least 2 prompts, and "
-            f"on average {MIN_IMAGES_PER_PROMPT} images of each: choose another reward, such as clip"
+            f"{pictures.folder} has {count} images of {len(prompts)} prompts; a classifier needs at least 2 prompts, "
+            f"and on average {MIN_IMAGES_PER_PROMPT} images of each: choose another reward, such as clip"
         )
     images = read_pixels(pictures)
     labels = [picture.prompt for picture in pictures.pictures]
     with torch.random.fork_rng(devices=[]), torch.enable_grad():
         torch.manual_seed(seed)
-        classifier = PromptClassifier(known, images[0].numel())
+        classifier = PromptClassifier(prompts, images[0].numel())
         _train(classifier, images, classifier.classes(labels))
     return classifier.requires_grad_(False).eval()
 

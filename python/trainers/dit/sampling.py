@@ -11,7 +11,7 @@ from torch import Tensor
 from trainers.dit.errors import SchedulerError
 from trainers.dit.models import ImageModel
 from trainers.dit.networks import ImageNetwork, PromptCondition
-from trainers.dit.prompts import priors_of
+from trainers.dit.prompts import stack_priors
 from trainers.dit.recipe import SamplingSettings
 from trainers.loop.validation import evaluation_mode
 
@@ -94,12 +94,12 @@ def draw_images(
     """
     device = next(model.network.module.parameters()).device
     tokens, noise = model.prompts.tokens(prompts), draw_initial_noise(model, len(prompts), sampling.seed)
-    plans = priors_of(priors, len(prompts), model.network)
+    plans = stack_priors(priors, len(prompts), model.network)
     drawn: list[Tensor] = []
     for first in range(0, len(prompts), sampling.at_once):
         rows = slice(first, first + sampling.at_once)
         condition = model.prompts.embed(type(tokens)(*(part[rows].to(device) for part in tokens)))
-        condition = condition.with_priors(plans[rows].to(device))
+        condition = condition.with_prior_tokens(plans[rows].to(device))
         latents = draw_latents(model, condition, noise[rows].to(device), sampling)
         drawn.append(model.latents.decode(latents).cpu())
         on_progress(min(rows.stop, len(prompts)), len(prompts))

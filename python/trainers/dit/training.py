@@ -28,7 +28,7 @@ from trainers.loop import (
     full_precision,
     launched_size,
 )
-from trainers.media.run_directory import rounds_for
+from trainers.media.run_directory import divide_into_rounds
 from trainers.progress import ReportConsumer
 
 
@@ -110,7 +110,7 @@ class DenoisingLoss:
     def _encode(self, batch: RawImages) -> EncodedImages:
         """Encode a batch in full precision, as in a cache."""
         with full_precision(batch.pixels.device):
-            condition = self._model.prompts.embed(batch.tokens).with_priors(batch.priors)
+            condition = self._model.prompts.embed(batch.tokens).with_prior_tokens(batch.priors)
             return EncodedImages(self._model.latents.encode(batch.pixels), condition)
 
 
@@ -162,7 +162,7 @@ def fit(
     """
     loop = build_loop(model, recipe, {} if monitor is None else {"monitor": monitor})
     with loop.running(checkpoints) as run:
-        reports = run.epochs(build_rounds(images, recipe), max_epochs=rounds_for(recipe.steps).rounds)
+        reports = run.epochs(build_rounds(images, recipe), max_epochs=divide_into_rounds(recipe.steps).rounds)
         for _ in consume(reports if monitor is None else monitor.monitor(run, reports)):
             pass
         if monitor is None:
@@ -221,7 +221,7 @@ def compute_warmup_factor(step: int, *, steps: int) -> float:
 
 def build_rounds(images: ImageSource[EncodedImages] | ImageSource[RawImages], recipe: ImageRecipe) -> BatchRounds[Any]:
     """Rounds with enough batches for all processes."""
-    each = rounds_for(recipe.steps).round_steps * recipe.accumulate * launched_size()
+    each = divide_into_rounds(recipe.steps).round_steps * recipe.accumulate * launched_size()
     return BatchRounds[Any](images, size=recipe.batch_size, batches=each, seed=recipe.seed)
 
 

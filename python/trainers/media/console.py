@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Callable, Collection, Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Annotated, Any, Final
 from unicodedata import category
@@ -24,7 +24,14 @@ def command_errors(extra: OptionalExtra) -> Generator[None]:
     """Turn media and training errors, missing packages included, into one-line command errors."""
     try:
         require_packages(extra)
-        _silence_packages(extra.packages)
+        from transformers.utils import logging
+
+        logging.disable_progress_bar()
+        if "diffusers" in extra.packages:
+            from diffusers.utils import logging as diffusers_logging
+
+            diffusers_logging.disable_progress_bar()
+            diffusers_logging.set_verbosity_error()
         yield
     except StoppedError as error:
         echo(f"{error.message}; to continue, run the same command with --resume")
@@ -33,19 +40,7 @@ def command_errors(extra: OptionalExtra) -> Generator[None]:
         raise ConfigurationError(str(error)) from error
 
 
-def _silence_packages(packages: Collection[str]) -> None:
-    """Silence the progress bars and advice of the libraries."""
-    from transformers.utils import logging
-
-    logging.disable_progress_bar()
-    if "diffusers" in packages:
-        from diffusers.utils import logging as diffusers_logging
-
-        diffusers_logging.disable_progress_bar()
-        diffusers_logging.set_verbosity_error()
-
-
-def progress_counter(done: str, noun: str, *, silent: bool) -> Callable[[int, int], None]:
+def make_progress_counter(done: str, noun: str, *, silent: bool) -> Callable[[int, int], None]:
     """Make a callback that shows a count, such as "prepared 3 of 10 clips", on one line of a terminal."""
     shown = sys.stderr.isatty() and not silent
 

@@ -43,7 +43,7 @@ class RejectedFile:
     reason: str
 
 
-def rows_of(path: Path, content: bytes, refusal: type[MediaError]) -> list[MetadataRow]:
+def parse_rows(path: Path, content: bytes, refusal: type[MediaError]) -> list[MetadataRow]:
     """Non-empty lines of a metadata file.
 
     Args:
@@ -98,7 +98,7 @@ def partition_rows(
     return tuple(lines), tuple(refused.values())
 
 
-def lines_of(numbers: Sequence[int]) -> str:
+def join_line_numbers(numbers: Sequence[int]) -> str:
     """List line numbers in words, up to `MAX_LISTED` of them."""
     more = len(numbers) - MAX_LISTED
     return ", ".join(map(str, numbers[:MAX_LISTED])) + (f" and {more:,} more" if more > 0 else "")
@@ -119,7 +119,7 @@ def leads_outside(name: str) -> bool:
     return "\\" in name or ":" in name or name.startswith("/") or ".." in PurePosixPath(name).parts
 
 
-def rejection_message(refused: Sequence[RejectedFile], good: int, noun: str) -> str:
+def describe_rejections(refused: Sequence[RejectedFile], good: int, noun: str) -> str:
     """Message that lists the rejected files and their share of all.
 
     Args:

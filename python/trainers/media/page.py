@@ -60,7 +60,7 @@ def plain(value: float) -> str:
     return f"{value:.3f}".replace("-", MINUS)
 
 
-def data_uri(kind: str, content: bytes) -> str:
+def encode_data_uri(kind: str, content: bytes) -> str:
     """Encode content of a media type, such as `image/png`, as a data URI."""
     return f"data:{kind};base64,{base64.b64encode(content).decode('ascii')}"
 
@@ -83,7 +83,7 @@ def take_within_limit(items: Iterable[Item], weight: Callable[[Item], int], limi
     return tuple(kept)
 
 
-def png_uri(image: Image.Image, *, transparent: int | None = None) -> str:
+def encode_png(image: Image.Image, *, transparent: int | None = None) -> str:
     """Encode an image as a data URI of a PNG.
 
     Args:
@@ -95,7 +95,7 @@ def png_uri(image: Image.Image, *, transparent: int | None = None) -> str:
         image.save(file, format="PNG", optimize=True)
     else:
         image.save(file, format="PNG", optimize=True, transparency=transparent)
-    return data_uri("image/png", file.getvalue())
+    return encode_data_uri("image/png", file.getvalue())
 
 
 def render(package: str, template: str, parts: Mapping[str, object]) -> str:
@@ -252,10 +252,9 @@ def plot(curve: TrainingCurve) -> CurvePlot:
     level = curve.level if curve.level is not None and _is_shown(curve.level) else None
     if not values:
         raise ValueError(f"curve {curve.name} has no finite point; leave it out")
-    across, upwards = (
-        _span_counts([count for count, _ in values]),
-        _span_heights([value for _, value in values], level),
-    )
+    counts = [count for count, _ in values]
+    across = _Range(min(0.0, *counts), max(*counts, 1.0))  # from 0 to the last count
+    upwards = _span_heights([value for _, value in values], level)
     places = [(across.share(count), round(100 - upwards.share(value), 2)) for count, value in values]
     return CurvePlot(
         curve=curve,
@@ -282,11 +281,6 @@ def number(value: float, digits: int = DIGITS) -> str:
     whole = digits == DIGITS and 1000 <= abs(value) < LONG  # noqa: PLR2004  from here on with commas
     text = f"{value:,.0f}" if whole else f"{value:,.{digits}g}"
     return "0" if float(text.replace(",", "")) == 0 else text.replace("-", MINUS)
-
-
-def _span_counts(values: Sequence[float]) -> _Range:
-    """Range from 0 to the last count."""
-    return _Range(min(0.0, *values), max(*values, 1.0))
 
 
 def _span_heights(values: Sequence[float], level: float | None) -> _Range:

@@ -30,18 +30,18 @@ class TrainingRounds:
     round_steps: int
 
 
-def rounds_for(steps: int) -> TrainingRounds:
+def divide_into_rounds(steps: int) -> TrainingRounds:
     """Divide steps into whole rounds, rounding up."""
     rounds = max(1, round(steps / ROUND))
     return TrainingRounds(rounds, ceil(steps / rounds))
 
 
-def run_folder(out: Path) -> Path:
+def locate_run(out: Path) -> Path:
     """Folder for checkpoints and log of the run that writes `out`."""
     return out.with_name(f"{out.name}.run")
 
 
-def checkpoints_in(
+def create_checkpoints(
     run: Path, options: RunOptions, settings: Mapping[str, Any], refusal: type[MediaError]
 ) -> Checkpoints:
     """Checkpoints of a training run, identified by its settings.
@@ -67,7 +67,7 @@ def checkpoints_in(
     return checkpoints
 
 
-def as_settings(values: Mapping[str, Any]) -> dict[str, Any]:
+def encode_settings(values: Mapping[str, Any]) -> dict[str, Any]:
     """Settings as JSON, with infinity as null."""
     return {name: None if value == float("inf") else value for name, value in values.items()}
 
@@ -83,7 +83,7 @@ def check_free(folder: Path, refusal: type[MediaError]) -> None:
 
 
 @contextmanager
-def writing(folder: Path, refusal: type[MediaError]) -> Generator[None]:
+def convert_write_errors(folder: Path, refusal: type[MediaError]) -> Generator[None]:
     """Convert OSError into `refusal`.
 
     Raises:

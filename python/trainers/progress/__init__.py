@@ -4,10 +4,13 @@ for report in JsonlLog(path)(RichProgress(console)(run.epochs(train, max_epochs=
 ...
 """
 
-from trainers.progress.consumer import ConsumerChain, PlainProgress, ReportCallback, ReportConsumer
-from trainers.progress.json_log import JsonLines, JsonlLog, as_json
+from trainers.progress.report_logs import JsonLines, JsonlLog, TensorBoardLog, as_json
 from trainers.progress.screen import (
+    ConsumerChain,
     NotebookProgress,
+    PlainProgress,
+    ReportCallback,
+    ReportConsumer,
     RichProgress,
     StepProgress,
     is_cell,
@@ -16,7 +19,6 @@ from trainers.progress.screen import (
     progress_on,
     show_finished,
 )
-from trainers.progress.tensorboard import TensorBoardLog
 
 __all__ = [
     "ConsumerChain",

@@ -1,4 +1,4 @@
-"""Progress on the screen: a live bar on a terminal or in a notebook, else plain lines."""
+"""Consumers of reports: chains, plain lines, and a live bar on a terminal or in a notebook."""
 
 import math
 import sys
@@ -9,12 +9,142 @@ from time import perf_counter
 from typing import IO, TYPE_CHECKING, Final, Protocol, TypeVar, final
 
 from predictor.durations import format_duration
-from trainers.loop import EpochReport, Report, StepReport
-from trainers.progress.consumer import PlainProgress, ReportConsumer, format_waiting, remark, title
+from trainers.loop import CheckpointReport, EpochReport, PhaseTotals, Report, StepReport, TrainingNotice
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress, ProgressColumn
+
+NOTABLE_WAIT = 0.1
+"""Share of the time above which waiting for data is shown."""
+
+KIB = 1024
+TIMES = {1: "once", 2: "twice"}
+
+
+ReportConsumer = Callable[[Iterable[Report]], Iterator[Report]]
+"""Takes reports and yields the same reports, in the same order."""
+
+
+@final
+class ConsumerChain:
+    """Several consumers as one; without any, it only passes reports on.
+
+    Args:
+        consumers: In the order in which they see a report.
+    """
+
+    def __init__(self, consumers: Sequence[ReportConsumer] = ()) -> None:
+        self._consumers = tuple(consumers)
+
+    def __call__(self, reports: Iterable[Report], /) -> Iterator[Report]:
+        """Pass every report through all consumers."""
+        passing = iter(reports)
+        for consumer in self._consumers:
+            passing = consumer(passing)
+        return passing
+
+
+@final
+class ReportCallback:
+    """Calls a function with every report, then passes it on."""
+
+    def __init__(self, call: Callable[[Report], object]) -> None:
+        self._call = call
+
+    def __call__(self, reports: Iterable[Report], /) -> Iterator[Report]:
+        """Call the function with every report; its exception ends the training."""
+        for report in reports:
+            self._call(report)
+            yield report
+
+
+def format_epoch_number(report: StepReport | EpochReport) -> str:
+    """The epoch, counted from 1."""
+    return f"epoch {report.epoch + 1}/{report.epochs}"
+
+
+def format_remark(report: Report) -> str | None:
+    """The line for a notice or a failed checkpoint; None for other reports."""
+    match report:
+        case TrainingNotice():
+            return f"! {report.message}"
+        case CheckpointReport(problem=str(problem)):
+            return f"! the checkpoint {report.folder} was not written; training continues: {problem}"
+        case _:
+            return None
+
+
+def format_waiting(share: float) -> str | None:
+    """The share of time spent waiting for data, 0 to 1, as text; None if it is small or unknown."""
+    return f"{share:.0%} waiting for data" if share > NOTABLE_WAIT else None
+
+
+def format_size(count: int) -> str:
+    """A number of bytes in the largest unit that keeps it at 1 or more, but at least KiB."""
+    if count < KIB**2:
+        return f"{count / KIB:.0f} KiB"
+    return f"{count / KIB**2:.0f} MiB" if count < KIB**3 else f"{count / KIB**3:.1f} GiB"
+
+
+def format_times(count: int) -> str:
+    """Once, twice, 3 times and so on."""
+    return TIMES.get(count, f"{count} times")
+
+
+@final
+class PlainProgress:
+    """Writes one line of text per epoch, notice and failed checkpoint."""
+
+    def __init__(self, stream: IO[str]) -> None:
+        self._stream = stream
+
+    def __call__(self, reports: Iterable[Report], /) -> Iterator[Report]:
+        """Write lines, and pass every report on."""
+        for report in reports:
+            line = _format_epoch(report) if isinstance(report, EpochReport) else format_remark(report)
+            if line is not None:
+                self._stream.write(line + "\n")
+                self._stream.flush()
+            yield report
+
+
+def _format_epoch(report: EpochReport) -> str:
+    several = len(report.phases) > 1
+    parts = [
+        format_epoch_number(report),
+        *(_format_phase(name if several else "", totals) for name, totals in report.phases.items()),
+    ]
+    if report.validation is not None:
+        parts.append(f"validation {report.validation.mean:.6g}")
+    parts.append(f"{report.windows} steps in {report.seconds:.1f} s")
+    parts.extend(_list_pace(report))
+    if report.peak_bytes is not None:
+        parts.append(f"peak memory {format_size(report.peak_bytes)}")
+    return "  ".join(parts)
+
+
+def _format_phase(name: str, totals: PhaseTotals) -> str:
+    problems: list[str] = []
+    if totals.skipped:
+        problems.append(f"{totals.skipped} skipped")
+    if totals.zero_gradients:
+        problems.append(f"{totals.zero_gradients} with zero gradients")
+    if totals.shortages:
+        problems.append(f"memory ran out {format_times(totals.shortages)}")
+    shown = f"{name} loss {totals.loss:.6g}".lstrip()
+    return f"{shown} ({', '.join(problems)})" if problems else shown
+
+
+def _list_pace(report: EpochReport) -> Iterator[str]:
+    """Targets per second of the first phase, and the wait for data, without the time of the validation."""
+    training = report.seconds - (0.0 if report.validation is None else report.validation.seconds)
+    if training <= 0:  # too short for the clock
+        return
+    yield f"{next(iter(report.phases.values())).count / training:.0f} targets/s"
+    waited = format_waiting(report.data_seconds / training)
+    if waited is not None:
+        yield waited
 
 
 _BAR_WIDTH: Final = 20
@@ -41,11 +171,11 @@ class RichProgress:
             task = bar.add_task("starting", total=None, state="")
             view = _BarContent()
             for report in reports:
-                line = remark(report)
+                line = format_remark(report)
                 if line is not None:
                     # No markup: a message may hold brackets and paths.
                     bar.console.print(line, style="yellow", markup=False, highlight=False, soft_wrap=True)
-                view.see(report)
+                view.update(report)
                 bar.update(task, description=view.title, completed=view.window, total=view.windows, state=view.state)
                 yield report
 
@@ -69,10 +199,10 @@ class NotebookProgress:
         handle.display(_wrap_text(view.title), raw=True)
         try:
             for report in reports:
-                line = remark(report)
+                line = format_remark(report)
                 if line is not None:
                     self._stream.write(f"{line}\n")
-                view.see(report)
+                view.update(report)
                 if perf_counter() >= next_at:
                     handle.update(_wrap_text(view.line), raw=True)
                     next_at = perf_counter() + _REDRAWN_S
@@ -97,21 +227,21 @@ class _BarContent:
     micro_batch_limit: int | None = None
     pace: "_WindowRate | None" = None
 
-    def see(self, report: Report) -> None:
+    def update(self, report: Report) -> None:
         """Take the numbers of a report."""
         if isinstance(report, EpochReport):
-            self.title = title(report)
+            self.title = format_epoch_number(report)
             self.losses = {name: totals.loss for name, totals in report.phases.items()}
             self.windows = self.window = report.windows
             self.validation = self.validation if report.validation is None else report.validation.mean
             self.pace = None
         elif isinstance(report, StepReport):
-            self.title = title(report)
+            self.title = format_epoch_number(report)
             self.losses[report.phase] = report.loss
             self.window, self.windows = report.window + 1, report.windows
             self.micro_batch_limit = report.micro_batch_limit
             self.pace = self.pace or _WindowRate(report)
-            self.pace.see(report)
+            self.pace.update(report)
 
     @property
     def line(self) -> str:
@@ -146,7 +276,7 @@ class _WindowRate:
         self._seconds = math.nan
         self._ahead = self._later = 0
 
-    def see(self, report: StepReport) -> None:
+    def update(self, report: StepReport) -> None:
         """Count a window once, even if several phases report it."""
         self._seconds = perf_counter() - self._started
         self._ahead = 0 if report.windows is None else report.windows - report.window - 1
@@ -229,11 +359,11 @@ def no_progress(steps: Sequence[StepT], /, *, title: str, tell: Callable[[StepT]
 
 def progress_on(stream: IO[str]) -> StepProgress:
     """A live bar for a terminal, which needs the extra `cli`; else at most MAX_LINES lines."""
-    return _OnABar(stream) if stream.isatty() else _InLines(stream)
+    return _StepBar(stream) if stream.isatty() else _StepLines(stream)
 
 
 @final
-class _InLines:
+class _StepLines:
     """Writes a line for each step, or for every n-th of more than MAX_LINES steps."""
 
     def __init__(self, stream: IO[str]) -> None:
@@ -249,7 +379,7 @@ class _InLines:
 
 
 @final
-class _OnABar:
+class _StepBar:
     """A bar with the number of finished steps, the current step and the time left."""
 
     def __init__(self, stream: IO[str]) -> None:

@@ -213,7 +213,7 @@ class LengthBucketSampler(Sampler[list[int]]):
         yield batch
 
 
-def source_of(
+def create_source(
     recorded: Recordings, buckets: Iterable[list[int]], collate: UtteranceCollator, workers: int = 0
 ) -> IterableSource[UtteranceBatch]:
     """Batch source for the training loop, read by worker processes if `workers` is above 0."""

@@ -17,8 +17,8 @@ from predictor.cli.flags import with_flags
 from predictor.flags import Flag, FlagSubset, ParsedFlags
 from predictor.parent import exit_with_parent
 from trainers.loop import Checkpoints, launched_rank, launched_size, seed_everything
-from trainers.media.console import AsJson, command_errors, echo, print_json, progress_counter
-from trainers.media.run_directory import as_settings, run_folder
+from trainers.media.console import AsJson, command_errors, echo, make_progress_counter, print_json
+from trainers.media.run_directory import encode_settings, locate_run
 from trainers.options import RunOptions, Threads, consumer
 from trainers.vits.errors import SPEECH, FeedbackError
 from trainers.vits.recipe import FINE_TUNING, LEARNING_RATES, FeedbackRecipe, SpeechRecipe, VoiceSizes
@@ -62,8 +62,7 @@ def prepare(
 ) -> None:
     """Check recordings and their texts, and prepare a corpus."""
     with command_errors(SPEECH):
-        from trainers.vits.preparation import CorpusSettings
-        from trainers.vits.preparation import prepare as prepared
+        from trainers.vits.preparation import CorpusSettings, prepare_corpus
         from trainers.vits.spectrum import FrameSettings
         from trainers.vits.versions import find_voice_folder
         from trainers.vits.vocabulary import VOCABULARY, read_vocabulary
@@ -79,7 +78,7 @@ def prepare(
             if vocabulary_of is None
             else read_vocabulary(find_voice_folder(vocabulary_of) / VOCABULARY),
         )
-        corpus = prepared(recordings, out, settings, progress_counter("prepared", "clips", silent=as_json))
+        corpus = prepare_corpus(recordings, out, settings, make_progress_counter("prepared", "clips", silent=as_json))
     _report_prepared(corpus, out, as_json=as_json)
 
 
@@ -92,8 +91,8 @@ def train(
         Path | None,
         Flag("A voice to start from, such as a local folder of MMS; nothing is downloaded.", spelling="--from"),
     ] = None,
-    build: ParsedFlags[VoiceSizes],
-    recipe: ParsedFlags[SpeechRecipe],
+    sizes_flags: ParsedFlags[VoiceSizes],
+    recipe_flags: ParsedFlags[SpeechRecipe],
     run: RunOptions,
 ) -> None:
     """Train a voice on a prepared corpus."""
@@ -102,31 +101,37 @@ def train(
         from trainers.vits.training import clear_rejection, find_finished_version, hash_voice, open_checkpoints
         from trainers.vits.versions import VoiceVersions
 
-        if start is not None and "durations" in build.flags:
+        if start is not None and "durations" in sizes_flags.flags:
             raise typer.BadParameter("--durations is set by the voice of --from; leave it out, or train a new voice")
-        built = build.over(VoiceSizes())
-        chosen = recipe.over(SpeechRecipe(learning_rate=FINE_TUNING if start else LEARNING_RATES[built.size]))
+        sizes = sizes_flags.over(VoiceSizes())
+        recipe = recipe_flags.over(SpeechRecipe(learning_rate=FINE_TUNING if start else LEARNING_RATES[sizes.size]))
         torch.set_num_threads(run.threads)
         if run.parent_watch:
             exit_with_parent()
-        prepared, versions = SpeechCorpus.open(corpus), VoiceVersions(out)
+        recordings, versions = SpeechCorpus.open(corpus), VoiceVersions(out)
         path = versions.following
-        seed_everything(chosen.seed)
-        voice = _create_voice(prepared, built, start)
-        settings = _describe_training(prepared, built, chosen, None if start is None else voice)
-        done = find_finished_version(versions, settings) if run.resume else None
-        if done is not None:
-            _report_finished(done, _suggest_synthesis(out, prepared), as_json=run.as_json)
+        seed_everything(recipe.seed)
+        voice = _create_voice(recordings, sizes, start)
+        # Everything that determines the result, to identify checkpoints and the version.
+        settings: dict[str, Any] = {
+            "corpus": recordings.digest,
+            "recipe": encode_settings(asdict(recipe)),
+            "build": asdict(sizes),
+            "parent": None if start is None else hash_voice(voice),
+        }
+        finished = find_finished_version(versions, settings) if run.resume else None
+        if finished is not None:
+            _report_finished(finished, _suggest_synthesis(out, recordings), as_json=run.as_json)
             return
         checkpoints = open_checkpoints(path, run, settings)
         with checkpoints.open() if launched_rank() == 0 else nullcontext():
             versions.check_unchanged()
             clear_rejection(path)
-            consume = consumer(run, run_folder(path), sys.stdout, rank=launched_rank())
-            curves = _train_voice(voice, prepared, built, chosen, checkpoints, consume)
+            consume = consumer(run, locate_run(path), sys.stdout, rank=launched_rank())
+            curves = _train_voice(voice, recordings, sizes, recipe, checkpoints, consume)
             if launched_rank() > 0:
                 return
-            rate = voice.fit_speaking_rate([(clip.text, clip.frames) for clip in prepared.list_clips("selection")])
+            rate = voice.fit_speaking_rate([(clip.text, clip.frames) for clip in recordings.list_clips("selection")])
             voice.model.cpu()
             record = {**settings, "weights": hash_voice(voice), "curves": asdict(curves), "speaking_rate": rate}
             path = versions.add(voice, record)
@@ -134,7 +139,7 @@ def train(
     if run.as_json:
         print_json({"kind": "trained", "voice": str(path), "speaking_rate": rate})
         return
-    echo(f"Saved {path} with speaking rate {rate:g}. Next: {_suggest_synthesis(out, prepared)}")
+    echo(f"Saved {path} with speaking rate {rate:g}. Next: {_suggest_synthesis(out, recordings)}")
 
 
 @with_flags
@@ -151,7 +156,7 @@ def feedback(
     corpus: Annotated[Path, Flag("Folder that `prepare` made, on which the voice was trained.")],
     resample: Annotated[bool, Flag("Convert recordings of another rate.")] = False,
     skip_bad: Annotated[bool, Flag("Leave out corrections that cannot be used, and list them.")] = False,
-    build: Annotated[VoiceSizes, FlagSubset("size")],
+    sizes: Annotated[VoiceSizes, FlagSubset("size")],
     recipe: FeedbackRecipe,
     run: RunOptions,
 ) -> None:
@@ -177,18 +182,25 @@ def feedback(
         material = _collect_corrections(versions, manifest, corpus, recipe.share, resample=resample, skip_bad=skip_bad)
         if material is None:
             clear_finished(versions)
-            _report_nothing_new(manifest, versions, run)
+            index = versions.index
+            if run.as_json:
+                print_json({"kind": "unchanged", "voice": str(voice)})
+            users = ", ".join(map(str, sorted(set(index.consumed.values()))))
+            echo(
+                f"nothing new in {manifest}: version {users} of {voice} already used it; version {index.current} stays "
+                "current"
+            )
             return
         _report_material(material)
-        correction = VoiceCorrection(versions, material, recipe, build)
+        correction = VoiceCorrection(versions, material, recipe, sizes)
         checkpoints = open_checkpoints(versions.following, run, correction.settings)
         recogniser = load_or_train_recogniser(material.base)
         seed_everything(recipe.seed)
         result = correction.run(
             recogniser,
             checkpoints,
-            consumer(run, run_folder(versions.following), sys.stdout),
-            progress_counter("scored", "clips", silent=run.as_json),
+            consumer(run, locate_run(versions.following), sys.stdout),
+            make_progress_counter("scored", "clips", silent=run.as_json),
         )
     _report_result(result, voice, run)
 
@@ -251,14 +263,15 @@ def evaluate(
 
         torch.set_num_threads(threads)
         folder = find_voice_folder(voice)
-        speaker, prepared = Voice.load(folder), SpeechCorpus.open(corpus)
+        speaker, recordings = Voice.load(folder), SpeechCorpus.open(corpus)
         path = folder.parent / f"{folder.name}.html" if page is None else page
         check_file(path)
-        recogniser = load_or_train_recogniser(prepared)
-        progress = progress_counter("scored", "clips", silent=as_json)
-        scores = score(speaker, prepared, prepared.list_clips("held_out"), recogniser, seed=seed, on_progress=progress)
+        recogniser = load_or_train_recogniser(recordings)
+        progress = make_progress_counter("scored", "clips", silent=as_json)
+        held_out = recordings.list_clips("held_out")
+        scores = score(speaker, recordings, held_out, recogniser, seed=seed, on_progress=progress)
         evaluation_page = build_page(
-            f"{folder.parent.name}/{folder.name}", speaker, prepared, scores, recogniser, seed=seed
+            f"{folder.parent.name}/{folder.name}", speaker, recordings, scores, recogniser, seed=seed
         )
         write_page(path, render_page(evaluation_page))
     if as_json:
@@ -275,14 +288,14 @@ def evaluate(
     echo(f"Saved {path}: open it to listen")
 
 
-def _create_voice(corpus: "SpeechCorpus", build: VoiceSizes, start: Path | None) -> "Voice":
+def _create_voice(corpus: "SpeechCorpus", sizes: VoiceSizes, start: Path | None) -> "Voice":
     """The voice to train: a new one, or one loaded from a folder."""
     from trainers.vits.training import check_fits
     from trainers.vits.versions import find_voice_folder
     from trainers.vits.voice import Voice, build_config
 
     if start is None:
-        config = build_config(build.size, build.durations, corpus.framing, corpus.vocabulary)
+        config = build_config(sizes.size, sizes.durations, corpus.framing, corpus.vocabulary)
         return Voice.fresh(config, corpus.vocabulary)
     voice = Voice.load(find_voice_folder(start))
     check_fits(voice, corpus, start)
@@ -292,7 +305,7 @@ def _create_voice(corpus: "SpeechCorpus", build: VoiceSizes, start: Path | None)
 def _train_voice(
     voice: "Voice",
     corpus: "SpeechCorpus",
-    build: VoiceSizes,
+    sizes: VoiceSizes,
     recipe: SpeechRecipe,
     checkpoints: Checkpoints,
     consume: Any,
@@ -311,23 +324,9 @@ def _train_voice(
         selection=CorpusDataset(corpus, corpus.list_clips("selection"), voice.tokens),
     )
     discriminators = (
-        None if recipe.adversarial_from is None else Discriminators(list_discriminator_channels(build.size))
+        None if recipe.adversarial_from is None else Discriminators(list_discriminator_channels(sizes.size))
     )
     return fit(voice, setup, recipe, checkpoints, consume, discriminators=discriminators)
-
-
-def _describe_training(
-    corpus: "SpeechCorpus", build: VoiceSizes, recipe: SpeechRecipe, parent: "Voice | None"
-) -> dict[str, Any]:
-    """Everything that determines the result of a training run, as JSON; identifies checkpoints and version."""
-    from trainers.vits.training import hash_voice
-
-    return {
-        "corpus": corpus.digest,
-        "recipe": as_settings(asdict(recipe)),
-        "build": asdict(build),
-        "parent": None if parent is None else hash_voice(parent),
-    }
 
 
 def _suggest_synthesis(voice: Path, corpus: "SpeechCorpus") -> str:
@@ -394,21 +393,11 @@ def _collect_corrections(
     new_items = select_new_corrections(items, base, versions.index.consumed, previous)
     if not new_items.count:
         return None
-    folder = run_folder(versions.following) / CORRECTIONS
+    folder = locate_run(versions.following) / CORRECTIONS
     rated = prepare_corrections(new_items, base, folder, resample=resample, skip_bad=skip_bad)
     material = CorrectionMaterial(base=base, rated=rated, previous=previous, new_items=new_items, share=share)
     material.check()
     return material
-
-
-def _report_nothing_new(manifest: Path, versions: "VoiceVersions", run: RunOptions) -> None:
-    voice, index = versions.folder, versions.index
-    if run.as_json:
-        print_json({"kind": "unchanged", "voice": str(voice)})
-    users = ", ".join(map(str, sorted(set(index.consumed.values()))))
-    echo(
-        f"nothing new in {manifest}: version {users} of {voice} already used it; version {index.current} stays current"
-    )
 
 
 def _report_material(material: "CorrectionMaterial") -> None:

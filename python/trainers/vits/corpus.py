@@ -65,20 +65,17 @@ def _read_json(folder: Path) -> object:
     try:
         return json.loads((folder / FILE).read_bytes())
     except (FileNotFoundError, NotADirectoryError) as error:
-        raise CorpusError(_describe_unprepared(folder)) from error
+        message = f"{folder} is not a prepared corpus: {FILE} is missing"
+        command, source, out = (
+            "quantra train vits prepare",
+            "RECORDINGS",
+            "corpus" if folder.exists() else quote(str(folder)),
+        )
+        if (folder / "metadata.csv").is_file():
+            message, source, out = f"{folder} holds recordings that are not prepared", quote(str(folder)), "corpus"
+        raise CorpusError(f"{message}; run: {command} {source} --out {out}") from error
     except (OSError, ValueError, RecursionError) as error:
         raise make_damaged_error(folder, f"{FILE} cannot be read ({error})") from error
-
-
-def _describe_unprepared(folder: Path) -> str:
-    """Message for a folder without corpus.json."""
-    if (folder / "metadata.csv").is_file():
-        command = f"quantra train vits prepare {quote(str(folder))} --out corpus"
-        return f"{folder} holds recordings that are not prepared; run: {command}"
-    out = "corpus" if folder.exists() else quote(str(folder))
-    return (
-        f"{folder} is not a prepared corpus: {FILE} is missing; run: quantra train vits prepare RECORDINGS --out {out}"
-    )
 
 
 def _parse_entry(folder: Path, kind: type[Entry], value: object, expected: str) -> Entry:

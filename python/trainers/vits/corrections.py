@@ -21,7 +21,7 @@ from trainers.media.metadata import normal_text
 from trainers.vits.batches import CorpusDataset
 from trainers.vits.corpus import RecordedClip, SpeechCorpus, Split
 from trainers.vits.errors import FeedbackError, VoiceError
-from trainers.vits.manifest import MAX_LISTED, SHARES, ClipCorrection, ClipRating, FeedbackManifest, hash_parts
+from trainers.vits.manifest import MAX_LISTED, SHARES, ClipCorrection, FeedbackManifest, hash_parts
 from trainers.vits.metadata import normalise_words
 from trainers.vits.preparation import CorpusSettings, RecordingEntry, prepare_clips
 from trainers.vits.training import CORRECTIONS, TrainingSetup
@@ -157,11 +157,17 @@ def select_new_corrections(
     Raises:
         FeedbackError: A rated clip is not in the corpus, or everything is rated 1.
     """
-    clips = _pair_rated_clips(manifest, corpus)
+    by_name = {clip.name: clip for clip in corpus.clips}
+    unknown = [f"line {rating.line}: {rating.clip}" for rating in manifest.ratings if rating.clip not in by_name]
+    if unknown:
+        raise FeedbackError(
+            f"{corpus.folder} has no clips with these names: {_join_problems(unknown)}; use the ids of its metadata.csv"
+        )
     if all(SHARES[item.rating] == 0 for item in (*manifest.corrections, *manifest.ratings)):
         raise FeedbackError("every line is rated 1, so nothing is left to train on; rate correct recordings 2 to 5")
     before, earlier = frozenset(consumed), previous.contents
     items = {correction.digest: correction for correction in manifest.corrections}
+    clips = ((rating, by_name[rating.clip]) for rating in manifest.ratings)
     ratings = {rating.digest(clip.digest): (rating, clip) for rating, clip in clips}
     fresh = {digest: correction for digest, correction in items.items() if digest not in before}
     rated = {digest: both for digest, both in ratings.items() if digest not in before}
@@ -249,17 +255,6 @@ def find_used_digests(new_items: NewCorrections, rated: WeightedCorpus) -> froze
     return new_items.others | {
         digest for digest, correction in new_items.corrections.items() if _name_correction(correction) not in left_out
     }
-
-
-def _pair_rated_clips(manifest: FeedbackManifest, corpus: SpeechCorpus) -> list[tuple[ClipRating, RecordedClip]]:
-    """Pairs of rating and base clip."""
-    by_name = {clip.name: clip for clip in corpus.clips}
-    unknown = [f"line {rating.line}: {rating.clip}" for rating in manifest.ratings if rating.clip not in by_name]
-    if unknown:
-        raise FeedbackError(
-            f"{corpus.folder} has no clips with these names: {_join_problems(unknown)}; use the ids of its metadata.csv"
-        )
-    return [(rating, by_name[rating.clip]) for rating in manifest.ratings]
 
 
 def _reject_base_recordings(clips: Iterable[RecordedClip], corpus: SpeechCorpus) -> None:

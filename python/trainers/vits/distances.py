@@ -49,8 +49,10 @@ def best_path_mean(costs: Costs) -> float:
         costs: [n, m], both 1 or more.
     """
     costs = costs if costs.shape[0] <= costs.shape[1] else costs.T
-    diagonals = _skew_to_antidiagonals(costs)
-    rows = len(costs)
+    rows, columns = costs.shape
+    diagonals = np.full((rows + columns - 1, rows), np.inf)  # padded with infinity
+    down, right = np.indices((rows, columns), sparse=True)
+    diagonals[down + right, down] = costs
     older, last = _PathSums.nowhere(rows), _PathSums.first(rows, costs[0, 0])
     for diagonal in diagonals[1:]:
         older, last = last, last.next(older, diagonal)
@@ -88,15 +90,6 @@ class _PathSums:
         shortest = np.where(right == least, np.minimum(shortest, self.steps[1:]), shortest)
         np.add(shortest, 1, out=following.steps[1:])
         return following
-
-
-def _skew_to_antidiagonals(costs: Costs) -> Costs:
-    """Costs [n, m] as antidiagonals [n + m - 1, n], padded with infinity."""
-    rows, columns = costs.shape
-    antidiagonals = np.full((rows + columns - 1, rows), np.inf)
-    down, right = np.indices((rows, columns), sparse=True)
-    antidiagonals[down + right, down] = costs
-    return antidiagonals
 
 
 def edit_distance(transcript: str, text: str) -> int:

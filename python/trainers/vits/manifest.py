@@ -154,21 +154,13 @@ def _parse_item(line: int, fields: Mapping[str, Any], folder: Path, *, complete:
     if "clip" in fields:
         return ClipRating(line, _parse_text(fields, "clip"), rating)
     audio = folder / _parse_text(fields, "audio")
-    if not _is_file(audio) and complete:
+    try:
+        exists = audio.is_file()
+    except OSError as error:
+        raise ValueError(f"{shorten(str(audio))} cannot be accessed ({error.strerror})") from error
+    if not exists and complete:
         raise ValueError(f"file {shorten(str(audio), 400)} does not exist")
     return ClipCorrection(line, audio, _parse_text(fields, "text"), rating)
-
-
-def _is_file(path: Path) -> bool:
-    """Whether a file exists.
-
-    Raises:
-        ValueError: The path is inaccessible or invalid.
-    """
-    try:
-        return path.is_file()
-    except OSError as error:
-        raise ValueError(f"{shorten(str(path))} cannot be accessed ({error.strerror})") from error
 
 
 def _parse_text(fields: Mapping[str, Any], key: str) -> str:

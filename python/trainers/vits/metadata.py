@@ -18,11 +18,11 @@ from trainers.media.metadata import (
     MetadataRow,
     RejectedFile,
     has_control,
+    join_line_numbers,
     leads_outside,
-    lines_of,
     normal_text,
+    parse_rows,
     partition_rows,
-    rows_of,
 )
 from trainers.vits.corpus import Split
 from trainers.vits.errors import CorpusError
@@ -79,13 +79,22 @@ def read_metadata(source: Path) -> tuple[tuple[TranscriptLine, ...], tuple[Rejec
         CorpusError: The file is missing, empty, not UTF-8, without columns, or has several speakers.
     """
     path = source / FILE
-    content = _read_content(source)
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError as error:
+        raise CorpusError(_describe_missing_file(source)) from error
+    except OSError as error:
+        raise CorpusError(f"{path} cannot be read ({error.strerror})") from error
     if content.startswith(_UTF_16) or content.count(b"\0") > len(content) // _NULS:
         raise CorpusError(f"{path} is in UTF-16; convert it: iconv -f UTF-16 -t UTF-8 {FILE} > new.csv")
-    rows: Sequence[MetadataRow] = rows_of(path, content, CorpusError)
+    rows: Sequence[MetadataRow] = parse_rows(path, content, CorpusError)
     if not rows:
         raise CorpusError(f"{path} is empty; write a line per clip: id|text")
-    heading, rows = _split_heading(rows)
+    heading = tuple(cell.lower() for cell in rows[0].cells)
+    if len(heading) > 1 and HEADINGS.issuperset(heading) and "text" in heading:
+        rows = rows[1:]
+    else:
+        heading = ()
     if not rows:
         raise CorpusError(f"{path} has only a heading; write a line per clip: id|text")
     columns = _find_columns(path, heading, rows)
@@ -107,16 +116,6 @@ def find_text_problem(text: str) -> str:
     return ""
 
 
-def _read_content(source: Path) -> bytes:
-    path = source / FILE
-    try:
-        return path.read_bytes()
-    except FileNotFoundError as error:
-        raise CorpusError(_describe_missing_file(source)) from error
-    except OSError as error:
-        raise CorpusError(f"{path} cannot be read ({error.strerror})") from error
-
-
 def _describe_missing_file(source: Path) -> str:
     """Message for a folder without metadata.csv."""
     if not source.is_dir():
@@ -129,14 +128,6 @@ def _describe_missing_file(source: Path) -> str:
             f"of them, such as {source / speakers[0]}"
         )
     return f"{source} has no {FILE}; write one with a line per clip: id|text"
-
-
-def _split_heading(rows: Sequence[MetadataRow]) -> tuple[tuple[str, ...], Sequence[MetadataRow]]:
-    """Split off the column names if the first line is a heading."""
-    names = tuple(cell.lower() for cell in rows[0].cells)
-    if len(names) > 1 and HEADINGS.issuperset(names) and "text" in names:
-        return names, rows[1:]
-    return (), rows
 
 
 def _find_columns(path: Path, heading: Sequence[str], rows: Sequence[MetadataRow]) -> _TextColumns:
@@ -154,15 +145,15 @@ def _find_columns(path: Path, heading: Sequence[str], rows: Sequence[MetadataRow
 
 def _find_speaker_column(heading: Sequence[str], rows: Sequence[MetadataRow]) -> int | None:
     """Index of the speaker column of three, if any."""
-    if heading:
-        return next((column for column in (1, 2) if heading[column] in SPEAKERS), None)
-    return next((column for column in (1, 2) if _are_labels([row.cells[column] for row in rows])), None)
 
+    def is_speaker(column: int) -> bool:
+        if heading:
+            return heading[column] in SPEAKERS
+        cells = [row.cells[column] for row in rows]  # a few repeated single words
+        single = all(cell and not any(char.isspace() for char in cell) for cell in cells)
+        return single and len(set(cells)) * _REPEATS <= len(cells)
 
-def _are_labels(cells: Sequence[str]) -> bool:
-    """Whether cells are a few repeated single words."""
-    single = all(cell and not any(char.isspace() for char in cell) for cell in cells)
-    return single and len(set(cells)) * _REPEATS <= len(cells)
+    return next((column for column in (1, 2) if is_speaker(column)), None)
 
 
 def _reject_several_speakers(path: Path, columns: _TextColumns, rows: Sequence[MetadataRow]) -> None:
@@ -188,22 +179,19 @@ def _read_name(row: MetadataRow) -> str:
 
 def _find_problem(columns: _TextColumns, row: MetadataRow, numbers: Sequence[int]) -> str:
     """Problem of a line; empty if none."""
-    if len(numbers) > 1 and _read_name(row):
-        return f"the id is on lines {lines_of(numbers)} of {FILE}; keep one"
+    name = _read_name(row)
+    if len(numbers) > 1 and name:
+        return f"the id is on lines {join_line_numbers(numbers)} of {FILE}; keep one"
     if len(row.cells) != columns.count:
         return f"line {row.number} of {FILE} has {len(row.cells)} columns between |, most have {columns.count}; fix it"
-    problem = _find_id_problem(_read_name(row)) or find_text_problem(_read_text(columns, row))
-    return problem and f"line {row.number} of {FILE} {problem}"
-
-
-def _find_id_problem(name: str) -> str:
+    problem = find_text_problem(_read_text(columns, row))
     if not name:
-        return "has no id; write id|text"
-    if leads_outside(name):
-        return f"has the id {name!r}, which leads out of the folder; use a recording in wavs"
-    if has_control(name):
-        return f"has a control character in the id {name!r}; remove it"
-    return ""
+        problem = "has no id; write id|text"
+    elif leads_outside(name):
+        problem = f"has the id {name!r}, which leads out of the folder; use a recording in wavs"
+    elif has_control(name):
+        problem = f"has a control character in the id {name!r}; remove it"
+    return problem and f"line {row.number} of {FILE} {problem}"
 
 
 def _read_text(columns: _TextColumns, row: MetadataRow) -> str:
@@ -231,18 +219,22 @@ def assign_splits(texts: Iterable[str], *, selection: float, held_out: float) ->
         CorpusError: There are too few different texts for three splits.
     """
     texts = list(texts)
-    positions = {words: _hash_to_unit_interval(words) for words in map(normalise_words, texts)}
+    positions = {  # from 0 to 1
+        words: int.from_bytes(hashlib.sha256(words.encode()).digest()[:6]) / 2**48
+        for words in map(normalise_words, texts)
+    }
     ordered = sorted(positions, key=lambda words: (positions[words], words))
-    held = _count(positions.values(), 0.0, held_out)
-    chosen = _count(positions.values(), held_out if held_out < 1 else 0.0, selection)
-    if held + chosen >= len(ordered):
+    held_out_count = _count(positions.values(), 0.0, held_out)
+    selection_count = _count(positions.values(), held_out if held_out < 1 else 0.0, selection)
+    if held_out_count + selection_count >= len(ordered):
         raise CorpusError(
-            f"{held} held-out and {chosen} selection texts leave none of {len(ordered)} different ones for training; "
-            "record more sentences, or hold out fewer"
+            f"{held_out_count} held-out and {selection_count} selection texts leave none of {len(ordered)} different "
+            "ones for training; record more sentences, or hold out fewer"
         )
     splits: dict[str, Split] = dict.fromkeys(ordered, "train")
-    splits |= dict.fromkeys(ordered[:held], "held_out")
-    splits |= dict.fromkeys(ordered[held : held + chosen], "selection")
+    splits |= dict.fromkeys(ordered[:held_out_count], "held_out")
+    selected = ordered[held_out_count : held_out_count + selection_count]
+    splits |= dict.fromkeys(selected, "selection")
     return {text: splits[normalise_words(text)] for text in texts}
 
 
@@ -257,8 +249,3 @@ def normalise_words(text: str) -> str:
     """Lower-case words of a text without punctuation."""
     spoken = "".join(" " if unicodedata.category(char)[0] == "P" else char for char in text.lower())
     return " ".join(spoken.split())
-
-
-def _hash_to_unit_interval(words: str) -> float:
-    """Hash of the words as a number in [0, 1)."""
-    return int.from_bytes(hashlib.sha256(words.encode()).digest()[:6]) / 2**48

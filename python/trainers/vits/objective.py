@@ -256,7 +256,9 @@ class VoiceGenerator:
             divergence = prior.divergence(path, flowed, log_deviation.float(), speech_mask)
             hidden = encoded.last_hidden_state.float().mT
             duration = self._compute_duration_loss(hidden, text_mask[:, None], path.sum(1, keepdim=True))
-        waves = model.decoder(self._cut_slices(latents, batch.starts))[:, 0]
+        indices = batch.starts[:, None] + torch.arange(self._frames, device=batch.starts.device)
+        slices = latents.gather(2, indices[:, None].expand(-1, latents.shape[1], -1))
+        waves = model.decoder(slices)[:, 0]
         return GeneratorOutput(waves.float(), divergence, duration)
 
     def _encode_posterior(self, spectra: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
@@ -273,11 +275,6 @@ class VoiceGenerator:
             return predictor(hidden, mask, durations=durations, reverse=False).sum()
         expected = torch.log(durations + 1e-6) * mask
         return ((predictor(hidden, mask) - expected).square() * mask).sum()
-
-    def _cut_slices(self, latents: Tensor, starts: Tensor) -> Tensor:
-        """Cut slices from latents: float [N, channels, frames]."""
-        indices = starts[:, None] + torch.arange(self._frames, device=starts.device)
-        return latents.gather(2, indices[:, None].expand(-1, latents.shape[1], -1))
 
 
 class TokenPrior(NamedTuple):

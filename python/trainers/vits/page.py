@@ -19,11 +19,11 @@ from trainers.media.page import (
     MINUS,
     AxisTick,
     LabelledFigure,
-    data_uri,
+    encode_data_uri,
+    encode_png,
     figure,
     percent,
     plain,
-    png_uri,
     render,
     take_within_limit,
 )
@@ -58,7 +58,7 @@ def encode_sound(wave: Tensor, rate: int) -> str:
     """
     file = io.BytesIO()
     soundfile.write(file, wave.clamp(-1, 1).numpy(), rate, format="FLAC", subtype="PCM_16")
-    return data_uri("audio/flac", file.getvalue())
+    return encode_data_uri("audio/flac", file.getvalue())
 
 
 def draw_spectrogram(wave: Tensor, framing: FrameSettings, frames: int) -> str:
@@ -73,8 +73,10 @@ def draw_spectrogram(wave: Tensor, framing: FrameSettings, frames: int) -> str:
     pixels = np.full((len(levels), max(frames, levels.shape[1])), TRANSPARENT_INDEX, dtype=np.uint8)
     pixels[:, : levels.shape[1]] = levels[::-1]
     image = Image.fromarray(pixels)
-    image.putpalette(_build_palette())
-    return png_uri(image, transparent=TRANSPARENT_INDEX)
+    positions = np.linspace(0, len(COLOURS) - 1, 256)
+    channels = [np.interp(positions, range(len(COLOURS)), channel) for channel in zip(*COLOURS, strict=True)]
+    image.putpalette(np.rint(np.stack(channels, axis=1)).astype(np.uint8).tobytes())
+    return encode_png(image, transparent=TRANSPARENT_INDEX)
 
 
 def count_frames(wave: Tensor, framing: FrameSettings) -> int:
@@ -99,13 +101,6 @@ def _compute_levels(wave: Tensor, framing: FrameSettings) -> NDArray[np.uint8]:
 def _count_min_samples(framing: FrameSettings) -> int:
     """Minimum samples of a spectrogram: its edges and one frame."""
     return max(framing.hop, (framing.fft - framing.hop) // 2 + 1)
-
-
-def _build_palette() -> bytes:
-    """256 RGB colours."""
-    positions = np.linspace(0, len(COLOURS) - 1, 256)
-    channels = [np.interp(positions, range(len(COLOURS)), channel) for channel in zip(*COLOURS, strict=True)]
-    return np.rint(np.stack(channels, axis=1)).astype(np.uint8).tobytes()
 
 
 MAX_CLIPS: Final = 24

@@ -18,8 +18,8 @@ from scipy.signal import resample_poly
 from torch import Tensor
 
 from predictor.draft_folder import publish_folder
-from trainers.media.metadata import RejectedFile, normal_text, rejection_message
-from trainers.media.run_directory import check_free, writing
+from trainers.media.metadata import RejectedFile, describe_rejections, normal_text
+from trainers.media.run_directory import check_free, convert_write_errors
 from trainers.vits.corpus import (
     CLIPS,
     FULL_SCALE,
@@ -30,7 +30,7 @@ from trainers.vits.corpus import (
     write_clip,
 )
 from trainers.vits.errors import CorpusError, SpeechError
-from trainers.vits.metadata import TranscriptLine, assign_splits, find_text_problem, normalise_words, read_metadata
+from trainers.vits.metadata import assign_splits, find_text_problem, normalise_words, read_metadata
 from trainers.vits.spectrum import FrameSettings
 from trainers.vits.vocabulary import (
     build_tokenizer,
@@ -146,13 +146,13 @@ def find_recordings(source: Path) -> Recordings:
     Raises:
         OSError: A folder cannot be read.
     """
-    found: defaultdict[str, list[Path]] = defaultdict(list)
+    recordings: defaultdict[str, list[Path]] = defaultdict(list)
     for folder, paths in ((source / WAVES_FOLDER, (source / WAVES_FOLDER).rglob("*")), (source, source.iterdir())):
         sounds = (path for path in paths if path.suffix.lower() in ENDINGS and path.name[0] != "." and path.is_file())
         for path in sorted(sounds):
             name = path.relative_to(folder).with_suffix("").as_posix()
-            found[unicodedata.normalize("NFC", name)].append(path)
-    return {name: tuple(paths) for name, paths in found.items()}
+            recordings[unicodedata.normalize("NFC", name)].append(path)
+    return {name: tuple(paths) for name, paths in recordings.items()}
 
 
 def find_recording(recordings: Recordings, name: str) -> Path:
@@ -180,7 +180,11 @@ def decode(path: Path, settings: CorpusSettings) -> Tensor:
         CorpusError: The recording is missing, undecodable, multi-channel, of another rate (without `resample`), too
             short, too long, silent, or louder than full scale.
     """
-    wave = _resample(*_read(path, settings), settings.framing.rate)
+    wave, rate = _read(path, settings)
+    wanted = settings.framing.rate
+    if rate != wanted and len(wave):
+        shared = gcd(wanted, rate)
+        wave = np.asarray(resample_poly(wave, wanted // shared, rate // shared), dtype=np.float64)
     frames = len(wave) // settings.framing.hop
     if frames < settings.min_frames:
         raise CorpusError(
@@ -246,14 +250,7 @@ def _check_head(path: Path, file: "SoundFile", settings: CorpusSettings) -> None
         )
 
 
-def _resample(wave: NDArray[np.float64], rate: int, wanted: int) -> NDArray[np.float64]:
-    if rate == wanted or not len(wave):
-        return wave
-    shared = gcd(wanted, rate)
-    return np.asarray(resample_poly(wave, wanted // shared, rate // shared), dtype=np.float64)
-
-
-def prepare(
+def prepare_corpus(
     source: Path,
     out: Path,
     settings: CorpusSettings,
@@ -280,7 +277,12 @@ def prepare(
     except OSError as error:
         raise CorpusError(f"{error.filename} cannot be read ({error.strerror})") from error
     named = {line.name for line in (*lines, *refused)}
-    entries, missing = _pair_recordings(lines, recordings)
+    entries, missing = list[RecordingEntry](), list[RejectedFile]()
+    for line in lines:
+        try:
+            entries.append(RecordingEntry(line.name, line.text, find_recording(recordings, line.name)))
+        except CorpusError as error:
+            missing.append(RejectedFile(line.name, error.message))
     unlisted = [path for name, paths in recordings.items() if name not in named for path in paths]
     return _PreparationRun(out, settings, on_progress).write(
         entries, (*refused, *missing), tuple(sorted(path.relative_to(source).as_posix() for path in unlisted))
@@ -308,7 +310,17 @@ def prepare_clips(
     check_free(out, CorpusError)
     if not entries:
         raise CorpusError(f"no recordings were given for {out}; give at least one")
-    usable, refused = _normalise_entries(entries)
+    counts = Counter(entry.name for entry in entries)
+    usable, refused = list[RecordingEntry](), list[RejectedFile]()
+    for entry in entries:
+        text = normal_text(entry.text)
+        if counts[entry.name] > 1:
+            reason = f"{entry.path} is one of {counts[entry.name]} recordings of this name; name each differently"
+            refused.append(RejectedFile(entry.name, reason))
+        elif problem := find_text_problem(text):
+            refused.append(RejectedFile(entry.name, f"{entry.path} {problem}"))
+        else:
+            usable.append(replace(entry, text=text))
     return _PreparationRun(out, settings, on_progress).write(usable, refused, ())
 
 
@@ -337,14 +349,14 @@ class _PreparationRun:
         tokenizer = build_tokenizer(_build_vocabulary(self._settings, entries))
         self._refused += refused
         with ExitStack() as stack:
-            with writing(self._out, CorpusError):
+            with convert_write_errors(self._out, CorpusError):
                 draft = stack.enter_context(publish_folder(self._out, is_durable=False))
                 (draft / CLIPS).mkdir()
             for done, entry in enumerate(entries, start=1):
                 self._add(draft, entry, tokenizer)
                 self._on_progress(done, len(entries))
             corpus = self._split_clips(draft, unlisted)
-            with writing(self._out, CorpusError):
+            with convert_write_errors(self._out, CorpusError):
                 corpus.write()
                 stack.close()
         return SpeechCorpus.open(self._out)
@@ -356,7 +368,7 @@ class _PreparationRun:
         except SpeechError as error:
             self._refused.append(RejectedFile(entry.name, error.message))
             return
-        with writing(self._out, CorpusError):
+        with convert_write_errors(self._out, CorpusError):
             write_clip(draft, clip.digest, samples, self._settings.framing)
         self._clips[clip.digest] = clip
         self._unknown += count_unknown_characters(tokenizer, entry.text)
@@ -365,8 +377,8 @@ class _PreparationRun:
         """The corpus of all added clips, each in a split."""
         clips = tuple(self._clips.values())
         if self._refused and not (clips and self._settings.skip_bad):
-            raise CorpusError(rejection_message(self._refused, len(clips), "clips"))
-        splits = self._settings.assign_splits(_list_texts(clips))
+            raise CorpusError(describe_rejections(self._refused, len(clips), "clips"))
+        splits = self._settings.assign_splits([clip.text for clip in clips])
         return SpeechCorpus(
             folder=draft,
             framing=self._settings.framing,
@@ -393,45 +405,8 @@ class _PreparationRun:
         return RecordedClip(entry.name, entry.text, "train", frames, digest), samples
 
 
-def _pair_recordings(
-    lines: Sequence[TranscriptLine], recordings: Recordings
-) -> tuple[tuple[RecordingEntry, ...], tuple[RejectedFile, ...]]:
-    """Match lines with their recordings; lines without one are rejected."""
-    entries: list[RecordingEntry] = []
-    missing: list[RejectedFile] = []
-    for line in lines:
-        try:
-            entries.append(RecordingEntry(line.name, line.text, find_recording(recordings, line.name)))
-        except CorpusError as error:
-            missing.append(RejectedFile(line.name, error.message))
-    return tuple(entries), tuple(missing)
-
-
-def _normalise_entries(
-    entries: Sequence[RecordingEntry],
-) -> tuple[tuple[RecordingEntry, ...], tuple[RejectedFile, ...]]:
-    """Normalise the texts of entries, and reject unusable ones."""
-    counts = Counter(entry.name for entry in entries)
-    usable: list[RecordingEntry] = []
-    refused: list[RejectedFile] = []
-    for entry in entries:
-        text = normal_text(entry.text)
-        if counts[entry.name] > 1:
-            reason = f"{entry.path} is one of {counts[entry.name]} recordings of this name; name each differently"
-            refused.append(RejectedFile(entry.name, reason))
-        elif problem := find_text_problem(text):
-            refused.append(RejectedFile(entry.name, f"{entry.path} {problem}"))
-        else:
-            usable.append(replace(entry, text=text))
-    return tuple(usable), tuple(refused)
-
-
 def _build_vocabulary(
     settings: CorpusSettings, clips: Sequence[RecordingEntry] | Sequence[RecordedClip]
 ) -> Mapping[str, int]:
     """The given vocabulary, or one built from the texts."""
-    return list_characters(_list_texts(clips)) if settings.vocabulary is None else settings.vocabulary
-
-
-def _list_texts(clips: Sequence[RecordingEntry] | Sequence[RecordedClip]) -> list[str]:
-    return [clip.text for clip in clips]
+    return list_characters(clip.text for clip in clips) if settings.vocabulary is None else settings.vocabulary

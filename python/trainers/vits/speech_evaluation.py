@@ -137,15 +137,6 @@ def score(
         RecogniserError: The recogniser's framing differs from the corpus.
     """
     clips = tuple(clips)
-    _check(speaker, corpus, clips, recogniser)
-    scores = list[ClipScore]()
-    for clip in clips:
-        scores.append(_score_clip(speaker, corpus, clip, recogniser, seed))
-        on_progress(len(scores), len(clips))
-    return SpeechEvaluation(tuple(scores))
-
-
-def _check(speaker: Voice, corpus: SpeechCorpus, clips: Sequence[RecordedClip], recogniser: SpeechRecogniser) -> None:
     if not clips:
         raise CorpusError(f"no clips of {corpus.folder} were given to score; give at least one")
     if speaker.framing != corpus.framing:
@@ -158,6 +149,11 @@ def _check(speaker: Voice, corpus: SpeechCorpus, clips: Sequence[RecordedClip], 
             f"the recogniser has {recogniser.framing} but {corpus.folder} has {corpus.framing}; use the recogniser "
             "of the corpus"
         )
+    scores = list[ClipScore]()
+    for clip in clips:
+        scores.append(_score_clip(speaker, corpus, clip, recogniser, seed))
+        on_progress(len(scores), len(clips))
+    return SpeechEvaluation(tuple(scores))
 
 
 def _score_clip(

@@ -27,7 +27,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from predictor.draft_folder import publish_folder
 from trainers.loop import Loop, Loss, Phase, adamw, cosine, shuffle_indices
-from trainers.media.run_directory import check_free, writing
+from trainers.media.run_directory import check_free, convert_write_errors
 from trainers.progress import ConsumerChain, ReportConsumer
 from trainers.vits.corpus import RecordedClip, SpeechCorpus
 from trainers.vits.distances import edit_distance
@@ -148,19 +148,16 @@ class TrainingBatches:
             yield self._batch(index.tolist())
 
     def _batch(self, indices: Sequence[int]) -> TranscriptBatch:
-        mels = [_add_noise(compute_recorded_mel(self._corpus, self._clips[index])) for index in indices]
+        # A recogniser of only clean speech rejects all synthetic speech.
+        clean = [compute_recorded_mel(self._corpus, self._clips[index]) for index in indices]
+        mels = [mel + LOUDNESS * torch.randn(()) + NOISE * torch.randn(mel.shape) for mel in clean]
         letters = [self._letters[index] for index in indices]
         return TranscriptBatch(
             mels=pad_sequence([mel.T for mel in mels], batch_first=True, padding_value=SILENCE).mT,
             frames=torch.tensor([mel.shape[1] for mel in mels]),
             letters=pad_sequence(letters, batch_first=True),
-            lengths=torch.tensor([len(some) for some in letters]),
+            lengths=torch.tensor([len(numbers) for numbers in letters]),
         )
-
-
-def _add_noise(mel: Tensor) -> Tensor:
-    """Add noise to loudness and values; a recogniser of only clean speech rejects all synthetic speech."""
-    return mel + LOUDNESS * torch.randn(()) + NOISE * torch.randn(mel.shape)
 
 
 def _check_lengths(clips: Iterable[RecordedClip]) -> None:
@@ -286,7 +283,7 @@ class SpeechRecogniser:
             "weights": sha256(weights).hexdigest(),
         }
         check_free(folder, RecogniserError)
-        with writing(folder, RecogniserError), publish_folder(folder) as draft:
+        with convert_write_errors(folder, RecogniserError), publish_folder(folder) as draft:
             (draft / WEIGHTS).write_bytes(weights)
             (draft / FACTS).write_text(json.dumps(facts, ensure_ascii=False, indent=1) + "\n", "utf-8")
 
@@ -384,7 +381,7 @@ def load_or_train_recogniser(
     """
     path = folder or corpus.folder / FOLDER
     if not path.exists():
-        with writing(path, RecogniserError):  # check before training that the folder can be written
+        with convert_write_errors(path, RecogniserError):  # check before training that the folder can be written
             path.parent.mkdir(parents=True, exist_ok=True)
             TemporaryFile(dir=path.parent).close()
         recogniser = train_recogniser(corpus, consume=consume)
@@ -401,16 +398,16 @@ def load_or_train_recogniser(
 
 def _read_facts(folder: Path) -> Mapping[str, object]:
     try:
-        found: object = json.loads(_read(folder, FACTS))
+        facts: object = json.loads(_read(folder, FACTS))
     except ValueError as error:
         raise _make_damaged_error(folder, f"{FACTS} is not JSON: {error}") from error
-    match found:
+    match facts:
         case {"version": int(version)} if version != VERSION:
             raise RecogniserError(
                 f"recogniser {folder} has format version {version}, expected {VERSION}; remove it to train a new one"
             )
         case dict():
-            return {str(key): value for key, value in found.items()}
+            return {str(key): value for key, value in facts.items()}
         case _:
             raise _make_damaged_error(folder, f"{FACTS} is not an object")
 

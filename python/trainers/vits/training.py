@@ -14,7 +14,7 @@ from torch.optim.lr_scheduler import ExponentialLR
 from trainers.loop import Checkpoints, EpochReport, Loop, Phase, Validation, launched_rank, launched_size
 from trainers.loop.checkpoint.snapshot import as_json, find_differences
 from trainers.loop.weights import hash_weights
-from trainers.media.run_directory import CHECKPOINTS, checkpoints_in, rounds_for, run_folder
+from trainers.media.run_directory import CHECKPOINTS, create_checkpoints, divide_into_rounds, locate_run
 from trainers.options import RunOptions
 from trainers.progress import ReportConsumer
 from trainers.vits.batches import (
@@ -23,7 +23,7 @@ from trainers.vits.batches import (
     Recordings,
     UtteranceBatch,
     UtteranceCollator,
-    source_of,
+    create_source,
 )
 from trainers.vits.corpus import SpeechCorpus
 from trainers.vits.errors import VoiceError
@@ -104,7 +104,7 @@ def fit(
         objective.adversarial = begins is not None and run.windows >= begins
         reports = run.epochs(
             _create_training_source(setup, recipe, voice),
-            max_epochs=rounds_for(recipe.steps).rounds,
+            max_epochs=divide_into_rounds(recipe.steps).rounds,
             validation=_create_validation(setup, recipe, voice, objective),
         )
         for _ in consume(reports):
@@ -137,7 +137,7 @@ def build_loop(
                 objective.discriminator_loss,
                 discriminators.parameters(),
                 optimizer,
-                _schedule(optimizer, max(1, recipe.steps - recipe.adversarial_from)),
+                _create_schedule(optimizer, max(1, recipe.steps - recipe.adversarial_from)),
                 clip=recipe.clip,
                 uses="generator",
                 after=recipe.adversarial_from,
@@ -150,7 +150,7 @@ def build_loop(
             objective.generator_loss,
             model.parameters(),
             optimizer,
-            _schedule(optimizer, recipe.steps),
+            _create_schedule(optimizer, recipe.steps),
             clip=recipe.clip,
             counts=objective.counts,
             forward=objective.generator,
@@ -175,7 +175,7 @@ def _create_optimizer(module: nn.Module, learning_rate: float) -> AdamW:
     return AdamW(module.parameters(), lr=learning_rate, betas=BETAS, eps=1e-9, weight_decay=0.01)
 
 
-def _schedule(optimizer: Optimizer, steps: int) -> ExponentialLR:
+def _create_schedule(optimizer: Optimizer, steps: int) -> ExponentialLR:
     return ExponentialLR(optimizer, FINAL_RATE ** (1 / steps))
 
 
@@ -186,11 +186,11 @@ def _create_training_source(setup: TrainingSetup, recipe: SpeechRecipe, voice: V
         setup.frames,
         size=recipe.batch_size,
         cost=int(recipe.batch_seconds * framing.rate / framing.hop),
-        batches=rounds_for(recipe.steps).round_steps * recipe.accumulate * launched_size(),
+        batches=divide_into_rounds(recipe.steps).round_steps * recipe.accumulate * launched_size(),
         seed=recipe.seed,
         weights=setup.weights,
     )
-    return source_of(setup.clips, buckets, UtteranceCollator(recipe.slice_frames, framing.hop), recipe.workers)
+    return create_source(setup.clips, buckets, UtteranceCollator(recipe.slice_frames, framing.hop), recipe.workers)
 
 
 def _create_validation(
@@ -200,7 +200,7 @@ def _create_validation(
     indices = range(len(setup.selection))
     batches = [list(indices[first : first + recipe.batch_size]) for first in range(0, len(indices), recipe.batch_size)]
     middle = UtteranceCollator(recipe.slice_frames, voice.framing.hop, drawn=False)
-    loader: Any = source_of(setup.selection, batches, middle)
+    loader: Any = create_source(setup.selection, batches, middle)
     return Validation(objective.score, loader)
 
 
@@ -223,7 +223,7 @@ def open_checkpoints(version: Path, options: RunOptions, settings: Mapping[str, 
         VoiceError: Checkpoints exist, and `options.resume` is False.
         CheckpointError: Another run uses the folder.
     """
-    checkpoints = checkpoints_in(run_folder(version), options, settings, VoiceError)
+    checkpoints = create_checkpoints(locate_run(version), options, settings, VoiceError)
     if version.exists() and checkpoints.is_empty:
         raise VoiceError(f"{version} exists but is not in the voice's index; move it away")
     return checkpoints
@@ -231,7 +231,7 @@ def open_checkpoints(version: Path, options: RunOptions, settings: Mapping[str, 
 
 def clear_rejection(version: Path) -> None:
     """Remove the record of a rejected correction before training the version again."""
-    (run_folder(version) / REFUSED).unlink(missing_ok=True)
+    (locate_run(version) / REFUSED).unlink(missing_ok=True)
 
 
 def find_finished_version(versions: VoiceVersions, settings: Mapping[str, Any]) -> Path | None:
@@ -250,10 +250,10 @@ def find_finished_version(versions: VoiceVersions, settings: Mapping[str, Any]) 
         VoiceError: The version was trained with other settings, or its settings are unknown.
         CheckpointError: Left-over checkpoints cannot be removed.
     """
-    if not versions.index.versions or _has_begun(run_folder(versions.following)):
+    if not versions.index.versions or _has_begun(locate_run(versions.following)):
         return None
     newest = versions.folder / str(versions.index.versions)
-    record = _record(newest)
+    record = _read_record(newest)
     wanted = as_json(settings)
     # A run that fine-tuned its own voice would now start from its own result: that does not count.
     if wanted.get(PARENT) is not None and wanted[PARENT] == record.get(WEIGHTS):
@@ -274,7 +274,7 @@ def clear_finished(versions: VoiceVersions) -> None:
     Raises:
         CheckpointError: They cannot be removed.
     """
-    run = run_folder(versions.folder / str(versions.index.versions))
+    run = locate_run(versions.folder / str(versions.index.versions))
     checkpoints = Checkpoints(run / CHECKPOINTS)
     if launched_rank() == 0 and not checkpoints.is_empty:
         with checkpoints.open():
@@ -308,7 +308,7 @@ def hash_voice(voice: Voice) -> str:
     return hash_weights(sorted(remove_weight_norm(voice.model).items()))
 
 
-def _record(version: Path) -> Mapping[str, Any]:
+def _read_record(version: Path) -> Mapping[str, Any]:
     path = version / TRAINING
     try:
         return json.loads(path.read_text("utf-8"))

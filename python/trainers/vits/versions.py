@@ -122,8 +122,8 @@ class VoiceVersions:
         elif not (path / TRAINING).is_file() or (path / TRAINING).read_text("utf-8") != _to_json(training):
             raise VoiceError(f"{path} exists but is not in {self.folder / INDEX}; move it away")
         number = self.index.versions + 1
-        known = dict(self.index.consumed) | dict.fromkeys(consumed, number)
-        self._write(replace(self.index, current=number, versions=number, consumed=known))
+        all_consumed = dict(self.index.consumed) | dict.fromkeys(consumed, number)
+        self._write(replace(self.index, current=number, versions=number, consumed=all_consumed))
         return path
 
     def check_unchanged(self) -> None:

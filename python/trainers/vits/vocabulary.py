@@ -93,15 +93,15 @@ def read_vocabulary(path: Path) -> dict[str, int]:
         VoiceError: The file is missing or unreadable, or the ids are not 0, 1, 2 and so on.
     """
     try:
-        found: object = json.loads(path.read_bytes())
+        content: object = json.loads(path.read_bytes())
     except OSError as error:
         raise VoiceError(f"vocabulary {path} cannot be read ({error.strerror}); give a model folder") from error
     except ValueError as error:
         raise VoiceError(f"vocabulary {path} is damaged ({error}); copy the model's folder again") from error
-    if not isinstance(found, dict):
+    if not isinstance(content, dict):
         raise VoiceError(f"vocabulary {path} is not an object of characters and ids; copy the model's folder again")
     vocabulary: dict[str, int] = {}
-    for char, number in found.items():
+    for char, number in content.items():
         if not isinstance(number, int) or isinstance(number, bool):
             raise VoiceError(f"vocabulary {path} has no id for {char!r}; copy the model's folder again")
         vocabulary[str(char)] = number
@@ -136,10 +136,15 @@ def tokenize(tokenizer: "VitsTokenizer", text: str) -> list[int]:
         VoiceError: No character of the text is known.
     """
     rewritten = _rewrite(tokenizer, text)
-    known = "".join(char for char in rewritten if char in tokenizer.encoder).strip()
-    if not known:
-        raise VoiceError(_describe_unknown_text(text, rewritten))
-    numbers: list[int] = [tokenizer.encoder[char] for char in known]
+    spoken = "".join(char for char in rewritten if char in tokenizer.encoder).strip()
+    if not spoken and not normal_text(text):
+        raise VoiceError("the text is empty; write the words to speak")
+    if not spoken:
+        unknown = shorten("".join(sorted(set(rewritten))))
+        raise VoiceError(
+            f"all characters of the text {shorten(text)!r} are missing from the vocabulary ({unknown}); respell it"
+        )
+    numbers: list[int] = [tokenizer.encoder[char] for char in spoken]
     if not tokenizer.add_blank:
         return numbers
     return [0, *(number for pair in ((number, 0) for number in numbers) for number in pair)]
@@ -151,14 +156,6 @@ def _check_numbers(vocabulary: Mapping[str, int], name: str) -> None:
             f"ids of a vocabulary must be 0, 1, 2 and so on, each once; those of {name} ({len(vocabulary)} entries) "
             "are not: use the one saved with the corpus or the model"
         )
-
-
-def _describe_unknown_text(text: str, rewritten: str) -> str:
-    """Message for a text without known characters."""
-    if not normal_text(text):
-        return "the text is empty; write the words to speak"
-    unknown = shorten("".join(sorted(set(rewritten))))
-    return f"all characters of the text {shorten(text)!r} are missing from the vocabulary ({unknown}); respell it"
 
 
 def _rewrite(tokenizer: "VitsTokenizer", text: str) -> str:

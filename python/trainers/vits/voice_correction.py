@@ -21,7 +21,7 @@ import numpy as np
 from scipy.special import ndtr, stdtrit
 
 from trainers.loop import Checkpoints
-from trainers.media.run_directory import as_settings, run_folder
+from trainers.media.run_directory import encode_settings, locate_run
 from trainers.progress import ReportConsumer
 from trainers.vits.corrections import (
     MIN_HELD_OUT,
@@ -51,6 +51,8 @@ DRAWS: Final = 10_000
 
 WORSE: Final = 0.05
 """Allowed relative increase on the base corpus."""
+
+LIMIT_RULE: Final = f"at most {WORSE:.0%} more"
 
 ERROR_RATE_MARGIN: Final = 0.02
 """Allowed absolute increase of the error rate: 5 % of a low error rate is less than one letter."""
@@ -268,14 +270,12 @@ def _compare_distances(what: str, clips: VoiceComparison) -> ComparedFigure:
         return ComparedFigure(
             what=what, before=before, after=after, rule="no clip is spoken by both voices", holds=False
         )
-    return ComparedFigure(
-        what=what, before=before, after=after, rule=_describe_limit(), holds=after <= before * (1 + WORSE)
-    )
+    return ComparedFigure(what=what, before=before, after=after, rule=LIMIT_RULE, holds=after <= before * (1 + WORSE))
 
 
 def _compare_error_rates(clips: VoiceComparison, recogniser_error_rate: float) -> ComparedFigure:
     before, after = clips.before.error_rate, clips.after.error_rate
-    rule = f"{_describe_limit()}, or {ERROR_RATE_MARGIN:g} more"
+    rule = f"{LIMIT_RULE}, or {ERROR_RATE_MARGIN:g} more"
     holds: bool | None = after <= before + max(before * WORSE, ERROR_RATE_MARGIN)
     if recogniser_error_rate > RELIABLE:
         rule, holds = (
@@ -305,10 +305,6 @@ def _compare_lost_texts(name: str, clips: VoiceComparison) -> Iterator[ComparedF
             rule=f"{clips.lost_texts} could be said before, and none may be lost",
             holds=not clips.lost_texts,
         )
-
-
-def _describe_limit() -> str:
-    return f"at most {WORSE:.0%} more"
 
 
 def _average_pairs(pairs: Sequence[tuple[float, float]]) -> tuple[float | None, float | None]:
@@ -344,16 +340,16 @@ class VoiceCorrection:
         versions: Versions of the voice; the current one is corrected.
         material: Training and evaluation data.
         recipe: Training settings.
-        build: Size of the discriminators, if the recipe uses them.
+        sizes: Size of the discriminators, if the recipe uses them.
     """
 
     def __init__(
-        self, versions: VoiceVersions, material: CorrectionMaterial, recipe: FeedbackRecipe, build: VoiceSizes
+        self, versions: VoiceVersions, material: CorrectionMaterial, recipe: FeedbackRecipe, sizes: VoiceSizes
     ) -> None:
         self._versions = versions
         self._material = material
         self._recipe = recipe
-        self._build = build
+        self._sizes = sizes
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -361,8 +357,8 @@ class VoiceCorrection:
         return {
             "corpus": self._material.base.digest,
             "lesson": self._material.digest,
-            "recipe": as_settings(asdict(self._recipe)),
-            "build": asdict(self._build),
+            "recipe": encode_settings(asdict(self._recipe)),
+            "build": asdict(self._sizes),
             "parent": hash_voice(Voice.load(self._versions.current)),
         }
 
@@ -402,7 +398,7 @@ class VoiceCorrection:
                 "corrects": self._versions.index.current,
                 "decision": decision.as_json(),
             }
-            folder = run_folder(self._versions.following)
+            folder = locate_run(self._versions.following)
             path = self._accept(voice, facts) if decision.accepted else self._refuse(folder, facts)
             checkpoints.clear()
             shutil.rmtree(folder / CORRECTIONS)
@@ -410,7 +406,7 @@ class VoiceCorrection:
 
     def _train(self, voice: Voice, checkpoints: Checkpoints, consume: ReportConsumer) -> VoiceTrainingResult:
         """Train a voice in place, then move it to the CPU."""
-        channels = list_discriminator_channels(self._build.size)
+        channels = list_discriminator_channels(self._sizes.size)
         discriminators = None if self._recipe.adversarial_from is None else Discriminators(channels)
         setup = self._material.training_setup(voice.tokens)
         result = fit(voice, setup, self._recipe, checkpoints, consume, discriminators=discriminators)

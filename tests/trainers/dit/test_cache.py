@@ -32,7 +32,7 @@ from trainers.dit.training import DenoisingLoss, NoiseSource
 
 
 def some_pictures(folder: Path, model: ImageModel, count: int = 12) -> ImageFolder:
-    return read_pictures(write_images(folder, count), model.form, model.prompts.check)
+    return read_pictures(write_images(folder, count), model.image_format, model.prompts.check)
 
 
 @pytest.fixture(scope="module")
@@ -101,13 +101,13 @@ def test_images_that_are_encoded_in_parts_stand_in_their_order(
 
 def test_its_digest_is_another_for_other_images(cache: LatentCache, model: ImageModel, tmp_path: Path) -> None:
     bar(PROMPTS[1], 88).save(tmp_path / "images" / "images" / "0005.png")
-    other = read_pictures(tmp_path / "images", model.form, model.prompts.check)
+    other = read_pictures(tmp_path / "images", model.image_format, model.prompts.check)
     assert write_cache(other, model, tmp_path / "other").digest != cache.digest
 
 
 def test_what_was_left_out_stays_visible(model: ImageModel, tmp_path: Path) -> None:
     folder = write_images(tmp_path / "images", 3, ["gone.png|a bar on the top"])
-    pictures = read_pictures(folder, model.form, model.prompts.check, skip_bad=True)
+    pictures = read_pictures(folder, model.image_format, model.prompts.check, skip_bad=True)
     (refused,) = LatentCache.open(write_cache(pictures, model, tmp_path / "cache").folder).contents.refused
     assert refused.name == "gone.png"
     assert "gone.png does not exist" in refused.reason
@@ -159,7 +159,7 @@ def test_other_images_are_refused_by_the_first_that_differs(
     same = some_pictures(tmp_path / "images", model)
     cache.check_pictures(same)
     bar(PROMPTS[1], 88).save(tmp_path / "images" / "images" / "0005.png")
-    other = read_pictures(tmp_path / "images", model.form, model.prompts.check)
+    other = read_pictures(tmp_path / "images", model.image_format, model.prompts.check)
     with pytest.raises(CacheError, match=r"made from other images .*first difference: images/0005.png"):
         cache.check_pictures(other)
 

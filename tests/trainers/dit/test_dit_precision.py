@@ -68,7 +68,7 @@ class Seen:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Twelve images and their cache."""
     place, model = tmp_path_factory.mktemp("images"), tiny_model()
-    write_cache(read_pictures(write_images(place), model.form, lambda _: None), model, place / "cache")
+    write_cache(read_pictures(write_images(place), model.image_format, lambda _: None), model, place / "cache")
     return place
 
 
@@ -87,7 +87,7 @@ def measure_training(folder: Path, device: str, precision: PrecisionName, *, pla
 
     asked: Any = model.network.module
     asked.transformer_blocks[0].attn1.to_q.register_forward_hook(note)
-    pictures = read_pictures(folder, model.form, lambda _: None)
+    pictures = read_pictures(folder, model.image_format, lambda _: None)
     source: Any = RawImageFiles(pictures, model.prompts) if plain else LatentCache.open(folder / "cache")
     recipe = ImageRecipe(steps=STEPS, batch_size=size.batch, device=device, precision=precision, ema=0.0)
     seed_everything(recipe.seed)

@@ -44,13 +44,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Twelve images and their cache."""
     place = tmp_path_factory.mktemp("images")
     model = tiny_model()
-    write_cache(read_pictures(write_images(place), model.form, model.prompts.check), model, place / "cache")
+    write_cache(read_pictures(write_images(place), model.image_format, model.prompts.check), model, place / "cache")
     return place
 
 
 def sources(folder: Path, model: ImageModel) -> tuple[LatentCache, RawImageFiles]:
     """Encoded and plain."""
-    pictures = read_pictures(folder, model.form, model.prompts.check)
+    pictures = read_pictures(folder, model.image_format, model.prompts.check)
     return LatentCache.open(folder / "cache"), RawImageFiles(pictures, model.prompts)
 
 

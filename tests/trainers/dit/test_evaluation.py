@@ -12,14 +12,20 @@ from pages import HOSTILE, assert_holds_all, page_of
 from tiny_images import PROMPTS, tiny_model, write_images
 
 from trainers.dit.errors import ModelError, PriorError, RewardError
-from trainers.dit.evaluation import ClassifierPredictions, ImageEvaluation, RewardScore, evaluate
+from trainers.dit.evaluation import ClassifierPredictions, ImageEvaluation, RewardScore, evaluate, wilson_interval
 from trainers.dit.images import read_pictures
 from trainers.dit.models import ImageModel, read_notes
-from trainers.dit.page import MAX_IMAGES, build_curves, build_evaluation_page, render_sheet, sample_sheet, strip_of
+from trainers.dit.page import (
+    MAX_IMAGES,
+    build_curves,
+    build_evaluation_page,
+    build_sample_page,
+    build_strip,
+    render_sheet,
+)
 from trainers.dit.recipe import SamplingSettings, reward_names
-from trainers.dit.rewards import RewardInputs, create_rewards, read_pixels, train_classifier
+from trainers.dit.rewards import RewardInputs, create_rewards, frechet_distance, read_pixels, train_classifier
 from trainers.dit.sampling import draw_images
-from trainers.dit.statistics import frechet_distance, wilson_interval
 
 SAMPLING = SamplingSettings(steps=3, guidance=1.5, seed=4, at_once=10)
 
@@ -33,7 +39,7 @@ def model() -> ImageModel:
 def material(model: ImageModel, tmp_path_factory: pytest.TempPathFactory) -> RewardInputs:
     place = tmp_path_factory.mktemp("evaluation")
     own, held = write_images(place / "own", 64), write_images(place / "held", 24)
-    pictures, held_out = (read_pictures(folder, model.form, model.prompts.check) for folder in (own, held))
+    pictures, held_out = (read_pictures(folder, model.image_format, model.prompts.check) for folder in (own, held))
     return RewardInputs(pictures, held_out, count=16)
 
 
@@ -165,12 +171,12 @@ def test_images_on_a_page_are_drawn_ones_beside_real_ones_and_those_that_were_mi
     sheet = build_evaluation_page("ImageEvaluation", (), found, ())
     for one, rows in zip(sheet.prompts, ([0], [1, 2]), strict=True):
         real, drawn = (
-            strip_of("Real", found.targets[rows], one.prompt),
-            strip_of("Drawn", found.images[rows], one.prompt),
+            build_strip("Real", found.targets[rows], one.prompt),
+            build_strip("Drawn", found.images[rows], one.prompt),
         )
         assert one.strips == (real, drawn)
     (mistaken,) = sheet.mistaken
-    assert mistaken.strip == strip_of("Drawn", found.images[1:2], PROMPTS[1])
+    assert mistaken.strip == build_strip("Drawn", found.images[1:2], PROMPTS[1])
 
 
 def test_images_on_a_page_are_those_that_were_drawn(found: ImageEvaluation) -> None:
@@ -226,27 +232,27 @@ def test_small_images_are_shown_of_as_many_prompts_as_a_page_may_have() -> None:
     ],
 )
 def test_images_are_shown_in_their_own_shape(height: int, width: int, wanted: tuple[int, bool]) -> None:
-    strip = strip_of("Drawn", torch.zeros(1, 1, height, width), "")
+    strip = build_strip("Drawn", torch.zeros(1, 1, height, width), "")
     assert (strip.width, strip.small) == wanted
 
 
 def test_a_sample_has_a_page_with_all_its_images() -> None:
     images = torch.rand(11, 1, 8, 8, generator=torch.Generator().manual_seed(0))
-    page = page_of(render_sheet(sample_sheet("Drawn by mine", (), PROMPTS[0], images, ())))
+    page = page_of(render_sheet(build_sample_page("Drawn by mine", (), PROMPTS[0], images, ())))
     assert len(page.references) == 11
     assert f"{PROMPTS[0]} 11 images" in page.words
     assert "Scores" not in page.words
 
 
 def test_of_very_many_images_of_one_prompt_the_first_are_shown() -> None:
-    page = page_of(render_sheet(sample_sheet("Drawn", (), PROMPTS[0], torch.zeros(101, 1, 8, 8), ())))
+    page = page_of(render_sheet(build_sample_page("Drawn", (), PROMPTS[0], torch.zeros(101, 1, 8, 8), ())))
     assert len(page.references) == 100
     assert "101 images, the first 100 shown" in page.words
 
 
 def test_of_heavy_images_of_one_prompt_as_many_are_shown_as_keep_the_page_light() -> None:
     images = torch.rand(60, 3, 160, 160, generator=torch.Generator().manual_seed(0))
-    text = render_sheet(sample_sheet("Drawn", (), PROMPTS[0], images, ()))
+    text = render_sheet(build_sample_page("Drawn", (), PROMPTS[0], images, ()))
     page = page_of(text)
     assert f"60 images, the first {len(page.references)} shown" in page.words
     assert len(text) < 2_000_000
@@ -285,7 +291,7 @@ def test_curves_are_what_training_and_tuning_noted_with_distances_without_their_
 
 def test_a_page_shows_the_curves_and_their_values() -> None:
     curves = build_curves({"training.json": TRAINED})
-    page = page_of(text := render_sheet(sample_sheet("Drawn", (), PROMPTS[0], torch.zeros(1, 1, 8, 8), curves)))
+    page = page_of(text := render_sheet(build_sample_page("Drawn", (), PROMPTS[0], torch.zeros(1, 1, 8, 8), curves)))
     assert page.numbers == [1.5, 1.25, 0.5, 0.75, 9, 6]
     assert text.count("<polyline") == 3
     assert "distance of 256 real images" in page.words
@@ -319,6 +325,6 @@ def test_notes_with_infinite_losses_are_read(tmp_path: Path) -> None:
     told = {**TRAINED, "curves": {**TRAINED["curves"], "loss": [float("nan"), 1.0]}}
     (tmp_path / "training.json").write_text(json.dumps(told))
     page = page_of(
-        render_sheet(sample_sheet("", (), "", torch.zeros(1, 1, 8, 8), build_curves(read_notes(tmp_path))[:1]))
+        render_sheet(build_sample_page("", (), "", torch.zeros(1, 1, 8, 8), build_curves(read_notes(tmp_path))[:1]))
     )
     assert page.numbers == [1]

@@ -83,7 +83,7 @@ def some_pictures(folder: Path, model: ImageModel) -> ImageFolder:
         Image.fromarray(pixels.numpy()).save(folder / f"{number}.png")
         lines.append(f"{number}.png|{PROMPTS[number % 2]}")
     (folder / "metadata.csv").write_text("\n".join(lines))
-    return read_pictures(folder, model.form, model.prompts.check)
+    return read_pictures(folder, model.image_format, model.prompts.check)
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_each_image_has_its_own_plan_however_many_are_drawn_at_once_and_however_
     pictures = some_pictures(tmp_path, model)
     named = dict(reversed([(one.file, plan) for one, plan in zip(pictures.pictures, priors, strict=True)]))
     cache = write_cache(pictures, model, tmp_path / "cache", priors={"another.png": plans(1)[0], **named})
-    assert torch.equal(cache.gather(torch.arange(4)).condition.priors, priors)
+    assert torch.equal(cache.gather(torch.arange(4)).condition.prior_tokens, priors)
 
 
 @pytest.mark.parametrize("kind", ["linear", "exponential"])
@@ -196,10 +196,10 @@ def test_a_cache_keeps_the_plans_and_teaches_the_same(tmp_path: Path) -> None:
 
 def test_a_prompt_that_is_dropped_is_dropped_with_its_plan() -> None:
     model = a_model()
-    condition = model.prompts.embed(model.prompts.tokens(PROMPTS)).with_priors(plans(2))
+    condition = model.prompts.embed(model.prompts.tokens(PROMPTS)).with_prior_tokens(plans(2))
     dropped = condition.replace_rows(torch.tensor([True, False]), model.unconditional())
     latents, times = torch.randn(2, 4, 8, 8, generator=torch.Generator().manual_seed(1)), torch.tensor([500.0, 500.0])
-    other = dropped.with_priors(torch.cat([plans(1, seed=9), dropped.priors[1:]]))
+    other = dropped.with_prior_tokens(torch.cat([plans(1, seed=9), dropped.prior_tokens[1:]]))
     one, two = (model.network.predict(latents, times, told) for told in (dropped, other))
     assert torch.equal(one, two)
     assert not torch.equal(one, model.network.predict(latents, times, condition))

@@ -47,7 +47,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def pictures_of(folder: Path) -> ImageFolder:
-    return read_pictures(folder, tiny_model().form, lambda _: None)
+    return read_pictures(folder, tiny_model().image_format, lambda _: None)
 
 
 class FormulaReward:

@@ -13,7 +13,7 @@ from tiny_images import PROMPTS, bar, tiny_model, write_images
 
 from trainers.dit.errors import DataError
 from trainers.dit.images import ImageFolder, ImageFormat, as_floats, decode, read_pictures
-from trainers.media.metadata import RejectedFile, rejection_message
+from trainers.media.metadata import RejectedFile, describe_rejections
 
 FORM = ImageFormat(1, 8, 8)
 
@@ -163,8 +163,8 @@ def test_a_file_of_a_kind_that_is_no_picture_of_pixels_is_not_opened(content: by
 
 def test_twenty_bad_images_are_listed_and_of_more_the_number() -> None:
     bad = [RejectedFile(f"{number}.png", "broken") for number in range(22)]
-    assert rejection_message(bad[:20], 0, "images").splitlines()[-1] == "  19.png: broken"
-    assert rejection_message(bad, 0, "images").splitlines()[-2:] == ["  19.png: broken", "  and 2 more"]
+    assert describe_rejections(bad[:20], 0, "images").splitlines()[-1] == "  19.png: broken"
+    assert describe_rejections(bad, 0, "images").splitlines()[-2:] == ["  19.png: broken", "  and 2 more"]
 
 
 def test_one_bad_image_of_a_thousand_is_found_and_named(tmp_path: Path) -> None:
@@ -181,8 +181,8 @@ def test_a_prompt_longer_than_the_encoder_reads_is_refused_by_its_count(tmp_path
     bar(PROMPTS[0], 7).save(folder / "long.png")
     model.prompts.check("a bar on the left " * 2)  # 12, with its beginning and end
     with pytest.raises(DataError, match="has 17 tokens, but the text encoder reads 12"):
-        read_pictures(folder, model.form, model.prompts.check)
-    left = read_pictures(folder, model.form, model.prompts.check, skip_bad=True).refused
+        read_pictures(folder, model.image_format, model.prompts.check)
+    left = read_pictures(folder, model.image_format, model.prompts.check, skip_bad=True).refused
     assert "long.png" in [one.name for one in left]
 
 

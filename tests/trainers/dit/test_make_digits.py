@@ -15,7 +15,7 @@ from trainers.dit.models import ImageModel
 def test_images_and_model_fit_one_another(tmp_path: Path) -> None:
     make(tmp_path / "digits", steps=2)
     model = ImageModel.load(tmp_path / "digits" / "base")
-    pictures = read_pictures(tmp_path / "digits" / "images", model.form, model.prompts.check)
+    pictures = read_pictures(tmp_path / "digits" / "images", model.image_format, model.prompts.check)
     assert len(pictures.pictures) == 1400
     assert sorted(pictures.prompts) == sorted(prompt_of(digit) for digit in range(10))
     pixels, targets = digits()

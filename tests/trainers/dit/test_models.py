@@ -250,7 +250,7 @@ def test_a_network_that_also_says_how_sure_it_is_is_asked_for_its_first_half() -
     model = model_with_effect()
     settings: Any = model.network.module.config
     module: Any = PixArtTransformer2DModel.from_config({**settings, "out_channels": 8})
-    network = PixArtNetwork(module, model.form)
+    network = PixArtNetwork(module, model.image_format)
     condition = model.prompts.embed(model.prompts.tokens(PROMPTS[:1]))
     assert network.predict(torch.zeros(1, 4, 4, 4), torch.zeros(1), condition).shape == (1, 4, 4, 4)
 

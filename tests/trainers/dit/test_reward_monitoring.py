@@ -34,7 +34,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def pictures_of(folder: Path, model: ImageModel) -> ImageFolder:
-    return read_pictures(folder, model.form, model.prompts.check)
+    return read_pictures(folder, model.image_format, model.prompts.check)
 
 
 class ScriptedReward:

@@ -22,10 +22,12 @@ from trainers.dit.rewards import (
     RewardKind,
     create_reward,
     create_rewards,
+    frechet_distance,
+    psnr,
     read_pixels,
+    ssim,
     train_classifier,
 )
-from trainers.dit.statistics import frechet_distance, psnr, ssim
 
 
 def pictures_of(folder: Path, count: int) -> ImageFolder:
@@ -173,9 +175,9 @@ def test_what_cannot_be_had_is_refused_by_name(material: RewardInputs, tmp_path:
     few = pictures_of(tmp_path / "few", 31)
     with pytest.raises(RewardError, match="31 images of 4 prompts; a classifier needs"):
         create_reward("classifier", RewardInputs(few, material.held_out))
-    others = ImageFolder(few.folder, few.form, tuple(few.pictures[:3]), ())
+    others = ImageFolder(few.folder, few.image_format, tuple(few.pictures[:3]), ())
     with pytest.raises(RewardError, match=f"has no training image of '{PROMPTS[3]}'"):
-        train_classifier(ImageFolder(few.folder, few.form, others.pictures * 8, ())).classes(PROMPTS)
+        train_classifier(ImageFolder(few.folder, few.image_format, others.pictures * 8, ())).classes(PROMPTS)
 
 
 class ConstantReward:

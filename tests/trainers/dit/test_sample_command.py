@@ -61,7 +61,7 @@ def test_a_model_is_judged_and_shown_with_how_it_came_to_draw(workspace: Path) -
     places = [page.words.index(heading) for heading in headings]
     assert places == sorted(places), "the reward that decides comes first"
     assert "drawn with 4 steps, guidance 2, seed 0" in page.words
-    form = tiny_model().form
+    form = tiny_model().image_format
     own, held = (read_pictures(workspace / name, form, lambda _: None).digest[:12] for name in ("own", "held"))
     judged_by = f"12 images of held (digest {held}), by rewards trained on 40 images of own (digest {own})"
     assert f"Compared with {judged_by}" in page.words
@@ -87,7 +87,7 @@ def test_the_accuracy_is_that_of_the_images_that_are_drawn_with_the_settings_tha
     settings = ("--guidance", "1.5", "--seed", "3")
     told = json.loads(evaluate_model(workspace, "--json", "--page", tmp_path / "a.html", *settings).stdout)
     model = ImageModel.load(workspace / "model")
-    own, held = (read_pictures(workspace / name, model.form, model.prompts.check) for name in ("own", "held"))
+    own, held = (read_pictures(workspace / name, model.image_format, model.prompts.check) for name in ("own", "held"))
     prompts = [picture.prompt for picture in held.pictures]
     images = draw_images(model, prompts, SamplingSettings(steps=4, guidance=1.5, seed=3))
     assert told["accuracy"]["share"] == pytest.approx(train_classifier(own).accuracy(images, prompts))
@@ -156,7 +156,7 @@ def test_a_training_is_given_what_the_flags_say(
     assert (source.folder, recipe.seed, seeds) == (cached, 7, [7])
     assert (monitor._name, monitor.evaluator._sampling) == ("ssim", SamplingSettings(steps=3, guidance=1.5))
     assert torch.equal(
-        monitor.evaluator.targets, read_pixels(read_pictures(held, model.form, lambda _: None).sample(4))
+        monitor.evaluator.targets, read_pixels(read_pictures(held, model.image_format, lambda _: None).sample(4))
     )
     assert monitor._patience == 1
     told = json.loads((tmp_path / "model" / "training.json").read_text("utf-8"))
@@ -189,7 +189,9 @@ def test_a_tuning_is_given_what_the_flags_say(workspace: Path, tmp_path: Path, m
     model, pictures, reward, gate, recipe, _, _ = seen
     assert (pictures.folder, reward.name, recipe.seed, seeds) == (workspace / "own", "ssim", 7, [7])
     assert gate.evaluator._sampling == SamplingSettings(steps=4, guidance=1.5)
-    assert torch.equal(gate.evaluator.targets, read_pixels(read_pictures(held, model.form, lambda _: None).sample(4)))
+    assert torch.equal(
+        gate.evaluator.targets, read_pixels(read_pictures(held, model.image_format, lambda _: None).sample(4))
+    )
     better = {"window": 8, "rewards": {"ssim": 0.6, "frechet": -2.5}}
     gate.load_state_dict({"snapshots": [asdict(SNAPSHOT), better]})
     assert gate.kept.window == 8

@@ -35,7 +35,7 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_drawing_and_encoding_keep_to_the_device(tmp_path: Path) -> None:
     model = tiny_model().learning("flow").to(META)
-    pictures = read_pictures(write_images(tmp_path), model.form, lambda _: None)
+    pictures = read_pictures(write_images(tmp_path), model.image_format, lambda _: None)
     with OneDevice():
         assert draw_images(model, PROMPTS, SamplingSettings(steps=4)).shape == (4, 1, 8, 8)
         posterior = model.latents.encode(pictures.pixels(range(3)).to(META))
@@ -60,7 +60,9 @@ def test_on_the_cpu_the_same_bits_are_drawn_and_kept_as_ever(
     drawn = ("sample", workspace / "model", "--prompt", PROMPTS[0], "--steps", "4", "--seed", "9")
     assert run_dit(*drawn, "--out", tmp_path / "found.png", *more).exit_code == 0
     assert (tmp_path / "found.png").read_bytes() == (tmp_path / "wanted.png").read_bytes()
-    write_cache(read_pictures(workspace / "images", model.form, model.prompts.check), model, tmp_path / "wanted")
+    write_cache(
+        read_pictures(workspace / "images", model.image_format, model.prompts.check), model, tmp_path / "wanted"
+    )
     cached = run_dit("cache", workspace / "images", "--model", workspace / "model", "--out", tmp_path / "found", *more)
     assert cached.exit_code == 0, cached.output
     assert LatentCache.open(tmp_path / "found").digest == LatentCache.open(tmp_path / "wanted").digest

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import Parameter
 
-from trainers.loop import BestWeights
+from trainers.loop import BestWeights, weights
 from trainers.loop.errors import ResumeMismatchError, SettingsError
-from trainers.loop.weights import LARGE, AveragedWeights, copy_tensors, hash_tensors, is_large, weight_copies
+from trainers.loop.weights import LARGE, AveragedWeights, copy_tensors, hash_tensors, is_large
 
 
 def parameter(*values: float, dtype: torch.dtype = torch.float32) -> Parameter:
@@ -169,7 +169,7 @@ def test_small_copies_stay_on_the_device_and_large_ones_leave_it() -> None:
 def test_a_copy_has_neither_graph_nor_memory_of_the_weight(monkeypatch: pytest.MonkeyPatch) -> None:
     weight = nn.Parameter(torch.randn(4, 3).t())
     (beside,) = copy_tensors([weight])
-    monkeypatch.setattr(weight_copies, "is_large", _always)
+    monkeypatch.setattr(weights, "is_large", _always)
     (aside,) = copy_tensors([weight])
     for copy in (beside, aside):
         assert torch.equal(copy, weight)
@@ -179,7 +179,7 @@ def test_a_copy_has_neither_graph_nor_memory_of_the_weight(monkeypatch: pytest.M
 
 
 def test_weights_that_were_kept_on_the_host_come_back_to_the_bit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(weight_copies, "is_large", _always)
+    monkeypatch.setattr(weights, "is_large", _always)
     torch.manual_seed(1)
     net = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4))
     expected = {name: tensor.clone() for name, tensor in net.state_dict().items()}
@@ -196,7 +196,7 @@ def test_weights_that_were_kept_on_the_host_come_back_to_the_bit(monkeypatch: py
 
 
 def test_weights_that_gave_way_to_their_average_come_back_from_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(weight_copies, "is_large", _always)
+    monkeypatch.setattr(weights, "is_large", _always)
     weight = nn.Parameter(torch.tensor([0.1, 0.2]))
     average = AveragedWeights([weight], 0.5)
     with torch.no_grad():

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from trainers.media.console import echo, progress_counter
+from trainers.media.console import echo, make_progress_counter
 
 
 @pytest.mark.parametrize(
@@ -15,7 +15,7 @@ def test_counts_are_shown_to_a_person_at_a_terminal(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *, terminal: bool, silent: bool, shown: str
 ) -> None:
     monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal)
-    tell = progress_counter("encoded", "images", silent=silent)
+    tell = make_progress_counter("encoded", "images", silent=silent)
     tell(1, 2)
     tell(2, 2)
     assert capsys.readouterr().err == shown

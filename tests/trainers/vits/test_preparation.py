@@ -14,7 +14,7 @@ from recordings import RATE, TEXTS, few, tones, write_clip_of, write_lines, writ
 
 from trainers.vits.corpus import SpeechCorpus, describe_corpus_problems
 from trainers.vits.errors import CorpusError
-from trainers.vits.preparation import CorpusSettings, prepare
+from trainers.vits.preparation import CorpusSettings, prepare_corpus
 from trainers.vits.spectrum import FrameSettings
 from trainers.vits.vocabulary import list_characters
 
@@ -24,7 +24,7 @@ def content(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def lines_of(texts: dict[str, str]) -> list[str]:
+def join_line_numbers(texts: dict[str, str]) -> list[str]:
     return [f"{name}|{text}" for name, text in texts.items()]
 
 
@@ -46,22 +46,22 @@ def files_up_to(size: int) -> Generator[None]:
 
 
 def test_the_same_recordings_give_the_same_bytes(source: Path, tmp_path: Path) -> None:
-    prepare(source, tmp_path / "a", few())
-    prepare(source, tmp_path / "b", few())
+    prepare_corpus(source, tmp_path / "a", few())
+    prepare_corpus(source, tmp_path / "b", few())
     assert content(tmp_path / "a") == content(tmp_path / "b")
 
 
 def test_progress_is_reported_per_clip(source: Path, tmp_path: Path) -> None:
     told: list[tuple[int, int]] = []
-    prepare(source, tmp_path / "out", few(), lambda done, total: told.append((done, total)))
+    prepare_corpus(source, tmp_path / "out", few(), lambda done, total: told.append((done, total)))
     assert told == [(done, 10) for done in range(1, 11)]
 
 
 def test_recordings_may_lie_beside_metadata(tmp_path: Path) -> None:
-    write_lines(tmp_path / "s", lines_of(TEXTS))
+    write_lines(tmp_path / "s", join_line_numbers(TEXTS))
     for name, text in TEXTS.items():
         write_clip_of(tmp_path / "s" / f"{name}.flac", text)
-    assert len(prepare(tmp_path / "s", tmp_path / "out", few()).clips) == len(TEXTS)
+    assert len(prepare_corpus(tmp_path / "s", tmp_path / "out", few()).clips) == len(TEXTS)
 
 
 def add_bad_clips(source: Path) -> dict[str, str]:
@@ -77,7 +77,7 @@ def add_bad_clips(source: Path) -> dict[str, str]:
     soundfile.write(wavs / "crowded.wav", tones("denge"), RATE)
     write_clip_of(wavs / "wordless.wav", text)
     names = ("broken", "silent", "short", "long", "slow", "stereo", "gone")
-    lines = [*lines_of(TEXTS), *(f"{name}|{text}" for name in names), f"crowded|{text * 2}", "wordless|"]
+    lines = [*join_line_numbers(TEXTS), *(f"{name}|{text}" for name in names), f"crowded|{text * 2}", "wordless|"]
     write_lines(source, [*lines, f"again|{TEXTS['t00']}", "twice|a", "twice|b"])
     write_clip_of(wavs / "again.wav", TEXTS["t00"])
     return {
@@ -98,7 +98,7 @@ def add_bad_clips(source: Path) -> dict[str, str]:
 def test_bad_clips_are_reported_together_and_nothing_is_left_behind(source: Path, tmp_path: Path) -> None:
     expected = add_bad_clips(source)
     with pytest.raises(CorpusError) as refused:
-        prepare(source, tmp_path / "out", few())
+        prepare_corpus(source, tmp_path / "out", few())
     first, *others = refused.value.message.splitlines()
     assert first == "11 of 21 clips cannot be used; fix them, or leave them out with --skip-bad:"
     assert len(others) == len(expected)
@@ -108,7 +108,7 @@ def test_bad_clips_are_reported_together_and_nothing_is_left_behind(source: Path
 
 def test_bad_clips_are_left_out_where_that_is_wanted_and_stay_visible(source: Path, tmp_path: Path) -> None:
     expected = add_bad_clips(source)
-    corpus = prepare(source, tmp_path / "out", few(skip_bad=True))
+    corpus = prepare_corpus(source, tmp_path / "out", few(skip_bad=True))
     assert [clip.name for clip in corpus.clips] == list(TEXTS)
     told = {one.name: one.reason for one in SpeechCorpus.open(tmp_path / "out").refused}
     assert told.keys() == expected.keys()
@@ -120,32 +120,32 @@ def test_bad_clips_are_left_out_where_that_is_wanted_and_stay_visible(source: Pa
 
 
 def test_good_clips_are_prepared_the_same_beside_bad_ones(source: Path, tmp_path: Path) -> None:
-    before = prepare(source, tmp_path / "a", few())
+    before = prepare_corpus(source, tmp_path / "a", few())
     add_bad_clips(source)
-    assert prepare(source, tmp_path / "b", few(skip_bad=True)).clips == before.clips
+    assert prepare_corpus(source, tmp_path / "b", few(skip_bad=True)).clips == before.clips
 
 
 def test_of_many_bad_clips_twenty_and_the_number_are_reported(source: Path, tmp_path: Path) -> None:
-    write_lines(source, [*lines_of(TEXTS), *(f"gone{number}|text" for number in range(50))])
+    write_lines(source, [*join_line_numbers(TEXTS), *(f"gone{number}|text" for number in range(50))])
     with pytest.raises(CorpusError) as refused:
-        prepare(source, tmp_path / "out", few())
+        prepare_corpus(source, tmp_path / "out", few())
     lines = refused.value.message.splitlines()
     assert lines[0].startswith("50 of 60 clips")
     assert len(lines) == 22
     assert lines[-1] == "  and 30 more"
-    (notice,) = describe_corpus_problems(prepare(source, tmp_path / "out", few(skip_bad=True)))[:1]
+    (notice,) = describe_corpus_problems(prepare_corpus(source, tmp_path / "out", few(skip_bad=True)))[:1]
     assert notice.splitlines()[-1] == "and 30 more"
 
 
 def test_where_every_clip_is_bad_leaving_out_does_not_help(source: Path, tmp_path: Path) -> None:
     write_lines(source, ["gone|text"])
     with pytest.raises(CorpusError, match="1 of 1 clips cannot be used; nothing is left to train on"):
-        prepare(source, tmp_path / "out", few(skip_bad=True))
+        prepare_corpus(source, tmp_path / "out", few(skip_bad=True))
 
 
 def test_recordings_without_a_line_are_reported(source: Path, tmp_path: Path) -> None:
     write_clip_of(source / "wavs" / "extra.flac", "deng")
-    corpus = prepare(source, tmp_path / "out", few())
+    corpus = prepare_corpus(source, tmp_path / "out", few())
     assert corpus.unlisted == ("wavs/extra.flac",)
     assert describe_corpus_problems(corpus) == ("1 recordings have no line in metadata.csv: wavs/extra.flac",)
 
@@ -153,17 +153,17 @@ def test_recordings_without_a_line_are_reported(source: Path, tmp_path: Path) ->
 def test_another_rate_is_converted_and_refused_otherwise(tmp_path: Path) -> None:
     source = write_recordings(tmp_path / "source", rate=22_050)
     with pytest.raises(CorpusError, match=r"10 of 10 clips cannot be used(?s:.*)--resample"):
-        prepare(source, tmp_path / "out", few())
-    corpus = prepare(source, tmp_path / "out", few(resample=True))
+        prepare_corpus(source, tmp_path / "out", few())
+    corpus = prepare_corpus(source, tmp_path / "out", few(resample=True))
     assert [clip.frames for clip in corpus.clips] == [8 * len(text) - 1 for text in TEXTS.values()]  # cut when written
-    own = prepare(source, tmp_path / "own", few(framing=FrameSettings(rate=22_050)))
+    own = prepare_corpus(source, tmp_path / "own", few(framing=FrameSettings(rate=22_050)))
     assert own.framing.rate == 22_050
     assert own.digest != corpus.digest
 
 
 def test_what_a_models_vocabulary_does_not_hold_is_counted(source: Path, tmp_path: Path) -> None:
     vocabulary = list_characters(text.replace("ş", "").replace("ê", "") for text in TEXTS.values())
-    corpus = prepare(source, tmp_path / "out", few(vocabulary=vocabulary))
+    corpus = prepare_corpus(source, tmp_path / "out", few(vocabulary=vocabulary))
     joined = "".join(TEXTS.values())
     assert corpus.vocabulary == vocabulary
     assert SpeechCorpus.open(tmp_path / "out").unknown == {"ê": joined.count("ê"), "ş": joined.count("ş")}
@@ -176,16 +176,16 @@ def test_a_prepared_folder_can_be_read_by_everybody_and_lists_unknown_characters
     source: Path, tmp_path: Path
 ) -> None:
     vocabulary = list_characters(text.replace("ş", "").replace("ê", "") for text in TEXTS.values())
-    corpus = prepare(source, tmp_path / "out", few(vocabulary=vocabulary))
+    corpus = prepare_corpus(source, tmp_path / "out", few(vocabulary=vocabulary))
     assert corpus.folder.stat().st_mode & 0o777 == 0o755
     assert list(SpeechCorpus.open(corpus.folder).unknown) == ["ê", "ş"]
 
 
 def test_a_text_of_which_a_model_knows_nothing_is_a_bad_clip(source: Path, tmp_path: Path) -> None:
-    write_lines(source, [*lines_of(TEXTS), "t10|漢字"])
+    write_lines(source, [*join_line_numbers(TEXTS), "t10|漢字"])
     write_clip_of(source / "wavs" / "t10.wav", "deng")
     settings = few(vocabulary=list_characters(TEXTS.values()), skip_bad=True)
-    (one,) = prepare(source, tmp_path / "out", settings).refused
+    (one,) = prepare_corpus(source, tmp_path / "out", settings).refused
     assert one.name == "t10"
     assert "are missing from the vocabulary (字漢)" in one.reason
 
@@ -194,20 +194,20 @@ def test_a_folder_that_exists_is_left_alone(source: Path, tmp_path: Path) -> Non
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "mine").touch()
     with pytest.raises(CorpusError, match="out already exists; choose another folder, or remove it"):
-        prepare(source, tmp_path / "out", few())
+        prepare_corpus(source, tmp_path / "out", few())
     assert content(tmp_path / "out") == {"mine": b""}
 
 
 def test_a_place_below_a_file_cannot_be_written(source: Path, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(CorpusError, match=r"cannot be written .*; choose another folder"):
-        prepare(source, tmp_path / "file" / "out", few())
+        prepare_corpus(source, tmp_path / "file" / "out", few())
 
 
 @pytest.mark.parametrize("size", [1_000, 50_000])
 def test_a_full_disk_is_reported_as_such_and_not_as_bad_clips(size: int, source: Path, tmp_path: Path) -> None:
     with files_up_to(size), pytest.raises(CorpusError, match=r"out cannot be written \(.*\); choose another folder"):
-        prepare(source, tmp_path / "out", few(skip_bad=True))
+        prepare_corpus(source, tmp_path / "out", few(skip_bad=True))
     assert [path.name for path in tmp_path.iterdir()] == ["source"]
 
 
@@ -217,7 +217,7 @@ def test_an_interruption_leaves_nothing_behind(source: Path, tmp_path: Path) -> 
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        prepare(source, tmp_path / "out", few(), stop)
+        prepare_corpus(source, tmp_path / "out", few(), stop)
     assert [path.name for path in tmp_path.iterdir()] == ["source"]
 
 
@@ -226,7 +226,7 @@ def test_an_error_of_who_is_told_is_not_one_of_the_disk(source: Path, tmp_path: 
         raise BrokenPipeError
 
     with pytest.raises(BrokenPipeError):
-        prepare(source, tmp_path / "out", few(), closed)
+        prepare_corpus(source, tmp_path / "out", few(), closed)
 
 
 def test_clips_are_in_memory_one_at_a_time(tmp_path: Path) -> None:
@@ -241,7 +241,7 @@ def test_clips_are_in_memory_one_at_a_time(tmp_path: Path) -> None:
 
     tracemalloc.start()
     try:
-        prepare(source, tmp_path / "out", few(), on_progress)
+        prepare_corpus(source, tmp_path / "out", few(), on_progress)
     finally:
         tracemalloc.stop()
     one_clip = 8 * 2048 * len(texts["c00"])

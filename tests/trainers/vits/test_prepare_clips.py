@@ -10,7 +10,7 @@ import soundfile
 from recordings import RATE, TEXTS, few, tones, write_recordings
 
 from trainers.vits.errors import CorpusError
-from trainers.vits.preparation import RecordingEntry, prepare, prepare_clips
+from trainers.vits.preparation import RecordingEntry, prepare_clips, prepare_corpus
 
 
 def entries_of(folder: Path) -> list[RecordingEntry]:
@@ -27,7 +27,7 @@ def content(folder: Path) -> dict[str, bytes]:
 def test_named_recordings_give_the_bytes_of_their_folder(tmp_path: Path) -> None:
     entries = entries_of(tmp_path / "source")
     prepare_clips(entries, tmp_path / "a", few())
-    prepare(tmp_path / "source", tmp_path / "b", few())
+    prepare_corpus(tmp_path / "source", tmp_path / "b", few())
     assert content(tmp_path / "a") == content(tmp_path / "b")
 
 

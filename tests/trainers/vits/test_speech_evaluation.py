@@ -14,7 +14,7 @@ from torch import Tensor
 from trainers.vits.corpus import SpeechCorpus
 from trainers.vits.distances import edit_distance
 from trainers.vits.errors import CorpusError, RecogniserError, VoiceError
-from trainers.vits.preparation import CorpusSettings, prepare
+from trainers.vits.preparation import CorpusSettings, prepare_corpus
 from trainers.vits.spectrum import FrameSettings, spectrogram
 from trainers.vits.speech_evaluation import SpeechEvaluation
 from trainers.vits.speech_evaluation import score as score_voice
@@ -61,7 +61,9 @@ def score(
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> SpeechCorpus:
-    return prepare(KURDISH, tmp_path_factory.mktemp("scoring") / "prepared", CorpusSettings(selection=4, held_out=4))
+    return prepare_corpus(
+        KURDISH, tmp_path_factory.mktemp("scoring") / "prepared", CorpusSettings(selection=4, held_out=4)
+    )
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from torch import Tensor
 from trainers.progress import ReportConsumer
 from trainers.vits.corpus import RecordedClip, SpeechCorpus
 from trainers.vits.errors import RecogniserError
-from trainers.vits.preparation import CorpusSettings, prepare
+from trainers.vits.preparation import CorpusSettings, prepare_corpus
 from trainers.vits.spectrum import BANDS
 from trainers.vits.speech_recogniser import (
     FACTS,
@@ -36,7 +36,9 @@ KURDISH = Path(__file__).parents[2] / "fixtures" / "kurdish"
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> SpeechCorpus:
-    return prepare(KURDISH, tmp_path_factory.mktemp("recogniser") / "prepared", CorpusSettings(selection=4, held_out=4))
+    return prepare_corpus(
+        KURDISH, tmp_path_factory.mktemp("recogniser") / "prepared", CorpusSettings(selection=4, held_out=4)
+    )
 
 
 @pytest.fixture(scope="module")
