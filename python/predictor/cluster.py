@@ -73,7 +73,11 @@ class RayRunner(JobRunner):
             try:
                 material = ray.put(prepare)
             except (ray.exceptions.ObjectStoreFullError, ray.exceptions.OutOfDiskError) as error:
-                raise _make_memory_error(error) from error
+                reason = " ".join(str(error).split())
+                raise UnavailableError(
+                    "Ray's object store has no room for the common material; start Ray with a larger one "
+                    f"(object_store_memory), or free the disk that it spills to: {reason}"
+                ) from error
             host, port = _find_head(ray, self._address)
             pool = _ActorPool(ray, material, self._memory, (host, port))
             try:
@@ -390,14 +394,6 @@ def _check_room(ray: Any, memory: int) -> None:
     raise ConfigurationError(
         f"a job needs {memory / GB:.1f} GB of memory, but the nodes offer, in GB: {offers}; add a larger node, or set "
         "a smaller --job-memory"
-    )
-
-
-def _make_memory_error(error: Exception) -> UnavailableError:
-    reason = " ".join(str(error).split())
-    return UnavailableError(
-        "Ray's object store has no room for the common material; start Ray with a larger one (object_store_memory), or "
-        f"free the disk that it spills to: {reason}"
     )
 
 

@@ -64,17 +64,13 @@ def make_caller_error(call: str, error: Exception, log: Logger) -> QuantraError:
         return error
     if is_out_of_memory(error):
         log.error("%s: memory ran out: %s", call, str(error).partition("\n")[0] or type(error).__name__)
-        _clear_frames(error)
+        # otherwise its arrays would live until the next full garbage collection
+        cause: BaseException | None = error
+        while cause is not None:
+            traceback.clear_frames(cause.__traceback__)
+            cause = cause.__context__
         return QueueFullError(
             "memory ran out during this call; retry in a moment, or send fewer symbols at once",
             metadata={"retry_after_ms": str(round(1000 * RETRY_S))},
         )
     return InternalError.of(call, error, log)
-
-
-def _clear_frames(error: BaseException) -> None:
-    """Clear the frames of a traceback, whose arrays would otherwise live until the next full garbage collection."""
-    cause: BaseException | None = error
-    while cause is not None:
-        traceback.clear_frames(cause.__traceback__)
-        cause = cause.__context__

@@ -422,23 +422,6 @@ class _PastPaths(NamedTuple):
 
 
 def _collect_past_paths(panel: BarPanel, days: int) -> _PastPaths:
-    moves = _read_returns(panel)
-    variance = _smooth(np.square(moves))
-    volatility = np.sqrt(variance)
-    count = moves.shape[1] - days
-    if count < 1:
-        return _PastPaths(np.empty((len(moves), 0, days)), volatility[:, -1], np.empty((len(moves), 0), np.bool_))
-    windows = np.lib.stride_tricks.sliding_window_view(moves[:, 1:], days, axis=1)
-    start = volatility[:, : windows.shape[1], None]
-    least = _MIN_VOLATILITY * _measure_typical_moves(moves)[:, None, None]
-    scaled = np.cumsum(windows / np.where(start >= least, start, np.nan), axis=2)
-    seen = np.cumsum(np.isfinite(moves), axis=1)[:, : windows.shape[1]]
-    is_usable = np.isfinite(scaled).all(axis=2) & (seen >= _WARM_UP) & (volatility[:, -1:] > 0)
-    return _PastPaths(scaled, volatility[:, -1], is_usable)
-
-
-def _read_returns(panel: BarPanel) -> FloatArray:
-    """[S, T - 1] log returns; NaN without a bar, and around bars that contradict the history of their symbol."""
     adjusted, _ = panel.adjusted_each()
     close = adjusted.close
     if may_be_suspect(adjusted.high, adjusted.low, close, panel.volume).any():
@@ -446,13 +429,20 @@ def _read_returns(panel: BarPanel) -> FloatArray:
         close = close.copy()
         for one in suspects:
             close[panel.symbols.index(one.symbol), np.searchsorted(panel.sessions, one.sessions)] = np.nan
-    return np.diff(np.log(close), axis=1)
-
-
-def _measure_typical_moves(moves: FloatArray) -> FloatArray:
-    """[S] median size of the returns other than 0; infinite without any."""
+    moves = np.diff(np.log(close), axis=1)
+    variance = _smooth(np.square(moves))
+    volatility = np.sqrt(variance)
+    count = moves.shape[1] - days
+    if count < 1:
+        return _PastPaths(np.empty((len(moves), 0, days)), volatility[:, -1], np.empty((len(moves), 0), np.bool_))
+    windows = np.lib.stride_tricks.sliding_window_view(moves[:, 1:], days, axis=1)
+    start = volatility[:, : windows.shape[1], None]
     sizes = (row[np.abs(row) > 0] for row in moves)
-    return np.array([np.median(np.abs(row)) if len(row) else np.inf for row in sizes])
+    least = _MIN_VOLATILITY * np.array([np.median(np.abs(row)) if len(row) else np.inf for row in sizes])[:, None, None]
+    scaled = np.cumsum(windows / np.where(start >= least, start, np.nan), axis=2)
+    seen = np.cumsum(np.isfinite(moves), axis=1)[:, : windows.shape[1]]
+    is_usable = np.isfinite(scaled).all(axis=2) & (seen >= _WARM_UP) & (volatility[:, -1:] > 0)
+    return _PastPaths(scaled, volatility[:, -1], is_usable)
 
 
 def _smooth(squares: FloatArray) -> FloatArray:

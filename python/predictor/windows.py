@@ -257,7 +257,12 @@ class Pipeline:
             series = tuple(map(np.concatenate, zip(*blocks, strict=True)))
         if observed is None:
             shape = (*bars.close.shape, len(self.features.features.observed))
-            observed = _join_blocks(self.observed_blocks(bars, covariates), shape)
+            observed = np.empty(shape, np.float32), np.empty(shape, np.bool_)
+            first = 0
+            for values, mask in self.observed_blocks(bars, covariates):
+                rows = slice(first, first + len(values))
+                observed[0][rows], observed[1][rows] = values, mask
+                first = rows.stop
         return EncodedPanel(
             observed=observed[0],
             mask=observed[1],
@@ -349,17 +354,6 @@ class Pipeline:
     def base_session(self, as_of: int) -> int:
         """The session that horizons count from: `as_of`, or the session `lag` sessions after it."""
         return int(self.following(as_of)[self.target.lag - 1]) if self.target.lag else as_of
-
-
-def _join_blocks(blocks: Iterator[ObservedArrays], shape: tuple[int, int, int]) -> ObservedArrays:
-    """Copy the blocks of all symbols into one array [S, T, F] each."""
-    observed, mask = np.empty(shape, np.float32), np.empty(shape, np.bool_)
-    first = 0
-    for values, known in blocks:
-        rows = slice(first, first + len(values))
-        observed[rows], mask[rows] = values, known
-        first = rows.stop
-    return observed, mask
 
 
 def extract_trailing_windows(

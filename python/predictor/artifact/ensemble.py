@@ -52,7 +52,6 @@ from predictor.canonical import Json, Record
 from predictor.covariates import get_request_group
 from predictor.errors import ArtifactError, ConfigurationError
 from predictor.networks import Target, check_quantiles
-from predictor.sessions import SessionCalendar
 
 MAX_MEMBERS: Final = 32
 
@@ -105,7 +104,12 @@ def check_compatible(members: Mapping[str, Artifact]) -> SharedMemberFacts:
     calendars = {name: member.pipeline.calendar for name, member in members.items()}
     for (a, one), (b, other) in combinations(calendars.items(), 2):
         _check_equal("calendar", a, one.name, b, other.name)
-        _check_sessions(a, one, b, other)
+        earliest, last = max(one.first, other.first), min(one.last, other.last)
+        if earliest > last or not np.array_equal(one.sessions(earliest, last), other.sessions(earliest, last)):
+            raise ConfigurationError(
+                f"the calendars {one.name} of {a} and {b} have different sessions; train one of them again with the "
+                "calendar package of the other"
+            )
     _check_names(members)
     _check_covariates(members)
     shared = members[first]
@@ -118,16 +122,6 @@ def _check_equal(what: str, a: str, one: object, b: str, other: object) -> None:
     if one != other:
         raise ConfigurationError(
             f"the {what} of {a} is {one}, that of {b} is {other}; members of an ensemble must share it: leave one out"
-        )
-
-
-def _check_sessions(a: str, one: SessionCalendar, b: str, other: SessionCalendar) -> None:
-    """Compare calendars on the days that both cover."""
-    first, last = max(one.first, other.first), min(one.last, other.last)
-    if first > last or not np.array_equal(one.sessions(first, last), other.sessions(first, last)):
-        raise ConfigurationError(
-            f"the calendars {one.name} of {a} and {b} have different sessions; train one of them again with the "
-            "calendar package of the other"
         )
 
 
@@ -257,7 +251,13 @@ def load_ensemble(folder: Path) -> StoredEnsemble:
     apart = [f"{MEMBERS}/{name}" for name in manifest.members]
     check_no_other_files(folder, (MANIFEST, DIGEST, *ENSEMBLE_CONTENTS), apart=apart)
     members = {name: _load_member(folder, name, digest) for name, digest in manifest.members.items()}
-    _check_common(manifest, members)
+    try:
+        common = check_compatible({name: member.artifact for name, member in members.items()})
+    except ConfigurationError as error:
+        raise ArtifactError.of(MANIFEST, error.message) from error
+    stated = SharedMemberFacts(target=manifest.target, quantiles=manifest.quantiles, calendar=manifest.calendar)
+    if stated != common:
+        raise ArtifactError.of(MANIFEST, f"says {stated}, but its members forecast {common}")
     return StoredEnsemble(manifest=manifest, members=members, golden=decode_golden(files), manifest_hash=sha256(text))
 
 
@@ -355,13 +355,3 @@ def prefix_error_path(path: str, error: ArtifactError) -> ArtifactError:
     return ArtifactError(
         f"{path}/{error.message}", metadata={**error.metadata, **({} if file is None else {"file": f"{path}/{file}"})}
     )
-
-
-def _check_common(manifest: EnsembleManifest, members: Mapping[str, StoredArtifact]) -> None:
-    try:
-        common = check_compatible({name: member.artifact for name, member in members.items()})
-    except ConfigurationError as error:
-        raise ArtifactError.of(MANIFEST, error.message) from error
-    stated = SharedMemberFacts(target=manifest.target, quantiles=manifest.quantiles, calendar=manifest.calendar)
-    if stated != common:
-        raise ArtifactError.of(MANIFEST, f"says {stated}, but its members forecast {common}")

@@ -170,7 +170,16 @@ def _adjust(bars: RawBars) -> AdjustedBars:
         return _scale(bars, factor, bars.volume / factor)
     if bars.split_ratio is None and bars.cash_dividend is None:
         factor = np.where(np.isnan(bars.close), np.nan, 1.0)
-        return _unscale(bars, factor)
+        # the raw arrays are read-only and shared
+        return AdjustedBars(
+            open=bars.open,
+            high=bars.high,
+            low=bars.low,
+            close=bars.close,
+            volume=bars.volume,
+            money=bars.close * bars.volume,
+            factor=factor,
+        )
     later = compute_later_shares(bars)
     factor = _rebase(_multiply_later(compute_price_shares(bars, later)) / later, bars.close)
     return _scale(bars, factor, bars.volume * _rebase(later, bars.close))
@@ -183,19 +192,6 @@ def _scale(bars: RawBars, factor: FloatArray, volume: FloatArray) -> AdjustedBar
         low=bars.low * factor,
         close=bars.close * factor,
         volume=volume,
-        money=bars.close * bars.volume,
-        factor=factor,
-    )
-
-
-def _unscale(bars: RawBars, factor: FloatArray) -> AdjustedBars:
-    """Share the raw arrays, which are read-only."""
-    return AdjustedBars(
-        open=bars.open,
-        high=bars.high,
-        low=bars.low,
-        close=bars.close,
-        volume=bars.volume,
         money=bars.close * bars.volume,
         factor=factor,
     )

@@ -144,7 +144,17 @@ def check_bars(symbols: tuple[str, ...], sessions: NDArray[np.int32], fields: Ma
     Raises:
         BarsError: A bar is impossible; names the first one's symbol, date, field and value, and counts the others.
     """
-    sound = _find_sound_bars(fields)
+    low, high, volume = fields["low"], fields["high"], fields["volume"]
+    sound = low > 0
+    for inner in (fields["open"], fields["close"]):
+        sound &= low <= inner
+        sound &= inner <= high
+    sound &= high < math.inf
+    sound &= ~(volume < 0)  # NaN: the volume is unknown
+    sound &= volume != math.inf
+    if "adj_close" in fields:
+        sound &= fields["adj_close"] > 0
+        sound &= fields["adj_close"] < math.inf
     if sound.all():
         return
     sound |= np.logical_and.reduce([np.isnan(values) for values in fields.values()])
@@ -209,22 +219,6 @@ def _list_further_bars(symbols: tuple[str, ...], sessions: NDArray[np.int32], so
     named = [f"{symbols[row]} {format_date(int(sessions[column]))}" for row, column in zip(rows, columns, strict=True)]
     more = f"{places.size} more bar{'s' if places.size > 1 else ''}"
     return f"; {more} must be corrected: {format_names(named, places.size)}"
-
-
-def _find_sound_bars(fields: Mapping[str, FloatArray]) -> BoolArray:
-    """Where a bar obeys every rule."""
-    low, high, volume = fields["low"], fields["high"], fields["volume"]
-    sound = low > 0
-    for inner in (fields["open"], fields["close"]):
-        sound &= low <= inner
-        sound &= inner <= high
-    sound &= high < math.inf
-    sound &= ~(volume < 0)  # NaN: the volume is unknown
-    sound &= volume != math.inf
-    if "adj_close" in fields:
-        sound &= fields["adj_close"] > 0
-        sound &= fields["adj_close"] < math.inf
-    return sound
 
 
 def _find_broken_rule(bar: Mapping[str, float]) -> tuple[str, str]:

@@ -94,7 +94,12 @@ def parse_dates(column: "pl.Series", source: str, form: DateForm) -> SessionColu
     if isinstance(column.dtype, pl.Date):
         return _convert_to_sessions(column)
     if isinstance(column.dtype, pl.Datetime):
-        return _parse_timestamps(column, source, form)
+        zone = column.dtype.time_zone
+        if zone in ("UTC", "Etc/UTC"):
+            return _choose_days_of_utc(column.dt.replace_time_zone(None), source, form)
+        if zone is not None and form.zone:
+            return _choose_days_of_utc(column.dt.convert_time_zone("UTC").dt.replace_time_zone(None), source, form)
+        return _convert_to_sessions(column.dt.date())  # the date as written; a cast would convert to UTC
     text = column.cast(pl.String) if column.dtype.is_integer() else column
     if text.dtype != pl.String:
         raise BarsError(f"{source}: column {column.name} holds {column.dtype}, but must hold dates")
@@ -123,31 +128,40 @@ def _convert_to_sessions(dates: "pl.Series", remark: str = "") -> SessionColumn:
 
 def _parse_texts(text: "pl.Series", source: str, form: DateForm) -> SessionColumn:
     """Parse strings in the format of the first one that is not empty; another format is an error."""
+    import polars as pl
+
     filled = text.filter(text.fill_null("") != "")
     first = filled[0] if len(filled) else ""
     if re.match(EPOCH, first):
-        return _parse_epochs(text, source, form)
+        counts = text.cast(pl.Int64, strict=False)
+        _require_all_parsed(text, counts, source)
+        a_second = next(unit for digits, unit in EPOCH_UNITS if len(str(counts.max())) < digits)
+        return _choose_days_of_utc((counts // a_second * 1_000_000).cast(pl.Datetime("us")), source, form)
     if re.match(NUMBERED, first):
         order = form.order or _infer_order(text, source, form)
         return _convert_to_sessions(_require_all_parsed(text, _build_dates(text, NUMBERED, YMD_GROUPS[order]), source))
     if re.match(NAMED, first):
-        return _convert_to_sessions(_require_all_parsed(text, _parse_month_names(text), source))
+        parsed = pl.coalesce(pl.col("text").str.to_date(month, strict=False) for month in MONTHS)
+        dates = text.to_frame("text").select(parsed).to_series()
+        return _convert_to_sessions(_require_all_parsed(text, dates, source))
     if re.match(YEAR_FIRST, first):
         return _convert_to_sessions(_require_all_parsed(text, _build_dates(text, YEAR_FIRST, (1, 2, 3)), source))
-    return _parse_iso_dates(text, source, form)
+    # ISO 8601, with or without a time of day
+    readable = text.str.contains(READABLE_DATE).fill_null(value=False)
+    compact = text.str.slice(0, DATE_CHARACTERS).str.replace_all("-", "", literal=True)
+    dates = compact.set(~readable, None).str.to_date("%Y%m%d", strict=False)
+    check_parsed(text.fill_null(""), dates, source, "is not a date; write 2013-12-31 or 20131231, or remove the row")
+    if not bool((text.str.len_bytes() > DATE_CHARACTERS).any()):
+        return _convert_to_sessions(dates)
+    offset = text.str.extract(OFFSET, 1)
+    if offset.null_count() or not (form.zone or offset.is_in(UTC_NAMES).all()):
+        return _convert_to_sessions(dates)
+    return _choose_days_of_utc(_parse_utc(text, offset, source), source, form)
 
 
 def _require_all_parsed(text: "pl.Series", dates: "pl.Series", source: str) -> "pl.Series":
     check_parsed(text.fill_null(""), dates, source, "is not a date like the ones before; write 2013-12-31 or 20131231")
     return dates
-
-
-def _parse_month_names(text: "pl.Series") -> "pl.Series":
-    """Parse dates with an English month name."""
-    import polars as pl
-
-    frame = text.to_frame("text")
-    return frame.select(pl.coalesce(pl.col("text").str.to_date(form, strict=False) for form in MONTHS)).to_series()
 
 
 def _build_dates(text: "pl.Series", pattern: str, ymd_groups: tuple[int, int, int]) -> "pl.Series":
@@ -207,46 +221,6 @@ def _describe_choices(text: str, orders: tuple[DateOrder, ...], form: DateForm) 
         if date is not None:
             choices.append(f"{date} with --date-order {order}")
     return f"choose {' or '.join(choices)}{suggest_python_option('date_order')}"
-
-
-def _parse_epochs(text: "pl.Series", source: str, form: DateForm) -> SessionColumn:
-    """Parse numbers since 1970 in UTC; the number of digits determines the unit."""
-    import polars as pl
-
-    counts = text.cast(pl.Int64, strict=False)
-    _require_all_parsed(text, counts, source)
-    a_second = next(unit for digits, unit in EPOCH_UNITS if len(str(counts.max())) < digits)
-    return _choose_days_of_utc((counts // a_second * 1_000_000).cast(pl.Datetime("us")), source, form)
-
-
-def _parse_timestamps(moments: "pl.Series", source: str, form: DateForm) -> SessionColumn:
-    import polars as pl
-
-    assert isinstance(moments.dtype, pl.Datetime)  # noqa: S101 (checked by the caller)
-    zone = moments.dtype.time_zone
-    if zone in ("UTC", "Etc/UTC"):
-        return _choose_days_of_utc(moments.dt.replace_time_zone(None), source, form)
-    if zone is not None and form.zone:
-        return _choose_days_of_utc(moments.dt.convert_time_zone("UTC").dt.replace_time_zone(None), source, form)
-    return _convert_to_sessions(moments.dt.date())  # the date as written; a cast would convert to UTC
-
-
-def _parse_iso_dates(text: "pl.Series", source: str, form: DateForm) -> SessionColumn:
-    """Parse ISO 8601 dates, with or without a time of day."""
-    dates = _parse_day_parts(text)
-    check_parsed(text.fill_null(""), dates, source, "is not a date; write 2013-12-31 or 20131231, or remove the row")
-    if not bool((text.str.len_bytes() > DATE_CHARACTERS).any()):
-        return _convert_to_sessions(dates)
-    offset = text.str.extract(OFFSET, 1)
-    if offset.null_count() or not (form.zone or offset.is_in(UTC_NAMES).all()):
-        return _convert_to_sessions(dates)
-    return _choose_days_of_utc(_parse_utc(text, offset, source), source, form)
-
-
-def _parse_day_parts(text: "pl.Series") -> "pl.Series":
-    readable = text.str.contains(READABLE_DATE).fill_null(value=False)
-    compact = text.str.slice(0, DATE_CHARACTERS).str.replace_all("-", "", literal=True)
-    return compact.set(~readable, None).str.to_date("%Y%m%d", strict=False)
 
 
 def _parse_utc(text: "pl.Series", offset: "pl.Series", source: str) -> "pl.Series":

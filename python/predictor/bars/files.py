@@ -300,13 +300,7 @@ def _read_csv(path: Path, text: _Text, delimiter: str, skipped: int, names: Sequ
             f"{path.name} cannot be read: {describe_problem(error)}; its columns must be separated by one sign, here "
             f"{shown}, and its encoding must be UTF-8"
         ) from error
-    return _drop_last_blanks(frame)
-
-
-def _drop_last_blanks(frame: "pl.DataFrame") -> "pl.DataFrame":
-    """Drop empty rows at the end, which Excel writes for cells that were only visited."""
-    import polars as pl
-
+    # Excel writes empty rows for cells that were only visited
     if frame.is_empty() or any(cell is not None for cell in frame.row(-1)):
         return frame
     filled = frame.select(pl.any_horizontal(pl.all().is_not_null())).to_series().arg_true()

@@ -99,7 +99,15 @@ def _convert_cells(frame: "nw.DataFrame[Any]") -> TableCells:
     if native.columns.nlevels == 1:
         native = native.set_axis([str(name) for name in native.columns], axis=1)
         return TableCells(frame=normalise_columns(_convert_pandas(native), NAME))
-    return _stack_wide(native)
+    levels = [[str(column[level]) for column in native.columns] for level in range(native.columns.nlevels)]
+    header = WideHeader.of(levels[:2])
+    if native.columns.nlevels != 2 or header is None:  # noqa: PLR2004 (field and symbol)
+        raise BarsError(
+            f"{NAME} has columns of {native.columns.nlevels} levels, such as {native.columns[-1]!r}; pass one row per "
+            "bar, or two levels of fields and symbols"
+        )
+    flat = native.set_axis([str(at) for at in range(native.shape[1])], axis=1)
+    return TableCells(frame=header.stacked(_convert_pandas(flat), NAME), layout=header.layout)
 
 
 def _convert_pandas(native: Any) -> "pl.DataFrame":
@@ -140,16 +148,3 @@ def _move_index_to_columns(native: Any) -> Any:
         return native.reset_index(drop=True)
     names = [name if name is not None else INDEX for name in native.index.names]
     return native.rename_axis(index=names).reset_index()
-
-
-def _stack_wide(native: Any) -> TableCells:
-    """Stack columns by field and symbol, in either order, as yfinance returns them."""
-    levels = [[str(column[level]) for column in native.columns] for level in range(native.columns.nlevels)]
-    header = WideHeader.of(levels[:2])
-    if native.columns.nlevels != 2 or header is None:  # noqa: PLR2004 (field and symbol)
-        raise BarsError(
-            f"{NAME} has columns of {native.columns.nlevels} levels, such as {native.columns[-1]!r}; pass one row per "
-            "bar, or two levels of fields and symbols"
-        )
-    flat = native.set_axis([str(at) for at in range(native.shape[1])], axis=1)
-    return TableCells(frame=header.stacked(_convert_pandas(flat), NAME), layout=header.layout)

@@ -7,7 +7,7 @@ import importlib.util
 import os
 import re
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -154,7 +154,12 @@ class DatabaseAddress:
                 f"the URI of {origin} cannot be read: write {scheme}://user:password@host:port/database, and in user "
                 "and password percent-encode all but letters, digits and -._~ (@ is %40, / is %2F, % is %25)"
             )
-        passwords = frozenset(_list_spellings(parts["password"] or "", parts["settings"] or ""))
+        password = parts["password"] or ""
+        settings = parts["settings"] or ""
+        written = [part.partition("=") for part in settings.split("&")]
+        encoded = [value for name, _, value in written if _SECRET.search(name)]
+        decoded = [value for name, value in parse_qsl(settings) if _SECRET.search(name)]
+        passwords = frozenset(text for text in (password, unquote(password), *encoded, *decoded) if text)
         return cls(uri=uri, scheme=scheme, database=unquote(parts["database"] or ""), passwords=passwords)
 
     def redact(self, message: str) -> str:
@@ -183,13 +188,6 @@ class DatabaseAddress:
 def is_address(source: str) -> bool:
     """Whether a source looks like a URI, valid or not, rather than a path; `C:/bars.csv` is a path."""
     return _URI_PATTERN.match(source) is not None
-
-
-def _list_spellings(password: str, settings: str) -> Iterator[str]:
-    written = [part.partition("=") for part in settings.split("&")]
-    encoded = [value for name, _, value in written if _SECRET.search(name)]
-    decoded = [value for name, value in parse_qsl(settings) if _SECRET.search(name)]
-    return (text for text in (password, unquote(password), *encoded, *decoded) if text)
 
 
 def query_table(address: DatabaseAddress, query: str, options: ReadingOptions | None = None) -> BarTable:

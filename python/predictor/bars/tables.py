@@ -432,7 +432,15 @@ def _refuse_different(frame: "pl.DataFrame", rows: BarRows, at: int, field: str,
 def _refuse_several(frame: "pl.DataFrame", rows: BarRows, source: TableSource) -> None:
     """Raise BarsError if a table without a symbol column seems to hold several symbols."""
     days, first, count = np.unique(rows.days, return_index=True, return_counts=True)
-    likely = _find_likely_symbols(frame, rows.days)
+    likely: list[str] = []
+    for name, texts in find_text_columns(frame, KNOWN).items():
+        symbols, owner = np.unique(texts.to_numpy(), return_inverse=True)
+        blocks = 1 + int(np.count_nonzero(owner[1:] != owner[:-1]))
+        is_block = blocks == len(symbols) > 1
+        is_each_day_once = _find_first_unordered(owner, rows.days, ordered=False) is None
+        is_mixed = np.unique(rows.days).size < rows.days.size
+        if len(symbols) <= frame.height // 2 and is_each_day_once and (is_block or is_mixed):
+            likely.append(name)
     if (count > 1).any():
         if not likely:
             return
@@ -444,20 +452,6 @@ def _refuse_several(frame: "pl.DataFrame", rows: BarRows, source: TableSource) -
         raise BarsError(
             f"{source.name} has no column {SYMBOL}, and its dates are not in order; {suggest_symbol_column(likely)}"
         )
-
-
-def _find_likely_symbols(frame: "pl.DataFrame", days: NDArray[np.int32]) -> list[str]:
-    """The text columns that could hold the symbol: each value has several days, no day twice."""
-    likely: list[str] = []
-    for name, texts in find_text_columns(frame, KNOWN).items():
-        symbols, owner = np.unique(texts.to_numpy(), return_inverse=True)
-        blocks = 1 + int(np.count_nonzero(owner[1:] != owner[:-1]))
-        is_block = blocks == len(symbols) > 1
-        is_each_day_once = _find_first_unordered(owner, days, ordered=False) is None
-        is_mixed = np.unique(days).size < days.size
-        if len(symbols) <= frame.height // 2 and is_each_day_once and (is_block or is_mixed):
-            likely.append(name)
-    return likely
 
 
 def check_daily(sessions: NDArray[np.int32], source: str) -> None:

@@ -1,7 +1,6 @@
 """Pictures of forecasts and explanations as PNG or SVG, drawn by matplotlib (extra `plot`)."""
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from io import BytesIO
 from textwrap import wrap
@@ -115,21 +114,17 @@ def draw_picture(panels: Sequence[Panel], kind: str, notes: Sequence[str] = ()) 
     Raises:
         MissingPackageError: matplotlib is not installed.
     """
-    with _apply_settings(), BytesIO() as picture:
-        undated: dict[str, Any] = {"Date": None} if kind == "svg" else {}
-        build_figure(panels, notes).savefig(picture, format=kind, dpi=DOTS_PER_INCH, metadata=undated)
-        return picture.getvalue()
-
-
-def _apply_settings() -> AbstractContextManager[None]:
-    """Texts are drawn literally, and the same figure gives the same bytes."""
+    # texts are drawn literally, and the same figure gives the same bytes
     try:
         from matplotlib import rc_context
     except ModuleNotFoundError as error:
         raise MissingPackageError.of("matplotlib", "plot", "a picture") from error
     settings: dict[Any, Any] = {"svg.fonttype": "none", "svg.hashsalt": "quantra", "font.size": 9}
     settings |= {"text.color": INK, "text.parse_math": False}
-    return rc_context(settings)
+    with rc_context(settings), BytesIO() as picture:
+        undated: dict[str, Any] = {"Date": None} if kind == "svg" else {}
+        build_figure(panels, notes).savefig(picture, format=kind, dpi=DOTS_PER_INCH, metadata=undated)
+        return picture.getvalue()
 
 
 def build_figure(panels: Sequence[Panel], notes: Sequence[str] = ()) -> "Figure":
@@ -183,7 +178,11 @@ def _draw_panel(part: "SubFigure", panel: Panel) -> None:
         if isinstance(panel, PathsPanel):
             _draw_paths(axes, panel)
         else:
-            _draw_quantiles(axes, panel)
+            _draw_bands(axes, list(panel.horizons), panel.quantiles, panel.values.T)
+            axes.set_xticks(list(panel.horizons))
+            axes.set_xlabel("sessions ahead")
+            axes.set_ylabel(panel.what)
+            _style_axes(axes, ("top", "right"))
     named = {text: handle for axes in part.axes for handle, text in zip(*axes.get_legend_handles_labels(), strict=True)}
     part.legend(
         named.values(), named.keys(), loc="upper left", bbox_to_anchor=(_LEFT, top), ncols=6, frameon=False, borderpad=0
@@ -232,14 +231,6 @@ def _draw_candles(axes: "Axes", chart: FanChart, place: dict[str, int]) -> None:
         edge: dict[str, Any] = {"edgecolor": colour, "linewidth": 0.9, "zorder": 4, "label": label}
         axes.vlines(x[some], candles.low[some], candles.high[some], color=colour, linewidth=0.9, zorder=3)
         axes.bar(x[some], body, 0.55, bottom=bottom, color=fill, **edge)
-
-
-def _draw_quantiles(axes: "Axes", panel: QuantilePanel) -> None:
-    _draw_bands(axes, list(panel.horizons), panel.quantiles, panel.values.T)
-    axes.set_xticks(list(panel.horizons))
-    axes.set_xlabel("sessions ahead")
-    axes.set_ylabel(panel.what)
-    _style_axes(axes, ("top", "right"))
 
 
 def _draw_paths(axes: "Axes", panel: PathsPanel) -> None:

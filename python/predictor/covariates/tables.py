@@ -103,7 +103,12 @@ class Series:
         """
         first_use = np.searchsorted(axis, self.date)  # the first session at which the row is the latest
         seen_by = axis[np.clip(first_use - reach, 0, len(axis) - 1)]
-        late = np.flatnonzero(self._find_latest_rows(first_use) & (first_use < len(axis)) & (self.known_from > seen_by))
+        # only rows that are the latest at any session must be known in time
+        order = np.lexsort((self.known_from, self.date, self.owner))
+        owner, use = self.owner[order], first_use[order]
+        is_latest = np.ones(len(order), np.bool_)
+        is_latest[order[:-1]] = (owner[1:] != owner[:-1]) | (use[1:] > use[:-1])
+        late = np.flatnonzero(is_latest & (first_use < len(axis)) & (self.known_from > seen_by))
         if late.size:
             place = late[np.argmin(self.row[late])]
             day, known, by = (format_date(int(dates[place])) for dates in (self.date, self.known_from, seen_by))
@@ -113,14 +118,6 @@ class Series:
                 "choose shorter horizons, or do not list the covariate under --known",
                 metadata={"covariate": self.name, "row": str(int(self.row[place]))},
             )
-
-    def _find_latest_rows(self, first_use: NDArray[np.intp]) -> NDArray[np.bool_]:
-        """Which rows [R] are the latest at any session; only these must be known in time."""
-        order = np.lexsort((self.known_from, self.date, self.owner))
-        owner, use = self.owner[order], first_use[order]
-        is_latest = np.ones(len(order), np.bool_)
-        is_latest[order[:-1]] = (owner[1:] != owner[:-1]) | (use[1:] > use[:-1])
-        return is_latest
 
     def _stack_by_symbol(
         self, symbols: Sequence[str], values_of: Callable[[slice], FloatArray], length: int
@@ -280,7 +277,10 @@ def _read_series(path: Path, frame: "pl.DataFrame") -> tuple[Series, ...]:
                 f"{path.name}: row 1 after the header, column {texts[0]}: {str(frame[texts[0]][0])!r} is not a number, "
                 f"and the file has no column {SYMBOL}; {suggest_symbol_column(texts)}"
             )
-    columns = [(name, _parse_finite(path, frame[name]), _find_stated(path, frame[name])) for name in names]
+    columns = [
+        (name, _parse_finite(path, column), np.array([text != "" for text in _list_texts(path, column)], np.bool_))
+        for name, column in ((name, frame[name]) for name in names)
+    ]  # `nan` counts as a value
     rows = np.arange(1, frame.height + 1)
     return tuple(
         Series(
@@ -381,11 +381,6 @@ def _parse_finite(path: Path, column: "pl.Series") -> NDArray[np.float64]:
 
 def _list_texts(path: Path, column: "pl.Series") -> tuple[str, ...]:
     return tuple(to_strings(column, path.name).fill_null("").to_list())
-
-
-def _find_stated(path: Path, column: "pl.Series") -> NDArray[np.bool_]:
-    """Where a cell is not empty; `nan` counts as a value."""
-    return np.array([text != "" for text in _list_texts(path, column)], np.bool_)
 
 
 def _is_numeric(column: "pl.Series") -> bool:

@@ -338,7 +338,13 @@ class Explainer:
         node_counts: Sequence[int],
     ) -> list[Contributions]:
         """Compute the contributions per point; increases the nodes of open pairs."""
-        tally = self._start_tally(path, points, deadline)
+        forecasts = self._integrator.ends(path, deadline)
+        ends = torch.stack([forecasts[..., h, q] for h, q in points], dim=1)
+        if not bool(ends.isfinite().all()):
+            raise make_not_finite_error()
+        horizons = [h for h, _ in points]
+        floor = GAP_FLOOR * self._output.spread[horizons][:, None] * path.scale[:, horizons].T
+        tally = ConvergenceTally(ends=ends, floor=floor, distance=path.distance())
         for count in node_counts:
             open_points = [points[p] for p in tally.open_points.tolist()]
             gradients = self._integrator.gradients(path.take(tally.open_rows), open_points, count, deadline)
@@ -346,15 +352,6 @@ class Explainer:
             if tally.all_settled:
                 break
         return tally.contributions()
-
-    def _start_tally(self, path: StraightPath, points: Sequence[Point], deadline: Deadline) -> ConvergenceTally:
-        forecasts = self._integrator.ends(path, deadline)
-        ends = torch.stack([forecasts[..., h, q] for h, q in points], dim=1)
-        if not bool(ends.isfinite().all()):
-            raise make_not_finite_error()
-        horizons = [h for h, _ in points]
-        floor = GAP_FLOOR * self._output.spread[horizons][:, None] * path.scale[:, horizons].T
-        return ConvergenceTally(ends=ends, floor=floor, distance=path.distance())
 
     def _check_request(self, inputs: Inputs, points: Sequence[Point], nodes: Tensor | None) -> None:
         if (nodes is None) != self._reads_rows:

@@ -196,21 +196,18 @@ class _PlanBuilder:
                 parts = (self.series_of(left), self.series_of(right))
                 return self._apply_kernel(operator, BINARY_KERNELS[operator], parts)
             case Call():
-                return self._build_call(expression)
+                operator = OPERATORS[expression.operator]
+                parts = tuple(self.series_of(argument) for argument in expression.arguments)
+                settings = (*expression.windows, *expression.numbers)
+                return self._apply_kernel(
+                    expression.operator, operator.kernel(*settings), parts, settings, operator.reach(expression.windows)
+                )
 
     def _get_or_add_leaf(self, key: Hashable, value: FloatArray) -> _Series:
         if key not in self._known:
             self._known[key] = _Series(len(self.constants), 1, constant=value is not NOTHING)
             self.constants.append(value)
         return self._known[key]
-
-    def _build_call(self, call: Call) -> _Series:
-        operator = OPERATORS[call.operator]
-        parts = tuple(self.series_of(argument) for argument in call.arguments)
-        settings = (*call.windows, *call.numbers)
-        return self._apply_kernel(
-            call.operator, operator.kernel(*settings), parts, settings, operator.reach(call.windows)
-        )
 
     def _apply_kernel(
         self, name: str, kernel: Kernel, parts: tuple[_Series, ...], settings: tuple[float, ...] = (), reach: int = 0

@@ -117,13 +117,14 @@ def collect_fields(expression: Expression) -> frozenset[str]:
 
 def _format_within(expression: Expression, binding: int) -> str:
     """Format an expression, in parentheses if it binds less tightly than `binding`."""
-    return f"({expression})" if _find_binding(expression) < binding else str(expression)
-
-
-def _find_binding(expression: Expression) -> int:
-    if isinstance(expression, Binary):
-        return _BINDING[expression.operator]
-    return _NEGATIVE if isinstance(expression, Negative) else _ATOM
+    match expression:
+        case Binary():
+            own = _BINDING[expression.operator]
+        case Negative():
+            own = _NEGATIVE
+        case _:
+            own = _ATOM
+    return f"({expression})" if own < binding else str(expression)
 
 
 def _format_number(value: float) -> str:

@@ -67,20 +67,6 @@ class _ParsedTerm:
     constant: bool
 
 
-def _split_tokens(text: str) -> list[_Token]:
-    if len(text) > MAX_TEXT_LENGTH:
-        raise ExpressionError.at(text, MAX_TEXT_LENGTH, f"an expression has at most {MAX_TEXT_LENGTH} characters")
-    tokens: list[_Token] = []
-    position = _skip_space(text, 0)
-    while position < len(text):
-        match = _TOKEN.match(text, position)
-        if match is None:
-            raise ExpressionError.at(text, position, f"unexpected {text[position]!r}")
-        tokens.append(_Token(match.lastgroup or "", match.group(), position))
-        position = _skip_space(text, match.end())
-    return [*tokens, _Token("end", "", len(text))]
-
-
 def _skip_space(text: str, position: int) -> int:
     match = _SPACE.match(text, position)
     return position if match is None else match.end()
@@ -93,7 +79,17 @@ class _Parser:
     def __init__(self, text: str, fields: FieldSet) -> None:
         self._text = text
         self._fields = fields
-        self._tokens = _split_tokens(text)
+        if len(text) > MAX_TEXT_LENGTH:
+            raise ExpressionError.at(text, MAX_TEXT_LENGTH, f"an expression has at most {MAX_TEXT_LENGTH} characters")
+        tokens: list[_Token] = []
+        position = _skip_space(text, 0)
+        while position < len(text):
+            match = _TOKEN.match(text, position)
+            if match is None:
+                raise ExpressionError.at(text, position, f"unexpected {text[position]!r}")
+            tokens.append(_Token(match.lastgroup or "", match.group(), position))
+            position = _skip_space(text, match.end())
+        self._tokens = [*tokens, _Token("end", "", len(text))]
         self._place = 0
         self._nodes = 0
 
@@ -159,9 +155,19 @@ class _Parser:
     def _parse_atom(self, depth: int) -> _ParsedTerm:
         token = self._take()
         if token.kind == "number":
-            return self._parse_number(token)
+            value = float(token.text)
+            if not math.isfinite(value):
+                raise self._make_error(token.position, f"{token.text} is too large for a number")
+            kind = Flatness.NUMBER if value else Flatness.SPREAD
+            return self._build_node(Number(value), (), token.position, flatness=kind, lookback=1)
         if token.kind == "field":
-            return self._parse_field(token)
+            name = token.text[1:]
+            if name not in self._fields.formulas:
+                have = ", ".join(f"${field}" for field in self._fields.formulas)
+                raise self._make_error(
+                    token.position, f"unknown field {token.text}; {self._fields.name} fields are {have}"
+                )
+            return self._build_node(Field(name), (), token.position, flatness=Flatness.LEVEL, lookback=1)
         if token.kind == "name":
             return self._call(token, self._check_depth(depth, token.position))
         if token.text == "(":
@@ -180,20 +186,6 @@ class _Parser:
         if not self._take_symbol(")"):
             opened = f"the parenthesis of column {opening.position + 1}"
             raise self._make_error(self._token.position, f"expected ')' to close {opened}")
-
-    def _parse_number(self, token: _Token) -> _ParsedTerm:
-        value = float(token.text)
-        if not math.isfinite(value):
-            raise self._make_error(token.position, f"{token.text} is too large for a number")
-        kind = Flatness.NUMBER if value else Flatness.SPREAD
-        return self._build_node(Number(value), (), token.position, flatness=kind, lookback=1)
-
-    def _parse_field(self, token: _Token) -> _ParsedTerm:
-        name = token.text[1:]
-        if name not in self._fields.formulas:
-            have = ", ".join(f"${field}" for field in self._fields.formulas)
-            raise self._make_error(token.position, f"unknown field {token.text}; {self._fields.name} fields are {have}")
-        return self._build_node(Field(name), (), token.position, flatness=Flatness.LEVEL, lookback=1)
 
     def _build_binary(self, operator: _Token, left: _ParsedTerm, right: _ParsedTerm) -> _ParsedTerm:
         if operator.text == "/":

@@ -131,8 +131,17 @@ def make_synthetic_bars(pipelines: Sequence[Pipeline]) -> BarPanel:
     volume = np.rint(np.exp(random.normal(14, 0.3, shape)))
     values = (opening, high, low, close, volume, np.ones(shape), np.zeros(shape))
     columns: dict[str, FloatArray] = dict(zip(COLUMNS, values, strict=True))
-    _add_irregularities(columns)
+    missing, flat, flat_end, split, dividend, quiet = (
+        int(share * count) for share in (0.54, 0.64, 0.82, 0.86, 0.93, 0.97)
+    )
+    for name in PRICES:
+        columns[name][ODD, flat:flat_end] = columns["close"][ODD, flat - 1]
+        columns[name][ODD, split:] /= 3.0
+    columns["split_ratio"][ODD, split] = 3.0
+    columns["cash_dividend"][ODD, dividend] = 0.5
+    columns["volume"][ODD, quiet] = 0.0
     for name in COLUMNS:
+        columns[name][ODD, missing] = np.nan
         columns[name][SHORT, : count - lengths.short] = np.nan
         columns[name][HALTED, count - 3 - lengths.halt : count - 3] = np.nan
     for name in PRICES:
@@ -160,18 +169,3 @@ def list_bar_columns(bars: BarPanel) -> dict[str, FloatArray]:
     events = {"split_ratio": bars.split_ratio, "cash_dividend": bars.cash_dividend}
     prices = {"open": bars.open, "high": bars.high, "low": bars.low, "close": bars.close, "volume": bars.volume}
     return prices | {name: values for name, values in events.items() if values is not None}
-
-
-def _add_irregularities(columns: Mapping[str, FloatArray]) -> None:
-    """Add a missing bar, a flat stretch, a split, a dividend and a day without volume to the first symbol, in order."""
-    missing, flat, flat_end, split, dividend, quiet = (
-        int(share * columns["close"].shape[1]) for share in (0.54, 0.64, 0.82, 0.86, 0.93, 0.97)
-    )
-    for name in PRICES:
-        columns[name][ODD, flat:flat_end] = columns["close"][ODD, flat - 1]
-        columns[name][ODD, split:] /= 3.0
-    columns["split_ratio"][ODD, split] = 3.0
-    columns["cash_dividend"][ODD, dividend] = 0.5
-    columns["volume"][ODD, quiet] = 0.0
-    for name in COLUMNS:
-        columns[name][ODD, missing] = np.nan

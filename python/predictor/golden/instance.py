@@ -92,7 +92,9 @@ def _check_stages(
 ) -> GoldenRequest:
     """Compare the stages of the stored request with the recorded ones, and return the request."""
     try:
-        request = _restore_request(symbols, covariates, golden.arrays)
+        columns = {name: _get_array(golden.arrays, f"bars.{name}").astype(np.float64) for name in COLUMNS}
+        sessions = _get_array(golden.arrays, "bars.sessions").astype(np.int32)
+        request = GoldenRequest(build_panel(symbols, sessions, columns), covariates)
         stages = compute(request)
     except ArtifactError:
         raise
@@ -169,12 +171,6 @@ def _read_facts(golden: Golden) -> _Facts:
     )
     text.end()
     return facts
-
-
-def _restore_request(symbols: tuple[str, ...], covariates: Covariates, arrays: Arrays) -> GoldenRequest:
-    columns = {name: _get_array(arrays, f"bars.{name}").astype(np.float64) for name in COLUMNS}
-    sessions = _get_array(arrays, "bars.sessions").astype(np.int32)
-    return GoldenRequest(build_panel(symbols, sessions, columns), covariates)
 
 
 def _get_array(arrays: Arrays, name: str) -> NDArray[np.generic]:

@@ -195,36 +195,24 @@ def compute_stages(model: Model, request: GoldenRequest) -> Stages:
     """
     prepared = prepare(model, request)
     forecast = model.forecast([prepared])[0]
-    return {
-        **_compute_before_scaling(model, request),
-        **_list_inputs(model, prepared),
-        "units": model.runner.compute_units(prepared).numpy(),
-        **list_forecast_stages(forecast),
-        **({} if forecast.scores is None else {"scores": forecast.scores}),
-        **({} if model.manifest.kind.is_adopted else _compute_attribution(model, prepared)),
-    }
-
-
-def _compute_before_scaling(model: Model, request: GoldenRequest) -> Stages:
-    """Adjusted bars, features before scaling, and the steps to fitted levels."""
     pipeline = model.pipeline
     adjusted, window = request.bars.adjusted(), pipeline.normaliser.window
     columns = (adjusted.open, adjusted.high, adjusted.low, adjusted.close, adjusted.volume, adjusted.money)
     features = pipeline.features.features.evaluate(adjusted, request.covariates.observed)
     series = pipeline.normaliser.series(pipeline.target, adjusted)
+    groups = {name: group.numpy() for name, group in prepared.inputs._asdict().items()}
+    if not model.pipeline.normaliser.is_per_horizon:
+        groups |= {name: groups[name][:, 0] for name in ("location", "scale")}
     return {
         "adjusted": np.stack(columns),
         "features": features[:, -pipeline.encoder_length :],
         **pipeline.normaliser.stages(tuple(one[:, -window:] for one in series)),
+        **groups,
+        "units": model.runner.compute_units(prepared).numpy(),
+        **list_forecast_stages(forecast),
+        **({} if forecast.scores is None else {"scores": forecast.scores}),
+        **({} if model.manifest.kind.is_adopted else _compute_attribution(model, prepared)),
     }
-
-
-def _list_inputs(model: Model, prepared: PreparedInstance) -> Stages:
-    """All groups of inputs; levels that all horizons share are stored once, as in feature windows."""
-    groups = {name: group.numpy() for name, group in prepared.inputs._asdict().items()}
-    if not model.pipeline.normaliser.is_per_horizon:
-        groups |= {name: groups[name][:, 0] for name in ("location", "scale")}
-    return groups
 
 
 def list_forecast_stages(forecast: Forecast) -> Stages:

@@ -97,7 +97,15 @@ class ForecastListing:
     def read_part(self) -> list[RecordedForecast]:
         """Read the next part; empty if the searched rows hold no such forecast."""
         if self._missing:
-            self._search_back()
+            begin = max(self._first, self._place - _WINDOW)
+            rows = self._ledger.query(
+                f"select id from forecast where id > ? and id <= ? and {self._where} order by id desc limit ?",  # noqa: S608 - as above
+                (begin, self._place, *self._values, self._missing),
+            )
+            self._missing -= len(rows)
+            self._place = begin if self._missing else rows[-1]["id"] - 1
+            if self._place == self._first:
+                self._missing = 0
             return []
         end = min(self._last, self._place + _WINDOW)
         found = self._ledger.records(
@@ -107,15 +115,3 @@ class ForecastListing:
         )
         self._place = found[-1].number if len(found) == PART else end
         return read_outcomes(self._ledger, found)
-
-    def _search_back(self) -> None:
-        """Search one window for the first of the newest forecasts."""
-        begin = max(self._first, self._place - _WINDOW)
-        rows = self._ledger.query(
-            f"select id from forecast where id > ? and id <= ? and {self._where} order by id desc limit ?",  # noqa: S608 - as above
-            (begin, self._place, *self._values, self._missing),
-        )
-        self._missing -= len(rows)
-        self._place = begin if self._missing else rows[-1]["id"] - 1
-        if self._place == self._first:
-            self._missing = 0

@@ -154,27 +154,24 @@ class Ledger:
         with self._store.batch() as batch:
             for kind, group in groupby(records, type):
                 if kind is ForecastRecord:
-                    self._append_forecasts(batch, [record for record in group if isinstance(record, ForecastRecord)])
+                    forecasts = [record for record in group if isinstance(record, ForecastRecord)]
+                    wrong = None if are_scorable(forecasts) else next((one for one in forecasts if one.problem), None)
+                    if wrong is not None:
+                        raise LedgerError(
+                            f"{self.address}: the forecast of {wrong.symbol} by {wrong.model}@{wrong.version} on "
+                            f"{format_date(wrong.as_of)} is not recorded: {wrong.problem}",
+                            metadata={"file": self.address},
+                        )
+                    newest = self._store.number("select max(last_session) from bar")
+                    columns = schema.list_columns(ForecastRecord)
+                    place = columns.index("is_prospective")
+                    rows = [schema.encode_row(forecast) for forecast in forecasts]
+                    for row, forecast in zip(rows, forecasts, strict=True):  # were its later bars known already?
+                        row[place] = int(forecast.as_of >= newest)
+                    batch.add(schema.TABLE_OF[ForecastRecord], columns, rows)
                 else:
                     batch.add(schema.TABLE_OF[kind], schema.list_columns(kind), map(schema.encode_row, group))
         return batch.rows
-
-    def _append_forecasts(self, batch: OpenBatch, forecasts: Sequence[ForecastRecord]) -> None:
-        """Add forecasts, and mark those whose later bars were not in the ledger yet as prospective."""
-        wrong = None if are_scorable(forecasts) else next((one for one in forecasts if one.problem), None)
-        if wrong is not None:
-            raise LedgerError(
-                f"{self.address}: the forecast of {wrong.symbol} by {wrong.model}@{wrong.version} on "
-                f"{format_date(wrong.as_of)} is not recorded: {wrong.problem}",
-                metadata={"file": self.address},
-            )
-        newest = self._store.number("select max(last_session) from bar")
-        columns = schema.list_columns(ForecastRecord)
-        place = columns.index("is_prospective")
-        rows = [schema.encode_row(forecast) for forecast in forecasts]
-        for row, forecast in zip(rows, forecasts, strict=True):
-            row[place] = int(forecast.as_of >= newest)
-        batch.add(schema.TABLE_OF[ForecastRecord], columns, rows)
 
     def records(self, kind: type[RecordT], where: str = "true", values: Sequence[object] = ()) -> list[RecordT]:
         """Read the records of a kind in the order in which they were written.

@@ -10,7 +10,6 @@ from predictor.arrays import BoolArray, FloatArray
 from predictor.artifact import EnsembleManifest
 from predictor.errors import QuantraError
 from predictor.forecast import Attribution, Forecast, RowKind
-from predictor.internals import Internal
 from predictor.model.predictor import ModelIdentity, hash_universe, rank_scores
 from predictor.networks import find_anchor_index, remove_crossings_in_place
 from predictor.skill import Skill
@@ -134,18 +133,15 @@ def combine_attributions(
         version=identity.version,
         weights_hash=identity.weights_hash,
         warnings=warnings,
-        internals=_prefix_internals(by_member, usable),
+        internals=tuple(
+            replace(
+                internal, name=f"{name}: {internal.name}", values=np.where(usable[:, None], internal.values, np.nan)
+            )
+            for name, attribution in by_member.items()
+            for internal in attribution.internals
+        ),
         skill=skill,
         refusals=prediction.refusals,
-    )
-
-
-def _prefix_internals(by_member: Mapping[str, Attribution], usable: BoolArray) -> tuple[Internal, ...]:
-    """Prefix the internals with the member's name, such as `long: attention`."""
-    return tuple(
-        replace(internal, name=f"{name}: {internal.name}", values=np.where(usable[:, None], internal.values, np.nan))
-        for name, attribution in by_member.items()
-        for internal in attribution.internals
     )
 
 

@@ -96,6 +96,9 @@ class Model(TwoStagePredictor[PreparedInstance]):
         self._others = others
         self.training_summary = TrainingSummary.of(manifest, pipeline)
         self._preparation = InstancePreparation(pipeline, together=not manifest.kind.is_panel_model)
+        # everything that the forecasts depend on; the card does not count
+        fingerprinted = f"{identity.weights_hash}|{pipeline.features.schema_hash}|{engine.name}|".encode()
+        fingerprinted += canonical.to_bytes(encode_manifest(replace(manifest, card={})))
         self._source = ForecastSource(
             identity=identity,
             target=manifest.target,
@@ -105,7 +108,7 @@ class Model(TwoStagePredictor[PreparedInstance]):
             method=list_methods(manifest)[0],
             skill=read_skill(manifest.card),
             start_note=start_note_of(manifest.card),
-            fingerprint=_compute_fingerprint(identity, manifest, pipeline, engine),
+            fingerprint=hashlib.sha256(fingerprinted).hexdigest(),
         )
 
     @classmethod
@@ -412,13 +415,6 @@ def build_output_map(manifest: Manifest) -> OutputMap:
         offsets=torch.tensor(manifest.conformal.offsets, dtype=torch.float64),
         levels=manifest.quantiles,
     )
-
-
-def _compute_fingerprint(identity: ModelIdentity, manifest: Manifest, pipeline: Pipeline, engine: Engine) -> str:
-    """Hash everything that the model's forecasts depend on; the card does not count."""
-    numbers = canonical.to_bytes(encode_manifest(replace(manifest, card={})))
-    parts = f"{identity.weights_hash}|{pipeline.features.schema_hash}|{engine.name}|".encode()
-    return hashlib.sha256(parts + numbers).hexdigest()
 
 
 def _list_features(definitions: Sequence[FeatureDefinition]) -> tuple[FeatureInfo, ...]:

@@ -123,7 +123,14 @@ class WindowReader:
 
     def check(self, window: FeatureWindow) -> None:
         """Check a window's form and dates, but not its numbers and prices; raises as `check_form`."""
-        as_of, form = to_optional_date_number(window.as_of_session), _extract_form(window)
+        observed, known, static, mask = window.observed, window.known, window.static, window.mask
+        location, scale, prices = window.location, window.scale, window.anchor_price
+        as_of = to_optional_date_number(window.as_of_session)
+        form = (  # what `check_form` depends on, besides symbols, prices and dates
+            *(window.features, window.schema_hash, len(window.symbols), None if prices is None else prices.shape),
+            *(observed.shape, known.shape, static.shape, mask.shape, location.shape, scale.shape),
+            *(observed.dtype, known.dtype, static.dtype, mask.dtype, location.dtype, scale.dtype),
+        )
         if form in self._forms and as_of in self._dates:
             check_symbols(window.symbols)
             return
@@ -165,17 +172,6 @@ class WindowReader:
                 )
             )
         return prepared
-
-
-def _extract_form(window: FeatureWindow) -> Hashable:
-    """What `check_form` depends on, besides symbols, prices and dates."""
-    observed, known, static, mask = window.observed, window.known, window.static, window.mask
-    location, scale, prices = window.location, window.scale, window.anchor_price
-    return (
-        *(window.features, window.schema_hash, len(window.symbols), None if prices is None else prices.shape),
-        *(observed.shape, known.shape, static.shape, mask.shape, location.shape, scale.shape),
-        *(observed.dtype, known.dtype, static.dtype, mask.dtype, location.dtype, scale.dtype),
-    )
 
 
 def _concatenate(pipeline: Pipeline, windows: Sequence[FeatureWindow]) -> WindowInputs:

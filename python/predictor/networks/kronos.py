@@ -250,16 +250,15 @@ class KronosTokenizer(nn.Module):
         return self.head(x)
 
     def _embed_tokens(self, tokens: tuple[Tensor, Tensor]) -> Tensor:
-        signs = [_unpack_bits(part, count) * 2 - 1 for part, count in zip(tokens, self.bits, strict=True)]
+        signs = [
+            (part[..., None] >> torch.arange(count, device=part.device) & 1).double() * 2 - 1  # -1 or 1 per bit
+            for part, count in zip(tokens, self.bits, strict=True)
+        ]
         return self.post_quant_embed(torch.cat(signs, dim=-1) / sqrt(sum(self.bits)))
 
 
 def _pack_bits(bits: Tensor) -> Tensor:
     return (bits.long() << torch.arange(bits.shape[-1], device=bits.device)).sum(dim=-1)
-
-
-def _unpack_bits(numbers: Tensor, count: int) -> Tensor:
-    return (numbers[..., None] >> torch.arange(count, device=numbers.device) & 1).double()
 
 
 def _read_all(blocks: nn.ModuleList, x: Tensor) -> tuple[Tensor, list[Memory]]:

@@ -118,7 +118,10 @@ class VariableSelection(nn.Module):
         count = len(widths)
         self.register_buffer("columns", _index_columns(widths), persistent=False)
         self.register_buffer("fill", torch.tensor([[1.0, 0.0]]), persistent=False)
-        self.embedding = nn.Parameter(_make_embedding(widths, width))
+        embedding = torch.zeros(count, max(widths) + 1, width)  # rows of missing columns are 0 and stay 0
+        for variable, columns in enumerate(widths):
+            embedding[variable, [*range(columns), -1]] = torch.empty(columns + 1, width).uniform_(-1, 1) / sqrt(columns)
+        self.embedding = nn.Parameter(embedding)
         """[V, M + 1, H] weights of each column and, last, the bias."""
         bound = 1 / sqrt(count * width)
         self.joint = nn.Parameter(torch.empty(count, width, width + count).uniform_(-bound, bound))
@@ -175,14 +178,6 @@ def _index_columns(widths: tuple[int, ...]) -> Tensor:
         columns[variable, :width] = torch.arange(start, start + width)
         start += width
     return columns
-
-
-def _make_embedding(widths: tuple[int, ...], width: int) -> Tensor:
-    """[V, M + 1, H] weights, initialized like `nn.Linear`; rows of missing columns are 0 and stay 0."""
-    embedding = torch.zeros(len(widths), max(widths) + 1, width)
-    for variable, columns in enumerate(widths):
-        embedding[variable, [*range(columns), -1]] = torch.empty(columns + 1, width).uniform_(-1, 1) / sqrt(columns)
-    return embedding
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -279,7 +274,9 @@ class TFTForecaster(nn.Module):
         self.head = QuantileHead(width, horizons=len(ends), levels=levels)
         self.highway = Highway(sizes, width, horizons=len(ends)) if config.highway else None
         sessions = sizes.encoder_length + sizes.future_length
-        self.register_buffer("mask", _make_causal_mask(ends, sessions), persistent=False)
+        after = torch.arange(sessions) > torch.tensor(ends).unsqueeze(-1)
+        mask = torch.zeros(len(ends), sessions).masked_fill(after, float("-inf"))
+        self.register_buffer("mask", mask, persistent=False)
         self.register_buffer("ends", torch.tensor(ends), persistent=False)
 
     def forward(self, inputs: Inputs) -> Tensor:
@@ -331,12 +328,6 @@ def _list_static_widths(sizes: InputSizes) -> tuple[int, ...]:
             f"static_widths is {list(widths)}, but must be at least 1 each and sum to {sizes.static} static columns"
         )
     return widths
-
-
-def _make_causal_mask(ends: list[int], sessions: int) -> Tensor:
-    """[H, sessions] 0 up to the last session of each horizon, then minus infinity."""
-    after = torch.arange(sessions) > torch.tensor(ends).unsqueeze(-1)
-    return torch.zeros(len(ends), sessions).masked_fill(after, float("-inf"))
 
 
 TFT: Final = NetworkKind(

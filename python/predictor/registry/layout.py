@@ -100,17 +100,14 @@ def read_aliases(model_folder: Path) -> dict[str, int]:
     if content is None:
         return {}
     try:
-        return _read_aliases(Record.from_bytes(content, source), source)
+        record = Record.from_bytes(content, source)
+        aliases = {alias: record.integer(alias) for alias in record.keys()}  # noqa: SIM118 - a Record is not a dict
+        wrong = [alias for alias in aliases if not _is_alias(alias)]
+        if wrong:
+            raise ArtifactError.of(source, f"{wrong[0][:MAX_SHOWN_CHARACTERS]!r} is not an alias; {_ALIAS_RULE}")
     except ArtifactError as error:
         advice = "correct the file, or remove it and set the aliases again"
         raise ArtifactError(f"{error.message}; {advice}", metadata=error.metadata) from error
-
-
-def _read_aliases(record: Record, source: str) -> dict[str, int]:
-    aliases = {alias: record.integer(alias) for alias in record.keys()}  # noqa: SIM118 - a Record is not a dict
-    wrong = [alias for alias in aliases if not _is_alias(alias)]
-    if wrong:
-        raise ArtifactError.of(source, f"{wrong[0][:MAX_SHOWN_CHARACTERS]!r} is not an alias; {_ALIAS_RULE}")
     return aliases
 
 
@@ -353,7 +350,11 @@ def _read(folder: Path, name: str, version: int, aliases: tuple[str, ...]) -> Mo
         record = Record.from_bytes(artifact.read_verified_manifest(folder), artifact.MANIFEST)
         card = Card.from_json(canonical.to_bytes(record.json("card")).decode())
         kind = record.record("network").text("kind") if record.has("network") else "ensemble"
-        ends = _find_calendar_end(folder, record)
+        if record.has("network"):
+            ends = record.record("calendar").integer("last")
+        else:  # it ends with the first calendar of a member
+            members = [folder / artifact.MEMBERS / member.text("name") for member in record.records("members")]
+            ends = min(map(_find_member_end, members))
     except ArtifactError as error:
         return ModelListing(name=name, version=version, aliases=aliases, size=size, problem=error.message)
     return ModelListing(
@@ -366,13 +367,6 @@ def _read(folder: Path, name: str, version: int, aliases: tuple[str, ...]) -> Mo
         calendar_ends=ends,
         size=size,
     )
-
-
-def _find_calendar_end(folder: Path, record: Record) -> int:
-    """Return the last session of the calendar; an ensemble's ends with the first of its members' calendars."""
-    if record.has("network"):
-        return record.record("calendar").integer("last")
-    return min(_find_member_end(folder / artifact.MEMBERS / one.text("name")) for one in record.records("members"))
 
 
 def _find_member_end(folder: Path) -> int:

@@ -174,7 +174,18 @@ def build(stored: Stored, identity: tuple[str, int], runtime: Runtime) -> Model 
     ArtifactError: the parts do not fit together, or the results differ from the recorded ones.
     """
     if isinstance(stored, StoredEnsemble):
-        return _build_ensemble(stored, identity, runtime)
+        name, version = identity
+        try:
+            ensemble = Ensemble.assemble(
+                ModelIdentity(name=name, version=version, weights_hash=stored.weights_hash),
+                stored,
+                device=runtime.device,
+                max_rows=runtime.max_rows,
+            )
+        except ConfigurationError as error:
+            raise ArtifactError.of(artifact.MANIFEST, error.message) from error
+        golden.check_ensemble(ensemble, stored)
+        return ensemble
     return build_single(stored, identity, runtime)
 
 
@@ -220,21 +231,6 @@ def _add_graph(model: Model, folder: Path) -> Model:
     return model.with_engine(engine)
 
 
-def _build_ensemble(stored: StoredEnsemble, identity: tuple[str, int], runtime: Runtime) -> Ensemble:
-    name, version = identity
-    try:
-        ensemble = Ensemble.assemble(
-            ModelIdentity(name=name, version=version, weights_hash=stored.weights_hash),
-            stored,
-            device=runtime.device,
-            max_rows=runtime.max_rows,
-        )
-    except ConfigurationError as error:
-        raise ArtifactError.of(artifact.MANIFEST, error.message) from error
-    golden.check_ensemble(ensemble, stored)
-    return ensemble
-
-
 @final
 class LazyModel:
     """A verified model version that is built on first use. Thread-safe.
@@ -251,7 +247,8 @@ class LazyModel:
         self._folder = folder
         self._runtime = runtime
         self._info = _make_model_info(self.identity, stored)
-        self._targets = _list_targets(stored)
+        manifest = stored.manifest if isinstance(stored, StoredEnsemble) else stored.artifact.manifest
+        self._targets = list_default_targets(manifest.target, manifest.quantiles)
         self._building = threading.Lock()
         self._model: Predictor | None = None
         self._failure: ArtifactError | None = None
@@ -353,8 +350,3 @@ def _make_model_info(identity: ModelIdentity, stored: Stored) -> ModelInfo:
     parts = [(own, stored.members[name].artifact) for name, own in identify_members(identity, stored).items()]
     members = [describe_model(own, part.manifest, part.pipeline, (), is_default=False) for own, part in parts]
     return describe_ensemble(identity, stored.manifest, members, (), is_default=False)
-
-
-def _list_targets(stored: Stored) -> tuple[TargetPoint, ...]:
-    manifest = stored.manifest if isinstance(stored, StoredEnsemble) else stored.artifact.manifest
-    return list_default_targets(manifest.target, manifest.quantiles)

@@ -1,7 +1,7 @@
 """The registry of served models, and the folder that it is read from."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import final
@@ -292,7 +292,8 @@ class ModelsFolder:
         keeps_aliases = present.live is not None and None in failed
         changes_nothing = reload.served is None or (bool(wanted) and failed.issuperset(map(str, wanted)))
         if reload.failures and (keeps_aliases or changes_nothing):
-            raise _combine_errors(name, reload.failures)
+            causes = "; ".join(failure.message for failure in reload.failures)
+            raise ArtifactError(f"nothing of {name} was changed: {causes}", metadata=reload.failures[0].metadata)
         if reload.served is None:
             raise VersionNotFoundError(f"model {name!r} has no version in the folder of models; put NAME/1 there first")
         return registry.replace_model(name, reload)
@@ -348,9 +349,3 @@ def _check_one(name: str, version: int, there: frozenset[int]) -> frozenset[int]
     if version not in there:
         raise VersionNotFoundError(f"model {name!r} has no version {version}; it has {sorted(there)}")
     return frozenset({version})
-
-
-def _combine_errors(name: str, failures: Sequence[ArtifactError]) -> ArtifactError:
-    """Combine several failures into one error."""
-    causes = "; ".join(failure.message for failure in failures)
-    return ArtifactError(f"nothing of {name} was changed: {causes}", metadata=failures[0].metadata)

@@ -7,7 +7,6 @@ from typing import Final
 import numpy as np
 
 from predictor import charts
-from predictor.arrays import FloatArray
 from predictor.catalog import FeatureInfo, ModelInfo
 from predictor.errors import ConfigurationError
 from predictor.forecast import Attribution, RowKind
@@ -131,7 +130,13 @@ def make_reason_view(
     values = factor * attribution.per_row[s]
     moved = np.flatnonzero(values)
     label = f"{format_horizon(attribution.horizon)}, {format_level(attribution.quantile)}"
-    rows = _list_reasons(attribution, values)
+    total = float(np.abs(values).sum()) or 1.0
+    reasons = [
+        ReasonRow(name=name, kind=kind.value, value=value, share=abs(value) / total)
+        for name, kind, value in zip(attribution.row_names, attribution.row_kinds, values.tolist(), strict=True)
+        if value
+    ]
+    rows = tuple(sorted(reasons, key=lambda row: -row.share))
     is_additive = attribution.method != OCCLUSION
     return ContributionView(
         label=label,
@@ -158,17 +163,6 @@ def make_reason_view(
         heatmap=_draw_heatmap(attribution, s, page) if in_detail else "",
         internals=draw_internals(attribution, s, page) if in_detail else (),
     )
-
-
-def _list_reasons(attribution: Attribution, values: FloatArray) -> tuple[ReasonRow, ...]:
-    """Rows of the inputs that contributed, largest share first."""
-    total = float(np.abs(values).sum()) or 1.0
-    rows = [
-        ReasonRow(name=name, kind=kind.value, value=value, share=abs(value) / total)
-        for name, kind, value in zip(attribution.row_names, attribution.row_kinds, values.tolist(), strict=True)
-        if value
-    ]
-    return tuple(sorted(rows, key=lambda row: -row.share))
 
 
 def _draw_heatmap(attribution: Attribution, s: int, page: PageBuilder) -> str:

@@ -58,19 +58,15 @@ class PageFigures:
         drawn: dict[str, Any] = json.loads(str(figure.to_json()))
         drawn["layout"].pop("template", None)
         for trace in drawn["data"]:
-            self._share(trace)
+            across = trace.get("x")  # mostly repeated dates, so that traces share them
+            if isinstance(across, list) and across and all(isinstance(text, str) for text in across):
+                trace["x"] = self._shared.setdefault(tuple(across), len(self._shared))
         height = int(drawn["layout"]["height"])
         return PageFigure(name=f"chart-{self._count}", height=height, drawn=_escape_json(_convert_to_float32(drawn)))
 
     def common(self) -> str:
         """The theme and the texts that figures share, as JSON for `draw.js`."""
         return _escape_json({"theme": {"layout": THEME}, "shared": list(self._shared)})
-
-    def _share(self, trace: dict[str, Any]) -> None:
-        """Replace a trace's texts along x, which are mostly repeated dates, by the index of a shared list."""
-        across = trace.get("x")
-        if isinstance(across, list) and across and all(isinstance(text, str) for text in across):
-            trace["x"] = self._shared.setdefault(tuple(across), len(self._shared))
 
 
 def _convert_to_float32(value: Any) -> Any:
@@ -204,13 +200,11 @@ class PageBuilder:
 
     def render(self, parts: Mapping[str, object]) -> str:
         """Render the page with the template's variables; it includes plotly.js if it has figures."""
-        script, common = (_read_plotly_js(), self._figures.common()) if len(self._figures) else ("", "")
+        script, common = "", ""
+        if len(self._figures):
+            script = files("predictor.report").joinpath(_SCRIPT).read_text("utf-8")
+            common = self._figures.common()
         return self._template.render(parts, frame=self._frame, plotly_js=script, common=common)
-
-
-def _read_plotly_js() -> str:
-    """The finance bundle of plotly.js, which draws all traces of `predictor.charts`: 1.3 MB instead of 4.8."""
-    return files("predictor.report").joinpath(_SCRIPT).read_text("utf-8")
 
 
 # --- tables

@@ -40,7 +40,14 @@ def load_schedule(name: str, first: int, last: int) -> Schedule:
 def _build_schedule(name: str, start: int, end: int) -> Schedule:
     """The schedule between two dates; the package needs half a second for it."""
     exchange = _load_exchange(name, start, end)
-    days = _list_session_days(exchange)
+    days: NDArray[np.datetime64] = exchange.sessions.to_numpy().astype("datetime64[D]")
+    weekend = days[compute_weekdays(days) >= SATURDAY]
+    if weekend.size:
+        raise ConfigurationError(
+            f"{exchange.name} has sessions on weekends, such as {weekend[0]}; only exchanges that trade from Monday to "
+            f"Friday are supported, and {EVERY_DAY!r} for every day of the week",
+            metadata={"exchange": exchange.name},
+        )
     end = min(end, _bound(exchange.bound_max(), end))
     holidays = tuple(to_date_numbers(np.setdiff1d(list_weekdays(start, end), days)).tolist())
     regular = _list_regular_closes(exchange, start, end)
@@ -111,19 +118,6 @@ def _require_recorded(name: str, span: tuple[int, int], recorded: tuple[int, int
         f"begin in the month of {format_date(span[0])}; drop the bars outside the record, or use {WEEKDAYS!r}",
         metadata={"exchange": name},
     )
-
-
-def _list_session_days(exchange: "ExchangeCalendar") -> NDArray[np.datetime64]:
-    """The exchange's sessions, datetime64[D]; raise ConfigurationError if some are on weekends."""
-    days: NDArray[np.datetime64] = exchange.sessions.to_numpy().astype("datetime64[D]")
-    weekend = days[compute_weekdays(days) >= SATURDAY]
-    if weekend.size:
-        raise ConfigurationError(
-            f"{exchange.name} has sessions on weekends, such as {weekend[0]}; only exchanges that trade from Monday to "
-            f"Friday are supported, and {EVERY_DAY!r} for every day of the week",
-            metadata={"exchange": exchange.name},
-        )
-    return days
 
 
 def _find_announced_late(exchange: "ExchangeCalendar", holidays: Sequence[int]) -> tuple[int, ...]:

@@ -124,9 +124,15 @@ def from_bytes(content: bytes) -> Schedule:
     first, last = _read_date(record, "first"), _read_date(record, "last")
     if first > last:
         raise record.make_error("last", f"is {last}, before first, {first}")
+    time_zone = record.text("time_zone")
+    try:
+        ZoneInfo(time_zone)
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        problem = f"is {time_zone!r}, which this machine does not know (pip install tzdata?)"
+        raise record.make_error("time_zone", problem) from error
     schedule = Schedule(
         name=_name(record),
-        time_zone=_read_time_zone(record),
+        time_zone=time_zone,
         first=first,
         last=last,
         is_every_day=version > 1 and record.flag("is_every_day"),
@@ -157,17 +163,6 @@ def _name(record: Record) -> str:
     name = record.text("name")
     if not name:
         raise record.make_error("name", "is empty")
-    return name
-
-
-def _read_time_zone(record: Record) -> str:
-    name = record.text("time_zone")
-    try:
-        ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
-        raise record.make_error(
-            "time_zone", f"is {name!r}, which this machine does not know (pip install tzdata?)"
-        ) from error
     return name
 
 
