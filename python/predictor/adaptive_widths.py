@@ -4,7 +4,6 @@ import hashlib
 import logging
 import threading
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Self, final
 
@@ -101,19 +100,17 @@ class AdaptiveWidths:
             for horizon, row in zip(self.horizons, self.factors, strict=True)
         )
 
-    def _list_short(self) -> Iterator[str]:
-        for horizon, row in zip(self.horizons, self.factors, strict=True):
-            yield f"{row[0]:.2f} and {row[-1]:.2f}, {horizon} ahead"
-
     @property
     def event(self) -> LedgerEvent:
         """The record of the factors that an evening used."""
+        pairs = zip(self.horizons, self.factors, strict=True)
+        short = "; ".join(f"{row[0]:.2f} and {row[-1]:.2f}, {horizon} ahead" for horizon, row in pairs)
         return LedgerEvent(
             kind=WIDTHS,
             model=self.version.model,
             version=self.version.number,
             session=self.session,
-            reason=f"width below and above the median: {'; '.join(self._list_short())}",
+            reason=f"width below and above the median: {short}",
             detail={"horizons": list(self.horizons), "factors": self.to_json(), "weights_hash": self.weights_hash},
             key=f"{WIDTHS} {self.version.reference} {self.session}",
         )
@@ -159,7 +156,7 @@ class RecordedWidths:
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
         self._last_event = 0
-        self._by_version: Mapping[ModelVersion, Sequence[AdaptiveWidths]] = {}
+        self._by_version: dict[ModelVersion, list[AdaptiveWidths]] = {}
         """In the order of their sessions."""
         self._refreshing = threading.Lock()
         self._failure = ""

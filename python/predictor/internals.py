@@ -76,10 +76,10 @@ class Internal:
     def table(self, s: int = 0) -> list[InternalShare]:
         """The shares of the symbol in row `s`, largest first, with sessions in words."""
         order = np.argsort(-self.values[s], kind="stable")
-        return [InternalShare(self._describe_label(self.labels[k]), float(self.values[s, k])) for k in order]
-
-    def _describe_label(self, label: str) -> str:
-        return describe_session(int(label)) if self.axis is InternalAxis.SESSIONS else label
+        labels = self.labels
+        if self.axis is InternalAxis.SESSIONS:
+            labels = [describe_session(int(offset)) for offset in labels]
+        return [InternalShare(labels[k], float(self.values[s, k])) for k in order]
 
 
 def format_largest_shares(internal: Internal, s: int) -> str:

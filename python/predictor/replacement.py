@@ -25,7 +25,10 @@ def replace_file(path: Path, content: bytes) -> None:
     Raises:
         OSError: the folder is not writable; the file at `path` is unchanged.
     """
-    _remove_old_drafts(path)
+    for old in path.parent.glob(f".{escape(path.name)}.*{_DRAFT}"):
+        with suppress(OSError):  # another process removed it, or its owner is another user
+            if time.time() - old.stat().st_mtime > _MAX_DRAFT_AGE_S:
+                old.unlink()
     handle, draft = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=_DRAFT)
     try:
         with os.fdopen(handle, "wb") as file:
@@ -36,13 +39,6 @@ def replace_file(path: Path, content: bytes) -> None:
         Path(draft).replace(path)
     finally:
         Path(draft).unlink(missing_ok=True)  # missing after a replacement
-
-
-def _remove_old_drafts(path: Path) -> None:
-    for draft in path.parent.glob(f".{escape(path.name)}.*{_DRAFT}"):
-        with suppress(OSError):  # another process removed it, or its owner is another user
-            if time.time() - draft.stat().st_mtime > _MAX_DRAFT_AGE_S:
-                draft.unlink()
 
 
 def check_file(path: Path) -> None:

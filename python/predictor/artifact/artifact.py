@@ -98,11 +98,19 @@ class Artifact:
             expected = self._create_network().state_dict()
         _check_names(expected, self.weights)
         for name, tensor in self.weights.items():
-            _check_tensor(name, tensor, expected[name])
+            shape, dtype = expected[name].shape, expected[name].dtype
+            if tensor.shape != shape or tensor.dtype != dtype:
+                problem = f"{name} is {tensor.dtype} {list(tensor.shape)}, expected {dtype} {list(shape)}"
+                raise ArtifactError.of(WEIGHTS, problem)
+            if not bool(torch.isfinite(tensor).all()):
+                raise ArtifactError.of(WEIGHTS, f"{name} holds a value that is not finite")
         with torch.random.fork_rng(devices=[]):  # its initial weights are overwritten: keep the random state
             network = self._create_network()
         if isinstance(network, GraphForecaster):
-            _check_edges(self.weights["neighbours"], self.weights["weights"])
+            try:
+                Edges(neighbours=self.weights["neighbours"], weights=self.weights["weights"])
+            except ConfigurationError as error:
+                raise ArtifactError.of(WEIGHTS, f"neighbours: {error.message}") from error
         network.load_state_dict(dict(self.weights), strict=True)
         if isinstance(network, TreesForecaster):
             try:
@@ -135,25 +143,9 @@ class StoredArtifact:
     """SHA-256 of the manifest, which contains those of all other files and so identifies the artifact."""
 
 
-def _check_edges(neighbours: Tensor, weights: Tensor) -> None:
-    try:
-        Edges(neighbours=neighbours, weights=weights)
-    except ConfigurationError as error:
-        raise ArtifactError.of(WEIGHTS, f"neighbours: {error.message}") from error
-
-
 def _check_names(expected: Mapping[str, Tensor], actual: Mapping[str, Tensor]) -> None:
     missing, unknown = sorted(set(expected) - set(actual)), sorted(set(actual) - set(expected))
     if missing or unknown:
         sides = (("missing", missing), ("unknown", unknown))
         problems = [f"{word} weights {format_names(names)}" for word, names in sides if names]
         raise ArtifactError.of(WEIGHTS, ", ".join(problems))
-
-
-def _check_tensor(name: str, actual: Tensor, expected: Tensor) -> None:
-    if actual.shape != expected.shape or actual.dtype != expected.dtype:
-        raise ArtifactError.of(
-            WEIGHTS, f"{name} is {actual.dtype} {list(actual.shape)}, expected {expected.dtype} {list(expected.shape)}"
-        )
-    if not bool(torch.isfinite(actual).all()):
-        raise ArtifactError.of(WEIGHTS, f"{name} holds a value that is not finite")

@@ -231,7 +231,12 @@ def save_ensemble(folder: Path, manifest: EnsembleManifest, members: Mapping[str
     own = encode_golden(golden)
     files = add_manifest(_write_manifest(manifest, own), own)
     for name, digest in manifest.members.items():
-        files |= {f"{MEMBERS}/{name}/{file}": data for file, data in _read_member_files(members[name], digest).items()}
+        member = members[name]
+        text, _, own_files = read_verified_files(member)
+        if sha256(text) != digest:
+            raise ArtifactError(f"{member}: its manifest was changed after it was read; build the ensemble again")
+        unchanged = {**own_files, MANIFEST: text, DIGEST: (member / DIGEST).read_bytes()}
+        files |= {f"{MEMBERS}/{name}/{file}": data for file, data in unchanged.items()}
     write_folder(folder, files)
 
 
@@ -287,14 +292,6 @@ def _write_manifest(m: EnsembleManifest, files: Mapping[str, bytes]) -> Json:
         "conformal": encode_conformal(m.conformal),
         "card": m.card,
     }
-
-
-def _read_member_files(folder: Path, digest: str) -> dict[str, bytes]:
-    """All files of a member, unchanged."""
-    text, _, files = read_verified_files(folder)
-    if sha256(text) != digest:
-        raise ArtifactError(f"{folder}: its manifest was changed after it was read; build the ensemble again")
-    return {**files, MANIFEST: text, DIGEST: (folder / DIGEST).read_bytes()}
 
 
 # --- reading

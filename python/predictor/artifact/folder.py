@@ -84,16 +84,9 @@ def check_new_folder(folder: Path) -> None:
 def check_absent(folder: Path) -> None:
     """Raise ConfigurationError if `folder` exists already."""
     if folder.exists():
-        raise ConfigurationError(
-            f"{folder} exists already; an artifact is never overwritten: {_suggest_folder(folder)}"
-        )
-
-
-def _suggest_folder(folder: Path) -> str:
-    """Advice for a folder that exists: the next free version if its name is a version number."""
-    if not folder.name.isdecimal():
-        return "choose another --out"
-    return f"use --out {find_next_version(folder.parent)}"
+        is_version = folder.name.isdecimal()
+        advice = f"use --out {find_next_version(folder.parent)}" if is_version else "choose another --out"
+        raise ConfigurationError(f"{folder} exists already; an artifact is never overwritten: {advice}")
 
 
 def find_next_version(model: Path) -> Path:
@@ -367,21 +360,17 @@ def name_folder_in_errors(folder: Path) -> Generator[None]:
     Raises:
         ArtifactError: the folder is not an artifact; or an error of the block, with the path.
     """
-    _check_is_artifact(folder)
+    if not folder.is_dir():
+        raise ArtifactError(f"{folder} is not a folder, so it is not an artifact{_suggest_artifacts(folder.parent)}")
+    if not is_artifact(folder):
+        advice = _suggest_artifacts(folder) or f"; {REPLACE_ADVICE}"
+        problem = f"{folder} has no {MANIFEST}, so it is not an artifact{advice}"
+        raise ArtifactError(problem, metadata={"file": MANIFEST})
     try:
         yield
     except ArtifactError as error:
         joint = "/" if "file" in error.metadata else ": "
         raise ArtifactError(f"{folder}{joint}{error.message}", metadata=error.metadata) from error
-
-
-def _check_is_artifact(folder: Path) -> None:
-    if not folder.is_dir():
-        raise ArtifactError(f"{folder} is not a folder, so it is not an artifact{_suggest_artifacts(folder.parent)}")
-    if is_artifact(folder):
-        return
-    advice = _suggest_artifacts(folder) or f"; {REPLACE_ADVICE}"
-    raise ArtifactError(f"{folder} has no {MANIFEST}, so it is not an artifact{advice}", metadata={"file": MANIFEST})
 
 
 def _suggest_artifacts(folder: Path) -> str:

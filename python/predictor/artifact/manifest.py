@@ -115,7 +115,7 @@ def decode_manifest(record: Record) -> Manifest:
     try:
         kind, config = _read_network(record.record("network"))
         target = decode_target(record.record("target"))
-        normaliser = record.record("normaliser")
+        normaliser, minimum = record.record("normaliser"), record.record("minimum")
         manifest = Manifest(
             kind=kind,
             config=config,
@@ -123,12 +123,13 @@ def decode_manifest(record: Record) -> Manifest:
             quantiles=record.numbers("quantiles"),
             normaliser=read_normaliser(normaliser, target, normaliser.text("kind")),
             encoder_length=record.integer("encoder_length"),
-            minimum=_read_minimum(record.record("minimum")),
+            minimum=BarRequirements(encoder_share=minimum.number("encoder_share"), values=minimum.integer("values")),
             conformal=decode_conformal(record.record("conformal")),
             baseline=_read_baseline(record.record("baseline"), target),
             universe=record.texts("universe"),
             card=read_card(record.json("card")),
         )
+        minimum.end()
         check_quantiles(manifest.quantiles)
     except (ConfigurationError, ValueError) as error:
         raise ArtifactError.of(MANIFEST, str(error)) from error
@@ -210,12 +211,6 @@ def _read_network(record: Record) -> tuple[NetworkKind, NetworkConfig]:
     if len(scalars) != len(settings):
         raise ArtifactError.of(MANIFEST, "network config must hold only numbers, texts and booleans")
     return kind, read_config(kind, scalars)
-
-
-def _read_minimum(record: Record) -> BarRequirements:
-    minimum = BarRequirements(encoder_share=record.number("encoder_share"), values=record.integer("values"))
-    record.end()
-    return minimum
 
 
 def _read_baseline(record: Record, target: Target) -> BaselineSpec:

@@ -28,7 +28,11 @@ def normalise_columns(frame: "pl.DataFrame", source: str) -> "pl.DataFrame":
     twice = find_duplicates(names)
     if twice:
         raise BarsError(f"{source} has more than one column {', '.join(twice)}")
-    return _name_symbol_column(frame.rename(dict(zip(frame.columns, names, strict=True))), source)
+    frame = frame.rename(dict(zip(frame.columns, names, strict=True)))
+    symbols = [name for name in (SYMBOL, *SYNONYMS) if name in frame.columns]
+    for other in symbols[1:]:
+        _check_same(frame, symbols[0], other, source)
+    return frame.drop(symbols[1:]).rename({symbols[0]: SYMBOL}) if symbols else frame
 
 
 def normalise_name(name: str) -> str:
@@ -39,14 +43,6 @@ def normalise_name(name: str) -> str:
 def find_duplicates(names: Sequence[str]) -> list[str]:
     """The names that occur more than once, sorted."""
     return sorted(name for name, count in Counter(names).items() if count > 1)
-
-
-def _name_symbol_column(frame: "pl.DataFrame", source: str) -> "pl.DataFrame":
-    """Rename the symbol's column to `symbol`, and drop a second one with equal values."""
-    names = [name for name in (SYMBOL, *SYNONYMS) if name in frame.columns]
-    for other in names[1:]:
-        _check_same(frame, names[0], other, source)
-    return frame.drop(names[1:]).rename({names[0]: SYMBOL}) if names else frame
 
 
 def _check_same(frame: "pl.DataFrame", first: str, second: str, source: str) -> None:

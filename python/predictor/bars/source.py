@@ -198,12 +198,20 @@ def query_table(address: DatabaseAddress, query: str, options: ReadingOptions | 
         MissingPackageError: The database's extra is not installed.
     """
     _require(("polars",), "data", "reading bars from a database")
+    import polars as pl
+
     frame = _query_file(address, query) if address.scheme == "sqlite" else _query_server(address, query)
     symbol = address.database.upper()
     source = TableSource(name=SOURCE_NAME, symbol=symbol, ordered=False, options=options or ReadingOptions())
-    frame = normalise_columns(frame.select(_unwrap_numeric(column) for column in frame), source.name)
-    if "date" in frame.columns:
-        _check_own_day(frame["date"])
+    # PostgreSQL's NUMERIC arrives as an extension type over strings
+    unwrapped = (column.ext.storage() if isinstance(column.dtype, pl.BaseExtension) else column for column in frame)
+    frame = normalise_columns(frame.select(unwrapped), source.name)
+    kind = frame["date"].dtype if "date" in frame.columns else None
+    if isinstance(kind, pl.Datetime) and kind.time_zone is not None:
+        raise BarsError(
+            f"{SOURCE_NAME}: column date holds timestamps with a time zone, not dates; select the exchange's local "
+            "date, such as (date AT TIME ZONE 'America/New_York')::date AS date"
+        )
     return build_table(TableCells(frame=frame), source)
 
 
@@ -264,24 +272,6 @@ def _require(packages: tuple[str, ...], extra: str, purpose: str) -> None:
     for package in packages:
         if importlib.util.find_spec(package) is None:
             raise MissingPackageError.of(package.replace("_", "-"), extra, purpose)
-
-
-def _unwrap_numeric(column: "pl.Series") -> "pl.Series":
-    """Unwrap PostgreSQL's NUMERIC, which arrives as an extension type over strings."""
-    import polars as pl
-
-    return column.ext.storage() if isinstance(column.dtype, pl.BaseExtension) else column
-
-
-def _check_own_day(column: "pl.Series") -> None:
-    """Raise BarsError for timestamps with a time zone, whose day depends on the zone."""
-    import polars as pl
-
-    if isinstance(column.dtype, pl.Datetime) and column.dtype.time_zone is not None:
-        raise BarsError(
-            f"{SOURCE_NAME}: column date holds timestamps with a time zone, not dates; select the exchange's local "
-            "date, such as (date AT TIME ZONE 'America/New_York')::date AS date"
-        )
 
 
 def read_bars(

@@ -192,7 +192,9 @@ def build_table(cells: TableCells, source: TableSource, layout: Layout = PLAIN_L
     try:
         numbers = _parse_numbers(frame, source, layout, cells)
     except BarsError:
-        garbled = _find_garbled(frame, source, layout, [symbols[index] for index in owner])
+        decimal = options.decimal or layout.decimal
+        for cell in find_unread_cells(_list_number_columns(frame), source.name, decimal=decimal):
+            garbled.setdefault(symbols[owner[cell.row]], cell)
         if not garbled or 2 * len(garbled) > len(symbols):
             raise
         names = np.array(symbols, dtype=object)
@@ -209,12 +211,17 @@ def build_table(cells: TableCells, source: TableSource, layout: Layout = PLAIN_L
     check_daily(sessions, source.name)
     _check_size(len(symbols), sessions.size, frame.height, source)
     shape = (len(symbols), sessions.size)
+    prices = PriceKind.ADJUSTED if layout.is_adjusted else PriceKind.UNADJUSTED
+    if "adj_close" in columns:
+        prices = PriceKind.WITH_ADJUSTED_CLOSE
+    elif "split_ratio" in columns or "cash_dividend" in columns:
+        prices = PriceKind.WITH_EVENTS
     return BarTable(
         symbols=symbols,
         sessions=sessions,
         columns={name: _place_values(column, rows.owner, positions, shape) for name, column in rows.columns.items()},
         layout=layout.name,
-        prices=_judge_prices(rows.columns, layout),
+        prices=prices,
         remarks=tuple(_list_remarks(is_sorted=is_sorted, days=days, columns=columns)),
         warnings=(
             *(f"{cell}; {symbol} is left out" for symbol, cell in garbled.items()),
@@ -238,7 +245,11 @@ def _rename_to_fields(frame: "pl.DataFrame", source: TableSource, layout: Layout
             )
         names["volume"] = doubtful
     _check_missing(frame, names, source)
-    _check_daily_bars(frame, source, layout)
+    if layout.daily_bars is not None and layout.daily_bars[0] in frame.columns:
+        column, daily = layout.daily_bars
+        other = frame[column].filter(frame[column].str.strip_chars() != daily)
+        if len(other):
+            raise BarsError(f"{source.name}: column {column} is {other[0]!r}, but must be {daily!r} for daily bars")
     others = [name for name in frame.columns if name not in names.values() and name not in (*KNOWN, SYMBOL)]
     return frame.select(*(pl.col(name).alias(held) for held, name in names.items()), *others)
 
@@ -258,26 +269,6 @@ def _check_missing(frame: "pl.DataFrame", names: Mapping[str, str], source: Tabl
 def _format(columns: Sequence[str]) -> str:
     more = len(columns) - MAX_LISTED_COLUMNS
     return ", ".join(columns[:MAX_LISTED_COLUMNS]) + (f" and {more} more" if more > 0 else "")
-
-
-def _check_daily_bars(frame: "pl.DataFrame", source: TableSource, layout: Layout) -> None:
-    if layout.daily_bars is None or layout.daily_bars[0] not in frame.columns:
-        return
-    column, daily = layout.daily_bars
-    other = frame[column].filter(frame[column].str.strip_chars() != daily)
-    if len(other):
-        raise BarsError(f"{source.name}: column {column} is {other[0]!r}, but must be {daily!r} for daily bars")
-
-
-def _find_garbled(
-    frame: "pl.DataFrame", source: TableSource, layout: Layout, owners: Sequence[str]
-) -> dict[str, UnreadCell]:
-    """The first cell of each symbol that should be a number and is not."""
-    decimal = source.options.decimal or layout.decimal
-    found: dict[str, UnreadCell] = {}
-    for cell in find_unread_cells(_list_number_columns(frame), source.name, decimal=decimal):
-        found.setdefault(owners[cell.row], cell)
-    return found
 
 
 def _list_number_columns(frame: "pl.DataFrame") -> "list[pl.Series]":
@@ -318,14 +309,6 @@ def _place_values(values: FloatArray, rows: IndexArray, places: IndexArray, shap
     panel = np.full(shape, np.nan)
     panel[rows, places] = values
     return panel
-
-
-def _judge_prices(columns: Mapping[str, FloatArray], layout: Layout) -> PriceKind:
-    if "adj_close" in columns:
-        return PriceKind.WITH_ADJUSTED_CLOSE
-    if "split_ratio" in columns or "cash_dividend" in columns:
-        return PriceKind.WITH_EVENTS
-    return PriceKind.ADJUSTED if layout.is_adjusted else PriceKind.UNADJUSTED
 
 
 def _list_remarks(*, is_sorted: bool, days: SessionColumn, columns: Mapping[str, FloatArray]) -> list[str]:

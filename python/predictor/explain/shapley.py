@@ -85,7 +85,10 @@ class ShapleyExplainer:
         baseline, values = self._features.integrator.ends(path, deadline)
         if not bool(values.isfinite().all()):
             raise make_not_finite_error()
-        groups = self._list_groups(path.end)
+        listed = enumerate(self._features.list_columns(path.end))
+        groups: list[FeatureGroup] = [(part, columns) for part, own in listed for columns in own]
+        if self._features.members > 1:
+            groups.append((_NEIGHBOURS, []))
         if self._trees is None:
             averages = _convert_to_numpy(self._average_changes(path, groups, baseline, values, deadline))
             changes, orders = [averages[..., h, q] for h, q in points], ORDERS
@@ -99,11 +102,6 @@ class ShapleyExplainer:
             )
             for (h, q), own in zip(points, changes, strict=True)
         ]
-
-    def _list_groups(self, parts: PathParts) -> list[FeatureGroup]:
-        """What moves together."""
-        groups = [(part, columns) for part, own in enumerate(self._features.list_columns(parts)) for columns in own]
-        return [*groups, (_NEIGHBOURS, [])] if self._features.members > 1 else groups
 
     def _average_changes(
         self,

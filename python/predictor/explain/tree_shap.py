@@ -58,7 +58,10 @@ class ForestPaths:
         bit = (np.uint64(1) << leaves.astype(np.uint64))[:, None]
         on_left, on_right = (left[trees] & bit) != 0, (right[trees] & bit) != 0
         on_path = on_left | on_right
-        below_left, below_right = (_count_below(bits, counts) for bits in (left, right))
+        leaves = np.arange(counts.shape[1], dtype=np.uint64)
+        below_left, below_right = (
+            (((bits[..., None] >> leaves) & np.uint64(1)) * counts[:, None]).sum(axis=-1) for bits in (left, right)
+        )
         towards = np.where(on_left, below_left[trees], below_right[trees])
         slots = np.arange(features.shape[-1])
         same = (features[trees][:, :, None] == features[trees][:, None]) & on_path[:, :, None] & on_path[:, None]
@@ -102,12 +105,6 @@ class ForestPaths:
 def _pack_bits(splits: BoolArray) -> NDArray[np.uint64]:
     """Splits [..., S] as bits."""
     return (splits.astype(np.uint64) << np.arange(splits.shape[-1], dtype=np.uint64)).sum(axis=-1, dtype=np.uint64)
-
-
-def _count_below(bits: NDArray[np.uint64], counts: FloatArray) -> FloatArray:
-    """[R, S] training windows in the leaves [R, S] given as bits."""
-    leaves = np.arange(counts.shape[1], dtype=np.uint64)
-    return (((bits[..., None] >> leaves) & np.uint64(1)) * counts[:, None]).sum(axis=-1)
 
 
 @final
@@ -249,10 +246,13 @@ class InterventionalTreeShap:
         units = scale * self._output.spread.numpy()
         crossing = np.diff(ends - (location[..., None] + units[..., None] * (sums + offsets)), axis=0)[0]
         columns = self._list_columns(path.end, groups)
+        count, trees, splits = self._network.forests.arrays.columns.shape
         found = [np.empty((len(groups), path.rows)) for _ in points]
         for row in range(path.rows):
             deadline.check()
-            sides = self._list_sides(rows[:, row])
+            # [2, R, F, S] whether two rows go left at each split of each tree
+            goes_left = self._network.forests.goes_left(rows[:, row])
+            sides = goes_left.reshape(len(goes_left), splits, count, trees).transpose(0, 3, 2, 1)
             for (h, q), values in zip(points, found, strict=True):
                 f = h * len(self._output.levels) + q
                 values[:, row] = self._compute_forest(f, columns, sides[:, :, f], units[:, row, h], len(groups))
@@ -270,12 +270,6 @@ class InterventionalTreeShap:
             by_part[part][columns] = group
         widths = self._network.summaries.widths
         return np.concatenate([np.resize(own, width) for own, width in zip(by_part[:_OFFSETS], widths, strict=True)])
-
-    def _list_sides(self, rows: FloatArray) -> BoolArray:
-        """[2, R, F, S] whether two rows go left at each split of each tree."""
-        count, trees, splits = self._network.forests.arrays.columns.shape
-        sides = self._network.forests.goes_left(rows).reshape(len(rows), splits, count, trees)
-        return sides.transpose(0, 3, 2, 1)
 
     def _compute_forest(
         self, f: int, columns: PositionArray, sides: BoolArray, units: FloatArray, count: int

@@ -26,7 +26,7 @@ from predictor.registry import Runtime, load_single
 from predictor.replacement import check_file, replace_file
 
 if TYPE_CHECKING:
-    from onnx import GraphProto, ModelProto, ValueInfoProto
+    from onnx import ModelProto, ValueInfoProto
 
 
 PACKAGES: Final = ("onnx", "onnxscript", "onnxruntime")
@@ -139,7 +139,12 @@ def export_onnx(folder: Path, file: Path) -> ExportedFile:
 
 def _trace_graph(module: ExportModule, model: Model) -> "ModelProto":
     proto = _trace(module, prepare_golden_inputs(model))
-    _name_rows(proto.graph)
+    # name the dynamic dimension, which the exporter numbers; runtimes infer intermediate shapes from the inputs
+    proto.graph.ClearField("value_info")
+    for value in (*proto.graph.input, *proto.graph.output):
+        for size in value.type.tensor_type.shape.dim:
+            if size.dim_param:
+                size.dim_param = ROWS
     # Drop the exporter's notes on each node, which contain stack traces with local paths.
     for part in (*proto.graph.node, *proto.graph.input, *proto.graph.output):
         part.ClearField("metadata_props")
@@ -202,18 +207,6 @@ def _silence_exporter() -> Generator[None]:
             logging.getLogger(name).setLevel(level)
 
 
-def _name_rows(graph: "GraphProto") -> None:
-    """Name the dynamic dimension, which the exporter numbers.
-
-    Intermediate shapes are dropped, because runtimes infer them from the inputs.
-    """
-    graph.ClearField("value_info")
-    for value in (*graph.input, *graph.output):
-        for size in value.type.tensor_type.shape.dim:
-            if size.dim_param:
-                size.dim_param = ROWS
-
-
 def _make_metadata(module: ExportModule, model: Model) -> dict[str, str]:
     manifest, features = model.manifest, model.pipeline.features
     metadata = {
@@ -260,7 +253,9 @@ def _measure_difference(proto: "ModelProto", module: ExportModule, model: Model,
     session = onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
     differences: dict[str, list[float]] = {name: [] for name in module.output_names}
     for rows in TRIED_ROWS:
-        taken, nodes = _repeat(inputs, rows), _choose_nodes(rows, len(model.manifest.universe))
+        taken, indices = _repeat(inputs, rows), torch.arange(rows) - 1
+        # first an unknown stock, then each stock of the universe once, then unknown stocks
+        nodes = torch.where(indices < len(model.manifest.universe), indices, -1)
         fed = zip(module.input_names, module.arguments(taken, nodes), strict=True)
         outputs = session.run(list(module.output_names), {name: tensor.numpy() for name, tensor in fed})
         expected = _compute_expected(model, taken, nodes, across_stocks=module.across_stocks)
@@ -289,9 +284,3 @@ def _repeat(inputs: Inputs, rows: int) -> Inputs:
     """Repeat the rows cyclically to `rows` rows."""
     indices = torch.arange(rows) % len(inputs.location)
     return Inputs(*(group.index_select(0, indices) for group in inputs))
-
-
-def _choose_nodes(rows: int, universe: int) -> Tensor:
-    """int64 [rows] first an unknown stock, then each stock of the universe once, then unknown stocks."""
-    indices = torch.arange(rows) - 1
-    return torch.where(indices < universe, indices, -1)

@@ -69,7 +69,17 @@ class EvaluationPlan:
         self._slots: list[FloatArray] = list(builder.constants)
         self._steps = _mark_releases(builder.steps, (*self._outputs, *builder.number_slots))
         self._rows_before = _count_rows_before(self._steps, self._outputs, builder.constant_slots)
-        self._steps_of_last = tuple(_shorten_step(step, self._rows_before) for step in self._steps)
+        # the same steps for series that begin at their first needed row; all end on the last session
+        before = self._rows_before
+        self._steps_of_last = tuple(
+            step._replace(
+                sources=tuple(
+                    _Source(source.slot, max(0, before[source.slot] - before[step.slot] - step.reach))
+                    for source in step.sources
+                )
+            )
+            for step in self._steps
+        )
 
     @property
     def lookback(self) -> int:
@@ -152,13 +162,6 @@ def _count_rows_before(steps: Sequence[_Step], outputs: Sequence[int], constants
             if source.slot not in constants:
                 before[source.slot] = max(before.get(source.slot, 0), before[step.slot] + step.reach)
     return before
-
-
-def _shorten_step(step: _Step, before: Mapping[int, int]) -> _Step:
-    """Adapt a step to series that begin at their first needed row; all end on the last session."""
-    rows = before[step.slot] + step.reach
-    sources = tuple(_Source(source.slot, max(0, before[source.slot] - rows)) for source in step.sources)
-    return step._replace(sources=sources)
 
 
 @final

@@ -293,16 +293,13 @@ class FittedFeatures:
         operator_set, observed, known = read_features(root)
         series, static = root.record("covariates"), root.record("static")
         scaling, known_scaling = root.record("scaling"), root.record("known_scaling")
+        covariates = CovariateFields(observed=series.texts("observed"), known=series.texts("known"))
+        series.end()
         fields, lookback = root.json("fields"), root.integer("lookback")
         root.end()
         try:
             fitted = cls(
-                features=FeatureSet(
-                    observed=observed,
-                    known=known,
-                    covariates=_read_covariates(series),
-                    operator_set=operator_set,
-                ),
+                features=FeatureSet(observed=observed, known=known, covariates=covariates, operator_set=operator_set),
                 scaling=_read_scaling(scaling),
                 known_scaling=_read_scaling(known_scaling),
                 statics=StaticFeatures.from_json(static),
@@ -342,12 +339,6 @@ def _read_scaling(record: Record) -> Scaling:
     center, scale, clip = record.numbers("center"), record.numbers("scale"), record.number("clip")
     record.end()
     return Scaling(center=np.array(center), scale=np.array(scale), clip=clip)
-
-
-def _read_covariates(record: Record) -> CovariateFields:
-    fields = CovariateFields(observed=record.texts("observed"), known=record.texts("known"))
-    record.end()
-    return fields
 
 
 def _check_canonical(entries: tuple[FeatureDefinition, ...], definitions: tuple[FeatureDefinition, ...]) -> None:

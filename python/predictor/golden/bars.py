@@ -69,7 +69,11 @@ def restore_covariates(categories: Record, arrays: Arrays) -> Covariates:
     categories.end()
     if FUTURE not in arrays:
         return Covariates(categories=texts)
-    observed, known, numbers = (_select_group(group, arrays) for group in GROUPS)
+    starts = (f"covariates.{group}." for group in GROUPS)
+    observed, known, numbers = (
+        {n.removeprefix(start): values.astype(np.float64) for n, values in arrays.items() if n.startswith(start)}
+        for start in starts
+    )
     return Covariates(
         observed=observed,
         known=known,
@@ -77,13 +81,6 @@ def restore_covariates(categories: Record, arrays: Arrays) -> Covariates:
         numbers=numbers,
         categories=texts,
     )
-
-
-def _select_group(group: str, arrays: Arrays) -> dict[str, FloatArray]:
-    start = f"covariates.{group}."
-    return {
-        name.removeprefix(start): values.astype(np.float64) for name, values in arrays.items() if name.startswith(start)
-    }
 
 
 def _draw_values(random: np.random.Generator, shape: tuple[int, int]) -> FloatArray:

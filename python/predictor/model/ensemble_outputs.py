@@ -114,7 +114,9 @@ def combine_attributions(
         [attribution.prediction for attribution in members], weights
     )
     baseline = _average([attribution.baseline_prediction for attribution in members], weights)
-    gap = _compute_gap(members, per_row, baseline, prediction)
+    difference = prediction.values - baseline
+    own_gap = np.abs(per_row.sum(axis=1) - difference) / np.maximum(np.abs(difference), prediction.floor)
+    gap = np.maximum.reduce([own_gap, *(attribution.relative_gap for attribution in members)])
     usable = prediction.usable
     return replace(
         longest,
@@ -162,15 +164,6 @@ def _align_rows(attribution: Attribution, rows: list[RowKey]) -> FloatArray:
     placed = np.zeros((len(attribution.symbols), len(rows)))
     placed[:, [rows.index(key) for key in _list_keys(attribution)]] = attribution.per_row
     return placed
-
-
-def _compute_gap(
-    members: Sequence[Attribution], per_row: FloatArray, baseline: FloatArray, prediction: JointPrediction
-) -> FloatArray:
-    """[S] the largest of the members' gaps and the ensemble's own."""
-    difference = prediction.values - baseline
-    own = np.abs(per_row.sum(axis=1) - difference) / np.maximum(np.abs(difference), prediction.floor)
-    return np.maximum.reduce([own, *(attribution.relative_gap for attribution in members)])
 
 
 def _average_times(members: Sequence[Attribution], weights: Sequence[float], usable: BoolArray) -> FloatArray | None:

@@ -319,20 +319,17 @@ def drop_suspect_bars(aligned: AlignedInstance) -> AlignedInstance:
     for suspect in suspects:
         if suspect.is_refused:
             refused.setdefault(suspect.symbol, []).append(suspect)
+    left_out = {SuspectKind.BAR, SuspectKind.VOLUME}
+    notes = [f"{suspect} It is left out." if suspect.kind in left_out else str(suspect) for suspect in others]
     return replace(
         aligned,
         bars=remove_suspects(aligned.bars, others),
-        warnings=(*aligned.warnings, *(_describe_suspect(other) for other in others)),
+        warnings=(*aligned.warnings, *notes),
         refusals={
             **aligned.refusals,
             **{symbol: make_suspect_error(own) for symbol, own in refused.items()},
         },
     )
-
-
-def _describe_suspect(suspect: SuspectBars) -> str:
-    is_left_out = suspect.kind in {SuspectKind.BAR, SuspectKind.VOLUME}
-    return f"{suspect} It is left out." if is_left_out else str(suspect)
 
 
 def compute_inputs(

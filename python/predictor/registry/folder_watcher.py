@@ -109,19 +109,17 @@ class FolderWatcher:
         after = registry
         for name in sorted(now.models.keys() | self._seen.models.keys()):
             before, state = self._seen.models.get(name), now.models.get(name)
-            if state != before:
-                after = self._apply_model(after, name, before, state)
+            if state == before:
+                continue
+            if state is None:
+                after = self._folder.drop_model(after, name)
+            elif state.trouble:
+                after = self._folder.mark_unreadable(after, name, state.trouble)
+            else:
+                there = frozenset(state.versions)
+                after = self._folder.follow(after, name, there=there, changed=state.changed_since(before))
         self._seen = now
         return RegistryChange(registry=after, problems=after.problems_since(registry))
-
-    def _apply_model(
-        self, registry: Registry, name: str, before: ModelFolderState | None, now: ModelFolderState | None
-    ) -> Registry:
-        if now is None:
-            return self._folder.drop_model(registry, name)
-        if now.trouble:
-            return self._folder.mark_unreadable(registry, name, now.trouble)
-        return self._folder.follow(registry, name, there=frozenset(now.versions), changed=now.changed_since(before))
 
 
 def _compute_signature(version: Path) -> Signature:

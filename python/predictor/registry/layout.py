@@ -300,14 +300,14 @@ def list_models(models: Path) -> tuple[ModelListing, ...]:
     """
     try:
         names = sorted(list_names(models))
-        found = tuple(one for name in names for one in _list_model(models / name))
+        listings = tuple(listing for name in names for listing in _list_model(models / name))
     except OSError as error:
         raise ConfigurationError(f"{models}: the folder cannot be read: {error.strerror}") from error
-    if not found:
+    if not listings:
         raise ModelNotFoundError(
             f"{models} holds no model, which would be a folder NAME/VERSION{suggest_models_folder(models)}"
         )
-    return found
+    return listings
 
 
 def read_histories(models: Path) -> dict[str, tuple[AliasMove, ...]]:
@@ -333,15 +333,11 @@ def _list_model(model_folder: Path) -> Iterator[ModelListing]:
     aliases = read_aliases(model_folder) if versions else {}
     for version in versions:
         own = tuple(sorted(alias for alias, number in aliases.items() if number == version))
-        yield _make_listing(model_folder / str(version), model_folder.name, version, own)
-
-
-def _make_listing(folder: Path, name: str, version: int, aliases: tuple[str, ...]) -> ModelListing:
-    try:
-        return _read(folder, name, version, aliases)
-    except OSError as error:
-        problem = f"the folder cannot be read: {error.strerror}"
-        return ModelListing(name=name, version=version, aliases=aliases, problem=problem)
+        try:
+            yield _read(model_folder / str(version), model_folder.name, version, own)
+        except OSError as error:
+            problem = f"the folder cannot be read: {error.strerror}"
+            yield ModelListing(name=model_folder.name, version=version, aliases=own, problem=problem)
 
 
 def _read(folder: Path, name: str, version: int, aliases: tuple[str, ...]) -> ModelListing:

@@ -51,8 +51,10 @@ class ModelVersions:
 
     def lost_aliases(self) -> dict[str, str]:
         """The problem of each alias of a version that is not served."""
+        states = dict.fromkeys(self.unloaded, "is not loaded")
+        states |= dict.fromkeys(self.refused, "was refused when it was loaded")
         return {
-            alias: f"names version {version}, which {self._state_of(version)}"
+            alias: f"names version {version}, which {states.get(version, 'is missing')}"
             for alias, version in sorted(self.aliases.items())
             if version not in self.versions
         }
@@ -81,11 +83,6 @@ class ModelVersions:
     def with_unloaded(self, version: int) -> "ModelVersions":
         """Return a copy with this version unloaded."""
         return replace(self, versions=_drop_version(self.versions, version), unloaded=self.unloaded | {version})
-
-    def _state_of(self, version: int) -> str:
-        if version in self.refused:
-            return "was refused when it was loaded"
-        return "is not loaded" if version in self.unloaded else "is missing"
 
 
 NOTHING: Final = ModelVersions(versions={}, aliases={})

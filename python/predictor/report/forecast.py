@@ -81,8 +81,16 @@ def make_fan_chart(
     if forecast.prices is None or not forecast.target_sessions:
         return None
     fans = (_make_past_fan(one, symbol) for one in past)
+    own = bars.select([symbol])
+    present = own.present[0]
     return charts.FanChart(
-        candles=_make_candles(bars, symbol),
+        candles=charts.Candles(
+            dates=own.sessions[present],
+            open=own.open[0, present],
+            high=own.high[0, present],
+            low=own.low[0, present],
+            close=own.close[0, present],
+        ),
         target_dates=forecast.target_sessions,
         quantiles=forecast.quantiles,
         prices=forecast.prices[s],
@@ -127,19 +135,6 @@ def _note_past(days: Sequence[int], card: Card) -> str:
     return (
         f"{what} The training used bars until {format_session(seen_to)}, perhaps also what followed "
         f"{format_names(seen)}: those forecasts may look better than new ones."
-    )
-
-
-def _make_candles(bars: BarPanel, symbol: str) -> charts.Candles:
-    """Bars of one symbol, without sessions that have none."""
-    one = bars.select([symbol])
-    there = one.present[0]
-    return charts.Candles(
-        dates=one.sessions[there],
-        open=one.open[0, there],
-        high=one.high[0, there],
-        low=one.low[0, there],
-        close=one.close[0, there],
     )
 
 

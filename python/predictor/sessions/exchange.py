@@ -50,14 +50,23 @@ def _build_schedule(name: str, start: int, end: int) -> Schedule:
         )
     end = min(end, _bound(exchange.bound_max(), end))
     holidays = tuple(to_date_numbers(np.setdiff1d(list_weekdays(start, end), days)).tolist())
-    regular = _list_regular_closes(exchange, start, end)
+    one_off: set[int] = set()
+    if exchange.name in _ONE_OFF_CLOSURES_ARE_SURPRISES:
+        one_off = {int(day.strftime("%Y%m%d")) for day in exchange.adhoc_holidays}
+    closes = [
+        CloseTime(date=max(_bound(begin, start), start), time=at.strftime("%H:%M"))
+        for begin, at in exchange.close_times
+        if _bound(begin, start) <= end
+    ]
+    # of several times that began before `start`, the last one applies
+    regular = tuple({close.date: close for close in closes}.values())
     return Schedule(
         name=exchange.name,
         time_zone=str(exchange.tz),
         first=start,
         last=end,
         holidays=holidays,
-        unannounced=_find_announced_late(exchange, holidays),
+        unannounced=tuple(day for day in holidays if day in one_off),
         regular_closes=regular,
         special_closes=_list_special_closes(exchange, days, regular),
     )
@@ -67,14 +76,27 @@ def _load_exchange(name: str, first: int, last: int) -> "ExchangeCalendar":
     """The package's calendar from `first` to `last`, or to the end of its record."""
     import exchange_calendars
 
-    _require_known(name, exchange_calendars.get_calendar_names())
+    names = exchange_calendars.get_calendar_names()
+    if name not in names:
+        near = difflib.get_close_matches(name.upper(), names, n=5, cutoff=0.5)
+        raise ConfigurationError(
+            f"unknown exchange {name!r}; similar codes are {near}. Pass an ISO 10383 code such as 'XNYS', {WEEKDAYS!r} "
+            f"for Monday to Friday without holidays, or {EVERY_DAY!r} for every day of the week, such as for "
+            "cryptocurrencies",
+            metadata={"exchange": name},
+        )
     try:
-        with warnings.catch_warnings(
-            category=DeprecationWarning, action="ignore"
-        ):  # raised by the package's use of pandas
+        # the package's use of pandas warns
+        with warnings.catch_warnings(category=DeprecationWarning, action="ignore"):
             bounds = _find_bounds(name)
             earliest, latest = _bound(bounds[0], first), _bound(bounds[1], last)
-            _require_recorded(name, (first, last), (earliest, latest))
+            if not earliest <= first <= latest:
+                raise ConfigurationError(
+                    f"the sessions of {name} are recorded from {format_date(earliest)} to {format_date(latest)}, but "
+                    f"bars begin in the month of {format_date(first)}; drop the bars outside the record, or use "
+                    f"{WEEKDAYS!r}",
+                    metadata={"exchange": name},
+                )
             return exchange_calendars.get_calendar(name, start=format_date(first), end=format_date(min(last, latest)))
     except (ValueError, NotImplementedError) as error:  # some calendars of the package are broken
         raise ConfigurationError(
@@ -95,47 +117,6 @@ def _find_bounds(name: str) -> "tuple[pd.Timestamp | None, pd.Timestamp | None]"
 def _bound(bound: "pd.Timestamp | None", default: int) -> int:
     """A bound of an exchange's record as yyyymmdd; `default` if it is unbounded."""
     return default if bound is None else int(bound.strftime("%Y%m%d"))
-
-
-def _require_known(name: str, names: Sequence[str]) -> None:
-    """Raise ConfigurationError for an unknown exchange, suggesting similar names."""
-    if name in names:
-        return
-    near = difflib.get_close_matches(name.upper(), names, n=5, cutoff=0.5)
-    raise ConfigurationError(
-        f"unknown exchange {name!r}; similar codes are {near}. Pass an ISO 10383 code such as 'XNYS', {WEEKDAYS!r} for "
-        f"Monday to Friday without holidays, or {EVERY_DAY!r} for every day of the week, such as for cryptocurrencies",
-        metadata={"exchange": name},
-    )
-
-
-def _require_recorded(name: str, span: tuple[int, int], recorded: tuple[int, int]) -> None:
-    """Raise ConfigurationError for a range that begins outside the exchange's record."""
-    if recorded[0] <= span[0] <= recorded[1]:
-        return
-    raise ConfigurationError(
-        f"the sessions of {name} are recorded from {format_date(recorded[0])} to {format_date(recorded[1])}, but bars "
-        f"begin in the month of {format_date(span[0])}; drop the bars outside the record, or use {WEEKDAYS!r}",
-        metadata={"exchange": name},
-    )
-
-
-def _find_announced_late(exchange: "ExchangeCalendar", holidays: Sequence[int]) -> tuple[int, ...]:
-    """The holidays that were not known in advance."""
-    if exchange.name not in _ONE_OFF_CLOSURES_ARE_SURPRISES:
-        return ()
-    one_off = {int(day.strftime("%Y%m%d")) for day in exchange.adhoc_holidays}
-    return tuple(day for day in holidays if day in one_off)
-
-
-def _list_regular_closes(exchange: "ExchangeCalendar", first: int, last: int) -> tuple[CloseTime, ...]:
-    closes = [
-        CloseTime(date=max(_bound(start, first), first), time=at.strftime("%H:%M"))
-        for start, at in exchange.close_times
-        if _bound(start, first) <= last
-    ]
-    # of several times that began before `first`, the last one applies
-    return tuple({close.date: close for close in closes}.values())
 
 
 def _list_special_closes(

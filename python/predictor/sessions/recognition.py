@@ -1,6 +1,6 @@
 """Recognition of the exchange whose sessions fit the dates of bars."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import Final
 
@@ -66,8 +66,9 @@ def find_fitting_calendar(sessions: NDArray[np.int32], symbols: Sequence[str]) -
     if is_weekend(sessions).any() or find_spec("exchange_calendars") is None:
         return ""
     missing = SessionCalendar.weekdays(int(sessions[0]), int(sessions[-1])).missing(sessions)
+    suffixes = (symbol.rpartition(".")[2] for symbol in symbols if "." in symbol)
     best, most = "", 0
-    for name in _list_candidates(symbols):
+    for name in dict.fromkeys((*(SUFFIXES[suffix] for suffix in suffixes if suffix in SUFFIXES), *OTHERS)):
         try:
             calendar = SessionCalendar.named(name, int(sessions[0]), int(sessions[-1]))
         except ConfigurationError:  # not recorded for these years
@@ -82,8 +83,3 @@ def find_fitting_calendar(sessions: NDArray[np.int32], symbols: Sequence[str]) -
         if explained >= SUFFICIENT * len(missing):
             break
     return best
-
-
-def _list_candidates(symbols: Sequence[str]) -> Iterator[str]:
-    suffixes = (symbol.rpartition(".")[2] for symbol in symbols if "." in symbol)
-    yield from dict.fromkeys((*(SUFFIXES[suffix] for suffix in suffixes if suffix in SUFFIXES), *OTHERS))
