@@ -218,7 +218,7 @@ def _find_suspects(bars: BarPanel) -> list[SuspectBars]:
         present = np.flatnonzero(np.isfinite(adjusted.close[row]))
         prices = {name: getattr(adjusted, name)[row, present] for name in ("open", "high", "low", "close")}
         raw = {name: getattr(bars, name)[row, present] for name in (*prices, "volume")}
-        suspects += _Judge(bars.symbols[row], bars.sessions[present], prices, raw).find_suspects()
+        suspects += _SuspectFinder(bars.symbols[row], bars.sessions[present], prices, raw).find_suspects()
     return suspects
 
 
@@ -334,8 +334,8 @@ def describe_suspects(bars: BarPanel) -> Iterator[str]:
 
 
 @final
-class _Judge:
-    """Judges the bars of one symbol."""
+class _SuspectFinder:
+    """Finds the suspect bars of one symbol."""
 
     def __init__(
         self,

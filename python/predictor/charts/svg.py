@@ -46,11 +46,21 @@ def draw_fan_svg(
     bands = [_draw_band(x, y[:, k], y[:, -1 - k]) for k in range(len(quantiles) // 2)]
     middle = min(range(len(quantiles)), key=lambda k: abs(quantiles[k] - 0.5))
     label = escape(f"{title}: quantiles {quantiles[0]:g} to {quantiles[-1]:g}")
+    polyline = _format_points([*zip(x, y[:, middle], strict=True)])
+    low, high, base = float(lines.min()), float(lines.max()), HEIGHT - _BOTTOM
+    axes = (
+        f'<path d="M{_LEFT} {_TOP}V{base}H{WIDTH - _RIGHT}" fill="none" stroke="{GREY}"/>',
+        _draw_text(_LEFT - 6, _TOP + 4, f"{high:.5g}", "end"),
+        _draw_text(_LEFT - 6, base, f"{low:.5g}", "end"),
+        _draw_text(_LEFT, HEIGHT - 12, f"{days[0]:g}", "middle"),
+        _draw_text(WIDTH - _RIGHT, HEIGHT - 12, f"{days[-1]:g} sessions", "end"),
+    )
     return (
         f'<svg role="img" aria-label="{label}" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}" '
         f'style="max-width:100%;height:auto;background:#fff" font-family="system-ui,sans-serif" font-size="11">'
-        f"{_draw_text(_LEFT, 14, label, 'start')}{''.join(bands)}{_draw_line(x, y[:, middle])}"
-        f"{_draw_axes(days, lines)}</svg>"
+        f"{_draw_text(_LEFT, 14, label, 'start')}{''.join(bands)}"
+        f'<polyline points="{polyline}" fill="none" stroke="{BLUE}" stroke-width="2"/>'
+        f"{''.join(axes)}</svg>"
     )
 
 
@@ -67,24 +77,8 @@ def _draw_band(x: FloatArray, low: FloatArray, high: FloatArray) -> str:
     return f'<polygon points="{_format_points(outline)}" fill="{BLUE}" fill-opacity="{_BAND}"/>'
 
 
-def _draw_line(x: FloatArray, y: FloatArray) -> str:
-    return (
-        f'<polyline points="{_format_points([*zip(x, y, strict=True)])}" fill="none" stroke="{BLUE}" stroke-width="2"/>'
-    )
-
-
 def _format_points(points: Sequence[tuple[float, float]]) -> str:
     return " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
-
-
-def _draw_axes(days: FloatArray, lines: FloatArray) -> str:
-    low, high = float(lines.min()), float(lines.max())
-    base = HEIGHT - _BOTTOM
-    frame = f'<path d="M{_LEFT} {_TOP}V{base}H{WIDTH - _RIGHT}" fill="none" stroke="{GREY}"/>'
-    values = _draw_text(_LEFT - 6, _TOP + 4, f"{high:.5g}", "end") + _draw_text(_LEFT - 6, base, f"{low:.5g}", "end")
-    first = _draw_text(_LEFT, HEIGHT - 12, f"{days[0]:g}", "middle")
-    last = _draw_text(WIDTH - _RIGHT, HEIGHT - 12, f"{days[-1]:g} sessions", "end")
-    return frame + values + first + last
 
 
 def _draw_text(x: float, y: float, text: str, anchor: str) -> str:

@@ -244,7 +244,12 @@ class PostgresStore(LedgerStore):
     def _use_connection(self) -> Generator[None]:
         with self._thread_lock:
             if not self._depth and (self._opened is None or self._opened.closed):
-                self._reconnect()
+                try:
+                    self._opened = self._connect()
+                except LedgerError as error:  # a server's clients get this one, and must not see where the database is
+                    problem = "the database cannot be reached; start it, or check the network"
+                    raise self._make_error(problem) from error
+                self._check()
             self._depth += 1
             try:
                 yield
@@ -257,13 +262,6 @@ class PostgresStore(LedgerStore):
                 raise self._make_error(self._describe(error), error) from error
             finally:
                 self._depth -= 1
-
-    def _reconnect(self) -> None:
-        try:
-            self._opened = self._connect()
-        except LedgerError as error:  # a server's clients get this one, and must not see where the database is
-            raise self._make_error("the database cannot be reached; start it, or check the network") from error
-        self._check()
 
     def _describe(self, error: psycopg.Error) -> str:
         text = " ".join((error.diag.message_primary or str(error)).split())

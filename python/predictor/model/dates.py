@@ -97,18 +97,11 @@ class DateReader:
         read = self._read.get(key)
         if read is not None and now.tzinfo is not None and now >= read.now:
             return read.dates
-        dates = self._compute(instance, bars, now)
-        if len(self._read) >= MAX_CACHED:
-            self._read.clear()
-        self._read[key] = _CachedDates(dates, now)
-        return dates
-
-    def _compute(self, instance: Instance, bars: BarPanel, now: datetime) -> ForecastDates:
         pipeline = self.pipeline
         sessions = _choose_sessions(pipeline, bars, instance, now)
         last, following = int(sessions[-1]), pipeline.following(int(sessions[-1]))
         of_covariates = bool(pipeline.features.features.covariates.known)
-        return ForecastDates(
+        dates = ForecastDates(
             sessions=sessions,
             positions=_find_positions(bars.sessions, sessions),
             encoder=sessions[-pipeline.encoder_length :],
@@ -118,6 +111,10 @@ class DateReader:
             known=None if of_covariates else pipeline.latest_known(sessions, following, NO_COVARIATES),
             warnings=_find_warnings(pipeline, bars.sessions),
         )
+        if len(self._read) >= MAX_CACHED:
+            self._read.clear()
+        self._read[key] = _CachedDates(dates, now)
+        return dates
 
 
 def check_age(calendar: SessionCalendar, as_of: int, most: int | None, now: datetime) -> None:

@@ -124,7 +124,10 @@ class WindowNormaliser:
         (series,) = windows
         values = np.ascontiguousarray(series[:, -self.window :].T)
         present = ~np.isnan(values)
-        weights = self._compute_weights()[:, None] * present
+        decayed = np.ones(self.window)
+        for k in range(1, self.window):
+            decayed[k] = decayed[k - 1] * self.decay
+        weights = decayed[::-1, None] * present  # oldest first
         total = sum_in_order(weights)
         known = np.where(present, values, 0.0)
         with np.errstate(all="ignore"):
@@ -140,13 +143,6 @@ class WindowNormaliser:
     def settings(self) -> Mapping[str, Json]:
         """As `Normaliser.settings`."""
         return asdict(self)
-
-    def _compute_weights(self) -> FloatArray:
-        """[W] oldest first."""
-        weights = np.ones(self.window)
-        for k in range(1, self.window):
-            weights[k] = weights[k - 1] * self.decay
-        return weights[::-1]
 
 
 def _read(record: Record, _target: Target) -> WindowNormaliser:

@@ -134,7 +134,10 @@ class VariableSelection(nn.Module):
         """Map columns [N, T, C] and a context [N, 1, H] to the selected [N, T, H] and the weights [N, T, V]."""
         variables = self._gather_variables(x.flatten(0, 1))
         parts = (self.joint.shape[1], self.joint.shape[0])
-        first, skip = self._apply_joint_layers(variables).unflatten(0, x.shape[:2]).split(parts, dim=-1)
+        # the layers that read all embeddings (equation 6)
+        joint = torch.bmm(self.embedding, self.joint).flatten(0, 1)
+        joined = torch.addmm(self.joint_bias, variables.flatten(1), joint)
+        first, skip = joined.unflatten(0, x.shape[:2]).split(parts, dim=-1)
         weights = self.rest(first, skip, context).softmax(dim=-1)
         return self._sum(variables, weights.flatten(0, 1)).unflatten(0, x.shape[:2]), weights
 
@@ -143,10 +146,6 @@ class VariableSelection(nn.Module):
         count, columns = self.columns.shape
         filled = torch.cat([x, self.fill.expand(x.shape[0], -1)], dim=1)
         return filled.index_select(1, self.columns.flatten()).unflatten(1, (count, columns))
-
-    def _apply_joint_layers(self, variables: Tensor) -> Tensor:
-        """[R, H + V] results of the layers that read all embeddings (equation 6)."""
-        return torch.addmm(self.joint_bias, variables.flatten(1), torch.bmm(self.embedding, self.joint).flatten(0, 1))
 
     def _sum(self, variables: Tensor, weights: Tensor) -> Tensor:
         """[R, H] weighted sum by weights [R, V] (equations 7 and 8)."""
@@ -258,7 +257,12 @@ class TFTForecaster(nn.Module):
         past = (1,) * compute_row_width(sizes)
         self.encoder_length = sizes.encoder_length
         ends = [sizes.encoder_length - 1 + target.lag + h for h in target.horizons]
-        self.static = StaticEncoder(_list_static_widths(sizes), width, dropout=dropout) if has_static else None
+        widths = sizes.static_widths or (1,) * sizes.static
+        if has_static and (sum(widths) != sizes.static or min(widths) < 1):
+            raise ConfigurationError(
+                f"static_widths is {list(widths)}, but must be at least 1 each and sum to {sizes.static} static columns"
+            )
+        self.static = StaticEncoder(widths, width, dropout=dropout) if has_static else None
         self.past = VariableSelection(past, width, dropout=dropout, context=has_static)
         self.future = (
             VariableSelection((1,) * sizes.known, width, dropout=dropout, context=has_static) if sizes.known else None
@@ -314,20 +318,6 @@ class TFTForecaster(nn.Module):
         if self.future is None:
             return past, past_weights, past.new_zeros(*ahead.shape[:2], past.shape[-1]), ahead
         return past, past_weights, *self.future(ahead, context)
-
-
-def _list_static_widths(sizes: InputSizes) -> tuple[int, ...]:
-    """Columns of each static variable.
-
-    Raises:
-        ConfigurationError: the variables' columns do not add up to the static columns.
-    """
-    widths = sizes.static_widths or (1,) * sizes.static
-    if sum(widths) != sizes.static or min(widths) < 1:
-        raise ConfigurationError(
-            f"static_widths is {list(widths)}, but must be at least 1 each and sum to {sizes.static} static columns"
-        )
-    return widths
 
 
 TFT: Final = NetworkKind(

@@ -2,7 +2,6 @@
 
 import difflib
 import warnings
-from collections.abc import Sequence
 from functools import cache, lru_cache
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
@@ -60,6 +59,17 @@ def _build_schedule(name: str, start: int, end: int) -> Schedule:
     ]
     # of several times that began before `start`, the last one applies
     regular = tuple({close.date: close for close in closes}.values())
+    local = exchange.closes.dt.tz_convert(exchange.tz).dt.tz_localize(None).to_numpy().astype("datetime64[m]")
+    if (local.astype("datetime64[D]") != days).any():
+        raise ConfigurationError(
+            f"{exchange.name} trades past midnight, so its daily bars do not close on their own date; use {WEEKDAYS!r}",
+            metadata={"exchange": exchange.name},
+        )
+    starts = np.asarray([close.date for close in regular], np.int32)
+    dates = to_date_numbers(days)
+    usual = np.asarray([close.time for close in regular])[np.searchsorted(starts, dates, side="right") - 1]
+    actual = np.asarray([moment[-5:] for moment in np.datetime_as_string(local)])
+    special = tuple(CloseTime(date=int(dates[row]), time=str(actual[row])) for row in np.flatnonzero(usual != actual))
     return Schedule(
         name=exchange.name,
         time_zone=str(exchange.tz),
@@ -68,7 +78,7 @@ def _build_schedule(name: str, start: int, end: int) -> Schedule:
         holidays=holidays,
         unannounced=tuple(day for day in holidays if day in one_off),
         regular_closes=regular,
-        special_closes=_list_special_closes(exchange, days, regular),
+        special_closes=special,
     )
 
 
@@ -117,22 +127,3 @@ def _find_bounds(name: str) -> "tuple[pd.Timestamp | None, pd.Timestamp | None]"
 def _bound(bound: "pd.Timestamp | None", default: int) -> int:
     """A bound of an exchange's record as yyyymmdd; `default` if it is unbounded."""
     return default if bound is None else int(bound.strftime("%Y%m%d"))
-
-
-def _list_special_closes(
-    exchange: "ExchangeCalendar",
-    days: NDArray[np.datetime64],
-    regular: Sequence[CloseTime],
-) -> tuple[CloseTime, ...]:
-    """The sessions whose close differs from the regular one."""
-    local = exchange.closes.dt.tz_convert(exchange.tz).dt.tz_localize(None).to_numpy().astype("datetime64[m]")
-    if (local.astype("datetime64[D]") != days).any():
-        raise ConfigurationError(
-            f"{exchange.name} trades past midnight, so its daily bars do not close on their own date; use {WEEKDAYS!r}",
-            metadata={"exchange": exchange.name},
-        )
-    starts = np.asarray([close.date for close in regular], np.int32)
-    dates = to_date_numbers(days)
-    usual = np.asarray([close.time for close in regular])[np.searchsorted(starts, dates, side="right") - 1]
-    actual = np.asarray([moment[-5:] for moment in np.datetime_as_string(local)])
-    return tuple(CloseTime(date=int(dates[row]), time=str(actual[row])) for row in np.flatnonzero(usual != actual))
