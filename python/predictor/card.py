@@ -262,7 +262,7 @@ class WeightingFacts:
     @property
     def sentences(self) -> tuple[str, ...]:
         """What was decided, and what it cost or gained."""
-        said = [f"{one.name} is left out: {one.reason}" for one in self.refuted]
+        said = [f"{check.name} is left out: {check.reason}" for check in self.refuted]
         if self.days_short:
             said.append(f"no member could be refuted: {self.days_short} more calibration days are needed")
         if self.lean:

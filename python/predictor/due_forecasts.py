@@ -72,24 +72,24 @@ def score_due_forecasts(ledger: Ledger, *, patience: int = PATIENCE, first_open:
     """
     waiting = _list_waiting(ledger, first_open)
     last = ledger.last_session
-    due = [one for one in waiting if one.session <= last]
+    due = [due_label for due_label in waiting if due_label.session <= last]
     revised = list(_list_revised_labels(ledger))
     dues = [*due, *(_DueLabel(forecast, label.horizon, label.session) for forecast, label in revised)]
     if not dues:
         return DueForecasts(first_open=_find_first_open(ledger, waiting, ()))
     batch = ledger.receipt.batch
-    panel = ledger.panel(first=min(one.forecast.base_session for one in dues), batch=batch)
+    panel = ledger.panel(first=min(due_label.forecast.base_session for due_label in dues), batch=batch)
     suspects = _find_impossible_bars(ledger, panel, batch)
     values = _compute_outcomes(remove_suspects(panel, suspects), dues)
-    for k, one in enumerate(dues):
-        if any(one.crosses(suspect) for suspect in suspects):
+    for k, due_label in enumerate(dues):
+        if any(due_label.crosses(suspect) for suspect in suspects):
             values[k] = np.nan
     labels = [
         label
-        for one, value in zip(due, values[: len(due)], strict=True)
-        if (label := _label(one, value, panel, batch, suspects, patience)) is not None
+        for due_label, value in zip(due, values[: len(due)], strict=True)
+        if (label := _label(due_label, value, panel, batch, suspects, patience)) is not None
     ]
-    forecasts = {one.forecast.number: one.forecast for one in dues}
+    forecasts = {due_label.forecast.number: due_label.forecast for due_label in dues}
     changed = list(_list_revisions(revised, values[len(due) :], batch))
     events = _report_large_revisions(changed, forecasts, batch)
     everything = [*labels, *(label for _, label in changed)]
@@ -128,7 +128,11 @@ def _list_waiting(ledger: Ledger, first: int) -> list[_DueLabel]:
 def _find_first_open(ledger: Ledger, waiting: Iterable[_DueLabel], labels: Iterable[Label]) -> int:
     """The number of the first forecast that still waits after these labels, or of the next one."""
     labelled = {(label.forecast, label.horizon) for label in labels}
-    still = (one.forecast.number for one in waiting if (one.forecast.number, one.horizon) not in labelled)
+    still = (
+        due_label.forecast.number
+        for due_label in waiting
+        if (due_label.forecast.number, due_label.horizon) not in labelled
+    )
     newest = ledger.query("select max(id) as newest from forecast")[0]["newest"] or 0
     return next(still, newest + 1)
 
@@ -159,15 +163,19 @@ def _find_impossible_bars(ledger: Ledger, panel: BarPanel, batch: int) -> list[S
         return []
     found = find_suspects(ledger.panel([panel.symbols[row] for row in np.flatnonzero(candidates)], batch=batch))
     first = int(panel.sessions[0])
-    recent = [replace(one, sessions=tuple(day for day in one.sessions if day >= first)) for one in found]
-    return [one for one in recent if one.sessions and (one.is_refused or one.kind is SuspectKind.BAR)]
+    recent = [replace(suspect, sessions=tuple(day for day in suspect.sessions if day >= first)) for suspect in found]
+    return [
+        suspect for suspect in recent if suspect.sessions and (suspect.is_refused or suspect.kind is SuspectKind.BAR)
+    ]
 
 
 def _compute_outcomes(panel: BarPanel, dues: Sequence[_DueLabel]) -> FloatArray:
     """[N] the target's values; NaN if a bar is missing."""
     values, groups = np.full(len(dues), np.nan), dict[tuple[int, int, str], list[int]]()
-    for k, one in enumerate(dues):
-        groups.setdefault((one.forecast.base_session, one.session, one.forecast.target_kind), []).append(k)
+    for k, due_label in enumerate(dues):
+        groups.setdefault(
+            (due_label.forecast.base_session, due_label.session, due_label.forecast.target_kind), []
+        ).append(k)
     rows = {symbol: row for row, symbol in enumerate(panel.symbols)}
     known = set(panel.sessions.tolist())
     for (base, session, kind), places in groups.items():
@@ -182,27 +190,34 @@ def _compute_outcomes(panel: BarPanel, dues: Sequence[_DueLabel]) -> FloatArray:
 
 
 def _label(
-    one: _DueLabel, value: float, panel: BarPanel, batch: int, suspects: Sequence[SuspectBars], patience: int
+    due_label: _DueLabel, value: float, panel: BarPanel, batch: int, suspects: Sequence[SuspectBars], patience: int
 ) -> Label | None:
     """The label; None while a missing bar, or the correction of an impossible one, is waited for."""
-    label = Label(forecast=one.forecast.number, horizon=one.horizon, session=one.session, value=None, bars_batch=batch)
+    label = Label(
+        forecast=due_label.forecast.number,
+        horizon=due_label.horizon,
+        session=due_label.session,
+        value=None,
+        bars_batch=batch,
+    )
     if np.isfinite(value):
         return replace(label, value=float(value))
-    if int((panel.sessions > one.session).sum()) < patience:
+    if int((panel.sessions > due_label.session).sum()) < patience:
         return None
-    return replace(label, status=LabelStatus.UNSCORABLE, reason=_explain_missing(one, panel, suspects))
+    return replace(label, status=LabelStatus.UNSCORABLE, reason=_explain_missing(due_label, panel, suspects))
 
 
-def _explain_missing(one: _DueLabel, panel: BarPanel, suspects: Sequence[SuspectBars]) -> str:
-    if one.forecast.symbol not in panel.symbols:
+def _explain_missing(due_label: _DueLabel, panel: BarPanel, suspects: Sequence[SuspectBars]) -> str:
+    if due_label.forecast.symbol not in panel.symbols:
         return "no bars"
-    present = panel.sessions[panel.present[panel.symbols.index(one.forecast.symbol)]]
-    if one.session in present:
-        for suspect in filter(one.contains, suspects):
+    present = panel.sessions[panel.present[panel.symbols.index(due_label.forecast.symbol)]]
+    if due_label.session in present:
+        for suspect in filter(due_label.contains, suspects):
             return str(suspect)
-        return f"bars are missing between {format_date(one.forecast.base_session)} and {format_date(one.session)}"
-    if (present > one.session).any():
-        return f"halted on {format_date(one.session)}"
+        base = format_date(due_label.forecast.base_session)
+        return f"bars are missing between {base} and {format_date(due_label.session)}"
+    if (present > due_label.session).any():
+        return f"halted on {format_date(due_label.session)}"
     return f"no bar since {format_date(int(present[-1]))}"
 
 

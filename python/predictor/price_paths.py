@@ -427,8 +427,8 @@ def _collect_past_paths(panel: BarPanel, days: int) -> _PastPaths:
     if may_be_suspect(adjusted.high, adjusted.low, close, panel.volume).any():
         suspects = [suspect for suspect in find_suspects(panel) if suspect.kind is not SuspectKind.VOLUME]
         close = close.copy()
-        for one in suspects:
-            close[panel.symbols.index(one.symbol), np.searchsorted(panel.sessions, one.sessions)] = np.nan
+        for suspect in suspects:
+            close[panel.symbols.index(suspect.symbol), np.searchsorted(panel.sessions, suspect.sessions)] = np.nan
     moves = np.diff(np.log(close), axis=1)
     variance = _smooth(np.square(moves))
     volatility = np.sqrt(variance)

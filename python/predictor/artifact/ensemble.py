@@ -102,12 +102,12 @@ def check_compatible(members: Mapping[str, Artifact]) -> SharedMemberFacts:
         _check_equal("target", first, members[first].manifest.target, name, member.manifest.target)
         _check_equal("quantiles", first, members[first].manifest.quantiles, name, member.manifest.quantiles)
     calendars = {name: member.pipeline.calendar for name, member in members.items()}
-    for (a, one), (b, other) in combinations(calendars.items(), 2):
-        _check_equal("calendar", a, one.name, b, other.name)
-        earliest, last = max(one.first, other.first), min(one.last, other.last)
-        if earliest > last or not np.array_equal(one.sessions(earliest, last), other.sessions(earliest, last)):
+    for (a, calendar), (b, other) in combinations(calendars.items(), 2):
+        _check_equal("calendar", a, calendar.name, b, other.name)
+        both = max(calendar.first, other.first), min(calendar.last, other.last)
+        if both[0] > both[1] or not np.array_equal(calendar.sessions(*both), other.sessions(*both)):
             raise ConfigurationError(
-                f"the calendars {one.name} of {a} and {b} have different sessions; train one of them again with the "
+                f"the calendars {other.name} of {a} and {b} have different sessions; train one of them again with the "
                 "calendar package of the other"
             )
     _check_names(members)
@@ -118,10 +118,10 @@ def check_compatible(members: Mapping[str, Artifact]) -> SharedMemberFacts:
     )
 
 
-def _check_equal(what: str, a: str, one: object, b: str, other: object) -> None:
-    if one != other:
+def _check_equal(what: str, a: str, value: object, b: str, other: object) -> None:
+    if value != other:
         raise ConfigurationError(
-            f"the {what} of {a} is {one}, that of {b} is {other}; members of an ensemble must share it: leave one out"
+            f"the {what} of {a} is {value}, that of {b} is {other}; members of an ensemble must share it: leave one out"
         )
 
 

@@ -375,7 +375,9 @@ def name_folder_in_errors(folder: Path) -> Generator[None]:
 
 def _suggest_artifacts(folder: Path) -> str:
     """Suggest artifacts in the folder or in its subfolders, newest first; empty if there are none."""
-    meant = _list_versions(folder) or [version for one in _list_folders(folder) for version in _list_versions(one)[:1]]
+    meant = _list_versions(folder) or [
+        version for model_folder in _list_folders(folder) for version in _list_versions(model_folder)[:1]
+    ]
     shown = [str(version) for version in meant[:_MAX_SUGGESTED]]
     return f"; did you mean {' or '.join(shown)}?" if shown else ""
 

@@ -238,7 +238,7 @@ def _scan(source: str, name: str) -> tuple["pl.LazyFrame", str]:
     keys = dict.fromkeys(_KEY.findall(first[0].removeprefix(source)) if first else [], pl.String)
     frame = pl.scan_parquet(pattern, hive_partitioning=bool(keys), hive_schema=keys or None)
     columns = frame.collect_schema().names()
-    column = next((one for one in columns if normalise_name(one) in (SYMBOL, *SYNONYMS)), None)
+    column = next((name for name in columns if normalise_name(name) in (SYMBOL, *SYNONYMS)), None)
     if column is None:
         raise BarsError(f"{name} has no column {SYMBOL}; it has {format_names(columns)}")
     return frame, column

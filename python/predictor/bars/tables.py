@@ -251,7 +251,7 @@ def _rename_to_fields(frame: "pl.DataFrame", source: TableSource, layout: Layout
         if len(other):
             raise BarsError(f"{source.name}: column {column} is {other[0]!r}, but must be {daily!r} for daily bars")
     others = [name for name in frame.columns if name not in names.values() and name not in (*KNOWN, SYMBOL)]
-    return frame.select(*(pl.col(name).alias(held) for held, name in names.items()), *others)
+    return frame.select(*(pl.col(name).alias(field) for field, name in names.items()), *others)
 
 
 def _check_missing(frame: "pl.DataFrame", names: Mapping[str, str], source: TableSource) -> None:

@@ -395,17 +395,17 @@ def draw_bounded_lines(
         MissingPackageError: plotly is not installed.
     """
     scatter, figure = import_graph_objects().Scatter, make_figure(title, "session", what)
-    for place, one in enumerate(series):
-        require_shape(one.name, one.values, one.dates.shape)
-        days, colour = format_dates(one.dates), choose_series_style(place)[0]
-        if one.lower is not None and one.upper is not None:
+    for place, curve in enumerate(series):
+        require_shape(curve.name, curve.values, curve.dates.shape)
+        days, colour = format_dates(curve.dates), choose_series_style(place)[0]
+        if curve.lower is not None and curve.upper is not None:
             edge = {"x": days, "mode": "lines", "line": {"width": 0, "color": colour}, "hoverinfo": "skip"}
-            figure.add_trace(scatter(y=one.lower, showlegend=False, **edge))
+            figure.add_trace(scatter(y=curve.lower, showlegend=False, **edge))
             band = {"fill": "tonexty", "fillcolor": BLUE_FILL, "name": "bounds"}
-            figure.add_trace(scatter(y=one.upper, **band, **edge))
+            figure.add_trace(scatter(y=curve.upper, **band, **edge))
         line = {"color": colour, "width": 2}
-        figure.add_trace(scatter(x=days, y=one.values, name=escape_tags(one.name), mode="lines+markers", line=line))
-    days = sorted({day for one in series for day in format_dates(one.dates)})
+        figure.add_trace(scatter(x=days, y=curve.values, name=escape_tags(curve.name), mode="lines+markers", line=line))
+    days = sorted({day for curve in series for day in format_dates(curve.dates)})
     dashed = {"color": GREY, "width": 1.5, "dash": "dash"}
     figure.add_trace(
         scatter(x=[days[0], days[-1]], y=[level, level], name=escape_tags(level_name), mode="lines", line=dashed)

@@ -40,7 +40,7 @@ def draw_orders(groups: int) -> tuple[tuple[int, ...], ...]:
     """ORDERS orders of the groups, drawn by NumPy's default generator with their number as seed, as in C#."""
     random = np.random.default_rng(groups)
     drawn = [random.permutation(groups).tolist() for _ in range(ORDERS // 2)]
-    return tuple(tuple(order) for one in drawn for order in (one, one[::-1]))
+    return tuple(tuple(order) for order in drawn for order in (order, order[::-1]))
 
 
 def count_forecasts(groups: int) -> int:

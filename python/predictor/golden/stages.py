@@ -206,7 +206,7 @@ def compute_stages(model: Model, request: GoldenRequest) -> Stages:
     return {
         "adjusted": np.stack(columns),
         "features": features[:, -pipeline.encoder_length :],
-        **pipeline.normaliser.stages(tuple(one[:, -window:] for one in series)),
+        **pipeline.normaliser.stages(tuple(values[:, -window:] for values in series)),
         **groups,
         "units": model.runner.compute_units(prepared).numpy(),
         **list_forecast_stages(forecast),

@@ -65,7 +65,9 @@ def read_outcomes(ledger: Ledger, forecasts: Sequence[ForecastRecord]) -> list[R
     """Read the outcomes of forecasts, in the same order."""
     where, numbers = "forecast = any(?)", [forecast.number for forecast in forecasts]
     labels = ledger.records(Label, where, (numbers,))  # first, so that each one's score is there, too
-    scores = {(one.forecast, one.horizon, one.revision): one for one in ledger.records(Score, where, (numbers,))}
+    scores = {
+        (score.forecast, score.horizon, score.revision): score for score in ledger.records(Score, where, (numbers,))
+    }
     outcomes: defaultdict[int, list[RecordedOutcome]] = defaultdict(list)
     for label in sorted(labels, key=lambda label: (label.horizon, label.revision)):
         score = scores.get((label.forecast, label.horizon, label.revision))

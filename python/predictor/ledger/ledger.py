@@ -155,7 +155,11 @@ class Ledger:
             for kind, group in groupby(records, type):
                 if kind is ForecastRecord:
                     forecasts = [record for record in group if isinstance(record, ForecastRecord)]
-                    wrong = None if are_scorable(forecasts) else next((one for one in forecasts if one.problem), None)
+                    wrong = (
+                        None
+                        if are_scorable(forecasts)
+                        else next((forecast for forecast in forecasts if forecast.problem), None)
+                    )
                     if wrong is not None:
                         raise LedgerError(
                             f"{self.address}: the forecast of {wrong.symbol} by {wrong.model}@{wrong.version} on "
@@ -420,25 +424,25 @@ _QUERIES: Final[Mapping[LedgerTable, str]] = {
 
 def list_forecast_columns(found: Sequence[ForecastRecord]) -> dict[str, list[object]]:
     """One row per forecast and horizon, with a column per quantile."""
-    rows = [(one, h) for one in found for h in range(len(one.horizons))]
+    rows = [(forecast, h) for forecast in found for h in range(len(forecast.horizons))]
     columns: dict[str, list[object]] = {
-        "forecast": [one.number for one, _ in rows],
-        "forecast_id": [one.forecast_id for one, _ in rows],
-        "model": [one.model for one, _ in rows],
-        "version": [one.version for one, _ in rows],
-        "role": [one.role.value for one, _ in rows],
-        "symbol": [one.symbol for one, _ in rows],
-        "as_of": [one.as_of for one, _ in rows],
-        "horizon": [one.horizons[h] for one, h in rows],
-        "session": [one.target_sessions[h] for one, h in rows],
-        "anchor": [one.anchor for one, _ in rows],
-        "target_kind": [one.target_kind for one, _ in rows],
-        "is_prospective": [one.is_prospective for one, _ in rows],
+        "forecast": [forecast.number for forecast, _ in rows],
+        "forecast_id": [forecast.forecast_id for forecast, _ in rows],
+        "model": [forecast.model for forecast, _ in rows],
+        "version": [forecast.version for forecast, _ in rows],
+        "role": [forecast.role.value for forecast, _ in rows],
+        "symbol": [forecast.symbol for forecast, _ in rows],
+        "as_of": [forecast.as_of for forecast, _ in rows],
+        "horizon": [forecast.horizons[h] for forecast, h in rows],
+        "session": [forecast.target_sessions[h] for forecast, h in rows],
+        "anchor": [forecast.anchor for forecast, _ in rows],
+        "target_kind": [forecast.target_kind for forecast, _ in rows],
+        "is_prospective": [forecast.is_prospective for forecast, _ in rows],
     }
-    for level in sorted({level for one in found for level in one.quantiles}):
+    for level in sorted({level for forecast in found for level in forecast.quantiles}):
         columns[f"q{level:g}"] = [
-            float(one.values[h, one.quantiles.index(level)]) if level in one.quantiles else None  # noqa: PD011
-            for one, h in rows
+            float(forecast.values[h, forecast.quantiles.index(level)]) if level in forecast.quantiles else None  # noqa: PD011
+            for forecast, h in rows
         ]
     return columns
 

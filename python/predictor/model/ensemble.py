@@ -140,11 +140,11 @@ class JointPreparation:
             left = [k for k in range(len(instances)) if k not in errors]
             reduced = [_select_covariates(preparation.pipeline, instances[k]) for k in left]
             prepared = preparation.prepare_each(reduced, now, deadline)
-            for k, one in zip(left, prepared, strict=True):
-                if isinstance(one, QuantraError):
-                    errors[k] = one
+            for k, result in zip(left, prepared, strict=True):
+                if isinstance(result, QuantraError):
+                    errors[k] = result
                 else:
-                    prepared_of[k][index] = one
+                    prepared_of[k][index] = result
         return [
             errors[k] if k in errors else self._join(instance, prepared_of[k]) for k, instance in enumerate(instances)
         ]
@@ -311,7 +311,9 @@ class Ensemble(TwoStagePredictor[JointlyPrepared]):
     ) -> list[JointlyPrepared | QuantraError]:
         """See `TwoStagePredictor.prepare_each`."""
         prepared = self._preparation.prepare_each(instances, now, deadline)
-        return [self.identity.name_in_error(one) if isinstance(one, QuantraError) else one for one in prepared]
+        return [
+            self.identity.name_in_error(result) if isinstance(result, QuantraError) else result for result in prepared
+        ]
 
     def forecast(self, prepared: Sequence[JointlyPrepared], deadline: Deadline = NEVER) -> list[Forecast]:
         """Forecast several instances; each member forecasts all of them at once.

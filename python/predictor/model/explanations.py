@@ -52,7 +52,7 @@ def index_targets(targets: Sequence[TargetPoint], target: Target, levels: Sequen
     Raises:
         UnknownHorizonError, UnknownQuantileError: a target that the model does not forecast.
     """
-    return [one.index_in(target.horizons, levels) for one in targets]
+    return [point.index_in(target.horizons, levels) for point in targets]
 
 
 def compute_cost(

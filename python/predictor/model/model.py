@@ -167,8 +167,10 @@ class Model(TwoStagePredictor[PreparedInstance]):
         """See `TwoStagePredictor.prepare_each`."""
         prepared = self._preparation.prepare_each(instances, now, deadline)
         return [
-            self.identity.name_in_error(one) if isinstance(one, QuantraError) else self._add_warnings(instance, one)
-            for instance, one in zip(instances, prepared, strict=True)
+            self.identity.name_in_error(result)
+            if isinstance(result, QuantraError)
+            else self._add_warnings(instance, result)
+            for instance, result in zip(instances, prepared, strict=True)
         ]
 
     def _add_warnings(self, instance: Instance, prepared: PreparedInstance) -> PreparedInstance:

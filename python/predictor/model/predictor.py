@@ -120,7 +120,9 @@ class TwoStagePredictor(ABC, Generic[PreparedT]):
         """See `Predictor.prepare_batch`."""
         read = [instance for instance in instances if not isinstance(instance, QuantraError)]
         prepared = iter(self.prepare_each(read, now, deadline))
-        return PreparedBatch(self, [one if isinstance(one, QuantraError) else next(prepared) for one in instances])
+        return PreparedBatch(
+            self, [instance if isinstance(instance, QuantraError) else next(prepared) for instance in instances]
+        )
 
     def predict(self, instances: Sequence[InstanceOrError], now: datetime, deadline: Deadline) -> tuple[Outcome, ...]:
         """See `Predictor.predict`."""
@@ -222,38 +224,40 @@ def build_forecasts(
     has_prices = is_return and not source.target.lag
     prices = compute_prices(_stack_anchors(prepared), output.values) if has_prices else None
     forecasts: list[Forecast] = []
-    for one in prepared:
-        first, end = end, end + one.rows.stop - one.rows.start
+    for instance in prepared:
+        first, end = end, end + instance.rows.stop - instance.rows.start
         values = output.values[first:end]
-        own_prices = None if prices is None or one.anchor is None else prices[first:end]
+        own_prices = None if prices is None or instance.anchor is None else prices[first:end]
         scores = None if output.scores is None else output.scores[first:end]
-        if one.refusals:
-            values = _scatter_symbols(values, one.usable)
-            own_prices = None if own_prices is None else _scatter_symbols(own_prices, one.usable)
+        if instance.refusals:
+            values = _scatter_symbols(values, instance.usable)
+            own_prices = None if own_prices is None else _scatter_symbols(own_prices, instance.usable)
         forecasts.append(
             Forecast(
-                symbols=one.symbols,
-                as_of_session=to_optional_date(one.as_of),
-                target_sessions=one.target_sessions,
+                symbols=instance.symbols,
+                as_of_session=to_optional_date(instance.as_of),
+                target_sessions=instance.target_sessions,
                 lag=source.target.lag,
-                base_session=one.base_session,
+                base_session=instance.base_session,
                 horizons=source.target.horizons,
                 quantiles=source.levels,
                 target_kind=kind,
                 values=values,
                 returns=values if is_return else None,
                 prices=own_prices,
-                anchor_price=one.anchor,
+                anchor_price=instance.anchor,
                 model=source.identity.name,
                 version=source.identity.version,
                 weights_hash=source.identity.weights_hash,
-                warnings=one.warnings,
-                refusals=one.refusals,
+                warnings=instance.warnings,
+                refusals=instance.refusals,
                 skill=source.skill,
-                forecast_id=_hash_forecast(source, one, [data[first * size : end * size] for data, size in encoded]),
-                scores=None if scores is None else _scatter_symbols(scores, one.usable),
-                ranks=None if scores is None else _scatter(rank_scores(scores), one.usable, fill=0),
-                universe_hash="" if scores is None else hash_universe(one.symbols, one.usable),
+                forecast_id=_hash_forecast(
+                    source, instance, [data[first * size : end * size] for data, size in encoded]
+                ),
+                scores=None if scores is None else _scatter_symbols(scores, instance.usable),
+                ranks=None if scores is None else _scatter(rank_scores(scores), instance.usable, fill=0),
+                universe_hash="" if scores is None else hash_universe(instance.symbols, instance.usable),
             )
         )
     return forecasts
@@ -261,9 +265,11 @@ def build_forecasts(
 
 def _stack_anchors(prepared: Sequence[PreparedInstance]) -> FloatArray:
     """Stack the last closes [R] of all rows; NaN where unknown."""
-    closes = (np.full(len(one.usable), np.nan) if one.anchor is None else one.anchor for one in prepared)
+    closes = (
+        np.full(len(instance.usable), np.nan) if instance.anchor is None else instance.anchor for instance in prepared
+    )
     each = zip(closes, prepared, strict=True)
-    return np.concatenate([close[one.usable] if one.refusals else close for close, one in each])
+    return np.concatenate([close[instance.usable] if instance.refusals else close for close, instance in each])
 
 
 def compute_prices(anchor: FloatArray, returns: FloatArray) -> FloatArray:

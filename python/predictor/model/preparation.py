@@ -247,12 +247,12 @@ class InstancePreparation:
     def _split(self, read: Mapping[int, ReadT]) -> Iterator[dict[int, ReadT]]:
         """Yield parts of the instances, by index, that are computed together."""
         part, rows = dict[int, ReadT](), 0
-        for index, one in read.items():
-            rows += len(one.symbols)
+        for index, instance in read.items():
+            rows += len(instance.symbols)
             if part and rows > self._rows_at_once:
                 yield part
-                part, rows = dict[int, ReadT](), len(one.symbols)
-            part[index] = one
+                part, rows = dict[int, ReadT](), len(instance.symbols)
+            part[index] = instance
         if part:
             yield part
 
@@ -341,7 +341,7 @@ def compute_inputs(
     except QuantraError as error:
         if len(aligned_instances) == 1:
             return [error]
-        return [one for aligned in aligned_instances for one in compute_inputs(pipeline, [aligned])]
+        return [prepared for aligned in aligned_instances for prepared in compute_inputs(pipeline, [aligned])]
 
 
 def _compute_together(
@@ -352,8 +352,8 @@ def _compute_together(
     doubtful = may_be_suspect(adjusted.high, adjusted.low, adjusted.close, stack.volume)
     if doubtful.any():
         before, each = aligned_instances, zip(aligned_instances, stack.rows, strict=True)
-        aligned_instances = [drop_suspect_bars(one) if doubtful[rows].any() else one for one, rows in each]
-        if any(after.bars is not one.bars for after, one in zip(aligned_instances, before, strict=True)):
+        aligned_instances = [drop_suspect_bars(aligned) if doubtful[rows].any() else aligned for aligned, rows in each]
+        if any(after.bars is not first.bars for after, first in zip(aligned_instances, before, strict=True)):
             stack = stack_bars(aligned_instances)
             adjusted, faults = adjust_each(stack)
     encoded = pipeline.encode_recent(

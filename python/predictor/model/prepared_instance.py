@@ -316,7 +316,7 @@ class TrainingSummary:
             ArtifactError: the card's entry on bars or parent models is malformed.
         """
         data = read_data_facts(manifest.card)
-        before = (frozenset(one.symbols) for one in read_ancestors(manifest.card))
+        before = (frozenset(network.symbols) for network in read_ancestors(manifest.card))
         return cls(
             symbols=None if data is None else data.trained_symbols.union(*before),
             is_adopted=manifest.kind.is_adopted,
@@ -345,15 +345,15 @@ def find_data_warnings(
         forecast: the symbols that have a forecast.
     """
     if isinstance(instance.input, BarPanel):
-        readers = [one.bars_needed for one in networks if one.reads_volume]
+        readers = [network.bars_needed for network in networks if network.reads_volume]
         yield from find_bars_warnings(
             instance.input.last(max(readers, default=1)),
             forecast,
             reads_volume=bool(readers),
-            is_adjusted=any(one.is_adjusted for one in networks),
+            is_adjusted=any(network.is_adjusted for network in networks),
         )
     new = _find_unseen_symbols(networks, forecast)
-    if new and all(one.is_adopted for one in networks):
+    if new and all(network.is_adopted for network in networks):
         yield (
             f"{format_names(new)}: not among the symbols that the model was calibrated on, so its scores do not "
             "apply to them; evaluate it on their bars (quantra evaluate), or adopt it again with them"
@@ -417,8 +417,8 @@ def _list_volume_warnings(bars: BarPanel, symbols: Collection[str]) -> Iterator[
 
 def _find_unseen_symbols(networks: Sequence[TrainingSummary], symbols: Sequence[str]) -> list[str]:
     """Return symbols that a network was not trained on; networks with one node per symbol warn themselves."""
-    by_name = [one.symbols for one in networks if one.knows_by_name and one.symbols is not None]
-    by_row = [one.symbols for one in networks if not one.knows_by_name and one.symbols is not None]
+    by_name = [network.symbols for network in networks if network.knows_by_name and network.symbols is not None]
+    by_row = [network.symbols for network in networks if not network.knows_by_name and network.symbols is not None]
     if all(known.issuperset(symbols) for known in by_row):
         return []
     return [

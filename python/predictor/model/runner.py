@@ -97,10 +97,10 @@ def stack_rows(prepared: Sequence[PreparedInstance]) -> Inputs:
     The memory layout does not depend on the number of instances.
     """
     batch, first, end = prepared[0].batch, prepared[0].rows.start, prepared[0].rows.stop
-    for one in prepared[1:]:
-        if one.batch is not batch or one.rows.start != end:
+    for instance in prepared[1:]:
+        if instance.batch is not batch or instance.rows.start != end:
             return Inputs(*(torch.cat(parts) for parts in zip(*(p.inputs for p in prepared), strict=True)))
-        end = one.rows.stop
+        end = instance.rows.stop
     rows = batch if end - first == len(batch.location) else batch.rows(first, end)
     return Inputs(*(group.contiguous() for group in rows))
 
@@ -158,9 +158,9 @@ class PanelRunner:
     def forecast(self, prepared: Sequence[PreparedInstance], rows: Inputs, deadline: Deadline) -> NetworkForecast:
         """See `RowRunner.forecast`."""
         outputs: list[PanelOutput] = []
-        for one in prepared:
+        for instance in prepared:
             deadline.check()
-            outputs.append(self._engine.compute_panel(one.inputs, self._find_nodes(one)))
+            outputs.append(self._engine.compute_panel(instance.inputs, self._find_nodes(instance)))
         quantiles, scores = (torch.cat(parts) for parts in zip(*outputs, strict=True))
         values = self._engine.calibrate(quantiles, rows.location, rows.scale)
         return NetworkForecast(values=values.numpy(), scores=scores.double().numpy())

@@ -148,7 +148,7 @@ class WindowReader:
         fault = _find_fault(groups, windows)
         if fault is None:
             return self._build(windows, Inputs(*map(torch.from_numpy, groups)))
-        return [fault] if len(windows) == 1 else [one for window in windows for one in self.prepare([window])]
+        return [fault] if len(windows) == 1 else [result for window in windows for result in self.prepare([window])]
 
     def _build(self, windows: Sequence[FeatureWindow], batch: Inputs) -> list[PreparedInstance | QuantraError]:
         usable, end = np.ones(len(batch.location), np.bool_), 0

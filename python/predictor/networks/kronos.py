@@ -115,7 +115,7 @@ class Memory:
 
     def extended(self, keys: Tensor, values: Tensor) -> "Memory":
         """The memory with further tokens [P, H, s, ..] of each path."""
-        before = (one.expand(len(keys), -1, -1, -1) for one in self.own)
+        before = (memory.expand(len(keys), -1, -1, -1) for memory in self.own)
         extended = (torch.cat(pair, dim=2) for pair in zip(before, (keys, values), strict=True))
         return Memory(self.shared, (next(extended), next(extended)))
 

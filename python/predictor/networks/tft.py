@@ -169,9 +169,9 @@ class VariableSelection(nn.Module):
 
 def _index_columns(widths: tuple[int, ...]) -> Tensor:
     """[V, M + 1] indices of each variable's columns, with padding and a final constant 1."""
-    one, zero = sum(widths), sum(widths) + 1
+    constant, zero = sum(widths), sum(widths) + 1
     columns = torch.full((len(widths), max(widths) + 1), zero)
-    columns[:, -1] = one
+    columns[:, -1] = constant
     start = 0
     for variable, width in enumerate(widths):
         columns[variable, :width] = torch.arange(start, start + width)

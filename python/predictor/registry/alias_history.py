@@ -107,7 +107,7 @@ def record_move(model_folder: Path, move: AliasMove) -> None:
         OSError: the folder cannot be written.
     """
     moves = [*_read(model_folder), move]
-    replace_file(model_folder / HISTORY, canonical.to_bytes({"moves": [asdict(one) for one in moves]}))
+    replace_file(model_folder / HISTORY, canonical.to_bytes({"moves": [asdict(move) for move in moves]}))
 
 
 def find_previous_champion(moves: Sequence[AliasMove], champion: int) -> int | None:

@@ -214,7 +214,7 @@ def add_graphs(model: Model | Ensemble, folder: Path, runtime: Runtime) -> Model
     if runtime.engine == "eager":
         return model
     if isinstance(model, Ensemble):
-        members = {name: _add_graph(one, folder / MEMBERS / name) for name, one in model.members.items()}
+        members = {name: _add_graph(served, folder / MEMBERS / name) for name, served in model.members.items()}
         return Ensemble(model.identity, model.manifest, members)
     return _add_graph(model, folder)
 

@@ -112,7 +112,7 @@ def find_nearest_to_median(attributions: tuple[Attribution, ...]) -> int:
 
 def is_nearest_to_median(attribution: Attribution, among: tuple[Attribution, ...]) -> bool:
     """Whether no other attribution explains a quantile nearer to the median."""
-    return abs(attribution.quantile - 0.5) == min(abs(one.quantile - 0.5) for one in among)
+    return abs(attribution.quantile - 0.5) == min(abs(other.quantile - 0.5) for other in among)
 
 
 def make_reason_view(

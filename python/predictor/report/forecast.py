@@ -80,7 +80,7 @@ def make_fan_chart(
     s = forecast.symbols.index(symbol)
     if forecast.prices is None or not forecast.target_sessions:
         return None
-    fans = (_make_past_fan(one, symbol) for one in past)
+    fans = (_make_past_fan(shown_forecast, symbol) for shown_forecast in past)
     own = bars.select([symbol])
     present = own.present[0]
     return charts.FanChart(
@@ -119,7 +119,7 @@ def _make_past_fan(forecast: Forecast, symbol: str) -> charts.PastFan | None:
 def select_past_forecasts(made: Sequence[Forecast], until: date, card: Card) -> PastForecasts:
     """Forecasts of which a target session has come by `until`, and whether the training used what followed them."""
     shown = tuple(forecast for forecast in made if forecast.target_sessions and forecast.target_sessions[0] <= until)
-    days = [to_date_number(one.as_of_session) for one in shown if one.as_of_session]
+    days = [to_date_number(shown_forecast.as_of_session) for shown_forecast in shown if shown_forecast.as_of_session]
     return PastForecasts(forecasts=shown, note=_note_past(days, card) if days else "")
 
 

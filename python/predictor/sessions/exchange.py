@@ -7,7 +7,6 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from predictor.dates import SATURDAY, compute_weekdays, extend_to_whole_months, list_weekdays, to_date_numbers
 from predictor.errors import ConfigurationError, MissingPackageError, format_date
@@ -39,7 +38,7 @@ def load_schedule(name: str, first: int, last: int) -> Schedule:
 def _build_schedule(name: str, start: int, end: int) -> Schedule:
     """The schedule between two dates; the package needs half a second for it."""
     exchange = _load_exchange(name, start, end)
-    days: NDArray[np.datetime64] = exchange.sessions.to_numpy().astype("datetime64[D]")
+    days = exchange.sessions.to_numpy().astype("datetime64[D]")
     weekend = days[compute_weekdays(days) >= SATURDAY]
     if weekend.size:
         raise ConfigurationError(
