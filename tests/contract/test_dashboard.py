@@ -9,9 +9,9 @@ import pytest
 import yaml
 from market import bokeh_panel
 
+from predictor.call_context import OK, Observation
 from predictor.evidence import Lamp
 from predictor.ledger import EvidenceRecord, Ledger
-from predictor.observation import OK, Observation
 from predictor.server.metrics import LedgerGauges, Metrics, ServerGauges
 from predictor.server.observed_calls import ObservedCall
 

@@ -13,7 +13,7 @@ from predictor.bars import read_files
 from predictor.errors import ConfigurationError
 from predictor.features import load_default_features
 from predictor.sessions import EVERY_DAY, SessionCalendar
-from predictor.sessions.recognition import find_fitting_calendar
+from predictor.sessions.calendar import find_fitting_calendar
 from trainers import StockTrainer
 from trainers.cli.commands import app
 from trainers.stock.data_warnings import find_recipe_warnings

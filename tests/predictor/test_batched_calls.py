@@ -16,14 +16,13 @@ from hypothesis import strategies as st
 from predictor._pb import prediction_pb2 as pb
 from predictor.artifact import Artifact, Conformal
 from predictor.bars import BarPanel
-from predictor.call_context import CallContext
+from predictor.call_context import CallContext, Observation
 from predictor.calls import PredictionCalls
 from predictor.dates import to_date
 from predictor.errors import CallCancelledError, DeadlineExceededError
 from predictor.golden import AFTER_ALL_SESSIONS
 from predictor.instance import FeatureWindow, Instance, InstanceOrError
 from predictor.model import Model
-from predictor.observation import Observation
 from predictor.registry import CHAMPION, ModelVersions, Registry
 from predictor.service import LazyRequest, PredictionRequest, PredictionService
 from predictor.wire import instances

@@ -16,13 +16,13 @@ from child_processes import children_of, command_of, parent_of
 from ensembles import save_ensemble
 from serving import hosted_server
 
-from predictor import artifact, graph_engine
+from predictor import artifact, inference
 from predictor.artifact import StoredArtifact
 from predictor.client import QuantraClient
 from predictor.errors import ArtifactError, ConfigurationError, MissingPackageError
 from predictor.forecast import Forecast, require_forecast
 from predictor.forecaster import Forecaster
-from predictor.graph_engine import GraphEngine, open_graph
+from predictor.inference import GraphEngine, open_graph
 from predictor.model import Ensemble, Model
 from predictor.registry import Runtime, load_model, load_single, model_loader
 
@@ -104,7 +104,7 @@ def test_a_graph_of_other_weights_is_refused(graph: bytes, tmp_path: Path, monke
         return graph
 
     monkeypatch.setattr(model_loader, "load_graph", load_graph)
-    monkeypatch.setattr(graph_engine, "TRIED_ROWS", (1,))  # fewer than the golden instance has
+    monkeypatch.setattr(inference, "TRIED_ROWS", (1,))  # fewer than the golden instance has
     with pytest.raises(ArtifactError, match="golden instance"):
         load_model(other, ("other", 1), GRAPHS)
 

@@ -33,10 +33,10 @@ from serving import failed_start, server_process, serving
 from predictor._pb import prediction_pb2 as pb
 from predictor._pb.prediction_pb2_grpc import ModelAdminServiceStub, PredictionServiceStub
 from predictor.bars import BarPanel
+from predictor.call_context import OK, Observation
 from predictor.errors import ConfigurationError, InternalError, MissingPackageError, QuantraError, UnavailableError
 from predictor.forecast import Forecast
 from predictor.instance import Instance
-from predictor.observation import OK, Observation
 from predictor.registry import ModelVersions, Registry
 from predictor.server import ServerSettings, logs, metrics, observed_calls
 from predictor.server.metrics import Metrics, MetricsPort, ServerGauges

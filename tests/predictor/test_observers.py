@@ -8,14 +8,13 @@ from typing import final
 import pytest
 from artifacts import recent_bars, small_artifact, small_model
 
-from predictor.call_context import CallContext
+from predictor.call_context import CallContext, Observation
 from predictor.errors import ModelNotFoundError, QueueFullError, UnavailableError
 from predictor.forecast import Forecast, TargetPoint
 from predictor.global_importance import GlobalExplanationQuery
 from predictor.instance import ExplanationQuery, Instance
 from predictor.limits import QueueLimits, ServiceLimits
 from predictor.model import Model
-from predictor.observation import Observation
 from predictor.registry import ModelVersions, Registry
 from predictor.service import LazyRequest, PredictionRequest, PredictionService
 

@@ -25,7 +25,7 @@ from predictor.call_context import Deadline
 from predictor.catalog import EngineName, ModelInfo
 from predictor.errors import ArtifactError, ConfigurationError, MissingPackageError
 from predictor.forecast import Attribution, Outcome, TargetPoint
-from predictor.graph_engine import GraphEngine, open_graph
+from predictor.inference import GraphEngine, open_graph
 from predictor.instance import ExplanationQuery, InstanceOrError
 from predictor.model import (
     Ensemble,

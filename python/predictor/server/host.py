@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, final
 
 from predictor._pb import prediction_pb2 as pb
-from predictor.call_context import NEVER
+from predictor.call_context import NEVER, Observer
 from predictor.errors import InternalError, LedgerError, QuantraError
-from predictor.observation import Observer
 from predictor.server.addresses import BoundAddresses
 from predictor.server.credentials import CredentialRotation
 from predictor.server.lifecycle_calls import LifecycleCalls, LoadLifecycle

@@ -26,11 +26,11 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.utils import floatToGoString
 
+from predictor.call_context import Observation
 from predictor.errors import ConfigurationError, LedgerError
 from predictor.evidence import CoverageSide, Lamp
 from predictor.ledger import EvidenceRecord, Ledger
 from predictor.model_health import COVERAGE, list_newest_evidence
-from predictor.observation import Observation
 from predictor.server.observed_calls import ObservedCall
 
 SECONDS: Final = (

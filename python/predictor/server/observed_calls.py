@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol, final
 
+from predictor.call_context import OK, Observation
 from predictor.errors import InternalError, QuantraError, get_error_status
-from predictor.observation import OK, Observation
 from predictor.server.logs import FIELDS
 from predictor.server.transport import IncomingCall
 

@@ -5,8 +5,8 @@ import time
 from collections.abc import Iterator
 from typing import Final, final
 
+from predictor.call_context import OK
 from predictor.errors import MissingPackageError
-from predictor.observation import OK
 from predictor.server.observed_calls import ObservedCall
 
 try:

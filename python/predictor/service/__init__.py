@@ -6,7 +6,7 @@ All explanations share one other thread, so a prediction never waits for an expl
 steps while predictions arrive, because threads of one interpreter slow each other down.
 """
 
-from predictor.observation import Observation, Observer
+from predictor.call_context import Observation, Observer
 from predictor.service.forecast_recorder import ForecastRecorder
 from predictor.service.light_future import LightFuture
 from predictor.service.request_queue import LazyRequest, QueuedRequest, RequestQueue

@@ -14,7 +14,7 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Self, TypeVar, final
 from weakref import WeakSet
 
-from predictor.call_context import CallContext
+from predictor.call_context import OK, CallContext, Observation, Observer
 from predictor.errors import (
     CallCancelledError,
     ErrorStatus,
@@ -26,7 +26,6 @@ from predictor.errors import (
 )
 from predictor.limits import QueueLimits
 from predictor.memory import make_caller_error
-from predictor.observation import OK, Observation, Observer
 from predictor.service.light_future import CANCELLED, RUNNING, LightFuture
 
 if TYPE_CHECKING:

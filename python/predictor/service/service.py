@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar, overload
 
 from predictor.adaptive_widths import RecordedWidths
-from predictor.call_context import CallContext, Deadline
+from predictor.call_context import CallContext, Deadline, Observer
 from predictor.catalog import EngineName, ModelInfo
 from predictor.errors import ArtifactError, QuantraError
 from predictor.forecast import Explanation, Outcome
@@ -23,7 +23,6 @@ from predictor.inference import choose_device
 from predictor.instance import ExplanationQuery, InstanceOrError, PathQuery
 from predictor.limits import ServiceLimits
 from predictor.model import Predictor
-from predictor.observation import Observer
 from predictor.registry import FolderWatcher, ModelsFolder, Registry, Runtime, VersionLock
 from predictor.service.adaptive_model import AdaptiveModel
 from predictor.service.explanations import (

@@ -12,7 +12,7 @@ from predictor.errors import ConfigurationError, format_count, format_date, form
 from predictor.features import FeatureSet
 from predictor.networks import TAPS
 from predictor.sessions import WEEKDAYS, SessionCalendar
-from predictor.sessions.recognition import SUFFIXES, find_fitting_calendar
+from predictor.sessions.calendar import SUFFIXES, find_fitting_calendar
 from predictor.windows import compute_lookback
 from trainers.stock.recipe import StockRecipe
 from trainers.stock.scale import MIN_WINDOWS

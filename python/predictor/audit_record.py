@@ -1,4 +1,8 @@
-"""The audit record, its canonical JSON, and its file next to the artifact's folder, whose hash it must not change."""
+"""The record of a model's audit: the checks that tried to refute its skill, and their results.
+
+It is stored in `NAME.audit.json` next to the artifact's folder, with the SHA-256 of the artifact's manifest. A record
+of another artifact is rejected.
+"""
 
 import hashlib
 from dataclasses import asdict, dataclass

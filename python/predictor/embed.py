@@ -1,4 +1,9 @@
-"""The embedded server and its calls and streams."""
+"""The embedded server, for a program that hosts Python in its process, such as C# through pythonnet.
+
+`open_embedded_server` loads a models folder. Calls and streams exchange the encoded messages of prediction.proto. An
+error is the google.rpc.Status that a server sends in `grpc-status-details-bin`. The same code, `predictor.calls`,
+answers both.
+"""
 
 import logging
 import math
