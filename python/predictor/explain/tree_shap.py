@@ -58,9 +58,9 @@ class ForestPaths:
         bit = (np.uint64(1) << leaves.astype(np.uint64))[:, None]
         on_left, on_right = (left[trees] & bit) != 0, (right[trees] & bit) != 0
         on_path = on_left | on_right
-        leaves = np.arange(counts.shape[1], dtype=np.uint64)
+        every_leaf = np.arange(counts.shape[1], dtype=np.uint64)
         below_left, below_right = (
-            (((bits[..., None] >> leaves) & np.uint64(1)) * counts[:, None]).sum(axis=-1) for bits in (left, right)
+            (((bits[..., None] >> every_leaf) & np.uint64(1)) * counts[:, None]).sum(axis=-1) for bits in (left, right)
         )
         towards = np.where(on_left, below_left[trees], below_right[trees])
         slots = np.arange(features.shape[-1])
@@ -251,8 +251,9 @@ class InterventionalTreeShap:
         for row in range(path.rows):
             deadline.check()
             # [2, R, F, S] whether two rows go left at each split of each tree
-            goes_left = self._network.forests.goes_left(rows[:, row])
-            sides = goes_left.reshape(len(goes_left), splits, count, trees).transpose(0, 3, 2, 1)
+            both = rows[:, row]
+            goes_left = self._network.forests.goes_left(both).reshape(len(both), splits, count, trees)
+            sides = goes_left.transpose(0, 3, 2, 1)
             for (h, q), values in zip(points, found, strict=True):
                 f = h * len(self._output.levels) + q
                 values[:, row] = self._compute_forest(f, columns, sides[:, :, f], units[:, row, h], len(groups))
