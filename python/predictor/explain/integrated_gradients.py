@@ -201,16 +201,16 @@ class ConvergenceTally:
     def _collect_contributions(self, p: int) -> Contributions:
         parts, neighbours = _split_stocks(self._parts.split_cells(self._cells[p]))
         return Contributions(
-            observed=_convert_to_numpy(parts.observed),
-            known=_convert_to_numpy(parts.known),
-            static=_convert_to_numpy(parts.static),
-            location=_convert_to_numpy(parts.location.sum(1)),
-            scale=_convert_to_numpy(parts.scale.sum(1)),
-            conformal=_convert_to_numpy(parts.offsets.sum((1, 2))),
-            neighbours=_convert_to_numpy(neighbours),
-            prediction=_convert_to_numpy(self._prediction[p]),
-            baseline_prediction=_convert_to_numpy(self._baseline[p]),
-            relative_gap=_convert_to_numpy(self._gap[p]),
+            observed=parts.observed.cpu().numpy(),
+            known=parts.known.cpu().numpy(),
+            static=parts.static.cpu().numpy(),
+            location=parts.location.sum(1).cpu().numpy(),
+            scale=parts.scale.sum(1).cpu().numpy(),
+            conformal=parts.offsets.sum((1, 2)).cpu().numpy(),
+            neighbours=neighbours.cpu().numpy(),
+            prediction=self._prediction[p].cpu().numpy(),
+            baseline_prediction=self._baseline[p].cpu().numpy(),
+            relative_gap=self._gap[p].cpu().numpy(),
             converged=self._converged[p].cpu().numpy(),
             nodes=self._nodes[p].cpu().numpy(),
         )
@@ -229,10 +229,6 @@ def _split_stocks(parts: PathParts) -> tuple[PathParts, Tensor]:
 def _sum_sizes(cells: Tensor) -> Tensor:
     """[P, N] sum of absolute cells [P, N, width]."""
     return cells.abs().sum(2)
-
-
-def _convert_to_numpy(values: Tensor) -> NDArray[np.float64]:
-    return values.cpu().numpy()
 
 
 @final

@@ -124,18 +124,18 @@ class FeatureOcclusionExplainer:
         return [
             replace(
                 _make_without_effects(
-                    _convert_to_numpy(values[:, h, q]),
-                    _convert_to_numpy(baseline[:, h, q]),
+                    values[:, h, q].cpu().numpy(),
+                    baseline[:, h, q].cpu().numpy(),
                     groups=sum(map(len, groups)),
                 ),
-                observed=_convert_to_numpy(effects.observed[:, None, :, h, q]),
-                known=_convert_to_numpy(effects.known[:, None, :, h, q]),
-                static=_convert_to_numpy(effects.static[..., h, q]),
-                location=_convert_to_numpy(effects.location[:, 0, h, q]),
-                scale=_convert_to_numpy(effects.scale[:, 0, h, q]),
-                conformal=_convert_to_numpy(effects.offsets[:, 0, h, q]),
-                neighbours=_convert_to_numpy(neighbours[..., h, q]),
-            ).with_gap(_convert_to_numpy(floor[:, h]), tolerance)
+                observed=effects.observed[:, None, :, h, q].cpu().numpy(),
+                known=effects.known[:, None, :, h, q].cpu().numpy(),
+                static=effects.static[..., h, q].cpu().numpy(),
+                location=effects.location[:, 0, h, q].cpu().numpy(),
+                scale=effects.scale[:, 0, h, q].cpu().numpy(),
+                conformal=effects.offsets[:, 0, h, q].cpu().numpy(),
+                neighbours=neighbours[..., h, q].cpu().numpy(),
+            ).with_gap(floor[:, h].cpu().numpy(), tolerance)
             for h, q in points
         ]
 
@@ -162,10 +162,6 @@ class FeatureOcclusionExplainer:
         for part, reference in zip(parts[:-1], path.start[:-1], strict=True):
             part[:, 1:] = reference[:, 1:]
         return self._features.forecast(path, parts, deadline)[:, None]
-
-
-def _convert_to_numpy(values: Tensor) -> FloatArray:
-    return values.cpu().numpy()
 
 
 def _make_without_effects(values: FloatArray, baseline: FloatArray, *, groups: int) -> Contributions:

@@ -90,15 +90,15 @@ class ShapleyExplainer:
         if self._features.members > 1:
             groups.append((_NEIGHBOURS, []))
         if self._trees is None:
-            averages = _convert_to_numpy(self._average_changes(path, groups, baseline, values, deadline))
+            averages = self._average_changes(path, groups, baseline, values, deadline).cpu().numpy()
             changes, orders = [averages[..., h, q] for h, q in points], ORDERS
         else:
-            ends = np.stack([_convert_to_numpy(baseline), _convert_to_numpy(values)])
+            ends = np.stack([baseline.cpu().numpy(), values.cpu().numpy()])
             changes, orders = self._trees.compute(path, ends, groups, points, deadline), 1
         floor = GAP_FLOOR * self._features.output.spread * path.scale
         return [
             self._join(groups, path.end, own, baseline[:, h, q], values[:, h, q], orders).with_gap(
-                _convert_to_numpy(floor[:, h]), tolerance
+                floor[:, h].cpu().numpy(), tolerance
             )
             for (h, q), own in zip(points, changes, strict=True)
         ]
@@ -166,13 +166,9 @@ class ShapleyExplainer:
             scale=scale[:, 0],
             conformal=offsets[:, 0],
             neighbours=neighbours,
-            prediction=_convert_to_numpy(values),
-            baseline_prediction=_convert_to_numpy(baseline),
+            prediction=values.cpu().numpy(),
+            baseline_prediction=baseline.cpu().numpy(),
             relative_gap=np.zeros(len(values)),
             converged=np.ones(len(values), np.bool_),
             nodes=np.full(len(values), orders, np.int32),
         )
-
-
-def _convert_to_numpy(values: Tensor) -> FloatArray:
-    return values.cpu().numpy()
