@@ -35,8 +35,7 @@ from predictor.networks import LSTMConfig, Target
 from predictor.sessions import SessionCalendar
 from trainers import StockTrainer
 from trainers.stock import Optimisation, StockRecipe
-from trainers.stock.backtest.folds import Fold, WalkForwardPlan, split_sessions
-from trainers.stock.backtest.refits import RefitMaterial, make_tradable
+from trainers.stock.backtest.refits import Fold, RefitMaterial, WalkForwardPlan, make_tradable, split_sessions
 from trainers.stock.data import NO_COVARIATE_FILES, History
 from trainers.stock.feature_cache import FeatureCache
 from trainers.stock.feature_selection import fit_features

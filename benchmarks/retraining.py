@@ -23,8 +23,7 @@ from predictor.bars import BarPanel
 from predictor.errors import format_date
 from predictor.features import load_default_features
 from trainers.demo.market import CALENDAR, real_bars
-from trainers.stock.backtest.folds import WalkForwardPlan, split_sessions
-from trainers.stock.backtest.refits import RefitMaterial
+from trainers.stock.backtest.refits import RefitMaterial, WalkForwardPlan, split_sessions
 from trainers.stock.evaluation.comparison import compare, pinball
 from trainers.stock.evaluation.evaluation_set import CONFIDENCE, EvaluationSet
 from trainers.stock.lifecycle.version_comparison import walk_forward

@@ -41,7 +41,7 @@ from trainers.stock.backtest.page import render_backtest
 from trainers.stock.bars_report import check_bars, list_warnings, write_bars_page
 from trainers.stock.daily import DailySettings
 from trainers.stock.daily.page import render_evenings
-from trainers.stock.evaluation.page import render_evaluation
+from trainers.stock.evaluation.report import render_evaluation
 
 NAME: Final = "demo/1"
 SYMBOLS: Final = ("AAPL", "GOOG")

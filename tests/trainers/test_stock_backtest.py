@@ -38,9 +38,15 @@ from trainers.stock.backtest import (
 )
 from trainers.stock.backtest.backtest import collect_settings, complete_plan, trade_forecasts
 from trainers.stock.backtest.book import run_book
-from trainers.stock.backtest.folds import Fold, split_sessions
 from trainers.stock.backtest.forecasts import DailyForecasts
-from trainers.stock.backtest.refits import ForecastStore, RefitMaterial, make_tradable, refit_splits
+from trainers.stock.backtest.refits import (
+    Fold,
+    ForecastStore,
+    RefitMaterial,
+    make_tradable,
+    refit_splits,
+    split_sessions,
+)
 from trainers.stock.backtest.strategies import compute_benchmark_weights, decide_weights
 from trainers.stock.feature_cache import FeatureCache
 from trainers.stock.recipe import read_recipe

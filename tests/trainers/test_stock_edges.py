@@ -30,8 +30,7 @@ from trainers.stock.backtest import (
     backtest,
 )
 from trainers.stock.backtest.backtest import USER_EDGES_NOTE, collect_settings
-from trainers.stock.backtest.folds import split_sessions
-from trainers.stock.backtest.refits import ForecastStore, RefitMaterial, make_tradable
+from trainers.stock.backtest.refits import ForecastStore, RefitMaterial, make_tradable, split_sessions
 from trainers.stock.data import NO_COVARIATE_FILES, TrainingWindows
 from trainers.stock.edges import (
     correlate,

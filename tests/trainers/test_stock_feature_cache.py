@@ -30,8 +30,7 @@ from trainers import StockTrainer
 from trainers.progress import no_progress
 from trainers.stock import StockRecipe
 from trainers.stock.audit.audit import ShuffledTraining
-from trainers.stock.backtest.folds import Fold
-from trainers.stock.backtest.refits import RefitMaterial, make_tradable
+from trainers.stock.backtest.refits import Fold, RefitMaterial, make_tradable
 from trainers.stock.command import stock
 from trainers.stock.data import NO_COVARIATE_FILES, History
 from trainers.stock.evaluation.comparison import SeedRefits

@@ -44,8 +44,7 @@ from trainers.stock import (
     TrainingResult,
     train,
 )
-from trainers.stock.backtest.folds import WalkForwardPlan, split_sessions
-from trainers.stock.backtest.refits import RefitMaterial
+from trainers.stock.backtest.refits import RefitMaterial, WalkForwardPlan, split_sessions
 from trainers.stock.ensembles import JoinedEnsemble, join
 from trainers.stock.ensembles.ensemble import WeightRule
 from trainers.stock.evaluation.bound_model import bind_model

@@ -28,13 +28,13 @@ from trainers.stock.backtest.result import (
     sharpe_at,
 )
 from trainers.stock.evaluation.evaluation_set import Interval
-from trainers.stock.evaluation.page import render_evaluation
 from trainers.stock.evaluation.report import (
     build_horizon_table,
     build_loss_table,
     build_winkler_table,
     format_plain,
     format_span,
+    render_evaluation,
 )
 
 NAME = "demo/1"

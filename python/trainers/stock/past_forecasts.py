@@ -7,9 +7,8 @@ import numpy as np
 from predictor.bars import BarPanel
 from predictor.errors import ConfigurationError, MissingPackageError
 from predictor.networks import Target
-from trainers.stock.backtest.folds import Fold
 from trainers.stock.backtest.forecasts import DailyForecasts, forecast_daily, join_folds
-from trainers.stock.backtest.refits import RefitMaterial
+from trainers.stock.backtest.refits import Fold, RefitMaterial
 from trainers.stock.backtest.source import ModelSource, find_first_decision, refuse_in_sample
 from trainers.stock.recipe import StockRecipe
 from trainers.stock.training_data import TrainingMaterial

@@ -15,7 +15,7 @@ from predictor.jobs import JobRunner
 from trainers.loop import Report
 from trainers.progress import ConsumerChain, ReportConsumer, is_cell, progress_for
 from trainers.stock.backtest.backtest import FoldProgress, iterate_silently
-from trainers.stock.backtest.folds import Fold, describe_fold
+from trainers.stock.backtest.refits import Fold, describe_fold
 from trainers.stock.data_warnings import Warn, discard
 
 

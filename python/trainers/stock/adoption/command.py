@@ -16,9 +16,7 @@ from predictor.errors import ConfigurationError
 from trainers.options import Threads
 from trainers.progress import no_progress, progress_on
 from trainers.stock.adoption.adoption import AdoptionSettings, adopt
-from trainers.stock.adoption.chronos import read_chronos
-from trainers.stock.adoption.kronos import USUAL_PATHS, read_kronos
-from trainers.stock.adoption.published_model import SourceFolder
+from trainers.stock.adoption.published_model import USUAL_PATHS, SourceFolder, read_chronos, read_kronos
 from trainers.stock.command import print_result
 from trainers.stock.flags import OutFolder, choose_version_folder, print_artifact_commands
 from trainers.stock.progress_output import make_announcer, make_warner

@@ -1,7 +1,7 @@
 """Walk-forward backtests: forecasts from models that see only the past, traded with delay and costs."""
 
 from trainers.stock.backtest.backtest import BacktestFolder, backtest
-from trainers.stock.backtest.folds import Fold, WalkForwardPlan
+from trainers.stock.backtest.refits import Fold, WalkForwardPlan
 from trainers.stock.backtest.result import Backtest, BookFigures, BookTrack, summary_json
 from trainers.stock.backtest.source import ModelSource, artifact_source, recipe_source
 from trainers.stock.backtest.strategies import Strategy, StrategySettings, TradingTerms

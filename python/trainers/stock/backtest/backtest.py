@@ -17,9 +17,18 @@ from predictor.jobs import JobRunner, LocalRunner
 from predictor.replacement import claim_output
 from trainers.progress import StepProgress, no_progress
 from trainers.stock.backtest.book import run_book
-from trainers.stock.backtest.folds import Fold, WalkForwardPlan, find_decision_span, split_sessions
 from trainers.stock.backtest.forecasts import DailyForecasts, forecast_daily, join_folds
-from trainers.stock.backtest.refits import ForecastStore, RefitMaterial, list_fold_sessions, make_tradable, run_refits
+from trainers.stock.backtest.refits import (
+    Fold,
+    ForecastStore,
+    RefitMaterial,
+    WalkForwardPlan,
+    find_decision_span,
+    list_fold_sessions,
+    make_tradable,
+    run_refits,
+    split_sessions,
+)
 from trainers.stock.backtest.result import Backtest, BookTrack, create_track
 from trainers.stock.backtest.source import ModelSource, find_first_decision, refuse_in_sample
 from trainers.stock.backtest.strategies import (

@@ -27,8 +27,8 @@ from predictor.report.templates import name_artifact
 from trainers.options import ForecastDevice, RunOptions
 from trainers.progress import no_progress, progress_on, show_finished
 from trainers.stock.backtest.backtest import BacktestFolder, FoldProgress, backtest, choose_terms, complete_plan
-from trainers.stock.backtest.folds import Fold, WalkForwardPlan, describe_fold
 from trainers.stock.backtest.page import build_figure_table, find_largest_fall, render_backtest
+from trainers.stock.backtest.refits import Fold, WalkForwardPlan, describe_fold
 from trainers.stock.backtest.result import Backtest, describe_sharpe, judge, summary_json
 from trainers.stock.backtest.source import ModelSource, artifact_source, recipe_source
 from trainers.stock.backtest.strategies import MAX_HALT, StrategySettings, TradingTerms

@@ -12,7 +12,7 @@ from predictor.canonical import Json
 from predictor.errors import format_date
 from predictor.skill import Verdict
 from trainers.stock.backtest.book import Book
-from trainers.stock.backtest.folds import Fold
+from trainers.stock.backtest.refits import Fold
 from trainers.stock.backtest.strategies import (
     BASIS_POINT,
     MAX_HALT,

@@ -34,7 +34,6 @@ from trainers.options import Threads
 from trainers.progress import progress_for, progress_on
 from trainers.stock.data import WINDOWS_PER_BATCH
 from trainers.stock.evaluation.evaluation import EvaluationSettings, ModelEvaluation, evaluate
-from trainers.stock.evaluation.page import render_evaluation
 from trainers.stock.evaluation.report import (
     SCALE,
     build_gain_table,
@@ -47,6 +46,7 @@ from trainers.stock.evaluation.report import (
     describe_findings,
     format_loss,
     format_span,
+    render_evaluation,
     select_metrics,
 )
 from trainers.stock.evaluation.scores import ScoreRole

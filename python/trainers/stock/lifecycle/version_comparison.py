@@ -17,8 +17,7 @@ from predictor.evidence import compare_losses, compute_challenger_alpha, compute
 from predictor.lifecycle import Check
 from predictor.model import Ensemble, build_output_map
 from predictor.registry import CHAMPION, find_version, read_aliases
-from trainers.stock.backtest.folds import Fold, WalkForwardPlan, split_sessions
-from trainers.stock.backtest.refits import RefitMaterial
+from trainers.stock.backtest.refits import Fold, RefitMaterial, WalkForwardPlan, split_sessions
 from trainers.stock.backtest.source import ModelSource, TrainedModel, artifact_source
 from trainers.stock.bar_requirements import check_sessions
 from trainers.stock.card import identify_features
