@@ -123,7 +123,12 @@ def read_edges(path: Path, symbols: Sequence[str], *, neighbours: int) -> Edges:
         if not isfinite(weight):
             raise ConfigurationError(f"{where}: the weight is {text}, but must be finite")
         lists[node].append((weight, other))
-    return _select_strongest(lists, neighbours)
+    chosen = Edges(neighbours=torch.full((len(lists), neighbours), -1), weights=torch.zeros(len(lists), neighbours))
+    for node, candidates in enumerate(lists):
+        strongest = sorted(candidates, key=lambda edge: (-edge[0], edge[1]))[:neighbours]
+        for k, (weight, other) in enumerate(strongest):
+            chosen.neighbours[node, k], chosen.weights[node, k] = other, weight
+    return chosen
 
 
 def _read_lines(path: Path) -> Iterator[tuple[str, tuple[str, str, str]]]:
@@ -142,16 +147,6 @@ def _read_lines(path: Path) -> Iterator[tuple[str, tuple[str, str, str]]]:
         if None in row or None in row.values():
             raise ConfigurationError(f"{where}: a line must have {len(COLUMNS)} cells, {', '.join(COLUMNS)}")
         yield where, (row["symbol"], row["neighbour"], row["weight"])
-
-
-def _select_strongest(lists: Sequence[Sequence[tuple[float, int]]], count: int) -> Edges:
-    """The heaviest `count` edges of each node."""
-    neighbours = torch.full((len(lists), count), -1)
-    weights = torch.zeros(len(lists), count)
-    for node, candidates in enumerate(lists):
-        for k, (weight, other) in enumerate(sorted(candidates, key=lambda edge: (-edge[0], edge[1]))[:count]):
-            neighbours[node, k], weights[node, k] = other, weight
-    return Edges(neighbours=neighbours, weights=weights)
 
 
 def describe_edges(network: nn.Module, given: Edges | None) -> dict[str, Json]:

@@ -296,7 +296,32 @@ def read_recipe(settings: Json, source: str = "recipe") -> StockRecipe:
     """
     try:
         record = Record(settings, source)
-        recipe = _read_recipe(record)
+        kind, text = record.text("kind"), record.text("target")
+        choices = [target.value for target in TargetKind]
+        if text not in choices:
+            raise record.make_error("target", f"is {text!r}, but must be one of {choices}")
+        target = Target(kind=TargetKind(text), lag=record.integer("lag"), horizons=record.integers("horizons"))
+        scale: Scale = _read_value(record, "scale", Scale) if record.has("scale") else "window"
+        normaliser = None
+        if scale == "window":
+            own = record.group(NORMALISER)
+            normaliser = read_normaliser(own, target, own.text("kind") if own.has("kind") else WINDOW.name)
+        minimum = BarRequirements()
+        if record.has(f"{MINIMUM}values"):
+            minimum = _read_values(BarRequirements, record, MINIMUM)
+        recipe = StockRecipe(
+            kind=kind,
+            config=_read_config(kind, record),
+            target=target,
+            quantiles=record.numbers("quantiles"),
+            encoder_length=record.integer("encoder_length"),
+            calendar=record.text("calendar"),
+            scale=scale,
+            normaliser=normaliser,
+            minimum=minimum,
+            optimisation=_read_values(Optimisation, record, ""),
+            **_read_splitting(record),
+        )
         record.end()
     except ArtifactError as error:
         raise ConfigurationError(error.message) from error
@@ -322,28 +347,6 @@ def read_recipe_file(path: Path) -> StockRecipe:
     return read_recipe(settings, path.name)
 
 
-def _read_recipe(record: Record) -> StockRecipe:
-    kind, target = record.text("kind"), _read_target(record)
-    scale: Scale = _read_value(record, "scale", Scale) if record.has("scale") else "window"
-    normaliser = None
-    if scale == "window":
-        own = record.group(NORMALISER)
-        normaliser = read_normaliser(own, target, own.text("kind") if own.has("kind") else WINDOW.name)
-    return StockRecipe(
-        kind=kind,
-        config=_read_config(kind, record),
-        target=target,
-        quantiles=record.numbers("quantiles"),
-        encoder_length=record.integer("encoder_length"),
-        calendar=record.text("calendar"),
-        scale=scale,
-        normaliser=normaliser,
-        minimum=_read_values(BarRequirements, record, MINIMUM) if record.has(f"{MINIMUM}values") else BarRequirements(),
-        optimisation=_read_values(Optimisation, record, ""),
-        **_read_splitting(record),
-    )
-
-
 def _read_config(kind: str, record: Record) -> NetworkConfig:
     names = [name for name in record.keys() if name.startswith(NETWORK)]  # noqa: SIM118 - a Record is not a dict
     settings = {name.removeprefix(NETWORK): record.json(name) for name in names}
@@ -351,13 +354,6 @@ def _read_config(kind: str, record: Record) -> NetworkConfig:
     if len(plain) != len(settings):
         raise ConfigurationError(f"network settings {sorted(set(settings) - set(plain))} must be plain values")
     return read_config(get_kind(kind), plain)
-
-
-def _read_target(record: Record) -> Target:
-    text = record.text("target")
-    if text not in [kind.value for kind in TargetKind]:
-        raise record.make_error("target", f"is {text!r}, but must be one of {[kind.value for kind in TargetKind]}")
-    return Target(kind=TargetKind(text), lag=record.integer("lag"), horizons=record.integers("horizons"))
 
 
 def _read_splitting(record: Record) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 One fit covers all symbols, on a bounded number of windows of the training split.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import log
 from typing import Final, Literal
@@ -212,7 +211,12 @@ def fit_garch(sample: ScaleSample) -> Garch:
         )
     distance = np.where(np.isnan(squares), 0.0, squares - long_run[:, None])[rows, ::-1].copy()
     alpha, beta = _maximise_likelihood(*map(torch.from_numpy, (distance, long_run[rows], outcome[rows])))
-    return Garch(alpha=alpha, beta=beta, reversion=tuple(_compute_reversions(alpha + beta, sample.steps)))
+    powers = [1.0]
+    while len(powers) < sample.steps[-1][1]:
+        powers.append(powers[-1] * (alpha + beta))
+    # The mean of (alpha + beta)^(j - 1) over the days j of each horizon.
+    reversion = tuple(sum(powers[first - 1 : last]) / (last - first + 1) for first, last in sample.steps)
+    return Garch(alpha=alpha, beta=beta, reversion=reversion)
 
 
 def _maximise_likelihood(distance: Tensor, long_run: Tensor, outcome: Tensor) -> tuple[float, float]:
@@ -255,15 +259,6 @@ _MAX_SUM: Final = 0.9995
 def _bind_parameters(unbound: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     total, share = _MAX_SUM * unbound[0].sigmoid(), unbound[1].sigmoid()
     return total * share, total * (1 - share), 2 + unbound[2].exp()
-
-
-def _compute_reversions(total: float, steps: Steps) -> Iterator[float]:
-    """Mean of total^(j - 1) over the days j of each horizon."""
-    powers = [1.0]
-    while len(powers) < steps[-1][1]:
-        powers.append(powers[-1] * total)
-    for first, last in steps:
-        yield sum(powers[first - 1 : last]) / (last - first + 1)
 
 
 # --- mean of HAR and GARCH

@@ -217,7 +217,22 @@ class Backtest:
 
     def to_json(self) -> dict[str, Json]:
         """Settings, figures, and all sessions of all books as JSON; NaN becomes null."""
-        return summary_json(self) | {"tracks": [_encode_track(track) for track in self.tracks]}
+        return summary_json(self) | {
+            "tracks": [
+                {
+                    "name": track.name,
+                    "sessions": track.sessions.tolist(),
+                    "gross": track.book.gross.tolist(),
+                    "net": track.book.net.tolist(),
+                    "gross_equity": track.gross_equity.tolist(),
+                    "net_equity": track.net_equity.tolist(),
+                    "traded": track.book.traded.tolist(),
+                    "closed": track.book.closed.tolist(),
+                    "weights": track.book.weights.tolist(),
+                }
+                for track in self.tracks
+            ]
+        }
 
     @property
     def tracks(self) -> tuple[BookTrack, ...]:
@@ -263,42 +278,25 @@ def summary_json(backtest: Backtest) -> dict[str, Json]:
         "folds": [asdict(fold) for fold in backtest.folds],
         "notes": list(backtest.notes),
         "warnings": list(backtest.warnings),
-        "table": [{"name": track.name, **_encode_figures(track, backtest.terms)} for track in backtest.tracks],
-        "leads": [_encode_lead(backtest, track) for track in backtest.benchmarks],
-    }
-
-
-def _encode_lead(backtest: Backtest, benchmark: BookTrack) -> Json:
-    lead, error = map(_encode_number, measure_lead(backtest, benchmark))
-    return {"over": benchmark.name, "sharpe": lead, "sharpe_error": error}
-
-
-def _encode_track(track: BookTrack) -> Json:
-    book = track.book
-    return {
-        "name": track.name,
-        "sessions": track.sessions.tolist(),
-        "gross": book.gross.tolist(),
-        "net": book.net.tolist(),
-        "gross_equity": track.gross_equity.tolist(),
-        "net_equity": track.net_equity.tolist(),
-        "traded": book.traded.tolist(),
-        "closed": book.closed.tolist(),
-        "weights": book.weights.tolist(),
-    }
-
-
-def _encode_figures(track: BookTrack, terms: TradingTerms) -> dict[str, Json]:
-    figures = track.figures
-    return {
-        "gross": _encode_performance(figures.gross, track.sessions),
-        "net": _encode_performance(figures.net, track.sessions),
-        "turnover": figures.turnover,
-        "annual_turnover": figures.turnover * terms.sessions_a_year,
-        "hit_rate": _encode_number(figures.hit_rate),
-        "exposure": figures.exposure,
-        "net_exposure": figures.net_exposure,
-        "closed_as_delisted": figures.closed,
+        "table": [
+            {
+                "name": track.name,
+                "gross": _encode_performance(track.figures.gross, track.sessions),
+                "net": _encode_performance(track.figures.net, track.sessions),
+                "turnover": track.figures.turnover,
+                "annual_turnover": track.figures.turnover * backtest.terms.sessions_a_year,
+                "hit_rate": _encode_number(track.figures.hit_rate),
+                "exposure": track.figures.exposure,
+                "net_exposure": track.figures.net_exposure,
+                "closed_as_delisted": track.figures.closed,
+            }
+            for track in backtest.tracks
+        ],
+        "leads": [
+            {"over": track.name, "sharpe": _encode_number(lead), "sharpe_error": _encode_number(error)}
+            for track in backtest.benchmarks
+            for lead, error in [measure_lead(backtest, track)]
+        ],
     }
 
 

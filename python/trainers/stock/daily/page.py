@@ -118,7 +118,12 @@ def _draw_past_fans(
             quantiles=record.quantiles,
             prices=float(close[-1]) * np.exp(record.values),
             past=[
-                _make_past_fan(outcome, float(close[sessions == outcome.as_of][0]))
+                charts.PastFan(
+                    start=to_date(outcome.as_of),
+                    close=(past_close := float(close[sessions == outcome.as_of][0])),
+                    target_dates=tuple(map(to_date, outcome.target_sessions)),
+                    prices=past_close * np.exp(outcome.values),
+                )
                 for outcome in past
                 if outcome.quantiles == record.quantiles
             ],
@@ -129,15 +134,6 @@ def _draw_past_fans(
             record.symbol,
             page.chart(charts.draw_fan(chart), f"{record.symbol}: past and tonight's forecasts", top=64),
         )
-
-
-def _make_past_fan(record: ForecastRecord, close: float) -> charts.PastFan:
-    return charts.PastFan(
-        start=to_date(record.as_of),
-        close=close,
-        target_dates=tuple(map(to_date, record.target_sessions)),
-        prices=close * np.exp(record.values),
-    )
 
 
 def _make_series(

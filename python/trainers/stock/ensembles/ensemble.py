@@ -293,8 +293,7 @@ def join(
     """
     artifact.check_new_folder(out)
     announce(f"verifying {len(folders)} artifacts")
-    stored = {name: _open_single(folders[name]) for name in sorted(folders)}
-    _refuse_duplicates(stored)
+    stored = _load_members(folders)
     shared = artifact.check_compatible({name: member.artifact for name, member in stored.items()})
     cards = {name: member.artifact.manifest.card for name, member in stored.items()}
     splits = find_common_splits(
@@ -348,21 +347,21 @@ def join(
 _RUNTIME = Runtime(torch.device("cpu"), WINDOWS_PER_BATCH)
 
 
-def _open_single(folder: Path) -> StoredArtifact:
-    if artifact.is_ensemble(folder):
-        raise ConfigurationError(
-            f"{folder} is an ensemble itself; give its members instead: {folder}/{artifact.MEMBERS}/NAME"
-        )
-    with artifact.name_folder_in_errors(folder):
-        return artifact.load(folder)
-
-
-def _refuse_duplicates(members: Mapping[str, StoredArtifact]) -> None:
+def _load_members(folders: Mapping[str, Path]) -> dict[str, StoredArtifact]:
+    """Load different artifacts, each of one model."""
+    members: dict[str, StoredArtifact] = {}
     names: dict[str, str] = {}
-    for name, member in members.items():
-        other = names.setdefault(member.manifest_hash, name)
-        if other != name:
-            raise ConfigurationError(f"{other} and {name} are the same artifact; give it once")
+    for name, folder in sorted(folders.items()):
+        if artifact.is_ensemble(folder):
+            raise ConfigurationError(
+                f"{folder} is an ensemble itself; give its members instead: {folder}/{artifact.MEMBERS}/NAME"
+            )
+        with artifact.name_folder_in_errors(folder):
+            members[name] = artifact.load(folder)
+        first = names.setdefault(members[name].manifest_hash, name)
+        if first != name:
+            raise ConfigurationError(f"{first} and {name} are the same artifact; give it once")
+    return members
 
 
 def _build_manifest(

@@ -81,7 +81,7 @@ class Page:
     def routes(self) -> Sequence[Route]:
         """Create the routes."""
         renderers: dict[str, Callable[[PageFrame, dict[str, str]], str]] = {
-            "/": self._render_home,
+            "/": lambda frame, _: views.render_home(frame, self._uploaded, self._models.models(), self._remote_note),
             "/bars": self._render_bars,
             "/forecast": self._render_forecast,
             "/universe": self._render_universe,
@@ -159,9 +159,6 @@ class Page:
             style=self._style,
             script=self._script,
         )
-
-    def _render_home(self, frame: PageFrame, _: dict[str, str]) -> str:
-        return views.render_home(frame, self._uploaded, self._models.models(), self._remote_note)
 
     async def _receive_file(self, request: Request) -> Response:
         """Receive one file; the first one of a drop replaces the bars before."""

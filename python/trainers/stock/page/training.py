@@ -233,10 +233,6 @@ class ModelTraining:
                 f"{self._state.request.name} is being trained, and one training runs at a time; stop it, or wait"
             )
 
-    def _without_folder(self, message: str) -> str:
-        """The message with names of files in place of their temporary paths."""
-        return message if self._bars is None else message.replace(f"{self._bars.name}{os.sep}", "")
-
     def _forget_bars(self) -> None:
         if self._bars is not None:
             self._bars.cleanup()
@@ -295,7 +291,9 @@ class ModelTraining:
             ended = replace(state, phase=TrainingPhase.STOPPED)
         else:
             why = state.message or f"the training process ended with code {code}: {printed[:_MAX_SHOWN_CHARACTERS]}"
-            ended = replace(state, phase=TrainingPhase.FAILED, message=self._without_folder(why))
+            if self._bars is not None:  # names of files in place of their temporary paths
+                why = why.replace(f"{self._bars.name}{os.sep}", "")
+            ended = replace(state, phase=TrainingPhase.FAILED, message=why)
         with self._lock:
             self._state = ended
             if ended.phase is TrainingPhase.FINISHED:
