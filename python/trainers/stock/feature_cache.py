@@ -83,7 +83,7 @@ class FeatureCache:
     def load_scaling(
         self, learnt: BarPanel, features: FeatureSet, covariates: CovariateSource, fit: Callable[[], Scaling]
     ) -> Scaling:
-        """The scaling of the observed features.
+        """Load the scaling of the observed features.
 
         `fit` computes it from the bars `learnt`; it is not called if the cache has it.
         """
@@ -107,7 +107,7 @@ class FeatureCache:
         covariates: CovariateSource,
         blocks: Callable[[], Iterator[ObservedArrays]],
     ) -> ObservedArrays:
-        """The scaled features of a history and their mask, [S, T, F] each.
+        """Load the scaled features of a history and their mask, [S, T, F] each.
 
         `blocks` computes the features of a few symbols at a time; it is not called if the cache has them.
         """
@@ -120,7 +120,7 @@ class FeatureCache:
         return arrays["observed"], arrays["mask"]
 
     def load_targets(self, bars: BarPanel, pipeline: Pipeline) -> tuple[FloatArray, DailySeries]:
-        """The labels [S, T, H] of a history, and the series that its levels are computed from, [S, T] each."""
+        """Load the labels [S, T, H] of a history, and the series that its levels are computed from, [S, T] each."""
         target, normaliser = pipeline.target, pipeline.normaliser
         count = len(normaliser.series(target, bars.rows(slice(1)).adjusted()))
         symbols, sessions = bars.close.shape
@@ -170,7 +170,7 @@ class FeatureCache:
     def load_arrays(
         self, key: Mapping[str, Json], shapes: Mapping[str, ArrayShape], compute: Callable[[], Iterable[Arrays]]
     ) -> Arrays:
-        """The arrays of an entry, memory-mapped; if it is missing or damaged, it is computed and written first.
+        """Load the arrays of an entry, memory-mapped; if it is missing or damaged, it is computed and written first.
 
         The key determines the values. `compute` returns consecutive rows of all arrays, by name.
 
@@ -184,8 +184,8 @@ class FeatureCache:
             for _ in range(MAX_WRITES):
                 self.folder.mkdir(parents=True, exist_ok=True)
                 with lock_file(self.folder / f"{name}.lock", patience=inf):
-                    if (found := self._open(name, shapes)) is not None:
-                        return found
+                    if (arrays := self._open(name, shapes)) is not None:
+                        return arrays
                     with suppress(FileNotFoundError):  # the folder was removed meanwhile
                         self._write(name, shapes, compute)
         except OSError as error:
@@ -205,7 +205,10 @@ class FeatureCache:
             return None
         try:
             record = Record.from_bytes((entry / RECORD).read_bytes(), RECORD)
-            return {one: _open_array(entry / f"{one}.npy", record.text(one), shape) for one, shape in shapes.items()}
+            return {
+                column: _open_array(entry / f"{column}.npy", record.text(column), shape)
+                for column, shape in shapes.items()
+            }
         except (OSError, ValueError, ArtifactError) as error:
             self.tell(f"the features in {entry} are damaged and are computed again: {error}")
             shutil.rmtree(entry, ignore_errors=True)
