@@ -179,23 +179,19 @@ class _JobRun(Generic[JobT]):
 
     def outcomes(self, *, in_order: bool) -> Iterator[tuple[JobT, JobOutcome]]:
         """Run all jobs, and yield each with its outcome."""
-        self._take()
-        while self._taken:
-            number = next(iter(self._taken)) if in_order else next(iter(self._ended), -1)
-            if number not in self._ended:
+        while True:
+            while len(self._taken) < self._pool.slots and (numbered := next(self._jobs, None)) is not None:
+                number, self._taken[numbered[0]] = numbered
+                self._begin(number)
+            if not self._taken:
+                return
+            while (number := next(iter(self._taken)) if in_order else next(iter(self._ended), -1)) not in self._ended:
                 self._wait()
-                continue
             job, outcome = self._taken.pop(number), self._ended.pop(number)
             self._done += outcome.error is None
             self._failed += outcome.error is not None
             self._update_progress()
             yield job, outcome
-            self._take()
-
-    def _take(self) -> None:
-        while len(self._taken) < self._pool.slots and (taken := next(self._jobs, None)) is not None:
-            number, self._taken[taken[0]] = taken
-            self._begin(number)
 
     def _begin(self, number: int) -> None:
         has_begun = self._pool.start(number, self._taken[number])

@@ -109,7 +109,7 @@ def request_of_the_page(symbol: str) -> str:
         attribution=SimpleNamespace(horizon=5, quantile=0.5),
         options=ReadingOptions(),
         symbol=symbol,
-        accepts_suspects=False,
+        can_use_suspects=False,
     )
     return next(text for name, text in request_texts(shown) if name.startswith("C#"))
 

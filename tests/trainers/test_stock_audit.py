@@ -296,7 +296,7 @@ def test_the_error_of_skill_is_newey_and_wests_over_twice_the_horizon_stretched(
 
 
 def test_skill_of_few_overlapping_outcomes_is_seldom_found_where_there_is_none() -> None:
-    assert np.mean([estimate(overlapping_sums(seed), 20).positive for seed in range(300)]) < 0.08
+    assert np.mean([estimate(overlapping_sums(seed), 20).is_positive for seed in range(300)]) < 0.08
 
 
 def test_outcomes_of_a_lag_begin_so_many_closes_later() -> None:

@@ -59,7 +59,7 @@ class TrialCount:
     count: int
     counted_by: str
     """Source of the count, as text."""
-    known: bool = True
+    is_counted: bool = True
     """Whether they were counted; without a count the check never passes."""
 
     def __post_init__(self) -> None:
@@ -73,7 +73,7 @@ def count_trials(given: int | None, card: Mapping[str, Json]) -> TrialCount:
         return TrialCount(count=given, counted_by="as given")
     if "tuning" in card:
         return TrialCount(count=Record(card, "card").record("tuning").integer("trials"), counted_by="from the card")
-    return TrialCount(count=1, counted_by="not counted: give --trials", known=False)
+    return TrialCount(count=1, counted_by="not counted: give --trials", is_counted=False)
 
 
 def check_trials(returns: FloatArray, trials: TrialCount, a_year: int = SESSIONS_A_YEAR) -> TrialsCheck:
@@ -87,7 +87,7 @@ def check_trials(returns: FloatArray, trials: TrialCount, a_year: int = SESSIONS
     verdict = AuditVerdict.UNDECIDED
     if deflated is not None and deflated <= 1 - SURE:
         verdict = AuditVerdict.FAIL
-    elif deflated is not None and deflated >= SURE and trials.known:
+    elif deflated is not None and deflated >= SURE and trials.is_counted:
         verdict = AuditVerdict.PASS
     return TrialsCheck(
         verdict=verdict,
@@ -166,7 +166,7 @@ class SkillEstimate:
     error: float
 
     @property
-    def positive(self) -> bool:
+    def is_positive(self) -> bool:
         """Whether it is more than two standard errors above zero."""
         return self.value > 2 * self.error
 
@@ -278,9 +278,9 @@ def check_lags(judged: AuditedForecasts) -> LagCheck:
     skill = {lag: estimate(series, judged.reach) for lag, series in daily.items()}
     lost = estimate(daily[0] - daily[1], judged.reach)
     verdict = AuditVerdict.UNDECIDED
-    if skill[1].positive:
+    if skill[1].is_positive:
         verdict = AuditVerdict.PASS
-    elif skill[0].positive and lost.positive:
+    elif skill[0].is_positive and lost.is_positive:
         verdict = AuditVerdict.FAIL
     return LagCheck(
         verdict=verdict,

@@ -80,6 +80,6 @@ def audit_command(
     console.print(f"Written to {locate_audit(path)}", soft_wrap=True, markup=False)
     if subject.artifact is not None:
         refused = {suspect.symbol for suspect in find_suspects(panel) if suspect.is_refused}
-        sound = [symbol for symbol in panel.symbols if symbol not in refused]
-        symbol = ("--symbol", sound[0]) if refused and sound else ()
+        usable = [symbol for symbol in panel.symbols if symbol not in refused]
+        symbol = ("--symbol", usable[0]) if refused and usable else ()
         print_next_commands(quantra("report", subject.artifact, *list_given_flags(bars, files), *symbol))

@@ -155,9 +155,9 @@ def check_future(
     if fitting.fit(plain) != fitting.fit(with_noise(plain, fitting.last)):
         changed[SCALING] = int(bars.sessions[fitting.last])
     gap = None if None in gaps else max((gap for gap in gaps if gap is not None), default=0.0)
-    sound = not changed and gap is not None and gap <= DELETION_TOLERANCE
+    is_sound = not changed and gap is not None and gap <= DELETION_TOLERANCE
     return FutureCheck(
-        verdict=AuditVerdict.PASS if sound else AuditVerdict.FAIL,
+        verdict=AuditVerdict.PASS if is_sound else AuditVerdict.FAIL,
         sessions=tuple(int(bars.sessions[position]) for position in positions),
         stages=(*base(positions[0]), SCALING),
         changed=tuple(sorted(changed)),

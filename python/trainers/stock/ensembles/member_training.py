@@ -287,7 +287,7 @@ class BestTraining:
             if name in begun:
                 self._seconds[name] = monotonic() - begun[name]
             card = member.summary
-            if repeats_scale(card):
+            if is_only_scale(card):
                 self._leave_out(name, card.start_note)
                 continue
             self._cards[name] = card
@@ -309,7 +309,7 @@ class BestTraining:
         return min(losses, key=lambda kind: losses[kind], default=None)
 
 
-def repeats_scale(card: Card) -> bool:
+def is_only_scale(card: Card) -> bool:
     """Whether a network added nothing to its scale, which is a separate kind."""
     return bool(card.start_note) and dict(card.recipe).get("network_highway") != "yes"
 

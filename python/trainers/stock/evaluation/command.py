@@ -158,7 +158,7 @@ def render_tables(evaluation: ModelEvaluation) -> Iterator[RenderableType]:
     )
     yield from convert_table("other scores, mean over horizons", build_score_table(evaluation))
     ours = tuple(row for row in evaluation.rows if row.role is ScoreRole.MODEL)
-    narrow = [metric.name for metric in select_metrics(evaluation, ours) if not metric.grows]
+    narrow = [metric.name for metric in select_metrics(evaluation, ours) if not metric.is_growing]
     yield from convert_table("this model by horizon", build_horizon_table(evaluation), noted=narrow)
     yield from convert_table(
         "conformal calibration: outcomes in the band and Winkler score, before and after",

@@ -70,7 +70,7 @@ class Metric:
     score: Callable[[HorizonScores], Interval | float | None]
     """The score of one horizon, with an interval if available."""
     show: Callable[[float], str]
-    grows: bool = False
+    is_growing: bool = False
     """Whether it grows with the horizon as outcomes do."""
 
     def of(self, horizon: HorizonScores) -> float | None:
@@ -85,7 +85,7 @@ class Metric:
 
     def mean(self, evaluation: ModelEvaluation, row: ModelScores) -> float | None:
         """Mean over horizons, divided by their spread first if it grows with them; None if undefined at all."""
-        spread = evaluation.target.spread if self.grows else np.ones(len(row.horizons))
+        spread = evaluation.target.spread if self.is_growing else np.ones(len(row.horizons))
         values = [self.of(h) for h in row.horizons]
         known = [value / by for value, by in zip(values, spread, strict=True) if value is not None]
         return float(np.mean(known)) if known else None
@@ -95,14 +95,14 @@ def select_metrics(evaluation: ModelEvaluation, rows: tuple[ModelScores, ...]) -
     """The metrics that at least one row has."""
     risks = [(index, level) for index, level in enumerate(evaluation.levels) if level in _RISKS]
     metrics = (
-        Metric(name="CRPS", score=lambda h: h.crps, show=format_loss, grows=True),
+        Metric(name="CRPS", score=lambda h: h.crps, show=format_loss, is_growing=True),
         *(
             Metric(name=f"P{100 * level:.0f} risk", score=lambda h, index=index: h.risk[index], show=format_plain)
             for index, level in risks
         ),
         Metric(name=format_band(evaluation), score=lambda h: h.band, show=format_share),
-        Metric(name="Winkler", score=lambda h: h.winkler, show=format_loss, grows=True),
-        Metric(name="MAE", score=lambda h: h.mae, show=format_loss, grows=True),
+        Metric(name="Winkler", score=lambda h: h.winkler, show=format_loss, is_growing=True),
+        Metric(name="MAE", score=lambda h: h.mae, show=format_loss, is_growing=True),
         Metric(name="QLIKE", score=lambda h: h.qlike, show=format_plain),
         Metric(name="IC", score=lambda h: h.correlation.ic, show=format_plain),
         Metric(name="RankIC", score=lambda h: h.correlation.rank_ic, show=format_plain),

@@ -19,7 +19,7 @@ from trainers.stock.data import NO_COVARIATE_FILES
 from trainers.stock.data_warnings import Warn, discard
 from trainers.stock.ensembles import JoinedEnsemble, join
 from trainers.stock.ensembles.ensemble import WeightRule, read_weight_rule
-from trainers.stock.ensembles.member_training import repeats_scale
+from trainers.stock.ensembles.member_training import is_only_scale
 from trainers.stock.evaluation.bound_model import find_calendar, find_trained_symbols
 from trainers.stock.feature_cache import FeatureCache
 from trainers.stock.splits import RollingSplits
@@ -103,7 +103,7 @@ def retrain(
         repeating: dict[str, str] = {}
         if plan.rule != "equal":
             cards = {name: trained[name].summary for name in folders}
-            repeating = {name: card.start_note for name, card in cards.items() if repeats_scale(card)}
+            repeating = {name: card.start_note for name, card in cards.items() if is_only_scale(card)}
             if len(repeating) == len(cards):  # the first stays
                 del repeating[next(iter(repeating))]
         for name, reason in repeating.items():

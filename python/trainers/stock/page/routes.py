@@ -220,9 +220,9 @@ class Page:
             problem = "the horizon or the quantile is not a number; use the lists of the page"
             raise MalformedRequestError(problem) from None
         chosen = reading.panel.select([symbol])
-        accepts_suspects = "suspects" in query
+        can_use_suspects = "suspects" in query
         instance = Instance(
-            input=reading.panel if info.is_panel_model else chosen, accept_suspect_bars=accepts_suspects
+            input=reading.panel if info.is_panel_model else chosen, accept_suspect_bars=can_use_suspects
         )
         forecast = self._models.predict(_format_reference(info), instance)
         if symbol in forecast.refusals:
@@ -239,7 +239,7 @@ class Page:
             forecast=forecast,
             attribution=explanation.attributions[0],
             symbol=symbol,
-            accepts_suspects=accepts_suspects,
+            can_use_suspects=can_use_suspects,
         )
         return views.render_forecast(frame, shown, self._models.models())
 

@@ -156,7 +156,7 @@ class ShownForecast:
     forecast: Forecast
     attribution: Attribution
     symbol: str
-    accepts_suspects: bool
+    can_use_suspects: bool
 
 
 def render_forecast(frame: PageFrame, shown: ShownForecast, models: Sequence[ModelInfo]) -> str:
@@ -212,12 +212,12 @@ def request_texts(shown: ShownForecast) -> Iterator[tuple[str, str]]:
     chosen = {name: value for name, value in asdict(shown.options).items() if value}
     flags = [word for name, value in chosen.items() for word in (f"--{name.replace('_', '-')}", str(value))]
     words = ("--artifact", folder, "--bars", bars, *flags, "--symbol", shown.symbol)
-    words += ("--accept-suspect-bars",) if shown.accepts_suspects else ()
+    words += ("--accept-suspect-bars",) if shown.can_use_suspects else ()
     point = ("--horizon", str(horizon), "--quantile", f"{quantile:g}")
     yield "Shell", "\n".join(map(shlex.join, (("quantra", "predict", *words), ("quantra", "explain", *words, *point))))
     symbol, file = json.dumps(shown.symbol, ensure_ascii=False), json.dumps(bars, ensure_ascii=False)
-    wrapped = "Instance(input=bars, accept_suspect_bars=True)" if shown.accepts_suspects else "bars"
-    more = "from predictor.instance import Instance\n" if shown.accepts_suspects else ""
+    wrapped = "Instance(input=bars, accept_suspect_bars=True)" if shown.can_use_suspects else "bars"
+    more = "from predictor.instance import Instance\n" if shown.can_use_suspects else ""
     more += "from predictor.bars import ReadingOptions\n" if chosen else ""
     pairs = (f"{name}={value if isinstance(value, int) else repr(str(value))}" for name, value in chosen.items())
     options = f", options=ReadingOptions({', '.join(pairs)})" if chosen else ""
