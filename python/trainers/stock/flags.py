@@ -1,6 +1,5 @@
 """Folders of new artifacts and of their features: flags, and commands to suggest."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -52,16 +51,12 @@ def choose_version_folder(out: Path, *, resume: bool = False, tells: bool = True
 
 def print_artifact_commands(out: Path, bars: BarsFlags, files: CovariateFlags) -> None:
     """Print the next commands for a new artifact, on the bars that it was trained on."""
-    print_next_commands(
+    commands = [
         quantra("inspect", out),
         quantra("evaluate", out, *list_given_flags(bars, files)),
         quantra("predict", "--artifact", out, *list_given_flags(bars, files)),
-        *_suggest_release(out),
-    )
-
-
-def _suggest_release(folder: Path) -> Iterator[str]:
-    """The command that makes a version the champion, if another one is."""
-    line, version = folder.parent, folder.name
-    if version.isdecimal() and read_aliases(line.absolute()).get(CHAMPION, int(version)) != int(version):
-        yield quantra("alias", line.absolute().name, CHAMPION, version, "--models", line.parent)
+    ]
+    model_folder, version = out.parent.absolute(), out.name
+    if version.isdecimal() and read_aliases(model_folder).get(CHAMPION, int(version)) != int(version):
+        commands.append(quantra("alias", model_folder.name, CHAMPION, version, "--models", out.parent.parent))
+    print_next_commands(*commands)

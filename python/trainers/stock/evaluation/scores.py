@@ -73,8 +73,18 @@ def describe_correlation(test: EvaluationSet) -> str:
 
 def correlate_forecasts(test: EvaluationSet, centres: FloatArray) -> tuple[Correlation, ...]:
     """One correlation per horizon, from medians [N, H]."""
-    correlation = _correlate_across_symbols if _has_cross_section(test) else _correlate_across_days
-    return tuple(correlation(test, centres[:, h], test.outcomes[:, h]) for h in range(len(test.horizons)))
+    pairs = [(centres[:, h], test.outcomes[:, h]) for h in range(len(test.horizons))]
+    if _has_cross_section(test):
+        return tuple(_correlate_across_symbols(test, *pair) for pair in pairs)
+    return tuple(
+        Correlation(
+            ic=_mean_over_symbols(test, *pair, ranked=False),
+            rank_ic=_mean_over_symbols(test, *pair, ranked=True),
+            icir=None,
+            rank_icir=None,
+        )
+        for pair in pairs
+    )
 
 
 def _has_cross_section(test: EvaluationSet) -> bool:
@@ -120,13 +130,6 @@ def _measure_ratio(daily: FloatArray) -> float | None:
     known = daily[np.isfinite(daily)]
     deviation = known.std(ddof=1) if known.size > 1 else 0.0
     return float(known.mean() / deviation) if deviation > 0 else None
-
-
-def _correlate_across_days(test: EvaluationSet, centres: FloatArray, outcomes: FloatArray) -> Correlation:
-    plain = _mean_over_symbols(test, centres, outcomes, ranked=False)
-    return Correlation(
-        ic=plain, rank_ic=_mean_over_symbols(test, centres, outcomes, ranked=True), icir=None, rank_icir=None
-    )
 
 
 def _mean_over_symbols(

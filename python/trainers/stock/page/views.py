@@ -308,19 +308,19 @@ def render_calls(frame: PageFrame, described: Mapping[str, Any]) -> str:
 
 def _list_calls(paths: Mapping[str, Any]) -> Iterator[Mapping[str, str]]:
     """The calls over HTTP with their messages; `request` is empty without one."""
+
+    def find_schema(part: Mapping[str, Any]) -> str:
+        return _shorten_reference(part["content"]["application/json"]["schema"]["$ref"])
+
     for path, methods in paths.items():
         for method, call in methods.items():
             yield {
                 "method": method.upper(),
                 "path": path,
                 "text": call["summary"],
-                "request": _find_schema_name(call["requestBody"]) if "requestBody" in call else "",
-                "response": _find_schema_name(call["responses"]["200"]),
+                "request": find_schema(call["requestBody"]) if "requestBody" in call else "",
+                "response": find_schema(call["responses"]["200"]),
             }
-
-
-def _find_schema_name(part: Mapping[str, Any]) -> str:
-    return _shorten_reference(part["content"]["application/json"]["schema"]["$ref"])
 
 
 def _list_fields(schema: Mapping[str, Any]) -> Iterator[Mapping[str, str]]:
