@@ -151,6 +151,11 @@ class _TargetSums:
     def importance(self) -> TargetImportance:
         """The means and their standard errors."""
         mean = self._s / self._n
+        # standard error of a ratio of sums over instances (Cochran 1977, "Sampling techniques", 6.4)
+        error = np.full_like(mean, np.nan)
+        if self._k > 1:
+            squares = self._s_s - 2 * mean * self._s_n + mean**2 * self._n_n  # of s - mean n, summed
+            error = np.sqrt(np.maximum(squares, 0) * self._k / (self._k - 1)) / self._n
         return TargetImportance(
             horizon=self._first.horizon,
             quantile=self._first.quantile,
@@ -158,14 +163,7 @@ class _TargetSums:
             row_names=self._first.row_names,
             row_kinds=self._first.row_kinds,
             mean_size=mean,
-            standard_error=self._compute_standard_error(mean),
+            standard_error=error,
             windows=self._n,
             converged_share=self._converged / self._n,
         )
-
-    def _compute_standard_error(self, mean: FloatArray) -> FloatArray:
-        """[R] standard error of a ratio of sums over instances (Cochran 1977, "Sampling techniques", 6.4)."""
-        if self._k == 1:
-            return np.full_like(mean, np.nan)
-        squares = self._s_s - 2 * mean * self._s_n + mean**2 * self._n_n  # of s - mean n, summed
-        return np.sqrt(np.maximum(squares, 0) * self._k / (self._k - 1)) / self._n

@@ -346,25 +346,19 @@ def read_source(
         return read_files(sources, options, calendar=calendar, currency=currency)
     if len(sources) > 1:
         raise ConfigurationError("--bars holds a database's URI and another source; pass the URI only")
-    address = _parse_from_environment(variable, environment) if variable else _parse_from_command_line(str(sources[0]))
+    if variable:
+        uri = environment.get(variable, "")
+        if not uri:
+            raise ConfigurationError(f"--bars-env names the environment variable {variable}, which is not set")
+        address = DatabaseAddress.parse(uri, f"the environment variable {variable}")
+    else:
+        address = DatabaseAddress.parse(str(sources[0]), "--bars")
+        if address.passwords:
+            raise ConfigurationError(
+                "--bars holds a password, and other users can see a command line; put the URI into an environment "
+                "variable, and pass that variable's name as --bars-env"
+            )
     if not query.strip():
         raise ConfigurationError("bars from a database need --query, such as --query 'SELECT * FROM bars'")
     reading = BarReading.of(query_table(address, query, options), SOURCE_NAME, calendar=calendar, currency=currency)
     return replace(reading, panel=reading.panel.select(sorted(reading.panel.symbols)))
-
-
-def _parse_from_command_line(uri: str) -> DatabaseAddress:
-    address = DatabaseAddress.parse(uri, "--bars")
-    if address.passwords:
-        raise ConfigurationError(
-            "--bars holds a password, and other users can see a command line; put the URI into an environment "
-            "variable, and pass that variable's name as --bars-env"
-        )
-    return address
-
-
-def _parse_from_environment(variable: str, environment: Mapping[str, str]) -> DatabaseAddress:
-    uri = environment.get(variable, "")
-    if not uri:
-        raise ConfigurationError(f"--bars-env names the environment variable {variable}, which is not set")
-    return DatabaseAddress.parse(uri, f"the environment variable {variable}")

@@ -14,7 +14,7 @@ from typing import Final, final
 import numpy as np
 from numpy.typing import NDArray
 
-from predictor.arrays import BoolArray, FloatArray, IndexArray
+from predictor.arrays import BoolArray, FloatArray
 from predictor.bars.adjustment import adjust_each, close_before
 from predictor.bars.jumps import COMMON_SPLITS, PriceJumps
 from predictor.bars.panel import JUDGED_AT_ONCE, BarPanel
@@ -370,7 +370,11 @@ class _SuspectFinder:
         k = 0
         while k < len(large):
             start = int(large[k])
-            end = self._find_return(start, large[k + 1 :])
+            # the large return that takes back the one at `start`, unless the new level stays
+            later = large[k + 1 :]
+            left = np.abs(self._log_closes[later + 1] - self._log_closes[start])
+            back = np.flatnonzero(left < np.maximum(0.5, 3 * self._deviation * np.sqrt(later - start)))
+            end = int(later[back[0]]) if back.size else None
             if end is None:
                 yield self._make_level_suspect(start + 1, None)
                 k += 1
@@ -388,12 +392,6 @@ class _SuspectFinder:
             least = max(COMPANY_MOVE, COMPANY_DEVIATIONS * self._deviation * math.sqrt(float(self._gaps[start])))
             if least < abs(moves[start]) <= limit:
                 yield self._make_company_suspect(int(start) + 1)
-
-    def _find_return(self, start: int, later: IndexArray) -> int | None:
-        """The index of the large return that takes back the one at `start`; None if the new level stays."""
-        left = np.abs(self._log_closes[later + 1] - self._log_closes[start])
-        back = np.flatnonzero(left < np.maximum(0.5, 3 * self._deviation * np.sqrt(later - start)))
-        return int(later[back[0]]) if back.size else None
 
     def _make_level_suspect(self, bar: int, back: int | None) -> SuspectBars:
         size = float(self._returns[bar - 1])

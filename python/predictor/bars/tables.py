@@ -210,7 +210,9 @@ def build_table(cells: TableCells, source: TableSource, layout: Layout = PLAIN_L
     sessions, positions = np.unique(rows.days, return_inverse=True)
     check_daily(sessions, source.name)
     _check_size(len(symbols), sessions.size, frame.height, source)
-    shape = (len(symbols), sessions.size)
+    placed = {name: np.full((len(symbols), sessions.size), np.nan) for name in rows.columns}
+    for name, column in rows.columns.items():
+        placed[name][rows.owner, positions] = column
     prices = PriceKind.ADJUSTED if layout.is_adjusted else PriceKind.UNADJUSTED
     if "adj_close" in columns:
         prices = PriceKind.WITH_ADJUSTED_CLOSE
@@ -219,7 +221,7 @@ def build_table(cells: TableCells, source: TableSource, layout: Layout = PLAIN_L
     return BarTable(
         symbols=symbols,
         sessions=sessions,
-        columns={name: _place_values(column, rows.owner, positions, shape) for name, column in rows.columns.items()},
+        columns=placed,
         layout=layout.name,
         prices=prices,
         remarks=tuple(_list_remarks(is_sorted=is_sorted, days=days, columns=columns)),
@@ -244,7 +246,14 @@ def _rename_to_fields(frame: "pl.DataFrame", source: TableSource, layout: Layout
                 f"--volume-unit 1 if it means one share{suggest_python_option('volume_unit')}"
             )
         names["volume"] = doubtful
-    _check_missing(frame, names, source)
+    missing = [name for name in ("date", *REQUIRED) if name not in names]
+    if missing:
+        advice = "; rename the columns that hold them"
+        if missing == ["volume"]:
+            advice = "; if the volume is unknown, add an empty column volume"
+        elif len(frame.columns) < 1 + len(REQUIRED):
+            advice += "; closing prices are not enough: export open, high, low, close and volume"
+        raise BarsError(f"{source.name} has no column {', '.join(missing)}; it has {_format(frame.columns)}{advice}")
     if layout.daily_bars is not None and layout.daily_bars[0] in frame.columns:
         column, daily = layout.daily_bars
         other = frame[column].filter(frame[column].str.strip_chars() != daily)
@@ -252,18 +261,6 @@ def _rename_to_fields(frame: "pl.DataFrame", source: TableSource, layout: Layout
             raise BarsError(f"{source.name}: column {column} is {other[0]!r}, but must be {daily!r} for daily bars")
     others = [name for name in frame.columns if name not in names.values() and name not in (*KNOWN, SYMBOL)]
     return frame.select(*(pl.col(name).alias(field) for field, name in names.items()), *others)
-
-
-def _check_missing(frame: "pl.DataFrame", names: Mapping[str, str], source: TableSource) -> None:
-    missing = [name for name in ("date", *REQUIRED) if name not in names]
-    if not missing:
-        return
-    advice = "; rename the columns that hold them"
-    if missing == ["volume"]:
-        advice = "; if the volume is unknown, add an empty column volume"
-    elif len(frame.columns) < 1 + len(REQUIRED):
-        advice += "; closing prices are not enough: export open, high, low, close and volume"
-    raise BarsError(f"{source.name} has no column {', '.join(missing)}; it has {_format(frame.columns)}{advice}")
 
 
 def _format(columns: Sequence[str]) -> str:
@@ -303,12 +300,6 @@ def _check_size(symbols: int, sessions: int, rows: int, source: TableSource) -> 
             f"{source.name} has {rows} rows for {symbols} symbols on {sessions} dates, so that fewer than one in "
             f"{MAX_CELLS_PER_ROW} cells has a bar; put symbols with other dates into separate files"
         )
-
-
-def _place_values(values: FloatArray, rows: IndexArray, places: IndexArray, shape: tuple[int, int]) -> FloatArray:
-    panel = np.full(shape, np.nan)
-    panel[rows, places] = values
-    return panel
 
 
 def _list_remarks(*, is_sorted: bool, days: SessionColumn, columns: Mapping[str, FloatArray]) -> list[str]:

@@ -176,7 +176,15 @@ def _draw_panel(part: "SubFigure", panel: Panel) -> None:
     else:
         axes = part.add_subplot(part.add_gridspec(1, 1, left=_LEFT, right=_RIGHT, bottom=bottom, top=below)[0])
         if isinstance(panel, PathsPanel):
-            _draw_paths(axes, panel)
+            days = range(panel.paths.shape[1])
+            shown = panel.paths[: panel.drawn]
+            lines = axes.plot(days, shown.T, color=GREY, linewidth=0.6, alpha=0.6)
+            lines[0].set_label(f"{len(shown)} of {len(panel.paths):,} paths")
+            _draw_bands(axes, days, panel.quantiles, np.quantile(panel.paths, panel.quantiles, axis=0))
+            axes.locator_params(axis="x", integer=True)
+            axes.set_xlabel("sessions after the last bar")
+            axes.set_ylabel("close")
+            _style_axes(axes, ("top", "right"))
         else:
             _draw_bands(axes, list(panel.horizons), panel.quantiles, panel.values.T)
             axes.set_xticks(list(panel.horizons))
@@ -231,19 +239,6 @@ def _draw_candles(axes: "Axes", chart: FanChart, place: dict[str, int]) -> None:
         edge: dict[str, Any] = {"edgecolor": colour, "linewidth": 0.9, "zorder": 4, "label": label}
         axes.vlines(x[some], candles.low[some], candles.high[some], color=colour, linewidth=0.9, zorder=3)
         axes.bar(x[some], body, 0.55, bottom=bottom, color=fill, **edge)
-
-
-def _draw_paths(axes: "Axes", panel: PathsPanel) -> None:
-    """Draw some paths, and the quantiles of all over them."""
-    days = range(panel.paths.shape[1])
-    shown = panel.paths[: panel.drawn]
-    lines = axes.plot(days, shown.T, color=GREY, linewidth=0.6, alpha=0.6)
-    lines[0].set_label(f"{len(shown)} of {len(panel.paths):,} paths")
-    _draw_bands(axes, days, panel.quantiles, np.quantile(panel.paths, panel.quantiles, axis=0))
-    axes.locator_params(axis="x", integer=True)
-    axes.set_xlabel("sessions after the last bar")
-    axes.set_ylabel("close")
-    _style_axes(axes, ("top", "right"))
 
 
 def _draw_bands(

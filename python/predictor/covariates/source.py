@@ -115,12 +115,22 @@ class CovariateSource:
                     )
         observed = self._read_series(CovariateGroup.OBSERVED, needs)
         known = self.known(needs, symbols, np.concatenate([bars.sessions, future]), known_by=known_by)
+        numbers: dict[str, FloatArray] = {}
+        categories: dict[str, tuple[str, ...]] = {}
+        table = self.statics
+        for need in _select_statics(needs):
+            if table is None:
+                break
+            if need.categories and need.name in table.texts:
+                categories[need.name] = table.texts_of(need.name, symbols)
+            elif not need.categories and need.name in table.names:
+                numbers[need.name] = table.numbers_of(need.name, symbols)
         return Covariates(
             observed={series.name: _broadcast_rows(series.as_of(symbols, bars.sessions), count) for series in observed},
             known={name: _broadcast_rows(values, count) for name, values in known.items()},
             future_sessions=future if known else future[:0],
-            numbers=self._read_numbers(needs, symbols),
-            categories=self._read_categories(needs, symbols),
+            numbers=numbers,
+            categories=categories,
         )
 
     def known(
@@ -149,20 +159,6 @@ class CovariateSource:
         if self.statics is not None:
             digest.update(repr((self.statics.symbols, sorted(self.statics.texts.items()))).encode())
         return digest.hexdigest()
-
-    def _read_numbers(self, needs: Sequence[CovariateInfo], symbols: Sequence[str]) -> dict[str, FloatArray]:
-        table = self.statics
-        if table is None:
-            return {}
-        names = [need.name for need in _select_statics(needs) if not need.categories and need.name in table.names]
-        return {name: table.numbers_of(name, symbols) for name in names}
-
-    def _read_categories(self, needs: Sequence[CovariateInfo], symbols: Sequence[str]) -> dict[str, tuple[str, ...]]:
-        table = self.statics
-        if table is None:
-            return {}
-        names = [need.name for need in _select_statics(needs) if need.categories and need.name in table.texts]
-        return {name: table.texts_of(name, symbols) for name in names}
 
 
 def _select_statics(needs: Sequence[CovariateInfo]) -> list[CovariateInfo]:

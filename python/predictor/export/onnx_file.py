@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
-from torch import Tensor
 
 from predictor import artifact
 from predictor.errors import ArtifactError, ConfigurationError, InternalError, MissingPackageError
@@ -258,9 +256,13 @@ def _measure_difference(proto: "ModelProto", module: ExportModule, model: Model,
         nodes = torch.where(indices < len(model.manifest.universe), indices, -1)
         fed = zip(module.input_names, module.arguments(taken, nodes), strict=True)
         outputs = session.run(list(module.output_names), {name: tensor.numpy() for name, tensor in fed})
-        expected = _compute_expected(model, taken, nodes, across_stocks=module.across_stocks)
+        if module.across_stocks:
+            panel = model.engine.compute_panel(taken, nodes)
+            expected = model.engine.calibrate(panel.quantiles, taken.location, taken.scale), panel.scores
+        else:
+            expected = (model.engine.compute_quantiles(taken),)
         for name, actual, wanted in zip(module.output_names, map(np.asarray, outputs), expected, strict=True):
-            distances = np.abs(actual.astype(np.float64) - wanted.astype(np.float64))
+            distances = np.abs(actual.astype(np.float64) - wanted.numpy().astype(np.float64))
             differences[name].append(float(distances.max()))  # NaN if either contains NaN
     largest = {name: float(np.max(difference)) for name, difference in differences.items()}
     for name, difference in largest.items():
@@ -270,14 +272,6 @@ def _measure_difference(proto: "ModelProto", module: ExportModule, model: Model,
                 "nothing was written: these versions of torch and onnxruntime compute differently"
             )
     return largest["values"]
-
-
-def _compute_expected(model: Model, inputs: Inputs, nodes: Tensor, *, across_stocks: bool) -> list[NDArray[np.generic]]:
-    """The model's results, in the order of the graph's outputs."""
-    if not across_stocks:
-        return [model.engine.compute_quantiles(inputs).numpy()]
-    output = model.engine.compute_panel(inputs, nodes)
-    return [model.engine.calibrate(output.quantiles, inputs.location, inputs.scale).numpy(), output.scores.numpy()]
 
 
 def _repeat(inputs: Inputs, rows: int) -> Inputs:

@@ -252,20 +252,13 @@ class Model(TwoStagePredictor[PreparedInstance]):
             raise make_no_usable_symbol_error(prepared.refusals)
         runner = self._others.get(method, self.runner)
         explained = runner.contributions(prepared, points, among=panel, tolerance=query.tolerance, deadline=deadline)
-        internals = self._read_internals(prepared, [h for h, _ in points], deadline)
+        weights = self.engine.compute_internals(prepared.inputs, deadline)
+        features, target = self.pipeline.features, self.manifest.target
+        internals = [() if weights is None else build_internals(weights, features, target, h) for h, _ in points]
         return tuple(
             build_attribution(source, prepared, target, contributions, query.detail, own)
             for target, contributions, own in zip(targets, explained, internals, strict=True)
         )
-
-    def _read_internals(
-        self, prepared: PreparedInstance, horizons: Sequence[int], deadline: Deadline
-    ) -> list[tuple[Internal, ...]]:
-        """Return the network's internals for each horizon index."""
-        internals = self.engine.compute_internals(prepared.inputs, deadline)
-        if internals is None:
-            return [()] * len(horizons)
-        return [build_internals(internals, self.pipeline.features, self.manifest.target, h) for h in horizons]
 
     def explain_cost(self, query: ExplanationQuery) -> int:
         """See `Predictor.explain_cost`."""

@@ -427,6 +427,10 @@ def _build_prepared(
         keep = torch.from_numpy(usable)
         batch = Inputs(*(group[rows][keep] for group in batch))
         rows = slice(0, len(batch.observed))
+    sent, unknown = aligned.instance.covariates, list[str]()
+    if sent.names:
+        unknown.extend(aligned.covariates.warnings(symbols))
+        unknown.extend(pipeline.features.statics.warnings(symbols, sent.numbers, sent.categories))
     return PreparedInstance(
         symbols=symbols,
         usable=usable,
@@ -437,15 +441,7 @@ def _build_prepared(
         target_sessions=dates.target_sessions,
         base_session=dates.base_session,
         anchor=anchor,
-        warnings=(*remarks, *aligned.warnings, *dates.warnings, *_warn_of_unknown_values(pipeline, aligned)),
+        warnings=(*remarks, *aligned.warnings, *dates.warnings, *unknown),
         refusals=refusals,
         may_lack_data=may_lack_data or aligned.bars is not aligned.instance.input or dates.positions is not None,
     )
-
-
-def _warn_of_unknown_values(pipeline: Pipeline, aligned: AlignedInstance) -> Iterator[str]:
-    """Yield a warning for each kind of unknown covariate value."""
-    symbols, sent = aligned.bars.symbols, aligned.instance.covariates
-    if sent.names:
-        yield from aligned.covariates.warnings(symbols)
-        yield from pipeline.features.statics.warnings(symbols, sent.numbers, sent.categories)

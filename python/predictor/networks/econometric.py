@@ -166,22 +166,19 @@ class FittedScale:
     def stages(self, windows: DailySeries) -> Mapping[str, FloatArray]:
         """As `Normaliser.stages`, [N, ...] each; includes the logs of both volatilities [N, H]."""
         returns = windows[0][:, -self.window :]
+        stages: dict[str, FloatArray] = {}
         with np.errstate(all="ignore"):
-            har = {} if self.har is None else self._compute_har(self.har, returns, windows[1][:, -self.window :])
-            return {**har, **({} if self.garch is None else _compute_garch(self.garch, returns))}
-
-    @staticmethod
-    def _compute_har(har: Har, returns: FloatArray, volatility: FloatArray) -> Mapping[str, FloatArray]:
-        terms, size = har.terms(volatility), compute_window_mean(np.abs(returns))
-        return {"har_terms": terms, "har_level": size, "har": np.log(size)[:, None] + har.lines(terms)}
-
-
-def _compute_garch(garch: Garch, returns: FloatArray) -> Mapping[str, FloatArray]:
-    squares = returns * returns
-    long_run = compute_window_mean(squares)
-    following = garch.next_variance(squares, long_run)
-    logs = np.log(garch.variances(following, long_run)) / 2
-    return {"garch_level": long_run, "garch_next": following, "garch": logs}
+            if self.har is not None:
+                terms, size = self.har.terms(windows[1][:, -self.window :]), compute_window_mean(np.abs(returns))
+                har = np.log(size)[:, None] + self.har.lines(terms)
+                stages |= {"har_terms": terms, "har_level": size, "har": har}
+            if self.garch is not None:
+                squares = returns * returns
+                long_run = compute_window_mean(squares)
+                following = self.garch.next_variance(squares, long_run)
+                garch = np.log(self.garch.variances(following, long_run)) / 2
+                stages |= {"garch_level": long_run, "garch_next": following, "garch": garch}
+        return stages
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

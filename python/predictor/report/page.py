@@ -14,7 +14,7 @@ from predictor import charts
 from predictor.bars import BarPanel
 from predictor.card import FITS_EXPLAINED, MEAN_EXPLAINED, CalibrationFacts, Card, ScoreTable, TrainingFacts
 from predictor.catalog import ModelInfo
-from predictor.errors import ConfigurationError
+from predictor.errors import ConfigurationError, TooFewBarsError
 from predictor.forecast import Attribution, Forecast
 from predictor.internals import INTERNALS_NOTE
 from predictor.price_paths import PricePaths
@@ -174,7 +174,13 @@ def _view_symbol(content: ReportContent, symbol: str, paths: DrawnPaths, page: P
     """Build the view of a symbol; with several symbols, only the median's reasons have details, to limit the size."""
     attributions, is_only = content.attributions, len(content.symbols) == 1
     forecast = make_forecast_view(content.bars, content.forecast, symbol, page)
-    drawn, problem = _view_paths(content, symbol, paths, page)
+    drawn, problem = None, ""
+    if isinstance(paths, TooFewBarsError):
+        problem = paths.message
+    elif paths is not None and symbol in paths.refusals:
+        problem = paths.refusals[symbol].message
+    elif paths is not None:
+        drawn = make_paths_view(paths, content.bars, symbol, paths.days, page)
     return SymbolView(
         forecast=forecast,
         paths=drawn,
@@ -190,17 +196,6 @@ def _view_symbol(content: ReportContent, symbol: str, paths: DrawnPaths, page: P
             for attribution in attributions
         ),
     )
-
-
-def _view_paths(
-    content: ReportContent, symbol: str, paths: DrawnPaths, page: PageBuilder
-) -> tuple[PathsView | None, str]:
-    """The paths of a symbol, or why it has none."""
-    if not isinstance(paths, PricePaths):
-        return None, "" if paths is None else paths.message
-    if symbol in paths.refusals:
-        return None, paths.refusals[symbol].message
-    return make_paths_view(paths, content.bars, symbol, paths.days, page), ""
 
 
 _TEMPLATE = "chart.html.j2"
