@@ -122,7 +122,7 @@ def small_artifact(
     horizons = len(chosen.horizons)
     manifest = Manifest(
         kind=get_kind(kind),
-        config=replace(SMALL[kind], dropout=dropout) if get_kind(kind).learns else SMALL[kind],
+        config=replace(SMALL[kind], dropout=dropout) if get_kind(kind).is_trainable else SMALL[kind],
         target=chosen,
         quantiles=QUANTILES,
         normaliser=pipeline.normaliser,

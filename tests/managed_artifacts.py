@@ -80,7 +80,7 @@ class Made:
         horizons, config = len(self.target.horizons), SMALL[self.kind]
         manifest = Manifest(
             kind=get_kind(self.kind),
-            config=replace(config, dropout=0.1) if get_kind(self.kind).learns else config,
+            config=replace(config, dropout=0.1) if get_kind(self.kind).is_trainable else config,
             target=self.target,
             quantiles=QUANTILES,
             normaliser=pipeline.normaliser,

@@ -273,7 +273,7 @@ class AuditRecord:
         )
 
     @property
-    def leak(self) -> bool:
+    def has_leak(self) -> bool:
         """Whether a leak was found, by future bars or by shuffled labels."""
         return AuditVerdict.FAIL in (self.future.verdict, self.permutation.verdict)
 

@@ -314,7 +314,7 @@ class _Worker:
         self.process.join()
         self.connection.close()
 
-    def failed_to_start(self) -> bool:
+    def has_failed_to_start(self) -> bool:
         """Whether it ended by an error of Python, which it has printed, before its first job."""
         if self.has_begun:
             return False
@@ -349,7 +349,7 @@ class _ProcessPool:
             try:
                 message: JobOutcome | BaseException | None = worker.connection.recv()
             except (EOFError, ConnectionResetError) as error:
-                if worker.failed_to_start():
+                if worker.has_failed_to_start():
                     raise QuantraError(
                         "a process for jobs failed when it started, with the error above. Each process imports the "
                         'script that runs: put its calls under `if __name__ == "__main__":`'

@@ -163,7 +163,7 @@ COSTLY: Final = {"hybrid", "tft", "graph", "har", "garch"}
 )
 def test_so_does_one_of_each_other_kind(kind: str, bars_file: Path, tmp_path: Path) -> None:
     own, flags = OWN[kind]
-    learns = KINDS[kind].learns
+    learns = KINDS[kind].is_trainable
     given: dict[str, Any] = {**own, **({"epochs": 2, "seed": 3, "batch_size": 32} if learns else {})}
     made = StockTrainer(model=kind, horizons=[1, 3], encoder_length=10, quiet=True, **given)
     made.fit(bars_file)

@@ -28,7 +28,7 @@ TARGET = Target(lag=1, horizons=(1, 5))
 LEVELS = (0.1, 0.5, 0.9)
 WITHIN = 2e-5
 """In units of the window's volatility: at a daily volatility of 2 %, 4e-7 of return."""
-BY_ROW = [kind for kind in KINDS.values() if kind.learns and not kind.is_panel_model]
+BY_ROW = [kind for kind in KINDS.values() if kind.is_trainable and not kind.is_panel_model]
 SCALES = [kind for kind in KINDS.values() if kind.is_scale_only]
 
 each_kind = pytest.mark.parametrize("kind", BY_ROW, ids=lambda kind: kind.name)

@@ -476,7 +476,7 @@ def test_parallel_jobs_give_the_same_record(trained_artifact: Path, record: Audi
 
 
 def test_an_honest_artifact_has_no_leak(record: AuditRecord) -> None:
-    assert not record.leak
+    assert not record.has_leak
     assert (record.future.verdict, record.permutation.verdict) == (AuditVerdict.PASS, AuditVerdict.PASS)
     assert record.trials.trials == 20
     assert [row.lag for row in record.lags.rows] == [0, 1, 2]
@@ -662,7 +662,7 @@ def test_the_command_audits_a_recipe_and_writes_next_to_it(
     told = json.loads(list(lines(capsys.readouterr().out))[-1])
     assert told["kind"] == "audit"
     assert written.verdict == told["verdict"]
-    assert not written.leak
+    assert not written.has_leak
     assert "Audit of " in (tmp_path / "report.html").read_text("utf-8")
 
 

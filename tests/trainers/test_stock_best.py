@@ -78,7 +78,7 @@ class FakeTraining:
             "parameters": 1,
             "best_epoch": 0 if name in self.start else 1,
             "best_selection": self.losses[recipe.kind],
-            "epochs": [{"epoch": 1, "train": 1.0, "selection": 1.0}] if get_kind(recipe.kind).learns else [],
+            "epochs": [{"epoch": 1, "train": 1.0, "selection": 1.0}] if get_kind(recipe.kind).is_trainable else [],
         }
         return TrainingResult(folder=folder, card={"recipe": dict(recipe.settings()), "training": training})
 

@@ -24,7 +24,7 @@ pytestmark = [
     pytest.mark.gpu,
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
 ]
-LEARNT = [name for name, kind in KINDS.items() if kind.learns]
+LEARNT = [name for name, kind in KINDS.items() if kind.is_trainable]
 TF32 = 5e-3
 """Tolerance for cuDNN's recurrent layers, relative to the largest value."""
 

@@ -117,7 +117,7 @@ class LowestTrial(FixedTrial):
         return choices[0]
 
 
-@pytest.mark.parametrize("kind", sorted(name for name, kind in KINDS.items() if kind.learns))
+@pytest.mark.parametrize("kind", sorted(name for name, kind in KINDS.items() if kind.is_trainable))
 def test_a_trial_varies_only_what_its_kind_of_network_has(kind: str) -> None:
     recipe = StockRecipe(kind=kind, config=get_kind(kind).config())
     trial = LowestTrial()

@@ -250,7 +250,7 @@ def _read_symbols(
     import polars as pl
 
     rows = frame.filter(pl.col(column).is_in(symbols.implode())).collect().sort(column, maintain_order=True)
-    source = TableSource(name=name, symbol="", ordered=False, options=options)
+    source = TableSource(name=name, symbol="", is_ordered=False, options=options)
     cells = normalise_columns(rows, name)
     layout = get_layout(options.layout) if options.layout else identify_layout(cells.columns, name)
     return build_table(TableCells(frame=cells), source, layout)

@@ -202,7 +202,7 @@ def query_table(address: DatabaseAddress, query: str, options: ReadingOptions | 
 
     frame = _query_file(address, query) if address.scheme == "sqlite" else _query_server(address, query)
     symbol = address.database.upper()
-    source = TableSource(name=SOURCE_NAME, symbol=symbol, ordered=False, options=options or ReadingOptions())
+    source = TableSource(name=SOURCE_NAME, symbol=symbol, is_ordered=False, options=options or ReadingOptions())
     # PostgreSQL's NUMERIC arrives as an extension type over strings
     unwrapped = (column.ext.storage() if isinstance(column.dtype, pl.BaseExtension) else column for column in frame)
     frame = normalise_columns(frame.select(unwrapped), source.name)

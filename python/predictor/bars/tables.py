@@ -79,13 +79,13 @@ class TableSource:
     Attributes:
         name: The source's name, for messages.
         symbol: The symbol of a table without a symbol column.
-        ordered: Whether the order of rows has a meaning, as in a file; a query may return rows in any order.
+        is_ordered: Whether the order of rows has a meaning, as in a file; a query may return rows in any order.
         options: The user's options.
     """
 
     name: str
     symbol: str
-    ordered: bool = True
+    is_ordered: bool = True
     options: ReadingOptions = field(default_factory=ReadingOptions)
 
 
@@ -347,10 +347,10 @@ def _list_rows(table: BarTable, row: int, symbol: str) -> list[Sequence[str]]:
 
 def sort_rows(frame: "pl.DataFrame", rows: BarRows, source: TableSource) -> tuple[BarRows, bool]:
     """Sort rows by symbol and day; the second value says whether each symbol's rows were sorted already."""
-    unordered = _find_first_unordered(rows.owner, rows.days, ordered=source.ordered)
+    unordered = _find_first_unordered(rows.owner, rows.days, ordered=source.is_ordered)
     if unordered is not None and SYMBOL not in frame.columns:
         _refuse_several(frame, rows, source)
-    if unordered is None and source.ordered:
+    if unordered is None and source.is_ordered:
         return rows, True
     return rows.of(np.lexsort((rows.days, rows.owner))), unordered is None
 

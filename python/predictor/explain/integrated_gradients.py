@@ -190,7 +190,7 @@ class ConvergenceTally:
         self._open[where] = is_open & ~(self._converged[where] & smooth)
 
     @property
-    def all_settled(self) -> bool:
+    def is_settled(self) -> bool:
         """Whether all pairs have settled."""
         return not bool(self._open.any())
 
@@ -345,7 +345,7 @@ class Explainer:
             open_points = [points[p] for p in tally.open_points.tolist()]
             gradients = self._integrator.gradients(path.take(tally.open_rows), open_points, count, deadline)
             tally.store(gradients, count, tolerance)
-            if tally.all_settled:
+            if tally.is_settled:
                 break
         return tally.contributions()
 

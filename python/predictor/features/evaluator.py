@@ -45,7 +45,7 @@ class _Series:
 
     slot: int
     lookback: int
-    constant: bool
+    is_constant: bool
 
 
 @final
@@ -182,7 +182,7 @@ class _PlanBuilder:
     @property
     def constant_slots(self) -> frozenset[int]:
         """The slots of numbers and of expressions of only numbers."""
-        return frozenset(series.slot for series in self._known.values() if series.constant)
+        return frozenset(series.slot for series in self._known.values() if series.is_constant)
 
     def series_of(self, expression: Expression) -> _Series:
         """Return the slot of an expression, creating its steps if necessary."""
@@ -208,7 +208,7 @@ class _PlanBuilder:
 
     def _get_or_add_leaf(self, key: Hashable, value: FloatArray) -> _Series:
         if key not in self._known:
-            self._known[key] = _Series(len(self.constants), 1, constant=value is not NOTHING)
+            self._known[key] = _Series(len(self.constants), 1, is_constant=value is not NOTHING)
             self.constants.append(value)
         return self._known[key]
 
@@ -218,10 +218,10 @@ class _PlanBuilder:
         key = (name, tuple(part.slot for part in parts), settings)
         if key not in self._known:
             lookback = max(part.lookback for part in parts)
-            constant = all(part.constant for part in parts)
+            constant = all(part.is_constant for part in parts)
             slot = len(self.constants)
             self.constants.append(NOTHING)
-            sources = tuple(_Source(part.slot, 0 if part.constant else lookback - part.lookback) for part in parts)
+            sources = tuple(_Source(part.slot, 0 if part.is_constant else lookback - part.lookback) for part in parts)
             self.steps.append(_Step(kernel, sources, slot, reach))
             self._known[key] = _Series(slot, lookback + reach, constant)
         return self._known[key]

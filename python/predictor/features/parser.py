@@ -64,7 +64,7 @@ class _ParsedTerm:
     height: int
     lookback: int
     flatness: Flatness
-    constant: bool
+    is_constant: bool
 
 
 def _skip_space(text: str, position: int) -> int:
@@ -97,7 +97,7 @@ class _Parser:
         part = self._parse_comparison(0)
         if self._token.kind != "end":
             raise self._make_error(self._token.position, f"expected an operator or the end, found {self._token.text!r}")
-        if part.constant:
+        if part.is_constant:
             raise self._make_error(part.position, "a feature must read at least one field")
         length = len(str(part.tree))
         if length > MAX_TEXT_LENGTH:  # an artifact stores the canonical text and must be able to parse it
@@ -251,7 +251,7 @@ class _Parser:
     def _parse_series(self, operator: Operator, place: int, depth: int) -> _ParsedTerm:
         self._start_argument(operator, place)
         part = self._parse_comparison(depth)
-        if operator.windows and part.constant:
+        if operator.windows and part.is_constant:
             problem = f"{operator.name} looks back over a series, but this is a number"
             raise self._make_error(part.position, problem)
         return part
@@ -310,5 +310,5 @@ class _Parser:
             height=height,
             lookback=lookback,
             flatness=flatness,
-            constant=not isinstance(tree, Field) and all(part.constant for part in parts),
+            is_constant=not isinstance(tree, Field) and all(part.is_constant for part in parts),
         )

@@ -303,7 +303,7 @@ class TrainingSummary:
     """Whether the network was trained by others."""
     is_adjusted: bool
     """Whether the training bars recorded splits and dividends; False if unknown."""
-    knows_by_name: bool
+    has_node_per_symbol: bool
     """Whether the network has a node per symbol, and therefore warns of unknown symbols itself."""
     reads_volume: bool
     bars_needed: int
@@ -321,14 +321,14 @@ class TrainingSummary:
             symbols=None if data is None else data.trained_symbols.union(*before),
             is_adopted=manifest.kind.is_adopted,
             is_adjusted=data is not None and data.adjustment != UNADJUSTED,
-            knows_by_name=manifest.kind.is_panel_model,
-            reads_volume=manifest.kind.learns and pipeline.features.features.reads_volume,
+            has_node_per_symbol=manifest.kind.is_panel_model,
+            reads_volume=manifest.kind.is_trainable and pipeline.features.features.reads_volume,
             bars_needed=pipeline.bars_needed,
         )
 
     def may_warn(self, instance: Instance, prepared: PreparedInstance) -> bool:
         """Whether `find_data_warnings` or the network may warn of an instance, without looking at its bars."""
-        is_known = not self.knows_by_name and (self.symbols is None or self.symbols.issuperset(prepared.symbols))
+        is_known = not self.has_node_per_symbol and (self.symbols is None or self.symbols.issuperset(prepared.symbols))
         if not is_known or prepared.may_lack_data:
             return True
         return self.is_adjusted and isinstance(instance.input, BarPanel) and instance.input.is_unadjusted
@@ -417,8 +417,10 @@ def _list_volume_warnings(bars: BarPanel, symbols: Collection[str]) -> Iterator[
 
 def _find_unseen_symbols(networks: Sequence[TrainingSummary], symbols: Sequence[str]) -> list[str]:
     """Return symbols that a network was not trained on; networks with one node per symbol warn themselves."""
-    by_name = [network.symbols for network in networks if network.knows_by_name and network.symbols is not None]
-    by_row = [network.symbols for network in networks if not network.knows_by_name and network.symbols is not None]
+    by_name = [network.symbols for network in networks if network.has_node_per_symbol and network.symbols is not None]
+    by_row = [
+        network.symbols for network in networks if not network.has_node_per_symbol and network.symbols is not None
+    ]
     if all(known.issuperset(symbols) for known in by_row):
         return []
     return [

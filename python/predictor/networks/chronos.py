@@ -236,8 +236,8 @@ class ChronosForecaster(AdoptedForecaster):
 
 
 CHRONOS_BOLT: Final = NetworkKind(
-    "chronos-bolt", 1, ChronosBoltConfig, ChronosForecaster, CHRONOS_ARITHMETIC, learns=False, is_adopted=True
+    "chronos-bolt", 1, ChronosBoltConfig, ChronosForecaster, CHRONOS_ARITHMETIC, is_trainable=False, is_adopted=True
 )
 CHRONOS_2: Final = NetworkKind(
-    "chronos-2", 1, Chronos2Config, ChronosForecaster, CHRONOS_ARITHMETIC, learns=False, is_adopted=True
+    "chronos-2", 1, Chronos2Config, ChronosForecaster, CHRONOS_ARITHMETIC, is_trainable=False, is_adopted=True
 )

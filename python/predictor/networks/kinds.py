@@ -50,10 +50,22 @@ class UnconditionalForecaster(nn.Module):
 
 
 HAR: Final = NetworkKind(
-    "har", 1, UnconditionalConfig, UnconditionalForecaster, UNCONDITIONAL_ARITHMETIC, learns=False, is_scale_only=True
+    "har",
+    1,
+    UnconditionalConfig,
+    UnconditionalForecaster,
+    UNCONDITIONAL_ARITHMETIC,
+    is_trainable=False,
+    is_scale_only=True,
 )
 GARCH: Final = NetworkKind(
-    "garch", 1, UnconditionalConfig, UnconditionalForecaster, UNCONDITIONAL_ARITHMETIC, learns=False, is_scale_only=True
+    "garch",
+    1,
+    UnconditionalConfig,
+    UnconditionalForecaster,
+    UNCONDITIONAL_ARITHMETIC,
+    is_trainable=False,
+    is_scale_only=True,
 )
 
 _NETWORKS = (

@@ -449,5 +449,5 @@ class KronosForecaster(AdoptedForecaster):
 
 
 KRONOS: Final = NetworkKind(
-    "kronos", 1, KronosConfig, KronosForecaster, KRONOS_ARITHMETIC, learns=False, is_adopted=True
+    "kronos", 1, KronosConfig, KronosForecaster, KRONOS_ARITHMETIC, is_trainable=False, is_adopted=True
 )

@@ -97,7 +97,7 @@ class Dropout(nn.Module):
         self.share = share
 
     @property
-    def drops(self) -> bool:
+    def has_dropout(self) -> bool:
         """Whether the layer drops values now."""
         return self.training and self.share > 0
 
@@ -108,7 +108,7 @@ class Dropout(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Apply dropout to values of any shape."""
-        return x * (self.kept(x.shape, x.device) * self.scale) if self.drops else x
+        return x * (self.kept(x.shape, x.device) * self.scale) if self.has_dropout else x
 
     def kept(self, shape: torch.Size, device: torch.device) -> Tensor:
         """uint8 mask of a shape: 1 for kept values."""

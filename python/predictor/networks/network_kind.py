@@ -58,7 +58,7 @@ class NetworkKind:
         arithmetic: all other conventions that the numbers depend on; an artifact states them in full, and an artifact
             with different ones is rejected.
         is_panel_model: whether the forecast of a symbol depends on others of its panel.
-        learns: whether an optimizer trains its weights in epochs; if not, they are computed before.
+        is_trainable: whether an optimizer trains its weights in epochs; if not, they are computed before.
         is_scale_only: whether the forecast is its scale, which has the kind's name.
         is_adopted: whether its weights come from another project, so that it cannot be trained here.
         training: default training settings.
@@ -70,7 +70,7 @@ class NetworkKind:
     build: Callable[..., nn.Module]
     arithmetic: Mapping[str, str | float]
     is_panel_model: bool = False
-    learns: bool = True
+    is_trainable: bool = True
     is_scale_only: bool = False
     is_adopted: bool = False
     training: TrainingDefaults = TrainingDefaults()

@@ -151,7 +151,7 @@ class VariableSelection(nn.Module):
         """[R, H] weighted sum by weights [R, V] (equations 7 and 8)."""
         each, keep = self.each, None
         x = variables.transpose(0, 1).contiguous()
-        if each.dropout.drops:
+        if each.dropout.has_dropout:
             keep = each.dropout.kept(torch.Size((*x.shape[:2], each.gain.shape[-1])), x.device)
         parameters = GatedSumWeights(
             embedding=self.embedding,

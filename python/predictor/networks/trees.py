@@ -275,4 +275,4 @@ class TreesForecaster(nn.Module):
         return torch.from_numpy(sums.reshape(len(sums), *self.values.shape[:2]))
 
 
-TREES: Final = NetworkKind("trees", 1, TreesConfig, TreesForecaster, TREES_ARITHMETIC, learns=False)
+TREES: Final = NetworkKind("trees", 1, TreesConfig, TreesForecaster, TREES_ARITHMETIC, is_trainable=False)

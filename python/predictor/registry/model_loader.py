@@ -220,7 +220,7 @@ def add_graphs(model: Model | Ensemble, folder: Path, runtime: Runtime) -> Model
 
 
 def _add_graph(model: Model, folder: Path) -> Model:
-    if model.manifest.kind.is_panel_model or not model.manifest.kind.learns:
+    if model.manifest.kind.is_panel_model or not model.manifest.kind.is_trainable:
         return model
     stored = artifact.load(folder)
     session = open_graph(load_graph(folder, stored))

@@ -140,7 +140,7 @@ def find_step_warnings(history: History, splits: DataSplits, recipe: StockRecipe
     Raises:
         ConfigurationError: the training split holds no window.
     """
-    if not get_kind(recipe.kind).learns:
+    if not get_kind(recipe.kind).is_trainable:
         return ()
     windows, settings = history.windows(splits.train), recipe.optimisation
     steps = -(-count_batches(history, windows, recipe) // (settings.accumulate * launched_size()))

@@ -186,7 +186,7 @@ def prepare(
         network.connect(edges)
     if isinstance(network, TreesForecaster):
         fit_forests(network, history, train, selection, recipe.quantiles, recipe.optimisation.seed)
-    if not get_kind(recipe.kind).learns:
+    if not get_kind(recipe.kind).is_trainable:
         objective = choose_objective(network, history, train, selection, recipe)
         return PreparedTraining(network=network, started=started, objective=objective, loop=None)
     device = choose_device(recipe.optimisation.device, Hardware.detect(), local_rank()).device

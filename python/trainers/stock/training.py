@@ -168,7 +168,7 @@ class _TrainingSetup:
         """Run the epochs, then calibrate and score the model."""
         recipe, parent = self.recipe, self.material.parent
         fitted = fit(self.prepared, recipe.optimisation, checkpoints, consume)
-        if not get_kind(recipe.kind).learns:
+        if not get_kind(recipe.kind).is_trainable:
             outcome = f"model {recipe.kind} is fitted"
         elif fitted.best_epoch:
             outcome = f"epoch {fitted.best_epoch} of {len(fitted.epochs)} is the best"

@@ -57,7 +57,7 @@ class ParentArtifact:
             stored = artifact.load(folder)
             stored.artifact.network()  # refuses incomplete or infinite weights
         manifest = stored.artifact.manifest
-        if not manifest.kind.learns:
+        if not manifest.kind.is_trainable:
             name = manifest.kind.name
             raise _make_parent_error(
                 folder, f"model {name} has no weights of a network to start from; fit it again: --model {name}"

@@ -346,7 +346,7 @@ _CHANGEABLE: Final = frozenset({"parts", "calendar", "dropout"})
 def describe_unused_flags(asked: RecipeChanges) -> str:
     """Why flags about epochs do not suit a model that is not trained in epochs; empty if none is given."""
     flags = [name for field, name in asked.optimisation.flags.items() if field not in WITHOUT_LEARNING]
-    if get_kind(asked.kind).learns or not flags:
+    if get_kind(asked.kind).is_trainable or not flags:
         return ""
     return f"{', '.join(flags)} say how epochs train, but model {asked.kind} has no epochs; leave them out"
 

@@ -133,7 +133,7 @@ class BestPlan:
         for kind in MEMBER_KINDS:
             try:
                 learning = self.changes.optimisation
-                if not get_kind(kind).learns:
+                if not get_kind(kind).is_trainable:
                     kept = {name: value for name, value in learning.values.items() if name in WITHOUT_LEARNING}
                     learning = ParsedFlags(kept)
                 own = replace(

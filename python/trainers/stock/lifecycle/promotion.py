@@ -89,7 +89,7 @@ def _check_audit(challenger: ComparedVersion) -> GateResult:
         return GateResult(name="audit", passed=True, need="no leak in a recorded audit", have="no audit is recorded")
     checks = (record.future, record.permutation)
     have = "; ".join(f"{check.name}: {check.verdict.value}" for check in checks)
-    return GateResult(name="audit", passed=not record.leak, need="no leak in a recorded audit", have=have)
+    return GateResult(name="audit", passed=not record.has_leak, need="no leak in a recorded audit", have=have)
 
 
 def _check_shadow(challenger: ComparedVersion, ledger: Ledger | None) -> GateResult:

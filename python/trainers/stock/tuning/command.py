@@ -77,7 +77,7 @@ def tune_stock(  # noqa: PLR0913 - one argument per group of flags
     """
     require_optuna()
     changes = RecipeChanges(recipe=recipe, target=target, optimisation=optimisation)
-    if not get_kind(changes.kind).learns:
+    if not get_kind(changes.kind).is_trainable:
         raise ConfigurationError(
             f"model {changes.kind!r} is not trained in epochs, so there is nothing to tune; quantra train stock "
             f"--model {changes.kind} fits it"
