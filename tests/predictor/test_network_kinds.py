@@ -185,9 +185,13 @@ def test_heads_that_do_not_divide_the_width_are_refused(kind: NetworkKind) -> No
         make_config(kind, {"hidden": 8, "heads": 3})
 
 
-def test_a_setting_of_another_kind_is_refused_and_the_kinds_own_are_named() -> None:
-    with pytest.raises(ConfigurationError, match="has no setting 'heads'; its settings are dropout, hidden"):
-        make_config(get_kind("gru"), {"heads": 2})
+@pytest.mark.parametrize(
+    ("kind", "setting", "advice"),
+    [("gru", "heads", "its settings are dropout, hidden"), ("har", "hidden", "it has no settings")],
+)
+def test_a_setting_of_another_kind_is_refused_and_the_kinds_own_are_named(kind: str, setting: str, advice: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"has no setting '{setting}'; {advice}"):
+        make_config(get_kind(kind), {setting: 2})
 
 
 # --- kinds without a network
@@ -199,11 +203,6 @@ def test_a_kind_without_a_network_gives_every_window_the_heads_quantiles(kind: N
     quantiles = torch.tensor([[-1.2, 0.1, 1.5], [-1.0, 0.2, 1.1]])
     network.get_submodule("head").start_at(quantiles)  # pyright: ignore[reportCallIssue]
     torch.testing.assert_close(freeze(network)(_inputs(3)), quantiles.expand(3, -1, -1))
-
-
-def test_a_kind_without_a_network_has_nothing_to_set() -> None:
-    with pytest.raises(ConfigurationError, match="has no setting 'hidden'; it has no settings"):
-        make_config(get_kind("har"), {"hidden": 8})
 
 
 @each_kind

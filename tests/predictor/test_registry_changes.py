@@ -129,18 +129,20 @@ def test_a_champion_that_cannot_be_built_is_refused_when_it_would_go_live(folder
     assert before.find("small").identity.version == 1
 
 
-def test_a_champion_that_leads_nowhere_is_refused(folder: ModelsFolder, models: Path) -> None:
+@pytest.mark.parametrize(
+    ("content", "reference", "problem"),
+    [
+        ('{"champion": 9}', "small", "alias 'champion' names version 9, which is missing, so what was served"),
+        ("not json", "small@2", "nothing of small was changed: small/aliases.json: is not strict JSON"),
+    ],
+)
+def test_wrong_aliases_are_refused(
+    folder: ModelsFolder, models: Path, content: str, reference: str, problem: str
+) -> None:
     before = folder.open()
-    (models / "small" / ALIASES).write_text('{"champion": 9}')
-    with pytest.raises(ArtifactError, match="alias 'champion' names version 9, which is missing, so what was served"):
-        folder.load(before, "small")
-
-
-def test_aliases_that_cannot_be_read_are_refused(folder: ModelsFolder, models: Path) -> None:
-    before = folder.open()
-    (models / "small" / ALIASES).write_text("not json")
-    with pytest.raises(ArtifactError, match=r"nothing of small was changed: small/aliases.json: is not strict JSON"):
-        folder.load(before, "small@2")
+    (models / "small" / ALIASES).write_text(content)
+    with pytest.raises(ArtifactError, match=problem):
+        folder.load(before, reference)
 
 
 def test_a_version_that_was_refused_and_then_mended_is_no_problem_any_more(

@@ -24,20 +24,19 @@ def test_categories_are_those_of_the_training_symbols_sorted() -> None:
     assert STATICS.widths == (2, 3)
 
 
-def test_a_number_is_scaled_with_the_training_symbols_and_a_category_is_one_column_each() -> None:
-    assert encoded(4.0, "Tech") == [2, 0, 0, 1, 0]
+@pytest.mark.parametrize(
+    ("number", "category", "expected"),
+    [(4.0, "Tech", [2, 0, 0, 1, 0]), (2.0, "Banks", [0, 0, 0, 0, 1]), (1e9, "Tech", [8, 0, 0, 1, 0])],
+    ids=["scaled with the training symbols", "category unknown to training", "clipped"],
+)
+def test_a_number_is_one_column_and_a_category_one_column_each(
+    number: float, category: str, expected: list[float]
+) -> None:
+    assert encoded(number, category) == expected
 
 
 def test_what_is_unknown_has_columns_of_its_own() -> None:
     assert encoded(NAN, "") == STATICS.unknown.tolist() == [0, 1, 0, 0, 1]
-
-
-def test_a_category_that_training_had_not_is_unknown() -> None:
-    assert encoded(2.0, "Banks") == [0, 0, 0, 0, 1]
-
-
-def test_a_wild_number_is_clipped() -> None:
-    assert encoded(1e9, "Tech")[0] == 8.0
 
 
 def test_warnings_name_symbol_covariate_and_text() -> None:
