@@ -102,7 +102,11 @@ class PredictStream(ManyRequestCall):
         except QuantraError as error:
             self.drain(error)
             return False
-        pending = PendingRequest(parsed.request_id[:MAX_TEXT], len(body), self._create_context(parsed.timeout_s))
+        expires_at_s = self._context.expires_at_s
+        if parsed.timeout_s > 0:  # no later than the stream
+            expires_at_s = min(time.monotonic() + parsed.timeout_s, math.inf if expires_at_s is None else expires_at_s)
+        context = CallContext(expires_at_s, self._context.observer, self._context.caller)
+        pending = PendingRequest(parsed.request_id[:MAX_TEXT], len(body), context)
         try:
             if self._register(pending, parsed):
                 self._start(pending, parsed, body)
@@ -118,13 +122,6 @@ class PredictStream(ManyRequestCall):
 
     # --- requests
 
-    def _create_context(self, timeout_s: float) -> CallContext:
-        """Create the context of a request; its deadline is no later than the stream's."""
-        expires_at_s = self._context.expires_at_s
-        if timeout_s > 0:
-            expires_at_s = min(time.monotonic() + timeout_s, math.inf if expires_at_s is None else expires_at_s)
-        return CallContext(expires_at_s, self._context.observer, self._context.caller)
-
     def _register(self, pending: PendingRequest, parsed: StreamRequest) -> bool:
         """Register a request; False if the stream is ending. Raises if the request is invalid."""
         with self._lock:
@@ -132,7 +129,13 @@ class PredictStream(ManyRequestCall):
                 return False
             self._window.add_request(pending.size)
             self._unanswered_count += 1
-            _check_fields(parsed)
+            if not parsed.request_id:
+                raise MalformedRequestError("request_id is empty; set a unique id", metadata={"field": "request_id"})
+            check_text("request_id", parsed.request_id)
+            if not parsed.timeout_s >= 0:  # also rejects NaN
+                raise MalformedRequestError(
+                    f"timeout_s is {parsed.timeout_s:g} seconds, but must be 0 or more", metadata={"field": "timeout_s"}
+                )
             if parsed.request_id in self._requests:
                 raise DuplicateIdError(
                     f"request id {parsed.request_id!r} is in use; wait for its response, or choose another id",
@@ -327,17 +330,6 @@ def encode_response(request_id: str, session_id: str, outcome: Outcome | pb.Ack)
     else:
         response.ack.CopyFrom(outcome)
     return response.SerializeToString()
-
-
-def _check_fields(parsed: StreamRequest) -> None:
-    """Validate the fields of a request other than its action."""
-    if not parsed.request_id:
-        raise MalformedRequestError("request_id is empty; set a unique id", metadata={"field": "request_id"})
-    check_text("request_id", parsed.request_id)
-    if not parsed.timeout_s >= 0:  # also rejects NaN
-        raise MalformedRequestError(
-            f"timeout_s is {parsed.timeout_s:g} seconds, but must be 0 or more", metadata={"field": "timeout_s"}
-        )
 
 
 def _result_or_error(done: "Future[DoneT]") -> DoneT | QuantraError:

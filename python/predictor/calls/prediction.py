@@ -57,7 +57,11 @@ class PredictionCalls:
         self._limits = limits or ServiceLimits()
         self._quota = SessionQuota.of_process(self._limits)
         self._jobs = JobThread("count", self._limits.uncounted)
-        self._encoded_limits = models.encode_limits(_request_limits(self._limits, max_bytes))
+        size = min(self._limits.uncounted.size, self._limits.predictions.size)
+        request_limits = RequestLimits(
+            size=size if max_bytes is None else min(size, max_bytes), rows=min(MAX_ROWS, self._limits.predictions.rows)
+        )
+        self._encoded_limits = models.encode_limits(request_limits)
         self._open = OpenStreams()
         self._inference = InferenceCalls(service, self._jobs)
         self._unary: dict[str, UnaryHandler] = {
@@ -80,7 +84,13 @@ class PredictionCalls:
         """
         try:
             if name == "Predict":
-                return self._begin_predict(request, context, inline=inline)
+                small = parse_small(request, pb.PredictRequest)
+                if small is None or len(small.instances) != 1 or not is_plain(small.instances[0]):
+                    return self._begin("Predict", pb.PredictRequest, self._predict, request, context)
+                (message,) = small.instances
+                decoded = create_request((decode_or_error(message),), len(request))
+                encode = partial(encode_results, (message.request_id,))
+                return self._service.predict(check_reference(small.model), decoded, context, encode, inline=inline)
             return self._unary.get(name, _reject_unknown)(request, context)
         except Exception as error:  # noqa: BLE001 - layer boundary
             return failed_future(name, error)
@@ -145,15 +155,6 @@ class PredictionCalls:
         if isinstance(counted, RequestCounts):
             return handler(request, counted, context)
         return chain_futures(name, counted, lambda counted: handler(request, counted, context))
-
-    def _begin_predict(self, request: bytes, context: CallContext, *, inline: bool) -> "Future[bytes]":
-        small = parse_small(request, pb.PredictRequest)
-        if small is None or len(small.instances) != 1 or not is_plain(small.instances[0]):
-            return self._begin("Predict", pb.PredictRequest, self._predict, request, context)
-        (message,) = small.instances
-        decoded = create_request((decode_or_error(message),), len(request))
-        encode = partial(encode_results, (message.request_id,))
-        return self._service.predict(check_reference(small.model), decoded, context, encode, inline=inline)
 
     def _list_models(self, body: bytes, _counted: RequestCounts, _context: CallContext) -> "Future[bytes]":
         parse(body, pb.ListModelsRequest)
@@ -221,14 +222,6 @@ class PredictionCalls:
 
 def _reject_unknown(_request: bytes, _context: CallContext) -> "Future[bytes]":
     raise MalformedRequestError("unknown call; use a call of the service")
-
-
-def _request_limits(limits: ServiceLimits, max_bytes: int | None) -> RequestLimits:
-    """Limits of one request, from the transport and the queues."""
-    size = min(limits.uncounted.size, limits.predictions.size)
-    return RequestLimits(
-        size=size if max_bytes is None else min(size, max_bytes), rows=min(MAX_ROWS, limits.predictions.rows)
-    )
 
 
 def encode_progress(progress: GlobalImportance) -> bytes:

@@ -29,18 +29,13 @@ def main() -> None:
 def __getattr__(name: str) -> object:
     if name not in {"app", "run"}:
         raise AttributeError(f"module 'predictor.cli' has no attribute {name!r}")
-    _require_packages()  # before the imports that need typer and rich
+    missing = [package for package in PACKAGES if not _is_installed(package)]
+    if missing:
+        sys.exit(f"the command line needs {' and '.join(missing)}: pip install 'quantra[cli]'")
     from predictor.cli.commands import app
     from predictor.cli.program import run
 
     return app if name == "app" else run
-
-
-def _require_packages() -> None:
-    """Exit with one line that says what to install, unless all packages are installed."""
-    missing = [package for package in PACKAGES if not _is_installed(package)]
-    if missing:
-        sys.exit(f"the command line needs {' and '.join(missing)}: pip install 'quantra[cli]'")
 
 
 def _is_installed(package: str) -> bool:

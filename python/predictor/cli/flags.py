@@ -164,19 +164,18 @@ def _make_annotation(name: str, hint: Any, default: Any) -> Any:
     if flag is None:
         return hint
     kind = _split_hint(hint)[0] if flag.parse is None else str
-    return Annotated[kind | None if default is None else kind, _make_option(flag, name)]
-
-
-def _make_option(flag: Flag, name: str) -> Any:
-    return typer.Option(
-        flag.spelling or f"--{(flag.name or name).replace('_', '-')}",
-        help=flag.help,
-        min=flag.minimum,
-        max=flag.maximum,
-        metavar=flag.metavar,
-        show_default=flag.shown_default or True,
-        callback=None if flag.check is None else _make_callback(flag.check),
-    )
+    return Annotated[
+        kind | None if default is None else kind,
+        typer.Option(
+            flag.spelling or f"--{(flag.name or name).replace('_', '-')}",
+            help=flag.help,
+            min=flag.minimum,
+            max=flag.maximum,
+            metavar=flag.metavar,
+            show_default=flag.shown_default or True,
+            callback=None if flag.check is None else _make_callback(flag.check),
+        ),
+    ]
 
 
 def _make_callback(check: Callable[[Any], None]) -> Callable[[Any], Any]:

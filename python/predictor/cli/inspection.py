@@ -229,7 +229,14 @@ def _build_whole_card(
     yield make_skill_panel(card.skill)
     yield _make_fact_table("model", _list_model_details(info))
     yield from _list_card_sections(card, info)
-    yield _make_feature_table(info)
+    features: tuple[FeatureInfo, ...] = (*info.observed_features, *info.known_features, *info.static_features)
+    table = _make_titled_table(f"features ({len(features)})")
+    table.add_column()
+    table.add_column(overflow="fold")
+    for feature in features:
+        meaning = Text.assemble(f"{feature.meaning} [{feature.unit}]\n", (feature.expression, "dim"))
+        table.add_row(Text(feature.name), meaning)
+    yield table
     yield _render_audit(audit, artifact)
 
 
@@ -354,17 +361,6 @@ def _describe_member(member: MemberFacts) -> str:
     reads = f"reads {member.encoder_length} sessions of {member.features} features, needs {member.bars_needed} bars"
     shares = f", share of each quantile {_list(f'{weight:.2f}' for weight in member.weights)}" if member.weights else ""
     return f"{member.kind}, {reads}, weights {member.weights_hash[:16]}{shares}"
-
-
-def _make_feature_table(info: ModelInfo) -> Table:
-    features: tuple[FeatureInfo, ...] = (*info.observed_features, *info.known_features, *info.static_features)
-    table = _make_titled_table(f"features ({len(features)})")
-    table.add_column()
-    table.add_column(overflow="fold")
-    for feature in features:
-        meaning = Text.assemble(f"{feature.meaning} [{feature.unit}]\n", (feature.expression, "dim"))
-        table.add_row(Text(feature.name), meaning)
-    return table
 
 
 def _make_fact_table(title: str, facts: Iterable[Fact]) -> Table:

@@ -70,7 +70,12 @@ def make_forecast_table(forecast: Forecast, symbol: str, currency: str) -> Rende
         ranking = _format_ranking(forecast, s, h)
         band = (_draw_band(shown[h].tolist(), low, high),) if len(cells) > 1 else ()
         table.add_row(str(horizon), session, *cells, *ranking, *band)
-    return Group(_make_forecast_title(forecast, s, currency), table)
+    parts = [forecast.symbols[s]]
+    if forecast.as_of_session:
+        parts.append(f"as of {format_session(forecast.as_of_session)}")
+    if forecast.anchor_price is not None:
+        parts.append(f"last close {format_price(float(forecast.anchor_price[s]))} {currency}".rstrip())
+    return Group(Text(", ".join(parts) + f" ({forecast.model}@{forecast.version})", style="bold"), table)
 
 
 def make_contributions_table(attribution: Attribution, symbol: str) -> RenderableType:
@@ -117,15 +122,6 @@ def make_internals_table(attribution: Attribution, symbol: str) -> RenderableTyp
     for internal in attribution.internals:
         table.add_row(Text(internal.name), Text(format_largest_shares(internal, s)))
     return Group(Text(f"{symbol}: internals, {INTERNALS_NOTE}", style="bold"), table)
-
-
-def _make_forecast_title(forecast: Forecast, s: int, currency: str) -> Text:
-    parts = [forecast.symbols[s]]
-    if forecast.as_of_session:
-        parts.append(f"as of {format_session(forecast.as_of_session)}")
-    if forecast.anchor_price is not None:
-        parts.append(f"last close {format_price(float(forecast.anchor_price[s]))} {currency}".rstrip())
-    return Text(", ".join(parts) + f" ({forecast.model}@{forecast.version})", style="bold")
 
 
 def _format_cell(forecast: Forecast, s: int, h: int, q: int) -> Text:

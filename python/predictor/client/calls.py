@@ -164,25 +164,6 @@ def error_of(failure: grpc.RpcError, target: str, timeout_s: float) -> QuantraEr
             error = errors.decode_details(value)
             if error is not None:
                 return error
-    return _convert_network_error(failure, target, timeout_s)
-
-
-def timeout_error(target: str, timeout_s: float) -> DeadlineExceededError:
-    """Return the error of a call whose timeout has passed."""
-    return DeadlineExceededError(f"no response from {target} within {timeout_s:g} s; set a longer timeout")
-
-
-def closed_error(target: str) -> UnavailableError:
-    """Return the error of a call on a closed client."""
-    return UnavailableError(f"this client of {target} is closed; create a new one")
-
-
-def cancelled_error(target: str) -> CallCancelledError:
-    """Return the error of a call that was cancelled by its caller or by closing the client."""
-    return CallCancelledError(f"the call to {target} was cancelled before its response arrived")
-
-
-def _convert_network_error(failure: grpc.RpcError, target: str, timeout_s: float) -> QuantraError:
     code, details = failure.code(), failure.details() or ""
     match code:
         case grpc.StatusCode.UNAVAILABLE:
@@ -201,6 +182,21 @@ def _convert_network_error(failure: grpc.RpcError, target: str, timeout_s: float
         case _:
             return QuantraError(f"{target} answered {code.name}: {details}; is it a Quantra server of this version?")
     return UnavailableError(problem)
+
+
+def timeout_error(target: str, timeout_s: float) -> DeadlineExceededError:
+    """Return the error of a call whose timeout has passed."""
+    return DeadlineExceededError(f"no response from {target} within {timeout_s:g} s; set a longer timeout")
+
+
+def closed_error(target: str) -> UnavailableError:
+    """Return the error of a call on a closed client."""
+    return UnavailableError(f"this client of {target} is closed; create a new one")
+
+
+def cancelled_error(target: str) -> CallCancelledError:
+    """Return the error of a call that was cancelled by its caller or by closing the client."""
+    return CallCancelledError(f"the call to {target} was cancelled before its response arrived")
 
 
 def _advise(target: str, details: str) -> str:

@@ -129,7 +129,17 @@ class InstanceSizes:
             bars, covariates = instance.input, instance.covariates
             head += sum(_NAME_OVERHEAD + _measure_text(name) for name in covariates.names)
             head += _DATE_BYTES * (len(bars.sessions) + len(covariates.future_sessions))
-            return cls(head=head, rows=_measure_rows(bars, covariates))
+            sessions, future = len(bars.sessions), len(covariates.future_sessions)
+            count = sessions * (len(bars.columns) + len(covariates.observed) + len(covariates.known))
+            count += future * len(covariates.known) + len(covariates.numbers)
+            rows = (
+                np.array([_TEXT_OVERHEAD + _measure_text(symbol) for symbol in bars.symbols], np.intp)
+                + _NUMBER_BYTES * count
+            )
+            for texts in covariates.categories.values():
+                if len(texts) == len(rows):  # the server rejects other lengths
+                    rows += [_TEXT_OVERHEAD + _measure_text(text) for text in texts]
+            return cls(head=head, rows=rows)
         window = instance.input
         arrays = (window.observed, window.known, window.static, window.mask, window.location, window.scale)
         head += sum(_TEXT_OVERHEAD + _measure_text(name) for name in (*window.symbols, *window.features))
@@ -140,20 +150,6 @@ class InstanceSizes:
     def total(self) -> int:
         """Bytes of the whole instance."""
         return self.head + int(self.rows.sum())
-
-
-def _measure_rows(bars: BarPanel, covariates: Covariates) -> IndexArray:
-    """[S] bytes per symbol; see `InstanceSizes.rows`."""
-    sessions, future = len(bars.sessions), len(covariates.future_sessions)
-    count = sessions * (len(bars.columns) + len(covariates.observed) + len(covariates.known))
-    count += future * len(covariates.known) + len(covariates.numbers)
-    rows = (
-        np.array([_TEXT_OVERHEAD + _measure_text(symbol) for symbol in bars.symbols], np.intp) + _NUMBER_BYTES * count
-    )
-    for texts in covariates.categories.values():
-        if len(texts) == len(rows):  # the server rejects other lengths
-            rows += [_TEXT_OVERHEAD + _measure_text(text) for text in texts]
-    return rows
 
 
 def _measure_text(text: str) -> int:

@@ -51,7 +51,19 @@ def join_parts(parts: Sequence[PartResponse]) -> Outcome:
         return parts[0].outcome
     failures = [(part, part.outcome) for part in parts if isinstance(part.outcome, QuantraError)]
     if not failures:
-        return _join_forecasts([part.outcome for part in parts if isinstance(part.outcome, Forecast)])
+        forecasts = [part.outcome for part in parts if isinstance(part.outcome, Forecast)]
+        ids = "|".join(forecast.forecast_id for forecast in forecasts)
+        return replace(
+            forecasts[0],
+            symbols=tuple(symbol for forecast in forecasts for symbol in forecast.symbols),
+            values=np.concatenate([forecast.values for forecast in forecasts]),
+            returns=_concatenate([forecast.returns for forecast in forecasts]),
+            prices=_concatenate([forecast.prices for forecast in forecasts]),
+            anchor_price=_concatenate([forecast.anchor_price for forecast in forecasts]),
+            warnings=tuple(dict.fromkeys(warning for forecast in forecasts for warning in forecast.warnings)),
+            refusals={symbol: error for forecast in forecasts for symbol, error in forecast.refusals.items()},
+            forecast_id=hashlib.sha256(ids.encode()).hexdigest()[:16],
+        )
     for part, error in failures:
         if not isinstance(error, UNUSABLE):
             return name_symbols(error, part.symbols)
@@ -64,21 +76,6 @@ def name_symbols(error: QuantraError, symbols: Sequence[str]) -> QuantraError:
     return type(error)(
         f"in the part with {format_names(symbols)}: {error.message}",
         metadata={"first_symbol": symbols[0], "last_symbol": symbols[-1], **error.metadata},
-    )
-
-
-def _join_forecasts(forecasts: Sequence[Forecast]) -> Forecast:
-    ids = "|".join(forecast.forecast_id for forecast in forecasts)
-    return replace(
-        forecasts[0],
-        symbols=tuple(symbol for forecast in forecasts for symbol in forecast.symbols),
-        values=np.concatenate([forecast.values for forecast in forecasts]),
-        returns=_concatenate([forecast.returns for forecast in forecasts]),
-        prices=_concatenate([forecast.prices for forecast in forecasts]),
-        anchor_price=_concatenate([forecast.anchor_price for forecast in forecasts]),
-        warnings=tuple(dict.fromkeys(warning for forecast in forecasts for warning in forecast.warnings)),
-        refusals={symbol: error for forecast in forecasts for symbol, error in forecast.refusals.items()},
-        forecast_id=hashlib.sha256(ids.encode()).hexdigest()[:16],
     )
 
 

@@ -55,7 +55,20 @@ class CertificateKey:
         key, name = _create_key(), _create_name("Quantra development authority")
         usage = x509.BasicConstraints(ca=True, path_length=0)
         built = _start_certificate(name, name, key, begin).add_extension(usage, critical=True)
-        built = built.add_extension(_create_signing_usage(), critical=True)
+        built = built.add_extension(
+            x509.KeyUsage(
+                digital_signature=False,
+                content_commitment=False,
+                key_encipherment=False,
+                data_encipherment=False,
+                key_agreement=False,
+                key_cert_sign=True,
+                crl_sign=True,
+                encipher_only=False,
+                decipher_only=False,
+            ),
+            critical=True,
+        )
         own = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
         return cls(_sign(built.add_extension(own, critical=False), key), key)
 
@@ -126,21 +139,6 @@ def _parse_host(text: str) -> x509.GeneralName:
     if not text or not text.isascii() or any(c in text for c in " :/,"):
         raise ConfigurationError(f"--host {text[:80]!r} is not a host name; use one such as server.example.com")
     return x509.DNSName(text)
-
-
-def _create_signing_usage() -> x509.KeyUsage:
-    """Key usage for signing certificates only."""
-    return x509.KeyUsage(
-        digital_signature=False,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        key_cert_sign=True,
-        crl_sign=True,
-        encipher_only=False,
-        decipher_only=False,
-    )
 
 
 def _start_certificate(

@@ -72,7 +72,12 @@ class LifecycleCalls:
     def handle(self, name: str, request: bytes, context: "CallContext") -> "Future[bytes]":
         """Answer one call; the future fails only with a QuantraError. A late comparison ends at its next step."""
         try:
-            self._check_offered()
+            if self._load is None:
+                raise LifecycleUnavailableError(
+                    "this server cannot compare or promote versions; start it with `quantra serve --ledger LEDGER`"
+                )
+            if not self._settings.ledger:
+                raise NoLedgerError("this server has no ledger to compare versions by; start it with --ledger LEDGER")
             with self._lock:
                 self._check_open()
                 if self._waiting >= _MAX_WAITING:
@@ -91,14 +96,6 @@ class LifecycleCalls:
         with self._lock:
             self._is_closed = True
             self._thread.shutdown(wait=False)
-
-    def _check_offered(self) -> None:
-        if self._load is None:
-            raise LifecycleUnavailableError(
-                "this server cannot compare or promote versions; start it with `quantra serve --ledger LEDGER`"
-            )
-        if not self._settings.ledger:
-            raise NoLedgerError("this server has no ledger to compare versions by; start it with --ledger LEDGER")
 
     def _check_open(self) -> None:
         if self._is_closed:

@@ -265,7 +265,11 @@ class LedgerGauges:
         except LedgerError as error:
             _log.warning("no metrics: %s", error.without_address().message)
             return ()
-        return [_encode_lamps(evidence), *_encode_bands(evidence), _encode_last_session(session)]
+        newest = GaugeMetricFamily(LAST_SESSION, "Day of the newest bar of the ledger, at 0:00 UTC.")
+        if session:
+            day = datetime(session // 10000, session // 100 % 100, session % 100, tzinfo=UTC)
+            newest.add_metric((), day.timestamp())
+        return [_encode_lamps(evidence), *_encode_bands(evidence), newest]
 
 
 def _encode_lamps(evidence: Sequence[EvidenceRecord]) -> Metric:
@@ -289,14 +293,6 @@ def _encode_bands(evidence: Sequence[EvidenceRecord]) -> tuple[Metric, Metric]:
             share.add_metric(labels, inside)
             promised.add_metric(labels, record.number("promised") or 0.0)
     return share, promised
-
-
-def _encode_last_session(session: int) -> Metric:
-    family = GaugeMetricFamily(LAST_SESSION, "Day of the newest bar of the ledger, at 0:00 UTC.")
-    if session:
-        day = datetime(session // 10000, session // 100 % 100, session % 100, tzinfo=UTC)
-        family.add_metric((), day.timestamp())
-    return family
 
 
 HOST: Final = "127.0.0.1"

@@ -8,7 +8,7 @@ import os
 import platform
 import signal
 import sys
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Coroutine, Generator
 from contextlib import contextmanager, suppress
 from importlib import import_module
 from importlib.util import find_spec
@@ -38,13 +38,9 @@ _log = logging.getLogger(__name__)
 
 def run(main: Coroutine[Any, Any, ResultT]) -> ResultT:
     """Run on uvloop if the extra `fast` is installed, else on asyncio's loop."""
-    with asyncio.Runner(loop_factory=_find_fast_loop()) as runner:
+    loop_factory = import_module("uvloop").new_event_loop if find_spec("uvloop") and _has_standard_streams() else None
+    with asyncio.Runner(loop_factory=loop_factory) as runner:
         return runner.run(main)
-
-
-def _find_fast_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """Return the loop factory of uvloop; None if it is not installed or cannot be used."""
-    return import_module("uvloop").new_event_loop if find_spec("uvloop") and _has_standard_streams() else None
 
 
 def _has_standard_streams() -> bool:
@@ -64,7 +60,12 @@ def tune_process() -> Generator[None]:
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     gc.set_threshold(*_GC_THRESHOLDS)
     _allow_connections()
-    _return_memory()
+    # Return the memory of large requests to the system, which glibc would keep, but not that of each batch. Setting
+    # either limit stops glibc from adapting both. The end of the heap would then return to the system from 128 KiB on,
+    # and large batches of bars would take up to twice as long, because the same pages are cleared again.
+    if platform.libc_ver()[0] == "glibc":
+        for limit in (_M_MMAP_THRESHOLD, _M_TRIM_THRESHOLD):
+            ctypes.CDLL(None).mallopt(limit, _MAPPED_BYTES)
     try:
         yield
     finally:
@@ -80,17 +81,6 @@ def _allow_connections() -> None:
 
         _, hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard_limit, hard_limit))
-
-
-def _return_memory() -> None:
-    """Return the memory of large requests to the system, which glibc would keep, but not that of each batch.
-
-    Setting either limit stops glibc from adapting both. The end of the heap would then return to the system from
-    128 KiB on, and large batches of bars would take up to twice as long, because the same pages are cleared again.
-    """
-    if platform.libc_ver()[0] == "glibc":
-        for limit in (_M_MMAP_THRESHOLD, _M_TRIM_THRESHOLD):
-            ctypes.CDLL(None).mallopt(limit, _MAPPED_BYTES)
 
 
 @final

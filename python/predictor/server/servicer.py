@@ -298,7 +298,9 @@ class CallMessages:
                 return
             if self._unread is not None:
                 size, self._unread = self._unread, None
-                self._resume(may_read_next=opened.acknowledge(size))
+                if opened.acknowledge(size) and not self._may_read_next:
+                    self._may_read_next = True
+                    asyncio.get_running_loop().call_soon(self._read)
             else:
                 message = self._responses.popleft()
                 self._check_token()
@@ -310,11 +312,6 @@ class CallMessages:
                 raise self._read_error
             opened.completion.result()
             self._close(None)
-
-    def _resume(self, *, may_read_next: bool) -> None:
-        if may_read_next and not self._may_read_next:
-            self._may_read_next = True
-            asyncio.get_running_loop().call_soon(self._read)
 
     def _close(self, error: Exception | None) -> None:
         self.cancel()

@@ -141,7 +141,14 @@ class ServerSettings:
 
     def __post_init__(self) -> None:
         """Reject invalid settings, such as an unintended public address."""
-        self._check_processes()
+        if self.processes < 1:
+            raise ConfigurationError(f"processes is {self.processes}, but must be at least 1")
+        if self.processes > 1 and sys.platform != "linux":
+            raise ConfigurationError(
+                "several processes on one port need Linux; here, start a server on each of several ports"
+            )
+        if self.processes > 1 and not isinstance(self.listen, Address):
+            raise ConfigurationError("several processes cannot share a Unix socket; listen on HOST:PORT")
         if self.metrics_port is not None and not 0 <= self.metrics_port <= LAST_PORT:
             raise ConfigurationError(f"metrics port {self.metrics_port} is invalid; use 0 to {LAST_PORT}")
         if self.max_age_sessions is not None and self.max_age_sessions < 0:
@@ -164,16 +171,6 @@ class ServerSettings:
         addresses = (self.listen, self.admin_listen)
         if self.tls is not None and not any(isinstance(address, Address) for address in addresses):
             raise ConfigurationError("a Unix socket has no TLS; remove --tls-cert, or listen on HOST:PORT")
-
-    def _check_processes(self) -> None:
-        if self.processes < 1:
-            raise ConfigurationError(f"processes is {self.processes}, but must be at least 1")
-        if self.processes > 1 and sys.platform != "linux":
-            raise ConfigurationError(
-                "several processes on one port need Linux; here, start a server on each of several ports"
-            )
-        if self.processes > 1 and not isinstance(self.listen, Address):
-            raise ConfigurationError("several processes cannot share a Unix socket; listen on HOST:PORT")
 
     @property
     def is_open(self) -> bool:

@@ -3,7 +3,6 @@
 import logging
 import threading
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from typing import Final, final
@@ -162,23 +161,20 @@ class ForecastRecorder:
             with self._lock:
                 batch, self._next = self._next, _Batch()
             if self._is_strict:
-                self._record_then_respond(batch)
+                try:
+                    self._write(batch)
+                except Exception as error:  # noqa: BLE001 - thread boundary: the callers get the error
+                    failure = self._without_path(error)
+                    self._warn(failure)
+                    for queued, _ in batch.waiting_requests:
+                        queued.fail(failure)
+                else:
+                    for queued, outcomes in batch.waiting_requests:
+                        queued.respond(outcomes)
             else:
                 self._record(batch)
             with self._lock:
                 self._waiting -= batch.rows
-
-    def _record_then_respond(self, batch: _Batch) -> None:
-        try:
-            self._write(batch)
-        except Exception as error:  # noqa: BLE001 - thread boundary: the callers get the error
-            failure = self._without_path(error)
-            self._warn(failure)
-            for queued, _ in batch.waiting_requests:
-                queued.fail(failure)
-        else:
-            for queued, outcomes in batch.waiting_requests:
-                queued.respond(outcomes)
 
     def _record(self, batch: _Batch) -> None:
         """Record forecasts, and try again until it works or the recorder is closed."""
@@ -216,14 +212,11 @@ class ForecastRecorder:
         served = sum(rows[request.forecast_id] * request.calls for request in requests)
         self.recorded += served - (len(forecasts) - len(sound))
         if len(sound) == len(forecasts):
-            self._remember(rows)
+            self._remembered.update(rows)
+            for oldest in list(islice(self._remembered, max(0, len(self._remembered) - _MAX_REMEMBERED))):
+                del self._remembered[oldest]
         if gaps:
             self._unreported = 0
-
-    def _remember(self, rows: Mapping[str, int]) -> None:
-        self._remembered.update(rows)
-        for oldest in list(islice(self._remembered, max(0, len(self._remembered) - _MAX_REMEMBERED))):
-            del self._remembered[oldest]
 
     def _count_lost(self, rows: int) -> None:
         with self._lock:

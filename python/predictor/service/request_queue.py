@@ -122,7 +122,10 @@ class QueuedRequest(LightFuture[ResponseT]):
     def respond(self, result: Any) -> None:
         """Set the response to a result."""
         if self._observers:
-            self._failed_reasons = _list_failed_reasons(result)
+            outcomes: Sequence[Outcome] = result if isinstance(result, tuple) else ()
+            self._failed_reasons = tuple(
+                get_error_status(outcome).reason for outcome in outcomes if isinstance(outcome, QuantraError)
+            )
         try:
             response: ResponseT = result if self._encode is None else self._encode(result)
             self._settle(response, None)
@@ -194,12 +197,6 @@ class QueuedRequest(LightFuture[ResponseT]):
         return get_error_status(error if isinstance(error, QuantraError) else InternalError(""))
 
 
-def _list_failed_reasons(result: object) -> tuple[str, ...]:
-    """List the reasons of the instances without a forecast; empty for explanations."""
-    outcomes: Sequence[Outcome] = result if isinstance(result, tuple) else ()
-    return tuple(get_error_status(outcome).reason for outcome in outcomes if isinstance(outcome, QuantraError))
-
-
 AnyRequest = QueuedRequest[Any]
 
 
@@ -252,7 +249,9 @@ class QueuePolicy:
         """
         dropped: list[AnyRequest] = []
         if self._excess(queued):
-            dropped = self._drop_expired()
+            now_s = self._clock()
+            dropped = [old for requests in self._queues.values() for old in requests if old.context.is_over(now_s)]
+            self.release(dropped)
             if excess := self._excess(queued):
                 raise excess
         self._queues.setdefault(key, {})[queued] = None
@@ -328,12 +327,6 @@ class QueuePolicy:
         waiting.pop(queued, None)
         if not waiting:
             self._queues.pop(key, None)
-
-    def _drop_expired(self) -> list[AnyRequest]:
-        now = self._clock()
-        expired = [queued for requests in self._queues.values() for queued in requests if queued.context.is_over(now)]
-        self.release(expired)
-        return expired
 
     def _excess(self, queued: AnyRequest) -> QueueFullError | None:
         """Return the error if one more request exceeds a limit; an empty queue accepts a request of any size."""
@@ -415,7 +408,13 @@ class RequestQueue:
             UnavailableError: The queue is closed, or belongs to the parent of this forked process.
             ModelReplacedError: The model was replaced.
         """
-        self._check_process()
+        process = os.getpid()
+        self._process = self._process or process
+        if self._process != process:
+            raise UnavailableError(
+                f"the models were used in process {self._process}, and this forked process lacks their threads; "
+                "open the models after the fork, fork before the first forecast, or start processes by spawn"
+            )
         with self._lock:
             if self._is_closed:
                 raise UnavailableError("the service is stopping; retry when it is back")
@@ -533,12 +532,3 @@ class RequestQueue:
         if len(started) < len(requests):
             self.release(queued for queued in requests if queued.done())
         return started
-
-    def _check_process(self) -> None:
-        process = os.getpid()
-        self._process = self._process or process
-        if self._process != process:
-            raise UnavailableError(
-                f"the models were used in process {self._process}, and this forked process lacks their threads; "
-                "open the models after the fork, fork before the first forecast, or start processes by spawn"
-            )

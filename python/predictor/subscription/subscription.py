@@ -235,7 +235,20 @@ class Subscription:
             return _check(self._flush(push), bars_needed)
         rows = self._find_rows(push.bars)
         _check_columns(self.history, push.bars)
-        self._check_reading(push)
+        own = self.template
+        if push.gap_policy not in (None, own.gap_policy):
+            raise BarsError(
+                f"gap policy is {push.gap_policy}, but the subscription's is {own.gap_policy} and cannot change; leave "
+                "it out"
+            )
+        for name, pushed, opened in (
+            ("allow_incomplete_last_bar", push.allow_incomplete_last_bar, own.allow_incomplete_last_bar),
+            ("accept_suspect_bars", push.accept_suspect_bars, own.accept_suspect_bars),
+        ):
+            if pushed and not opened:
+                raise BarsError(
+                    f"{name} is not set for the subscription and cannot change; leave it out, or open another session"
+                )
         push.covariates.check(len(rows), push.bars.sessions)
         day_covariates.check_pushed(self.covariates, push.covariates, push.bars.symbols, rows)
         before = self._continue_on(int(push.bars.sessions[0]), push.covariates, max(self.most, bars_needed))
@@ -268,23 +281,6 @@ class Subscription:
             )
         return np.array([self.places[symbol] for symbol in bars.symbols], np.intp)
 
-    def _check_reading(self, push: Push) -> None:
-        """Raise BarsError if a push has other options than the subscription."""
-        own = self.template
-        if push.gap_policy not in (None, own.gap_policy):
-            raise BarsError(
-                f"gap policy is {push.gap_policy}, but the subscription's is {own.gap_policy} and cannot change; leave "
-                "it out"
-            )
-        for name, pushed, opened in (
-            ("allow_incomplete_last_bar", push.allow_incomplete_last_bar, own.allow_incomplete_last_bar),
-            ("accept_suspect_bars", push.accept_suspect_bars, own.accept_suspect_bars),
-        ):
-            if pushed and not opened:
-                raise BarsError(
-                    f"{name} is not set for the subscription and cannot change; leave it out, or open another session"
-                )
-
     def _continue_on(self, session: int, covariates: Covariates, most: int) -> "Subscription":
         """Return this subscription if `session` is its last day, else a copy with `session` as the new last day."""
         if session == self.day.session:
@@ -301,9 +297,6 @@ class Subscription:
                 f"flush the day, before bars of {format_date(session)}",
                 metadata={"date": format_date(self.day.session), "symbol": self.waits_for[0]},
             )
-        return self._start_next_day(session, covariates, most)
-
-    def _start_next_day(self, session: int, covariates: Covariates, most: int) -> "Subscription":
         bars = self.history.followed_by(self.day.bars)
         kept = bars.last(most - 1)
         return replace(

@@ -99,11 +99,16 @@ def decode_query(message: pb.ExplainRequest) -> ExplanationQuery:
         ExplainUnsupportedError: the method is unknown.
         BarsError: the bars are invalid.
     """
+    if message.detail not in _DETAILS:
+        raise MalformedRequestError(
+            f"detail: {message.detail} is unknown; use 1 (features), 2 (times) or 3 (cells)",
+            metadata={"field": "detail", "value": str(message.detail)},
+        )
     return ExplanationQuery(
         targets=decode_targets(message.targets),  # first, because counting is cheaper than decoding an instance
         instance=instances.decode(message.instance),
         method=decode_method(message.method),
-        detail=_decode_detail(message.detail),
+        detail=_DETAILS[message.detail],
         tolerance=decode_tolerance(message.tolerance),
         symbols=instances.decode_any_symbols(message.symbols),
     )
@@ -118,15 +123,6 @@ def decode_targets(messages: Sequence[pb.ExplainTarget]) -> tuple[TargetPoint, .
     """Decode targets; raises RequestTooLargeError if there are more than MAX_TARGETS."""
     check_count("targets", len(messages), MAX_TARGETS)
     return tuple(TargetPoint(target.horizon, target.quantile) for target in messages)
-
-
-def _decode_detail(number: int) -> Detail:
-    if number not in _DETAILS:
-        raise MalformedRequestError(
-            f"detail: {number} is unknown; use 1 (features), 2 (times) or 3 (cells)",
-            metadata={"field": "detail", "value": str(number)},
-        )
-    return _DETAILS[number]
 
 
 def decode_tolerance(value: float) -> float:

@@ -184,7 +184,12 @@ class WorkerPool:
         async with self._lock:
             if not await self._synchronize(worker):
                 for change in self._changes.values():
-                    await _repeat_change(worker, change)
+                    try:
+                        await worker.call(change.name, change.request, is_change=True)
+                    except QuantraError as error:
+                        _log.warning("%s could not repeat %s: %s", worker, change.name, error.message)
+                    else:
+                        await worker.confirm(stays=True)
             await worker.listen()
             self._serving[worker.number] = worker
 
@@ -238,15 +243,6 @@ class WorkerPool:
             self._alive.discard(worker)
             raise
         return worker
-
-
-async def _repeat_change(worker: WorkerProcess, change: ModelChange) -> None:
-    try:
-        await worker.call(change.name, change.request, is_change=True)
-    except QuantraError as error:
-        _log.warning("%s could not repeat %s: %s", worker, change.name, error.message)
-    else:
-        await worker.confirm(stays=True)
 
 
 def _name_worker(worker: WorkerProcess, error: BaseException) -> BaseException:

@@ -175,21 +175,19 @@ def match_models(models: "ServedModels", others: bytes) -> list[str]:
     problems = [*_apply(models.load, missing, "served by the other workers but not here")]
     champions = {reference for reference, info in wanted.items() if info.is_default}
     problems += _apply(models.adopt_champion, champions, "the champion of the other workers but not here")
-    surplus = _find_surplus(_decode_served(encode_served(models)), wanted)
+    names = {info.name for info in wanted.values()}
+    # A model without wanted versions is unloaded as a whole, because its champion cannot be unloaded alone.
+    surplus = {
+        reference if info.name in names else info.name
+        for reference, info in _decode_served(encode_served(models)).items()
+        if reference not in wanted
+    }
     problems += _apply(models.unload, surplus, "served here but not by the other workers")
     return [*problems, *_find_differences(_decode_served(encode_served(models)), wanted)]
 
 
 def _decode_served(served: bytes) -> Mapping[str, pb.ModelInfo]:
     return {f"{info.name}@{info.version}": info for info in pb.ListModelsResponse.FromString(served).models}
-
-
-def _find_surplus(own: Mapping[str, pb.ModelInfo], wanted: Mapping[str, pb.ModelInfo]) -> set[str]:
-    """List what to unload. A model without wanted versions is unloaded as a whole, because its champion cannot be."""
-    names = {info.name for info in wanted.values()}
-    return {
-        reference if info.name in names else info.name for reference, info in own.items() if reference not in wanted
-    }
 
 
 def _apply(change: Callable[[str], None], references: set[str], what: str) -> Iterator[str]:

@@ -211,7 +211,12 @@ def read_windows(tensors: Mapping[str, InputTensor], info: ModelInfo, parameters
         MalformedRequestError: an input is missing, unknown, of the wrong type, or does not match `observed`.
         RequestTooLargeError: the request exceeds a limit.
     """
-    _check_window_names(tensors)
+    for name in tensors:
+        if name not in WINDOW_INPUTS:
+            raise MalformedRequestError(
+                f"unknown input {name!r} for windows; use one of {', '.join(WINDOW_INPUTS)}",
+                metadata={"field": name},
+            )
     shape = tensors[WINDOWS].shape
     rows, sessions, _ = shape
     observed = tensors[WINDOWS].decode_float32(shape)
@@ -242,15 +247,6 @@ def read_windows(tensors: Mapping[str, InputTensor], info: ModelInfo, parameters
         )
         for row in range(rows)
     ]
-
-
-def _check_window_names(tensors: Mapping[str, InputTensor]) -> None:
-    for name in tensors:
-        if name not in WINDOW_INPUTS:
-            raise MalformedRequestError(
-                f"unknown input {name!r} for windows; use one of {', '.join(WINDOW_INPUTS)}",
-                metadata={"field": name},
-            )
 
 
 def _decode_group(tensors: Mapping[str, InputTensor], name: str, without: tuple[int, ...]) -> NDArray[np.float32]:

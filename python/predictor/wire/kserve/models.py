@@ -1,7 +1,7 @@
 """Model metadata, configuration and index, and the messages of streams."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, final
 
@@ -147,31 +147,26 @@ def encode_config(info: ModelInfo) -> pb.ModelConfig:
         ],
         parameters={
             name: pb.ModelParameter(string_value=value if isinstance(value, str) else json.dumps(value))
-            for name, value in _list_parameters(info, inputs).items()
+            for name, value in {
+                "version": info.version,
+                "kind": info.kind,
+                "horizons": info.horizons,
+                "quantiles": info.quantiles,
+                "lag": info.lag,
+                "target_kind": info.target_kind,
+                "calendar": info.calendar,
+                "calendar_ends": info.calendar_ends,
+                "encoder_length": info.encoder_length,
+                "bars_needed": info.bars_needed,
+                "observed_features": [feature.name for feature in info.observed_features],
+                "known_features": [feature.name for feature in info.known_features],
+                "required_with_bars": [tensor.name for tensor in inputs if tensor.with_bars],
+                "required_with_windows": [tensor.name for tensor in inputs if tensor.with_windows],
+                "schema_hash": info.schema_hash,
+                "weights_hash": info.weights_hash,
+            }.items()
         },
     )
-
-
-def _list_parameters(info: ModelInfo, inputs: Sequence[TensorMetadata]) -> dict[str, object]:
-    """Facts about a model that a caller needs in addition to the shapes."""
-    return {
-        "version": info.version,
-        "kind": info.kind,
-        "horizons": info.horizons,
-        "quantiles": info.quantiles,
-        "lag": info.lag,
-        "target_kind": info.target_kind,
-        "calendar": info.calendar,
-        "calendar_ends": info.calendar_ends,
-        "encoder_length": info.encoder_length,
-        "bars_needed": info.bars_needed,
-        "observed_features": [feature.name for feature in info.observed_features],
-        "known_features": [feature.name for feature in info.known_features],
-        "required_with_bars": [tensor.name for tensor in inputs if tensor.with_bars],
-        "required_with_windows": [tensor.name for tensor in inputs if tensor.with_windows],
-        "schema_hash": info.schema_hash,
-        "weights_hash": info.weights_hash,
-    }
 
 
 def encode_index(infos: Iterable[ModelInfo]) -> pb.RepositoryIndexResponse:

@@ -302,7 +302,16 @@ def decode_parameters(head: pb.ModelInferRequest, *, are_bars: bool) -> RequestP
         return RequestParameters()
     allowed = _BAR_PARAMETERS if are_bars else _WINDOW_PARAMETERS
     for name, value in head.parameters.items():
-        _check_parameter(name, value, allowed)
+        if name not in allowed:
+            raise MalformedRequestError(
+                f"unknown parameter {name[:80]!r}; these inputs allow {', '.join(allowed)}",
+                metadata={"field": "parameters"},
+            )
+        kind = value.WhichOneof("parameter_choice")
+        if kind != allowed[name]:
+            raise MalformedRequestError(
+                f"parameter {name}: has {kind or 'no value'}, need {allowed[name]}", metadata={"field": "parameters"}
+            )
     parameters = head.parameters
     return RequestParameters(
         accept_suspect_bars=parameters["accept_suspect_bars"].bool_param,
@@ -312,19 +321,6 @@ def decode_parameters(head: pb.ModelInferRequest, *, are_bars: bool) -> RequestP
         max_age_sessions=parameters["max_age_sessions"].int64_param if "max_age_sessions" in parameters else None,
         schema_hash=_read_text(head, "schema_hash"),
     )
-
-
-def _check_parameter(name: str, value: pb.InferParameter, allowed: Mapping[str, str]) -> None:
-    if name not in allowed:
-        raise MalformedRequestError(
-            f"unknown parameter {name[:80]!r}; these inputs allow {', '.join(allowed)}",
-            metadata={"field": "parameters"},
-        )
-    kind = value.WhichOneof("parameter_choice")
-    if kind != allowed[name]:
-        raise MalformedRequestError(
-            f"parameter {name}: has {kind or 'no value'}, need {allowed[name]}", metadata={"field": "parameters"}
-        )
 
 
 def _read_text(head: pb.ModelInferRequest, name: str) -> str:
