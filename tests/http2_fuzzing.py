@@ -8,7 +8,7 @@ import http2_peer as peer
 from predictor import http2
 
 LIMITS = http2.ConnectionLimits(
-    4, window=65_535, connection_window=100_000, frame=16_384, header_list=600, resets=4, unsent=200_000
+    4, stream_window=65_535, connection_window=100_000, frame=16_384, header_list=600, resets=4, unsent=200_000
 )
 WINDOW, LARGEST = 65_535, (1 << 31) - 1
 UNKNOWN_KIND, BIG_DATA, REQUEST, BYTES, SEND_HEADERS, SEND_DATA, ACKNOWLEDGE, RESET, OWNER = range(10, 19)
@@ -18,7 +18,7 @@ class FuzzedConnection:
     """A connection, and the windows that its client knows."""
 
     def __init__(self, greeting: bytes, *, is_cut: bool) -> None:
-        self.connection, self.is_cut, self.knows_windows = http2.Connection(LIMITS), is_cut, True
+        self.connection, self.is_cut, self.knows_windows = http2.Http2StateMachine(LIMITS), is_cut, True
         self.events, self.output = list[http2.Event](), bytearray()
         self.windows, self.initial, self.frame, self.room = Counter[int](), WINDOW, 16_384, WINDOW
         self.unacknowledged, self.header_bytes, self.ended = Counter[int](), 0, set[int]()
@@ -91,7 +91,7 @@ class FuzzedConnection:
             elif one.kind == peer.WINDOW_UPDATE and not one.stream:
                 self.room += int.from_bytes(one.content)
         assert self.connection.streams <= LIMITS.streams, "too many streams"
-        assert self.connection.waiting <= LIMITS.unsent + self.header_bytes, "too much output waits"
+        assert self.connection.pending_bytes <= LIMITS.unsent + self.header_bytes, "too much output waits"
         assert self.room <= LIMITS.connection_window, "the client may send too much"
 
 

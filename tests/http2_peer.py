@@ -5,7 +5,7 @@ from typing import Final
 
 from raw_http2 import CONTINUATION, DATA, GOAWAY, HEADERS, PING, RST_STREAM, SETTINGS, WINDOW_UPDATE, encoded, frame
 
-from predictor.http2 import Connection, ConnectionEnded, ConnectionLimits, ErrorCode, Event
+from predictor.http2 import ConnectionEnded, ConnectionLimits, ErrorCode, Event, Http2StateMachine
 
 PRIORITY, PUSH_PROMISE, UNKNOWN = 2, 5, 0xBE
 END_STREAM, ACK, END_HEADERS, PADDED, PRIORITIZED = 0x1, 0x1, 0x4, 0x8, 0x20
@@ -52,9 +52,9 @@ def frames(output: bytes) -> list[Frame]:
     return found
 
 
-def greeted(limits: ConnectionLimits | None = None, first: bytes = GREETING) -> Connection:
+def greeted(limits: ConnectionLimits | None = None, first: bytes = GREETING) -> Http2StateMachine:
     """A connection after the first settings, whose output was fetched."""
-    connection = Connection(limits or ConnectionLimits())
+    connection = Http2StateMachine(limits or ConnectionLimits())
     assert connection.receive(first) == []
     connection.data_to_send()
     return connection
@@ -93,7 +93,7 @@ def ending(events: list[Event]) -> ErrorCode:
     return ErrorCode(ended.code)
 
 
-def resets(connection: Connection) -> list[tuple[int, ErrorCode]]:
+def resets(connection: Http2StateMachine) -> list[tuple[int, ErrorCode]]:
     """Streams that the output resets, and why."""
     sent = frames(connection.data_to_send())
     return [(one.stream, ErrorCode(int.from_bytes(one.content, "big"))) for one in sent if one.kind == RST_STREAM]

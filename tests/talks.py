@@ -11,7 +11,7 @@ from serving import serving
 from predictor._pb import prediction_pb2 as pb
 from predictor.call_context import CallContext
 from predictor.calls import PredictionCalls
-from predictor.client.calls import error_of
+from predictor.client.calls import make_call_error
 from predictor.embed import EmbeddedStream
 from predictor.errors import QuantraError
 from predictor.limits import ServiceLimits
@@ -80,7 +80,7 @@ class GrpcStreamCaller:
         try:
             heard.extend(map(pb.PredictStreamResponse.FromString, self._call))
         except grpc.RpcError as failure:
-            return heard, error_of(failure, "there", 0)
+            return heard, make_call_error(failure, "there", 0)
         finally:
             self.end()
         return heard, None

@@ -8,7 +8,7 @@ from kserve_requests import a_window, infer_request
 from predictor._pb import inference_pb2 as pb
 from predictor.call_context import CallContext
 from predictor.calls.inference import InferStream
-from predictor.calls.streams import StreamWindow
+from predictor.calls.streams import FlowControl
 from predictor.errors import ModelNotFoundError, UnavailableError
 from predictor.wire.errors import MAX_INSTANCE_MESSAGE
 from predictor.wire.kserve.models import encode_error, encode_response, read_request_id
@@ -23,7 +23,7 @@ class Stream:
         self.begun: list[Future[bytes]] = []
         self.context = CallContext()
         self.emitted: list[bytes] = []
-        self.window = StreamWindow(MOST, 1 << 20)
+        self.window = FlowControl(MOST, 1 << 20)
         self.call = InferStream(self._infer, self.context, self.emitted.append, self.window, max_bytes)
 
     def _infer(self, request: bytes, context: CallContext) -> "Future[bytes]":
@@ -154,7 +154,7 @@ def test_a_request_that_is_being_begun_while_its_stream_is_cancelled_is_dropped(
         call.cancel()
         return work
 
-    call = InferStream(infer, CallContext(), [].append, StreamWindow(MOST, 1 << 20))
+    call = InferStream(infer, CallContext(), [].append, FlowControl(MOST, 1 << 20))
     assert not call.send(b"")
     assert work.cancelled()
 

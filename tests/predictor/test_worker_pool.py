@@ -212,6 +212,16 @@ def test_a_port_is_reserved_before_anybody_listens() -> None:
         pass
 
 
+def test_every_address_of_a_host_name_is_reserved(monkeypatch: pytest.MonkeyPatch) -> None:
+    hosts = ("127.0.0.1", "127.0.0.2")
+    infos = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (host, 0)) for host in hosts]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: infos)
+    with reserve_address(Address("localhost", 0)) as address:
+        for host in hosts:
+            with socket.socket() as stranger, pytest.raises(OSError, match="in use"):
+                stranger.bind((host, address.port))
+
+
 def test_only_workers_may_listen_on_a_reserved_port() -> None:
     with reserve_address(Address("127.0.0.1", 0)) as address, socket.socket() as worker, socket.socket() as stranger:
         worker.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)

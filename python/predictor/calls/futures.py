@@ -87,10 +87,10 @@ def set_error_if_pending(call: str, future: Future[ResultT], error: Exception) -
     """Set the error of a future that is neither done nor cancelled; a QuantraError by `make_caller_error`."""
     if not future.done():
         with suppress(InvalidStateError):
-            future.set_exception(to_quantra_error(call, error).without_frames())
+            future.set_exception(make_quantra_error(call, error).without_frames())
 
 
-def to_quantra_error(call: str, error: Exception) -> QuantraError:
+def make_quantra_error(call: str, error: Exception) -> QuantraError:
     """Convert an error by `make_caller_error`, with details in the log."""
     return make_caller_error(call, error, _log)
 

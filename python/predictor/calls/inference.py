@@ -13,7 +13,7 @@ from predictor._pb import inference_pb2 as pb
 from predictor.call_context import CallContext
 from predictor.calls.futures import MAX_INLINE_PARTS, JobThread, chain_futures, completed_future
 from predictor.calls.requests import parse_short
-from predictor.calls.streams import ManyRequestCall, ResponseCallback, StreamWindow
+from predictor.calls.streams import FlowControl, ManyRequestCall, ResponseCallback
 from predictor.catalog import ModelInfo
 from predictor.errors import (
     CallCancelledError,
@@ -242,7 +242,7 @@ class InferStream(ManyRequestCall):
 
     Args:
         infer: Starts one request; its future fails only with a QuantraError.
-        context, emit, window, max_bytes: See `ManyRequestCall`.
+        context, emit, flow_control, max_bytes: See `ManyRequestCall`.
     """
 
     def __init__(
@@ -250,10 +250,10 @@ class InferStream(ManyRequestCall):
         infer: Callable[[bytes, CallContext], Future[bytes]],
         context: CallContext,
         emit: ResponseCallback,
-        window: StreamWindow,
+        flow_control: FlowControl,
         max_bytes: int | None = None,
     ) -> None:
-        super().__init__(INFER_STREAM, context, emit, window, max_bytes)
+        super().__init__(INFER_STREAM, context, emit, flow_control, max_bytes)
         self._infer = infer
         self._requests: deque[PendingInference] = deque()
         """Oldest first."""
@@ -264,7 +264,7 @@ class InferStream(ManyRequestCall):
             if not self._takes_more:
                 return False
             pending = PendingInference(body)
-            self._window.add_request(pending.size)
+            self._flow_control.add_request(pending.size)
             self._requests.append(pending)
         response = self._infer(body, self._context)  # outside the lock, which completing the request takes
         with self._lock:
@@ -286,14 +286,14 @@ class InferStream(ManyRequestCall):
             while self._requests and self._requests[0].is_ready and not self._is_cancelled:
                 request = self._requests.popleft()
                 message = self._encode_response(request)
-                self._window.replace_with_response(request.size, len(message))
+                self._flow_control.replace_with_response(request.size, len(message))
                 self._emit(message)
         self._finish_if_over()
 
     def _encode_response(self, request: PendingInference) -> bytes:
         try:
             message = models.encode_response(request.result())
-            error = self._find_excess(message, "request fewer rows or outputs")
+            error = self._make_excess_error(message, "request fewer rows or outputs")
         except CancelledError:
             error = CallCancelledError("the request was cancelled before its response was ready")
         except QuantraError as failure:

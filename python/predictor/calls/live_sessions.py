@@ -9,7 +9,7 @@ from functools import partial
 from typing import Final, NamedTuple, final
 
 from predictor._pb import prediction_pb2 as pb
-from predictor.calls.futures import to_quantra_error
+from predictor.calls.futures import make_quantra_error
 from predictor.calls.requests import check_reference
 from predictor.catalog import ModelInfo
 from predictor.errors import DuplicateIdError, MalformedRequestError, QuantraError, QueueFullError, UnknownSessionError
@@ -17,7 +17,7 @@ from predictor.forecast import Forecast, Outcome
 from predictor.instance import Instance, InstanceOrError
 from predictor.limits import ServiceLimits
 from predictor.service import LazyRequest, LightFuture, PredictionRequest, PredictionService
-from predictor.subscription import AcceptedPush, Push, Subscription, find_session_error, require_panel
+from predictor.subscription import AcceptedPush, Push, Subscription, make_session_error, require_panel
 from predictor.wire import instances, pushes
 
 _MAX_SHOWN_ID: Final = 80
@@ -164,7 +164,7 @@ class RequestSequencer:
         try:
             result = self._run(step)
         except Exception as error:  # noqa: BLE001 - a callback's edge: the error is the caller's answer
-            future.set_exception(to_quantra_error(_CALL, error))
+            future.set_exception(make_quantra_error(_CALL, error))
         else:
             future.set_result(result)
 
@@ -235,7 +235,7 @@ class LiveSession:
         instance, self._first_instance = self._first_instance, None
         try:
             if instance is not None and isinstance(outcome, Forecast):
-                if (error := find_session_error(outcome, require_panel(instance))) is not None:
+                if (error := make_session_error(outcome, require_panel(instance))) is not None:
                     raise error
                 self._replace_subscription(Subscription.of(instance, self._find_model().bars_needed))
         except QuantraError as error:
@@ -294,14 +294,14 @@ class LiveSession:
         size = subscription.size
         with self._lock:
             if self._is_over:
-                raise _unknown_session(self._name)
+                raise _make_unknown_session_error(self._name)
             self._quota.add(size=size - self._size)
             self._subscription, self._size = subscription, size
 
     def _require_subscription(self) -> Subscription:
         subscription = self._subscription
         if subscription is None:
-            raise _unknown_session(self._name)
+            raise _make_unknown_session_error(self._name)
         return subscription
 
     def _find_model(self) -> ModelInfo:
@@ -313,7 +313,7 @@ def _identify(model: ModelInfo) -> tuple[int, str, int]:
     return model.version, model.weights_hash, model.bars_needed
 
 
-def _unknown_session(name: str) -> UnknownSessionError:
+def _make_unknown_session_error(name: str) -> UnknownSessionError:
     """Return the error for a session that is not open."""
     return UnknownSessionError(
         f"session {name[:_MAX_SHOWN_ID]!r} is not open on this stream; open it with its history first",
@@ -378,7 +378,7 @@ class LiveSessions:
         with self._lock:
             session = self._sessions.get(name)
         if session is None:
-            raise _unknown_session(name)
+            raise _make_unknown_session_error(name)
         return session
 
     def _forget(self, name: str) -> None:

@@ -10,10 +10,10 @@ from typing import Any, Final, TypeVar, final
 
 from predictor._pb import prediction_pb2 as pb
 from predictor.call_context import CallContext
-from predictor.calls.futures import MAX_INLINE_PARTS, JobThread, to_quantra_error
+from predictor.calls.futures import MAX_INLINE_PARTS, JobThread, make_quantra_error
 from predictor.calls.live_sessions import LiveSessions, SessionRequest, SessionStepResult
 from predictor.calls.requests import InstanceDecoder, check_reference
-from predictor.calls.streams import ManyRequestCall, ResponseCallback, StreamWindow
+from predictor.calls.streams import FlowControl, ManyRequestCall, ResponseCallback
 from predictor.errors import (
     CallCancelledError,
     DuplicateIdError,
@@ -31,7 +31,7 @@ from predictor.wire.request_counts import (
     StreamRequest,
     TooManyPartsError,
     count_parts,
-    malformed_message_error,
+    make_malformed_message_error,
     parse,
     read_request,
 )
@@ -72,7 +72,7 @@ class PredictStream(ManyRequestCall):
         service: Forecasts.
         sessions: Sessions of this stream only.
         jobs: Works on large requests.
-        context, emit, window, max_bytes: See `ManyRequestCall`.
+        context, emit, flow_control, max_bytes: See `ManyRequestCall`.
     """
 
     def __init__(
@@ -82,10 +82,10 @@ class PredictStream(ManyRequestCall):
         jobs: JobThread,
         context: CallContext,
         emit: ResponseCallback,
-        window: StreamWindow,
+        flow_control: FlowControl,
         max_bytes: int | None = None,
     ) -> None:
-        super().__init__(PREDICT_STREAM, context, emit, window, max_bytes)
+        super().__init__(PREDICT_STREAM, context, emit, flow_control, max_bytes)
         self._service, self._sessions, self._jobs = service, sessions, jobs
         self._requests: dict[str, PendingRequest] = {}
         self._unanswered_count = 0
@@ -111,7 +111,7 @@ class PredictStream(ManyRequestCall):
             if self._register(pending, parsed):
                 self._start(pending, parsed, body)
         except Exception as error:  # noqa: BLE001 - layer boundary
-            self._respond(pending, to_quantra_error(PREDICT_STREAM, error))
+            self._respond(pending, make_quantra_error(PREDICT_STREAM, error))
         return self._can_continue()
 
     def _list_cancellations(self) -> "Sequence[Callable[[], object]]":
@@ -127,7 +127,7 @@ class PredictStream(ManyRequestCall):
         with self._lock:
             if not self._takes_more:
                 return False
-            self._window.add_request(pending.size)
+            self._flow_control.add_request(pending.size)
             self._unanswered_count += 1
             if not parsed.request_id:
                 raise MalformedRequestError("request_id is empty; set a unique id", metadata={"field": "request_id"})
@@ -163,7 +163,7 @@ class PredictStream(ManyRequestCall):
         try:
             count_parts(body, pb.CancelRequest, MAX_INLINE_PARTS, position=position)
         except TooManyPartsError:
-            raise malformed_message_error(pb.CancelRequest, position.stop - position.start) from None
+            raise make_malformed_message_error(pb.CancelRequest, position.stop - position.start) from None
         cancelled_id = parse(body[position], pb.CancelRequest).request_id
         with self._lock:
             requests = [self._requests.get(cancelled_id)] if cancelled_id else [*self._requests.values()]
@@ -288,7 +288,7 @@ class PredictStream(ManyRequestCall):
             try:
                 on_done(_result_or_error(done))
             except Exception as error:  # noqa: BLE001 - layer boundary
-                self._respond(pending, to_quantra_error(PREDICT_STREAM, error))
+                self._respond(pending, make_quantra_error(PREDICT_STREAM, error))
 
         pending.work = work
         work.add_done_callback(finish)
@@ -303,7 +303,7 @@ class PredictStream(ManyRequestCall):
             pending.is_answered = True
             if self._requests.get(pending.request_id) is pending:
                 del self._requests[pending.request_id]
-            self._window.replace_with_response(pending.size, len(message))
+            self._flow_control.replace_with_response(pending.size, len(message))
             is_wanted = not self._is_cancelled
         try:
             if is_wanted:
@@ -315,7 +315,7 @@ class PredictStream(ManyRequestCall):
 
     def _encode(self, pending: PendingRequest, outcome: Outcome | pb.Ack) -> bytes:
         message = encode_response(pending.request_id, pending.session_id, outcome)
-        error = self._find_excess(message, "request fewer symbols")
+        error = self._make_excess_error(message, "request fewer symbols")
         return message if error is None else encode_response(pending.request_id, pending.session_id, error)
 
 
@@ -338,7 +338,7 @@ def _result_or_error(done: "Future[DoneT]") -> DoneT | QuantraError:
     except CancelledError:
         return CallCancelledError("the request was cancelled before its response was ready")
     except Exception as error:  # noqa: BLE001 - layer boundary
-        return to_quantra_error(PREDICT_STREAM, error)
+        return make_quantra_error(PREDICT_STREAM, error)
 
 
 def _run_inline(work: Callable[..., SessionStepResult]) -> "Future[SessionStepResult] | None":

@@ -14,7 +14,7 @@ from predictor.calls.inference import INFER, INFER_STREAM, InferenceCalls, Infer
 from predictor.calls.live_sessions import LiveSessions, SessionLoad, SessionQuota
 from predictor.calls.predict_stream import PREDICT_STREAM, PredictStream
 from predictor.calls.requests import InstanceDecoder, check_reference
-from predictor.calls.streams import OpenCall, OpenStreams, ProgressCall, ResponseCallback, StreamWindow
+from predictor.calls.streams import FlowControl, OpenCall, OpenStreams, ProgressCall, ResponseCallback
 from predictor.errors import MalformedRequestError, UnavailableError
 from predictor.forecast import Forecast, Outcome
 from predictor.global_importance import GlobalExplanationQuery, GlobalImportance
@@ -111,12 +111,12 @@ class PredictionCalls:
     def _create_stream(
         self, name: str, context: CallContext, emit: ResponseCallback, max_bytes: int | None
     ) -> OpenCall:
-        window = StreamWindow(self._limits.requests_per_stream, self._limits.bytes_per_stream)
+        flow_control = FlowControl(self._limits.requests_per_stream, self._limits.bytes_per_stream)
         if name == INFER_STREAM:
-            return InferStream(partial(self.handle, INFER), context, emit, window, max_bytes)
+            return InferStream(partial(self.handle, INFER), context, emit, flow_control, max_bytes)
         if name == PREDICT_STREAM:
             sessions = LiveSessions(self._service, self._quota.create_stream_quota(self._limits))
-            return PredictStream(self._service, sessions, self._jobs, context, emit, window, max_bytes)
+            return PredictStream(self._service, sessions, self._jobs, context, emit, flow_control, max_bytes)
         methods: dict[str, UnaryHandler] = {
             "ExplainGlobal": partial(self._begin, name, pb.ExplainGlobalRequest, partial(self._explain_global, emit)),
             "SimulatePaths": partial(self._begin, name, pb.SimulatePathsRequest, partial(self._simulate, emit)),

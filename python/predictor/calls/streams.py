@@ -113,7 +113,7 @@ class ProgressCall(OneRequestCall):
 
 
 @final
-class StreamWindow:
+class FlowControl:
     """Flow control of one stream: counts its requests and unread responses, in messages and bytes.
 
     It is not thread-safe.
@@ -155,15 +155,15 @@ class ManyRequestCall(OpenCall):
 
     Args:
         name, context, emit: As for `OpenCall`.
-        window: Flow control of this call only.
+        flow_control: Flow control of this call only.
         max_bytes: Largest response; None: any.
     """
 
     def __init__(
-        self, name: str, context: CallContext, emit: ResponseCallback, window: StreamWindow, max_bytes: int | None
+        self, name: str, context: CallContext, emit: ResponseCallback, flow_control: FlowControl, max_bytes: int | None
     ) -> None:
         super().__init__(name, context, emit)
-        self._window = window
+        self._flow_control = flow_control
         self._max_bytes = max_bytes
         self._lock = threading.RLock()  # `emit` may call `acknowledge`
         self._takes_more = True
@@ -185,7 +185,7 @@ class ManyRequestCall(OpenCall):
     def acknowledge(self, size: int) -> bool:
         """See `OpenCall`."""
         with self._lock:
-            self._window.remove_response(size)
+            self._flow_control.remove_response(size)
         return self._can_continue()
 
     def end_requests(self) -> None:
@@ -210,9 +210,9 @@ class ManyRequestCall(OpenCall):
     def _can_continue(self) -> bool:
         """Whether another request may follow now."""
         with self._lock:
-            return self._takes_more and self._window.has_room
+            return self._takes_more and self._flow_control.has_room
 
-    def _find_excess(self, message: bytes, advice: str) -> RequestTooLargeError | None:
+    def _make_excess_error(self, message: bytes, advice: str) -> RequestTooLargeError | None:
         """Return the error of a response that is too large."""
         size, max_bytes = len(message), self._max_bytes
         if max_bytes is None or size <= max_bytes:

@@ -16,10 +16,10 @@ from predictor.client.calls import (
     CallTimeout,
     Steps,
     UnaryCall,
-    cancelled_error,
-    closed_error,
     decode_response,
-    error_of,
+    make_call_error,
+    make_cancelled_error,
+    make_closed_error,
     validate_timeout,
 )
 from predictor.client.connection import ChannelOptions, ClientCredentials, options_for, target_of
@@ -131,7 +131,7 @@ class AsyncQuantraClient:
         requests.
         """
         if self._is_closed:
-            raise closed_error(self._target)
+            raise make_closed_error(self._target)
         stream = RequestStream(self._target, self._model, self._timeout_s, in_flight)
         sender = AsyncRequestSender(stream, instances)
         call = self._stub.PredictStream(sender.requests(), metadata=self._headers)
@@ -143,11 +143,11 @@ class AsyncQuantraClient:
                 yield stream.decode_response(response)
                 stream.begin_wait()
         except grpc.RpcError as failure:
-            raise error_of(failure, self._target, self._timeout_s) from failure
+            raise make_call_error(failure, self._target, self._timeout_s) from failure
         except asyncio.CancelledError:
             if _is_cancelled():
                 raise
-            raise (stream.timeout_error() if monitor.done() else cancelled_error(self._target)) from None
+            raise (stream.make_timeout_error() if monitor.done() else make_cancelled_error(self._target)) from None
         finally:
             monitor.cancel()
             call.cancel()
@@ -159,7 +159,7 @@ class AsyncQuantraClient:
     ) -> AsyncBarSession:
         """Open a session. See `QuantraClient.open_session`."""
         if self._is_closed:
-            raise closed_error(self._target)
+            raise make_closed_error(self._target)
         if self._sessions is None or self._sessions.is_over:
             self._sessions = AsyncSessionStream(self._stub, self._target, self._headers)
         stream, requests = self._sessions, SessionRequests(session_id, self._timeout_s)
@@ -195,7 +195,7 @@ class AsyncQuantraClient:
             async for progress in call:
                 yield global_importance.decode(progress)
         except grpc.RpcError as failure:
-            raise error_of(failure, self._target, deadline.limit_s) from failure
+            raise make_call_error(failure, self._target, deadline.limit_s) from failure
         finally:
             call.cancel()
 
@@ -210,7 +210,7 @@ class AsyncQuantraClient:
     ) -> "pd.DataFrame":
         """Read the forecasts in the server's ledger as a table. See `QuantraClient.forecasts`."""
         if self._is_closed:
-            raise closed_error(self._target)
+            raise make_closed_error(self._target)
         deadline = self._start_timeout(timeout_s)
         call = LedgerServiceStub(self._channel).ListForecasts(
             ledger.request_forecasts(model, symbol, since, newest),
@@ -220,11 +220,11 @@ class AsyncQuantraClient:
         try:
             messages = [forecast async for part in call for forecast in part.forecasts]
         except grpc.RpcError as failure:
-            raise error_of(failure, self._target, deadline.limit_s) from failure
+            raise make_call_error(failure, self._target, deadline.limit_s) from failure
         except asyncio.CancelledError:
             if _is_cancelled():
                 raise
-            raise cancelled_error(self._target) from None
+            raise make_cancelled_error(self._target) from None
         return make_frame(ledger.decode_forecasts(messages))
 
     async def models(self, *, timeout_s: float | None = None) -> tuple[ModelInfo, ...]:
@@ -251,16 +251,16 @@ class AsyncQuantraClient:
 
     async def _call(self, call: UnaryCall[ValueT], deadline: CallTimeout) -> ValueT:
         if self._is_closed:
-            raise closed_error(self._target)
+            raise make_closed_error(self._target)
         remaining_s = deadline.remaining_s(self._target)
         try:
             response = await call.method(self._stub)(call.request, timeout=remaining_s, metadata=self._headers)
         except grpc.RpcError as failure:
-            raise error_of(failure, self._target, deadline.limit_s) from failure
+            raise make_call_error(failure, self._target, deadline.limit_s) from failure
         except asyncio.CancelledError:
             if _is_cancelled():
                 raise
-            raise cancelled_error(self._target) from None  # the connection was closed; the task was not cancelled
+            raise make_cancelled_error(self._target) from None  # the connection was closed; the task was not cancelled
         return decode_response(self._target, call, response)
 
     def _start_timeout(self, timeout_s: float | None) -> CallTimeout:

@@ -67,7 +67,7 @@ class CallTimeout:
         """Return the timeout in seconds of the next call; raises DeadlineExceededError if the deadline has passed."""
         remaining_s = self.expires_at_s - time.monotonic()
         if remaining_s <= 0:
-            raise timeout_error(target, self.limit_s)
+            raise make_timeout_error(target, self.limit_s)
         return remaining_s
 
 
@@ -156,7 +156,7 @@ _ENDED_WHILE_WRITING: Final = "Internal error from Core"
 """Message of grpc.aio if the server ends a stream during a write; it replaces the server's status."""
 
 
-def error_of(failure: grpc.RpcError, target: str, timeout_s: float) -> QuantraError:
+def make_call_error(failure: grpc.RpcError, target: str, timeout_s: float) -> QuantraError:
     """Return the error that the server sent, or a network error."""
     trailers = cast("Iterable[tuple[str, str | bytes]]", failure.trailing_metadata() or ())  # the stubs lack __iter__
     for key, value in trailers:
@@ -171,9 +171,9 @@ def error_of(failure: grpc.RpcError, target: str, timeout_s: float) -> QuantraEr
         case grpc.StatusCode.INTERNAL if details == _ENDED_WHILE_WRITING:
             problem = f"{target} ended the stream while a request was being sent; open a new one"
         case grpc.StatusCode.DEADLINE_EXCEEDED:
-            return timeout_error(target, timeout_s)
+            return make_timeout_error(target, timeout_s)
         case grpc.StatusCode.CANCELLED:
-            return cancelled_error(target)
+            return make_cancelled_error(target)
         case grpc.StatusCode.RESOURCE_EXHAUSTED if "larger than max" in details:
             return RequestTooLargeError(f"{target} rejected the call: {details}; send a smaller request")
         case _ if code in _STATUS_ERRORS:
@@ -184,17 +184,17 @@ def error_of(failure: grpc.RpcError, target: str, timeout_s: float) -> QuantraEr
     return UnavailableError(problem)
 
 
-def timeout_error(target: str, timeout_s: float) -> DeadlineExceededError:
+def make_timeout_error(target: str, timeout_s: float) -> DeadlineExceededError:
     """Return the error of a call whose timeout has passed."""
     return DeadlineExceededError(f"no response from {target} within {timeout_s:g} s; set a longer timeout")
 
 
-def closed_error(target: str) -> UnavailableError:
+def make_closed_error(target: str) -> UnavailableError:
     """Return the error of a call on a closed client."""
     return UnavailableError(f"this client of {target} is closed; create a new one")
 
 
-def cancelled_error(target: str) -> CallCancelledError:
+def make_cancelled_error(target: str) -> CallCancelledError:
     """Return the error of a call that was cancelled by its caller or by closing the client."""
     return CallCancelledError(f"the call to {target} was cancelled before its response arrived")
 

@@ -226,7 +226,7 @@ def check_size(instance: Instance, model: ServedModel, advice: str) -> None:
     """
     sizes = InstanceSizes.of(instance)
     if not _is_within(sizes, instance, model.limits):
-        raise _describe_too_large(instance, sizes.total, model, advice)
+        raise _make_too_large_error(instance, sizes.total, model, advice)
 
 
 def _split(index: int, instance: Instance, model: ServedModel, limits: RequestLimits) -> list[PanelPart]:
@@ -235,7 +235,7 @@ def _split(index: int, instance: Instance, model: ServedModel, limits: RequestLi
     if _is_within(sizes, instance, limits) or not isinstance(instance.input, BarPanel):
         return [PanelPart(index=index, first=0, end=count, size=sizes.total)]
     if model.is_panel_model:
-        raise _describe_too_large(
+        raise _make_too_large_error(
             instance,
             sizes.total,
             model,
@@ -243,7 +243,7 @@ def _split(index: int, instance: Instance, model: ServedModel, limits: RequestLi
             "send fewer symbols",
         )
     if sizes.head + 2 * int(sizes.rows.max()) > limits.size:
-        raise _describe_too_large(
+        raise _make_too_large_error(
             instance, sizes.total, model, "not even two symbols fit into one call; send fewer sessions"
         )
     max_symbols = min(limits.symbols, max(1, limits.cells // len(instance.input.sessions)))
@@ -298,7 +298,7 @@ def _group(parts: Sequence[PanelPart], limits: RequestLimits) -> Iterator[tuple[
         yield tuple(call)
 
 
-def _describe_too_large(instance: Instance, size: int, model: ServedModel, advice: str) -> RequestTooLargeError:
+def _make_too_large_error(instance: Instance, size: int, model: ServedModel, advice: str) -> RequestTooLargeError:
     bars, limits = instance.input, model.limits
     sessions = f" of {len(bars.sessions)} sessions" if isinstance(bars, BarPanel) else ""
     return RequestTooLargeError(

@@ -15,7 +15,7 @@ import grpc
 from predictor._pb import prediction_pb2 as pb
 from predictor._pb.prediction_pb2_grpc import PredictionServiceStub
 from predictor.bars import BarPanel
-from predictor.client.calls import cancelled_error, closed_error, error_of
+from predictor.client.calls import make_call_error, make_cancelled_error, make_closed_error
 from predictor.client.streams import GRACE_S
 from predictor.covariates import NO_COVARIATES, Covariates
 from predictor.errors import DeadlineExceededError, InternalError, MalformedRequestError, QuantraError, UnavailableError
@@ -85,7 +85,7 @@ class PendingResponses:
             if not future.done():
                 future.set_exception(_copy(error))
 
-    def timeout_error(self, waited_s: float) -> DeadlineExceededError:
+    def make_timeout_error(self, waited_s: float) -> DeadlineExceededError:
         """Return the error of a server that does not respond."""
         return DeadlineExceededError(
             f"no response from {self._target} within {waited_s:g} s; set a longer timeout, or open the session on "
@@ -93,7 +93,7 @@ class PendingResponses:
         )
 
 
-def ended_error(target: str) -> UnavailableError:
+def make_stream_ended_error(target: str) -> UnavailableError:
     """Return the error of a stream that its server ended."""
     return UnavailableError(f"{target} ended the stream of sessions; reopen them with their histories")
 
@@ -143,7 +143,7 @@ class SessionStream:
             return future.result(waited_s)
         except TimeoutError:
             self._pending.forget(request)
-            raise self._pending.timeout_error(waited_s) from None
+            raise self._pending.make_timeout_error(waited_s) from None
 
     def close_session(self, request: pb.PredictStreamRequest) -> None:
         """Send the request that closes a session; ignore errors, because the session may have ended already."""
@@ -154,18 +154,18 @@ class SessionStream:
         """End the stream and its pending requests."""
         self._call.cancel()
         self._thread.join(_JOIN_S)
-        self._pending.end(closed_error(self._target))
+        self._pending.end(make_closed_error(self._target))
 
     def _requests(self) -> Iterator[pb.PredictStreamRequest]:
         return iter(self._sent.get, None)
 
     def _read(self) -> None:
-        error: QuantraError = ended_error(self._target)
+        error: QuantraError = make_stream_ended_error(self._target)
         try:
             for response in self._call:
                 self._pending.resolve(response)
         except grpc.RpcError as failure:
-            error = error_of(failure, self._target, GRACE_S)
+            error = make_call_error(failure, self._target, GRACE_S)
         finally:
             self._pending.end(error)
             self._sent.put(None)
@@ -196,7 +196,7 @@ class AsyncSessionStream:
         try:
             return await asyncio.wait_for(future, waited_s)
         except TimeoutError:
-            raise self._pending.timeout_error(waited_s) from None
+            raise self._pending.make_timeout_error(waited_s) from None
         finally:
             self._pending.forget(request)
 
@@ -209,20 +209,20 @@ class AsyncSessionStream:
         """See `SessionStream.close`."""
         self._call.cancel()
         await asyncio.wait([self._task])
-        self._pending.end(closed_error(self._target))
+        self._pending.end(make_closed_error(self._target))
 
     async def _requests(self) -> AsyncIterator[pb.PredictStreamRequest]:
         while (request := await self._sent.get()) is not None:
             yield request
 
     async def _read(self) -> None:
-        error: QuantraError = cancelled_error(self._target)
+        error: QuantraError = make_cancelled_error(self._target)
         try:
             async for response in self._call:
                 self._pending.resolve(response)
-            error = ended_error(self._target)
+            error = make_stream_ended_error(self._target)
         except grpc.RpcError as failure:
-            error = error_of(failure, self._target, GRACE_S)
+            error = make_call_error(failure, self._target, GRACE_S)
         except asyncio.CancelledError:
             pass  # the client was closed, or its event loop is stopping
         finally:

@@ -57,7 +57,7 @@ class RequestStream:
         self._timeout_s = timeout_s
         self._count = 0
         self._pending: dict[str, tuple[str, float]] = {}
-        self._waits_since_s: float | None = None
+        self._waits_since_at_s: float | None = None
 
     def request(self, source: InstanceLike) -> pb.PredictStreamRequest:
         """Build the request for the next instance; its id on the wire is its index."""
@@ -69,7 +69,7 @@ class RequestStream:
 
     def decode_response(self, response: pb.PredictStreamResponse) -> StreamResponse:
         """Decode a response; raises InternalError if no pending request has the id of the response."""
-        self._waits_since_s = None
+        self._waits_since_at_s = None
         pending = self._pending.pop(response.request_id, None)
         if pending is None:
             raise InternalError(
@@ -82,17 +82,17 @@ class RequestStream:
 
     def begin_wait(self) -> None:
         """Record that the caller waits for the next response."""
-        self._waits_since_s = time.monotonic()
+        self._waits_since_at_s = time.monotonic()
 
     def is_overdue(self) -> bool:
         """Whether the response that the caller waits for is overdue."""
         oldest_s = next((sent_s for _, sent_s in [*self._pending.values()]), None)
-        waits_since_s = self._waits_since_s
-        if oldest_s is None or waits_since_s is None:
+        waits_since_at_s = self._waits_since_at_s
+        if oldest_s is None or waits_since_at_s is None:
             return False
-        return time.monotonic() > max(oldest_s, waits_since_s) + self._timeout_s + GRACE_S
+        return time.monotonic() > max(oldest_s, waits_since_at_s) + self._timeout_s + GRACE_S
 
-    def timeout_error(self) -> DeadlineExceededError:
+    def make_timeout_error(self) -> DeadlineExceededError:
         """Return the error of a server that has stopped responding."""
         return DeadlineExceededError(
             f"no response from {self.target} within {self._timeout_s + GRACE_S:g} s; set a longer timeout, or use "

@@ -15,9 +15,9 @@ from predictor.client.calls import (
     CallTimeout,
     Steps,
     UnaryCall,
-    closed_error,
     decode_response,
-    error_of,
+    make_call_error,
+    make_closed_error,
     validate_timeout,
 )
 from predictor.client.connection import ClientCredentials, open_channel, options_for, target_of
@@ -178,7 +178,7 @@ class QuantraClient:
         try:
             call = self._stub.PredictStream(sender.requests(), metadata=self._headers)
         except ValueError as error:
-            raise self._explain_error(error) from error
+            raise self._make_closed_error(error) from error
         with SilenceMonitor(stream, call.cancel) as monitor:
             try:
                 stream.begin_wait()
@@ -188,8 +188,8 @@ class QuantraClient:
                     stream.begin_wait()
             except grpc.RpcError as failure:
                 if monitor.has_cancelled:
-                    raise stream.timeout_error() from failure
-                raise error_of(failure, self._target, self._timeout_s) from failure
+                    raise stream.make_timeout_error() from failure
+                raise make_call_error(failure, self._target, self._timeout_s) from failure
             finally:
                 sender.stop()
                 call.cancel()
@@ -251,7 +251,7 @@ class QuantraClient:
             for progress in call:
                 yield global_importance.decode(progress)
         except grpc.RpcError as failure:
-            raise error_of(failure, self._target, deadline.limit_s) from failure
+            raise make_call_error(failure, self._target, deadline.limit_s) from failure
         finally:
             call.cancel()  # the caller may stop reading early
 
@@ -287,9 +287,9 @@ class QuantraClient:
             )
             messages = [forecast for part in parts for forecast in part.forecasts]
         except grpc.RpcError as failure:
-            raise error_of(failure, self._target, deadline.limit_s) from failure
+            raise make_call_error(failure, self._target, deadline.limit_s) from failure
         except ValueError as error:
-            raise self._explain_error(error) from error
+            raise self._make_closed_error(error) from error
         return make_frame(ledger.decode_forecasts(messages))
 
     def models(self, *, timeout_s: float | None = None) -> tuple[ModelInfo, ...]:
@@ -316,14 +316,14 @@ class QuantraClient:
 
     def _call(self, call: UnaryCall[ValueT], deadline: CallTimeout) -> ValueT:
         if self._is_closed:
-            raise closed_error(self._target)
+            raise make_closed_error(self._target)
         remaining_s = deadline.remaining_s(self._target)
         try:
             response = call.method(self._stub)(call.request, timeout=remaining_s, metadata=self._headers)
         except grpc.RpcError as failure:
-            raise error_of(failure, self._target, deadline.limit_s) from failure
+            raise make_call_error(failure, self._target, deadline.limit_s) from failure
         except ValueError as error:
-            raise self._explain_error(
+            raise self._make_closed_error(
                 error
             ) from error  # checked afterwards: another thread may close the channel at any time
         return decode_response(self._target, call, response)
@@ -335,11 +335,11 @@ class QuantraClient:
                 try:
                     self._sessions = SessionStream(self._stub, self._target, self._headers)
                 except ValueError as error:
-                    raise self._explain_error(error) from error
+                    raise self._make_closed_error(error) from error
             return self._sessions
 
-    def _explain_error(self, error: ValueError) -> UnavailableError | ValueError:
-        return closed_error(self._target) if self._is_closed else error
+    def _make_closed_error(self, error: ValueError) -> UnavailableError | ValueError:
+        return make_closed_error(self._target) if self._is_closed else error
 
     def _start_timeout(self, timeout_s: float | None) -> CallTimeout:
         return CallTimeout.after(self._timeout_s if timeout_s is None else validate_timeout(timeout_s))

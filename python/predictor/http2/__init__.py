@@ -1,6 +1,6 @@
 """The server's end of an HTTP/2 connection, without I/O (RFC 9113)."""
 
-from predictor.http2.connection import Connection
+from predictor.http2.connection import Http2StateMachine
 from predictor.http2.events import (
     ConnectionEnded,
     DataReceived,
@@ -16,13 +16,13 @@ from predictor.http2.header_blocks import encode_headers
 from predictor.http2.limits import ConnectionLimits
 
 __all__ = [
-    "Connection",
     "ConnectionEnded",
     "ConnectionLimits",
     "DataReceived",
     "ErrorCode",
     "Event",
     "Headers",
+    "Http2StateMachine",
     "PingAnswered",
     "RequestReceived",
     "StreamReset",

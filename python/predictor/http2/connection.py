@@ -57,7 +57,7 @@ _RESET_COST: Final = 2
 
 
 @final
-class Connection:
+class Http2StateMachine:
     """One connection of a client.
 
     Feed it with `receive`, answer with the `send_` methods, and write what `data_to_send` returns to the socket. Do not
@@ -88,8 +88,8 @@ class Connection:
         self._last_accepted: int | None = None
         self._ended_early: OrderedDict[int, bool] = OrderedDict()
         """Streams that ended before their request did, and whether the peer ended them."""
-        self._window = limits.window
-        self._room = limits.connection_window
+        self._stream_window = limits.stream_window
+        self._connection_window = limits.connection_window
         """Bytes of bodies that the peer may still send."""
         self._unannounced = 0
         """Acknowledged bytes that no WINDOW_UPDATE of the connection has given back."""
@@ -127,12 +127,12 @@ class Connection:
         return self._has_preface
 
     @property
-    def unfetched(self) -> int:
+    def unfetched_bytes(self) -> int:
         """Bytes of output that were not fetched."""
         return len(self._writer.output)
 
     @property
-    def waiting(self) -> int:
+    def pending_bytes(self) -> int:
         """Bytes of output that were not fetched, or wait for a window."""
         return len(self._writer.output) + self._writer.waiting_bytes
 
@@ -203,8 +203,8 @@ class Connection:
             if state.waiting is None:
                 self._finish(state)
 
-    def unsent(self, stream: int) -> int:
-        """Bytes of a response that wait for a window."""
+    def count_waiting_bytes(self, stream: int) -> int:
+        """Count the bytes of a response that wait for a window."""
         state = self._streams.get(stream)
         return 0 if state is None else state.waiting_bytes
 
@@ -226,7 +226,7 @@ class Connection:
         if state.has_request:
             return
         state.unannounced += count
-        if state.unannounced >= max(1, self._window - state.unacknowledged - state.unannounced):
+        if state.unannounced >= max(1, self._stream_window - state.unacknowledged - state.unannounced):
             self._writer.write(WINDOW_UPDATE, 0, stream, encode_number(state.unannounced))
             state.unannounced = 0
 
@@ -298,8 +298,8 @@ class Connection:
 
     def _receive_data(self, flags: int, number: int, payload: bytes, events: list[Event]) -> None:
         size = len(payload)
-        self._room -= size
-        if self._room < 0:
+        self._connection_window -= size
+        if self._connection_window < 0:
             raise ConnectionFault(ErrorCode.FLOW_CONTROL_ERROR, "data exceed the connection's window")
         stream = self._streams.get(number)
         if stream is None:
@@ -309,7 +309,7 @@ class Connection:
         stream.unacknowledged += size
         if stream.has_request:
             raise StreamFault(number, ErrorCode.STREAM_CLOSED, "data after the end of the request")
-        if stream.unacknowledged + stream.unannounced > self._window:
+        if stream.unacknowledged + stream.unannounced > self._stream_window:
             raise StreamFault(number, ErrorCode.FLOW_CONTROL_ERROR, "data exceed the stream's window")
         if flags & PADDED:
             payload = remove_padding(payload)
@@ -332,7 +332,7 @@ class Connection:
 
     def _receive_late(self, number: int) -> None:
         """Judge DATA or HEADERS of a stream that is not open (section 5.1)."""
-        self._check_known(number)
+        self._check_stream_exists(number)
         self._control.spend()
         if self._last_accepted is not None and number > self._last_accepted:
             return
@@ -350,7 +350,7 @@ class Connection:
                 block = _remove_priority(number, block)
             if not flags & END_HEADERS:
                 if not number & 1:
-                    raise _create_even_fault(number)
+                    raise _make_even_stream_fault(number)
                 self._block_stream, self._block_flags, self._block_frames = number, flags & END_STREAM, 0
                 self._only_kind = CONTINUATION
                 self._extend_block(block)
@@ -359,7 +359,7 @@ class Connection:
             self._receive_trailers(flags, number, block, events)
             return
         if not number & 1:
-            raise _create_even_fault(number)
+            raise _make_even_stream_fault(number)
         self._last_stream = number
         if self._last_accepted is not None or len(self._streams) >= self._limits.streams:
             self._refuse(number, block)
@@ -368,7 +368,7 @@ class Connection:
         ended = flags & END_STREAM != 0
         if ended and request.content_length > 0:
             raise StreamFault(number, ErrorCode.PROTOCOL_ERROR, "the body is shorter than its content-length")
-        self._streams[number] = Stream(number, self._writer.stream_window, request.content_length, ended)
+        self._streams[number] = Stream(number, self._writer.initial_stream_window, request.content_length, ended)
         events.append(RequestReceived(number, request.headers, ended))
 
     def _receive_continuation(self, flags: int, number: int, payload: bytes, events: list[Event]) -> None:
@@ -424,7 +424,7 @@ class Connection:
 
     def _receive_reset(self, _flags: int, number: int, payload: bytes, events: list[Event]) -> None:
         check_length(payload, _NUMBER_SIZE)
-        self._check_known(number)
+        self._check_stream_exists(number)
         stream = self._streams.get(number)
         if stream is None:
             self._control.spend()
@@ -450,11 +450,11 @@ class Connection:
         if changed.frame is not None:
             self._writer.frame = changed.frame
         if changed.window is not None:
-            increment = changed.window - self._writer.stream_window
-            self._writer.stream_window = changed.window
+            increment = changed.window - self._writer.initial_stream_window
+            self._writer.initial_stream_window = changed.window
             for stream in tuple(self._streams.values()):
                 try:
-                    is_sent = self._writer.add_stream_window(stream, increment)
+                    is_sent = self._writer.widen_stream(stream, increment)
                 except StreamFault as fault:
                     raise ConnectionFault(fault.code, str(fault)) from None
                 if is_sent:
@@ -492,22 +492,22 @@ class Connection:
         if number == 0:
             if increment == 0:
                 raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "the connection's window grows by 0")
-            sent = self._writer.add_window(increment)
+            sent = self._writer.widen_connection(increment)
         else:
-            self._check_known(number)
+            self._check_stream_exists(number)
             stream = self._streams.get(number)
             if stream is None:
                 return
             if increment == 0:
                 raise StreamFault(number, ErrorCode.PROTOCOL_ERROR, "the stream's window grows by 0")
-            sent = [stream] if self._writer.add_stream_window(stream, increment) else []
+            sent = [stream] if self._writer.widen_stream(stream, increment) else []
         self._control.level += (waiting_bytes - self._writer.waiting_bytes) >> _CONTROL_BYTES_BITS
         for stream in sent:
             self._report_sent(stream, events)
 
-    def _check_known(self, number: int) -> None:
+    def _check_stream_exists(self, number: int) -> None:
         if not number & 1:
-            raise _create_even_fault(number)
+            raise _make_even_stream_fault(number)
         if number > self._last_stream:
             raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, f"stream {number} does not exist")
 
@@ -526,7 +526,7 @@ class Connection:
             return
         del self._streams[stream.number]
         self._unannounced += stream.unacknowledged
-        if self._unannounced >= self._room:
+        if self._unannounced >= self._connection_window:
             self._give_back(0)
 
     def _close(self, stream: Stream, *, by_peer: bool = False) -> None:
@@ -547,9 +547,9 @@ class Connection:
     def _give_back(self, count: int) -> None:
         """Give bytes back to the connection's window."""
         self._unannounced += count
-        if self._unannounced >= max(1, self._room):
+        if self._unannounced >= max(1, self._connection_window):
             self._writer.write(WINDOW_UPDATE, 0, 0, encode_number(self._unannounced))
-            self._room += self._unannounced
+            self._connection_window += self._unannounced
             self._unannounced = 0
 
     def _reset_faulty(self, fault: StreamFault, events: list[Event]) -> None:
@@ -585,7 +585,7 @@ class Connection:
         self._writer.write(GOAWAY, 0, 0, encode_number(last_stream) + encode_number(code) + reason)
 
 
-def _create_even_fault(number: int) -> ConnectionFault:
+def _make_even_stream_fault(number: int) -> ConnectionFault:
     reason = f"stream {number} is even, but clients open odd ones (section 5.1.1)"
     return ConnectionFault(ErrorCode.PROTOCOL_ERROR, reason)
 

@@ -36,7 +36,7 @@ class Stream:
     """State of an open stream."""
 
     number: int
-    window: int
+    send_window: int
     """Bytes that the peer accepts; below 0 if it has reduced its initial window (RFC 9113, section 6.9.2)."""
     content_left: int = -1
     """Bytes of the body that are still to come according to content-length; -1 if not declared."""
@@ -62,8 +62,8 @@ class FrameWriter:
     """Writes frames within the peer's windows and its largest frame (RFC 9113, section 6.9)."""
 
     output: bytearray = field(default_factory=bytearray)
-    window: int = DEFAULT_WINDOW
-    stream_window: int = DEFAULT_WINDOW
+    send_window: int = DEFAULT_WINDOW
+    initial_stream_window: int = DEFAULT_WINDOW
     """Of new streams."""
     frame: int = DEFAULT_FRAME
     waiting_bytes: int = 0
@@ -94,9 +94,14 @@ class FrameWriter:
     def write_data(self, stream: Stream, data: bytes, end: bool) -> None:  # noqa: FBT001
         """Write data as far as the windows allow; the rest waits."""
         size = len(data)
-        if 0 < size <= self.window and size <= stream.window and size <= self.frame and stream.waiting is None:
-            self.window -= size
-            stream.window -= size
+        if (
+            0 < size <= self.send_window
+            and size <= stream.send_window
+            and size <= self.frame
+            and stream.waiting is None
+        ):
+            self.send_window -= size
+            stream.send_window -= size
             output = self.output
             output += pack_header(size >> 8, size & 0xFF, DATA, 1 if end else 0, stream.number)
             output += data
@@ -104,30 +109,30 @@ class FrameWriter:
             self._queue(stream, data, is_data=True, ends=end)
             self.resume(stream)
 
-    def add_window(self, increment: int) -> list[Stream]:
+    def widen_connection(self, increment: int) -> list[Stream]:
         """Add to the connection's window, and return the streams whose bytes all found room.
 
         Raises:
             ConnectionFault: the window would be larger than allowed.
         """
-        self.window += increment
-        if self.window > MAX_WINDOW:
+        self.send_window += increment
+        if self.send_window > MAX_WINDOW:
             raise ConnectionFault(ErrorCode.FLOW_CONTROL_ERROR, "the connection's window is above 2^31-1")
         written: list[Stream] = []
-        while self.window > 0 and self._stalled:
+        while self.send_window > 0 and self._stalled:
             _, stream = self._stalled.popitem(last=False)
             if self._write_waiting(stream, max_frames=1):
                 written.append(stream)
         return written
 
-    def add_stream_window(self, stream: Stream, increment: int) -> bool:
+    def widen_stream(self, stream: Stream, increment: int) -> bool:
         """Add to a stream's window; True if all its waiting bytes found room.
 
         Raises:
             StreamFault: the window would be larger than allowed.
         """
-        stream.window += increment
-        if stream.window > MAX_WINDOW:
+        stream.send_window += increment
+        if stream.send_window > MAX_WINDOW:
             raise StreamFault(stream.number, ErrorCode.FLOW_CONTROL_ERROR, "the stream's window is above 2^31-1")
         return self.resume(stream)
 
@@ -158,12 +163,12 @@ class FrameWriter:
             part = parts[0]
             size = len(part.content)
             if part.is_data:
-                count = max(0, min(size, self.window, stream.window, self.frame))
+                count = max(0, min(size, self.send_window, stream.send_window, self.frame))
                 if size and (count == 0 or frames == max_frames):
                     break
                 frames += 1
-                self.window -= count
-                stream.window -= count
+                self.send_window -= count
+                stream.send_window -= count
                 ends = part.ends and count == size
                 self.write(DATA, END_STREAM if ends else 0, stream.number, bytes(part.content[:count]))
                 part.content = part.content[count:]
@@ -175,6 +180,6 @@ class FrameWriter:
                 parts.popleft()
         if parts:
             stream.waiting = parts
-            if stream.window > 0:
+            if stream.send_window > 0:
                 self._stalled[stream.number] = stream
         return not parts

@@ -27,7 +27,7 @@ class ConnectionLimits:
 
     streams: int = 1000
     """Open streams. A further one is refused with REFUSED_STREAM."""
-    window: int = 65_536
+    stream_window: int = 65_536
     """Bytes of a request's body that may arrive before they are acknowledged; at least 65,535, which peers may send
     before they know the limit."""
     connection_window: int = 1 << 24
@@ -46,7 +46,7 @@ class ConnectionLimits:
     def __post_init__(self) -> None:
         ranges = {
             "streams": (1, MAX_WINDOW),
-            "window": (DEFAULT_WINDOW, MAX_WINDOW),
+            "stream_window": (DEFAULT_WINDOW, MAX_WINDOW),
             "connection_window": (DEFAULT_WINDOW, MAX_WINDOW),
             "frame": (DEFAULT_FRAME, _MAX_OWN_FRAME),
             "header_list": (1, MAX_WINDOW),
@@ -60,7 +60,7 @@ class ConnectionLimits:
 
     def encode_settings(self) -> bytes:
         """Encode what a SETTINGS frame announces of the limits."""
-        pairs = ((_STREAMS, self.streams), (_WINDOW, self.window), (_FRAME, self.frame))
+        pairs = ((_STREAMS, self.streams), (_WINDOW, self.stream_window), (_FRAME, self.frame))
         return b"".join(struct.pack(">HI", *pair) for pair in (*pairs, (_HEADER_LIST, self.header_list)))
 
 

@@ -7,9 +7,10 @@ import os
 import socket
 import stat
 import sys
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Final, Self, TypeAlias, final
@@ -123,14 +124,14 @@ def bind(address: ListenAddress, *, is_shared: bool = False) -> list[socket.sock
         _check_unused(address)
     try:
         if isinstance(address, Address):
-            return _bind_each(address, is_shared=is_shared)
+            return _bind_each(address, partial(_open_socket, is_shared=is_shared))
         address.path.unlink(missing_ok=True)
         return [_open_socket(socket.AF_UNIX, str(address.path), is_shared=False)]
     except OSError as error:
         raise ConfigurationError(explain_bind_error(address, error)) from None
 
 
-def _bind_each(address: Address, *, is_shared: bool) -> list[socket.socket]:
+def _bind_each(address: Address, open_socket: Callable[[int, tuple[str, int]], socket.socket]) -> list[socket.socket]:
     """Bind each address of a host, such as those of IPv4 and IPv6, except those that this machine lacks."""
     infos = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     hosts = dict.fromkeys((family, str(address_info[0])) for family, _, _, _, address_info in infos)
@@ -139,7 +140,7 @@ def _bind_each(address: Address, *, is_shared: bool) -> list[socket.socket]:
         for family, host in hosts:
             port = sockets[0].getsockname()[1] if sockets else address.port
             try:
-                sock = _open_socket(family, (host, port), is_shared=is_shared)
+                sock = open_socket(family, (host, port))
             except OSError as error:
                 if len(hosts) == 1 or error.errno not in {errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT}:
                     raise
@@ -171,25 +172,35 @@ def _open_socket(family: int, address: tuple[str, int] | str, *, is_shared: bool
 
 @contextmanager
 def reserve_address(address: Address) -> Generator[Address]:
-    """Reserve an address for several processes of this user while the block runs.
+    """Reserve an address for several processes of this user while the block runs; of a host name, all its addresses.
 
-    Yields it with the chosen port if it was 0. The socket never listens, so it gets no connections.
+    Yields it with the chosen port if it was 0. The sockets never listen, so they get no connections.
 
     Raises:
         ConfigurationError: The address is in use, not permitted, or not of this machine.
     """
-    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as sock:
+    try:
+        sockets = _bind_each(address, _reserve_socket)
+    except OSError as error:
+        raise ConfigurationError(explain_bind_error(address, error)) from None
+    with ExitStack() as reserved:
+        for sock in sockets:
+            reserved.enter_context(sock)
+        yield replace(address, port=sockets[0].getsockname()[1])
+
+
+def _reserve_socket(family: int, address: tuple[str, int]) -> socket.socket:
+    """Bind exclusively, and allow sharing only then; before, the bind could join another server's port."""
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # an earlier server's connections may linger
-        try:
-            sock.bind((address.host, address.port))
-        except OSError as error:
-            raise ConfigurationError(explain_bind_error(address, error)) from None
-        # Allow sharing only after an exclusive bind; before, the bind could join another server's port.
+        sock.bind(address)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        port: int = sock.getsockname()[1]
-        yield replace(address, port=port)
+    except OSError:
+        sock.close()
+        raise
+    return sock
 
 
 def explain_bind_error(address: ListenAddress, error: OSError) -> str:

@@ -45,7 +45,7 @@ class _ArrivingRequest:
     """An arriving request."""
 
     connection: ConnectionUsage
-    since_s: float
+    since_at_s: float
 
 
 @final
@@ -158,14 +158,14 @@ class RequestReceiver:
 
     async def _read(self, call: IncomingCall, connection: ConnectionUsage) -> bytes | None:
         arrival = _ArrivingRequest(connection, asyncio.get_running_loop().time())
-        timeout = asyncio.timeout_at(arrival.since_s + self._limits.request_s)
+        timeout = asyncio.timeout_at(arrival.since_at_s + self._limits.request_s)
         self._arriving[timeout] = arrival
         try:
             async with timeout:
                 return await call.read()
         except TimeoutError:
-            if asyncio.get_running_loop().time() - arrival.since_s >= self._limits.request_s:
-                raise create_incomplete_error(self._limits) from None
+            if asyncio.get_running_loop().time() - arrival.since_at_s >= self._limits.request_s:
+                raise make_incomplete_request_error(self._limits) from None
             raise QueueFullError.of("requests are arriving", len(self._arriving), self._limits.arriving) from None
         finally:
             del self._arriving[timeout]
@@ -181,7 +181,7 @@ class RequestReceiver:
                 len(slow) < self._slots.waiting_count
                 or by_connection[arrival.connection] < arrival.connection.slots.waiting_count
             )
-            if is_wanted and now_s - arrival.since_s >= _GRACE_S:
+            if is_wanted and now_s - arrival.since_at_s >= _GRACE_S:
                 slow.append(timeout)
                 by_connection[arrival.connection] += 1
         return slow
@@ -194,7 +194,7 @@ def require_request(message: bytes | None) -> bytes:
     return message
 
 
-def create_incomplete_error(limits: ServerLimits) -> DeadlineExceededError:
+def make_incomplete_request_error(limits: ServerLimits) -> DeadlineExceededError:
     """The error of a request that does not arrive in time."""
     return DeadlineExceededError(
         f"the request was incomplete after {limits.request_s:g} seconds; send a smaller request, or faster"

@@ -70,19 +70,19 @@ class Certificates:
     """For the connections of a server that speaks HTTP/2."""
 
     @classmethod
-    def read(cls, files: TlsFiles, known: Self | None = None) -> Self:
+    def read(cls, files: TlsFiles, previous: Self | None = None) -> Self:
         """Read and check the files.
 
         Args:
             files: paths of the files.
-            known: contents that were checked before; unchanged files are not checked again.
+            previous: contents that were checked before; unchanged files are not checked again.
 
         Raises:
             ConfigurationError: a file cannot be read or has the wrong type, or the key does not match the certificate.
         """
         contents = _read(files)
-        if known is not None and contents == (known.cert, known.key, known.client_ca):
-            return known
+        if previous is not None and contents == (previous.cert, previous.key, previous.client_ca):
+            return previous
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         load_pair(context, files.cert, files.key)
         if files.client_ca is not None:

@@ -14,7 +14,7 @@ from grpc_reflection.v1alpha import reflection, reflection_pb2
 from predictor._pb import inference_pb2, ledger_pb2, prediction_pb2
 from predictor.errors import QuantraError
 from predictor.memory import make_caller_error
-from predictor.server.admission import Admission, create_incomplete_error, require_request
+from predictor.server.admission import Admission, make_incomplete_request_error, require_request
 from predictor.server.servicer import refuse
 from predictor.server.settings import ServerLimits
 from predictor.server.transport import IncomingCall, MethodHandler
@@ -123,7 +123,7 @@ class GrpcServices:
             async with asyncio.timeout(self._limits.request_s):
                 return await call.read()
         except TimeoutError:
-            raise create_incomplete_error(self._limits) from None
+            raise make_incomplete_request_error(self._limits) from None
 
     def _encode_status(self, name: str) -> bytes:
         status = _UNKNOWN if name not in self._serving else _SERVING if self._serving[name] else _NOT_SERVING

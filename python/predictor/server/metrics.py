@@ -249,14 +249,14 @@ class LedgerGauges:
         self._clock = clock
         self._lock = threading.Lock()
         self._families: Sequence[Metric] = ()
-        self._expires_s = clock()
+        self._expires_at_s = clock()
 
     def read_families(self) -> Iterable[Metric]:
         """The gauges; none, with a warning in the log, if the ledger cannot be read."""
         with self._lock:
-            if self._clock() >= self._expires_s:
+            if self._clock() >= self._expires_at_s:
                 self._families = self._read()
-                self._expires_s = self._clock() + _KEPT_S
+                self._expires_at_s = self._clock() + _KEPT_S
             return self._families
 
     def _read(self) -> Sequence[Metric]:

@@ -41,7 +41,7 @@ class CallObservers:
 
     def begin(self, service: str, method: str, call: IncomingCall, *, has_many: bool) -> "ObservedCall":
         """Begin to observe a call of a method of a service; the caller must call `end` on the result."""
-        headers = call.head.texts
+        headers = {key: value for key, value in call.head.metadata if isinstance(value, str)}
         sent_id = headers.get(REQUEST_ID, "")
         request_id = sent_id if _WELL_FORMED.fullmatch(sent_id) else f"{self._prefix}-{next(self._numbers):x}"
         call.trailing_metadata = {REQUEST_ID: request_id}
@@ -75,7 +75,7 @@ class ObservedCall:
     """Observers to notify of the end."""
     has_many: bool = False
     """Whether it is a stream of requests, each of which is reported separately."""
-    begun_s: float = field(default_factory=time.perf_counter)
+    begun_at_s: float = field(default_factory=time.perf_counter)
     model: str = ""
     """Name of the model; empty if the call reached no model."""
     version: int = 0
@@ -111,7 +111,7 @@ class ObservedCall:
             request_id=self.request_id,
             peer=self.peer,
             trace=self.trace,
-            begun_s=self.begun_s,
+            begun_at_s=self.begun_at_s,
             model=observation.model,
             version=observation.version,
             code=observation.code,
@@ -132,7 +132,7 @@ class ObservedCall:
             self.incident = error.metadata.get("incident", "")
         elif self.has_many:
             return
-        self.took_s = time.perf_counter() - self.begun_s
+        self.took_s = time.perf_counter() - self.begun_at_s
         for observer in self.observers:
             observer.on_end(self)
 

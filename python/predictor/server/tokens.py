@@ -120,10 +120,10 @@ def _parse_token(words: list[str]) -> Token:
     name, roles, token = words
     if not _NAME.fullmatch(name):
         raise ConfigurationError("invalid name; use at most 64 letters, digits, '.', '_' and '-'")
-    known_roles = {role.value: role for role in Role}
-    if unknown := [role for role in roles.split(",") if role not in known_roles]:
-        raise ConfigurationError(f"{len(unknown)} unknown roles; use {', '.join(known_roles)}")
-    return Token.of(name, (known_roles[role] for role in roles.split(",")), token)
+    names = roles.split(",")
+    if unknown := [role for role in names if role not in Role]:
+        raise ConfigurationError(f"{len(unknown)} unknown roles; use {', '.join(Role)}")
+    return Token.of(name, map(Role, names), token)
 
 
 def _hash_token(token: str) -> bytes:

@@ -20,15 +20,15 @@ Report = Callable[[GlobalImportance], object]
 
 
 def explain_query(
-    model: Predictor, decode: Callable[[], ExplanationQuery], arrived_s: float, now: datetime, deadline: Deadline
+    model: Predictor, decode: Callable[[], ExplanationQuery], arrived_at_s: float, now: datetime, deadline: Deadline
 ) -> Explanation:
-    """Explain a query that arrived at `arrived_s` of `perf_counter`."""
-    begun_s = time.perf_counter()
+    """Explain a query that arrived at `arrived_at_s` of `perf_counter`."""
+    begun_at_s = time.perf_counter()
     attributions = model.explain(decode(), now, deadline)
     return Explanation(
         attributions=attributions,
-        queue_ms=1e3 * (begun_s - arrived_s),
-        compute_ms=1e3 * (time.perf_counter() - begun_s),
+        queue_ms=1e3 * (begun_at_s - arrived_at_s),
+        compute_ms=1e3 * (time.perf_counter() - begun_at_s),
     )
 
 

@@ -107,7 +107,7 @@ class ForecastRecorder:
         self._lock = threading.Lock()
         self._waiting = self._unreported = 0
         self._remembered: dict[str, int] = {}
-        self._warned_s = -_WARN_S
+        self._warned_at_s = -_WARN_S
         self.recorded = 0
         """Forecasts recorded so far."""
         self.lost = 0
@@ -164,7 +164,7 @@ class ForecastRecorder:
                 try:
                     self._write(batch)
                 except Exception as error:  # noqa: BLE001 - thread boundary: the callers get the error
-                    failure = self._without_path(error)
+                    failure = self._make_caller_error(error)
                     self._warn(failure)
                     for queued, _ in batch.waiting_requests:
                         queued.fail(failure)
@@ -183,7 +183,7 @@ class ForecastRecorder:
             try:
                 self._write(batch)
             except Exception as error:  # noqa: BLE001 - thread boundary: the server continues
-                self._warn(self._without_path(error))
+                self._warn(self._make_caller_error(error))
                 if isinstance(error, LedgerError | OSError) and not is_last:
                     self._is_closing.wait(RETRY_S)
                     continue
@@ -224,7 +224,7 @@ class ForecastRecorder:
             self._unreported += rows
 
     @staticmethod
-    def _without_path(error: Exception) -> QuantraError:
+    def _make_caller_error(error: Exception) -> QuantraError:
         """The error for clients and the log, which must not contain paths."""
         if isinstance(error, LedgerError):
             return error.without_address()
@@ -234,6 +234,6 @@ class ForecastRecorder:
 
     def _warn(self, error: QuantraError) -> None:
         """Log why forecasts are not recorded, at most once a minute."""
-        if (now_s := time.monotonic()) >= self._warned_s + _WARN_S:
-            self._warned_s = now_s
+        if (now_s := time.monotonic()) >= self._warned_at_s + _WARN_S:
+            self._warned_at_s = now_s
             _log.warning("forecasts are not recorded: %s", " ".join(error.message.split()))

@@ -40,12 +40,12 @@ class PredictionActivity:
 
     def wait_until_quiet(self) -> None:
         """Block until no prediction ran for QUIET_S, at most MAX_PAUSE_S."""
-        ends_s = self._clock() + MAX_PAUSE_S
-        while self._is_busy() and self._clock() < ends_s:
+        ends_at_s = self._clock() + MAX_PAUSE_S
+        while self._is_busy() and self._clock() < ends_at_s:
             self._sleep(QUIET_S / 4)
 
     def _is_busy(self) -> bool:
-        return self._predictions.load.calls > 0 or self._clock() < self._predictions.last_release_s + QUIET_S
+        return self._predictions.load.calls > 0 or self._clock() < self._predictions.last_release_at_s + QUIET_S
 
 
 @final

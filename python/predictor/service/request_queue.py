@@ -94,7 +94,7 @@ class QueuedRequest(LightFuture[ResponseT]):
     ) -> None:
         super().__init__()
         self.request, self.context = request, context
-        self.arrived_s = time.perf_counter()
+        self.arrived_at_s = time.perf_counter()
         self.times: StageTimes | None = None
         """Times of its batch or of its first step; None while it is queued."""
         self.queue: RequestQueue | None = None
@@ -122,10 +122,7 @@ class QueuedRequest(LightFuture[ResponseT]):
     def respond(self, result: Any) -> None:
         """Set the response to a result."""
         if self._observers:
-            outcomes: Sequence[Outcome] = result if isinstance(result, tuple) else ()
-            self._failed_reasons = tuple(
-                get_error_status(outcome).reason for outcome in outcomes if isinstance(outcome, QuantraError)
-            )
+            self._failed_reasons = _list_failed_reasons(result)
         try:
             response: ResponseT = result if self._encode is None else self._encode(result)
             self._settle(response, None)
@@ -178,8 +175,8 @@ class QueuedRequest(LightFuture[ResponseT]):
             code=OK if error is None else error.status.value,
             reason="" if error is None else error.reason,
             refused=() if error is not None else self._failed_reasons,
-            took_s=now_s - self.arrived_s,
-            queue_s=None if times is None else times.begun_s - self.arrived_s,
+            took_s=now_s - self.arrived_at_s,
+            queue_s=None if times is None else times.begun_at_s - self.arrived_at_s,
             prepare_s=None if times is None else times.prepare_s,
             forward_s=None if times is None else times.forward_s,
             batch_rows=0 if times is None else times.rows,
@@ -195,6 +192,12 @@ class QueuedRequest(LightFuture[ResponseT]):
         if error is None:
             return None
         return get_error_status(error if isinstance(error, QuantraError) else InternalError(""))
+
+
+def _list_failed_reasons(result: object) -> tuple[str, ...]:
+    """List the reasons of the instances without a forecast; empty for explanations."""
+    outcomes: Sequence[Outcome] = result if isinstance(result, tuple) else ()
+    return tuple(get_error_status(outcome).reason for outcome in outcomes if isinstance(outcome, QuantraError))
 
 
 AnyRequest = QueuedRequest[Any]
@@ -248,11 +251,11 @@ class QueuePolicy:
             QueueFullError: A limit is reached.
         """
         dropped: list[AnyRequest] = []
-        if self._excess(queued):
+        if self._make_excess_error(queued):
             now_s = self._clock()
             dropped = [old for requests in self._queues.values() for old in requests if old.context.is_over(now_s)]
             self.release(dropped)
-            if excess := self._excess(queued):
+            if excess := self._make_excess_error(queued):
                 raise excess
         self._queues.setdefault(key, {})[queued] = None
         self._counted[queued] = key
@@ -328,7 +331,7 @@ class QueuePolicy:
         if not waiting:
             self._queues.pop(key, None)
 
-    def _excess(self, queued: AnyRequest) -> QueueFullError | None:
+    def _make_excess_error(self, queued: AnyRequest) -> QueueFullError | None:
         """Return the error if one more request exceeds a limit; an empty queue accepts a request of any size."""
         calls, limits = len(self._counted), self._limits
         if calls + 1 > limits.calls:
@@ -384,7 +387,7 @@ class RequestQueue:
     def __init__(self, limits: QueueLimits, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._policy = QueuePolicy(limits, clock=clock)
         self._clock = clock
-        self.last_release_s = -math.inf
+        self.last_release_at_s = -math.inf
         """When a request last got its response or was dropped, in seconds of the clock."""
         self._lock = threading.Lock()
         self._idle = threading.Condition(self._lock)
@@ -493,7 +496,7 @@ class RequestQueue:
         """Stop counting requests that were answered."""
         with self._lock:
             self._policy.release(requests)
-            self.last_release_s = self._clock()
+            self.last_release_at_s = self._clock()
             if self._policy.is_empty:
                 self._idle.notify_all()
 

@@ -108,7 +108,7 @@ class ServedModels:
         """
         with self._changing:
             if self._watch is None:
-                raise _unchangeable()
+                raise _make_unchangeable_error()
             change = self._watch.poll(self._current.registry)
             self._serve(change.registry)
             return change.problems
@@ -130,7 +130,7 @@ class ServedModels:
 
     def _source(self) -> ModelsFolder:
         if self._folder is None:
-            raise _unchangeable()
+            raise _make_unchangeable_error()
         return self._folder
 
 
@@ -139,5 +139,5 @@ def _log_changes(before: Registry, after: Registry) -> None:
         _log.info("%s", change)
 
 
-def _unchangeable() -> ConfigurationError:
+def _make_unchangeable_error() -> ConfigurationError:
     return ConfigurationError("the models were not opened from a models folder and cannot change; open them from one")

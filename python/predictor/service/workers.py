@@ -109,23 +109,23 @@ class ModelWorker:
             del requests  # keep no request alive while waiting
 
     def _run_batch(self, requests: Sequence[AnyRequest]) -> None:
-        begun_s = time.perf_counter()
+        begun_at_s = time.perf_counter()
         size = sum(queued.request.size for queued in requests)
         try:
             decoded = [(queued, instances) for queued in requests if (instances := _decode(queued)) is not None]
             if decoded:
-                self._predict_with_retry(decoded, begun_s)
+                self._predict_with_retry(decoded, begun_at_s)
         finally:
             if left := [queued for queued in requests if queued.queue is not None]:
                 self._queue.release(left)
-        self._batch_s[size.bit_length()] = time.perf_counter() - begun_s
+        self._batch_s[size.bit_length()] = time.perf_counter() - begun_at_s
 
     def _predict_with_retry(
-        self, decoded: Sequence[tuple[AnyRequest, Sequence[InstanceOrError]]], begun_s: float
+        self, decoded: Sequence[tuple[AnyRequest, Sequence[InstanceOrError]]], begun_at_s: float
     ) -> None:
         """Predict all requests as a batch; if an unexpected error fails it, one by one, so that only one fails."""
         try:
-            self._predict_batch(decoded, begun_s)
+            self._predict_batch(decoded, begun_at_s)
         except Exception as error:  # noqa: BLE001 - thread boundary: callers get the error
             if len(decoded) == 1 or isinstance(error, QuantraError):
                 for queued, _ in decoded:
@@ -135,11 +135,13 @@ class ModelWorker:
             return
         for request in decoded:  # after the except clause, which holds the memory of the failed batch
             if not request[0].done():
-                self._predict_with_retry([request], begun_s)
+                self._predict_with_retry([request], begun_at_s)
 
-    def _predict_batch(self, decoded: Sequence[tuple[AnyRequest, Sequence[InstanceOrError]]], begun_s: float) -> None:
+    def _predict_batch(
+        self, decoded: Sequence[tuple[AnyRequest, Sequence[InstanceOrError]]], begun_at_s: float
+    ) -> None:
         """Prepare all instances, forecast those of requests that are not over, and set their outcomes."""
-        times = StageTimes(decoded[0][0].arrived_s, begun_s, time.perf_counter())
+        times = StageTimes(decoded[0][0].arrived_at_s, begun_at_s, time.perf_counter())
         for queued, _ in decoded:
             queued.times = times
             times.rows += queued.request.rows
@@ -150,7 +152,7 @@ class ModelWorker:
             ]
         deadline = SharedDeadline([queued.context for queued, _ in decoded])
         batch = self._model.prepare_batch(all_instances, self._clock(), deadline)
-        times.prepared_s = time.perf_counter()
+        times.prepared_at_s = time.perf_counter()
         live: list[tuple[AnyRequest, int]] = []
         positions: list[int] = []
         first = 0
@@ -160,7 +162,7 @@ class ModelWorker:
                 positions.extend(range(first, first + len(instances)))
             first += len(instances)
         outcomes = iter(batch.outcomes(positions, deadline))
-        times.forecast_s = time.perf_counter()
+        times.forecast_at_s = time.perf_counter()
         self._queue.release(queued for queued, _ in live)  # first: a caller's next request may follow at once
         for queued, count in live:
             if self._recorder is None:
@@ -168,7 +170,7 @@ class ModelWorker:
             else:
                 self._recorder.respond_and_record(queued, tuple(islice(outcomes, count)), times.rows)
         if _log.isEnabledFor(logging.DEBUG):
-            times.encoded_s = time.perf_counter()
+            times.encoded_at_s = time.perf_counter()
             name = self._model.identity.name
             _log.debug("%s: %d calls, %d instances, %s", name, len(decoded), len(all_instances), times)
 
@@ -250,7 +252,7 @@ class StepWorker:
     def _is_done(self, queued: AnyRequest) -> bool:
         """Do one step; whether the request is finished."""
         if queued.times is None:
-            queued.times = StageTimes(queued.arrived_s, time.perf_counter())
+            queued.times = StageTimes(queued.arrived_at_s, time.perf_counter())
         try:
             deadline = self._deadline_of(queued.context)
             deadline.check()

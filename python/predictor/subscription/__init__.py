@@ -4,6 +4,6 @@ A push returns a new subscription or an error. The package knows no model, threa
 subscription's instance, and keeps the new subscription if the forecast succeeds.
 """
 
-from predictor.subscription.subscription import AcceptedPush, Push, Subscription, find_session_error, require_panel
+from predictor.subscription.subscription import AcceptedPush, Push, Subscription, make_session_error, require_panel
 
-__all__ = ["AcceptedPush", "Push", "Subscription", "find_session_error", "require_panel"]
+__all__ = ["AcceptedPush", "Push", "Subscription", "make_session_error", "require_panel"]

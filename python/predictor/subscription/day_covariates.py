@@ -40,13 +40,13 @@ def check_pushed(own: Covariates, pushed: Covariates, symbols: Sequence[str], ro
             )
     for name, values in pushed.numbers.items():
         if name not in own.numbers or not np.array_equal(values, own.numbers[name][rows], equal_nan=True):
-            raise _describe_not_static(name, symbols)
+            raise _make_not_static_error(name, symbols)
     for name, texts in pushed.categories.items():
         if name not in own.categories or texts != tuple(own.categories[name][row] for row in rows):
-            raise _describe_not_static(name, symbols)
+            raise _make_not_static_error(name, symbols)
 
 
-def _describe_not_static(name: str, symbols: Sequence[str]) -> CovariatesError:
+def _make_not_static_error(name: str, symbols: Sequence[str]) -> CovariatesError:
     return CovariatesError(
         f"static covariate {name} of {format_names(symbols)} differs from the subscription's; leave it out, or open "
         "another session",

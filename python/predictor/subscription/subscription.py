@@ -386,14 +386,14 @@ class AcceptedPush:
             The forecast; None if the push is accepted without a forecast; or the error with which it is rejected.
         """
         if isinstance(outcome, Forecast):
-            return find_session_error(outcome, self.after.day.bars) or (outcome if self.is_due else None)
+            return make_session_error(outcome, self.after.day.bars) or (outcome if self.is_due else None)
         has_bars = self.is_due and bool(self.after.day.bars.present.any())
         if isinstance(outcome, NoUsableSymbolError | TooFewBarsError) and not has_bars:
             return None
         return outcome
 
 
-def find_session_error(forecast: Forecast, bars: BarPanel) -> QuantraError | None:
+def make_session_error(forecast: Forecast, bars: BarPanel) -> QuantraError | None:
     """The error of the last day of `bars`, if the model has dropped it: then no later day can follow."""
     last = int(bars.sessions[-1])
     if forecast.as_of_session == to_date(last):

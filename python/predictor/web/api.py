@@ -73,7 +73,7 @@ class BodyReader:
         """
         announced = request.headers.get("content-length", "")[:_DIGITS]
         if announced.isdecimal() and int(announced) > self._max_bytes:
-            raise UnreadBodyError(self._describe_excess(announced))
+            raise UnreadBodyError(self._make_excess_error(announced))
         has_slot = False
         parts, size = list[bytes](), 0
         try:
@@ -81,7 +81,7 @@ class BodyReader:
                 async for part in request.stream():
                     size += len(part)
                     if size > self._max_bytes:
-                        raise UnreadBodyError(self._describe_excess(f"more than {self._max_bytes}"))
+                        raise UnreadBodyError(self._make_excess_error(f"more than {self._max_bytes}"))
                     if size > SMALL and not has_slot:
                         await self._slots.acquire()
                         has_slot = True
@@ -102,7 +102,7 @@ class BodyReader:
             if has_slot:
                 self._slots.release()
 
-    def _describe_excess(self, have: str) -> RequestTooLargeError:
+    def _make_excess_error(self, have: str) -> RequestTooLargeError:
         return RequestTooLargeError(
             f"the request has {have} bytes, at most {self._max_bytes}; send several requests",
             metadata={"have": have, "most": str(self._max_bytes)},

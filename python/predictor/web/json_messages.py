@@ -52,11 +52,11 @@ def parse_message(body: bytes, kind: type[MessageT]) -> tuple[MessageT, bool]:
     try:
         value = json.loads(body, parse_constant=_refuse_constant)
         if not isinstance(value, dict):
-            raise _describe_malformed(kind, f"the JSON is a {type(value).__name__}, not an object")
+            raise _make_malformed_error(kind, f"the JSON is a {type(value).__name__}, not an object")
         _convert(value, descriptor_of(kind), lambda numbers, owner: _encode(numbers, owner, encoded_lists))
         return json_format.ParseDict(value, kind(), max_recursion_depth=20), bool(encoded_lists)
     except (json_format.ParseError, ValueError, TypeError, RecursionError, OverflowError) as error:
-        raise _describe_malformed(kind, str(error)) from None
+        raise _make_malformed_error(kind, str(error)) from None
 
 
 def format_message(message: Message, *, as_lists: bool = False) -> bytes:
@@ -122,7 +122,7 @@ def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON; send null")
 
 
-def _describe_malformed(kind: type[Message], problem: str) -> MalformedRequestError:
+def _make_malformed_error(kind: type[Message], problem: str) -> MalformedRequestError:
     name = kind.DESCRIPTOR.name
     return MalformedRequestError(
         f"the body is not the JSON of a {name}: {shortened(problem, _MAX_SHOWN_CHARACTERS)}; see /openapi.json"

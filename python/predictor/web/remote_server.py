@@ -12,7 +12,7 @@ from grpc_health.v1.health_pb2 import HealthCheckRequest
 from predictor.call_context import CallContext
 from predictor.catalog import ModelInfo
 from predictor.client import ClientCredentials, QuantraClient
-from predictor.client.calls import cancelled_error, error_of
+from predictor.client.calls import make_call_error, make_cancelled_error
 from predictor.client.connection import ChannelOptions, open_channel, target_of
 from predictor.errors import QuantraError
 from predictor.forecast import Explanation, Forecast
@@ -76,7 +76,7 @@ class ForwardedCalls:
             try:
                 answer.set_result(done.result())
             except (grpc.RpcError, grpc.FutureCancelledError) as failure:
-                answer.set_exception(self._convert_error(failure, timeout_s))
+                answer.set_exception(self._make_remote_error(failure, timeout_s))
 
         sent.add_done_callback(finish)
         return answer
@@ -85,14 +85,14 @@ class ForwardedCalls:
         try:
             joined: bytes | QuantraError = join_paths(list(parts))
         except grpc.RpcError as failure:
-            joined = self._convert_error(failure, timeout_s)
+            joined = self._make_remote_error(failure, timeout_s)
         if answer.set_running_or_notify_cancel():
             answer.set_result(joined) if isinstance(joined, bytes) else answer.set_exception(joined)
 
-    def _convert_error(self, failure: Exception, timeout_s: float) -> QuantraError:
+    def _make_remote_error(self, failure: Exception, timeout_s: float) -> QuantraError:
         if isinstance(failure, grpc.RpcError):
-            return error_of(failure, self._target, timeout_s)
-        return cancelled_error(self._target)
+            return make_call_error(failure, self._target, timeout_s)
+        return make_cancelled_error(self._target)
 
 
 @final

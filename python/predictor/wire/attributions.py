@@ -54,7 +54,7 @@ _AXES: Final[Mapping[int, InternalAxis]] = {number: axis for axis, number in _AX
 def encode_method(name: str) -> pb.ExplainMethod:
     """Return the enum value of a method; raises ExplainUnsupportedError if the method is unknown."""
     if name not in _METHOD_NUMBERS:
-        raise _unknown_method_error(repr(name[:40]))
+        raise _make_unknown_method_error(repr(name[:40]))
     return _METHOD_NUMBERS[name]
 
 
@@ -65,11 +65,11 @@ def decode_method(number: int) -> str:
         ExplainUnsupportedError: the enum value is unknown.
     """
     if number not in _METHODS:
-        raise _unknown_method_error(str(number))
+        raise _make_unknown_method_error(str(number))
     return _METHODS[number]
 
 
-def _unknown_method_error(method: str) -> ExplainUnsupportedError:
+def _make_unknown_method_error(method: str) -> ExplainUnsupportedError:
     return ExplainUnsupportedError(
         f"unknown explanation method {method}; use one of {', '.join(filter(None, _METHOD_NUMBERS))}",
         metadata={"method": method},

@@ -55,12 +55,12 @@ def decode_filter(request: pb.ListForecastsRequest) -> ForecastFilter:
     first = decode_session("first_session", request.first_session)
     last = decode_session("last_session", request.last_session)
     if last and first > last:
-        raise _malformed_field_error("first_session", f"{first} is after last_session {last}; exchange them")
+        raise _make_malformed_field_error("first_session", f"{first} is after last_session {last}; exchange them")
     unknown = [role for role in request.roles if role not in _ROLES_BY_NUMBER]
     if unknown:
-        raise _malformed_field_error("roles", f"{unknown[0]} is not a role of a forecast; send none for all roles")
+        raise _make_malformed_field_error("roles", f"{unknown[0]} is not a role of a forecast; send none for all roles")
     if request.newest < 0:
-        raise _malformed_field_error(
+        raise _make_malformed_field_error(
             "newest", f"{request.newest} is negative; send a number of forecasts, or 0 for all"
         )
     model, version = decode_reference(request.model)
@@ -93,7 +93,7 @@ def decode_reference(reference: str) -> tuple[str, int]:
         return "", 0
     match = _REFERENCE.fullmatch(reference)
     if match is None:
-        raise _malformed_field_error(
+        raise _make_malformed_field_error(
             "model", f"{reference!r} is not NAME or NAME@VERSION with a number, such as mine@2"
         )
     return match[1], int(match[2] or 0)
@@ -102,11 +102,11 @@ def decode_reference(reference: str) -> tuple[str, int]:
 def decode_session(field: str, day: int) -> int:
     """Check an optional session, 0 or yyyymmdd; raises MalformedRequestError."""
     if day and not is_valid_date(day):
-        raise _malformed_field_error(field, f"{day} is not a date; send yyyymmdd, or 0 for any")
+        raise _make_malformed_field_error(field, f"{day} is not a date; send yyyymmdd, or 0 for any")
     return day
 
 
-def _malformed_field_error(field: str, problem: str) -> MalformedRequestError:
+def _make_malformed_field_error(field: str, problem: str) -> MalformedRequestError:
     return MalformedRequestError(f"{field}: {problem}", metadata={"field": field})
 
 
@@ -171,7 +171,7 @@ def decode_forecasts(messages: Sequence[pb.RecordedForecast]) -> dict[str, list[
 def _decode_forecast(message: pb.RecordedForecast) -> ForecastRecord:
     """Decode a forecast, without what only the ledger knows."""
     if message.role not in _ROLES_BY_NUMBER:
-        raise _malformed_field_error("role", f"{message.role} is unknown; the server is newer than this client")
+        raise _make_malformed_field_error("role", f"{message.role} is unknown; the server is newer than this client")
     return ForecastRecord(
         forecast_id=message.forecast_id,
         symbol=message.symbol,

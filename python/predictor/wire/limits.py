@@ -49,10 +49,10 @@ class RequestLimits:
 def check_count(what: str, have: int, max_count: int) -> None:
     """Check a count against its limit; raises RequestTooLargeError if `have` exceeds `max_count`."""
     if have > max_count:
-        raise too_many_error(what, str(have), max_count)
+        raise make_too_many_error(what, str(have), max_count)
 
 
-def too_many_error(what: str, have: str, max_count: int) -> RequestTooLargeError:
+def make_too_many_error(what: str, have: str, max_count: int) -> RequestTooLargeError:
     """Return the error of an exceeded limit; `have` may be a text such as "more than 7"."""
     return RequestTooLargeError(
         f"{what}: have {have}, at most {max_count} in one request; send several requests",

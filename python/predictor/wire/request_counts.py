@@ -26,7 +26,7 @@ from predictor.wire.limits import (
     MAX_SESSIONS,
     MAX_SYMBOLS,
     MAX_TARGETS,
-    too_many_error,
+    make_too_many_error,
 )
 
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
@@ -213,7 +213,7 @@ def count_parts(
     try:
         return _CountingPass(body, max_parts).count(cast("Descriptor", kind.DESCRIPTOR), position)
     except IndexError:
-        raise malformed_message_error(kind, position.stop - position.start) from None
+        raise make_malformed_message_error(kind, position.stop - position.start) from None
 
 
 @final
@@ -234,7 +234,7 @@ class _CountingPass:
             if number == instance_number and form == BYTES:
                 positions.append(slice(at, end))
                 if len(positions) > MAX_INSTANCES:
-                    raise too_many_error("instances", f"more than {MAX_INSTANCES}", MAX_INSTANCES)
+                    raise make_too_many_error("instances", f"more than {MAX_INSTANCES}", MAX_INSTANCES)
                 continue
             head.append(self._body[start:end])
             if number in fields:
@@ -245,7 +245,7 @@ class _CountingPass:
             instances.append(instance)
             rows += instance_rows
             if rows > MAX_ROWS:
-                raise too_many_error("symbols of all instances", f"more than {MAX_ROWS}", MAX_ROWS)
+                raise make_too_many_error("symbols of all instances", f"more than {MAX_ROWS}", MAX_ROWS)
         return RequestCounts(parts=self._reader.parts, rows=rows, instances=tuple(instances), head=b"".join(head))
 
     def _count_instance(self, position: slice) -> tuple[slice | QuantraError, int]:
@@ -257,7 +257,7 @@ class _CountingPass:
                 raise
             return error.without_frames(), 0
         except IndexError:
-            return malformed_message_error(pb.Instance, position.stop - position.start), 0
+            return make_malformed_message_error(pb.Instance, position.stop - position.start), 0
 
     def _count_rows(self, at: int, end: int, kind: Descriptor) -> int:
         """Check the counts of the message from `at` to `end` and return its number of rows."""
@@ -272,7 +272,7 @@ class _CountingPass:
         if field.max_count:
             have = counts[field.number] = counts.get(field.number, 0) + self._count_elements(field, form, at, end)
             if have > field.max_count:
-                raise too_many_error(field.name, f"more than {field.max_count}", field.max_count)
+                raise make_too_many_error(field.name, f"more than {field.max_count}", field.max_count)
         if field.message is not None and form == BYTES:
             return self._count_rows(at, end, field.message)
         return 1 if field.is_row else 0
@@ -293,10 +293,10 @@ def parse(body: bytes, kind: type[MessageT]) -> MessageT:
     try:
         return kind.FromString(body)
     except DecodeError:
-        raise malformed_message_error(kind, len(body)) from None
+        raise make_malformed_message_error(kind, len(body)) from None
 
 
-def malformed_message_error(kind: type[Message], size: int) -> MalformedRequestError:
+def make_malformed_message_error(kind: type[Message], size: int) -> MalformedRequestError:
     """Return the error of bytes that cannot be parsed."""
     name, file = kind.DESCRIPTOR.full_name, kind.DESCRIPTOR.file.name.rpartition("/")[2]
     return MalformedRequestError(
@@ -402,5 +402,5 @@ def read_request(body: bytes) -> StreamRequest:
                 rest.append(body[start:end])
         head = pb.PredictStreamRequest.FromString(b"".join(rest))
     except (IndexError, TooManyPartsError, DecodeError):
-        raise malformed_message_error(pb.PredictStreamRequest, len(body)) from None
+        raise make_malformed_message_error(pb.PredictStreamRequest, len(body)) from None
     return StreamRequest(head.request_id, head.timeout_s, tuple(actions))

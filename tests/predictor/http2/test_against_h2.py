@@ -40,16 +40,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from predictor.http2 import (
-    Connection,
     ConnectionLimits,
     DataReceived,
     ErrorCode,
     Event,
+    Http2StateMachine,
     RequestReceived,
     StreamReset,
 )
 
-LIMITS = ConnectionLimits(window=65_535, frame=16_384, connection_window=1 << 20)
+LIMITS = ConnectionLimits(stream_window=65_535, frame=16_384, connection_window=1 << 20)
 PROTOCOL, CLOSED, COMPRESSION = ErrorCode.PROTOCOL_ERROR, ErrorCode.STREAM_CLOSED, ErrorCode.COMPRESSION_ERROR
 FRAME_SIZE = ErrorCode.FRAME_SIZE_ERROR
 
@@ -129,7 +129,7 @@ class Judge:
         values = {SettingCodes.MAX_CONCURRENT_STREAMS: 1000, SettingCodes.MAX_HEADER_LIST_SIZE: 16_384}
         self.h2.local_settings = Settings(client=False, initial_values=values)
         self.h2.initiate_connection()
-        self.h2.increment_flow_control_window(LIMITS.connection_window - LIMITS.window)
+        self.h2.increment_flow_control_window(LIMITS.connection_window - LIMITS.stream_window)
         self.h2.receive_data(GREETING)
         self.h2.data_to_send()
 
@@ -218,7 +218,7 @@ def test_damaged_bytes_give_the_same_events_however_they_are_split(draw: st.Data
     for place in draw.draw(st.lists(places, max_size=4)):
         content[place] = draw.draw(st.integers(0, 255))
     cuts = sorted(draw.draw(st.lists(places, max_size=5)))
-    whole, split = Connection(LIMITS), Connection(LIMITS)
+    whole, split = Http2StateMachine(LIMITS), Http2StateMachine(LIMITS)
     parts = [bytes(content[first:last]) for first, last in zip([0, *cuts], [*cuts, len(content)], strict=True)]
     events = [event for part in parts for event in split.receive(part)]
     assert events == whole.receive(bytes(content))

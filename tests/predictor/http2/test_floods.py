@@ -26,7 +26,7 @@ from http2_peer import (
     settings,
 )
 
-from predictor.http2 import Connection, ConnectionLimits, ErrorCode, RequestReceived, encode_headers
+from predictor.http2 import ConnectionLimits, ErrorCode, Http2StateMachine, RequestReceived, encode_headers
 
 CALM = ErrorCode.ENHANCE_YOUR_CALM
 TRAILERS = encode_headers([(b"grpc-status", b"0")])
@@ -55,7 +55,7 @@ def test_frames_without_content_are_counted(flood: bytes) -> None:
     assert ending(connection.receive(flood * 1000)) == CALM
 
 
-def _answer(connection: Connection, streams: range) -> None:
+def _answer(connection: Http2StateMachine, streams: range) -> None:
     for stream in streams:
         connection.receive(call(stream))
         connection.send_headers(stream, TRAILERS, end=True)

@@ -40,11 +40,11 @@ from http2_peer import (
 )
 
 from predictor.http2 import (
-    Connection,
     ConnectionEnded,
     ConnectionLimits,
     DataReceived,
     ErrorCode,
+    Http2StateMachine,
     PingAnswered,
     RequestReceived,
     StreamReset,
@@ -60,7 +60,7 @@ class Client:
     """An h2 client whose bytes go to a connection and back."""
 
     def __init__(self, limits: ConnectionLimits | None = None) -> None:
-        self.server = Connection(limits or ConnectionLimits())
+        self.server = Http2StateMachine(limits or ConnectionLimits())
         self.h2 = H2Connection(H2Configuration(client_side=True, header_encoding=None))
         self.h2.initiate_connection()
         self.exchange()
@@ -72,8 +72,10 @@ class Client:
 
 
 def test_the_first_output_announces_the_limits() -> None:
-    limits = ConnectionLimits(streams=7, window=70_000, connection_window=100_000, frame=20_000, header_list=5000)
-    first, window = frames(Connection(limits).data_to_send())
+    limits = ConnectionLimits(
+        streams=7, stream_window=70_000, connection_window=100_000, frame=20_000, header_list=5000
+    )
+    first, window = frames(Http2StateMachine(limits).data_to_send())
     values = {name: int.from_bytes(first.content[at + 2 : at + 6]) for name, at in {3: 0, 4: 6, 5: 12, 6: 18}.items()}
     assert (first.kind, values) == (SETTINGS, {3: 7, 4: 70_000, 5: 20_000, 6: 5000})
     assert window == Frame(WINDOW_UPDATE, 0, 0, number(100_000 - 65_535))
@@ -81,7 +83,7 @@ def test_the_first_output_announces_the_limits() -> None:
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("streams", 0), ("window", 65_534), ("connection_window", 1 << 31), ("frame", 16_383), ("unsent", 0)],
+    [("streams", 0), ("stream_window", 65_534), ("connection_window", 1 << 31), ("frame", 16_383), ("unsent", 0)],
 )
 def test_limits_outside_their_range_are_refused(name: str, value: int) -> None:
     with pytest.raises(ValueError, match=f"limit of {name} is {value}"):
@@ -294,17 +296,17 @@ def _conversation() -> bytes:
 
 def test_events_do_not_depend_on_where_the_bytes_are_split() -> None:
     content = _conversation()
-    whole = Connection(ConnectionLimits())
+    whole = Http2StateMachine(ConnectionLimits())
     expected, output = whole.receive(content), whole.data_to_send()
     for at in range(len(content) + 1):
-        connection = Connection(ConnectionLimits())
+        connection = Http2StateMachine(ConnectionLimits())
         events = connection.receive(content[:at]) + connection.receive(content[at:])
         assert (events, connection.data_to_send()) == (expected, output)
 
 
 def test_events_of_single_bytes() -> None:
     content = _conversation()
-    whole, connection = Connection(ConnectionLimits()), Connection(ConnectionLimits())
+    whole, connection = Http2StateMachine(ConnectionLimits()), Http2StateMachine(ConnectionLimits())
     events = [event for at in range(len(content)) for event in connection.receive(content[at : at + 1])]
     assert events == whole.receive(content)
 

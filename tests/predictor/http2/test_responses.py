@@ -28,10 +28,10 @@ from http2_peer import (
 from raw_http2 import decoded
 
 from predictor.http2 import (
-    Connection,
     ConnectionLimits,
     DataReceived,
     ErrorCode,
+    Http2StateMachine,
     RequestReceived,
     StreamReset,
     StreamSent,
@@ -54,18 +54,18 @@ def _bodies(output: bytes) -> dict[int, int]:
     return found
 
 
-def _answer(connection: Connection, stream: int, body: bytes) -> None:
+def _answer(connection: Http2StateMachine, stream: int, body: bytes) -> None:
     connection.send_response(stream, START, body, TRAILERS)
 
 
-def _answer_in_steps(connection: Connection, stream: int, body: bytes) -> None:
+def _answer_in_steps(connection: Http2StateMachine, stream: int, body: bytes) -> None:
     connection.send_headers(stream, START)
     connection.send_data(stream, body)
     connection.send_headers(stream, TRAILERS, end=True)
 
 
 @pytest.mark.parametrize("answer", [_answer, _answer_in_steps])
-def test_a_response_is_headers_data_and_trailers(answer: Callable[[Connection, int, bytes], None]) -> None:
+def test_a_response_is_headers_data_and_trailers(answer: Callable[[Http2StateMachine, int, bytes], None]) -> None:
     connection = greeted()
     connection.receive(call(1))
     answer(connection, 1, b"answer")
@@ -89,20 +89,20 @@ def test_data_end_a_stream_also_if_they_are_empty() -> None:
 
 
 @pytest.mark.parametrize("answer", [_answer, _answer_in_steps])
-def test_trailers_wait_for_the_data_before_them(answer: Callable[[Connection, int, bytes], None]) -> None:
+def test_trailers_wait_for_the_data_before_them(answer: Callable[[Http2StateMachine, int, bytes], None]) -> None:
     connection = greeted()
     connection.receive(call(1))
     answer(connection, 1, bytes(FIRST_WINDOW + 10))
     sent = frames(connection.data_to_send())
     assert sum(len(one.content) for one in sent if one.kind == DATA) == FIRST_WINDOW
-    assert (sent[-1].kind, connection.unsent(1)) == (DATA, 10 + len(TRAILERS))
+    assert (sent[-1].kind, connection.count_waiting_bytes(1)) == (DATA, 10 + len(TRAILERS))
     assert connection.receive(frame(WINDOW_UPDATE, number(100))) == []
     assert connection.receive(frame(WINDOW_UPDATE, number(10), stream=1)) == [StreamSent(1)]
     assert frames(connection.data_to_send()) == [
         Frame(DATA, 0, 1, bytes(10)),
         Frame(HEADERS, WHOLE_HEADERS, 1, TRAILERS),
     ]
-    assert (connection.streams, connection.unsent(1), connection.waiting) == (0, 0, 0)
+    assert (connection.streams, connection.count_waiting_bytes(1), connection.pending_bytes) == (0, 0, 0)
 
 
 def test_a_whole_response_that_is_not_read_ends_the_connection() -> None:
@@ -144,7 +144,7 @@ def test_a_smaller_initial_window_takes_bytes_from_open_streams() -> None:
     connection.receive(settings(INITIAL_WINDOW, 400))
     connection.send_data(1, bytes(10), end=True)
     connection.receive(frame(WINDOW_UPDATE, number(600), stream=1))
-    assert connection.unsent(1) == 10
+    assert connection.count_waiting_bytes(1) == 10
     assert connection.receive(frame(WINDOW_UPDATE, number(10), stream=1)) == [StreamSent(1)]
 
 
@@ -206,7 +206,7 @@ def test_acknowledged_bytes_return_to_both_windows() -> None:
 
 
 def test_full_windows_do_not_grow_by_0() -> None:
-    connection = greeted(ConnectionLimits(window=65_535, connection_window=65_535))
+    connection = greeted(ConnectionLimits(stream_window=65_535, connection_window=65_535))
     connection.receive(headers(1) + data(1, bytes(65_535)) + call(3, b""))
     connection.acknowledge(1, 0)
     connection.send_headers(3, TRAILERS, end=True)
@@ -285,7 +285,7 @@ def test_a_reset_drops_what_waits() -> None:
     connection.send_data(3, bytes(10))
     connection.reset(1, ErrorCode.CANCEL)
     connection.data_to_send()
-    assert connection.waiting == 10
+    assert connection.pending_bytes == 10
 
 
 def test_output_that_is_never_fetched_ends_the_connection() -> None:

@@ -34,7 +34,7 @@ from http2_peer import (
     settings,
 )
 
-from predictor.http2 import Connection, ConnectionLimits, DataReceived, ErrorCode, StreamReset, encode_headers
+from predictor.http2 import ConnectionLimits, DataReceived, ErrorCode, Http2StateMachine, StreamReset, encode_headers
 
 TRAILERS = encode_headers([(b"grpc-status", b"0")])
 PROTOCOL, FRAME_SIZE, FLOW = ErrorCode.PROTOCOL_ERROR, ErrorCode.FRAME_SIZE_ERROR, ErrorCode.FLOW_CONTROL_ERROR
@@ -131,7 +131,7 @@ def test_errors_that_end_the_connection(content: bytes, code: ErrorCode) -> None
     ],
 )
 def test_a_client_begins_with_the_preface_and_settings(first: bytes) -> None:
-    assert ending(Connection(ConnectionLimits()).receive(first)) == PROTOCOL
+    assert ending(Http2StateMachine(ConnectionLimits()).receive(first)) == PROTOCOL
 
 
 FAULTY = {

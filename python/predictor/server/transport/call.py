@@ -10,7 +10,14 @@ from grpc import StatusCode
 from predictor.errors import MalformedRequestError, QueueFullError, RequestTooLargeError
 from predictor.http2 import ErrorCode
 from predictor.server.settings import ServerLimits
-from predictor.server.transport.headers import OK, RESPONSE, Metadata, RequestHead, encode_metadata, encode_trailers
+from predictor.server.transport.headers import (
+    OK_TRAILERS,
+    RESPONSE_HEADERS,
+    Metadata,
+    RequestHead,
+    encode_metadata,
+    encode_trailers,
+)
 
 if TYPE_CHECKING:
     import asyncio
@@ -150,7 +157,7 @@ class IncomingCall:
                 "detail",
                 metadata={"have": str(len(message)), "most": str(max_size)},
             )
-        unread = self._connection.http.waiting
+        unread = self._connection.http.pending_bytes
         if unread > max_unread:
             raise QueueFullError.of("bytes of responses are unread on this connection", unread, max_unread)
 
@@ -169,7 +176,7 @@ class IncomingCall:
             return
         if not self._has_begun:
             self._has_begun = True
-            self._connection.http.send_headers(self._stream, RESPONSE)
+            self._connection.http.send_headers(self._stream, RESPONSE_HEADERS)
         self._connection.http.send_data(self._stream, _UNCOMPRESSED + len(message).to_bytes(4, "big") + message)
         self._connection.flush_soon()
 
@@ -183,8 +190,8 @@ class IncomingCall:
         """Send the only message, and end the call with OK."""
         if not self.is_over:
             framed = _UNCOMPRESSED + len(message).to_bytes(4, "big") + message
-            trailers = OK + encode_metadata(self.trailing_metadata)
-            self._connection.http.send_response(self._stream, RESPONSE, framed, trailers)
+            trailers = OK_TRAILERS + encode_metadata(self.trailing_metadata)
+            self._connection.http.send_response(self._stream, RESPONSE_HEADERS, framed, trailers)
             self._connection.flush_soon()
             self._close()
 
@@ -207,7 +214,7 @@ class IncomingCall:
     def _expire(self) -> None:
         self._stop()
         http = self._connection.http
-        if http.unsent(self._stream):
+        if http.count_waiting_bytes(self._stream):
             http.reset(self._stream, ErrorCode.CANCEL)
             self._connection.flush_soon()
         self.end(StatusCode.DEADLINE_EXCEEDED, "Deadline Exceeded")
@@ -251,7 +258,7 @@ class IncomingCall:
             return None
         size = int.from_bytes(buffer[1:_PREFIX], "big")
         if size > self._max_bytes:
-            raise _create_size_error(size, self._max_bytes)
+            raise _make_request_size_error(size, self._max_bytes)
         end = _PREFIX + size
         if len(buffer) < end:
             return None
@@ -266,7 +273,7 @@ class IncomingCall:
         except zlib.error as error:
             raise MalformedRequestError(f"the request cannot be decompressed: {error}; send it uncompressed") from None
         if len(content) > self._max_bytes:
-            raise _create_size_error(len(content), self._max_bytes)
+            raise _make_request_size_error(len(content), self._max_bytes)
         if not decompressor.eof:
             raise MalformedRequestError("the compressed request is cut off; send it again")
         return content
@@ -281,7 +288,7 @@ MethodHandler: TypeAlias = Callable[[IncomingCall], None]
 """Starts the work on a call; must not raise."""
 
 
-def _create_size_error(size: int, max_bytes: int) -> RequestTooLargeError:
+def _make_request_size_error(size: int, max_bytes: int) -> RequestTooLargeError:
     return RequestTooLargeError(
         f"the request has {size} bytes, at most {max_bytes}; send a smaller request, with fewer symbols or sessions",
         metadata={"have": str(size), "most": str(max_bytes)},

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Final, cast, final
 from grpc import StatusCode
 
 from predictor.http2 import (
-    Connection,
     ConnectionEnded,
     ConnectionLimits,
     DataReceived,
     Headers,
+    Http2StateMachine,
     PingAnswered,
     RequestReceived,
     StreamReset,
@@ -66,18 +66,18 @@ class HttpConnection(asyncio.Protocol):
         self.loop = asyncio.get_running_loop()
         self.peer = name or ""
         self._handlers, self._limits, self._connections = handlers, limits, connections
-        self.http = Connection(_derive_limits(limits))
+        self.http = Http2StateMachine(_derive_limits(limits))
         """The protocol's state. Call `flush_soon` after sending."""
         self._calls: dict[int, IncomingCall] = {}
-        self._new: list[tuple[MethodHandler, IncomingCall]] = []
+        self._new_calls: list[tuple[MethodHandler, IncomingCall]] = []
         self._heads: dict[int, tuple[Headers, RequestHead]] = {}
         self._transport: asyncio.Transport | None = None
         self._is_paused = self._is_starting = self._is_flushing = False
         self._is_draining = self._is_drain_acknowledged = self._is_ending = self._is_used = False
-        self._begun_s = self._heard_s = self._used_s = self.loop.time()
-        self._renewed_s = self._begun_s
-        self._pinged_s: float | None = None
-        self._waiting: list[Callable[[], None]] = []
+        self._opened_at_s = self._last_received_at_s = self._last_used_at_s = self.loop.time()
+        self._budgets_renewed_at_s = self._opened_at_s
+        self._pinged_at_s: float | None = None
+        self._writable_callbacks: list[Callable[[], None]] = []
         self.lost = asyncio.Event()
 
     # --- asyncio.Protocol
@@ -101,7 +101,7 @@ class HttpConnection(asyncio.Protocol):
         self._transport = None
         for call in [*self._calls.values()]:
             call.cancel()
-        self._wake_waiting()
+        self._call_writable_callbacks()
         self._connections.discard(self)
         self.lost.set()
 
@@ -121,11 +121,11 @@ class HttpConnection(asyncio.Protocol):
         """See asyncio.Protocol."""
         if self._is_ending:
             return
-        self._heard_s = self.loop.time()
+        self._last_received_at_s = self.loop.time()
         for event in self.http.receive(data):
             match event:
                 case RequestReceived():
-                    self._used_s = self._heard_s
+                    self._last_used_at_s = self._last_received_at_s
                     if not self._is_used:
                         self._is_used = True
                         self._connections.note_use(self)
@@ -140,9 +140,9 @@ class HttpConnection(asyncio.Protocol):
                     if (call := self._calls.get(event.stream)) is not None:
                         call.cancel()
                 case StreamSent():
-                    self._wake_waiting()
+                    self._call_writable_callbacks()
                 case PingAnswered():
-                    self._pinged_s = None
+                    self._pinged_at_s = None
                     if self._is_draining:
                         self._is_drain_acknowledged = True
                         self.http.go_away()
@@ -165,16 +165,16 @@ class HttpConnection(asyncio.Protocol):
 
         Other streams do not matter: a peer that does not read one may still read this one.
         """
-        return self._transport is None or not (self._is_full or self.http.unsent(stream))
+        return self._transport is None or not (self._is_full or self.http.count_waiting_bytes(stream))
 
     def when_writable(self, callback: Callable[[], None]) -> None:
         """Call `callback` once, when the peer has read something or is gone."""
-        self._waiting.append(callback)
+        self._writable_callbacks.append(callback)
 
     def forget(self, stream: int) -> None:
         """Forget a call that has ended."""
         self._calls.pop(stream, None)
-        self._used_s = self.loop.time()
+        self._last_used_at_s = self.loop.time()
 
     # --- for the server
 
@@ -185,20 +185,20 @@ class HttpConnection(asyncio.Protocol):
             limit_age: Whether its age is limited.
         """
         now_s, limits = self.loop.time(), self._limits
-        is_slow = not self.http.has_begun and now_s - self._begun_s > limits.handshake_s
-        is_dead = self._pinged_s is not None and now_s - self._pinged_s > limits.silence_s
+        is_slow = not self.http.has_begun and now_s - self._opened_at_s > limits.handshake_s
+        is_dead = self._pinged_at_s is not None and now_s - self._pinged_at_s > limits.silence_s
         if is_slow or is_dead:
             self.abort()
-        elif not self._calls and now_s - self._used_s > limits.idle_s:
+        elif not self._calls and now_s - self._last_used_at_s > limits.idle_s:
             self.close()
-        elif self._pinged_s is None and now_s - self._heard_s > limits.silence_s:
-            self._pinged_s = now_s
+        elif self._pinged_at_s is None and now_s - self._last_received_at_s > limits.silence_s:
+            self._pinged_at_s = now_s
             self.http.ping()
             self.flush_soon()
-        if now_s - self._renewed_s > _RENEWAL_S:
-            self._renewed_s = now_s
+        if now_s - self._budgets_renewed_at_s > _RENEWAL_S:
+            self._budgets_renewed_at_s = now_s
             self.http.renew_budgets()
-        if limit_age and now_s - self._begun_s > limits.age_s:
+        if limit_age and now_s - self._opened_at_s > limits.age_s:
             self._drain()
 
     def close(self) -> None:
@@ -212,23 +212,23 @@ class HttpConnection(asyncio.Protocol):
             self._transport.abort()
 
     @property
-    def idle_since_s(self) -> float | None:
+    def idle_since_at_s(self) -> float | None:
         """When its last call ended, in seconds of the loop's clock; None while it has calls."""
-        return None if self._calls else self._used_s
+        return None if self._calls else self._last_used_at_s
 
     # --- private
 
     @property
     def _is_full(self) -> bool:
-        return self.http.unfetched > _MAX_UNSENT
+        return self.http.unfetched_bytes > _MAX_UNSENT
 
     def _start_calls(self) -> None:
         """Start new calls, whose requests may have arrived with their headers; many in several turns of the loop."""
-        new, self._new = self._new[:_MAX_STARTED_PER_TURN], self._new[_MAX_STARTED_PER_TURN:]
-        for handler, call in new:
+        calls, self._new_calls = self._new_calls[:_MAX_STARTED_PER_TURN], self._new_calls[_MAX_STARTED_PER_TURN:]
+        for handler, call in calls:
             if not call.is_over:
                 handler(call)
-        self._is_starting = bool(self._new)
+        self._is_starting = bool(self._new_calls)
         if self._is_starting:
             self.loop.call_soon(self._start_calls)
 
@@ -251,7 +251,7 @@ class HttpConnection(asyncio.Protocol):
             call = self._calls[stream] = IncomingCall(self, stream, head, self._limits)
             if event.ended:
                 call.receive(b"", has_all=True)
-            self._new.append((handler, call))
+            self._new_calls.append((handler, call))
 
     def _parse_head(self, headers: Headers) -> RequestHead:
         """Parse headers, and remember the result: equal blocks of headers are one object while it is referred to."""
@@ -270,14 +270,14 @@ class HttpConnection(asyncio.Protocol):
             self._is_draining = True
             self.http.announce_end()
             self.http.ping()
-            self._pinged_s = self.loop.time()
+            self._pinged_at_s = self.loop.time()
             self.flush_soon()
         if self._is_drain_acknowledged and not self._calls:
             self._end()
 
-    def _wake_waiting(self) -> None:
-        waiting, self._waiting = self._waiting, []
-        for callback in waiting:
+    def _call_writable_callbacks(self) -> None:
+        callbacks, self._writable_callbacks = self._writable_callbacks, []
+        for callback in callbacks:
             callback()
 
     def _flush(self) -> None:
@@ -287,8 +287,8 @@ class HttpConnection(asyncio.Protocol):
         data = self.http.data_to_send()
         if data:
             self._transport.write(data)
-        if self._waiting and not self._is_full:
-            self._wake_waiting()
+        if self._writable_callbacks and not self._is_full:
+            self._call_writable_callbacks()
         if self.http.ended is not None:
             self._end()
 
@@ -346,7 +346,11 @@ class OpenConnections:
     def _find_idle(self) -> HttpConnection | None:
         if self._unused:
             return next(iter(self._unused))
-        idle = [(since_s, connection) for connection in self._open if (since_s := connection.idle_since_s) is not None]
+        idle = [
+            (since_at_s, connection)
+            for connection in self._open
+            if (since_at_s := connection.idle_since_at_s) is not None
+        ]
         return min(idle, key=itemgetter(0))[1] if idle else None
 
     def check_times(self, *, limit_age: bool) -> None:
@@ -356,11 +360,11 @@ class OpenConnections:
 
     def limit_unread(self, max_bytes: int) -> None:
         """Abort the connections with the most unread bytes until their total is at most `max_bytes`."""
-        total = sum(connection.http.waiting for connection in self._open)
-        for connection in sorted(self._open, key=lambda each: each.http.waiting, reverse=True):
+        total = sum(connection.http.pending_bytes for connection in self._open)
+        for connection in sorted(self._open, key=lambda each: each.http.pending_bytes, reverse=True):
             if total <= max_bytes:
                 return
-            total -= connection.http.waiting
+            total -= connection.http.pending_bytes
             connection.abort()
 
     async def close(self) -> None:

@@ -19,12 +19,12 @@ _MAX_TIMEOUT_LENGTH: Final = 9
 _CONTENT_TYPE: Final = b"application/grpc"
 _BINARY: Final = b"-bin"
 _UNQUOTED: Final = "".join(chr(code) for code in range(0x20, 0x7F) if chr(code) != "%")
-RESPONSE: Final = encode_headers(
+RESPONSE_HEADERS: Final = encode_headers(
     ((b":status", b"200"), (b"content-type", _CONTENT_TYPE), (b"grpc-accept-encoding", b"identity, gzip"))
 )
 """The headers before the first message of a response."""
-_WITHOUT_MESSAGE: Final = encode_headers(((b":status", b"200"), (b"content-type", _CONTENT_TYPE)))
-OK: Final = encode_headers(((b"grpc-status", b"0"),))
+_TRAILERS_ONLY_HEADERS: Final = encode_headers(((b":status", b"200"), (b"content-type", _CONTENT_TYPE)))
+OK_TRAILERS: Final = encode_headers(((b"grpc-status", b"0"),))
 """The trailers of a successful response, before its metadata."""
 _STATUS: Final = {code: encode_headers(((b"grpc-status", str(code.value[0]).encode()),)) for code in StatusCode}
 
@@ -38,8 +38,6 @@ class RequestHead:
     """/SERVICE/METHOD."""
     metadata: tuple[tuple[str, str | bytes], ...]
     """All headers but the pseudo headers; a name may occur more than once."""
-    texts: Mapping[str, str]
-    """Headers whose values are text; of several with one name, the last."""
     timeout_s: float | None
     """Seconds that the caller waits; None: no deadline."""
     encoding: str
@@ -82,7 +80,6 @@ def parse_head(headers: Headers) -> RequestHead:
     return RequestHead(
         method=values[b":path"].decode("ascii", "replace"),
         metadata=metadata,
-        texts={key: value for key, value in metadata if isinstance(value, str)},
         timeout_s=None if timeout is None else _decode_timeout(timeout),
         encoding=values.get(b"grpc-encoding", b"identity").decode("ascii", "replace"),
     )
@@ -105,7 +102,7 @@ def _decode_timeout(timeout: bytes) -> float:
 
 def encode_trailers(code: StatusCode, message: str, metadata: Metadata, *, has_begun: bool) -> bytes:
     """Encode the end of a response; before the first message it includes the headers."""
-    block = _STATUS[code] if has_begun else _WITHOUT_MESSAGE + _STATUS[code]
+    block = _STATUS[code] if has_begun else _TRAILERS_ONLY_HEADERS + _STATUS[code]
     if message:
         block += encode_headers(((b"grpc-message", quote(message, safe=_UNQUOTED).encode()),))
     return block + encode_metadata(metadata)

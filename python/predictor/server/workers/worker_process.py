@@ -139,7 +139,7 @@ class WorkerProcess:
 
     async def _request(self, task: WorkerTask, name: str = "", body: bytes = b"") -> bytes:
         if self._exit.done():
-            raise self._create_exit_error()
+            raise self._make_exit_error()
         request = WorkerRequest(next(self._numbers), task, name, encode_bytes(body))
         response = self._pending[request.number] = asyncio.get_running_loop().create_future()
         await self._channel.send(request)
@@ -186,7 +186,7 @@ class WorkerProcess:
             await self._channel.wait_closed()
             for answer in self._pending.values():
                 if not answer.done():
-                    answer.set_exception(self._create_exit_error())
+                    answer.set_exception(self._make_exit_error())
         return code
 
     async def _read(self) -> None:
@@ -215,7 +215,7 @@ class WorkerProcess:
         else:
             future.set_result(decode_bytes(response.body))
 
-    def _create_exit_error(self) -> UnavailableError:
+    def _make_exit_error(self) -> UnavailableError:
         return UnavailableError(f"{self} exited before it responded; retry in a moment")
 
 

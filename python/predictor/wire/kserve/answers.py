@@ -165,7 +165,7 @@ def read_output_names(head: pb.ModelInferRequest) -> tuple[str, ...]:
     names = tuple(output.name for output in head.outputs)
     for output in head.outputs:
         if output.name not in OUTPUTS:
-            raise _unknown_output_error(output.name, list(OUTPUTS))
+            raise _make_unknown_output_error(output.name, list(OUTPUTS))
         if output.parameters:
             parameters = ", ".join(sorted(output.parameters))[:80]
             raise MalformedRequestError(
@@ -243,11 +243,11 @@ def _choose_outputs(forecast: Forecast, wanted: Sequence[str]) -> Sequence[str]:
     )
     for name in wanted:
         if name not in available:
-            raise _unknown_output_error(name, available)
+            raise _make_unknown_output_error(name, available)
     return wanted or available
 
 
-def _unknown_output_error(name: str, available: Sequence[str]) -> InvalidInputError:
+def _make_unknown_output_error(name: str, available: Sequence[str]) -> InvalidInputError:
     return MalformedRequestError(
         f"unknown output {name[:80]!r}; use one of {', '.join(available)}", metadata={"field": "outputs"}
     )

@@ -27,7 +27,7 @@ from predictor.wire.limits import (
     check_count,
     check_text,
 )
-from predictor.wire.request_counts import BYTES, FieldReader, malformed_message_error, parse, parse_small
+from predictor.wire.request_counts import BYTES, FieldReader, make_malformed_message_error, parse, parse_small
 
 WINDOWS, BARS = "observed", "close"
 """The input that only windows have, and the input that only bars have."""
@@ -123,7 +123,7 @@ def read_request(body: bytes, max_parts: int = MAX_PARTS) -> InferRequest:
         positions, raw, head = _locate_fields(body, reader)
         inputs = [_locate_input(body, reader, position) for position in positions]
     except IndexError:
-        raise malformed_message_error(pb.ModelInferRequest, len(body)) from None
+        raise make_malformed_message_error(pb.ModelInferRequest, len(body)) from None
     raw_values = [TensorValues(body, position) for position in raw]
     return _build_request(parse(head, pb.ModelInferRequest), inputs, raw_values)
 

@@ -28,7 +28,7 @@ from predictor.wire.request_counts import (
     MAX_VARINT_BYTES,
     VARINT,
     FieldReader,
-    malformed_message_error,
+    make_malformed_message_error,
 )
 
 CONTENTS: Final[Mapping[str, str]] = {
@@ -129,7 +129,9 @@ class InputTensor:
                     )
                 parts.append(self.body[at:end])
         except IndexError:
-            raise malformed_message_error(pb.InferTensorContents, self.position.stop - self.position.start) from None
+            raise make_malformed_message_error(
+                pb.InferTensorContents, self.position.stop - self.position.start
+            ) from None
         return parts
 
     def _split_raw_texts(self, max_count: int) -> list[bytes]:
@@ -191,7 +193,7 @@ def _convert_days(days: NDArray[np.int64], field: str) -> NDArray[np.int32]:
         return np.array([_convert_day(int(day), field) for day in days], np.int32)
     wrong = np.flatnonzero((days < _FIRST_DAY) | (days > _LAST_DAY))
     if wrong.size:
-        raise _invalid_day_error(days[wrong[0]], field)
+        raise _make_invalid_day_error(days[wrong[0]], field)
     dates = days.astype("datetime64[D]")
     months = dates.astype("datetime64[M]")
     years = dates.astype("datetime64[Y]").astype(np.int64) + 1970
@@ -203,12 +205,12 @@ def _convert_days(days: NDArray[np.int64], field: str) -> NDArray[np.int32]:
 def _convert_day(day: int, field: str) -> int:
     """Convert one day since 1970-01-01 to yyyymmdd."""
     if not _FIRST_DAY <= day <= _LAST_DAY:
-        raise _invalid_day_error(day, field)
+        raise _make_invalid_day_error(day, field)
     calendar_day = date.fromordinal(day + _ORDINAL_1970)
     return 10_000 * calendar_day.year + 100 * calendar_day.month + calendar_day.day
 
 
-def _invalid_day_error(day: object, field: str) -> MalformedRequestError:
+def _make_invalid_day_error(day: object, field: str) -> MalformedRequestError:
     return MalformedRequestError(f"{field}: {day} is not a day; send days since 1970-01-01", metadata={"field": field})
 
 
