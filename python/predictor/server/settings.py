@@ -85,7 +85,40 @@ class ServerLimits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ServerSettings:
+class ServingOptions:
+    """Settings of a server that have the same name and type as flags."""
+
+    insecure_public: Annotated[bool, Flag("Allow an address that other machines can reach, unencrypted.")] = False
+    token_file: Annotated[
+        Path | None, Flag("Access tokens: lines of NAME ROLE[,ROLE] TOKEN; reloaded on change.", metavar="FILE")
+    ] = None
+    """None: anyone may call, unless `token` or `admin_token` of the settings is set."""
+    device: Annotated[str, Flag("Device to compute on: auto, cpu, cuda or cuda:N.")] = "auto"
+    max_batch_rows: Annotated[int, Flag("Rows per forward pass at most.", minimum=1)] = 256
+    threads: Annotated[int, Flag("CPU threads per forward pass.", minimum=1)] = 1
+    """Each model already has a thread; more help only wide networks."""
+    engine: Annotated[EngineName, Flag("onnxruntime: where it is faster than torch; extra onnx.")] = "eager"
+    lock: Annotated[
+        Path | None, Flag("Serve only versions in this output of sha256sum */*/manifest.json.", metavar="FILE")
+    ] = None
+    """None: all versions."""
+    watch: Annotated[bool, Flag("Apply changes of the models folder while serving.")] = False
+    ledger: Annotated[str, Flag("Record forecasts in this ledger, and read it for clients.", metavar="LEDGER")] = ""
+    """Made if it is missing; empty: disabled."""
+    ledger_mode: Annotated[LedgerMode, Flag("behind: record soon after the answer; strict: before it.")] = "behind"
+    """`behind` goes on if recording fails; `strict` rejects the request."""
+    adaptive: Annotated[bool, Flag("Use the widths that quantra daily --adaptive records in the ledger.")] = False
+    processes: Annotated[int, Flag("Number of processes that share the port; Linux only.", minimum=1)] = 1
+    """Models and limits are per process."""
+    parent_watch: Annotated[bool, Flag("Exit when standard input closes, that is, when the parent exits.")] = False
+    metrics_port: Annotated[
+        int | None, Flag("Prometheus metrics port on 127.0.0.1; 0 picks a free one.", metavar="PORT")
+    ] = None
+    otel: Annotated[bool, Flag("Export an OpenTelemetry span per call; configure with OTEL_* variables.")] = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerSettings(ServingOptions):
     """The settings of one server.
 
     Raises:
@@ -96,47 +129,16 @@ class ServerSettings:
     models: Path
     """Folder of NAME/VERSION artifacts."""
     listen: ListenAddress = DEFAULT_ADDRESS
-    insecure_public: bool = False
-    """Allow a public address without TLS, where others can read and change the traffic."""
     tls: TlsFiles | None = None
     """Certificate files for every address except Unix sockets; None: no encryption."""
-    token_file: Path | None = None
-    """File of access tokens; None: anyone may call, unless `token` or `admin_token` is set."""
     token: str = field(default="", repr=False)
     """An additional token with the roles predict, explain and reader; empty: none."""
     admin_token: str = field(default="", repr=False)
     """An additional token with the role admin; empty: none."""
-    device: str = "auto"
-    """`auto`, `cpu`, `cuda` or `cuda:N`."""
-    max_batch_rows: int = 256
-    """Largest number of rows of one forward pass."""
-    threads: int = 1
-    """CPU threads of one forward pass. Each model already has a thread; more help only wide networks."""
-    engine: EngineName = "eager"
-    """`onnxruntime`: ONNX Runtime for the batch sizes at which it is faster, otherwise torch."""
-    lock: Path | None = None
-    """Output of `sha256sum */*/manifest.json` in `models`, which lists the versions that may be served; None: all."""
-    watch: bool = False
-    """Apply changes of the models folder while serving."""
     max_age_sessions: int | None = None
     """Largest number of sessions closed since the last bar of an instance, by the model's calendar; None: any."""
-    ledger: str = ""
-    """Ledger that records clients' forecasts; made if it is missing; empty: disabled."""
-    ledger_mode: LedgerMode = "behind"
-    """`behind`: record forecasts soon after they were sent, and go on if that fails. `strict`: record each forecast
-    before it is sent, and reject the request if that fails."""
-    adaptive: bool = False
-    """Forecast with the adaptive widths that `quantra daily --adaptive` records in the ledger."""
     admin_listen: ListenAddress | None = None
     """Address to load, unload and reload models; None: disabled. Without tokens, anyone may call it."""
-    metrics_port: int | None = None
-    """Port of the Prometheus metrics on 127.0.0.1, in [0, 65535]; 0 picks a free port; None: disabled."""
-    otel: bool = False
-    """Export an OpenTelemetry span per call, configured by the OTEL_* environment variables."""
-    processes: int = 1
-    """Number of processes that share the port; more than 1 only on Linux. Models and limits are per process."""
-    parent_watch: bool = False
-    """Exit within 5 seconds after standard input closes, which happens when the parent exits for any reason."""
     limits: ServerLimits = field(default_factory=ServerLimits)
 
     def __post_init__(self) -> None:
@@ -182,16 +184,11 @@ class ServerSettings:
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ServeFlags:
+class ServeFlags(ServingOptions):
     """The flags of a server."""
 
     models: Annotated[Path, Flag("Folder of NAME/VERSION artifacts.", metavar="DIR")] = Path("models")
     listen: Annotated[str, Flag("Or unix:PATH. Port 0 picks a free one.", metavar="HOST:PORT")] = str(DEFAULT_ADDRESS)
-    device: Annotated[str, Flag("Device to compute on: auto, cpu, cuda or cuda:N.")] = "auto"
-    max_batch_rows: Annotated[int, Flag("Rows per forward pass at most.", minimum=1)] = 256
-    threads: Annotated[int, Flag("CPU threads per forward pass.", minimum=1)] = 1
-    engine: Annotated[EngineName, Flag("onnxruntime: where it is faster than torch; extra onnx.")] = "eager"
-    insecure_public: Annotated[bool, Flag("Allow an address that other machines can reach, unencrypted.")] = False
     tls_cert: Annotated[
         Path | None, Flag("Enable TLS with this server certificate, PEM; reloaded on change.", metavar="FILE")
     ] = None
@@ -199,31 +196,15 @@ class ServeFlags:
     tls_client_ca: Annotated[
         Path | None, Flag("Require client certificates of these authorities, PEM.", metavar="FILE")
     ] = None
-    token_file: Annotated[
-        Path | None, Flag("Access tokens: lines of NAME ROLE[,ROLE] TOKEN; reloaded on change.", metavar="FILE")
-    ] = None
-    lock: Annotated[
-        Path | None, Flag("Serve only versions in this output of sha256sum */*/manifest.json.", metavar="FILE")
-    ] = None
-    watch: Annotated[bool, Flag("Apply changes of the models folder while serving.")] = False
     max_age: Annotated[
         int | None, Flag("Reject bars if more than N sessions have closed since the last one.", metavar="N", minimum=0)
     ] = None
-    ledger: Annotated[str, Flag("Record forecasts in this ledger, and read it for clients.", metavar="LEDGER")] = ""
-    ledger_mode: Annotated[LedgerMode, Flag("behind: record soon after the answer; strict: before it.")] = "behind"
-    adaptive: Annotated[bool, Flag("Use the widths that quantra daily --adaptive records in the ledger.")] = False
     admin_listen: Annotated[
         str | None, Flag("Admin address to load and unload models, or unix:PATH.", metavar="HOST:PORT")
     ] = None
-    processes: Annotated[int, Flag("Number of processes that share the port; Linux only.", minimum=1)] = 1
     max_streams: Annotated[int, Flag("Most open streams; each may buffer a 16 MiB request.", minimum=1)] = (
         ServerLimits().streams
     )
-    parent_watch: Annotated[bool, Flag("Exit when standard input closes, that is, when the parent exits.")] = False
-    metrics_port: Annotated[
-        int | None, Flag("Prometheus metrics port on 127.0.0.1; 0 picks a free one.", metavar="PORT")
-    ] = None
-    otel: Annotated[bool, Flag("Export an OpenTelemetry span per call; configure with OTEL_* variables.")] = False
     log_level: Annotated[Literal["debug", "info", "warning", "error"], Flag("debug logs every call.")] = "info"
     as_json: Annotated[bool, Flag("Log as JSON; standard output is always JSON.", spelling="--json")] = False
 
@@ -234,28 +215,14 @@ class ServeFlags:
             ConfigurationError: An address is invalid, half of TLS is missing, or as `ServerSettings`.
         """
         return ServerSettings(
+            **{option.name: getattr(self, option.name) for option in fields(ServingOptions)},
             models=self.models,
             listen=parse_listening(self.listen),
-            insecure_public=self.insecure_public,
             tls=TlsFiles.of(self.tls_cert, self.tls_key, self.tls_client_ca),
-            token_file=self.token_file,
             token=os.environ.get("QUANTRA_TOKEN", ""),
             admin_token=os.environ.get("QUANTRA_ADMIN_TOKEN", ""),
-            device=self.device,
-            max_batch_rows=self.max_batch_rows,
-            threads=self.threads,
-            engine=self.engine,
-            lock=self.lock,
-            watch=self.watch,
             max_age_sessions=self.max_age,
-            ledger=self.ledger,
-            ledger_mode=self.ledger_mode,
-            adaptive=self.adaptive,
             admin_listen=None if self.admin_listen is None else parse_listening(self.admin_listen),
-            processes=self.processes,
-            parent_watch=self.parent_watch,
-            metrics_port=self.metrics_port,
-            otel=self.otel,
             limits=ServerLimits(streams=self.max_streams),
         )
 
