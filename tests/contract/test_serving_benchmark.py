@@ -11,7 +11,7 @@ from benchmarks.calling.load import Calls, together
 from benchmarks.calling.processes import CpuUsage, cpu_s_of
 from benchmarks.calling.rates import BARS, WINDOWS, ratio
 from benchmarks.calling.stages import batches_of
-from predictor.service.stage_times import StageTimes
+from predictor.service.workers import StageTimes
 
 
 def calls(*took_ms: float, seconds: float = 1.0) -> Calls:

@@ -46,7 +46,7 @@ from predictor.instance import GapPolicy, Instance
 from predictor.registry import Registry
 from predictor.service import PredictionService
 from predictor.subscription import Push
-from predictor.wire import pushes
+from predictor.wire import instances
 
 PANEL = recent_bars(*UNIVERSE)
 DAYS = tuple(int(day) for day in PANEL.sessions)
@@ -396,8 +396,8 @@ def test_a_push_of_either_client_sends_bars_covariates_and_flush() -> None:
         assert asyncio.run(other.push(bars, covariates, flush=flush)) == PushAccepted(("IBM",))
     session.flush()
     asyncio.run(other.flush())
-    want = [pushes.encode("s", Push(bars=bars, covariates=covariates, flush=flush)) for flush in (False, True)]
-    assert plain.pushed == own.written.pushed == [*want, pushes.encode("s", Push(flush=True))]
+    want = [instances.encode_push("s", Push(bars=bars, covariates=covariates, flush=flush)) for flush in (False, True)]
+    assert plain.pushed == own.written.pushed == [*want, instances.encode_push("s", Push(flush=True))]
 
 
 def test_a_client_that_is_closed_ends_its_sessions_on_a_channel_that_stays_open() -> None:

@@ -27,7 +27,7 @@ from predictor.instance import Instance
 from predictor.limits import ServiceLimits
 from predictor.service import PredictionRequest
 from predictor.subscription import Push
-from predictor.wire import instances, pushes
+from predictor.wire import instances
 
 SYMBOLS = ("AAPL", "IBM")
 PANEL = recent_bars(*SYMBOLS)
@@ -92,7 +92,7 @@ class RecordedStream:
         self.send_push(push_of(PANEL, DAYS[day], *symbols, flush=flush), f"push {day} {' '.join(symbols)}", name)
 
     def send_push(self, push: Push, request_id: str, name: str = "s") -> None:
-        self._send(request_id.strip(), push=pushes.encode(name, push))
+        self._send(request_id.strip(), push=instances.encode_push(name, push))
 
     def close(self, name: str = "s") -> None:
         self._send(f"close {name}", close=pb.CloseSession(session_id=name))
@@ -369,7 +369,7 @@ def test_a_push_counts_in_the_queue_with_its_symbols_and_bytes(stream: RecordedS
     push = push_of(PANEL, DAYS[BEGUN])
     stream.send_push(push, "p")
     asked, answer = held_model.asked.get(timeout=SOON_S)
-    assert (asked.rows, asked.size) == (len(SYMBOLS), pushes.encode("s", push).ByteSize())
+    assert (asked.rows, asked.size) == (len(SYMBOLS), instances.encode_push("s", push).ByteSize())
     answer.cancel()
 
 

@@ -41,7 +41,7 @@ from predictor.limits import QueueLimits
 from predictor.model import Model
 from predictor.registry import ModelVersions, Registry
 from predictor.service import PredictionService, QueuedRequest, RequestQueue
-from predictor.service.preemption import (
+from predictor.service.explanations import (
     MAX_PAUSE_S,
     QUIET_S,
     ExplanationDeadline,
@@ -279,7 +279,7 @@ def test_a_server_limit_ends_an_explanation_with_the_reason(
     activity: PredictionActivity, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now_s = [50.0]
-    monkeypatch.setattr("predictor.service.preemption.time.monotonic", lambda: now_s[0])
+    monkeypatch.setattr("predictor.service.explanations.time.monotonic", lambda: now_s[0])
     limited = ExplanationDeadline(CallContext(), activity, 30)
     now_s[0] += 29
     limited.check()

@@ -18,8 +18,8 @@ from serving import Served, hosted_server, serving
 from predictor._pb import prediction_pb2 as pb
 from predictor.server import ServerLimits
 from predictor.server.observed_calls import CallObservers, ObservedCall
+from predictor.server.transport.call import parse_head
 from predictor.server.transport.connection import HttpConnection, OpenConnections
-from predictor.server.transport.headers import parse_head
 
 LIST = "/quantra.v1.PredictionService/ListModels"
 MIB = LargeAnswers.SIZE

@@ -28,7 +28,7 @@ from predictor.forecast import Attribution, Detail, Explanation, TargetPoint
 from predictor.instance import ExplanationQuery, FeatureWindow, GapPolicy, Instance
 from predictor.wire import arrays, attributions, forecasts, instances, limits, models
 from predictor.wire import errors as wire_errors
-from predictor.wire.fields import encode_field
+from predictor.wire.request_counts import encode_field
 
 
 def assert_same(left: object, right: object) -> None:

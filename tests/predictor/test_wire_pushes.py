@@ -10,7 +10,7 @@ from predictor.covariates import Covariates
 from predictor.errors import BarsError, MalformedRequestError
 from predictor.instance import GapPolicy
 from predictor.subscription import Push
-from predictor.wire import pushes
+from predictor.wire import instances
 
 PANEL = recent_bars("AAPL", "IBM")
 DAY = day_of(PANEL, int(PANEL.sessions[-1]))
@@ -22,12 +22,12 @@ BESIDE = Covariates(
 
 
 def sent(push: Push) -> pb.PushBars:
-    return pb.PushBars.FromString(pushes.encode("s", push).SerializeToString())
+    return pb.PushBars.FromString(instances.encode_push("s", push).SerializeToString())
 
 
 def test_a_push_comes_back_bit_for_bit() -> None:
     message = sent(Push(bars=DAY, covariates=BESIDE, flush=True))
-    back = pushes.decode(message)
+    back = instances.decode_push(message)
     assert (message.session_id, back.flush, back.gap_policy) == ("s", True, None)
     assert back.bars is not None
     assert back.bars.symbols == DAY.symbols
@@ -38,7 +38,7 @@ def test_a_push_comes_back_bit_for_bit() -> None:
 
 
 def test_a_flush_alone_has_no_bars() -> None:
-    back = pushes.decode(sent(Push(flush=True)))
+    back = instances.decode_push(sent(Push(flush=True)))
     assert (back.bars, back.flush, back.covariates.is_empty) == (None, True, True)
 
 
@@ -46,7 +46,7 @@ def test_how_bars_are_to_be_read_is_told_where_it_was_said() -> None:
     message = sent(Push(bars=DAY))
     message.bars.gap_policy = pb.GAP_POLICY_MASK
     message.bars.allow_incomplete_last_bar = True
-    back = pushes.decode(message)
+    back = instances.decode_push(message)
     assert (back.gap_policy, back.allow_incomplete_last_bar) == (GapPolicy.MASK, True)
 
 
@@ -54,18 +54,18 @@ def test_covariates_without_bars_are_refused() -> None:
     message = sent(Push(bars=DAY, covariates=BESIDE))
     message.ClearField("bars")
     with pytest.raises(MalformedRequestError, match="covariates need bars"):
-        pushes.decode(message)
+        instances.decode_push(message)
 
 
 def test_a_duplicate_symbol_is_refused() -> None:
     message = sent(Push(bars=DAY))
     message.bars.symbols[:] = ["AAPL", "AAPL"]
     with pytest.raises(BarsError, match="appears twice"):
-        pushes.decode(message)
+        instances.decode_push(message)
 
 
 def test_a_column_of_another_length_is_refused() -> None:
     message = sent(Push(bars=DAY))
     message.bars.close = message.bars.close[:-8]
     with pytest.raises(MalformedRequestError, match=r"bars\.close: have 8 bytes, need 16"):
-        pushes.decode(message)
+        instances.decode_push(message)

@@ -12,6 +12,7 @@ from concurrent.futures import Future
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
+from unittest.mock import Mock
 
 import pytest
 from child_processes import children_of
@@ -215,7 +216,7 @@ def test_a_port_is_reserved_before_anybody_listens() -> None:
 def test_every_address_of_a_host_name_is_reserved(monkeypatch: pytest.MonkeyPatch) -> None:
     hosts = ("127.0.0.1", "127.0.0.2")
     infos = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (host, 0)) for host in hosts]
-    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: infos)
+    monkeypatch.setattr(socket, "getaddrinfo", Mock(return_value=infos))
     with reserve_address(Address("localhost", 0)) as address:
         for host in hosts:
             with socket.socket() as stranger, pytest.raises(OSError, match="in use"):

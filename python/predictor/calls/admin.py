@@ -10,12 +10,12 @@ from predictor._pb import prediction_pb2 as pb
 from predictor.call_context import CallContext
 from predictor.calls import inference
 from predictor.calls.futures import JobThread, completed_future, failed_future
-from predictor.calls.requests import check_reference
 from predictor.catalog import ModelInfo
 from predictor.errors import ArtifactError
 from predictor.limits import QueueLimits
 from predictor.service import ServedModels
 from predictor.wire import models
+from predictor.wire.limits import check_reference
 from predictor.wire.request_counts import count_parts, parse
 
 if TYPE_CHECKING:

@@ -12,7 +12,6 @@ import numpy as np
 from predictor._pb import inference_pb2 as pb
 from predictor.call_context import CallContext
 from predictor.calls.futures import MAX_INLINE_PARTS, JobThread, chain_futures, completed_future
-from predictor.calls.requests import parse_short
 from predictor.calls.streams import FlowControl, ManyRequestCall, ResponseCallback
 from predictor.catalog import ModelInfo
 from predictor.errors import (
@@ -35,7 +34,7 @@ from predictor.wire.kserve.requests import (
     read_request,
 )
 from predictor.wire.limits import check_text
-from predictor.wire.request_counts import TooManyPartsError
+from predictor.wire.request_counts import TooManyPartsError, parse_short
 
 if TYPE_CHECKING:
     from predictor.arrays import PositionArray

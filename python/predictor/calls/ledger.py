@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Final, final
 from predictor._pb import ledger_pb2 as pb
 from predictor.call_context import CallContext
 from predictor.calls.futures import JobThread, failed_future, map_future, set_error_if_pending, set_result_if_pending
-from predictor.calls.requests import parse_short
 from predictor.calls.streams import OneRequestCall, OpenCall, OpenStreams, ResponseCallback
 from predictor.errors import (
     LedgerError,
@@ -23,6 +22,7 @@ from predictor.limits import QueueLimits
 from predictor.model_health import ModelVersion, list_newest_evidence
 from predictor.service.request_queue import LazyThread
 from predictor.wire import ledger as wire
+from predictor.wire.request_counts import parse_short
 
 if TYPE_CHECKING:
     from concurrent.futures import Future

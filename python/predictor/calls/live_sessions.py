@@ -10,7 +10,6 @@ from typing import Final, NamedTuple, final
 
 from predictor._pb import prediction_pb2 as pb
 from predictor.calls.futures import make_quantra_error
-from predictor.calls.requests import check_reference
 from predictor.catalog import ModelInfo
 from predictor.errors import DuplicateIdError, MalformedRequestError, QuantraError, QueueFullError, UnknownSessionError
 from predictor.forecast import Forecast, Outcome
@@ -18,7 +17,8 @@ from predictor.instance import Instance, InstanceOrError
 from predictor.limits import ServiceLimits
 from predictor.service import LazyRequest, LightFuture, PredictionRequest, PredictionService
 from predictor.subscription import AcceptedPush, Push, Subscription, make_session_error, require_panel
-from predictor.wire import instances, pushes
+from predictor.wire import instances
+from predictor.wire.limits import check_reference
 
 _MAX_SHOWN_ID: Final = 80
 _CALL: Final = "PredictStream"
@@ -203,7 +203,7 @@ class LiveSession:
 
     def push(self, request: pb.PushBars) -> SessionStepResult:
         """Push bars."""
-        return self._sequencer.run(lambda: self._apply_push(pushes.decode(request), request.ByteSize()))
+        return self._sequencer.run(lambda: self._apply_push(instances.decode_push(request), request.ByteSize()))
 
     def close(self) -> SessionStepResult:
         """Close after the earlier requests."""

@@ -12,7 +12,6 @@ from predictor._pb import prediction_pb2 as pb
 from predictor.call_context import CallContext
 from predictor.calls.futures import MAX_INLINE_PARTS, JobThread, make_quantra_error
 from predictor.calls.live_sessions import LiveSessions, SessionRequest, SessionStepResult
-from predictor.calls.requests import InstanceDecoder, check_reference
 from predictor.calls.streams import FlowControl, ManyRequestCall, ResponseCallback
 from predictor.errors import (
     CallCancelledError,
@@ -23,14 +22,14 @@ from predictor.errors import (
 from predictor.forecast import Forecast, Outcome
 from predictor.service import LazyRequest, LightFuture, PredictionRequest, PredictionService, create_request
 from predictor.wire import errors, forecasts
-from predictor.wire.fields import encode_field
-from predictor.wire.instances import decode_or_error
-from predictor.wire.limits import MAX_PARTS, MAX_TEXT, check_text
+from predictor.wire.instances import InstanceDecoder, decode_or_error
+from predictor.wire.limits import MAX_PARTS, MAX_TEXT, check_reference, check_text
 from predictor.wire.request_counts import (
     RequestCounts,
     StreamRequest,
     TooManyPartsError,
     count_parts,
+    encode_field,
     make_malformed_message_error,
     parse,
     read_request,

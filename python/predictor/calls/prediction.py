@@ -13,7 +13,6 @@ from predictor.calls.futures import JobThread, chain_futures, completed_future, 
 from predictor.calls.inference import INFER, INFER_STREAM, InferenceCalls, InferStream, UnaryHandler
 from predictor.calls.live_sessions import LiveSessions, SessionLoad, SessionQuota
 from predictor.calls.predict_stream import PREDICT_STREAM, PredictStream
-from predictor.calls.requests import InstanceDecoder, check_reference
 from predictor.calls.streams import FlowControl, OpenCall, OpenStreams, ProgressCall, ResponseCallback
 from predictor.errors import MalformedRequestError, UnavailableError
 from predictor.forecast import Forecast, Outcome
@@ -21,10 +20,9 @@ from predictor.global_importance import GlobalExplanationQuery, GlobalImportance
 from predictor.limits import ServiceLimits
 from predictor.service import LazyRequest, PredictionService, Simulation, create_request
 from predictor.wire import attributions, errors, forecasts, global_importance, models, price_paths
-from predictor.wire.fields import encode_field
-from predictor.wire.instances import decode_or_error
-from predictor.wire.limits import MAX_ROWS, RequestLimits
-from predictor.wire.request_counts import RequestCounts, is_plain, parse, parse_small
+from predictor.wire.instances import InstanceDecoder, decode_or_error
+from predictor.wire.limits import MAX_ROWS, RequestLimits, check_reference
+from predictor.wire.request_counts import RequestCounts, encode_field, is_plain, parse, parse_small
 
 if TYPE_CHECKING:
     from concurrent.futures import Future

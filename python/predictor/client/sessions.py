@@ -22,7 +22,7 @@ from predictor.errors import DeadlineExceededError, InternalError, MalformedRequ
 from predictor.forecast import Forecast
 from predictor.instance import Instance
 from predictor.subscription import Push
-from predictor.wire import errors, forecasts, instances, pushes
+from predictor.wire import errors, forecasts, instances
 
 if TYPE_CHECKING:
     from predictor._pb.prediction_pb2_grpc import PredictionServiceAsyncStub
@@ -267,7 +267,7 @@ class SessionRequests:
 
     def push(self, push: Push) -> pb.PredictStreamRequest:
         """Build the request that pushes bars."""
-        return pb.PredictStreamRequest(timeout_s=self.timeout_s, push=pushes.encode(self.session_id, push))
+        return pb.PredictStreamRequest(timeout_s=self.timeout_s, push=instances.encode_push(self.session_id, push))
 
     def close(self) -> pb.PredictStreamRequest:
         """Build the request that closes the session."""

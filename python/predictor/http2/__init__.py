@@ -11,9 +11,8 @@ from predictor.http2.events import (
     StreamReset,
     StreamSent,
 )
-from predictor.http2.frames import ErrorCode
+from predictor.http2.frames import ConnectionLimits, ErrorCode
 from predictor.http2.header_blocks import encode_headers
-from predictor.http2.limits import ConnectionLimits
 
 __all__ = [
     "ConnectionEnded",

@@ -16,6 +16,7 @@ from predictor.http2.frame_writer import FrameWriter, Stream
 from predictor.http2.frames import (
     ACK,
     CONTINUATION,
+    DEFAULT_WINDOW,
     END_HEADERS,
     END_STREAM,
     GOAWAY,
@@ -28,17 +29,19 @@ from predictor.http2.frames import (
     SETTINGS,
     STREAM_BITS,
     WINDOW_UPDATE,
+    Budget,
     ConnectionFault,
+    ConnectionLimits,
     ErrorCode,
     StreamFault,
     check_length,
     decode_number,
+    decode_settings,
     encode_number,
     remove_padding,
     unpack_header,
 )
 from predictor.http2.header_blocks import HeaderDecoder
-from predictor.http2.limits import DEFAULT_WINDOW, Budget, ConnectionLimits, decode_settings
 
 _ANY: Final = -1
 _OWN_PING: Final = b"keep-ali"

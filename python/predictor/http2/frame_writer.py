@@ -7,6 +7,8 @@ from typing import final
 from predictor.http2.frames import (
     CONTINUATION,
     DATA,
+    DEFAULT_FRAME,
+    DEFAULT_WINDOW,
     END_HEADERS,
     END_STREAM,
     HEADERS,
@@ -17,7 +19,6 @@ from predictor.http2.frames import (
     encode_frame,
     pack_header,
 )
-from predictor.http2.limits import DEFAULT_FRAME, DEFAULT_WINDOW
 
 
 @final

@@ -2,7 +2,7 @@
 
 from predictor.server.addresses import DEFAULT_ADDRESS, Address, ListenAddress, UnixAddress, parse_listening
 from predictor.server.credentials import TlsFiles
-from predictor.server.main import serve
+from predictor.server.host import serve
 from predictor.server.settings import ServeFlags, ServerLimits, ServerSettings
 
 __all__ = [

@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import logging
+import sys
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from concurrent.futures import Future
@@ -16,9 +17,11 @@ from predictor.server.addresses import BoundAddresses
 from predictor.server.credentials import CredentialRotation
 from predictor.server.lifecycle_calls import LifecycleCalls, LoadLifecycle
 from predictor.server.listener import Listener
+from predictor.server.logs import LogSettings
 from predictor.server.loop_bridge import InlineBatcher
 from predictor.server.metrics import LedgerGauges, Metrics, MetricsPort, ServerGauges
 from predictor.server.observed_calls import AccessLog, CallObserver, CallObservers
+from predictor.server.process import ShutdownSignal, end_with_parent, exit_now, handle_signals, run, tune_process
 from predictor.server.servicer import ADMIN_ENDPOINTS, LEDGER, LIFECYCLE, PUBLIC_ENDPOINTS
 from predictor.server.settings import ServerSettings
 
@@ -361,3 +364,60 @@ def log_problems(problems: Iterable[QuantraError]) -> None:
 def join_lines(error: QuantraError) -> str:
     """Return the message of an error as one line."""
     return " ".join(error.message.split())
+
+
+def serve(settings: ServerSettings, log: LogSettings | None = None, load_lifecycle: LoadLifecycle | None = None) -> int:
+    """Serve until SIGTERM, SIGINT or SIGHUP. The first line on stdout is JSON and means that the server is ready.
+
+    Call it on the main thread. It restores signal handlers, switch interval and garbage collector settings at the end.
+    A signal during loading exits the process with status 0, because loading cannot be interrupted. With
+    `parent_watch`, the end of standard input exits the process after the calls in flight.
+
+    Args:
+        settings: Settings of the server.
+        log: Log settings of worker processes; None: `LogSettings()`. This process keeps its own logging.
+        load_lifecycle: Creates the lifecycle of the models for LifecycleService; None: its calls are rejected.
+
+    Returns:
+        0 after a clean shutdown, 1 if the server could not start, with the reason on stderr.
+    """
+    try:
+        with tune_process():
+            if settings.processes == 1:
+                must_exit = run(_serve_here(settings, load_lifecycle))
+            else:
+                from predictor.server.workers.supervisor import supervise
+
+                must_exit = run(supervise(settings, log or LogSettings(), load_lifecycle))
+    except QuantraError as error:
+        sys.stderr.write(f"{join_lines(error)}\n")
+        return 1
+    if must_exit:
+        exit_now()
+    return 0
+
+
+async def _serve_here(settings: ServerSettings, load_lifecycle: LoadLifecycle | None) -> bool:
+    """Run in this process.
+
+    Returns:
+        True if the process must exit without cleanup, because models are loading or compared, or the parent is gone.
+    """
+    host, shutdown = Host(settings, load_lifecycle=load_lifecycle), ShutdownSignal()
+    with handle_signals(shutdown, parent_watch=settings.parent_watch):
+        try:
+            if settings.parent_watch:
+                end_with_parent(shutdown)
+            addresses = host.bind()
+            await host.start()
+            if not await shutdown.run(host.load()):
+                _log.info("stopping before the models are loaded")
+                return True
+            host.serve()
+            addresses.announce()
+            await shutdown.requested.wait()
+            _log.info("stopping: calls in flight may finish")
+            await shutdown.drain(host.drain())
+        finally:
+            await host.close()
+    return shutdown.orphaned.is_set() or host.is_busy

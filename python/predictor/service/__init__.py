@@ -7,12 +7,12 @@ steps while predictions arrive, because threads of one interpreter slow each oth
 """
 
 from predictor.call_context import Observation, Observer
+from predictor.service.explanations import Simulation
 from predictor.service.forecast_recorder import ForecastRecorder
 from predictor.service.light_future import LightFuture
 from predictor.service.request_queue import LazyRequest, QueuedRequest, RequestQueue
 from predictor.service.served_models import ServedModels, ServedSnapshot
 from predictor.service.service import PredictionService
-from predictor.service.simulations import Simulation
 from predictor.service.workers import ModelWorker, PredictionRequest, StepWorker, create_request
 
 __all__ = [

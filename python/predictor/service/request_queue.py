@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from predictor.call_context import Deadline
     from predictor.forecast import Outcome
-    from predictor.service.stage_times import StageTimes
+    from predictor.service.workers import StageTimes
 
 
 InputT = TypeVar("InputT")

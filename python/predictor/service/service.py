@@ -26,12 +26,15 @@ from predictor.model import Predictor
 from predictor.registry import FolderWatcher, ModelsFolder, Registry, Runtime, VersionLock
 from predictor.service.adaptive_model import AdaptiveModel
 from predictor.service.explanations import (
+    ExplanationDeadline,
     GlobalExplanation,
+    PredictionActivity,
     Report,
+    Simulation,
     explain_query,
+    simulate_query,
 )
 from predictor.service.forecast_recorder import ForecastRecorder
-from predictor.service.preemption import ExplanationDeadline, PredictionActivity
 from predictor.service.request_queue import (
     AnyRequest,
     LazyRequest,
@@ -41,7 +44,6 @@ from predictor.service.request_queue import (
     RequestQueue,
 )
 from predictor.service.served_models import ServedModels
-from predictor.service.simulations import Simulation, simulate_query
 from predictor.service.workers import (
     ModelWorker,
     PredictionRequest,

@@ -30,9 +30,8 @@ from predictor.memory import make_caller_error
 from predictor.server import ServerLimits
 from predictor.server.loop_bridge import LoopBridge
 from predictor.server.tokens import TokenGuard
-from predictor.web.json_messages import parse_message
 from predictor.web.openapi import describe_api
-from predictor.web.responses import JSON, respond, respond_error
+from predictor.web.responses import JSON, parse_message, respond, respond_error
 
 if TYPE_CHECKING:
     from predictor.calls import PredictionCalls

@@ -11,7 +11,7 @@ from google.protobuf.message import Message
 from grpc_health.v1.health_pb2 import HealthCheckResponse
 
 from predictor._pb import prediction_pb2 as pb
-from predictor.web.json_messages import descriptor_of
+from predictor.web.responses import descriptor_of
 
 _POSTS: Final[tuple[tuple[str, str, type[Message], type[Message]], ...]] = (
     ("/v1/forecast", "Forecast the instances of a request.", pb.PredictRequest, pb.PredictResponse),

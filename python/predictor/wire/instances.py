@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
 from functools import lru_cache
 from math import prod
-from typing import Any, Final
+from typing import Any, Final, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,8 @@ from predictor.bars import OPTIONAL_FIELDS, PRICE_FIELDS, BarPanel, BarTable
 from predictor.covariates import NO_COVARIATES, Covariates
 from predictor.dates import is_valid_date, to_optional_date, to_optional_date_number
 from predictor.errors import InvalidInputError, MalformedRequestError, QuantraError
-from predictor.instance import FeatureWindow, GapPolicy, Instance
+from predictor.instance import FeatureWindow, GapPolicy, Instance, InstanceOrError
+from predictor.subscription import Push
 from predictor.wire import arrays
 from predictor.wire.arrays import FLOAT32, FLOAT64, Shape
 from predictor.wire.limits import (
@@ -31,6 +32,7 @@ from predictor.wire.limits import (
     check_count,
     check_text,
 )
+from predictor.wire.request_counts import RequestCounts, parse
 
 _TYPES: Final = {pb.DATA_TYPE_FLOAT32: FLOAT32, pb.DATA_TYPE_FLOAT64: FLOAT64}
 _TENSORS: Final[tuple[tuple[str, pb.DataType, tuple[int, ...]], ...]] = (
@@ -421,3 +423,64 @@ def _check_shape(
     check_count(f"window.{name}: values", prod(shape), MAX_CELLS)
     arrays.check_length(size, shape, _TYPES[need], f"window.{name}")
     return shape
+
+
+@final
+class InstanceDecoder:
+    """Decodes the instances of a request; raises MalformedRequestError if it has no instance."""
+
+    def __init__(self, body: bytes, counted: RequestCounts) -> None:
+        if not counted.instances:
+            raise MalformedRequestError("instances: have 0, need at least 1", metadata={"field": "instances"})
+        self._body, self._positions = body, counted.instances
+        self.request_ids: Sequence[str] = ()
+        """Id of each decoded instance; empty if it failed to decode."""
+
+    def decode(self) -> tuple[InstanceOrError, ...]:
+        """Decode each instance, or return its error; call it once, because it frees the bytes."""
+        body, self._body = self._body, b""
+        messages = [each if isinstance(each, QuantraError) else _parse_instance(body[each]) for each in self._positions]
+        del body  # the messages have copies
+        self.request_ids = tuple("" if isinstance(each, QuantraError) else each.request_id for each in messages)
+        return tuple(each if isinstance(each, QuantraError) else decode_or_error(each) for each in messages)
+
+
+def _parse_instance(body: bytes) -> pb.Instance | QuantraError:
+    try:
+        return parse(body, pb.Instance)
+    except MalformedRequestError as error:
+        return error
+
+
+def encode_push(session_id: str, push: Push) -> pb.PushBars:
+    """Encode a push to a session."""
+    return pb.PushBars(
+        session_id=session_id,
+        bars=None if push.bars is None else encode_bars(push.bars),
+        covariates=encode_covariates(push.covariates),
+        flush=push.flush,
+    )
+
+
+def decode_push(message: pb.PushBars) -> Push:
+    """Decode a push.
+
+    Raises:
+        MalformedRequestError: it has covariates but no bars, or a field is malformed.
+        RequestTooLargeError: the request exceeds a limit.
+        BarsError: the bars are invalid.
+        CovariatesError: the covariates are invalid.
+    """
+    if not message.HasField("bars"):
+        if message.HasField("covariates"):
+            raise MalformedRequestError("covariates need bars; push both", metadata={"field": "covariates"})
+        return Push(flush=message.flush)
+    bars = decode_bars(message.bars)
+    return Push(
+        bars=bars,
+        covariates=decode_covariates(message.covariates, len(bars.symbols), len(bars.sessions)),
+        flush=message.flush,
+        gap_policy=decode_policy(message.bars.gap_policy) if message.bars.gap_policy else None,
+        allow_incomplete_last_bar=message.bars.allow_incomplete_last_bar,
+        accept_suspect_bars=message.bars.accept_suspect_bars,
+    )

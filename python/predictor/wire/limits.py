@@ -67,3 +67,9 @@ def check_text(what: str, text: str) -> None:
             f"{what}: {text[:20]!r}... has {len(text)} characters, at most {MAX_TEXT}",
             metadata={"field": what, "have": str(len(text)), "most": str(MAX_TEXT)},
         )
+
+
+def check_reference(reference: str) -> str:
+    """Check the length of a model reference and return it."""
+    check_text("model", reference)
+    return reference

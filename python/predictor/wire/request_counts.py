@@ -19,6 +19,7 @@ from predictor.errors import MalformedRequestError, QuantraError, RequestTooLarg
 from predictor.wire.limits import (
     MAX_AXES,
     MAX_FEATURES,
+    MAX_HEAD,
     MAX_INSTANCES,
     MAX_PARTS,
     MAX_PRICES,
@@ -26,6 +27,7 @@ from predictor.wire.limits import (
     MAX_SESSIONS,
     MAX_SYMBOLS,
     MAX_TARGETS,
+    check_count,
     make_too_many_error,
 )
 
@@ -404,3 +406,19 @@ def read_request(body: bytes) -> StreamRequest:
     except (IndexError, TooManyPartsError, DecodeError):
         raise make_malformed_message_error(pb.PredictStreamRequest, len(body)) from None
     return StreamRequest(head.request_id, head.timeout_s, tuple(actions))
+
+
+def parse_short(body: bytes, kind: type[MessageT]) -> MessageT:
+    """Parse a request that has only a few short fields."""
+    check_count("the request: bytes", len(body), MAX_HEAD)
+    return parse(body, kind)
+
+
+def encode_field(number: int, content: bytes) -> bytes:
+    """Encode a field of text, bytes or a message around encoded bytes, which saves a copy; its number is at most 15."""
+    header, size = bytearray((number << 3 | BYTES,)), len(content)
+    while size >= LONG:
+        header.append(size & 0x7F | LONG)
+        size >>= 7
+    header.append(size)
+    return bytes(header) + content

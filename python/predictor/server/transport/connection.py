@@ -22,8 +22,14 @@ from predictor.http2 import (
     encode_headers,
 )
 from predictor.server.settings import ServerLimits
-from predictor.server.transport.call import IncomingCall, MethodHandler
-from predictor.server.transport.headers import NotGrpcError, RequestHead, encode_trailers, parse_head
+from predictor.server.transport.call import (
+    IncomingCall,
+    MethodHandler,
+    NotGrpcError,
+    RequestHead,
+    encode_trailers,
+    parse_head,
+)
 
 if TYPE_CHECKING:
     import ssl

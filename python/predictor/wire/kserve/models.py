@@ -11,12 +11,11 @@ from predictor.catalog import CovariateGroup, CovariateInfo, ModelInfo
 from predictor.errors import QuantraError, get_error_status
 from predictor.forecast import LOG_RETURN
 from predictor.wire.errors import MAX_INSTANCE_MESSAGE, shortened
-from predictor.wire.fields import encode_field
 from predictor.wire.kserve import inputs
 from predictor.wire.kserve.answers import list_output_names
 from predictor.wire.kserve.requests import WINDOWS
 from predictor.wire.limits import MAX_TEXT
-from predictor.wire.request_counts import BYTES, FieldReader, TooManyPartsError
+from predictor.wire.request_counts import BYTES, FieldReader, TooManyPartsError, encode_field
 
 PLATFORM: Final = "quantra"
 EXTENSIONS: Final = ("model_configuration", "model_repository")
