@@ -120,10 +120,10 @@ def _parse_token(words: list[str]) -> Token:
     name, roles, token = words
     if not _NAME.fullmatch(name):
         raise ConfigurationError("invalid name; use at most 64 letters, digits, '.', '_' and '-'")
-    names = roles.split(",")
-    if unknown := [role for role in names if role not in Role]:
-        raise ConfigurationError(f"{len(unknown)} unknown roles; use {', '.join(Role)}")
-    return Token.of(name, map(Role, names), token)
+    roles_by_name = {role.value: role for role in Role}
+    if unknown := [role for role in roles.split(",") if role not in roles_by_name]:
+        raise ConfigurationError(f"{len(unknown)} unknown roles; use {', '.join(roles_by_name)}")
+    return Token.of(name, (roles_by_name[role] for role in roles.split(",")), token)
 
 
 def _hash_token(token: str) -> bytes:
