@@ -172,13 +172,13 @@ class RollingSplits:
         Raises:
             ConfigurationError: no session is left for training.
         """
-        count, held = len(sessions), self.selection + self.calibration
-        if count <= held:
+        count, last = len(sessions), self.selection + self.calibration
+        if count <= last:
             raise ConfigurationError(
-                f"the bars have {count} sessions, but the splits take the last {held}: {self.selection} for selection "
+                f"the bars have {count} sessions, but the splits take the last {last}: {self.selection} for selection "
                 f"and {self.calibration} for calibration; give more bars, or shorter parts (--splits rolling:60,120)"
             )
-        bounds = (0, count - held, count - self.calibration, count)
+        bounds = (0, count - last, count - self.calibration, count)
         return DataSplits.by_dates([(int(sessions[a]), int(sessions[b - 1])) for a, b in pairwise(bounds)])
 
 

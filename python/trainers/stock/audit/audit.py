@@ -250,7 +250,7 @@ def _check_future(
     """Run the leak check at evenly spaced ones of these positions [D], and of the scaling of the features."""
     shown.announce(f"replacing the future with noise at {depth.sessions} sessions")
     source, splits = subject.source, subject.splits
-    places = np.linspace(0, len(positions) - 1, min(depth.sessions, len(positions))).round().astype(np.int64)
+    chosen = np.linspace(0, len(positions) - 1, min(depth.sessions, len(positions))).round().astype(np.int64)
 
     def fit(bars: BarPanel) -> bytes:
         pipeline = fit_pipeline(bars, source.features, subject.recipe, splits, source.covariates)
@@ -259,7 +259,7 @@ def _check_future(
     last = int(np.searchsorted(subject.bars.sessions, splits.train.last, side="right")) - 1
     staging = partial(ModelStages, subject.model, source.covariates)
     return check_future(
-        subject.bars, staging, positions[places].tolist(), FittedNumbers(fit=fit, last=last), shown.track_steps
+        subject.bars, staging, positions[chosen].tolist(), FittedNumbers(fit=fit, last=last), shown.track_steps
     )
 
 

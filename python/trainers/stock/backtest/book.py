@@ -83,31 +83,31 @@ def run_book(wanted: FloatArray, closes: FloatArray, terms: TradingTerms) -> Boo
     """
     market = _measure_market(closes, terms.delisting_return)
     sessions, stocks = closes.shape
-    held = np.zeros((terms.tranches, stocks))
+    positions = np.zeros((terms.tranches, stocks))
     gross, short, traded = np.zeros(sessions), np.zeros(sessions), np.zeros(sessions)
     weights, closed = np.zeros((sessions, stocks)), np.zeros(sessions, np.int64)
     for t in range(sessions):
         ended = market.delisted[t]
-        closed[t] = np.count_nonzero(held[:, ended].any(axis=0))
-        short[t] = np.maximum(-held.sum(axis=0), 0.0).sum()
+        closed[t] = np.count_nonzero(positions[:, ended].any(axis=0))
+        short[t] = np.maximum(-positions.sum(axis=0), 0.0).sum()
         # Returns of stocks without a position may be NaN.
-        earned = held * np.where(held.any(axis=0), market.returns[t], 0.0)
+        earned = positions * np.where(positions.any(axis=0), market.returns[t], 0.0)
         gross[t] = earned.sum()
         if gross[t] <= -1:
             raise ConfigurationError(
                 f"the book lost {-100 * gross[t]:.0f} % of its equity in one session; check the bars and the delisting "
                 "return, or trade with smaller weights"
             )
-        held = (held + earned) / (1 + gross[t])
-        traded[t] = np.abs(held[:, ended]).sum()
-        held[:, ended] = 0.0
+        positions = (positions + earned) / (1 + gross[t])
+        traded[t] = np.abs(positions[:, ended]).sum()
+        positions[:, ended] = 0.0
         decided = t - terms.delay
         if decided >= 0 and decided % terms.rebalance == 0:
             k = decided // terms.rebalance % terms.tranches
-            renewed = _renew_tranche(held[k], wanted[decided] / terms.tranches, market.halted[t])
-            traded[t] += np.abs(renewed - held[k]).sum()
-            held[k] = renewed
-        weights[t] = held.sum(axis=0)
+            renewed = _renew_tranche(positions[k], wanted[decided] / terms.tranches, market.halted[t])
+            traded[t] += np.abs(renewed - positions[k]).sum()
+            positions[k] = renewed
+        weights[t] = positions.sum(axis=0)
     net = gross - terms.cost * traded - terms.borrow * short
     return Book(gross=gross, net=net, traded=traded, weights=weights, closed=closed)
 
@@ -137,9 +137,9 @@ def _measure_market(closes: FloatArray, delisting_return: float) -> _Market:
     return _Market(halted=halted, delisted=delisted, returns=returns)
 
 
-def _renew_tranche(held: FloatArray, wanted: FloatArray, halted: BoolArray) -> FloatArray:
+def _renew_tranche(tranche: FloatArray, wanted: FloatArray, halted: BoolArray) -> FloatArray:
     """[S] weights of a renewed tranche: locked positions in halted stocks, then others as far as room is left."""
-    locked = np.where(halted, held, 0.0)
+    locked = np.where(halted, tranche, 0.0)
     free = np.where(halted, 0.0, wanted)
     room = max(0.0, float(np.abs(wanted).sum() - np.abs(locked).sum()))
     requested = float(np.abs(free).sum())

@@ -250,12 +250,12 @@ def create_track(name: str, sessions: NDArray[np.int32], book: Book, terms: Trad
 
 def measure_figures(book: Book, a_year: int = SESSIONS_A_YEAR) -> BookFigures:
     """Figures of a book, annualised with `a_year` sessions."""
-    held = book.weights[:-1].any(axis=1)
+    is_invested = book.weights[:-1].any(axis=1)
     return BookFigures(
         gross=measure_performance(book.gross, a_year),
         net=measure_performance(book.net, a_year),
         turnover=float(book.traded.mean()),
-        hit_rate=float((book.gross[1:][held] > 0).mean()) if held.any() else float("nan"),
+        hit_rate=float((book.gross[1:][is_invested] > 0).mean()) if is_invested.any() else float("nan"),
         exposure=float(book.exposure.mean()),
         net_exposure=float(book.weights.sum(axis=1).mean()),
         closed=int(book.closed.sum()),

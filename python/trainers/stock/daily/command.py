@@ -249,7 +249,7 @@ def replay_command(
         record_replays(opened, replays)
     different = [replay for replay in replays if replay.differences]
     if as_json:
-        found = [
+        differences = [
             {
                 "forecast_id": replay.record.forecast_id,
                 "symbol": replay.record.symbol,
@@ -259,7 +259,7 @@ def replay_command(
             }
             for replay in different
         ]
-        write_json({"equal": len(replays) - len(different), "different": found})
+        write_json({"equal": len(replays) - len(different), "different": differences})
     else:
         typer.echo(f"{len(replays) - len(different)} of {len(replays)} forecasts are equal to the last bit.")
         for replay in different:

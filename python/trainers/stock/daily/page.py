@@ -173,15 +173,15 @@ def _draw_reliability(page: PageBuilder, settings: DailySettings, version: Model
     """The share of outcomes at or below each quantile, by horizon; empty without outcomes."""
     axes = read_axes(settings.ledger, version)
     names: list[str] = []
-    found: list[LevelShares] = []
+    level_shares: list[LevelShares] = []
     for horizon in axes.horizons:
         shares = read_level_shares(settings.ledger, version, horizon, len(axes.quantiles))
         if len(shares):
-            found.append(bound_level_shares(shares, horizon=horizon))
+            level_shares.append(bound_level_shares(shares, horizon=horizon))
             names.append(f"{horizon} ahead, {format_count(len(shares), 'date')}")
-    if not found:
+    if not level_shares:
         return ""
-    _, observed, lower, upper = map(np.array, zip(*found, strict=True))
+    _, observed, lower, upper = map(np.array, zip(*level_shares, strict=True))
     figure = charts.draw_calibration(axes.quantiles, names, observed, lower, upper)
     return page.chart(figure, "Share of outcomes at or below each quantile minus its level, by horizon", top=88)
 

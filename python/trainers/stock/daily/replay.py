@@ -76,10 +76,10 @@ def replay_forecasts(
 
     evenings = [list(group) for _, group in groupby(sorted(records, key=evening_of), evening_of)]
     read_panel = lru_cache(maxsize=1)(partial(_read_panel, ledger))  # for the other models of the evening
-    found: list[ForecastReplay] = []
+    replays: list[ForecastReplay] = []
     for evening in track_steps(evenings, title="replaying", tell=lambda evening: str(evening[0].as_of)):
-        found += _replay_evening(ledger, models, evening, read_panel, covariates)
-    return tuple(found)
+        replays += _replay_evening(ledger, models, evening, read_panel, covariates)
+    return tuple(replays)
 
 
 def record_replays(ledger: Ledger, replays: Sequence[ForecastReplay], evening: int = 0) -> int:

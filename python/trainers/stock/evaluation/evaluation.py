@@ -128,13 +128,13 @@ def find_confidence_set(test: EvaluationSet, daily: Mapping[str, FloatArray]) ->
     losses = losses[np.isfinite(losses).all(axis=1)]
     means = losses.mean(axis=0)
     # Equal models have no variance of their difference, so they are tested once.
-    distinct, places = np.unique(means + test.widening_factor * (losses - means), axis=1, return_inverse=True)
+    distinct, model_of = np.unique(means + test.widening_factor * (losses - means), axis=1, return_inverse=True)
     p_values = np.ones(1)
     if distinct.shape[1] > 1:
         tested = MCS(distinct, SIZE, RESAMPLES, test.block, bootstrap="circular", seed=0)
         tested.compute()
         p_values = tested.pvalues["Pvalue"].sort_index().to_numpy(np.float64)
-    ranked = sorted(zip(daily, p_values[places.ravel()], means, strict=True), key=lambda row: (-row[1], row[2]))
+    ranked = sorted(zip(daily, p_values[model_of.ravel()], means, strict=True), key=lambda row: (-row[1], row[2]))
     return ConfidenceSet(size=SIZE, p_values={name: float(p) for name, p, _ in ranked})
 
 

@@ -163,9 +163,9 @@ def _correlate_weighted(x: FloatArray, y: FloatArray, weights: FloatArray) -> Fl
 
 def rank_values(values: FloatArray) -> FloatArray:
     """[n] ranks from 1; equal values share their mean rank, as in Spearman's correlation."""
-    _, places, counts = np.unique(values, return_inverse=True, return_counts=True)
+    _, ranks, counts = np.unique(values, return_inverse=True, return_counts=True)
     last = np.cumsum(counts)
-    return (last - (counts - 1) / 2)[places]
+    return (last - (counts - 1) / 2)[ranks]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

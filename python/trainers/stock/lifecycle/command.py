@@ -137,8 +137,8 @@ def _retrain(
     if plan.rule is None:
         refuse_machines(machines, plan.champion)
 
-        def train_one(planned: PlannedTraining, place: Path, _limit: ReportConsumer) -> TrainingResult:
-            return run_training(planned.material, planned.recipe, place, run, rank, planned.sections)
+        def train_one(planned: PlannedTraining, folder: Path, _limit: ReportConsumer) -> TrainingResult:
+            return run_training(planned.material, planned.recipe, folder, run, rank, planned.sections)
 
         return retrain(plan, out, TrainingRunner(train=train_one))
     if launched_size() > 1:

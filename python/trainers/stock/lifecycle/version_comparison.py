@@ -263,18 +263,18 @@ class VersionComparison:
             same = f"it forecasts the same values as {self.champion} on all {self.days} days"
             return f"{same}, so it is a copy: rejected"
         gain = self.losses.improvement.value
-        found = (
+        summary = (
             f"mean loss {abs(100 * gain):.2f} % {'larger' if gain < 0 else 'smaller'} than that of {self.champion} on "
             f"{self.days} days of {self.shown_symbols}, {format_date(self.first_day)} to {format_date(self.last_day)}"
         )
         if not self.has_enough_symbols:
             few = f"only {self.shared} of the {self.learnt} symbols that {self.champion} learnt from were compared"
-            return f"{found}; undecided: {few}; give bars of at least half of them"
+            return f"{summary}; undecided: {few}; give bars of at least half of them"
         if self.bounds.lower is None or self.bounds.upper is None:
-            return f"{found}; undecided: {self.bounds.days_short} more days are needed for bounds"
+            return f"{summary}; undecided: {self.bounds.days_short} more days are needed for bounds"
         verdict = {True: "decided for it", False: "decided against it", None: "undecided"}[self.decision]
         bounds = f"{100 * self.bounds.lower:+.2f} to {100 * self.bounds.upper:+.2f} % smaller"
-        return f"{found}; {bounds}, no matter how often you look: {verdict}"
+        return f"{summary}; {bounds}, no matter how often you look: {verdict}"
 
     def to_json(self) -> dict[str, Json]:
         """All fields, the decision and the sentence; NaN becomes null."""
@@ -434,9 +434,9 @@ def _compare(
 
 def _bound(theirs: FloatArray, ours: FloatArray, horizon: int, alpha: float) -> SequenceBounds:
     """Bounds relative to the mean of their daily losses [D]."""
-    found = compare_losses(theirs, ours, horizon=horizon, alpha=alpha)
-    scale = found.their_loss
-    short = max(0, compute_least_sequence_days(horizon) - found.days)
+    test = compare_losses(theirs, ours, horizon=horizon, alpha=alpha)
+    scale = test.their_loss
+    short = max(0, compute_least_sequence_days(horizon) - test.days)
     if short or scale <= 0:
         return SequenceBounds(alpha=alpha, lower=None, upper=None, days_short=short)
-    return SequenceBounds(alpha=alpha, lower=found.lower / scale, upper=found.upper / scale, days_short=0)
+    return SequenceBounds(alpha=alpha, lower=test.lower / scale, upper=test.upper / scale, days_short=0)

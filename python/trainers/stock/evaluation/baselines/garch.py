@@ -90,11 +90,11 @@ def _fit_symbol(returns: FloatArray, symbol: int, sample: BaselineSample) -> _Mo
     if fit is None:
         return "its fit did not converge"
     daily = fit.forecast(horizon=1, start=0, reindex=True).variance.to_numpy()[:, 0]
-    place = np.cumsum(known) - 1  # a missing return keeps the previous forecast
+    last_known = np.cumsum(known) - 1  # a missing return keeps the previous forecast
     mean, freedom, omega, alpha, beta = (
         float(np.asarray(fit.params[name])) for name in ("mu", "nu", "omega", "alpha[1]", "beta[1]")
     )
-    ahead = np.where(place >= 0, daily[place], np.nan)
+    ahead = np.where(last_known >= 0, daily[last_known], np.nan)
     return _Model(mean=mean, freedom=freedom, omega=omega, persistence=alpha + beta, ahead=ahead)
 
 
