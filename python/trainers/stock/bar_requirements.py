@@ -111,18 +111,16 @@ def check_sessions(bars: BarPanel, calendar: SessionCalendar) -> None:
             f"{calendar.name} held no session on {format_names(list(map(format_date, strangers.tolist())))}, and a "
             f"model counts sessions by its calendar: {calendar.remedy(strangers)}"
         )
-    resting = [symbol for row, symbol in enumerate(bars.symbols) if _has_weekends_off(bars, row, calendar)]
+    if not calendar.is_every_day:
+        return
+    resting: list[str] = []
+    for row, symbol in enumerate(bars.symbols):
+        sessions = bars.sessions[bars.present[row]]
+        if not is_weekend(sessions).any() and is_weekend(calendar.missing(sessions)).any():
+            resting.append(symbol)
     if resting:
         raise ConfigurationError(
             f"{format_names(resting)} {'has' if len(resting) == 1 else 'have'} no bar on any Saturday or Sunday, but "
             f"{calendar.name} counts every day as a session: train by the exchange's calendar, such as XNYS, "
             f"or {WEEKDAYS}, with --calendar, and apart from what trades on every day"
         )
-
-
-def _has_weekends_off(bars: BarPanel, row: int, calendar: SessionCalendar) -> bool:
-    """Whether a symbol has no bar on any weekend between its first bar and its last."""
-    if not calendar.is_every_day:
-        return False
-    sessions = bars.sessions[np.flatnonzero(bars.present[row])]
-    return not is_weekend(sessions).any() and bool(is_weekend(calendar.missing(sessions)).any())

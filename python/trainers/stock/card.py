@@ -119,12 +119,18 @@ def describe_conformal(
 
 def describe_skill(skill: SkillScore) -> dict[str, Json]:
     """Improvement over the best rival, with its interval."""
-    verdict: dict[str, Json] = {"sentence": skill.sentence, "days_short": skill.days_short}
-    days: dict[str, Json] = {"first_day": skill.first_day, "last_day": skill.last_day}
-    rivals: dict[str, Json] = {"baseline": skill.baseline, "rivals": list(skill.rivals)}
-    gain = skill.improvement
-    improvement: dict[str, Json] = {"improvement": gain.value, "lower": gain.lower, "upper": gain.upper}
-    return {**rivals, **days, "level": CONFIDENCE, **verdict, **improvement}
+    return {
+        "baseline": skill.baseline,
+        "rivals": list(skill.rivals),
+        "first_day": skill.first_day,
+        "last_day": skill.last_day,
+        "level": CONFIDENCE,
+        "sentence": skill.sentence,
+        "days_short": skill.days_short,
+        "improvement": skill.improvement.value,
+        "lower": skill.improvement.lower,
+        "upper": skill.improvement.upper,
+    }
 
 
 def describe_epochs(epochs: Sequence[tuple[float, float]]) -> list[Json]:

@@ -57,10 +57,10 @@ MIN_RATE: Final = 4_000
 MAX_RATE: Final = 768_000
 """Maximum sample rate; conversion from far beyond takes minutes and gigabytes."""
 
-_CUT: Final = re.compile(r"^data : (?P<says>\d+) \(should be (?P<has>\d+)\)", re.MULTILINE)
+_TRUNCATION_NOTE: Final = re.compile(r"^data : (?P<says>\d+) \(should be (?P<has>\d+)\)", re.MULTILINE)
 """Note of libsndfile on a truncated WAV file, which it reads without an error."""
 
-_ENDLESS: Final = 2**31 - 2**20
+_MIN_UNKNOWN_LENGTH: Final = 2**31 - 2**20
 """Lengths from here on in a WAV header mean that the writer did not know the length."""
 
 Recordings = Mapping[str, tuple[Path, ...]]
@@ -230,8 +230,8 @@ def _read(path: Path, settings: CorpusSettings) -> tuple[NDArray[np.float64], in
 
 def _check_head(path: Path, file: "SoundFile", settings: CorpusSettings) -> None:
     """Check the header before reading a long file."""
-    truncated = _CUT.search(file.extra_info)
-    if truncated and int(truncated["has"]) < int(truncated["says"]) < _ENDLESS:
+    truncated = _TRUNCATION_NOTE.search(file.extra_info)
+    if truncated and int(truncated["has"]) < int(truncated["says"]) < _MIN_UNKNOWN_LENGTH:
         has, says = truncated["has"], truncated["says"]
         raise CorpusError(f"{path} ends after {has} of {says} bytes of samples; copy it again")
     if file.channels != 1:
