@@ -145,8 +145,8 @@ class AdaptiveWidths:
     def read(cls, ledger: Ledger, version: ModelVersion, session: int) -> Self | None:
         """The factors that an evening used; None if its forecasts were not adaptive."""
         where = "kind = ? and model = ? and version = ? and session = ?"
-        found = ledger.records(LedgerEvent, where, (WIDTHS, *version, session))
-        return cls.of(found[-1]) if found else None
+        events = ledger.records(LedgerEvent, where, (WIDTHS, *version, session))
+        return cls.of(events[-1]) if events else None
 
 
 @final

@@ -219,8 +219,8 @@ class Record:
         return self._make_error(self._join_path(key), problem)
 
     def _make_error(self, path: str, problem: str) -> ArtifactError:
-        place = f"{path} " if path else ""
-        return ArtifactError(f"{self._source}: {place}{problem}", metadata={"file": self._source, "key": path})
+        prefix = f"{path} " if path else ""
+        return ArtifactError(f"{self._source}: {prefix}{problem}", metadata={"file": self._source, "key": path})
 
     def _join_path(self, key: str) -> str:
         return f"{self._path}.{key}" if self._path else key

@@ -161,11 +161,11 @@ def _define_actor() -> type:
             different: list[str] = []
             for package, wanted in expected.items():
                 try:
-                    found = platform.python_version() if package == "python" else version(package)
+                    installed = platform.python_version() if package == "python" else version(package)
                 except PackageNotFoundError:
                     different.append(f"no {package}")
                 else:
-                    different += [f"{package} {found} instead of {wanted}"] if found != wanted else []
+                    different += [f"{package} {installed} instead of {wanted}"] if installed != wanted else []
             node = ray.util.get_node_ip_address()
             if different:
                 return f"node {node} has {', '.join(different)}; install the same versions on all nodes"
@@ -321,17 +321,17 @@ def _connect(address: str, tell: Callable[[str], None]) -> Generator[Any]:
 
 def _check_reachable(address: str) -> None:
     """Refuse an address where nothing listens, which Ray would wait for."""
-    if (found := _CLIENT.fullmatch(address)) is not None:
+    if (match := _CLIENT.fullmatch(address)) is not None:
         try:
-            socket.create_connection((found["host"].strip("[]"), int(found["port"])), _PATIENCE_S).close()
+            socket.create_connection((match["host"].strip("[]"), int(match["port"])), _PATIENCE_S).close()
         except (OSError, OverflowError) as error:
             raise _make_cluster_error(address, error) from error
 
 
 def _find_head(ray: Any, address: str) -> tuple[str, int]:
     """Host and port at which this process reaches the head."""
-    if (found := _CLIENT.fullmatch(address)) is not None:
-        return found["host"].strip("[]"), int(found["port"])
+    if (match := _CLIENT.fullmatch(address)) is not None:
+        return match["host"].strip("[]"), int(match["port"])
     host, _, port = ray.get_runtime_context().gcs_address.rpartition(":")
     return host.strip("[]"), int(port)
 
@@ -404,13 +404,13 @@ def _fetch_outcome(ray: Any, reference: Any) -> JobOutcome:
         ConfigurationError: Its node cannot run jobs.
     """
     try:
-        found: JobOutcome | str = ray.get(reference)
+        outcome: JobOutcome | str = ray.get(reference)
     except ray.exceptions.RayTaskError as error:
         raise error.cause from error
     except ray.exceptions.RayError as error:
         return JobOutcome(error=QuantraError(" ".join(str(error).split())), is_lost=True)
-    if isinstance(found, JobOutcome):
-        return found
-    if found:
-        raise ConfigurationError(found)
+    if isinstance(outcome, JobOutcome):
+        return outcome
+    if outcome:
+        raise ConfigurationError(outcome)
     return JobOutcome()

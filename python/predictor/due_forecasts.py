@@ -161,9 +161,9 @@ def _find_impossible_bars(ledger: Ledger, panel: BarPanel, batch: int) -> list[S
     candidates = may_be_suspect(adjusted.high, adjusted.low, adjusted.close, panel.volume)
     if not candidates.any():
         return []
-    found = find_suspects(ledger.panel([panel.symbols[row] for row in np.flatnonzero(candidates)], batch=batch))
+    suspects = find_suspects(ledger.panel([panel.symbols[row] for row in np.flatnonzero(candidates)], batch=batch))
     first = int(panel.sessions[0])
-    recent = [replace(suspect, sessions=tuple(day for day in suspect.sessions if day >= first)) for suspect in found]
+    recent = [replace(suspect, sessions=tuple(day for day in suspect.sessions if day >= first)) for suspect in suspects]
     return [
         suspect for suspect in recent if suspect.sessions and (suspect.is_refused or suspect.kind is SuspectKind.BAR)
     ]

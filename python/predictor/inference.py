@@ -261,7 +261,7 @@ class GraphEngine(Engine):
         if inputs.location.shape[0] > self.max_rows:
             return super().compute_quantiles(inputs, deadline)
         deadline.check()
-        arrays = ((name, inputs[place].numpy(), is_flat) for name, place, is_flat in self._ports)
+        arrays = ((name, inputs[index].numpy(), is_flat) for name, index, is_flat in self._ports)
         fed = {name: array[:, 0] if is_flat else array for name, array, is_flat in arrays}
         return torch.from_numpy(np.asarray(self._session.run(["values"], fed)[0]))
 

@@ -66,20 +66,20 @@ def assess_model(
     if not axes.horizons:
         return ()
     promised = float(axes.quantiles[-1] - axes.quantiles[0])
-    found: list[EvidenceRecord] = []
-    for place, horizon in enumerate(axes.horizons):
-        shares = _read_shares(ledger, subject, place, horizon, since)
+    records: list[EvidenceRecord] = []
+    for index, horizon in enumerate(axes.horizons):
+        shares = _read_shares(ledger, subject, index, horizon, since)
         for side in CoverageSide if 0 < promised < 1 else ():
             seen = assess_coverage(shares, promised, side, horizon=horizon)
             state = _encode_state((name, value) for name, value in seen._asdict().items() if name != "lamp")
             state["promised"] = promised
-            found.append(_record(subject, f"{COVERAGE} {side}", horizon, session, seen.lamp, state))
+            records.append(_record(subject, f"{COVERAGE} {side}", horizon, session, seen.lamp, state))
         for rival in rivals:
             skill = compare_losses(*_read_daily_losses(ledger, rival, subject, horizon, since), horizon=horizon)
             state = _encode_state(skill._asdict().items())
             monitor = f"{SKILL} {rival.reference}"
-            found.append(_record(subject, monitor, horizon, session, choose_skill_lamp(skill), state))
-    return tuple(found)
+            records.append(_record(subject, monitor, horizon, session, choose_skill_lamp(skill), state))
+    return tuple(records)
 
 
 def list_newest_evidence(ledger: Ledger, model: str = "", version: int = 0) -> list[EvidenceRecord]:

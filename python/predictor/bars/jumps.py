@@ -168,11 +168,11 @@ def _find_close_jumps(
     days, close, adj_close = sessions[present].tolist(), close[present], adj_close[present]
     levels, adjusted = np.log(close / adj_close), np.log(adj_close)
     jumps = 1 + np.flatnonzero((np.abs(np.diff(levels)) > largest) & (np.abs(np.diff(adjusted)) <= largest))
-    place = 0
-    while place < len(jumps):
-        bar = int(jumps[place])
+    k = 0
+    while k < len(jumps):
+        bar = int(jumps[k])
         level, old = levels[bar], levels[bar - 1]
-        later = jumps[place + 1 : place + 1 + MAX_ERROR_SESSIONS]
+        later = jumps[k + 1 : k + 1 + MAX_ERROR_SESSIONS]
         back = later[(later <= bar + MAX_ERROR_SESSIONS) & (np.abs(levels[later] - old) < LEVEL_TOLERANCE)]
         is_away = abs(level - np.clip(level, min(old, 0.0), max(old, 0.0))) > LEVEL_TOLERANCE
         if back.size or (is_away and bar >= len(days) - MAX_ERROR_SESSIONS):
@@ -183,7 +183,7 @@ def _find_close_jumps(
                 adjusted=(float(adj_close[bar - 1]), float(adj_close[bar])),
                 back=days[back[0]] if back.size else 0,
             )
-        place = int(np.searchsorted(jumps, back[0])) + 1 if back.size else place + 1
+        k = int(np.searchsorted(jumps, back[0])) + 1 if back.size else k + 1
 
 
 def find_last_jumps(

@@ -395,9 +395,9 @@ def draw_bounded_lines(
         MissingPackageError: plotly is not installed.
     """
     scatter, figure = import_graph_objects().Scatter, make_figure(title, "session", what)
-    for place, curve in enumerate(series):
+    for number, curve in enumerate(series):
         require_shape(curve.name, curve.values, curve.dates.shape)
-        days, colour = format_dates(curve.dates), choose_series_style(place)[0]
+        days, colour = format_dates(curve.dates), choose_series_style(number)[0]
         if curve.lower is not None and curve.upper is not None:
             edge = {"x": days, "mode": "lines", "line": {"width": 0, "color": colour}, "hoverinfo": "skip"}
             figure.add_trace(scatter(y=curve.lower, showlegend=False, **edge))

@@ -150,7 +150,7 @@ class FanChart:
         """Sessions to write below the bars: evenly spaced, without the last, which is close to the forecast's."""
         days = self.days
         places = np.linspace(0, len(days) - 1, _DATES_NAMED + 1)[:-1].round().astype(int).tolist()
-        return [days[place] for place in sorted(set(places))]
+        return [days[position] for position in sorted(set(places))]
 
     @property
     def targets_named(self) -> list[date]:
@@ -186,8 +186,8 @@ def draw_fan(chart: FanChart) -> "Figure":
     """
     figure = make_figure(chart.title, "session", append_unit("price", chart.currency), chart.notes)
     figure.add_trace(_draw_candles(chart.candles))
-    for place, past in enumerate(chart.past):
-        _add_bands(figure, _make_past_bands(past, chart.quantiles, is_first=not place))
+    for number, past in enumerate(chart.past):
+        _add_bands(figure, _make_past_bands(past, chart.quantiles, is_first=not number))
     _add_fan(figure, chart)
     _place_axes(figure, chart)
     figure.update_layout(hovermode="x unified", height=480, margin_r=64)

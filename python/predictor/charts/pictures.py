@@ -135,8 +135,8 @@ def build_figure(panels: Sequence[Panel], notes: Sequence[str] = ()) -> "Figure"
     heights = [*map(_choose_height, panels), *([_LINE * (len(lines) + 1)] if lines else [])]
     figure = figures.Figure(figsize=(WIDTH, sum(heights)))
     rows = figure.add_gridspec(len(heights), 1, height_ratios=heights, left=0, right=1, bottom=0, top=1, hspace=0)
-    for place, panel in enumerate(panels):
-        _draw_panel(figure.add_subfigure(rows[place]), panel)
+    for row, panel in enumerate(panels):
+        _draw_panel(figure.add_subfigure(rows[row]), panel)
     if lines:
         last = figure.add_subfigure(rows[len(panels)])
         last.text(_LEFT, 1, "\n".join(lines), va="top", color=GREY, linespacing=1.5)
@@ -200,14 +200,14 @@ def _draw_panel(part: "SubFigure", panel: Panel) -> None:
 def _draw_fan(left: "Axes", right: "Axes", chart: FanChart) -> None:
     """Draw bars and past forecasts on the left, and the forecast on the right, with the same prices."""
     days = chart.days
-    place = {day: number for number, day in enumerate(days)}
-    _draw_candles(left, chart, place)
+    x_of_day = {day: number for number, day in enumerate(days)}
+    _draw_candles(left, chart, x_of_day)
     for number, past in enumerate(chart.past):
-        x = [place[day.isoformat()] for day in (past.start, *past.target_dates)]
+        x = [x_of_day[day.isoformat()] for day in (past.start, *past.target_dates)]
         paths = np.vstack([np.full(len(chart.quantiles), past.close), past.prices]).T
         _draw_bands(left, x, chart.quantiles, paths, legend="" if number else "past forecasts")
     named = chart.days_named
-    left.set_xticks([place[day] for day in named], [_break_day(day) for day in named])
+    left.set_xticks([x_of_day[day] for day in named], [_break_day(day) for day in named])
     left.set_xlim(-0.7, len(days) - 0.5)
     left.set_xlabel("session")
     left.set_ylabel(append_unit("price", chart.currency))

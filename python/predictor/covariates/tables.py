@@ -110,13 +110,13 @@ class Series:
         is_latest[order[:-1]] = (owner[1:] != owner[:-1]) | (use[1:] > use[:-1])
         late = np.flatnonzero(is_latest & (first_use < len(axis)) & (self.known_from > seen_by))
         if late.size:
-            place = late[np.argmin(self.row[late])]
-            day, known, by = (format_date(int(dates[place])) for dates in (self.date, self.known_from, seen_by))
+            first = late[np.argmin(self.row[late])]
+            day, known, by = (format_date(int(dates[first])) for dates in (self.date, self.known_from, seen_by))
             raise CovariatesError(
-                f"known covariate {self.name}: row {int(self.row[place])} after the header is for {day} and known from "
+                f"known covariate {self.name}: row {int(self.row[first])} after the header is for {day} and known from "
                 f"{known}, but the model reads {reach} sessions ahead, so it must be known by {by}; remove such rows, "
                 "choose shorter horizons, or do not list the covariate under --known",
-                metadata={"covariate": self.name, "row": str(int(self.row[place]))},
+                metadata={"covariate": self.name, "row": str(int(self.row[first]))},
             )
 
     def _stack_by_symbol(
@@ -124,11 +124,11 @@ class Series:
     ) -> FloatArray:
         if not self.symbols:
             return values_of(slice(0, len(self.date)))[None]
-        place = {symbol: k for k, symbol in enumerate(self.symbols)}
+        row_of = {symbol: k for k, symbol in enumerate(self.symbols)}
         values = np.full((len(symbols), length), np.nan)
         for s, symbol in enumerate(symbols):
-            if symbol in place:
-                k = place[symbol]
+            if symbol in row_of:
+                k = row_of[symbol]
                 values[s] = values_of(slice(int(self._bounds[k]), int(self._bounds[k + 1])))
         return values
 
@@ -183,9 +183,9 @@ class StaticTable:
                 f"static covariate {name} must be a number for every symbol, but that of {symbol} is not; leave the "
                 "cell empty if it is unknown"
             )
-        place = {symbol: k for k, symbol in enumerate(self.symbols)}
+        row_of = {symbol: k for k, symbol in enumerate(self.symbols)}
         values = np.append(self.numbers[name], np.nan)
-        return values[[place.get(symbol, -1) for symbol in symbols]]
+        return values[[row_of.get(symbol, -1) for symbol in symbols]]
 
     def without_number(self, name: str) -> tuple[str, ...]:
         """The symbols whose value in a column is not a number."""
@@ -342,8 +342,8 @@ def _index_owners(path: Path, frame: "pl.DataFrame") -> tuple[tuple[str, ...], N
             "the file applies to all symbols"
         )
     symbols = tuple(dict.fromkeys(names))
-    place = {symbol: k for k, symbol in enumerate(symbols)}
-    return symbols, np.array([place[name] for name in names], np.intp)
+    row_of = {symbol: k for k, symbol in enumerate(symbols)}
+    return symbols, np.array([row_of[name] for name in names], np.intp)
 
 
 def _check_whole_days(path: Path, column: "pl.Series") -> None:

@@ -160,12 +160,12 @@ class TreeExplainer:
         forests = self._network.forests
         count, trees, splits = forests.arrays.columns.shape
         f = point[0] * len(self._output.levels) + point[1]
-        found = np.empty_like(columns)
-        for row, contributions in zip(columns, found, strict=True):
+        values = np.empty_like(columns)
+        for row, contributions in zip(columns, values, strict=True):
             deadline.check()
             goes_left = forests.goes_left(row[None]).reshape(splits, count, trees)[:, f].T
             contributions[:] = self._paths[f].shapley_values(goes_left, len(row))
-        return found
+        return values
 
     def _join(
         self,
@@ -247,22 +247,22 @@ class InterventionalTreeShap:
         crossing = np.diff(ends - (location[..., None] + units[..., None] * (sums + offsets)), axis=0)[0]
         columns = self._list_columns(path.end, groups)
         count, trees, splits = self._network.forests.arrays.columns.shape
-        found = [np.empty((len(groups), path.rows)) for _ in points]
+        contributions = [np.empty((len(groups), path.rows)) for _ in points]
         for row in range(path.rows):
             deadline.check()
             # [2, R, F, S] whether two rows go left at each split of each tree
             both = rows[:, row]
             goes_left = self._network.forests.goes_left(both).reshape(len(both), splits, count, trees)
             sides = goes_left.transpose(0, 3, 2, 1)
-            for (h, q), values in zip(points, found, strict=True):
+            for (h, q), values in zip(points, contributions, strict=True):
                 f = h * len(self._output.levels) + q
                 values[:, row] = self._compute_forest(f, columns, sides[:, :, f], units[:, row, h], len(groups))
-        for (h, q), values in zip(points, found, strict=True):
+        for (h, q), values in zip(points, contributions, strict=True):
             (usual, unit), offset = units[..., h], offsets[1, :, h, q]
             values[_LOCATION] += location[1, :, h] - location[0, :, h]
             values[_SCALE] += offset * (unit - usual) / 2
             values[_OFFSETS] = offset * (unit + usual) / 2 + crossing[:, h, q]
-        return found
+        return contributions
 
     def _list_columns(self, parts: PathParts, groups: Sequence[FeatureGroup]) -> PositionArray:
         """[C] the group of each column that the trees read."""
@@ -295,6 +295,6 @@ class InterventionalTreeShap:
         gain, change_gain = usual * share(a, b), change * share(with_scale, b)
         loss = usual * share(b, a) + change * share(b, with_scale)
         by_slot = gains * (gain + change_gain)[:, None] - losses * loss[:, None]
-        found = np.bincount(groups.ravel(), by_slot.ravel(), minlength=count).astype(np.float64)
-        found[scale_group] += change_gain[~needs_window].sum()
-        return found
+        sums = np.bincount(groups.ravel(), by_slot.ravel(), minlength=count).astype(np.float64)
+        sums[scale_group] += change_gain[~needs_window].sum()
+        return sums

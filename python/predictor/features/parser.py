@@ -220,11 +220,12 @@ class _Parser:
             raise self._make_error(self._token.position, f"expected '(' after {name.text}: {operator.signature}")
         series = tuple(self._parse_series(operator, position, depth) for position in range(len(operator.series)))
         windows = tuple(
-            self._parse_window(operator, window, len(series) + place) for place, window in enumerate(operator.windows)
+            self._parse_window(operator, window, len(series) + position)
+            for position, window in enumerate(operator.windows)
         )
         numbers = tuple(
-            self._parse_constant(operator, constant, len(series) + len(windows) + place)
-            for place, constant in enumerate(operator.numbers)
+            self._parse_constant(operator, constant, len(series) + len(windows) + position)
+            for position, constant in enumerate(operator.numbers)
         )
         if not self._take_symbol(")"):
             raise self._make_error(

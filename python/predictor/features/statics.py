@@ -126,8 +126,8 @@ class StaticCategory:
 
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Encode S strings as [S, width]; a string that no training symbol has is unknown."""
-        place = {text: k for k, text in enumerate(self.categories)}
-        return np.eye(self.width, dtype=np.float32)[[place.get(text, self.width - 1) for text in texts]]
+        column_of = {text: k for k, text in enumerate(self.categories)}
+        return np.eye(self.width, dtype=np.float32)[[column_of.get(text, self.width - 1) for text in texts]]
 
 
 StaticVariable = StaticNumber | StaticCategory

@@ -84,8 +84,8 @@ class ForecastListing:
         self._where, self._values = chosen.condition
         days = (chosen.first_session, chosen.last_session or LATEST)
         span = "select min(id) as first, max(id) as last from forecast where as_of between ? and ?"
-        found = ledger.query(span, days)[0]
-        self._first, self._last = (found["first"] or 1) - 1, found["last"] or 0
+        bounds = ledger.query(span, days)[0]
+        self._first, self._last = (bounds["first"] or 1) - 1, bounds["last"] or 0
         self._missing = chosen.newest
         """Forecasts whose number is still searched for, backwards from the last one."""
         self._place = self._last if chosen.newest else self._first
@@ -110,10 +110,10 @@ class ForecastListing:
                 self._missing = 0
             return []
         end = min(self._last, self._place + _WINDOW)
-        found = self._ledger.records(
+        forecasts = self._ledger.records(
             ForecastRecord,
             f"id in (select id from forecast where id > ? and id <= ? and {self._where} order by id limit ?)",  # noqa: S608 - no value is in the text
             (self._place, end, *self._values, PART),
         )
-        self._place = found[-1].number if len(found) == PART else end
-        return read_outcomes(self._ledger, found)
+        self._place = forecasts[-1].number if len(forecasts) == PART else end
+        return read_outcomes(self._ledger, forecasts)

@@ -168,10 +168,10 @@ class Ledger:
                         )
                     newest = self._store.number("select max(last_session) from bar")
                     columns = schema.list_columns(ForecastRecord)
-                    place = columns.index("is_prospective")
+                    column = columns.index("is_prospective")
                     rows = [schema.encode_row(forecast) for forecast in forecasts]
                     for row, forecast in zip(rows, forecasts, strict=True):  # were its later bars known already?
-                        row[place] = int(forecast.as_of >= newest)
+                        row[column] = int(forecast.as_of >= newest)
                     batch.add(schema.TABLE_OF[ForecastRecord], columns, rows)
                 else:
                     batch.add(schema.TABLE_OF[kind], schema.list_columns(kind), map(schema.encode_row, group))
@@ -186,8 +186,8 @@ class Ledger:
             values: the values for its placeholders; a list for `any`.
         """
         table = schema.TABLE_OF[kind]
-        found = self._store.rows(f"select * from {table} where {where} order by id", values)  # noqa: S608
-        return [record_of(kind, row) for row in found]
+        rows = self._store.rows(f"select * from {table} where {where} order by id", values)  # noqa: S608
+        return [record_of(kind, row) for row in rows]
 
     def query(self, statement: str, values: Sequence[object] = ()) -> Sequence[LedgerRow]:
         """The rows of a SELECT on the tables of the ledger, such as `bar`, `forecast` and `event`."""

@@ -200,9 +200,9 @@ class PostgresStore(LedgerStore):
         if mark is None:
             problem = "the database holds no ledger; correct the address, or run `quantra daily`, which makes one"
         elif mark.startswith(_MARK):
-            found = mark.removeprefix(_MARK)
-            advice = "update Quantra" if int(found) > VERSION else "move it away to begin a new one"
-            problem = f"its schema is {found}, but this version of Quantra reads {VERSION}; {advice}"
+            written = mark.removeprefix(_MARK)
+            advice = "update Quantra" if int(written) > VERSION else "move it away to begin a new one"
+            problem = f"its schema is {written}, but this version of Quantra reads {VERSION}; {advice}"
         else:
             problem = "its table `ledger` is not of a ledger; give the address of another database"
         raise self._make_error(problem)

@@ -111,8 +111,8 @@ def encode_row(record: LedgerRecord) -> list[Any]:
     """The record's values in the order of `list_columns`."""
     read, writers = _make_encoding(type(record))
     values = list(read(record))
-    for place, write in writers:
-        values[place] = write(values[place])
+    for column, write in writers:
+        values[column] = write(values[column])
     return values
 
 

@@ -188,8 +188,8 @@ class SqliteStore(LedgerStore):
         return iter(self._execute(query, values))
 
     def _find_damage(self) -> str:
-        found = self._connection.execute("pragma integrity_check(1)").fetchone()[0]
-        return "" if found == "ok" else f"the file is damaged: {found}"
+        damage = self._connection.execute("pragma integrity_check(1)").fetchone()[0]
+        return "" if damage == "ok" else f"the file is damaged: {damage}"
 
     def claim_run(self) -> AbstractContextManager[str]:
         """See `LedgerStore`."""

@@ -168,8 +168,8 @@ class TreeArrays:
             for bits, children in ((left, self.left[..., split]), (right, self.right[..., split])):
                 below = np.take_along_axis(left | right, np.maximum(children, 0)[..., None].astype(np.intp), -1)[..., 0]
                 leaf = np.uint64(1) << np.where(children < 0, ~children, 0).astype(np.uint64)
-                found = np.where(children < 0, leaf, below)
-                bits[..., split] = np.where(self.columns[..., split] == UNUSED, np.uint64(0), found)
+                leaves = np.where(children < 0, leaf, below)
+                bits[..., split] = np.where(self.columns[..., split] == UNUSED, np.uint64(0), leaves)
         return left, right
 
 

@@ -55,10 +55,10 @@ class FolderState:
     def of(cls, models: Path) -> Self:
         """Take a snapshot of a models folder; reads only directory entries and aliases."""
         try:
-            found = {name: ModelFolderState.of(models / name) for name in sorted(list_names(models))}
+            models_by_name = {name: ModelFolderState.of(models / name) for name in sorted(list_names(models))}
         except OSError as error:
             return cls(models={}, trouble=str(error.strerror))
-        return cls(models={name: state for name, state in found.items() if state is not None})
+        return cls(models={name: state for name, state in models_by_name.items() if state is not None})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,15 +124,15 @@ class FolderWatcher:
 
 def _compute_signature(version: Path) -> Signature:
     """Compute the signature of all files in a folder, including unexpected ones."""
-    found: set[tuple[str, int, int, int]] = set()
+    signature: set[tuple[str, int, int, int]] = set()
     for folder, _, names in os.walk(version):
         for path in (Path(folder, name) for name in names):
             try:
                 entry = path.lstat()
             except OSError:
                 continue  # deleted meanwhile; the next poll sees it
-            found.add((path.relative_to(version).as_posix(), entry.st_size, entry.st_mtime_ns, entry.st_ino))
-    return frozenset(found)
+            signature.add((path.relative_to(version).as_posix(), entry.st_size, entry.st_mtime_ns, entry.st_ino))
+    return frozenset(signature)
 
 
 def _read_content(path: Path) -> bytes | None:

@@ -233,8 +233,8 @@ class SessionCalendar:
             CalendarEndedError: the calendar does not cover the date.
         """
         self._require_covered(day, day)
-        place = int(np.searchsorted(self._table.sessions, day))
-        return place < self._table.sessions.size and bool(self._table.sessions[place] == day)
+        position = int(np.searchsorted(self._table.sessions, day))
+        return position < self._table.sessions.size and bool(self._table.sessions[position] == day)
 
     def following(self, session: int, count: int) -> NDArray[np.int32]:
         """The `count` sessions after a date, which may be any day; int32 [count] (read-only).
