@@ -8,17 +8,15 @@ adds the flag `--batch-size` to every command that takes an `Optimisation`.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import KW_ONLY, Field, dataclass, field, replace
-from typing import Any, ClassVar, Generic, Protocol, TypeVar, final
+from dataclasses import KW_ONLY, dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, final
 
 from predictor.errors import ConfigurationError
 
-
-class Dataclass(Protocol):
-    """An instance of any dataclass."""
-
-    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
-
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance as Dataclass
+else:  # the type exists for type checkers only
+    Dataclass = object
 
 SettingsT = TypeVar("SettingsT", bound=Dataclass)
 ValueT = TypeVar("ValueT")
