@@ -12,11 +12,10 @@ import pytest
 from market import bokeh_panel
 from rich.console import Console
 
-from predictor.features import load_default_features
 from predictor.networks import LSTMConfig, Target
 from trainers.demo import steps
 from trainers.demo.dotnet import BUILT, DotnetProgram
-from trainers.demo.steps import DemoInputs, DemoTraining, free_port
+from trainers.demo.steps import DemoTraining, free_port
 from trainers.stock import Optimisation, StockRecipe
 
 QUICK = StockRecipe(
@@ -37,7 +36,7 @@ def training(out: Path) -> DemoTraining:
 def demo_output(what: DemoTraining) -> str:
     """Console output while the demo obtains its model."""
     shown = io.StringIO()
-    what.done(Console(file=shown, width=200))
+    what.train_or_reuse(Console(file=shown, width=200))
     return shown.getvalue()
 
 
@@ -84,22 +83,16 @@ def test_another_recipe_and_other_bars_are_trained_on(
     assert '"champion": 2' in (copy / "models" / "demo" / "aliases.json").read_text()
 
 
-@pytest.mark.parametrize("changed", ["version", "list_libraries", "program_hash", "python_version", "choose_device"])
+@pytest.mark.parametrize("changed", ["version", "list_libraries", "hash_program", "python_version", "choose_device"])
 def test_other_versions_of_packages_python_or_this_program_train_again(
     changed: str, copy: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    records, model = copy / "training", copy / "models" / "demo" / "1"
-
-    def as_made() -> bool:
-        what = training(copy)
-        return DemoInputs.of(what.bars, load_default_features(), what.recipe).made(records, model)
-
     def another(*_: object) -> str:
         return "another"
 
-    assert as_made()
+    assert training(copy).is_reusable(1)
     monkeypatch.setattr(steps, changed, another)
-    assert not as_made()
+    assert not training(copy).is_reusable(1)
 
 
 def test_a_model_that_is_damaged_is_trained_again(copy: Path) -> None:
@@ -114,10 +107,10 @@ def test_every_module_of_the_program_counts(tmp_path: Path, monkeypatch: pytest.
         module.parent.mkdir(parents=True)
         module.write_text("1")
     monkeypatch.setattr(steps, "_PACKAGES", tmp_path)
-    seen = {steps.program_hash()}
+    seen = {steps.hash_program()}
     for module in modules:
         module.write_text("2")
-        seen.add(steps.program_hash())
+        seen.add(steps.hash_program())
     assert len(seen) == 3
 
 

@@ -8,13 +8,13 @@ import socket
 import subprocess
 import sys
 import webbrowser
-from collections.abc import Generator, Mapping
+from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from platform import python_version
-from typing import Final, Self
+from typing import Final
 
 from rich.console import Console
 
@@ -47,53 +47,27 @@ _PACKAGES: Final = Path(__file__).parents[2]
 _OWN: Final = ("predictor", "trainers")
 
 
-@dataclass(frozen=True, slots=True)
-class DemoInputs:
+def describe_inputs(bars: BarPanel, features: FeatureSet, recipe: StockRecipe) -> dict[str, Json]:
     """Everything that affects the bytes of a model, to train again only after a change."""
-
-    content: Mapping[str, Json]
-
-    @classmethod
-    def of(cls, bars: BarPanel, features: FeatureSet, recipe: StockRecipe) -> Self:
-        """The inputs of a training run with this program and the installed packages."""
-        return cls(
-            {
-                "recipe": recipe.settings(),
-                "features": identify_features(features),
-                "bars": hash_bars(bars),
-                "libraries": list_libraries(),
-                "python": python_version(),
-                "device": str(choose_device("auto")),
-                "quantra": version("quantra"),
-                "program": program_hash(),
-            }
-        )
-
-    def keep(self, records: Path, model: Path) -> None:
-        """Record the inputs and the manifest hash of the model in this folder."""
-        content = {**self.content, "manifest": _read_manifest_hash(model)}
-        _record_of(records, model).write_bytes(canonical.to_bytes(content))
-
-    def made(self, records: Path, model: Path) -> bool:
-        """Whether the model in this folder was trained from these inputs."""
-        content = {**self.content, "manifest": _read_manifest_hash(model)}
-        try:
-            return _record_of(records, model).read_bytes() == canonical.to_bytes(content)
-        except OSError:
-            return False
+    return {
+        "recipe": recipe.settings(),
+        "features": identify_features(features),
+        "bars": hash_bars(bars),
+        "libraries": list_libraries(),
+        "python": python_version(),
+        "device": str(choose_device("auto")),
+        "quantra": version("quantra"),
+        "program": hash_program(),
+    }
 
 
-def program_hash() -> str:
+def hash_program() -> str:
     """SHA-256 over the names and contents of this program's modules."""
     digest = hashlib.sha256()
     for path in sorted(path for package in _OWN for path in (_PACKAGES / package).rglob("*.py")):
         digest.update(path.relative_to(_PACKAGES).as_posix().encode() + b"\0")
         digest.update(hashlib.sha256(path.read_bytes()).digest())
     return digest.hexdigest()
-
-
-def _record_of(records: Path, model: Path) -> Path:
-    return records / f"{model.name}.made.json"
 
 
 def _read_manifest_hash(model: Path) -> str:
@@ -186,7 +160,7 @@ def run_demo(settings: DemoSettings, console: Console) -> DemoResult:
     )
     with ExitStack() as stack:
         build = None if skip else stack.enter_context(program.building(programs.csharp))
-        card = DemoTraining(bars=bars, recipe=StockRecipe(calendar=CALENDAR), out=settings.out).done(console)
+        card = DemoTraining(bars=bars, recipe=StockRecipe(calendar=CALENDAR), out=settings.out).train_or_reuse(console)
         console.print(make_judgement(card))
         with console.status("starting the server"):
             server = stack.enter_context(serving(models, keep=settings.keep_serving, port=free_port(programs.port)))
@@ -226,26 +200,40 @@ class DemoTraining:
     recipe: StockRecipe
     out: Path
 
-    def done(self, console: Console) -> Card:
+    def train_or_reuse(self, console: Console) -> Card:
         """Train a model unless the newest has the same inputs, and make it the champion.
 
         Returns:
             The card of the model.
         """
-        inputs = DemoInputs.of(self.bars, load_default_features(), self.recipe)
         newest = self._newest
-        if newest and inputs.made(self._logs, self._locate_version(newest)):
+        if newest and self.is_reusable(newest):
             console.rule(f"reusing {MODEL}@{newest}: recipe, bars and versions have not changed")
             stored = load(self._locate_version(newest)).artifact.manifest.card
             card = Card.from_json(canonical.to_bytes(stored).decode())
         else:
             card = self._train(newest + 1, console)
-            inputs.keep(self._logs, self._locate_version(newest + 1))
-        set_alias(self._line, CHAMPION, self._newest)
+            self._locate_record(newest + 1).write_bytes(self._encode_inputs(newest + 1))
+        set_alias(self._model_folder, CHAMPION, self._newest)
         return card
 
+    def is_reusable(self, version: int) -> bool:
+        """Whether a version was trained from the same inputs, and is neither missing nor damaged."""
+        try:
+            return self._locate_record(version).read_bytes() == self._encode_inputs(version)
+        except OSError:
+            return False
+
+    def _encode_inputs(self, version: int) -> bytes:
+        """The record of a version: the inputs, and the hash of its manifest."""
+        inputs = describe_inputs(self.bars, load_default_features(), self.recipe)
+        return canonical.to_bytes({**inputs, "manifest": _read_manifest_hash(self._locate_version(version))})
+
+    def _locate_record(self, version: int) -> Path:
+        return self._logs / f"{version}.made.json"
+
     @property
-    def _line(self) -> Path:
+    def _model_folder(self) -> Path:
         return self.out / "models" / MODEL
 
     @property
@@ -255,10 +243,10 @@ class DemoTraining:
     @property
     def _newest(self) -> int:
         """The highest version; 0 without any."""
-        return max((int(p.name) for p in self._line.glob("[0-9]*") if p.name.isdigit()), default=0)
+        return max((int(p.name) for p in self._model_folder.glob("[0-9]*") if p.name.isdigit()), default=0)
 
     def _locate_version(self, version: int) -> Path:
-        return self._line / str(version)
+        return self._model_folder / str(version)
 
     def _train(self, version: int, console: Console) -> Card:
         data = f"{', '.join(self.bars.symbols)}: {len(self.bars.sessions)} real daily bars"

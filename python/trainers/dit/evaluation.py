@@ -153,6 +153,15 @@ def evaluate(
     prompts, targets = [picture.prompt for picture in held_out.pictures], read_pixels(held_out)
     gathered = gather_priors(priors, [picture.file for picture in held_out.pictures], model.network)
     images = draw_images(model, prompts, sampling, gathered if model.network.prior_count else None, on_progress)
+    scores: list[RewardScore] = []
+    for reward in rewards:
+        value = float(reward(images, prompts, targets).mean())
+        if isinstance(reward.reward, FrechetDistance):
+            floor, against = reward.reward.floor, reward.reward.against
+            scores.append(RewardScore(reward.name, reward.title, -value, floor, is_distance=True, against=against))
+        else:
+            real = float(reward(targets, prompts, targets).mean())
+            scores.append(RewardScore(reward.name, reward.title, value, real))
     probability = next((scored.reward for scored in rewards if isinstance(scored.reward, PromptProbability)), None)
     predictions = None
     if probability is not None:
@@ -162,17 +171,9 @@ def evaluate(
         prompts=tuple(prompts),
         images=images,
         targets=targets,
-        scores=tuple(_score(reward, images, prompts, targets) for reward in rewards),
+        scores=tuple(scores),
         predictions=predictions,
     )
-
-
-def _score(reward: ValidatedReward, images: Tensor, prompts: Sequence[str], targets: Tensor) -> RewardScore:
-    value = float(reward(images, prompts, targets).mean())
-    if isinstance(reward.reward, FrechetDistance):
-        frechet = reward.reward
-        return RewardScore(reward.name, reward.title, -value, frechet.floor, is_distance=True, against=frechet.against)
-    return RewardScore(reward.name, reward.title, value, float(reward(targets, prompts, targets).mean()))
 
 
 @torch.no_grad()

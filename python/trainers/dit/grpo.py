@@ -16,6 +16,7 @@ from trainers.dit.errors import RewardError, SchedulerError
 from trainers.dit.images import ImageFolder
 from trainers.dit.models import ImageModel
 from trainers.dit.networks import ImageNetwork, PromptCondition
+from trainers.dit.objective import add_dimensions
 from trainers.dit.recipe import GrpoRecipe
 from trainers.dit.reward_monitor import EvaluationSnapshot, RewardGate, check_prompts_suffice
 from trainers.dit.rewards import ValidatedReward
@@ -89,7 +90,7 @@ def draw_step(latents: Tensor, velocity: Tensor, times: Tensor, lengths: Tensor,
     """
     late = times.clamp(max=LATEST)
     size = noise * (late / (1 - late)).sqrt()
-    time, length, half = _add_dimensions(times), _add_dimensions(lengths), _add_dimensions(size**2 / (2 * times))
+    time, length, half = add_dimensions(times), add_dimensions(lengths), add_dimensions(size**2 / (2 * times))
     return PolicyStep(latents - length * (velocity + half * (latents + (1 - time) * velocity)), size * lengths.sqrt())
 
 
@@ -120,11 +121,6 @@ def compute_clipped_gain(ratios: Tensor, advantages: Tensor, clip: float) -> Ten
 def divergence(step: PolicyStep, start: PolicyStep) -> Tensor:
     """Kullback-Leibler divergence of steps with the same deviation, [N]; a mean over the values."""
     return ((step.mean - start.mean) ** 2).mean((1, 2, 3)) / (2 * step.deviation**2)
-
-
-def _add_dimensions(values: Tensor) -> Tensor:
-    """[N] as [N, 1, 1, 1]."""
-    return values[:, None, None, None]
 
 
 class PolicySteps(NamedTuple):

@@ -75,7 +75,7 @@ class FlowMatching:
 
     def noised(self, latents: Tensor, noise: Tensor, times: Tensor) -> NoisedLatents:
         """Mix latents and noise, both float [N, channels, height, width], at times, float [N]."""
-        fraction = _add_dimensions(self.noise_fraction(times))
+        fraction = add_dimensions(self.noise_fraction(times))
         mixed = (1 - fraction) * latents + fraction * noise
         return NoisedLatents(mixed, noise - latents, torch.ones_like(times), times * self.units + self.offset)
 
@@ -121,7 +121,7 @@ class DiffusionProcess:
     def noised(self, latents: Tensor, noise: Tensor, times: Tensor) -> NoisedLatents:
         """Mix latents and noise, both float [N, channels, height, width], at times, int64 [N]."""
         kept = self.kept.to(latents.device)[times]
-        signal, spread = _add_dimensions(kept.sqrt()), _add_dimensions((1 - kept).sqrt())
+        signal, spread = add_dimensions(kept.sqrt()), add_dimensions((1 - kept).sqrt())
         target = noise if self.predicts == "epsilon" else signal * noise - spread * latents
         return NoisedLatents(signal * latents + spread * noise, target, self.weight(kept), times)
 
@@ -145,7 +145,7 @@ NoiseProcess = FlowMatching | DiffusionProcess
 """Noising, target and loss weight, without a sampler."""
 
 
-def _add_dimensions(values: Tensor) -> Tensor:
+def add_dimensions(values: Tensor) -> Tensor:
     """[N] as [N, 1, 1, 1]."""
     return values[:, None, None, None]
 
@@ -248,9 +248,11 @@ class DiffusionObjective:
         scheduler = self.scheduler()
         self._timetable(scheduler, count)
         if not self._process.is_exact(scheduler, count):
+            exact = [number for number in range(1, MAX_STEPS + 1) if self._can_take(number)]
+            nearest = *[n for n in exact if n < count][-1:], *[n for n in exact if n > count][:1]
             raise SchedulerError(
                 f"{count} steps of {_describe(self._kind, self._settings)} have timesteps that are not whole numbers; "
-                f"use {self._suggest_counts(count)}"
+                f"use {' or '.join(map(str, nearest))}"
             )
         return scheduler
 
@@ -311,12 +313,6 @@ class DiffusionObjective:
         names = sorted(others.keys() | self._settings.keys())
         pairs = ((name, others.get(name), self._settings.get(name)) for name in names)
         return [(name, other, own) for name, other, own in pairs if other != own]
-
-    def _suggest_counts(self, count: int) -> str:
-        """Nearest exact step counts below and above."""
-        good = [number for number in range(1, MAX_STEPS + 1) if self._can_take(number)]
-        below, above = [n for n in good if n < count], [n for n in good if n > count]
-        return " or ".join(str(number) for number in (*below[-1:], *above[:1]))
 
     def _can_take(self, count: int) -> bool:
         scheduler = self.scheduler()
@@ -396,12 +392,12 @@ def find_objective(scheduler: Any) -> DiffusionObjective:
     Raises:
         SchedulerError: No objective matches; the message names the supported schedulers.
     """
-    known = list(create_objectives())
-    match = next((candidate for candidate in known if candidate.matches(scheduler)), None)
+    objectives = list(create_objectives())
+    match = next((candidate for candidate in objectives if candidate.matches(scheduler)), None)
     if match is None:
         raise SchedulerError(
             f"{_describe(type(scheduler), read_settings(scheduler))} is not the sampler of an objective: "
-            f"{'; '.join(map(str, known))}. Replace it by the one that the network was trained with"
+            f"{'; '.join(map(str, objectives))}. Replace it by the one that the network was trained with"
         )
     return match
 

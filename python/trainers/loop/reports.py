@@ -369,19 +369,15 @@ class TrainingState:
         self.epoch = state["epoch"]
         self.windows = state["windows"]
         self.epoch_totals.load(state["epoch_totals"])
-        self.history = [_report(values) for values in state["history"]]
+        self.history = []
+        for values in state["history"]:
+            report: dict[str, Any] = {**values}
+            report["phases"] = {name: PhaseTotals(**totals) for name, totals in values["phases"].items()}
+            if values["validation"] is not None:
+                report["validation"] = ValidationReport(**values["validation"])
+            self.history.append(EpochReport(**report))
         self.order_seed = state["order_seed"]
         self.order = state["order"]
-
-
-def _report(values: Mapping[str, Any]) -> EpochReport:
-    """Rebuild a report from its `asdict` values."""
-    rebuilt: dict[str, Any] = {
-        **values,
-        "phases": {name: PhaseTotals(**totals) for name, totals in values["phases"].items()},
-        "validation": None if values["validation"] is None else ValidationReport(**values["validation"]),
-    }
-    return EpochReport(**rebuilt)
 
 
 TRACE_NAME = "trace.json"

@@ -6,6 +6,7 @@ from functools import partial, reduce
 from time import perf_counter
 from typing import Any, Generic, TypeVar, final
 
+from torch.nn import Parameter
 from torch.utils.data import DataLoader
 
 from trainers.loop.checkpoint.recorder import Recorder
@@ -39,7 +40,7 @@ from trainers.loop.run_parts import RunParts
 from trainers.loop.step.accumulation import windows
 from trainers.loop.step.guards import Position, add_position
 from trainers.loop.validation import Validation, evaluation_mode
-from trainers.loop.weights import AveragedWeights, find_kept_buffers
+from trainers.loop.weights import AveragedWeights, list_named_tensors
 
 Batch = TypeVar("Batch")
 Sample = TypeVar("Sample")
@@ -129,7 +130,11 @@ class TrainingRun(Generic[Batch]):
             yield from self._train_epoch(source, max_epochs)
             yield self._finish_epoch(max_epochs, validation)
             yield from self._take_notices()
-            yield from self._save_epoch()
+            if self._recorder is not None:  # write the checkpoint of the epoch if one is due or a stop is requested
+                due = self._recorder.is_due(self._training.windows, epoch_end=True)
+                requests = self._gather_requests(StepRequests(stop=self._signals.requested, save=due))
+                if requests.has_any:
+                    yield from self._handle_requests(requests, epoch_end=True)
 
     def validate(self, score: Callable[[Sample], Loss], source: Source[Sample] | DataLoader[Any]) -> ValidationReport:
         """Score a source in evaluation and inference mode, each batch weighted by its count.
@@ -357,20 +362,11 @@ class TrainingRun(Generic[Batch]):
         if requests.stop:
             raise StoppedError(describe_stop(requests.stop, report), signal=requests.stop)
 
-    def _save_epoch(self) -> Iterator[CheckpointReport | TrainingNotice]:
-        """Write the checkpoint at the end of an epoch if one is due or a stop is requested."""
-        recorder = self._recorder
-        if recorder is None:
-            return
-        due = recorder.is_due(self._training.windows, epoch_end=True)
-        requests = self._gather_requests(StepRequests(stop=self._signals.requested, save=due))
-        if requests.has_any:
-            yield from self._handle_requests(requests, epoch_end=True)
-
     def _broadcast_buffers(self) -> None:
         """Copy rank 0's buffers to all processes, because each process changes them with different batches."""
         if self.group.size > 1:
-            self.group.broadcast(find_kept_buffers(self._parts.settings.trained))
+            tensors = list_named_tensors(self._parts.settings.trained).values()
+            self.group.broadcast(tensor for tensor in tensors if not isinstance(tensor, Parameter))
 
     @contextmanager
     def _use_averages(self) -> Generator[None]:

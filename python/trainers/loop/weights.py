@@ -78,11 +78,6 @@ def list_named_tensors(modules: Mapping[str, nn.Module]) -> dict[str, Tensor]:
     return named
 
 
-def find_kept_buffers(modules: Mapping[str, nn.Module]) -> list[Tensor]:
-    """Return the persistent buffers, of any shape, such as BatchNorm's statistics."""
-    return [tensor for tensor in list_named_tensors(modules).values() if not isinstance(tensor, Parameter)]
-
-
 def _refuse(parameters: Iterable[Parameter], names: Mapping[Parameter, str], problem: str) -> None:
     refused = [names.get(parameter, f"an unnamed {list(parameter.shape)}") for parameter in parameters]
     if refused:

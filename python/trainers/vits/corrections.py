@@ -224,13 +224,19 @@ def prepare_corrections(
         numbers=_choose_part_sizes,
     )
     path = folder / hash_parts(*sorted(new_items.corrections), resample, skip_bad)[:16]
-    made = SpeechCorpus.open(path) if path.exists() else prepare_clips(entries, path, settings, on_progress)
-    _reject_base_recordings(made.clips, corpus)
+    prepared = SpeechCorpus.open(path) if path.exists() else prepare_clips(entries, path, settings, on_progress)
+    base = {clip.digest: clip.name for clip in corpus.clips}
+    duplicates = [f"{clip.name} is clip {base[clip.digest]}" for clip in prepared.clips if clip.digest in base]
+    if duplicates:  # the voice may have trained on them
+        raise FeedbackError(
+            f"some corrections repeat recordings of {corpus.folder} ({_join_problems(duplicates)}); remove them, "
+            'or rate the clip: {"clip": …, "rating": 1 to 5}'
+        )
     by_name = {_name_correction(correction): correction for correction in corrections}
     return WeightedCorpus(
-        corpus=made,
-        ratings={clip.digest: by_name[clip.name].rating for clip in made.clips},
-        contents={clip.digest: by_name[clip.name].content for clip in made.clips},
+        corpus=prepared,
+        ratings={clip.digest: by_name[clip.name].rating for clip in prepared.clips},
+        contents={clip.digest: by_name[clip.name].content for clip in prepared.clips},
     )
 
 
@@ -255,17 +261,6 @@ def find_used_digests(new_items: NewCorrections, rated: WeightedCorpus) -> froze
     return new_items.others | {
         digest for digest, correction in new_items.corrections.items() if _name_correction(correction) not in left_out
     }
-
-
-def _reject_base_recordings(clips: Iterable[RecordedClip], corpus: SpeechCorpus) -> None:
-    """Reject recordings of the base corpus: the voice may have trained on them."""
-    base = {clip.digest: clip.name for clip in corpus.clips}
-    duplicates = [f"{clip.name} is clip {base[clip.digest]}" for clip in clips if clip.digest in base]
-    if duplicates:
-        raise FeedbackError(
-            f"some corrections repeat recordings of {corpus.folder} ({_join_problems(duplicates)}); remove them, "
-            'or rate the clip: {"clip": …, "rating": 1 to 5}'
-        )
 
 
 def _join_problems(problems: Sequence[str]) -> str:
@@ -441,18 +436,14 @@ def set_speaking_rate(
     Returns:
         The rate, also set on the voice.
     """
-    rate = voice.fit_speaking_rate(_list_lengths((*base, *corrections)))
-    if voice.length_error(_list_lengths(base)) > allowed:
-        rate = voice.fit_speaking_rate(_list_lengths(base))
+    rate = voice.fit_speaking_rate(list_lengths((*base, *corrections)))
+    if voice.length_error(list_lengths(base)) > allowed:
+        rate = voice.fit_speaking_rate(list_lengths(base))
     return rate
 
 
-def length_error(voice: Voice, clips: Sequence[RecordedClip]) -> float:
-    """Length error of a voice on clips; see `Voice.length_error`."""
-    return voice.length_error(_list_lengths(clips))
-
-
-def _list_lengths(clips: Sequence[RecordedClip]) -> list[tuple[str, int]]:
+def list_lengths(clips: Sequence[RecordedClip]) -> list[tuple[str, int]]:
+    """The text and the number of frames of every clip."""
     return [(clip.text, clip.frames) for clip in clips]
 
 

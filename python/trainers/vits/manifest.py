@@ -8,7 +8,7 @@ the base corpus, and 1 drops it. `source` is a free note.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -112,7 +112,12 @@ def read_manifest(path: Path, *, complete: bool = True) -> FeedbackManifest:
             items.append(_parse_item(number, _parse_object(line), path.parent, complete=complete))
         except ValueError as error:
             faults.append(f"line {number}: {error}")
-    faults.extend(_find_conflicts(items))
+    rated: dict[str, ClipRating] = {}
+    for item in items:
+        if isinstance(item, ClipRating) and (before := rated.setdefault(item.clip, item)).rating != item.rating:
+            faults.append(
+                f"line {item.line}: {item.clip} is rated {item.rating}, and {before.rating} on line {before.line}"
+            )
     if faults:
         more = f"; and {len(faults) - MAX_LISTED} more" if len(faults) > MAX_LISTED else ""
         raise FeedbackError(f"{path} cannot be used. {'; '.join(faults[:MAX_LISTED])}{more}")
@@ -168,16 +173,6 @@ def _parse_text(fields: Mapping[str, Any], key: str) -> str:
     if not isinstance(value, str) or not value.strip():
         raise ValueError(f"{key} is {shorten(repr(value))}; it must be a non-empty text")
     return value
-
-
-def _find_conflicts(items: list[ClipCorrection | ClipRating]) -> Iterator[str]:
-    """Report clips with conflicting ratings."""
-    rated: dict[str, ClipRating] = {}
-    for item in items:
-        if isinstance(item, ClipRating):
-            before = rated.setdefault(item.clip, item)
-            if before.rating != item.rating:
-                yield f"line {item.line}: {item.clip} is rated {item.rating}, and {before.rating} on line {before.line}"
 
 
 def hash_parts(*parts: object) -> str:

@@ -165,7 +165,13 @@ def find_recording(recordings: Recordings, name: str) -> Path:
         case (path,):
             return path
         case ():
-            raise CorpusError(_describe_missing(recordings, name))
+            bare = str(PurePosixPath(name.removeprefix(f"{WAVES_FOLDER}/")).with_suffix(""))
+            if bare in recordings:
+                raise CorpusError(f"the id {name} includes a folder or extension; write {bare}")
+            raise CorpusError(
+                f"neither {WAVES_FOLDER}/{name}.wav nor {WAVES_FOLDER}/{name}.flac exists; add the recording, or "
+                "remove the line"
+            )
         case paths:
             raise CorpusError(f"several recordings have this id: {' and '.join(map(str, paths))}; keep one of them")
 
@@ -195,17 +201,6 @@ def decode(path: Path, settings: CorpusSettings) -> Tensor:
     if np.abs(wave - wave.mean()).max() < SILENT_BELOW:
         raise CorpusError(f"{path} is silent; record it again, or remove it")
     return torch.from_numpy(np.clip(np.rint(wave * FULL_SCALE), -FULL_SCALE, FULL_SCALE - 1).astype(np.int16))
-
-
-def _describe_missing(recordings: Recordings, name: str) -> str:
-    """Message for an id without a file."""
-    bare = str(PurePosixPath(name.removeprefix(f"{WAVES_FOLDER}/")).with_suffix(""))
-    if bare in recordings:
-        return f"the id {name} includes a folder or extension; write {bare}"
-    return (
-        f"neither {WAVES_FOLDER}/{name}.wav nor {WAVES_FOLDER}/{name}.flac exists; add the recording, or remove "
-        "the line"
-    )
 
 
 def _read(path: Path, settings: CorpusSettings) -> tuple[NDArray[np.float64], int]:

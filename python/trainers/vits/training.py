@@ -250,7 +250,9 @@ def find_finished_version(versions: VoiceVersions, settings: Mapping[str, Any]) 
         VoiceError: The version was trained with other settings, or its settings are unknown.
         CheckpointError: Left-over checkpoints cannot be removed.
     """
-    if not versions.index.versions or _has_begun(locate_run(versions.following)):
+    run = locate_run(versions.following)
+    has_begun = (run / CHECKPOINTS).exists() and not (run / REFUSED).exists()  # a rejected correction has ended
+    if not versions.index.versions or has_begun:
         return None
     newest = versions.folder / str(versions.index.versions)
     record = _read_record(newest)
@@ -280,11 +282,6 @@ def clear_finished(versions: VoiceVersions) -> None:
         with checkpoints.open():
             checkpoints.clear()
             shutil.rmtree(run / CORRECTIONS, ignore_errors=True)
-
-
-def _has_begun(run: Path) -> bool:
-    """Whether a run has begun and not ended; a rejected correction has ended."""
-    return (run / CHECKPOINTS).exists() and not (run / REFUSED).exists()
 
 
 def check_fits(voice: Voice, corpus: SpeechCorpus, path: Path) -> None:

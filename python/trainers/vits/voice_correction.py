@@ -28,7 +28,7 @@ from trainers.vits.corrections import (
     CorrectionMaterial,
     HeldOutClips,
     find_used_digests,
-    length_error,
+    list_lengths,
     set_speaking_rate,
 )
 from trainers.vits.objective import Discriminators
@@ -388,7 +388,7 @@ class VoiceCorrection:
             before, voice = Voice.load(self._versions.current), Voice.load(self._versions.current)
             curves = self._train(voice, checkpoints, consume)
             base, new = self._material.list_base_clips("selection"), self._material.rated.corpus.list_clips("selection")
-            rate = set_speaking_rate(voice, base, new, length_error(before, base))
+            rate = set_speaking_rate(voice, base, new, before.length_error(list_lengths(base)))
             decision = compare_voices(before, voice, self._material, recogniser, on_progress)
             facts = {
                 **self.settings,

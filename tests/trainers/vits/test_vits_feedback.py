@@ -14,7 +14,7 @@ from correctable import LATER, RUNNER, base_corpus, copy_voice, correction, feed
 
 from trainers.cli.commands import app
 from trainers.vits.corpus import RecordedClip, SpeechCorpus
-from trainers.vits.corrections import length_error, set_speaking_rate
+from trainers.vits.corrections import list_lengths, set_speaking_rate
 from trainers.vits.speech_recogniser import SpeechRecogniser, load_or_train_recogniser
 from trainers.vits.versions import VoiceVersions
 from trainers.vits.voice import Voice
@@ -88,7 +88,7 @@ def test_lengths_may_err_as_much_as_those_of_the_voice_before(
     monkeypatch.setattr("trainers.vits.voice_correction.set_speaking_rate", recorded)
     feedback(copy_voice(fresh, tmp_path / "v"), corpus, manifest(tmp_path, TEN), *EAGER)
     clips = SpeechCorpus.open(corpus).list_clips("selection")
-    assert allowed == [pytest.approx(length_error(Voice.load(fresh / "1"), clips))]
+    assert allowed == [pytest.approx(Voice.load(fresh / "1").length_error(list_lengths(clips)))]
 
 
 def test_what_a_kill_leaves_of_a_correction_that_is_there_is_removed(

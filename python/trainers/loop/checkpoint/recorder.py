@@ -15,11 +15,11 @@ from torch.optim.lr_scheduler import ChainedScheduler, LRScheduler, SequentialLR
 
 from trainers.loop.checkpoint.snapshot import (
     Snapshot,
-    check_states_writable,
     collect_states,
     load_states,
 )
 from trainers.loop.checkpoint.store import BATCHES_PER_STEP, Checkpoints
+from trainers.loop.checkpoint.tensors import check_state
 from trainers.loop.device import (
     capture_generators,
     compact_parameters,
@@ -282,7 +282,7 @@ class Recorder:
             CheckpointError: All checkpoints are damaged, or a checkpoint cannot hold the caller's state.
             ResumeMismatchError: The checkpoints belong to another training.
         """
-        check_states_writable(self._settings.state)  # fail at the start rather than at every checkpoint
+        check_state(collect_states(self._settings.state))  # fail at the start rather than at every checkpoint
         restored = self._checkpoints.load()
         self._group.check_same("the newest checkpoint", "none" if restored is None else restored.folder.name)
         if restored is None:

@@ -272,15 +272,6 @@ def collect_states(owners: Mapping[str, Stateful]) -> dict[str, Any]:
     return {name: copy_to_host(owner.state_dict()) for name, owner in owners.items()}
 
 
-def check_states_writable(owners: Mapping[str, Stateful]) -> None:
-    """Check that the states can be written and read back.
-
-    Raises:
-        CheckpointError: A state holds more than tensors and plain values; the message names the path.
-    """
-    check_state(collect_states(owners))
-
-
 def load_states(saved: Mapping[str, Any], owners: Mapping[str, Stateful]) -> None:
     """Restore the states; every object checks whether its state fits.
 

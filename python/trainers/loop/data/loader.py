@@ -118,10 +118,16 @@ class Samplers:
             if isinstance(sampler, EpochAware):
                 sampler.set_epoch(epoch)
         for number, (generator, initial_seed) in enumerate(zip(self._generators, self._seeds, strict=True)):
-            if isinstance(generator, torch.Generator):
-                generator.manual_seed(derive_seed(initial_seed, epoch))
-            else:
-                _seed_host_generator(generator, derive_seed(seed, number))
+            derived = derive_seed(seed, number)
+            match generator:
+                case torch.Generator():
+                    generator.manual_seed(derive_seed(initial_seed, epoch))
+                case random.Random():
+                    generator.seed(derived)
+                case np.random.Generator():
+                    generator.bit_generator.state = type(generator.bit_generator)(derived).state
+                case np.random.RandomState():
+                    generator.seed(derived % 2**32)
 
 
 @final
@@ -218,16 +224,6 @@ def _check_sampler(sampler: object) -> None:
             f"the loader's sampler is a {type(sampler).__name__}, which can be read only once, but every epoch reads "
             "it again; use a list, or a class with __iter__"
         )
-
-
-def _seed_host_generator(generator: random.Random | np.random.Generator | np.random.RandomState, seed: int) -> None:
-    match generator:
-        case random.Random():
-            generator.seed(seed)
-        case np.random.Generator():
-            generator.bit_generator.state = type(generator.bit_generator)(seed).state
-        case np.random.RandomState():
-            generator.seed(seed % 2**32)
 
 
 def has_indexed_batches(loader: DataLoader[Any]) -> bool:

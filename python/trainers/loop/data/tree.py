@@ -152,34 +152,25 @@ def _rebuild(tree: Any, mapped: Callable[[Any], Any]) -> Any:
     if type(tree) in (tuple, list):
         return type(tree)([mapped(child) for child in tree])
     if isinstance(tree, dict | UserDict | MappingProxyType):
-        return _rebuild_mapping(cast("Mapping[Any, Any]", tree), mapped)
+        contents = {key: mapped(child) for key, child in cast("Mapping[Any, Any]", tree).items()}
+        if type(tree) is dict:
+            return contents
+        if isinstance(tree, MappingProxyType):
+            return MappingProxyType(contents)
+        same: Any = copy.copy(tree)  # keeps other state, such as the factory of a defaultdict
+        for key, child in contents.items():
+            same[key] = child
+        return same
     if _is_named_tuple(tree):
         return type(tree)(*[mapped(child) for child in tree])
-    if _is_dataclass(tree):
-        return _rebuild_dataclass(tree, mapped)
+    if _is_dataclass(tree):  # without calling `__init__`, which might compute fields again
+        same = copy.copy(tree)
+        for field in fields(tree):
+            value = getattr(tree, field.name, UNSET)
+            if value is not UNSET:
+                object.__setattr__(same, field.name, mapped(value))  # works for frozen dataclasses too
+        return same
     return tree
-
-
-def _rebuild_dataclass(tree: Any, mapped: Callable[[Any], Any]) -> Any:
-    """Return a copy with mapped fields, without calling `__init__`, which might compute fields again."""
-    same = copy.copy(tree)
-    for field in fields(tree):
-        value = getattr(tree, field.name, UNSET)
-        if value is not UNSET:
-            object.__setattr__(same, field.name, mapped(value))  # works for frozen dataclasses too
-    return same
-
-
-def _rebuild_mapping(tree: Mapping[Any, Any], mapped: Callable[[Any], Any]) -> Mapping[Any, Any]:
-    contents = {key: mapped(child) for key, child in tree.items()}
-    if type(tree) is dict:
-        return contents
-    if isinstance(tree, MappingProxyType):
-        return MappingProxyType(contents)
-    same: Any = copy.copy(tree)  # keeps other state, such as the factory of a defaultdict
-    for key, child in contents.items():
-        same[key] = child
-    return same
 
 
 def _keep(value: Any) -> Any:

@@ -9,7 +9,6 @@ from typing import Any, Literal, Self, final
 import torch
 from torch import Tensor, nn
 from torch.amp.grad_scaler import GradScaler
-from torch.nn import Parameter
 from torch.nn.utils import parametrize
 
 from trainers.loop.errors import DeviceUnavailableError, PrecisionError, SelfTestError, join_names
@@ -376,16 +375,14 @@ def compact_parameters(module: nn.Module) -> None:
     wrong convolutions from them (https://github.com/pytorch/pytorch/issues/192212).
     """
     for parameter in module.parameters():
-        if not _is_dense(parameter):
+        channels_last = (
+            parameter.ndim == 4  # noqa: PLR2004  N, C, H, W
+            and parameter.device.type != "mps"
+            and parameter.is_contiguous(memory_format=torch.channels_last)
+        )
+        if not parameter.is_contiguous() and not channels_last:
             parameter.data = parameter.detach().contiguous()
     for part in module.modules():
         # Every forward of a parametrized layer computes its weights and flattens them.
         if isinstance(part, nn.RNNBase) and not parametrize.is_parametrized(part):
             part.flatten_parameters()
-
-
-def _is_dense(parameter: Parameter) -> bool:
-    if parameter.is_contiguous():
-        return True
-    channels_last = parameter.ndim == 4 and parameter.is_contiguous(memory_format=torch.channels_last)  # noqa: PLR2004  N, C, H, W
-    return channels_last and parameter.device.type != "mps"

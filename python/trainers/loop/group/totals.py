@@ -99,7 +99,8 @@ class LocalTotals:
         """
         loss = combine_losses(self.losses, values)
         check_targets(loss.count)
-        return StepTotals(loss=loss, correction=self.correction, requests=self.requests)
+        correction = 1.0 if self.targets is not None else self.assumed_count / loss.count
+        return StepTotals(loss=loss, correction=correction, requests=self.requests)
 
 
 def check_targets(count: int) -> None:

@@ -352,27 +352,23 @@ def check_modules(modules: Mapping[str, nn.Module], *, size: int, splitting: boo
                     "loop the unsharded module: it sums the gradients once per window. If the module is too large for "
                     "one device, use a trainer that supports sharding"
                 )
-            if size > 1:
-                _check_one_exchange(path, part)
-
-
-def _check_one_exchange(path: str, part: nn.Module) -> None:
-    """Check that a module neither communicates nor has gradients that the group's exchange cannot sum."""
-    if isinstance(part, nn.Embedding | nn.EmbeddingBag) and part.sparse:
-        raise ParallelismError(
-            f"{path} has sparse gradients, which several processes cannot sum in one vector; create it with "
-            "sparse=False, or train in one process"
-        )
-    if isinstance(part, DistributedDataParallel):
-        raise ParallelismError(
-            f"{path} is wrapped in DistributedDataParallel, which sums gradients in every backward, but the loop "
-            "already does so once per window: give it the wrapped module (.module)"
-        )
-    if isinstance(part, nn.SyncBatchNorm):
-        raise ParallelismError(
-            f"{path} is a SyncBatchNorm: its forward waits for the other processes, but each may cut its batches "
-            "differently; use GroupNorm or LayerNorm"
-        )
+            if size == 1:
+                continue
+            if isinstance(part, nn.Embedding | nn.EmbeddingBag) and part.sparse:
+                raise ParallelismError(
+                    f"{path} has sparse gradients, which several processes cannot sum in one vector; create it with "
+                    "sparse=False, or train in one process"
+                )
+            if isinstance(part, DistributedDataParallel):
+                raise ParallelismError(
+                    f"{path} is wrapped in DistributedDataParallel, which sums gradients in every backward, but the "
+                    "loop already does so once per window: give it the wrapped module (.module)"
+                )
+            if isinstance(part, nn.SyncBatchNorm):
+                raise ParallelismError(
+                    f"{path} is a SyncBatchNorm: its forward waits for the other processes, but each may cut its "
+                    "batches differently; use GroupNorm or LayerNorm"
+                )
 
 
 def _is_sharded(part: nn.Module) -> bool:
