@@ -48,16 +48,16 @@ def _check_not_shadowed() -> None:
     installation = Path(__file__).resolve().parent.parent
     for name in ("predictor", "trainers"):
         spec = find_spec(name)
-        found = Path(spec.origin).resolve() if spec is not None and spec.origin is not None else None
-        if found is None:
+        origin = Path(spec.origin).resolve() if spec is not None and spec.origin is not None else None
+        if origin is None:
             raise ImportError(f"Quantra needs its package {name!r} in {installation}; install Quantra again", name=name)
-        if found.parent != installation / name:
-            place = found if found.stem == name else found.parent
+        if origin.parent != installation / name:
+            shadow = origin if origin.stem == name else origin.parent
             raise ImportError(
-                f"{place} has the name of a package that Quantra needs; rename it (to my_{name}, for example) or "
+                f"{shadow} has the name of a package that Quantra needs; rename it (to my_{name}, for example) or "
                 "start Python from another folder",
                 name=name,
-                path=str(place),
+                path=str(shadow),
             )
 
 

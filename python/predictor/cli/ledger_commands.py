@@ -62,15 +62,15 @@ def verify(
     """
     expected = Receipt.from_text(receipt) if receipt else None
     with Ledger.open(ledger) as opened:
-        found = opened.verify(expected)
-        if found.problem:
-            good = f"the last right one is batch {found.receipt.batch}; restore the ledger from a backup"
-            raise LedgerError(f"{ledger}: {found.problem}; {good}", metadata={"file": ledger})
+        verification = opened.verify(expected)
+        if verification.problem:
+            good = f"the last right one is batch {verification.receipt.batch}; restore the ledger from a backup"
+            raise LedgerError(f"{ledger}: {verification.problem}; {good}", metadata={"file": ledger})
         if as_json:
-            write_json({"ledger": opened.id, "rows": found.rows, "receipt": str(found.receipt)})
+            write_json({"ledger": opened.id, "rows": verification.rows, "receipt": str(verification.receipt)})
             return
-        typer.echo(f"{ledger}: {found.rows} rows up to batch {found.receipt.batch}, none was changed")
-        typer.echo(f"receipt: {found.receipt}")
+        typer.echo(f"{ledger}: {verification.rows} rows up to batch {verification.receipt.batch}, none was changed")
+        typer.echo(f"receipt: {verification.receipt}")
 
 
 def show(
@@ -84,7 +84,7 @@ def show(
         span = opened.query("select count(distinct symbol) as symbols, min(first_session) as first from bar")[0]
         models = _convert_rows(opened.query(_MODELS))
         evidence = sorted(
-            ({name: getattr(one, name) for name in _EVIDENCE} for one in list_newest_evidence(opened)),
+            ({name: getattr(record, name) for name in _EVIDENCE} for record in list_newest_evidence(opened)),
             key=lambda row: (row["model"], row["version"], row["monitor"], row["horizon"]),
         )
         happened = _convert_rows(opened.query(_EVENTS, (events,)))

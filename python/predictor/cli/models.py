@@ -63,22 +63,22 @@ def models(
         _print_history(models, as_json=as_json)
         return
     if models is None:
-        found = _list_server_models(server, ClientCredentials(ca=tls_ca, cert=tls_cert, key=tls_key))
+        listings = _list_server_models(server, ClientCredentials(ca=tls_ca, cert=tls_cert, key=tls_key))
     elif tls_ca or tls_cert or tls_key:
         raise typer.BadParameter("--tls-ca, --tls-cert and --tls-key go with --server")
     else:
         with exit_on_interrupt():
             from predictor.registry import list_models  # imports torch, which --help does not need
 
-        found = list_models(models)
+        listings = list_models(models)
     if as_json:
-        write_json({"models": [_encode_listing(one) for one in found]})
+        write_json({"models": [_encode_listing(listing) for listing in listings]})
         return
     console = Console(highlight=False)
-    for line in _show_models(found):
+    for line in _show_models(listings):
         console.print(line)
     print_next_commands(
-        *(_suggest_for_folder(models, found) if models is not None else _suggest_for_server(server, found))
+        *(_suggest_for_folder(models, listings) if models is not None else _suggest_for_server(server, listings))
     )
 
 
@@ -87,19 +87,21 @@ def _print_history(models: Path, *, as_json: bool) -> None:
     with exit_on_interrupt():
         from predictor.registry import read_histories  # imports torch, which --help does not need
 
-    found = read_histories(models)
+    histories = read_histories(models)
     if as_json:
-        write_json({"history": [{"model": name, **asdict(move)} for name, moves in found.items() for move in moves]})
+        write_json(
+            {"history": [{"model": name, **asdict(move)} for name, moves in histories.items() for move in moves]}
+        )
         return
     console = Console(highlight=False)
-    for line in _list_history(found):
+    for line in _list_history(histories):
         console.print(line)
     print_next_commands(quantra("models", "--models", models))
 
 
-def _list_history(found: "Mapping[str, Sequence[AliasMove]]") -> Iterator[RenderableType]:
+def _list_history(histories: "Mapping[str, Sequence[AliasMove]]") -> Iterator[RenderableType]:
     """One line per move, and one below it for each gate that was overridden."""
-    for name, moves in found.items():
+    for name, moves in histories.items():
         for move in moves:
             before = "" if move.previous is None else f"{move.previous} -> "
             yield Text(f"{move.at}  {name}@{move.alias}: {before}{move.version}  {move.kind.value}: {move.reason}")
@@ -129,20 +131,26 @@ def _summarise_model(info: ModelInfo) -> ModelListing:
     )
 
 
-def _show_models(found: Sequence[ModelListing]) -> Iterator[RenderableType]:
+def _show_models(listings: Sequence[ModelListing]) -> Iterator[RenderableType]:
     """A heading, and two lines per version: its columns, then its skill or why it cannot be read."""
-    rows = [_format_cells(one) for one in found]
+    rows = [_format_cells(listing) for listing in listings]
     widths = [max(map(len, column)) for column in zip(_HEADINGS, *rows, strict=True)]
     yield Text(_align(_HEADINGS, widths), style="dim")
-    for one, row in zip(found, rows, strict=True):
+    for listing, row in zip(listings, rows, strict=True):
         yield Text(_align(row, widths), style="bold")
-        status = Text(one.problem or format_skill(one.skill), style="red" if one.problem else "")
+        status = Text(listing.problem or format_skill(listing.skill), style="red" if listing.problem else "")
         yield Padding(status, (0, 0, 0, 2))
 
 
-def _format_cells(one: ModelListing) -> tuple[str, ...]:
-    dates = (format_session(day) or "unknown" for day in (one.trained_to, one.calendar_ends))
-    return (f"{one.name}@{one.version}", one.kind, ", ".join(one.aliases), *dates, _format_size(one.size))
+def _format_cells(listing: ModelListing) -> tuple[str, ...]:
+    dates = (format_session(day) or "unknown" for day in (listing.trained_to, listing.calendar_ends))
+    return (
+        f"{listing.name}@{listing.version}",
+        listing.kind,
+        ", ".join(listing.aliases),
+        *dates,
+        _format_size(listing.size),
+    )
 
 
 def _align(cells: Sequence[str], widths: Sequence[int]) -> str:
@@ -157,31 +165,33 @@ def _format_size(count: int | None) -> str:
     return f"{count / unit:.1f} {name}"
 
 
-def _encode_listing(one: ModelListing) -> Json:
-    skill = None if one.skill is None else {"verdict": one.skill.verdict.value, "line": one.skill.line}
+def _encode_listing(listing: ModelListing) -> Json:
+    skill = None if listing.skill is None else {"verdict": listing.skill.verdict.value, "line": listing.skill.line}
     return {
-        "name": one.name,
-        "version": one.version,
-        "aliases": one.aliases,
-        "kind": one.kind,
+        "name": listing.name,
+        "version": listing.version,
+        "aliases": listing.aliases,
+        "kind": listing.kind,
         "skill": skill,
-        "trained_to": one.trained_to or None,
-        "calendar_ends": one.calendar_ends or None,
-        "bytes": one.size,
-        "problem": one.problem or None,
+        "trained_to": listing.trained_to or None,
+        "calendar_ends": listing.calendar_ends or None,
+        "bytes": listing.size,
+        "problem": listing.problem or None,
     }
 
 
-def _suggest_for_folder(folder: Path, found: Sequence[ModelListing]) -> Iterator[str]:
-    readable = [one for one in found if not one.problem]
+def _suggest_for_folder(folder: Path, listings: Sequence[ModelListing]) -> Iterator[str]:
+    readable = [listing for listing in listings if not listing.problem]
     if not readable:
         return
     last = readable[-1]
     yield quantra("inspect", folder / last.name / str(last.version))
-    if not any(_CHAMPION in one.aliases for one in found if one.name == last.name):
+    if not any(_CHAMPION in listing.aliases for listing in listings if listing.name == last.name):
         yield quantra("alias", last.name, _CHAMPION, last.version, "--models", folder)
     yield quantra("serve", "--models", folder)
 
 
-def _suggest_for_server(server: str, found: Sequence[ModelListing]) -> Iterator[str]:
-    yield from (quantra("predict", "--server", server, "--model", one.name, "--bars", "BARS") for one in found[:1])
+def _suggest_for_server(server: str, listings: Sequence[ModelListing]) -> Iterator[str]:
+    yield from (
+        quantra("predict", "--server", server, "--model", listing.name, "--bars", "BARS") for listing in listings[:1]
+    )

@@ -374,7 +374,7 @@ def _format_flag(field: Field[Any], value: Any) -> tuple[str, ...]:
     if value is True:
         return (flag,)
     values = value if isinstance(value, list) else [value]
-    return tuple(word for one in values for word in (flag, _SECRET.sub("BARS", str(one))))
+    return tuple(word for value in values for word in (flag, _SECRET.sub("BARS", str(value))))
 
 
 def quantra(*words: object) -> str:
@@ -385,7 +385,7 @@ def quantra(*words: object) -> str:
 def print_next_commands(*commands: str) -> None:
     """Print suggested commands, one per line without wrapping, so that each can be copied."""
     console = Console(highlight=False)
-    for place, command in enumerate(commands):
-        beginning = " " * len(_BEGINNING) if place else _BEGINNING
+    for index, command in enumerate(commands):
+        beginning = " " * len(_BEGINNING) if index else _BEGINNING
         # Plain, because a path may hold brackets.
         console.print(beginning + command, soft_wrap=True, markup=False)

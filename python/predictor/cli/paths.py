@@ -112,7 +112,7 @@ def _parse_pairs(flag: str, given: Sequence[str] | None) -> dict[str, float]:
     Raises:
         typer.BadParameter: it has another form, or a symbol is named twice.
     """
-    found: dict[str, float] = {}
+    values_by_symbol: dict[str, float] = {}
     for text in given or ():
         symbol, _, number = text.rpartition("=")
         try:
@@ -121,10 +121,10 @@ def _parse_pairs(flag: str, given: Sequence[str] | None) -> dict[str, float]:
             value = float("nan")
         if not symbol or not np.isfinite(value):
             raise typer.BadParameter(f"{flag} {text!r} is not SYMBOL=NUMBER, such as AAPL=1000")
-        if symbol in found:
+        if symbol in values_by_symbol:
             raise typer.BadParameter(f"{flag} names {symbol} twice")
-        found[symbol] = value
-    return found
+        values_by_symbol[symbol] = value
+    return values_by_symbol
 
 
 def _make_price_table(simulated: PricePaths, day: int, currency: str) -> Table:
@@ -147,19 +147,24 @@ def _make_risk_table(answers: PathAnswers, level: float) -> Table:
     table.add_column("")
     for name in ("", "90 % range"):
         table.add_column(name, justify="right")
-    for name, found in (("value at risk", answers.value_at_risk), ("expected shortfall", answers.expected_shortfall)):
-        if found is not None:
+    for name, estimate in (
+        ("value at risk", answers.value_at_risk),
+        ("expected shortfall", answers.expected_shortfall),
+    ):
+        if estimate is not None:
             table.add_row(
-                f"{name}, {100 * level:g} %", f"{found.value:,.2f}", f"{found.lower:,.2f} to {found.upper:,.2f}"
+                f"{name}, {100 * level:g} %",
+                f"{estimate.value:,.2f}",
+                f"{estimate.lower:,.2f} to {estimate.upper:,.2f}",
             )
     if answers.drawdown is not None:
         table.add_row("largest drawdown, 1 in 20", *_format_percent(answers.drawdown))
     return table
 
 
-def _format_percent(found: Estimate) -> tuple[str, str]:
+def _format_percent(estimate: Estimate) -> tuple[str, str]:
     """A share and its range."""
-    return f"{100 * found.value:.1f} %", f"{100 * found.lower:.1f} to {100 * found.upper:.1f} %"
+    return f"{100 * estimate.value:.1f} %", f"{100 * estimate.lower:.1f} to {100 * estimate.upper:.1f} %"
 
 
 def _make_probability_table(answers: PathAnswers) -> Table:
@@ -191,7 +196,7 @@ def _encode_paths(simulated: PricePaths, answers: PathAnswers) -> dict[str, Json
             symbol: {f"{level:g}": float(closes[k, row]) for k, level in enumerate(_PRICE_QUANTILES)}
             for row, symbol in enumerate(simulated.symbols)
         },
-        "risk": {name: found._asdict() for name, found in risk.items() if found is not None},
+        "risk": {name: estimate._asdict() for name, estimate in risk.items() if estimate is not None},
         "prices": {
             price.symbol: {"price": price.price, "above": price.above._asdict(), "touched": price.touched._asdict()}
             for price in answers.prices

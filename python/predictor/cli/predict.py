@@ -282,8 +282,8 @@ def _repeat_forecasts(
     days = [int(sessions[-1 - ago]) for ago in SESSIONS_AGO if ago < len(sessions)]
     then = replace(inputs, as_of=None, max_age=None)
     requests = [make_model_input(model, bars.until(day), forecast.symbols, files, then).instance for day in days]
-    made = [one for one in model.predict_many(requests) if isinstance(one, Forecast)]
-    shown = [_select(one, forecast.symbols, *point) for one in made]
+    past = [each for each in model.predict_many(requests) if isinstance(each, Forecast)]
+    shown = [_select(each, forecast.symbols, *point) for each in past]
     return select_past_forecasts(shown, forecast.as_of_session, Card.from_json(model.model().card_json))
 
 

@@ -294,7 +294,14 @@ class Http2StateMachine:
                 else:
                     self._control.spend()
             except StreamFault as fault:
-                self._reset_faulty(fault, events)
+                self._resets.spend(_RESET_COST)
+                self._writer.write(RST_STREAM, 0, fault.stream, encode_number(fault.code))
+                faulty = self._streams.get(fault.stream)
+                if faulty is None:
+                    self._remember_early_end(fault.stream, by_peer=self._ended_early.get(fault.stream, False))
+                else:
+                    self._close(faulty)
+                    events.append(StreamReset(fault.stream, fault.code))
             at = end
         self._needed = HEADER_SIZE
         return at
@@ -554,17 +561,6 @@ class Http2StateMachine:
             self._writer.write(WINDOW_UPDATE, 0, 0, encode_number(self._unannounced))
             self._connection_window += self._unannounced
             self._unannounced = 0
-
-    def _reset_faulty(self, fault: StreamFault, events: list[Event]) -> None:
-        """Reset a stream on which the peer broke the protocol (section 5.4.2)."""
-        self._resets.spend(_RESET_COST)
-        self._writer.write(RST_STREAM, 0, fault.stream, encode_number(fault.code))
-        stream = self._streams.get(fault.stream)
-        if stream is None:
-            self._remember_early_end(fault.stream, by_peer=self._ended_early.get(fault.stream, False))
-        else:
-            self._close(stream)
-            events.append(StreamReset(fault.stream, fault.code))
 
     def _end_unread(self) -> ConnectionEnded:
         unsent = len(self._writer.output) + self._writer.waiting_bytes

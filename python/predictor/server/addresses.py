@@ -120,7 +120,21 @@ def bind(address: ListenAddress, *, is_shared: bool = False) -> list[socket.sock
         ConfigurationError: It is in use, not permitted or not of this machine, or others can enter its folder.
     """
     if isinstance(address, UnixAddress):
-        _make_folder(address.path.parent)
+        folder = address.path.parent  # only this user may enter it, which restricts who can connect
+        try:
+            folder.mkdir(_OWN_FOLDER, parents=True, exist_ok=True)
+            status = folder.stat()
+        except OSError as error:
+            raise ConfigurationError(
+                f"cannot create the socket's folder {folder.name!r}: {error.strerror}; choose another one"
+            ) from None
+        if status.st_uid != os.geteuid():
+            raise ConfigurationError(f"the socket's folder {folder.name!r} belongs to another user; choose your own")
+        if status.st_mode & _OTHERS:
+            raise ConfigurationError(
+                f"other users can enter the socket's folder {folder.name!r} (mode {stat.S_IMODE(status.st_mode):04o}); "
+                "choose a separate folder, or chmod 700 it"
+            )
         _check_unused(address)
     try:
         if isinstance(address, Address):
@@ -210,24 +224,6 @@ def explain_bind_error(address: ListenAddress, error: OSError) -> str:
     if error.errno == errno.EACCES:
         return f"this user may not listen on {address}; choose port 1024 or above"
     return f"cannot listen on {address}: {error.strerror}; choose an address of this machine"
-
-
-def _make_folder(folder: Path) -> None:
-    """Create a folder that only this user can enter, which restricts who can connect to its sockets."""
-    try:
-        folder.mkdir(_OWN_FOLDER, parents=True, exist_ok=True)
-        status = folder.stat()
-    except OSError as error:
-        raise ConfigurationError(
-            f"cannot create the socket's folder {folder.name!r}: {error.strerror}; choose another one"
-        ) from None
-    if status.st_uid != os.geteuid():
-        raise ConfigurationError(f"the socket's folder {folder.name!r} belongs to another user; choose your own")
-    if status.st_mode & _OTHERS:
-        raise ConfigurationError(
-            f"other users can enter the socket's folder {folder.name!r} (mode {stat.S_IMODE(status.st_mode):04o}); "
-            "choose a separate folder, or chmod 700 it"
-        )
 
 
 def _check_unused(address: UnixAddress) -> None:

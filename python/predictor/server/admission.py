@@ -153,7 +153,20 @@ class RequestReceiver:
         while True:
             await asyncio.sleep(_GRACE_S / 2)
             now_s = asyncio.get_running_loop().time()
-            for timeout in self._find_slow_requests(now_s):
+            # The oldest slow requests, as many as wait in total or for slots of the same connection.
+            slow: list[asyncio.Timeout] = []
+            by_connection = Counter[ConnectionUsage]()
+            for timeout, arrival in self._arriving.items():
+                if timeout.expired():  # already ending
+                    continue
+                is_wanted = (
+                    len(slow) < self._slots.waiting_count
+                    or by_connection[arrival.connection] < arrival.connection.slots.waiting_count
+                )
+                if is_wanted and now_s - arrival.since_at_s >= _GRACE_S:
+                    slow.append(timeout)
+                    by_connection[arrival.connection] += 1
+            for timeout in slow:
                 timeout.reschedule(now_s)
 
     async def _read(self, call: IncomingCall, connection: ConnectionUsage) -> bytes | None:
@@ -169,22 +182,6 @@ class RequestReceiver:
             raise QueueFullError.of("requests are arriving", len(self._arriving), self._limits.arriving) from None
         finally:
             del self._arriving[timeout]
-
-    def _find_slow_requests(self, now_s: float) -> list[asyncio.Timeout]:
-        """Return the oldest slow requests, as many as wait in total or for slots of the same connection."""
-        slow: list[asyncio.Timeout] = []
-        by_connection = Counter[ConnectionUsage]()
-        for timeout, arrival in self._arriving.items():
-            if timeout.expired():  # already ending
-                continue
-            is_wanted = (
-                len(slow) < self._slots.waiting_count
-                or by_connection[arrival.connection] < arrival.connection.slots.waiting_count
-            )
-            if is_wanted and now_s - arrival.since_at_s >= _GRACE_S:
-                slow.append(timeout)
-                by_connection[arrival.connection] += 1
-        return slow
 
 
 def require_request(message: bytes | None) -> bytes:

@@ -150,7 +150,16 @@ class Metrics:
         yield build
         yield from self._process.collect()
         if self._gauges is not None:
-            yield from _count_queues(self._gauges.queues)
+            contents = {name: read() for name, read in self._gauges.queues.items()}
+            for index, (unit, what) in enumerate(
+                (("calls", "Calls"), ("rows", "Symbols of calls"), ("bytes", "Bytes of requests"))
+            ):
+                family = GaugeMetricFamily(
+                    f"quantra_queue_{unit}", f"{what} without a response yet.", labels=("queue",)
+                )
+                for name, counts in contents.items():
+                    family.add_metric((name,), counts[index])
+                yield family
             yield GaugeMetricFamily("quantra_sessions", "Open sessions.", value=self._gauges.sessions())
             yield from self._gauges.ledger()
             yield from _count_recorded(self._gauges.recorded)
@@ -205,17 +214,6 @@ class Metrics:
                 self._distributions = {
                     key: series for key, series in self._distributions.items() if key[1][1:] not in unloaded
                 }
-
-
-def _count_queues(queues: Mapping[str, Callable[[], QueueContents]]) -> Iterable[Metric]:
-    contents = {name: read() for name, read in queues.items()}
-    for index, (unit, what) in enumerate(
-        (("calls", "Calls"), ("rows", "Symbols of calls"), ("bytes", "Bytes of requests"))
-    ):
-        family = GaugeMetricFamily(f"quantra_queue_{unit}", f"{what} without a response yet.", labels=("queue",))
-        for name, counts in contents.items():
-            family.add_metric((name,), counts[index])
-        yield family
 
 
 def _count_recorded(recorded: Mapping[str, Callable[[], int]]) -> Iterable[Metric]:

@@ -224,7 +224,13 @@ class WorkerPool:
         for failed in range(self._backoff.tries):
             await asyncio.sleep(self._backoff.delay_s(failed))
             try:
-                worker = await self._start_replacement(number)
+                worker = await self._begin(number)
+                try:
+                    await worker.wait_until_loaded()
+                    await self._join(worker)
+                except ConfigurationError:
+                    self._alive.discard(worker)
+                    raise
             except ConfigurationError as error:
                 _log.warning("worker %d could not start serving: %s", number, error.message)
             else:
@@ -233,16 +239,6 @@ class WorkerPool:
         raise ConfigurationError(
             f"worker {number} could not be restarted in {self._backoff.tries} attempts; see the log for the reasons"
         )
-
-    async def _start_replacement(self, number: int) -> WorkerProcess:
-        worker = await self._begin(number)
-        try:
-            await worker.wait_until_loaded()
-            await self._join(worker)
-        except ConfigurationError:
-            self._alive.discard(worker)
-            raise
-        return worker
 
 
 def _name_worker(worker: WorkerProcess, error: BaseException) -> BaseException:

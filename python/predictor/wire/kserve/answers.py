@@ -202,7 +202,13 @@ def encode_answer(
     if not forecasts:
         raise next(outcome for outcome in outcomes if isinstance(outcome, QuantraError))
     rows = RowOutcomes(outcomes=outcomes, positions=positions, symbols=symbols, first=forecasts[0])
-    names = _choose_outputs(rows.first, wanted)
+    available = list_output_names(
+        returns=rows.first.returns is not None, lag=rows.first.lag, ranks=rows.first.scores is not None
+    )
+    for output in wanted:
+        if output not in available:
+            raise _make_unknown_output_error(output, available)
+    names = wanted or available
     tensors = [OUTPUTS[name](rows) for name in names]
     first, warnings = rows.first, dict.fromkeys(chain.from_iterable(forecast.warnings for forecast in forecasts))
     own = pb.ModelInferResponse(id=request_id, raw_output_contents=[tensor.data for tensor in tensors])
@@ -235,16 +241,6 @@ def _encode_outputs(outputs: tuple[tuple[str, str, Shape], ...]) -> bytes:
         for name, datatype, shape in outputs
     ]
     return pb.ModelInferResponse(outputs=tensors).SerializeToString()
-
-
-def _choose_outputs(forecast: Forecast, wanted: Sequence[str]) -> Sequence[str]:
-    available = list_output_names(
-        returns=forecast.returns is not None, lag=forecast.lag, ranks=forecast.scores is not None
-    )
-    for name in wanted:
-        if name not in available:
-            raise _make_unknown_output_error(name, available)
-    return wanted or available
 
 
 def _make_unknown_output_error(name: str, available: Sequence[str]) -> InvalidInputError:

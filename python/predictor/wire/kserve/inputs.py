@@ -57,7 +57,13 @@ def read_bars(tensors: Mapping[str, InputTensor]) -> BarArrays:
         MalformedRequestError: an input is missing, unknown, of the wrong type, or does not match the shape of `close`.
         RequestTooLargeError: the request exceeds a limit.
     """
-    _check_bar_names(tensors)
+    for sent_name in tensors:
+        if sent_name not in _BAR_INPUTS and not sent_name.startswith((OBSERVED, KNOWN, STATIC)):
+            raise MalformedRequestError(
+                f"unknown input {sent_name!r} for bars; use {', '.join(sorted(_BAR_INPUTS))}, or covariates named "
+                "observed.NAME, known.NAME or static.NAME",
+                metadata={"field": sent_name},
+            )
     rows, symbols, sessions = panel = tensors[BARS].shape
     future_length = _count_future_sessions(tensors, rows)
     return BarArrays(
@@ -153,16 +159,6 @@ def _select_row(values: Mapping[str, FloatArray], row: int, positions: PositionA
 
 def _select_names(names: Sequence[str], positions: PositionArray) -> tuple[str, ...]:
     return tuple(names[int(position)] for position in positions)
-
-
-def _check_bar_names(tensors: Mapping[str, InputTensor]) -> None:
-    for name in tensors:
-        if name not in _BAR_INPUTS and not name.startswith((OBSERVED, KNOWN, STATIC)):
-            raise MalformedRequestError(
-                f"unknown input {name!r} for bars; use {', '.join(sorted(_BAR_INPUTS))}, or covariates named "
-                "observed.NAME, known.NAME or static.NAME",
-                metadata={"field": name},
-            )
 
 
 def _require(tensors: Mapping[str, InputTensor], name: str) -> InputTensor:

@@ -120,7 +120,15 @@ def read_request(body: bytes, max_parts: int = MAX_PARTS) -> InferRequest:
         return _build_request(small, *_parse_inputs(small))
     reader = FieldReader(body, max_parts)
     try:
-        positions, raw, head = _locate_fields(body, reader)
+        located: dict[int, list[slice]] = {_INPUTS: [], _RAW: []}
+        rest: list[bytes] = []
+        for start, number, form, at, end in reader.between(0, len(body)):
+            if number in located and form == BYTES:
+                located[number].append(slice(at, end))
+                check_count("inputs", len(located[number]), MAX_INPUTS)
+            else:
+                rest.append(body[start:end])
+        positions, raw, head = located[_INPUTS], located[_RAW], _join_small("the request without its inputs", rest)
         inputs = [_locate_input(body, reader, position) for position in positions]
     except IndexError:
         raise make_malformed_message_error(pb.ModelInferRequest, len(body)) from None
@@ -143,19 +151,6 @@ def _parse_inputs(request: pb.ModelInferRequest) -> tuple[list[SentInput], list[
         for head in request.inputs
     ]
     return inputs, [*map(TensorValues.of, request.raw_input_contents)]
-
-
-def _locate_fields(body: bytes, reader: FieldReader) -> tuple[list[slice], list[slice], bytes]:
-    """Return the positions of the inputs, the positions of the raw values, and the rest of the request."""
-    positions: dict[int, list[slice]] = {_INPUTS: [], _RAW: []}
-    rest: list[bytes] = []
-    for start, number, form, at, end in reader.between(0, len(body)):
-        if number in positions and form == BYTES:
-            positions[number].append(slice(at, end))
-            check_count("inputs", len(positions[number]), MAX_INPUTS)
-        else:
-            rest.append(body[start:end])
-    return positions[_INPUTS], positions[_RAW], _join_small("the request without its inputs", rest)
 
 
 def _locate_input(body: bytes, reader: FieldReader, position: slice) -> SentInput:
