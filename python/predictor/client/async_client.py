@@ -20,10 +20,8 @@ from predictor.client.calls import (
     make_call_error,
     make_cancelled_error,
     make_closed_error,
-    validate_timeout,
 )
-from predictor.client.connection import ChannelOptions, ClientCredentials, options_for, target_of
-from predictor.client.panels import PanelPlanner
+from predictor.client.connection import ChannelOptions, ClientCredentials, ServerClient
 from predictor.client.sessions import AsyncBarSession, AsyncSessionStream, SessionRequests, decode_first_forecast
 from predictor.client.streams import DEFAULT_IN_FLIGHT, WATCH_S, AsyncRequestSender, RequestStream, StreamResponse
 from predictor.covariates import Covariates
@@ -50,7 +48,7 @@ ValueT = TypeVar("ValueT")
 
 
 @final
-class AsyncQuantraClient:
+class AsyncQuantraClient(ServerClient[grpc.aio.Channel]):
     """`QuantraClient` for asyncio, with the same arguments. Create it in a coroutine and await each method."""
 
     def __init__(
@@ -62,16 +60,7 @@ class AsyncQuantraClient:
         credentials: ClientCredentials | None = None,
         channel: grpc.aio.Channel | None = None,
     ) -> None:
-        target = target if channel is not None else target_of(target, credentials)
-        self._target = target
-        self._model = model
-        self._timeout_s = validate_timeout(timeout_s)
-        self._planner = PanelPlanner(model)
-        self._is_closed = False
-        options = options_for(target, credentials, has_channel=channel is not None)
-        self._headers = options.headers
-        self._is_own = channel is None
-        self._channel = _open_channel(target, options) if channel is None else channel
+        super().__init__(target, model, timeout_s, credentials, channel, _open_channel)
         self._stub = PredictionServiceStub(self._channel)
         self._sessions: AsyncSessionStream | None = None
 
@@ -262,9 +251,6 @@ class AsyncQuantraClient:
                 raise
             raise make_cancelled_error(self._target) from None  # the connection was closed; the task was not cancelled
         return decode_response(self._target, call, response)
-
-    def _start_timeout(self, timeout_s: float | None) -> CallTimeout:
-        return CallTimeout.after(self._timeout_s if timeout_s is None else validate_timeout(timeout_s))
 
 
 async def _cancel_when_overdue(stream: RequestStream, cancel: Callable[[], object]) -> None:

@@ -1,4 +1,4 @@
-"""Addresses and credentials of a client."""
+"""Addresses, credentials and channels of clients."""
 
 import ipaddress
 import os
@@ -6,13 +6,18 @@ import re
 import ssl
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, Self, final
+from typing import TYPE_CHECKING, Final, Generic, Self, TypeVar, final
 
 import grpc
+import grpc.aio
 
-from predictor.client.calls import OPTIONS
+from predictor.client.calls import OPTIONS, CallTimeout, validate_timeout
+from predictor.client.panels import PanelPlanner
 from predictor.errors import ConfigurationError
 from predictor.pem import load_authorities, load_pair, read_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 VARIABLE: Final = "QUANTRA_TOKEN"
 """Environment variable of the default token."""
@@ -104,6 +109,35 @@ def options_for(target: str, credentials: ClientCredentials | None, *, has_chann
     if credentials is not None:
         raise ConfigurationError("a channel has its own credentials; pass credentials= or channel=, not both")
     return ChannelOptions(None, ())
+
+
+ChannelT = TypeVar("ChannelT", grpc.Channel, grpc.aio.Channel)
+
+
+class ServerClient(Generic[ChannelT]):
+    """The channel of a client to one server, and what its calls have in common."""
+
+    def __init__(
+        self,
+        target: str,
+        model: str,
+        timeout_s: float,
+        credentials: ClientCredentials | None,
+        channel: ChannelT | None,
+        open_channel: "Callable[[str, ChannelOptions], ChannelT]",
+    ) -> None:
+        self._target = target if channel is not None else target_of(target, credentials)
+        self._model, self._planner = model, PanelPlanner(model)
+        self._timeout_s = validate_timeout(timeout_s)
+        options = options_for(self._target, credentials, has_channel=channel is not None)
+        self._headers = options.headers
+        self._is_own = channel is None
+        """Whether to close the channel with the client."""
+        self._channel = open_channel(self._target, options) if channel is None else channel
+        self._is_closed = False
+
+    def _start_timeout(self, timeout_s: float | None) -> CallTimeout:
+        return CallTimeout.after(self._timeout_s if timeout_s is None else validate_timeout(timeout_s))
 
 
 def is_local(target: str) -> bool:

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Final, Self, final
+from typing import TYPE_CHECKING, Final, Generic, Self, TypeVar, final
 
 import grpc
 
@@ -301,14 +301,13 @@ def decode_first_forecast(response: pb.PredictStreamResponse) -> Forecast:
     raise InternalError("the server opened the session without a forecast; use the same version of client and server")
 
 
-@final
-class BarSession:
-    """An open session, created by `QuantraClient.open_session`. Thread-safe.
+StreamT = TypeVar("StreamT", SessionStream, AsyncSessionStream)
 
-    It uses a stream of its client. It ends when it or the client is closed, or when the connection is lost.
-    """
 
-    def __init__(self, stream: SessionStream, requests: SessionRequests, forecast: Forecast) -> None:
+class OpenSession(Generic[StreamT]):
+    """An open session on a stream of its client."""
+
+    def __init__(self, stream: StreamT, requests: SessionRequests, forecast: Forecast) -> None:
         self._stream, self._requests = stream, requests
         self.forecast = forecast
         """Forecast of the initial history."""
@@ -317,6 +316,14 @@ class BarSession:
     def session_id(self) -> str:
         """Name of the session."""
         return self._requests.session_id
+
+
+@final
+class BarSession(OpenSession[SessionStream]):
+    """An open session, created by `QuantraClient.open_session`. Thread-safe.
+
+    It uses a stream of its client. It ends when it or the client is closed, or when the connection is lost.
+    """
 
     def push(self, bars: BarPanel, covariates: Covariates | None = None, *, flush: bool = False) -> Pushed:
         """Send the bars of one day, the next day or the last one again, for some or all symbols.
@@ -359,18 +366,8 @@ class BarSession:
 
 
 @final
-class AsyncBarSession:
+class AsyncBarSession(OpenSession[AsyncSessionStream]):
     """`BarSession` for asyncio: await each method; the arguments are the same."""
-
-    def __init__(self, stream: AsyncSessionStream, requests: SessionRequests, forecast: Forecast) -> None:
-        self._stream, self._requests = stream, requests
-        self.forecast = forecast
-        """Forecast of the initial history."""
-
-    @property
-    def session_id(self) -> str:
-        """Name of the session."""
-        return self._requests.session_id
 
     async def push(self, bars: BarPanel, covariates: Covariates | None = None, *, flush: bool = False) -> Pushed:
         """See `BarSession.push`."""

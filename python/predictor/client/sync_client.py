@@ -18,10 +18,8 @@ from predictor.client.calls import (
     decode_response,
     make_call_error,
     make_closed_error,
-    validate_timeout,
 )
-from predictor.client.connection import ClientCredentials, open_channel, options_for, target_of
-from predictor.client.panels import PanelPlanner
+from predictor.client.connection import ClientCredentials, ServerClient, open_channel
 from predictor.client.sessions import BarSession, SessionRequests, SessionStream, decode_first_forecast
 from predictor.client.streams import DEFAULT_IN_FLIGHT, RequestSender, RequestStream, SilenceMonitor, StreamResponse
 from predictor.covariates import Covariates
@@ -48,7 +46,7 @@ ValueT = TypeVar("ValueT")
 
 
 @final
-class QuantraClient:
+class QuantraClient(ServerClient[grpc.Channel]):
     """Synchronous client of one server. Thread-safe.
 
     Args:
@@ -73,16 +71,7 @@ class QuantraClient:
         credentials: ClientCredentials | None = None,
         channel: grpc.Channel | None = None,
     ) -> None:
-        target = target if channel is not None else target_of(target, credentials)
-        self._target = target
-        self._model = model
-        self._timeout_s = validate_timeout(timeout_s)
-        self._planner = PanelPlanner(model)
-        self._is_closed = False
-        options = options_for(target, credentials, has_channel=channel is not None)
-        self._headers = options.headers
-        self._is_own = channel is None
-        self._channel = open_channel(target, options) if channel is None else channel
+        super().__init__(target, model, timeout_s, credentials, channel, open_channel)
         self._stub = PredictionServiceStub(self._channel)
         self._sessions_lock = threading.Lock()
         self._sessions: SessionStream | None = None
@@ -340,6 +329,3 @@ class QuantraClient:
 
     def _make_closed_error(self, error: ValueError) -> UnavailableError | ValueError:
         return make_closed_error(self._target) if self._is_closed else error
-
-    def _start_timeout(self, timeout_s: float | None) -> CallTimeout:
-        return CallTimeout.after(self._timeout_s if timeout_s is None else validate_timeout(timeout_s))
