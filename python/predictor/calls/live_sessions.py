@@ -137,7 +137,16 @@ class RequestSequencer:
                 return
             self._is_advancing = True
         while (queued := self._take_next()) is not None:
-            self._run_queued(*queued)
+            step, future = queued
+            if not future.set_running_or_notify_cancel():
+                self.advance()
+                continue
+            try:
+                result = self._run(step)
+            except Exception as error:  # noqa: BLE001 - a callback's edge: the error is the caller's answer
+                future.set_exception(make_quantra_error(_CALL, error))
+            else:
+                future.set_result(result)
 
     def _run(self, step: SessionStep) -> SessionStepResult:
         needs_prediction = False
@@ -156,17 +165,6 @@ class RequestSequencer:
                 return None
             self._is_busy = True
             return self._waiting.popleft()
-
-    def _run_queued(self, step: SessionStep, future: "Future[SessionStepResult]") -> None:
-        if not future.set_running_or_notify_cancel():
-            self.advance()
-            return
-        try:
-            result = self._run(step)
-        except Exception as error:  # noqa: BLE001 - a callback's edge: the error is the caller's answer
-            future.set_exception(make_quantra_error(_CALL, error))
-        else:
-            future.set_result(result)
 
 
 @final

@@ -80,13 +80,13 @@ class _Group:
 
     make: Callable[..., Any]
     settings: tuple[_Setting, ...]
-    partly: bool
+    is_partial: bool
     """Whether it takes only flags given on the command line."""
 
     def pop(self, context: typer.Context, arguments: dict[str, Any]) -> Any:
         """Remove its parameters from the command's arguments, and return its value."""
         raw = [(setting, arguments.pop(setting.name)) for setting in self.settings]
-        if not self.partly:
+        if not self.is_partial:
             values = {
                 setting.field.name: setting.parse(value) for setting, value in raw if not setting.keeps_default(value)
             }
@@ -110,7 +110,7 @@ def with_flags(function: Callable[..., None]) -> Callable[..., None]:
             parameters.append(parameter.replace(annotation=_make_annotation(name, hints[name], parameter.default)))
         else:
             groups[name] = group
-            parameters += (setting.make_parameter(required=not group.partly) for setting in group.settings)
+            parameters += (setting.make_parameter(required=not group.is_partial) for setting in group.settings)
 
     @wraps(function)
     def command(**arguments: Any) -> None:
@@ -126,8 +126,8 @@ def with_flags(function: Callable[..., None]) -> Callable[..., None]:
 def _find_group(hint: Any) -> _Group | None:
     """The settings of a parameter of this type; None if it is a single flag."""
     kind, notes = _split_hint(hint)
-    partly = get_origin(kind) is ParsedFlags
-    if partly:
+    is_partial = get_origin(kind) is ParsedFlags
+    if is_partial:
         (kind,) = get_args(kind)
     kinds = next((note.kinds for note in notes if isinstance(note, FlagsOf)), (kind,))
     if not all(map(is_dataclass, kinds)):
@@ -136,7 +136,7 @@ def _find_group(hint: Any) -> _Group | None:
     for note in notes:
         if isinstance(note, FlagSubset):
             settings = {name: settings[name] for name in note.names}
-    return _Group(make=kind, settings=tuple(settings.values()), partly=partly)
+    return _Group(make=kind, settings=tuple(settings.values()), is_partial=is_partial)
 
 
 def _list_settings(kind: Any) -> Iterator[_Setting]:

@@ -28,7 +28,7 @@ class _WaitingPart:
 
     content: memoryview
     is_data: bool
-    ends: bool
+    is_last: bool
 
 
 @final
@@ -78,7 +78,7 @@ class FrameWriter:
     def write_headers(self, stream: Stream, block: bytes, end: bool) -> None:  # noqa: FBT001
         """Write a header block, behind the data that wait."""
         if stream.waiting is not None:
-            self._queue(stream, block, is_data=False, ends=end)
+            self._queue(stream, block, is_data=False, is_last=end)
             return
         size = len(block)
         if size <= self.frame:
@@ -107,7 +107,7 @@ class FrameWriter:
             output += pack_header(size >> 8, size & 0xFF, DATA, 1 if end else 0, stream.number)
             output += data
         elif size or end:
-            self._queue(stream, data, is_data=True, ends=end)
+            self._queue(stream, data, is_data=True, is_last=end)
             self.resume(stream)
 
     def widen_connection(self, increment: int) -> list[Stream]:
@@ -150,10 +150,10 @@ class FrameWriter:
             stream.waiting = None
             self._stalled.pop(stream.number, None)
 
-    def _queue(self, stream: Stream, content: bytes, *, is_data: bool, ends: bool) -> None:
+    def _queue(self, stream: Stream, content: bytes, *, is_data: bool, is_last: bool) -> None:
         if stream.waiting is None:
             stream.waiting = deque()
-        stream.waiting.append(_WaitingPart(memoryview(content), is_data, ends))
+        stream.waiting.append(_WaitingPart(memoryview(content), is_data, is_last))
         self.waiting_bytes += len(content)
 
     def _write_waiting(self, stream: Stream, max_frames: int | None = None) -> bool:
@@ -170,12 +170,12 @@ class FrameWriter:
                 frames += 1
                 self.send_window -= count
                 stream.send_window -= count
-                ends = part.ends and count == size
+                ends = part.is_last and count == size
                 self.write(DATA, END_STREAM if ends else 0, stream.number, bytes(part.content[:count]))
                 part.content = part.content[count:]
             else:
                 count = size
-                self.write_headers(stream, bytes(part.content), part.ends)
+                self.write_headers(stream, bytes(part.content), part.is_last)
             self.waiting_bytes -= count
             if count == size:
                 parts.popleft()

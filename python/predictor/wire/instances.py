@@ -44,7 +44,7 @@ _TENSORS: Final[tuple[tuple[str, pb.DataType, tuple[int, ...]], ...]] = (
 )
 """Name, type and possible ranks of each tensor but the mask. Levels have one number per symbol, or one per symbol and
 horizon."""
-_KNOWN: Final = np.frombuffer(b"\1" * 65536, np.bool_)
+_FULL_MASK: Final = np.frombuffer(b"\1" * 65536, np.bool_)
 """The masks of small windows that are sent without one."""
 _DAILY = frozenset({pb.BAR_INTERVAL_UNSPECIFIED, pb.BAR_INTERVAL_DAY})
 _POLICIES: Final[Mapping[int, GapPolicy]] = {
@@ -335,6 +335,10 @@ def decode_window(message: pb.FeatureWindow) -> FeatureWindow:
         shape = _check_shape(name, kind, tuple(tensor.shape[: MAX_AXES + 1]), len(data), need, ranks, rows)
         values.append(np.ndarray(shape, _TYPES[need], data))
     observed, known, static, location, scale = values
+    features = tuple(message.features)
+    check_count("window.features", len(features), MAX_FEATURES)
+    for feature in features:
+        check_text("window.features", feature)
     return FeatureWindow(
         symbols=names,
         observed=observed,
@@ -346,7 +350,7 @@ def decode_window(message: pb.FeatureWindow) -> FeatureWindow:
         schema_hash=message.schema_hash,
         anchor_price=_decode_anchor_price(message, rows),
         as_of_session=_decode_as_of_session(message.as_of_session),
-        features=_decode_feature_names(message),
+        features=features,
     )
 
 
@@ -359,21 +363,11 @@ def _decode_as_of_session(day: int) -> date | None:
     return to_optional_date(day)
 
 
-def _decode_feature_names(message: pb.FeatureWindow) -> tuple[str, ...]:
-    if not message.features:
-        return ()
-    names = tuple(message.features)
-    check_count("window.features", len(names), MAX_FEATURES)
-    for name in names:
-        check_text("window.features", name)
-    return names
-
-
 def _decode_mask(message: pb.FeatureWindow, shape: Shape) -> NDArray[np.bool_]:
     if not message.HasField("mask"):
         cells = prod(shape)
-        known = _KNOWN[:cells] if cells <= len(_KNOWN) else np.frombuffer(b"\1" * cells, np.bool_)
-        return known.reshape(shape)
+        mask = _FULL_MASK[:cells] if cells <= len(_FULL_MASK) else np.frombuffer(b"\1" * cells, np.bool_)
+        return mask.reshape(shape)
     tensor = message.mask
     _check_type("mask", tensor.type, pb.DATA_TYPE_BOOL)
     if tuple(tensor.shape) != shape:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 _ENCODINGS: Final = frozenset({"identity", "gzip"})
 _MAX_CACHED_HEADS: Final = 8
 """Largest number of parsed heads cached per connection."""
-_WINDOW: Final = 1 << 16
+_STREAM_WINDOW: Final = 1 << 16
 """Bytes of a request that may arrive before they are wanted."""
 _MAX_UNSENT: Final = 1 << 20
 """Bytes of output that the socket does not accept, above which streams send nothing more."""
@@ -72,7 +72,15 @@ class HttpConnection(asyncio.Protocol):
         self.loop = asyncio.get_running_loop()
         self.peer = name or ""
         self._handlers, self._limits, self._connections = handlers, limits, connections
-        self.http = Http2StateMachine(_derive_limits(limits))
+        self.http = Http2StateMachine(
+            ConnectionLimits(  # of what the protocol itself stores; `IncomingCall.check_response` limits responses
+                streams=limits.calls_per_peer,
+                resets=limits.calls_per_peer,
+                header_list=limits.metadata_bytes,
+                connection_window=_STREAM_WINDOW * limits.calls_per_peer,
+                unsent=limits.unread_bytes_per_peer + limits.send_bytes + _MAX_UNSENT,
+            )
+        )
         """The protocol's state. Call `flush_soon` after sending."""
         self._calls: dict[int, IncomingCall] = {}
         self._new_calls: list[tuple[MethodHandler, IncomingCall]] = []
@@ -380,17 +388,6 @@ class OpenConnections:
         for connection in connections:
             connection.close()
         await asyncio.gather(*(connection.lost.wait() for connection in connections))
-
-
-def _derive_limits(limits: ServerLimits) -> ConnectionLimits:
-    # The state machine bounds what the protocol itself makes it store; `IncomingCall.check_response` bounds responses.
-    return ConnectionLimits(
-        streams=limits.calls_per_peer,
-        resets=limits.calls_per_peer,
-        header_list=limits.metadata_bytes,
-        connection_window=_WINDOW * limits.calls_per_peer,
-        unsent=limits.unread_bytes_per_peer + limits.send_bytes + _MAX_UNSENT,
-    )
 
 
 def _format_peer(address: Any) -> str:
