@@ -115,42 +115,33 @@ def read_request(body: bytes, max_parts: int = MAX_PARTS) -> InferRequest:
             windows.
         TooManyPartsError: the request has more than `max_parts` fields, if that is less than MAX_PARTS.
     """
-    small = parse_small(body, pb.ModelInferRequest)
-    if small is not None:
-        return _build_request(small, *_parse_inputs(small))
-    reader = FieldReader(body, max_parts)
-    try:
+    head = parse_small(body, pb.ModelInferRequest)
+    if head is not None:
+        check_count("inputs", max(len(head.inputs), len(head.raw_input_contents)), MAX_INPUTS)
+        inputs: list[SentInput] = [
+            (sent, TensorValues.of(sent.contents.SerializeToString()) if sent.HasField("contents") else None)
+            for sent in head.inputs
+        ]
+        raw = [*map(TensorValues.of, head.raw_input_contents)]
+    else:
+        reader = FieldReader(body, max_parts)
         located: dict[int, list[slice]] = {_INPUTS: [], _RAW: []}
         rest: list[bytes] = []
-        for start, number, form, at, end in reader.between(0, len(body)):
-            if number in located and form == BYTES:
-                located[number].append(slice(at, end))
-                check_count("inputs", len(located[number]), MAX_INPUTS)
-            else:
-                rest.append(body[start:end])
-        positions, raw, head = located[_INPUTS], located[_RAW], _join_small("the request without its inputs", rest)
-        inputs = [_locate_input(body, reader, position) for position in positions]
-    except IndexError:
-        raise make_malformed_message_error(pb.ModelInferRequest, len(body)) from None
-    raw_values = [TensorValues(body, position) for position in raw]
-    return _build_request(parse(head, pb.ModelInferRequest), inputs, raw_values)
-
-
-def _build_request(
-    head: pb.ModelInferRequest, inputs: Sequence[SentInput], raw: Sequence[TensorValues]
-) -> InferRequest:
+        try:
+            for start, number, form, at, end in reader.between(0, len(body)):
+                if number in located and form == BYTES:
+                    located[number].append(slice(at, end))
+                    check_count("inputs", len(located[number]), MAX_INPUTS)
+                else:
+                    rest.append(body[start:end])
+            head_bytes = _join_small("the request without its inputs", rest)
+            inputs = [_locate_input(body, reader, position) for position in located[_INPUTS]]
+        except IndexError:
+            raise make_malformed_message_error(pb.ModelInferRequest, len(body)) from None
+        raw = [TensorValues(body, position) for position in located[_RAW]]
+        head = parse(head_bytes, pb.ModelInferRequest)
     tensors = _build_tensors(inputs, raw)
     return InferRequest(head=head, tensors=tensors, rows=_count_rows(tensors))
-
-
-def _parse_inputs(request: pb.ModelInferRequest) -> tuple[list[SentInput], list[TensorValues]]:
-    """Return the inputs and raw values of a request that was parsed entirely."""
-    check_count("inputs", max(len(request.inputs), len(request.raw_input_contents)), MAX_INPUTS)
-    inputs = [
-        (head, TensorValues.of(head.contents.SerializeToString()) if head.HasField("contents") else None)
-        for head in request.inputs
-    ]
-    return inputs, [*map(TensorValues.of, request.raw_input_contents)]
 
 
 def _locate_input(body: bytes, reader: FieldReader, position: slice) -> SentInput:
