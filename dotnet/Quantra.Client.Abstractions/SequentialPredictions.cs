@@ -13,10 +13,10 @@ internal static class SequentialPredictions
         CancellationToken cancellationToken)
     {
         ArgumentNullException.ThrowIfNull(requests);
-        return EachAsync(predictor, requests, cancellationToken);
+        return PredictEachAsync(predictor, requests, cancellationToken);
     }
 
-    private static async IAsyncEnumerable<PredictionResult> EachAsync(
+    private static async IAsyncEnumerable<PredictionResult> PredictEachAsync(
         IStockPredictor predictor,
         IAsyncEnumerable<PredictionRequest> requests,
         [EnumeratorCancellation] CancellationToken cancellationToken)

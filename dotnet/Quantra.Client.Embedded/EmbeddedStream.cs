@@ -15,7 +15,7 @@ internal sealed class EmbeddedStream : IAsyncDisposable
 {
     private readonly PythonHost _host;
     private readonly Channel<byte[]> _messages = Channel.CreateUnbounded<byte[]>(new UnboundedChannelOptions { SingleReader = true });
-    private TaskCompletionSource _hasRoom = NewCompletionSource();
+    private TaskCompletionSource _hasRoom = CreateCompletionSource();
     private CancellationTokenRegistration _cancelled;
     private PyObject? _stream;
 
@@ -68,7 +68,7 @@ internal sealed class EmbeddedStream : IAsyncDisposable
         Cancel();
     }
 
-    private static TaskCompletionSource NewCompletionSource() => new(TaskCreationOptions.RunContinuationsAsynchronously);
+    private static TaskCompletionSource CreateCompletionSource() => new(TaskCreationOptions.RunContinuationsAsynchronously);
 
     private void Start(EmbeddedServer server, string method, double timeoutSeconds)
     {
@@ -84,7 +84,7 @@ internal sealed class EmbeddedStream : IAsyncDisposable
     {
         if (_stream is not { } stream)
             return false; // the end of the call has completed _hasRoom
-        _hasRoom = NewCompletionSource();
+        _hasRoom = CreateCompletionSource();
         using var pyRequest = PyObject.FromManagedObject(request);
         using var hasRoom = stream.InvokeMethod("send", pyRequest);
         if (hasRoom.IsTrue())

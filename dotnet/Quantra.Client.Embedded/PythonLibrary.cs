@@ -18,12 +18,12 @@ internal static partial class PythonLibrary
     /// <exception cref="QuantraException">CONFIGURATION_INVALID: the library is missing, does not load, or is too old.</exception>
     public static string Find(string environment)
     {
-        var settings = Settings(Path.Combine(environment, "pyvenv.cfg"));
-        if (!settings.TryGetValue("home", out var home) || VersionOf(settings) is not { } version)
+        var settings = ReadSettings(Path.Combine(environment, "pyvenv.cfg"));
+        if (!settings.TryGetValue("home", out var home) || ReadVersion(settings) is not { } version)
             throw Refusal(environment, "its pyvenv.cfg does not name the home and version of Python; recreate the environment");
         if (version < Oldest)
             throw Refusal(environment, $"it is Python {version}, but {Oldest} or newer is required");
-        var library = Candidates(home, version).FirstOrDefault(File.Exists)
+        var library = ListCandidates(home, version).FirstOrDefault(File.Exists)
             ?? throw Refusal(environment, $"no shared library of Python {version} found near {home}; install a Python that includes one");
         Load(environment, library);
         return library;
@@ -38,12 +38,12 @@ internal static partial class PythonLibrary
         }
         catch (Exception error) when (error is DllNotFoundException or BadImageFormatException)
         {
-            throw PythonEnvironment.Refusal(DoesNotStart(environment, $"its shared library does not load: {error.Message}"), error);
+            throw PythonEnvironment.Refusal(DescribeStartProblem(environment, $"its shared library does not load: {error.Message}"), error);
         }
     }
 
     /// <summary>Parses lines of the form "key = value".</summary>
-    private static Dictionary<string, string> Settings(string file)
+    private static Dictionary<string, string> ReadSettings(string file)
     {
         var settings = new Dictionary<string, string>(StringComparer.OrdinalIgnoreCase);
         foreach (var line in File.ReadLines(file))
@@ -56,14 +56,14 @@ internal static partial class PythonLibrary
     }
 
     /// <summary>Returns the major and minor version. venv writes it as version, other tools as version_info.</summary>
-    private static Version? VersionOf(Dictionary<string, string> settings)
+    private static Version? ReadVersion(Dictionary<string, string> settings)
     {
         var found = Leading().Match(settings.GetValueOrDefault("version") ?? settings.GetValueOrDefault("version_info") ?? "");
         return found.Success ? Version.Parse(found.Value) : null;
     }
 
     /// <summary>Lists possible paths of the library, given the folder of the python executable.</summary>
-    private static IEnumerable<string> Candidates(string home, Version version)
+    private static IEnumerable<string> ListCandidates(string home, Version version)
     {
         if (OperatingSystem.IsWindows())
             return [Path.Combine(home, string.Create(CultureInfo.InvariantCulture, $"python{version.Major}{version.Minor}.dll"))];
@@ -74,9 +74,9 @@ internal static partial class PythonLibrary
     }
 
     private static QuantraException Refusal(string environment, string problem) =>
-        PythonEnvironment.Refusal(DoesNotStart(environment, problem));
+        PythonEnvironment.Refusal(DescribeStartProblem(environment, problem));
 
-    private static string DoesNotStart(string environment, string problem) => $"the Python of {environment} does not start: {problem}";
+    private static string DescribeStartProblem(string environment, string problem) => $"the Python of {environment} does not start: {problem}";
 
     [GeneratedRegex(@"^\d+\.\d+")]
     private static partial Regex Leading();

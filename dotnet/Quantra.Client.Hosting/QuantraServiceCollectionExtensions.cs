@@ -88,14 +88,14 @@ public static class QuantraServiceCollectionExtensions
         ArgumentNullException.ThrowIfNull(services);
         ArgumentNullException.ThrowIfNull(name);
         ArgumentNullException.ThrowIfNull(configure);
-        var isNew = !services.Any(one => one.ServiceType == typeof(QuantraServer) && NameOf(one) == name);
+        var isNew = !services.Any(one => one.ServiceType == typeof(QuantraServer) && GetName(one) == name);
         services.AddOptionsWithValidateOnStart<QuantraServerOptions>(name).Configure(configure);
         if (!isNew)
             return services;
         services.TryAddEnumerable(ServiceDescriptor.Singleton<IValidateOptions<QuantraServerOptions>, QuantraServerValidation>());
-        NamedServices.TryAddSingleton(services, name, provider => Server(provider, name));
+        NamedServices.TryAddSingleton(services, name, provider => CreateServer(provider, name));
         services.AddSingleton<IHostedService>(provider =>
-            new HostedServer(NamedServices.GetRequired<QuantraServer>(provider, name), OptionsOf(provider, name).HostWaitsUntilReady));
+            new HostedServer(NamedServices.GetRequired<QuantraServer>(provider, name), GetOptions(provider, name).HostWaitsUntilReady));
         return services.AddQuantraClient(name, options => options.Server = name);
     }
 
@@ -137,11 +137,11 @@ public static class QuantraServiceCollectionExtensions
         return options => reader.Read(name, section, options);
     }
 
-    private static string? NameOf(ServiceDescriptor service) => service.IsKeyedService ? service.ServiceKey as string : "";
+    private static string? GetName(ServiceDescriptor service) => service.IsKeyedService ? service.ServiceKey as string : "";
 
-    private static QuantraServerOptions OptionsOf(IServiceProvider services, string name) =>
+    private static QuantraServerOptions GetOptions(IServiceProvider services, string name) =>
         services.GetRequiredService<IOptionsMonitor<QuantraServerOptions>>().Get(name);
 
-    private static QuantraServer Server(IServiceProvider services, string name) =>
-        new(OptionsOf(services, name), services.GetService<ILoggerFactory>(), services.GetService<TimeProvider>());
+    private static QuantraServer CreateServer(IServiceProvider services, string name) =>
+        new(GetOptions(services, name), services.GetService<ILoggerFactory>(), services.GetService<TimeProvider>());
 }

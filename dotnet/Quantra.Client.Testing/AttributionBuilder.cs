@@ -118,7 +118,7 @@ public sealed record AttributionBuilder
             RowKinds = [.. Inputs.Select(input => input.Kind)],
             PerRow = rows.SelectMany(row => row).ToArray(),
             Sessions = Weekdays.UpTo(AsOf, EncoderLength),
-            PerTime = Detail == ExplanationDetail.Features ? (ReadOnlyMemory<double>?)null : PerTime(rows),
+            PerTime = Detail == ExplanationDetail.Features ? (ReadOnlyMemory<double>?)null : SplitByTime(rows),
             Cells = Detail == ExplanationDetail.Cells ? Cells(rows) : (ReadOnlyMemory<double>?)null,
             Prediction = rows.Select(row => Baseline + row.Sum()).ToArray(),
             BaselinePrediction = Of(Baseline),
@@ -140,7 +140,7 @@ public sealed record AttributionBuilder
     private T[] Of<T>(T value) => [.. Enumerable.Repeat(value, Symbols.Count)];
 
     /// <summary>[S, T] contributions of the inputs with sessions.</summary>
-    private double[] PerTime(double[][] rows) =>
+    private double[] SplitByTime(double[][] rows) =>
     [
         .. from row in rows
            let whole = row.Where((_, index) => Inputs[index].Kind is RowKind.Observed or RowKind.Known).Sum()

@@ -20,7 +20,7 @@ public sealed class FakeForecastLedger : IForecastLedger
     private readonly ConcurrentQueue<ForecastQuery> _queries = new();
     private readonly object _gate = new();
     private readonly List<LedgerEvent> _events = [];
-    private TaskCompletionSource _added = NewSignal();
+    private TaskCompletionSource _added = CreateSignal();
 
     /// <summary>Creates a ledger with some forecasts.</summary>
     /// <param name="forecasts">The forecasts, oldest first.</param>
@@ -71,7 +71,7 @@ public sealed class FakeForecastLedger : IForecastLedger
             var added = new LedgerEvent(number, DateTimeOffset.UnixEpoch.AddDays(number), kind, model, version, session, reason, "{}");
             _events.Add(added);
             _added.SetResult();
-            _added = NewSignal();
+            _added = CreateSignal();
             return added;
         }
     }
@@ -112,7 +112,7 @@ public sealed class FakeForecastLedger : IForecastLedger
         return WatchAsync(model, after, cancellationToken);
     }
 
-    private static TaskCompletionSource NewSignal() => new(TaskCreationOptions.RunContinuationsAsynchronously);
+    private static TaskCompletionSource CreateSignal() => new(TaskCreationOptions.RunContinuationsAsynchronously);
 
     private static bool IsOf(ModelReference? reference, string model, int version) =>
         reference is null || reference.Text == model || reference == ModelReference.To(model, version);
@@ -148,7 +148,7 @@ public sealed class FakeForecastLedger : IForecastLedger
         await BeginAsync(cancellationToken).ConfigureAwait(false);
         while (true)
         {
-            var (newer, added) = EventsAfter(after);
+            var (newer, added) = SelectEventsAfter(after);
             foreach (var one in newer)
             {
                 after = one.Number;
@@ -161,7 +161,7 @@ public sealed class FakeForecastLedger : IForecastLedger
     }
 
     /// <summary>Returns the later events, and a task that completes with the next one.</summary>
-    private (LedgerEvent[] Newer, Task Added) EventsAfter(long number)
+    private (LedgerEvent[] Newer, Task Added) SelectEventsAfter(long number)
     {
         lock (_gate)
             return ([.. _events.Where(one => one.Number > number)], _added.Task);

@@ -94,7 +94,7 @@ public sealed record ForecastBuilder
     public Forecast Build()
     {
         CheckAll();
-        var values = Each(NumberOf);
+        var values = Each(ComputeNumber);
         var isReturn = TargetKind == Returns;
         var first = Weekdays.After(AsOf, Lag);
         double[] closes = [.. Symbols.Select(LastClose)];
@@ -110,15 +110,15 @@ public sealed record ForecastBuilder
             TargetKind = TargetKind,
             Values = values,
             Returns = isReturn ? (ReadOnlyMemory<double>?)values : null,
-            Prices = isReturn && Lag == 0 ? PricesOf(values, closes) : (ReadOnlyMemory<double>?)null,
+            Prices = isReturn && Lag == 0 ? ComputePrices(values, closes) : (ReadOnlyMemory<double>?)null,
             AnchorPrice = closes,
             Model = Model,
             Version = Version,
             WeightsHash = ModelInfoBuilder.Weights,
             Warnings = Warnings,
             ForecastId = FormattableString.Invariant($"{Model}@{Version} {AsOf:yyyyMMdd} {string.Join(' ', Symbols)}"),
-            Scores = Score is null ? (ReadOnlyMemory<double>?)null : Scores(),
-            Ranks = Score is null ? (ReadOnlyMemory<int>?)null : Ranks(Scores()),
+            Scores = Score is null ? (ReadOnlyMemory<double>?)null : ComputeScores(),
+            Ranks = Score is null ? (ReadOnlyMemory<int>?)null : ComputeRanks(ComputeScores()),
             UniverseHash = Score is null ? "" : string.Join(' ', Symbols),
             Refusals = Refusals,
             Skill = Skill,
@@ -132,7 +132,7 @@ public sealed record ForecastBuilder
         return TargetKind == Returns ? DailySize * Math.Sqrt(horizon) * spread : LogVolatility + (0.3 * spread);
     }
 
-    private double NumberOf(string symbol, int horizon, double quantile)
+    private double ComputeNumber(string symbol, int horizon, double quantile)
     {
         if (Refusals.ContainsKey(symbol))
             return double.NaN;
@@ -147,10 +147,10 @@ public sealed record ForecastBuilder
            select number(symbol, horizon, quantile),
     ];
 
-    private double[] PricesOf(double[] returns, double[] closes) =>
+    private double[] ComputePrices(double[] returns, double[] closes) =>
         [.. returns.Select((value, cell) => closes[cell / (Horizons.Count * Quantiles.Count)] * Math.Exp(value))];
 
-    private double[] Scores() =>
+    private double[] ComputeScores() =>
     [
         .. from symbol in Symbols
            from horizon in Horizons
@@ -158,7 +158,7 @@ public sealed record ForecastBuilder
     ];
 
     /// <summary>[S, H] rank by score, 1 = best, 0 = none.</summary>
-    private int[] Ranks(double[] scores)
+    private int[] ComputeRanks(double[] scores)
     {
         var ranks = new int[scores.Length];
         for (var index = 0; index < scores.Length; index++)
@@ -190,7 +190,7 @@ public sealed record ForecastBuilder
     {
         foreach (var (low, high) in Quantiles.Zip(Quantiles.Skip(1)))
         {
-            var (one, other) = (NumberOf(symbol, horizon, low), NumberOf(symbol, horizon, high));
+            var (one, other) = (ComputeNumber(symbol, horizon, low), ComputeNumber(symbol, horizon, high));
             if (one > other)
             {
                 throw new ArgumentException(FormattableString.Invariant(

@@ -60,7 +60,7 @@ public sealed record PathSimulationBuilder(PathSimulationRequest Request)
             PriceProbabilities = [],
             Returns = returns,
         };
-        return AnswersFrom(paths) with { Returns = Request.IncludePaths ? paths.Returns : null };
+        return AnswerQueries(paths) with { Returns = Request.IncludePaths ? paths.Returns : null };
     }
 
     private static double Finite(double value, int path, string symbol, int day) => double.IsFinite(value)
@@ -71,7 +71,7 @@ public sealed record PathSimulationBuilder(PathSimulationRequest Request)
         new QuantraError(QuantraStatus.InvalidArgument, reason, message.ToString(CultureInfo.InvariantCulture)).ToException();
 
     /// <summary>The range is that of the two halves of the paths, every second path each.</summary>
-    private static Estimate EstimateOf(double[] values, Func<double[], double> statistic)
+    private static Estimate Estimate(double[] values, Func<double[], double> statistic)
     {
         var halves = values.Select((value, path) => (value, path)).GroupBy(one => one.path % 2, one => one.value);
         double[] found = [statistic(values), .. halves.Select(half => statistic([.. half]))];
@@ -79,7 +79,7 @@ public sealed record PathSimulationBuilder(PathSimulationRequest Request)
     }
 
     /// <summary>Interpolates linearly between values.</summary>
-    private static double QuantileOf(double[] values, double level)
+    private static double ComputeQuantile(double[] values, double level)
     {
         double[] ordered = [.. values.Order()];
         var place = level * (ordered.Length - 1);
@@ -87,23 +87,23 @@ public sealed record PathSimulationBuilder(PathSimulationRequest Request)
         return below + ((place - Math.Floor(place)) * (above - below));
     }
 
-    private static Estimate ShareOf(IEnumerable<bool> outcomes) =>
-        EstimateOf([.. outcomes.Select(isTrue => isTrue ? 1.0 : 0)], values => values.Average());
+    private static Estimate EstimateShare(IEnumerable<bool> outcomes) =>
+        Estimate([.. outcomes.Select(isTrue => isTrue ? 1.0 : 0)], values => values.Average());
 
-    private static PriceProbability ProbabilityOf(PriceLevel level, PathSimulation paths)
+    private static PriceProbability EstimateProbability(PriceLevel level, PathSimulation paths)
     {
         var isHigher = level.Price >= paths.AnchorPrice.Span[paths.Symbols.ToList().IndexOf(level.Symbol)];
-        double[][] closes = [.. Enumerable.Range(0, paths.Paths).Select(path => ClosesOf(path))];
+        double[][] closes = [.. Enumerable.Range(0, paths.Paths).Select(path => CollectCloses(path))];
         return new(
             level.Symbol,
             level.Price,
-            ShareOf(closes.Select(path => path[^1] > level.Price)),
-            ShareOf(closes.Select(path => isHigher ? path.Max() >= level.Price : path.Min() <= level.Price)));
+            EstimateShare(closes.Select(path => path[^1] > level.Price)),
+            EstimateShare(closes.Select(path => isHigher ? path.Max() >= level.Price : path.Min() <= level.Price)));
 
-        double[] ClosesOf(int path) => [.. Enumerable.Range(1, paths.Day).Select(day => paths.Price(path, level.Symbol, day))];
+        double[] CollectCloses(int path) => [.. Enumerable.Range(1, paths.Day).Select(day => paths.Price(path, level.Symbol, day))];
     }
 
-    private static double DrawdownOf(double[] profits)
+    private static double ComputeDrawdown(double[] profits)
     {
         var (high, drawdown) = (0.0, 0.0);
         foreach (var profit in profits)
@@ -125,27 +125,27 @@ public sealed record PathSimulationBuilder(PathSimulationRequest Request)
             throw Error(QuantraReason.InvalidInput, $"all holdings are 0; give the value of at least one position");
     }
 
-    private PathSimulation AnswersFrom(PathSimulation paths)
+    private PathSimulation AnswerQueries(PathSimulation paths)
     {
-        var answered = paths with { PriceProbabilities = [.. Request.PriceLevels.Select(level => ProbabilityOf(level, paths))] };
+        var answered = paths with { PriceProbabilities = [.. Request.PriceLevels.Select(level => EstimateProbability(level, paths))] };
         if (Request.Holdings.Count == 0)
             return answered;
         var total = Request.Holdings.Values.Sum(Math.Abs);
-        double[][] profits = [.. Enumerable.Range(0, paths.Paths).Select(path => ProfitsOf(path, paths))];
+        double[][] profits = [.. Enumerable.Range(0, paths.Paths).Select(path => ComputeProfits(path, paths))];
         double[] last = [.. profits.Select(path => path[^1])];
         return answered with
         {
-            ValueAtRisk = EstimateOf(last, values => -QuantileOf(values, 1 - Request.Level)),
-            ExpectedShortfall = EstimateOf(last, ShortfallOf),
-            Drawdown = EstimateOf([.. profits.Select(path => DrawdownOf(path) / total)], values => QuantileOf(values, DrawdownLevel)),
+            ValueAtRisk = Estimate(last, values => -ComputeQuantile(values, 1 - Request.Level)),
+            ExpectedShortfall = Estimate(last, ComputeShortfall),
+            Drawdown = Estimate([.. profits.Select(path => ComputeDrawdown(path) / total)], values => ComputeQuantile(values, DrawdownLevel)),
         };
     }
 
-    private double ShortfallOf(double[] profits) =>
+    private double ComputeShortfall(double[] profits) =>
         -profits.Order().Take(Math.Max(1, (int)Math.Round((1 - Request.Level) * profits.Length))).Average();
 
     /// <summary>Returns the profits up to each day.</summary>
-    private double[] ProfitsOf(int path, PathSimulation paths)
+    private double[] ComputeProfits(int path, PathSimulation paths)
     {
         var start = paths.Symbols.Zip(paths.AnchorPrice.ToArray()).ToDictionary(one => one.First, one => one.Second);
         return

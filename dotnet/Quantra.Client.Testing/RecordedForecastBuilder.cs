@@ -57,11 +57,11 @@ public sealed record RecordedForecastBuilder
             AnchorPrice = Forecast.AnchorPrice?.Span[row],
             IsProspective = IsProspective,
             MadeAt = new(Forecast.AsOf!.Value, default, TimeSpan.Zero),
-            Outcomes = [.. Forecast.Horizons.Select((horizon, place) => Scored(symbol, horizon, Forecast.TargetSessions[place])).OfType<RecordedOutcome>()],
+            Outcomes = [.. Forecast.Horizons.Select((horizon, place) => CreateOutcome(symbol, horizon, Forecast.TargetSessions[place])).OfType<RecordedOutcome>()],
         };
     }
 
-    private RecordedOutcome? Scored(string symbol, int horizon, DateOnly session)
+    private RecordedOutcome? CreateOutcome(string symbol, int horizon, DateOnly session)
     {
         if (Outcome(horizon) is not { } value)
             return null;

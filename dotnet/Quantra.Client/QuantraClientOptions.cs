@@ -114,7 +114,7 @@ public sealed record QuantraClientOptions
     public TimeSpan PingInterval
     {
         get => _pingInterval;
-        init => _pingInterval = CheckedPing(value);
+        init => _pingInterval = CheckPing(value);
     }
 
     /// <summary>Longest wait for the response to a ping. After that, the calls on the connection fail with UNAVAILABLE and the next call reconnects.</summary>
@@ -122,7 +122,7 @@ public sealed record QuantraClientOptions
     public TimeSpan PingTimeout
     {
         get => _pingTimeout;
-        init => _pingTimeout = CheckedPing(value);
+        init => _pingTimeout = CheckPing(value);
     }
 
     /// <summary>
@@ -152,7 +152,7 @@ public sealed record QuantraClientOptions
     public ILoggerFactory? LoggerFactory { get; init; }
 
     /// <summary>Returns the value if SocketsHttpHandler accepts it and it is at most a day.</summary>
-    private static TimeSpan CheckedPing(TimeSpan value)
+    private static TimeSpan CheckPing(TimeSpan value)
     {
         ArgumentOutOfRangeException.ThrowIfLessThan(value, TimeSpan.FromSeconds(1));
         return CallTimeout.Validate(value);

@@ -22,7 +22,7 @@ internal static class ArrayBytes
         ? MemoryMarshal.Cast<byte, double>(bytes.Span).ToArray()
         : throw InvalidResponse.Create($"an array has {bytes.Length} bytes, not a multiple of {sizeof(double)}");
 
-    public static ReadOnlyMemory<double>? DoublesOrNull(ByteString bytes) => bytes.IsEmpty ? (ReadOnlyMemory<double>?)null : Doubles(bytes);
+    public static ReadOnlyMemory<double>? ReadDoublesOrNull(ByteString bytes) => bytes.IsEmpty ? (ReadOnlyMemory<double>?)null : Doubles(bytes);
 
     /// <summary>Presents memory of any unmanaged type as memory of bytes.</summary>
     private sealed class View<T>(ReadOnlyMemory<T> array) : MemoryManager<byte>

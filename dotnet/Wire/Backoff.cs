@@ -10,8 +10,8 @@ internal static class Backoff
 
     /// <summary>Returns the delay that the error asks for. Otherwise 0.1 s, doubled with every failed attempt, up to 0.5 s.</summary>
     public static TimeSpan After(int attempts, QuantraError error) =>
-        error.RetryAfter ?? TimeSpan.FromSeconds(Math.Min(FirstSeconds * Math.Pow(2, attempts - 1), MaxSeconds) * Jitter());
+        error.RetryAfter ?? TimeSpan.FromSeconds(Math.Min(FirstSeconds * Math.Pow(2, attempts - 1), MaxSeconds) * DrawJitter());
 
     /// <summary>Spreads the retries of callers that failed together.</summary>
-    private static double Jitter() => RandomNumberGenerator.GetInt32(800, 1201) / 1000.0;
+    private static double DrawJitter() => RandomNumberGenerator.GetInt32(800, 1201) / 1000.0;
 }

@@ -34,14 +34,14 @@ internal sealed record CallSettings
     }
 
     /// <summary>Creates the error for a predictor that does not respond at all.</summary>
-    public QuantraException NoResponse() => new QuantraError(
+    public QuantraException CreateNoResponseError() => new QuantraError(
         QuantraStatus.DeadlineExceeded,
         QuantraReason.DeadlineExceeded,
         FormattableString.Invariant($"no response from {Target} within {(Timeout + ResponseGrace).TotalSeconds:g} s; set a longer timeout, or use another server"))
         .ToException();
 
     /// <summary>Creates the error for a request whose deadline passed before it was sent.</summary>
-    public QuantraError DeadlinePassed() => new(
+    public QuantraError CreateDeadlineError() => new(
         QuantraStatus.DeadlineExceeded,
         QuantraReason.DeadlineExceeded,
         FormattableString.Invariant($"no response from {Target} within {Timeout.TotalSeconds:g} s; set a longer timeout"));

@@ -77,19 +77,19 @@ public sealed record BarPanel
     /// <exception cref="QuantraException">BARS_INVALID: the panel does not have the symbol; the message lists those that it has.</exception>
     public BarSeries Select(string symbol)
     {
-        var row = RowOf(symbol);
+        var row = FindRow(symbol);
         return new BarSeries
         {
             Symbol = symbol,
             Sessions = Sessions,
-            Open = Row(Open, row),
-            High = Row(High, row),
-            Low = Row(Low, row),
-            Close = Row(Close, row),
-            Volume = Row(Volume, row),
-            AdjustedClose = Row(AdjustedClose, row),
-            SplitRatio = Row(SplitRatio, row),
-            CashDividend = Row(CashDividend, row),
+            Open = SelectRow(Open, row),
+            High = SelectRow(High, row),
+            Low = SelectRow(Low, row),
+            Close = SelectRow(Close, row),
+            Volume = SelectRow(Volume, row),
+            AdjustedClose = SelectRow(AdjustedClose, row),
+            SplitRatio = SelectRow(SplitRatio, row),
+            CashDividend = SelectRow(CashDividend, row),
             Calendar = Calendar,
             Currency = Currency,
         };
@@ -102,8 +102,8 @@ public sealed record BarPanel
     public BarPanel Select(IReadOnlyList<string> symbols)
     {
         ArgumentNullException.ThrowIfNull(symbols);
-        int[] rows = [.. symbols.Select(RowOf)];
-        return Cut([.. symbols], rows, ..);
+        int[] rows = [.. symbols.Select(FindRow)];
+        return SelectCells([.. symbols], rows, ..);
     }
 
     /// <summary>Returns the most recent sessions of every symbol.</summary>
@@ -112,7 +112,7 @@ public sealed record BarPanel
     public BarPanel Last(int count)
     {
         ArgumentOutOfRangeException.ThrowIfLessThan(count, 1);
-        return Part(Math.Max(0, Sessions.Length - count)..);
+        return SelectSessions(Math.Max(0, Sessions.Length - count)..);
     }
 
     /// <summary>Returns the sessions up to a day, inclusive.</summary>
@@ -126,10 +126,10 @@ public sealed record BarPanel
     /// <param name="last">The last day.</param>
     /// <returns>A shorter panel with copied columns.</returns>
     /// <exception cref="QuantraException">BARS_INVALID: the range is empty; the message names the panel's sessions.</exception>
-    public BarPanel Between(DateOnly first, DateOnly last) => Part(SessionRange.Between(Sessions.Span, first, last));
+    public BarPanel Between(DateOnly first, DateOnly last) => SelectSessions(SessionRange.Between(Sessions.Span, first, last));
 
     /// <inheritdoc/>
-    public bool Equals(BarPanel? other) => other is not null && ValueEquality.Same(Parts(), other.Parts());
+    public bool Equals(BarPanel? other) => other is not null && ValueEquality.AreEqual(Parts(), other.Parts());
 
     /// <inheritdoc/>
     public override int GetHashCode() => ValueEquality.Hash(Parts());
@@ -138,7 +138,7 @@ public sealed record BarPanel
     /// <returns>For example "bars of AAPL, IBM; 200 sessions, 2012-05-14 to 2013-03-01".</returns>
     public override string ToString() => $"bars of {MessageFormat.Symbols(Symbols)}; {MessageFormat.Days(Sessions.Span)}";
 
-    private int RowOf(string symbol)
+    private int FindRow(string symbol)
     {
         for (var row = 0; row < Symbols.Count; row++)
         {
@@ -149,42 +149,42 @@ public sealed record BarPanel
         throw QuantraError.BadBars($"no bars of {symbol}; the panel has {MessageFormat.First(Symbols)}").ToException();
     }
 
-    private BarPanel Part(Range sessions)
+    private BarPanel SelectSessions(Range sessions)
     {
         int[] rows = [.. Enumerable.Range(0, Symbols.Count)];
-        return Cut(Symbols, rows, sessions);
+        return SelectCells(Symbols, rows, sessions);
     }
 
     /// <summary>Copies some rows and sessions of every column.</summary>
-    private BarPanel Cut(IReadOnlyList<string> symbols, int[] rows, Range sessions)
+    private BarPanel SelectCells(IReadOnlyList<string> symbols, int[] rows, Range sessions)
     {
         var (start, length) = sessions.GetOffsetAndLength(Sessions.Length);
         return this with
         {
             Symbols = symbols,
             Sessions = Sessions[sessions],
-            Open = CutColumn(Open),
-            High = CutColumn(High),
-            Low = CutColumn(Low),
-            Close = CutColumn(Close),
-            Volume = CutColumn(Volume),
-            AdjustedClose = CutColumn(AdjustedClose),
-            SplitRatio = CutColumn(SplitRatio),
-            CashDividend = CutColumn(CashDividend),
+            Open = SelectColumn(Open),
+            High = SelectColumn(High),
+            Low = SelectColumn(Low),
+            Close = SelectColumn(Close),
+            Volume = SelectColumn(Volume),
+            AdjustedClose = SelectColumn(AdjustedClose),
+            SplitRatio = SelectColumn(SplitRatio),
+            CashDividend = SelectColumn(CashDividend),
         };
 
-        ReadOnlyMemory<double> CutColumn(ReadOnlyMemory<double> column)
+        ReadOnlyMemory<double> SelectColumn(ReadOnlyMemory<double> column)
         {
             if (column.IsEmpty)
                 return column;
             var part = new double[rows.Length * length];
             for (var index = 0; index < rows.Length; index++)
-                Row(column, rows[index]).Span.Slice(start, length).CopyTo(part.AsSpan(index * length));
+                SelectRow(column, rows[index]).Span.Slice(start, length).CopyTo(part.AsSpan(index * length));
             return part;
         }
     }
 
-    private ReadOnlyMemory<double> Row(ReadOnlyMemory<double> column, int row) =>
+    private ReadOnlyMemory<double> SelectRow(ReadOnlyMemory<double> column, int row) =>
         column.IsEmpty ? column : column.Slice(row * Sessions.Length, Sessions.Length);
 
     private object?[] Parts() =>

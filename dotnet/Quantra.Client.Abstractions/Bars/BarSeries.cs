@@ -81,7 +81,7 @@ public sealed record BarSeries
     };
 
     /// <inheritdoc/>
-    public bool Equals(BarSeries? other) => other is not null && ValueEquality.Same(Parts(), other.Parts());
+    public bool Equals(BarSeries? other) => other is not null && ValueEquality.AreEqual(Parts(), other.Parts());
 
     /// <inheritdoc/>
     public override int GetHashCode() => ValueEquality.Hash(Parts());

@@ -38,7 +38,7 @@ internal sealed class BarsCsvReader
 
     public static BarPanel Read(string path, CancellationToken cancellationToken)
     {
-        using var table = CsvTable.Open(path, QuantraReason.BarsInvalid, Advice(Path.GetFileName(path)));
+        using var table = CsvTable.Open(path, QuantraReason.BarsInvalid, Advise(Path.GetFileName(path)));
         var bars = new BarsCsvReader(table);
         var fileName = Path.GetFileNameWithoutExtension(path).ToUpperInvariant();
         foreach (var row in table.Rows())
@@ -50,7 +50,7 @@ internal sealed class BarsCsvReader
         return bars.ToPanel();
     }
 
-    private static string Advice(string file) =>
+    private static string Advise(string file) =>
         $"""; if another program wrote the file, convert it with Python: `quantra check "{file}" --fix clean.csv`""";
 
     private void Add(CsvRow row, string fileName)
@@ -60,7 +60,7 @@ internal sealed class BarsCsvReader
         if (symbol == _lastDays.Count)
             _lastDays.Add(DateOnly.MinValue);
         else if (day <= _lastDays[symbol])
-            throw MissingSymbolColumn() ?? OrderError(_symbols.Names[symbol], day, _lastDays[symbol]);
+            throw CreateMissingColumnError() ?? OrderError(_symbols.Names[symbol], day, _lastDays[symbol]);
         _lastDays[symbol] = day;
         var (columns, position) = _rows.Add(symbol, day);
         for (var index = 0; index < _columns.Length; index++)
@@ -72,7 +72,7 @@ internal sealed class BarsCsvReader
         var sessions = _rows.Days();
         CheckSize(sessions.Length);
         CheckDaily(sessions);
-        var ahead = _days.DaysAhead(_table);
+        var ahead = _days.CountDaysAhead(_table);
         return new BarPanel
         {
             Symbols = [.. _symbols.Names],
@@ -124,7 +124,7 @@ internal sealed class BarsCsvReader
     /// Returns the error for rows of several symbols without a symbol column: a day appears twice, or a text column with few values tells the
     /// rows apart. Null if there is a symbol column or no sign of several symbols.
     /// </summary>
-    private QuantraException? MissingSymbolColumn()
+    private QuantraException? CreateMissingColumnError()
     {
         if (_symbol is not null)
             return null;
@@ -132,7 +132,7 @@ internal sealed class BarsCsvReader
         var twice = days.GroupBy(day => day).FirstOrDefault(group => group.Count() > 1);
         string[] likely =
         [
-            .. _table.NamedTexts([_date.Name, .. _columns.Select(column => column.Name)])
+            .. _table.ReadNamedTexts([_date.Name, .. _columns.Select(column => column.Name)])
                 .Where(column => IsLikelySymbol(column.Texts, days, sorted: twice is null))
                 .Select(column => column.Name),
         ];

@@ -20,7 +20,7 @@ internal static partial class CovariateCsvReader
         }
 
         table.Require(["date"]);
-        var names = ValueColumns(table);
+        var names = FindValueColumns(table);
         if (!table.Has(CsvTable.Symbol))
             RefuseTexts(table);
         var days = (table.Column("date"), table.Column(KnownFrom));
@@ -28,11 +28,11 @@ internal static partial class CovariateCsvReader
         var statements = names.ToDictionary(table.Column, _ => new List<CovariateSeries.Statement>());
         foreach (var row in table.Rows())
             Add(row, table.SymbolColumn is null ? "" : row.Symbol(), days, moments, statements);
-        var ahead = moments.DaysAhead(table);
+        var ahead = moments.CountDaysAhead(table);
         string[] symbols = [.. statements.Values.SelectMany(rows => rows).Select(one => one.Symbol).Where(one => one.Length > 0).Distinct()];
-        return ([.. names.Select(name => new CovariateSeries(name, !table.Has(CsvTable.Symbol), About(table.Column(name))))], symbols);
+        return ([.. names.Select(name => new CovariateSeries(name, !table.Has(CsvTable.Symbol), SelectStatements(table.Column(name))))], symbols);
 
-        IEnumerable<CovariateSeries.Statement> About(CsvColumn column) =>
+        IEnumerable<CovariateSeries.Statement> SelectStatements(CsvColumn column) =>
             statements[column].Select(one => ahead == 0 ? one : one with { Day = one.Day.AddDays(ahead) });
     }
 
@@ -42,11 +42,11 @@ internal static partial class CovariateCsvReader
         using var table = CsvTable.Open(path, QuantraReason.CovariatesInvalid);
         if (!table.Has(CsvTable.Symbol))
         {
-            string[] likely = [.. table.NamedTexts([]).Where(one => one.Texts.Distinct().Count() == one.Texts.Count).Select(one => one.Name)];
+            string[] likely = [.. table.ReadNamedTexts([]).Where(one => one.Texts.Distinct().Count() == one.Texts.Count).Select(one => one.Name)];
             throw table.Refusal($"no symbol column; it has {string.Join(", ", table.Columns)}; {CsvTable.Renaming(likely)}");
         }
 
-        var columns = ValueColumns(table).ToDictionary(name => name, _ => new Dictionary<string, string>());
+        var columns = FindValueColumns(table).ToDictionary(name => name, _ => new Dictionary<string, string>());
         foreach (var row in table.Rows())
         {
             var symbol = row.Symbol();
@@ -63,7 +63,7 @@ internal static partial class CovariateCsvReader
     /// <summary>Rejects text columns in a file without symbols: one of them may be the symbol.</summary>
     private static void RefuseTexts(CsvTable table)
     {
-        var texts = table.NamedTexts(Keys);
+        var texts = table.ReadNamedTexts(Keys);
         if (texts.Count > 0)
         {
             throw table.Refusal(
@@ -91,11 +91,11 @@ internal static partial class CovariateCsvReader
         foreach (var (column, rows) in statements)
         {
             if (row.Text(column).Length > 0) // an empty cell has no value
-                rows.Add(new(symbol, day, known, Finite(row, column), row.RowNumber));
+                rows.Add(new(symbol, day, known, ReadFinite(row, column), row.RowNumber));
         }
     }
 
-    private static double Finite(CsvRow row, CsvColumn column)
+    private static double ReadFinite(CsvRow row, CsvColumn column)
     {
         var value = row.Number(column);
         return double.IsInfinity(value)
@@ -103,7 +103,7 @@ internal static partial class CovariateCsvReader
             : value;
     }
 
-    private static string[] ValueColumns(CsvTable table)
+    private static string[] FindValueColumns(CsvTable table)
     {
         string[] names = [.. table.Columns.Except(Keys)];
         if (names.Length == 0)

@@ -7,7 +7,7 @@ namespace Quantra.Client;
 public sealed record CovariateInfo(string Name, CovariateGroup Group, IReadOnlyList<string> Categories)
 {
     /// <inheritdoc/>
-    public bool Equals(CovariateInfo? other) => other is not null && ValueEquality.Same(Parts(), other.Parts());
+    public bool Equals(CovariateInfo? other) => other is not null && ValueEquality.AreEqual(Parts(), other.Parts());
 
     /// <inheritdoc/>
     public override int GetHashCode() => ValueEquality.Hash(Parts());

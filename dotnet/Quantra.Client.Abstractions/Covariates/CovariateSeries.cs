@@ -39,7 +39,7 @@ internal sealed class CovariateSeries
     {
         var values = new double[symbols.Count * sessions.Length];
         for (var row = 0; row < symbols.Count; row++)
-            Fill(values.AsSpan(row * sessions.Length, sessions.Length), sessions, RowsOf(symbols[row]), one => one.KnownFrom);
+            Fill(values.AsSpan(row * sessions.Length, sessions.Length), sessions, FindRows(symbols[row]), one => one.KnownFrom);
         return values;
     }
 
@@ -50,7 +50,7 @@ internal sealed class CovariateSeries
         for (var row = 0; row < symbols.Count; row++)
         {
             // a stable sort: rows about one day stay in the order in which they became known
-            var heard = RowsOf(symbols[row]).Where(one => one.KnownFrom <= knownBy).OrderBy(one => one.Day).ToArray();
+            var heard = FindRows(symbols[row]).Where(one => one.KnownFrom <= knownBy).OrderBy(one => one.Day).ToArray();
             Fill(values.AsSpan(row * days.Length, days.Length), days, heard, one => one.Day);
         }
 
@@ -74,7 +74,7 @@ internal sealed class CovariateSeries
         }
     }
 
-    private Statement[] RowsOf(string symbol) => _bySymbol.GetValueOrDefault(_isAboutAll ? "" : symbol) ?? [];
+    private Statement[] FindRows(string symbol) => _bySymbol.GetValueOrDefault(_isAboutAll ? "" : symbol) ?? [];
 
     private void CheckOnce(Statement[] rows)
     {

@@ -82,36 +82,36 @@ public sealed class CovariateSource
             throw QuantraError.BadBars("the panel has no sessions").ToException();
         var last = sessions[^1];
         var needs = model.Covariates.ToLookup(need => need.Group);
-        CovariateSeries[] known = [.. SeriesOf(needs[CovariateGroup.Known])];
-        DateOnly[] future = known.Length > 0 ? DaysAfter(last, model) : [];
+        CovariateSeries[] known = [.. SelectSeries(needs[CovariateGroup.Known])];
+        DateOnly[] future = known.Length > 0 ? ListDaysAfter(last, model) : [];
         DateOnly[] axis = [.. sessions, .. future];
         var statics = needs[CovariateGroup.Static].Where(need => _statics.ContainsKey(need.Name)).ToLookup(need => need.Categories.Count > 0);
         return new Covariates
         {
-            Observed = SeriesOf(needs[CovariateGroup.Observed]).ToDictionary(one => one.Name, one => Memory(one.AsOf(bars.Symbols, bars.Sessions.Span))).AsReadOnly(),
-            Known = known.ToDictionary(one => one.Name, one => Memory(one.OfDays(bars.Symbols, axis, last))).AsReadOnly(),
+            Observed = SelectSeries(needs[CovariateGroup.Observed]).ToDictionary(one => one.Name, one => CopyToMemory(one.AsOf(bars.Symbols, bars.Sessions.Span))).AsReadOnly(),
+            Known = known.ToDictionary(one => one.Name, one => CopyToMemory(one.OfDays(bars.Symbols, axis, last))).AsReadOnly(),
             FutureSessions = future,
-            Numbers = statics[false].ToDictionary(need => need.Name, need => Memory(NumbersOf(need.Name, bars.Symbols))).AsReadOnly(),
-            Categories = statics[true].ToDictionary(need => need.Name, need => TextsOf(need.Name, bars.Symbols)).AsReadOnly(),
+            Numbers = statics[false].ToDictionary(need => need.Name, need => CopyToMemory(CollectNumbers(need.Name, bars.Symbols))).AsReadOnly(),
+            Categories = statics[true].ToDictionary(need => need.Name, need => CollectTexts(need.Name, bars.Symbols)).AsReadOnly(),
         };
     }
 
-    private static ReadOnlyMemory<double> Memory(double[] values) => values;
+    private static ReadOnlyMemory<double> CopyToMemory(double[] values) => values;
 
     /// <summary>Returns enough days to contain the model's future sessions.</summary>
-    private static DateOnly[] DaysAfter(DateOnly day, ModelInfo model) => model.Calendar == EveryDay
+    private static DateOnly[] ListDaysAfter(DateOnly day, ModelInfo model) => model.Calendar == EveryDay
         ? [.. Enumerable.Range(1, model.FutureLength).Select(day.AddDays)]
-        : WeekdaysAfter(day, model.FutureLength);
+        : ListWeekdaysAfter(day, model.FutureLength);
 
     /// <summary>Returns enough weekdays to contain that many sessions of any exchange.</summary>
-    private static DateOnly[] WeekdaysAfter(DateOnly day, int sessions) =>
+    private static DateOnly[] ListWeekdaysAfter(DateOnly day, int sessions) =>
         [.. Enumerable.Range(1, int.MaxValue)
             .Select(day.AddDays)
             .Where(one => one.DayOfWeek is not (DayOfWeek.Saturday or DayOfWeek.Sunday))
             .Take(sessions + (sessions / 2) + MostClosed)];
 
     /// <summary>Parses a number: NaN for an empty text, null for an invalid or infinite one.</summary>
-    private static double? Number(string text)
+    private static double? ParseNumber(string text)
     {
         if (text.Length == 0)
             return double.NaN;
@@ -120,17 +120,17 @@ public sealed class CovariateSource
             : null;
     }
 
-    private IEnumerable<CovariateSeries> SeriesOf(IEnumerable<CovariateInfo> needs) =>
+    private IEnumerable<CovariateSeries> SelectSeries(IEnumerable<CovariateInfo> needs) =>
         needs.Where(need => _series.ContainsKey(need.Name)).Select(need => _series[need.Name]);
 
-    private IReadOnlyList<string> TextsOf(string name, IReadOnlyList<string> symbols) =>
+    private IReadOnlyList<string> CollectTexts(string name, IReadOnlyList<string> symbols) =>
         [.. symbols.Select(symbol => _statics[name].GetValueOrDefault(symbol, ""))];
 
-    private double[] NumbersOf(string name, IReadOnlyList<string> symbols)
+    private double[] CollectNumbers(string name, IReadOnlyList<string> symbols)
     {
         foreach (var (symbol, text) in _statics[name])
         {
-            if (Number(text) is null)
+            if (ParseNumber(text) is null)
             {
                 throw QuantraError.BadCovariates(
                     $"static covariate {name} must be a number for every symbol, but is '{text}' for {symbol}; leave the cell empty if it is "
@@ -138,7 +138,7 @@ public sealed class CovariateSource
             }
         }
 
-        return [.. TextsOf(name, symbols).Select(text => Number(text)!.Value)];
+        return [.. CollectTexts(name, symbols).Select(text => ParseNumber(text)!.Value)];
     }
 
     /// <summary>Rejects a symbol that differs from the bars' only in letter case, because its values would silently be unknown.</summary>

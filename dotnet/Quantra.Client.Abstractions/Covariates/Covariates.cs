@@ -34,7 +34,7 @@ public sealed record Covariates
     public bool IsEmpty => Observed.Count + Known.Count + Numbers.Count + Categories.Count == 0;
 
     /// <inheritdoc/>
-    public bool Equals(Covariates? other) => other is not null && ValueEquality.Same(Parts(), other.Parts());
+    public bool Equals(Covariates? other) => other is not null && ValueEquality.AreEqual(Parts(), other.Parts());
 
     /// <inheritdoc/>
     public override int GetHashCode() => ValueEquality.Hash(Parts());

@@ -19,14 +19,14 @@ internal static class CsvDate
 
     private static bool TryMake(ReadOnlySpan<byte> years, ReadOnlySpan<byte> months, ReadOnlySpan<byte> days, out DateOnly day)
     {
-        var (year, month, date) = (Digits(years), Digits(months), Digits(days));
+        var (year, month, date) = (ParseDigits(years), ParseDigits(months), ParseDigits(days));
         var exists = year >= 1 && month is >= 1 and <= 12 && date >= 1 && date <= DateTime.DaysInMonth(year, month);
         day = exists ? new DateOnly(year, month, date) : default;
         return exists;
     }
 
     /// <summary>Parses decimal digits; negative if there is anything else.</summary>
-    private static int Digits(ReadOnlySpan<byte> text)
+    private static int ParseDigits(ReadOnlySpan<byte> text)
     {
         var number = 0;
         foreach (var one in text)

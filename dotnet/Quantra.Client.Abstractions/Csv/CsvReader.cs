@@ -29,7 +29,7 @@ internal sealed class CsvReader : IDisposable
             Options = FileOptions.SequentialScan,
             BufferSize = 0,
         });
-        _text = _file = file.CanSeek ? file : Whole(file);
+        _text = _file = file.CanSeek ? file : ReadWhole(file);
         Rewind();
     }
 
@@ -91,7 +91,7 @@ internal sealed class CsvReader : IDisposable
     }
 
     /// <summary>Copies a stream that can be read only once, for example a pipe.</summary>
-    private static MemoryStream Whole(FileStream pipe)
+    private static MemoryStream ReadWhole(FileStream pipe)
     {
         using (pipe)
         {

@@ -24,16 +24,16 @@ internal sealed class CsvTable : IDisposable
     private CsvTable(CsvReader reader, string path, string reason, string advice)
     {
         (_reader, _file, _reason, _advice) = (reader, Path.GetFileName(path), reason, advice);
-        string[] names = [.. Header().Select(Normal)];
+        string[] names = [.. ReadHeader().Select(Normalise)];
         _width = names.Length;
         foreach (var (name, index) in names.Select((name, index) => (name, index)))
         {
             if (!_indexes.TryAdd(name, index))
-                throw Refusal($"more than one column {Short(name)}");
+                throw Refusal($"more than one column {Shorten(name)}");
         }
 
         _symbolColumns = [.. SymbolNames.Where(_indexes.ContainsKey).Select(name => new CsvColumn(name, _indexes[name]))];
-        Columns = [.. names.Except(_symbolColumns.Skip(1).Select(column => column.Name)).Select(Called)];
+        Columns = [.. names.Except(_symbolColumns.Skip(1).Select(column => column.Name)).Select(NormaliseName)];
     }
 
     /// <summary>The column names in lower case, with underscores for spaces. A symbol column appears once, as symbol.</summary>
@@ -82,7 +82,7 @@ internal sealed class CsvTable : IDisposable
         if (missing.Length == 0)
             return;
         var advice = Columns.Count == 1 && Columns[0].AsSpan().IndexOfAny(';', '\t') >= 0 ? "; separate its columns by commas" : "";
-        throw Refusal($"missing column {string.Join(", ", missing)}; it has {Shown()}{advice}");
+        throw Refusal($"missing column {string.Join(", ", missing)}; it has {DescribeColumns()}{advice}");
     }
 
     /// <summary>Yields the rows that are not empty, at least one. A row is valid until the next one.</summary>
@@ -112,7 +112,7 @@ internal sealed class CsvTable : IDisposable
     /// <summary>Finds text columns without a known meaning, one of which may be the symbol.</summary>
     /// <param name="read">Columns with a known meaning.</param>
     /// <returns>Texts of the columns in which every cell has a text that is not a number.</returns>
-    public IReadOnlyList<(string Name, List<string> Texts)> NamedTexts(IEnumerable<string> read)
+    public IReadOnlyList<(string Name, List<string> Texts)> ReadNamedTexts(IEnumerable<string> read)
     {
         List<(string Name, List<string> Texts)> left = [.. Columns.Except(read).Select(name => (name, new List<string>()))];
         foreach (var row in Rows())
@@ -135,19 +135,19 @@ internal sealed class CsvTable : IDisposable
     /// <summary>Creates the exception for an invalid file.</summary>
     public QuantraException Refusal(string problem) => QuantraError.BadFile(_reason, $"{_file}: {problem}{_advice}").ToException();
 
-    private string Shown() =>
+    private string DescribeColumns() =>
         Columns.Any(name => name.Any(one => one == '\uFFFD' || (char.IsControl(one) && one != '\t')))
             ? "no columns, because it is not text"
-            : string.Join(", ", Columns.Take(MostShown).Select(Short)) + (Columns.Count > MostShown ? $" and {Columns.Count - MostShown} more" : "");
+            : string.Join(", ", Columns.Take(MostShown).Select(Shorten)) + (Columns.Count > MostShown ? $" and {Columns.Count - MostShown} more" : "");
 
-    private static string Short(string name) => name.Length > LongestShown ? name[..LongestShown] + "…" : name;
+    private static string Shorten(string name) => name.Length > LongestShown ? name[..LongestShown] + "…" : name;
 
-    private static string Normal(string name) => name.Trim().ToLowerInvariant().Replace(' ', '_');
+    private static string Normalise(string name) => name.Trim().ToLowerInvariant().Replace(' ', '_');
 
-    private string[] Header() =>
+    private string[] ReadHeader() =>
         _reader.Read() ? [.. Enumerable.Range(0, _reader.Count).Select(index => Encoding.UTF8.GetString(_reader.Cell(index)))] : [""];
 
-    private string Called(string name) => _symbolColumns.Length > 0 && name == _symbolColumns[0].Name ? Symbol : name;
+    private string NormaliseName(string name) => _symbolColumns.Length > 0 && name == _symbolColumns[0].Name ? Symbol : name;
 
     private bool Next()
     {

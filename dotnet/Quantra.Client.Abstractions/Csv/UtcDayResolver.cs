@@ -33,7 +33,7 @@ internal sealed class UtcDayResolver
 
     /// <summary>Returns the offset in days from the written to the exchange's days: 0, 1 or -1.</summary>
     /// <exception cref="QuantraException">The days of the week are ambiguous.</exception>
-    public int DaysAhead(CsvTable table)
+    public int CountDaysAhead(CsvTable table)
     {
         if (!_isAllUtc || _isAllMidnight)
             return 0;

@@ -25,7 +25,7 @@ internal static class ValueEquality
     public static object? Of<T>(IReadOnlyDictionary<string, IReadOnlyList<T>>? entries) => Of(entries, value => Of(value));
 
     /// <summary>Whether two records of one type have equal parts.</summary>
-    public static bool Same(object?[] one, object?[] other) => one.SequenceEqual(other);
+    public static bool AreEqual(object?[] one, object?[] other) => one.SequenceEqual(other);
 
     /// <summary>Hashes all parts.</summary>
     public static int Hash(IEnumerable<object?> parts)

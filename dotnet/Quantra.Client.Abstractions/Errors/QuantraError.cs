@@ -41,7 +41,7 @@ public sealed record QuantraError(
     public QuantraException ToException(Exception? inner = null) => new(this, inner);
 
     /// <inheritdoc/>
-    public bool Equals(QuantraError? other) => other is not null && ValueEquality.Same(Parts(), other.Parts());
+    public bool Equals(QuantraError? other) => other is not null && ValueEquality.AreEqual(Parts(), other.Parts());
 
     /// <inheritdoc/>
     public override int GetHashCode() => ValueEquality.Hash(Parts());

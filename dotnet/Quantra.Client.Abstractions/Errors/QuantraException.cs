@@ -7,7 +7,7 @@ public sealed class QuantraException : Exception
     /// <param name="error">The error.</param>
     /// <param name="innerException">The cause, if known.</param>
     public QuantraException(QuantraError error, Exception? innerException = null)
-        : base(MessageOf(error), innerException) => Error = error;
+        : base(DescribeError(error), innerException) => Error = error;
 
     /// <summary>The error.</summary>
     public QuantraError Error { get; }
@@ -27,7 +27,7 @@ public sealed class QuantraException : Exception
     /// <inheritdoc cref="QuantraError.RetryAfter"/>
     public TimeSpan? RetryAfter => Error.RetryAfter;
 
-    private static string MessageOf(QuantraError error)
+    private static string DescribeError(QuantraError error)
     {
         ArgumentNullException.ThrowIfNull(error);
         return error.Message;

@@ -107,7 +107,7 @@ public sealed record Attribution
     }
 
     /// <inheritdoc/>
-    public bool Equals(Attribution? other) => other is not null && ValueEquality.Same(Parts(), other.Parts());
+    public bool Equals(Attribution? other) => other is not null && ValueEquality.AreEqual(Parts(), other.Parts());
 
     /// <inheritdoc/>
     public override int GetHashCode() => ValueEquality.Hash(Parts());

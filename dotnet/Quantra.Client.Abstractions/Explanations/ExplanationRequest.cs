@@ -22,7 +22,7 @@ public sealed record ExplanationRequest(PredictionRequest Instance, int Horizon,
     public double Tolerance { get; init; } = ManyExplanationsRequest.DefaultTolerance;
 
     /// <inheritdoc/>
-    public bool Equals(ExplanationRequest? other) => other is not null && ValueEquality.Same(Parts(), other.Parts());
+    public bool Equals(ExplanationRequest? other) => other is not null && ValueEquality.AreEqual(Parts(), other.Parts());
 
     /// <inheritdoc/>
     public override int GetHashCode() => ValueEquality.Hash(Parts());

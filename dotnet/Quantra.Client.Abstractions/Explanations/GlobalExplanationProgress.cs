@@ -31,7 +31,7 @@ public sealed record GlobalExplanationProgress
     public required IReadOnlyList<ExplanationRefusal> Refusals { get; init; }
 
     /// <inheritdoc/>
-    public bool Equals(GlobalExplanationProgress? other) => other is not null && ValueEquality.Same(Parts(), other.Parts());
+    public bool Equals(GlobalExplanationProgress? other) => other is not null && ValueEquality.AreEqual(Parts(), other.Parts());
 
     /// <inheritdoc/>
     public override int GetHashCode() => ValueEquality.Hash(Parts());

@@ -16,7 +16,7 @@ public sealed record GlobalExplanationRequest(IReadOnlyList<PredictionRequest> I
     public double Tolerance { get; init; } = ManyExplanationsRequest.DefaultTolerance;
 
     /// <inheritdoc/>
-    public bool Equals(GlobalExplanationRequest? other) => other is not null && ValueEquality.Same(Parts(), other.Parts());
+    public bool Equals(GlobalExplanationRequest? other) => other is not null && ValueEquality.AreEqual(Parts(), other.Parts());
 
     /// <inheritdoc/>
     public override int GetHashCode() => ValueEquality.Hash(Parts());

@@ -20,7 +20,7 @@ public sealed record ManyExplanationsRequest(PredictionRequest Instance, IReadOn
     public double Tolerance { get; init; } = DefaultTolerance;
 
     /// <inheritdoc/>
-    public bool Equals(ManyExplanationsRequest? other) => other is not null && ValueEquality.Same(Parts(), other.Parts());
+    public bool Equals(ManyExplanationsRequest? other) => other is not null && ValueEquality.AreEqual(Parts(), other.Parts());
 
     /// <inheritdoc/>
     public override int GetHashCode() => ValueEquality.Hash(Parts());

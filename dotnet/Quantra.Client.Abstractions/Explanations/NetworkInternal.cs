@@ -11,7 +11,7 @@ namespace Quantra.Client;
 public sealed record NetworkInternal(string Name, InternalAxis Axis, IReadOnlyList<string> Labels, ReadOnlyMemory<double> Values)
 {
     /// <inheritdoc/>
-    public bool Equals(NetworkInternal? other) => other is not null && ValueEquality.Same(Parts(), other.Parts());
+    public bool Equals(NetworkInternal? other) => other is not null && ValueEquality.AreEqual(Parts(), other.Parts());
 
     /// <inheritdoc/>
     public override int GetHashCode() => ValueEquality.Hash(Parts());

@@ -41,7 +41,7 @@ public sealed record TargetImportance
     }
 
     /// <inheritdoc/>
-    public bool Equals(TargetImportance? other) => other is not null && ValueEquality.Same(Parts(), other.Parts());
+    public bool Equals(TargetImportance? other) => other is not null && ValueEquality.AreEqual(Parts(), other.Parts());
 
     /// <inheritdoc/>
     public override int GetHashCode() => ValueEquality.Hash(Parts());

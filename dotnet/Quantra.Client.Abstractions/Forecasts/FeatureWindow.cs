@@ -47,7 +47,7 @@ public sealed record FeatureWindow
     public DateOnly? AsOf { get; init; }
 
     /// <inheritdoc/>
-    public bool Equals(FeatureWindow? other) => other is not null && ValueEquality.Same(Parts(), other.Parts());
+    public bool Equals(FeatureWindow? other) => other is not null && ValueEquality.AreEqual(Parts(), other.Parts());
 
     /// <inheritdoc/>
     public override int GetHashCode() => ValueEquality.Hash(Parts());

@@ -185,7 +185,7 @@ public sealed record Forecast
     }
 
     /// <inheritdoc/>
-    public bool Equals(Forecast? other) => other is not null && ValueEquality.Same(Parts(), other.Parts());
+    public bool Equals(Forecast? other) => other is not null && ValueEquality.AreEqual(Parts(), other.Parts());
 
     /// <inheritdoc/>
     public override int GetHashCode() => ValueEquality.Hash(Parts());

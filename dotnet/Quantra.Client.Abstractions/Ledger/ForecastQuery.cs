@@ -36,7 +36,7 @@ public sealed record ForecastQuery
     }
 
     /// <inheritdoc/>
-    public bool Equals(ForecastQuery? other) => other is not null && ValueEquality.Same(Parts(), other.Parts());
+    public bool Equals(ForecastQuery? other) => other is not null && ValueEquality.AreEqual(Parts(), other.Parts());
 
     /// <inheritdoc/>
     public override int GetHashCode() => ValueEquality.Hash(Parts());

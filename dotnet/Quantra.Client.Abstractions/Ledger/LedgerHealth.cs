@@ -6,7 +6,7 @@ namespace Quantra.Client;
 public sealed record LedgerHealth(IReadOnlyList<ModelHealth> Models, DateOnly? LastSession)
 {
     /// <inheritdoc/>
-    public bool Equals(LedgerHealth? other) => other is not null && ValueEquality.Same(Parts(), other.Parts());
+    public bool Equals(LedgerHealth? other) => other is not null && ValueEquality.AreEqual(Parts(), other.Parts());
 
     /// <inheritdoc/>
     public override int GetHashCode() => ValueEquality.Hash(Parts());

@@ -9,7 +9,7 @@ namespace Quantra.Client;
 public sealed record ModelHealth(string Model, int Version, bool IsChampion, Lamp Lamp, IReadOnlyList<TestHealth> Tests)
 {
     /// <inheritdoc/>
-    public bool Equals(ModelHealth? other) => other is not null && ValueEquality.Same(Parts(), other.Parts());
+    public bool Equals(ModelHealth? other) => other is not null && ValueEquality.AreEqual(Parts(), other.Parts());
 
     /// <inheritdoc/>
     public override int GetHashCode() => ValueEquality.Hash(Parts());

@@ -76,7 +76,7 @@ public sealed record RecordedForecast
     }
 
     /// <inheritdoc/>
-    public bool Equals(RecordedForecast? other) => other is not null && ValueEquality.Same(Parts(), other.Parts());
+    public bool Equals(RecordedForecast? other) => other is not null && ValueEquality.AreEqual(Parts(), other.Parts());
 
     /// <inheritdoc/>
     public override int GetHashCode() => ValueEquality.Hash(Parts());

@@ -43,7 +43,7 @@ public sealed record ModelComparison
     public required string ResultJson { get; init; }
 
     /// <inheritdoc/>
-    public bool Equals(ModelComparison? other) => other is not null && ValueEquality.Same(Parts(), other.Parts());
+    public bool Equals(ModelComparison? other) => other is not null && ValueEquality.AreEqual(Parts(), other.Parts());
 
     /// <inheritdoc/>
     public override int GetHashCode() => ValueEquality.Hash(Parts());

@@ -7,7 +7,7 @@ namespace Quantra.Client;
 public sealed record PromotionResult(bool IsPromoted, IReadOnlyList<GateResult> Gates, int? Champion)
 {
     /// <inheritdoc/>
-    public bool Equals(PromotionResult? other) => other is not null && ValueEquality.Same(Parts(), other.Parts());
+    public bool Equals(PromotionResult? other) => other is not null && ValueEquality.AreEqual(Parts(), other.Parts());
 
     /// <inheritdoc/>
     public override int GetHashCode() => ValueEquality.Hash(Parts());

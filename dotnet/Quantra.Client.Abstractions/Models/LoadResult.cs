@@ -6,7 +6,7 @@ namespace Quantra.Client;
 public sealed record LoadResult(IReadOnlyList<ModelInfo> Models, IReadOnlyList<string> Problems)
 {
     /// <inheritdoc/>
-    public bool Equals(LoadResult? other) => other is not null && ValueEquality.Same(Parts(), other.Parts());
+    public bool Equals(LoadResult? other) => other is not null && ValueEquality.AreEqual(Parts(), other.Parts());
 
     /// <inheritdoc/>
     public override int GetHashCode() => ValueEquality.Hash(Parts());

@@ -79,7 +79,7 @@ public sealed record ModelInfo
     public required string CardJson { get; init; }
 
     /// <inheritdoc/>
-    public bool Equals(ModelInfo? other) => other is not null && ValueEquality.Same(Parts(), other.Parts());
+    public bool Equals(ModelInfo? other) => other is not null && ValueEquality.AreEqual(Parts(), other.Parts());
 
     /// <inheritdoc/>
     public override int GetHashCode() => ValueEquality.Hash(Parts());

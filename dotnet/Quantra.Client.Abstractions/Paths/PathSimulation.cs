@@ -73,7 +73,7 @@ public sealed record PathSimulation
     }
 
     /// <inheritdoc/>
-    public bool Equals(PathSimulation? other) => other is not null && ValueEquality.Same(Parts(), other.Parts());
+    public bool Equals(PathSimulation? other) => other is not null && ValueEquality.AreEqual(Parts(), other.Parts());
 
     /// <inheritdoc/>
     public override int GetHashCode() => ValueEquality.Hash(Parts());

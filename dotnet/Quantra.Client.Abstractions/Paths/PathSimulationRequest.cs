@@ -69,7 +69,7 @@ public sealed record PathSimulationRequest(PredictionRequest Instance)
     public bool IncludePaths { get; init; }
 
     /// <inheritdoc/>
-    public bool Equals(PathSimulationRequest? other) => other is not null && ValueEquality.Same(Parts(), other.Parts());
+    public bool Equals(PathSimulationRequest? other) => other is not null && ValueEquality.AreEqual(Parts(), other.Parts());
 
     /// <inheritdoc/>
     public override int GetHashCode() => ValueEquality.Hash(Parts());

@@ -38,7 +38,7 @@ internal sealed class LocalBarSession : IBarSession
     public static async Task<IBarSession> OpenAsync(IStockPredictor predictor, SessionRequest request, CancellationToken cancellationToken)
     {
         ArgumentNullException.ThrowIfNull(request);
-        var forecast = await predictor.PredictAsync(Asking(request), cancellationToken).ConfigureAwait(false);
+        var forecast = await predictor.PredictAsync(CreateRequest(request), cancellationToken).ConfigureAwait(false);
         if (request.Bars.Sessions.Length < 2)
             throw QuantraError.BadFile(QuantraReason.MalformedRequest, "a session needs a history of at least two sessions").ToException();
         return new LocalBarSession(predictor, request, forecast);
@@ -85,7 +85,7 @@ internal sealed class LocalBarSession : IBarSession
     {
         try
         {
-            return await _predictor.PredictAsync(Asking(history.Whole()), cancellationToken).ConfigureAwait(false);
+            return await _predictor.PredictAsync(CreateRequest(history.Whole()), cancellationToken).ConfigureAwait(false);
         }
         catch (QuantraException refusal) when (history.IsEmpty && refusal.Reason is QuantraReason.NoUsableSymbol or QuantraReason.TooFewBars)
         {
@@ -104,26 +104,26 @@ internal sealed class LocalBarSession : IBarSession
         }
 
         if (bars.Sessions.Length != 1)
-            throw Rejection($"a push must have one session, but these bars have {bars.Sessions.Length}; push each day separately");
+            throw CreateRejection($"a push must have one session, but these bars have {bars.Sessions.Length}; push each day separately");
         if (bars.Symbols.FirstOrDefault(symbol => !_history.Columns.Has(symbol)) is { } unknown)
-            throw Rejection($"{unknown} is not a symbol of the session, which has {MessageFormat.First(Symbols)}; open another session");
+            throw CreateRejection($"{unknown} is not a symbol of the session, which has {MessageFormat.First(Symbols)}; open another session");
         if (!_history.Columns.Fit(bars, push.Covariates))
-            throw Rejection($"a push must have the same columns and covariates as the history of the session");
+            throw CreateRejection($"a push must have the same columns and covariates as the history of the session");
         CheckDay(bars.Sessions.Span[0]);
     }
 
     private void CheckDay(DateOnly day)
     {
         if (day < _history.Session)
-            throw Rejection($"the bars are of {day:yyyy-MM-dd}, but the session has reached {_history.Session:yyyy-MM-dd}; push later ones");
+            throw CreateRejection($"the bars are of {day:yyyy-MM-dd}, but the session has reached {_history.Session:yyyy-MM-dd}; push later ones");
         if (day > _history.Session && _history.WaitsFor.Count > 0)
-            throw Rejection($"{_history.Session:yyyy-MM-dd} is still waiting for {MessageFormat.First(_history.WaitsFor)}; push these bars, or flush the day");
+            throw CreateRejection($"{_history.Session:yyyy-MM-dd} is still waiting for {MessageFormat.First(_history.WaitsFor)}; push these bars, or flush the day");
     }
 
-    private static QuantraException Rejection(FormattableString message) =>
+    private static QuantraException CreateRejection(FormattableString message) =>
         QuantraError.BadBars(message.ToString(CultureInfo.InvariantCulture)).ToException();
 
-    private static PredictionRequest Asking(SessionRequest session) => new(session.Model, session.Bars)
+    private static PredictionRequest CreateRequest(SessionRequest session) => new(session.Model, session.Bars)
     {
         Covariates = session.Covariates,
         AllowIncompleteLastBar = session.AllowIncompleteLastBar,

@@ -8,10 +8,10 @@ public sealed record PushResult(Forecast? Forecast, IReadOnlyList<string> WaitsF
     /// <summary>Returns the forecast, or throws if there is none.</summary>
     /// <returns>The forecast.</returns>
     /// <exception cref="InvalidOperationException">The day is waiting for bars, or nothing traded.</exception>
-    public Forecast GetForecast() => Forecast ?? throw Missing();
+    public Forecast GetForecast() => Forecast ?? throw CreateMissingError();
 
     /// <inheritdoc/>
-    public bool Equals(PushResult? other) => other is not null && ValueEquality.Same(Parts(), other.Parts());
+    public bool Equals(PushResult? other) => other is not null && ValueEquality.AreEqual(Parts(), other.Parts());
 
     /// <inheritdoc/>
     public override int GetHashCode() => ValueEquality.Hash(Parts());
@@ -21,7 +21,7 @@ public sealed record PushResult(Forecast? Forecast, IReadOnlyList<string> WaitsF
     public override string ToString() =>
         Forecast?.Title() ?? (WaitsFor.Count > 0 ? $"taken; the day waits for {MessageFormat.First(WaitsFor)}" : "taken; nothing traded that day");
 
-    private InvalidOperationException Missing() => new($"there is no forecast: {this}");
+    private InvalidOperationException CreateMissingError() => new($"there is no forecast: {this}");
 
     private object?[] Parts() =>
     [

@@ -18,23 +18,23 @@ internal sealed class OptionsReader<T>(IReadOnlyDictionary<string, Action<T, ICo
     /// <exception cref="OptionsValidationException">Lists all problems with their paths.</exception>
     public void Read(string name, IConfiguration section, T options)
     {
-        var problems = Problems(section, options).ToArray();
+        var problems = FindProblems(section, options).ToArray();
         if (problems.Length > 0)
             throw new OptionsValidationException(name, typeof(T), problems);
     }
 
-    private IEnumerable<string> Problems(IConfiguration section, T options)
+    private IEnumerable<string> FindProblems(IConfiguration section, T options)
     {
         if (section is IConfigurationSection { Path: var path } named && !named.Exists())
             yield return $"the configuration section {path} is missing or empty";
         foreach (var child in section.GetChildren())
         {
-            if (Problem(child, options) is { } problem)
+            if (FindProblem(child, options) is { } problem)
                 yield return $"{child.Path}: {problem}";
         }
     }
 
-    private string? Problem(IConfigurationSection setting, T options)
+    private string? FindProblem(IConfigurationSection setting, T options)
     {
         if (!table.TryGetValue(setting.Key, out var setter))
             return $"unknown setting; the settings are {string.Join(", ", table.Keys.Order(StringComparer.Ordinal))}";

@@ -36,6 +36,6 @@ internal static class SettingValue
     public static IEnumerable<string> Texts(IConfigurationSection setting) => setting.GetChildren().Select(Text);
 
     /// <exception cref="FormatException">An element has no value.</exception>
-    public static IEnumerable<KeyValuePair<string, string>> TextsByName(IConfigurationSection setting) =>
+    public static IEnumerable<KeyValuePair<string, string>> ReadTextsByName(IConfigurationSection setting) =>
         setting.GetChildren().Select(child => KeyValuePair.Create(child.Key, Text(child)));
 }

@@ -38,7 +38,7 @@ internal sealed class JsonLine
 
     public JsonLine? Inner(string name) => Find(name, JsonValueKind.Object) is { } element ? new JsonLine(element) : null;
 
-    public IReadOnlyDictionary<string, string> TextsByName() => _object.EnumerateObject()
+    public IReadOnlyDictionary<string, string> ReadTextsByName() => _object.EnumerateObject()
         .Where(field => field.Value.ValueKind == JsonValueKind.String)
         .ToDictionary(field => field.Name, field => field.Value.GetString()!)
         .AsReadOnly();

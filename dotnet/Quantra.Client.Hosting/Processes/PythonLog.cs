@@ -17,7 +17,7 @@ internal sealed partial class PythonLog(ILogger logger)
             return line;
         }
 
-        var (text, severity) = ($"{json.Text("logger")}: {message}{FormatLocations(json)}", LevelOf(level));
+        var (text, severity) = ($"{json.Text("logger")}: {message}{FormatLocations(json)}", ParseLevel(level));
         Line(logger, severity, text);
         return level + " " + text;
     }
@@ -29,7 +29,7 @@ internal sealed partial class PythonLog(ILogger logger)
     private static string FormatLocations(JsonLine json) =>
         json.Texts("exception") is { Count: > 0 } locations ? $" ({string.Join("; ", locations)})" : "";
 
-    private static LogLevel LevelOf(string level) => level switch
+    private static LogLevel ParseLevel(string level) => level switch
     {
         "DEBUG" => LogLevel.Debug,
         "INFO" => LogLevel.Information,

@@ -35,7 +35,7 @@ public sealed class QuantraServerOptions
     public int Threads
     {
         get => _threads;
-        set => _threads = AtLeast(1, value);
+        set => _threads = CheckAtLeast(1, value);
     }
 
     /// <summary>Largest number of rows in one forward pass.</summary>
@@ -43,7 +43,7 @@ public sealed class QuantraServerOptions
     public int MaxBatchRows
     {
         get => _maxBatchRows;
-        set => _maxBatchRows = AtLeast(1, value);
+        set => _maxBatchRows = CheckAtLeast(1, value);
     }
 
     /// <summary>
@@ -71,7 +71,7 @@ public sealed class QuantraServerOptions
     public TimeSpan StartTimeout
     {
         get => _startTimeout;
-        set => _startTimeout = Positive(value);
+        set => _startTimeout = CheckPositive(value);
     }
 
     /// <summary>How long a stopping server may take before it is killed.</summary>
@@ -79,7 +79,7 @@ public sealed class QuantraServerOptions
     public TimeSpan GraceTime
     {
         get => _graceTime;
-        set => _graceTime = Positive(value);
+        set => _graceTime = CheckPositive(value);
     }
 
     /// <summary>Largest number of restarts within <see cref="RestartWindow"/>. After that the server has failed.</summary>
@@ -87,7 +87,7 @@ public sealed class QuantraServerOptions
     public int MaxRestarts
     {
         get => _maxRestarts;
-        set => _maxRestarts = AtLeast(0, value);
+        set => _maxRestarts = CheckAtLeast(0, value);
     }
 
     /// <summary>Period over which restarts are counted.</summary>
@@ -95,7 +95,7 @@ public sealed class QuantraServerOptions
     public TimeSpan RestartWindow
     {
         get => _restartWindow;
-        set => _restartWindow = Positive(value);
+        set => _restartWindow = CheckPositive(value);
     }
 
     /// <summary>Delay before the second restart within <see cref="RestartWindow"/>. It doubles with each further one; the first is immediate.</summary>
@@ -103,7 +103,7 @@ public sealed class QuantraServerOptions
     public TimeSpan RestartDelay
     {
         get => _restartDelay;
-        set => _restartDelay = Positive(value);
+        set => _restartDelay = CheckPositive(value);
     }
 
     /// <summary>Longest delay before a restart.</summary>
@@ -111,7 +111,7 @@ public sealed class QuantraServerOptions
     public TimeSpan MaxRestartDelay
     {
         get => _maxRestartDelay;
-        set => _maxRestartDelay = Positive(value);
+        set => _maxRestartDelay = CheckPositive(value);
     }
 
     /// <summary>Time between health probes.</summary>
@@ -119,7 +119,7 @@ public sealed class QuantraServerOptions
     public TimeSpan ProbeInterval
     {
         get => _probeInterval;
-        set => _probeInterval = Positive(value);
+        set => _probeInterval = CheckPositive(value);
     }
 
     /// <summary>Longest wait for the response to a probe.</summary>
@@ -127,7 +127,7 @@ public sealed class QuantraServerOptions
     public TimeSpan ProbeTimeout
     {
         get => _probeTimeout;
-        set => _probeTimeout = Positive(value);
+        set => _probeTimeout = CheckPositive(value);
     }
 
     /// <summary>
@@ -138,7 +138,7 @@ public sealed class QuantraServerOptions
     public int MaxMissedProbes
     {
         get => _maxMissedProbes;
-        set => _maxMissedProbes = AtLeast(1, value);
+        set => _maxMissedProbes = CheckAtLeast(1, value);
     }
 
     /// <summary>
@@ -147,13 +147,13 @@ public sealed class QuantraServerOptions
     /// </summary>
     public bool HostWaitsUntilReady { get; set; }
 
-    private static int AtLeast(int least, int value)
+    private static int CheckAtLeast(int least, int value)
     {
         ArgumentOutOfRangeException.ThrowIfLessThan(value, least);
         return value;
     }
 
-    private static TimeSpan Positive(TimeSpan value)
+    private static TimeSpan CheckPositive(TimeSpan value)
     {
         ArgumentOutOfRangeException.ThrowIfLessThanOrEqual(value, TimeSpan.Zero);
         ArgumentOutOfRangeException.ThrowIfGreaterThan(value, Longest);

@@ -38,7 +38,7 @@ internal static class QuantraServerSettings
 
     private static void AddVariables(QuantraServerOptions options, IConfigurationSection setting)
     {
-        foreach (var (name, value) in SettingValue.TextsByName(setting))
+        foreach (var (name, value) in SettingValue.ReadTextsByName(setting))
             options.Environment[name] = value;
     }
 }

@@ -21,7 +21,7 @@ internal sealed class RestartBudget(QuantraServerOptions options, TimeProvider t
     }
 
     private TimeSpan Wait(int before) =>
-        before == 0 ? TimeSpan.Zero : Shorter(options.RestartDelay * Math.Pow(2, Math.Min(before - 1, 20)), options.MaxRestartDelay);
+        before == 0 ? TimeSpan.Zero : Min(options.RestartDelay * Math.Pow(2, Math.Min(before - 1, 20)), options.MaxRestartDelay);
 
-    private static TimeSpan Shorter(TimeSpan one, TimeSpan other) => one < other ? one : other;
+    private static TimeSpan Min(TimeSpan one, TimeSpan other) => one < other ? one : other;
 }

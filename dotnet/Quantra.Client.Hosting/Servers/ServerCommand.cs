@@ -44,7 +44,7 @@ internal static class ServerCommand
     /// <exception cref="QuantraException">CONFIGURATION_INVALID: no Python environment was found.</exception>
     public static PythonCommand Create(QuantraServerOptions options, ServerTokens tokens) => new(
         PythonEnvironment.Find(options.PythonEnvironment),
-        [.. Program(options), .. ServeArguments(options), .. LedgerArguments(options), .. ComputeArguments(options), .. options.Arguments],
+        [.. FindProgram(options), .. ServeArguments(options), .. ListLedgerArguments(options), .. ComputeArguments(options), .. options.Arguments],
         new Dictionary<string, string>(options.Environment)
         {
             [TokenVariable] = tokens.Calls,
@@ -55,13 +55,13 @@ internal static class ServerCommand
     /// <c>quantra serve</c>. Without admin calls, it needs only the core packages in another form. With -P, Python ignores a folder named
     /// predictor in the current folder.
     /// </summary>
-    private static string[] Program(QuantraServerOptions options) =>
+    private static string[] FindProgram(QuantraServerOptions options) =>
         options.AcceptsAdminCalls ? ["-P", "-m", "quantra", "serve", "--admin-listen", AnyPort] : ["-P", "-m", "predictor.server"];
 
     private static string[] ServeArguments(QuantraServerOptions options) =>
         ["--models", Path.GetFullPath(options.Models), "--listen", AnyPort, "--parent-watch", "--json"];
 
-    private static string[] LedgerArguments(QuantraServerOptions options) => options.Ledger is not { } ledger
+    private static string[] ListLedgerArguments(QuantraServerOptions options) => options.Ledger is not { } ledger
         ? []
         : ["--ledger", ledger.Contains("://", StringComparison.Ordinal) ? ledger : Path.GetFullPath(ledger)];
 

@@ -7,7 +7,7 @@ namespace Quantra.Client.Hosting.Servers;
 /// <param name="Admin">For admin calls only.</param>
 internal sealed record ServerTokens(string Calls, string Admin)
 {
-    public static ServerTokens Create() => new(NewToken(), NewToken());
+    public static ServerTokens Create() => new(CreateToken(), CreateToken());
 
-    private static string NewToken() => Convert.ToHexString(RandomNumberGenerator.GetBytes(32));
+    private static string CreateToken() => Convert.ToHexString(RandomNumberGenerator.GetBytes(32));
 }

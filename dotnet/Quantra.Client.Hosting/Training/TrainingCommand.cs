@@ -22,7 +22,7 @@ internal static class TrainingCommand
     /// <exception cref="QuantraException">CONFIGURATION_INVALID: no Python environment was found.</exception>
     public static PythonCommand Create(StockTraining training, QuantraTrainerOptions options) => new(
         PythonEnvironment.Find(options.PythonEnvironment),
-        [.. TrainArguments(training), .. OptionalArguments(training), .. training.Arguments],
+        [.. TrainArguments(training), .. ListOptionalArguments(training), .. training.Arguments],
         options.Environment.AsReadOnly());
 
     private static string[] TrainArguments(StockTraining training) =>
@@ -30,7 +30,7 @@ internal static class TrainingCommand
         "-P", "-m", "trainers.cli", "train", "stock", "--json", "--parent-watch", $"--bars={training.Bars}", $"--out={training.Out}",
     ];
 
-    private static IEnumerable<string> OptionalArguments(StockTraining training)
+    private static IEnumerable<string> ListOptionalArguments(StockTraining training)
     {
         if (training.Model is { } model)
             yield return $"--model={model}";

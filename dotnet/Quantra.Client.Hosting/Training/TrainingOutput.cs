@@ -35,7 +35,7 @@ internal static class TrainingOutput
             return null;
         var name = (error.Text("status") ?? "").Replace("_", "", StringComparison.Ordinal);
         var status = Enum.TryParse<QuantraStatus>(name, ignoreCase: true, out var found) ? found : QuantraStatus.Unknown;
-        return new QuantraError(status, reason, message, error.Inner("metadata")?.TextsByName() ?? new Dictionary<string, string>());
+        return new QuantraError(status, reason, message, error.Inner("metadata")?.ReadTextsByName() ?? new Dictionary<string, string>());
     }
 
     private static TrainingStep? Step(JsonLine line) =>

@@ -40,7 +40,7 @@ internal sealed class ArtifactFiles
     public string ManifestHash { get; }
 
     /// <summary>SHA-256 of a file, in lower-case hex.</summary>
-    public string Hash(string file) => Sha256(_files[file]);
+    public string Hash(string file) => ComputeSha256(_files[file]);
 
     /// <summary>Path of an ensemble's member in its folder.</summary>
     public static string PathOf(string member) => $"{MembersFolder}/{member}";
@@ -49,7 +49,7 @@ internal sealed class ArtifactFiles
     public static bool IsArtifact(string folder) => File.Exists(Path.Combine(folder, ManifestFile));
 
     /// <summary>SHA-256 of an artifact's manifest, without other checks.</summary>
-    public static string HashOfManifest(string folder) => Sha256(ReadFile(folder, ManifestFile, MaxTextBytes));
+    public static string ComputeManifestHash(string folder) => ComputeSha256(ReadFile(folder, ManifestFile, MaxTextBytes));
 
     /// <summary>Reads and verifies all files of an artifact, or those of an ensemble except its members'.</summary>
     /// <exception cref="QuantraException">ARTIFACT_INVALID: a file is missing, unexpected, a link, changed, truncated, too large or of a newer format.</exception>
@@ -58,7 +58,7 @@ internal sealed class ArtifactFiles
         if (!Directory.Exists(folder))
             throw ArtifactError.Create($"the folder is missing; {ArtifactError.ReplaceAdvice}");
         var manifest = ReadFile(folder, ManifestFile, MaxTextBytes);
-        var hash = Sha256(manifest);
+        var hash = ComputeSha256(manifest);
         if (!ReadFile(folder, DigestFile, MaxDigestBytes).AsSpan().SequenceEqual(System.Text.Encoding.ASCII.GetBytes($"{hash}  {ManifestFile}\n")))
             throw ArtifactError.Of(ManifestFile, $"its SHA-256 is not the one in {DigestFile}; the artifact was changed or damaged: {ArtifactError.ReplaceAdvice}");
         var record = JsonRecord.Parse(manifest, ManifestFile);
@@ -102,7 +102,7 @@ internal sealed class ArtifactFiles
         var data = ReadFile(folder, name, name.EndsWith(".json", StringComparison.Ordinal) ? MaxTextBytes : MaxTensorBytes);
         if (data.Length != size)
             throw ArtifactError.Of(name, $"has {data.Length} bytes, the manifest says {size}; the file was truncated or changed: {ArtifactError.ReplaceAdvice}");
-        if (Sha256(data) != digest)
+        if (ComputeSha256(data) != digest)
             throw ArtifactError.Of(name, $"its SHA-256 is not the manifest's; the file was changed or damaged: {ArtifactError.ReplaceAdvice}");
         return data;
     }
@@ -146,5 +146,5 @@ internal sealed class ArtifactFiles
             throw ArtifactError.Of(unknown, "does not belong to the artifact");
     }
 
-    private static string Sha256(byte[] data) => Convert.ToHexString(SHA256.HashData(data)).ToLowerInvariant();
+    private static string ComputeSha256(byte[] data) => Convert.ToHexString(SHA256.HashData(data)).ToLowerInvariant();
 }

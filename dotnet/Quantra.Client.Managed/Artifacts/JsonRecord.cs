@@ -70,22 +70,22 @@ internal sealed class JsonRecord
         : throw Refusal(key, $"is {Shown(Json(key))}, expected true or false");
 
     /// <summary>Reads a list of strings.</summary>
-    public string[] Texts(string key) => All(Json(key), key, Text);
+    public string[] Texts(string key) => ReadAll(Json(key), key, Text);
 
     /// <summary>Reads a list of integers of 32 bits.</summary>
-    public int[] Integers(string key) => All(Json(key), key, Integer);
+    public int[] Integers(string key) => ReadAll(Json(key), key, Integer);
 
     /// <summary>Reads a list of finite numbers.</summary>
-    public double[] Numbers(string key) => All(Json(key), key, Number);
+    public double[] Numbers(string key) => ReadAll(Json(key), key, Number);
 
     /// <summary>Reads a list of lists of finite numbers.</summary>
-    public double[][] Rows(string key) => All(Json(key), key, (row, path) => All(row, path, Number));
+    public double[][] Rows(string key) => ReadAll(Json(key), key, (row, path) => ReadAll(row, path, Number));
 
     /// <summary>Reads an object.</summary>
-    public JsonRecord Record(string key) => new(Json(key), _source, PathTo(key));
+    public JsonRecord Record(string key) => new(Json(key), _source, DescribePath(key));
 
     /// <summary>Reads a list of objects.</summary>
-    public JsonRecord[] Records(string key) => All(Json(key), key, (item, path) => new JsonRecord(item, _source, PathTo(path)));
+    public JsonRecord[] Records(string key) => ReadAll(Json(key), key, (item, path) => new JsonRecord(item, _source, DescribePath(path)));
 
     /// <summary>Throws if a key was not read.</summary>
     public void End()
@@ -98,7 +98,7 @@ internal sealed class JsonRecord
     }
 
     /// <summary>The error for a wrong value; <paramref name="problem"/> reads like "is 7, but must be ...".</summary>
-    public QuantraException Refusal(string key, string problem) => ArtifactError.OfKey(_source, PathTo(key), problem);
+    public QuantraException Refusal(string key, string problem) => ArtifactError.OfKey(_source, DescribePath(key), problem);
 
     private static JsonElement ParseValue(ReadOnlyMemory<byte> text, string source)
     {
@@ -168,7 +168,7 @@ internal sealed class JsonRecord
         return text.Length <= MostShown ? text : text[..MostShown] + "…";
     }
 
-    private T[] All<T>(JsonElement value, string key, Func<JsonElement, string, T> read)
+    private T[] ReadAll<T>(JsonElement value, string key, Func<JsonElement, string, T> read)
     {
         if (value.ValueKind != JsonValueKind.Array)
             throw Refusal(key, $"is {Shown(value)}, expected a list");
@@ -198,5 +198,5 @@ internal sealed class JsonRecord
         ? value.GetDouble()
         : throw Refusal(key, $"is {Shown(value)}, expected a number");
 
-    private string PathTo(string key) => _path.Length > 0 ? $"{_path}.{key}" : key;
+    private string DescribePath(string key) => _path.Length > 0 ? $"{_path}.{key}" : key;
 }

@@ -50,17 +50,17 @@ internal static class BarAdjustment
     }
 
     /// <summary>The number of shares [S, T] that one share of each day becomes by the last day.</summary>
-    public static double[] LaterShares(RawBars bars)
+    public static double[] ComputeLaterShares(RawBars bars)
     {
         if (bars.SplitRatio is not { } ratios)
-            return Ones(bars);
-        return ProductOfLater(bars, Array.ConvertAll(ratios, ratio => double.IsNaN(ratio) ? 1.0 : ratio));
+            return CreateOnes(bars);
+        return MultiplyLater(bars, Array.ConvertAll(ratios, ratio => double.IsNaN(ratio) ? 1.0 : ratio));
     }
 
     /// <summary>The share of a price [S, T] that remains after the dividend; 1 without a dividend or an earlier bar.</summary>
-    public static double[] KeptShares(RawBars bars, double[] later)
+    public static double[] ComputeKeptShares(RawBars bars, double[] later)
     {
-        var kept = Ones(bars);
+        var kept = CreateOnes(bars);
         if (bars.CashDividend is not { } dividends)
             return kept;
         for (var row = 0; row < bars.Symbols.Count; row++)
@@ -82,37 +82,37 @@ internal static class BarAdjustment
     {
         if (bars.AdjustedClose is { } adjusted)
         {
-            var factor = Rebased(bars, Quotient(bars, adjusted, bars.Close));
-            return Scaled(bars, factor, Quotient(bars, bars.Volume, factor));
+            var factor = Rebase(bars, Divide(bars, adjusted, bars.Close));
+            return Scale(bars, factor, Divide(bars, bars.Volume, factor));
         }
 
         if (bars.SplitRatio is null && bars.CashDividend is null)
-            return Scaled(bars, null, bars.Arrays.Copy<double>(bars.Volume));
-        var later = LaterShares(bars);
-        var paid = ProductOfLater(bars, KeptShares(bars, later));
-        return Scaled(bars, Rebased(bars, Quotient(bars, paid, later)), Product(bars, bars.Volume, Rebased(bars, later)));
+            return Scale(bars, null, bars.Arrays.Copy<double>(bars.Volume));
+        var later = ComputeLaterShares(bars);
+        var paid = MultiplyLater(bars, ComputeKeptShares(bars, later));
+        return Scale(bars, Rebase(bars, Divide(bars, paid, later)), Multiply(bars, bars.Volume, Rebase(bars, later)));
     }
 
-    private static AdjustedBars Scaled(RawBars bars, double[]? factor, double[] volume)
+    private static AdjustedBars Scale(RawBars bars, double[]? factor, double[] volume)
     {
         return new AdjustedBars
         {
             Symbols = bars.Symbols.Count,
             Sessions = bars.Count,
-            Open = Times(bars.Open),
-            High = Times(bars.High),
-            Low = Times(bars.Low),
-            Close = Times(bars.Close),
+            Open = Adjust(bars.Open),
+            High = Adjust(bars.High),
+            Low = Adjust(bars.Low),
+            Close = Adjust(bars.Close),
             Volume = volume,
-            Money = Product(bars, bars.Close, bars.Volume),
+            Money = Multiply(bars, bars.Close, bars.Volume),
         };
 
-        double[] Times(double[] price) => factor is null ? bars.Arrays.Copy<double>(price) : Product(bars, price, factor);
+        double[] Adjust(double[] price) => factor is null ? bars.Arrays.Copy<double>(price) : Multiply(bars, price, factor);
     }
 
     /// <summary>Divides each row by its value at the symbol's last bar; NaN without a bar.</summary>
     [MethodImpl(MethodImplOptions.AggressiveOptimization)]
-    private static double[] Rebased(RawBars bars, double[] values)
+    private static double[] Rebase(RawBars bars, double[] values)
     {
         var rebased = bars.Arrays.Take<double>(values.Length);
         for (var row = 0; row < bars.Symbols.Count; row++)
@@ -129,9 +129,9 @@ internal static class BarAdjustment
     }
 
     /// <summary>The product of the values of all later days, multiplied from the last day backwards.</summary>
-    private static double[] ProductOfLater(RawBars bars, double[] values)
+    private static double[] MultiplyLater(RawBars bars, double[] values)
     {
-        var product = Ones(bars);
+        var product = CreateOnes(bars);
         for (var row = 0; row < bars.Symbols.Count; row++)
         {
             var total = double.NaN;
@@ -158,7 +158,7 @@ internal static class BarAdjustment
     }
 
     [MethodImpl(MethodImplOptions.AggressiveOptimization)]
-    private static double[] Product(RawBars bars, double[] left, double[] right)
+    private static double[] Multiply(RawBars bars, double[] left, double[] right)
     {
         var result = bars.Arrays.Take<double>(left.Length);
         for (var index = 0; index < result.Length; index++)
@@ -167,7 +167,7 @@ internal static class BarAdjustment
     }
 
     [MethodImpl(MethodImplOptions.AggressiveOptimization)]
-    private static double[] Quotient(RawBars bars, double[] left, double[] right)
+    private static double[] Divide(RawBars bars, double[] left, double[] right)
     {
         var result = bars.Arrays.Take<double>(left.Length);
         for (var index = 0; index < result.Length; index++)
@@ -175,7 +175,7 @@ internal static class BarAdjustment
         return result;
     }
 
-    private static double[] Ones(RawBars bars)
+    private static double[] CreateOnes(RawBars bars)
     {
         var ones = bars.Arrays.Take<double>(bars.Close.Length);
         Array.Fill(ones, 1.0);

@@ -35,9 +35,9 @@ internal static class BarChecks
             Low = Column("low", panel.Low, shape, arrays),
             Close = Column("close", panel.Close, shape, arrays),
             Volume = Column("volume", panel.Volume, shape, arrays),
-            AdjustedClose = OptionalColumn("adj_close", panel.AdjustedClose, shape, arrays),
-            SplitRatio = OptionalColumn("split_ratio", panel.SplitRatio, shape, arrays),
-            CashDividend = OptionalColumn("cash_dividend", panel.CashDividend, shape, arrays),
+            AdjustedClose = ReadOptionalColumn("adj_close", panel.AdjustedClose, shape, arrays),
+            SplitRatio = ReadOptionalColumn("split_ratio", panel.SplitRatio, shape, arrays),
+            CashDividend = ReadOptionalColumn("cash_dividend", panel.CashDividend, shape, arrays),
             Calendar = panel.Calendar,
         };
         CheckSymbols(bars.Symbols);
@@ -46,11 +46,11 @@ internal static class BarChecks
         CheckSessions(bars);
         if (bars.AdjustedClose is not null && (bars.SplitRatio is not null || bars.CashDividend is not null))
             throw PredictionError.Bars("pass adj_close, or split_ratio and cash_dividend, but not both: they may disagree").ToException();
-        return WithoutImpossible(bars);
+        return RemoveImpossible(bars);
     }
 
     /// <summary>The bars, in which each symbol with an impossible bar has none; the error if more than half have one.</summary>
-    private static RawBars WithoutImpossible(RawBars bars)
+    private static RawBars RemoveImpossible(RawBars bars)
     {
         try
         {
@@ -75,7 +75,7 @@ internal static class BarChecks
 
             if (2 * errors.Count > bars.Symbols.Count)
                 throw;
-            return bars.WithoutCells(cells) with { Impossible = errors };
+            return bars.RemoveCells(cells) with { Impossible = errors };
         }
     }
 
@@ -92,22 +92,22 @@ internal static class BarChecks
     }
 
     /// <summary>The last day, yyyymmdd, of which there can be bars; the exchange may be a day ahead.</summary>
-    public static int LatestDay(DateTimeOffset now) => Day.Of(DateOnly.FromDateTime(now.UtcDateTime).AddDays(1));
+    public static int FindLatestDay(DateTimeOffset now) => Day.Of(DateOnly.FromDateTime(now.UtcDateTime).AddDays(1));
 
     /// <summary>Checks that no bar is dated in the future.</summary>
     public static void CheckPast(RawBars bars, DateTimeOffset now)
     {
-        if (bars.Sessions[^1] > LatestDay(now))
-            CheckPast(bars.LastTraded() is { Length: > 0 } traded ? traded : bars.Symbols, bars.Sessions[^1], now);
+        if (bars.Sessions[^1] > FindLatestDay(now))
+            CheckPast(bars.FindLastTraded() is { Length: > 0 } traded ? traded : bars.Symbols, bars.Sessions[^1], now);
     }
 
     /// <summary>Checks that the last session of symbols is not in the future.</summary>
     public static void CheckPast(IReadOnlyList<string> symbols, int last, DateTimeOffset now)
     {
-        if (last <= LatestDay(now))
+        if (last <= FindLatestDay(now))
             return;
         var today = now.UtcDateTime.ToString("yyyy-MM-dd", CultureInfo.InvariantCulture);
-        throw WrongSession(symbols, last, $"is in the future: today is {today}; check its year, and whether day and month are swapped");
+        throw CreateSessionError(symbols, last, $"is in the future: today is {today}; check its year, and whether day and month are swapped");
     }
 
     private static double[] Column(string name, ReadOnlyMemory<double> values, PanelShape shape, CallArrays arrays)
@@ -129,7 +129,7 @@ internal static class BarChecks
             ("need", need.ToString(CultureInfo.InvariantCulture))).ToException();
     }
 
-    private static double[]? OptionalColumn(string name, ReadOnlyMemory<double> values, PanelShape shape, CallArrays arrays) =>
+    private static double[]? ReadOptionalColumn(string name, ReadOnlyMemory<double> values, PanelShape shape, CallArrays arrays) =>
         values.IsEmpty ? null : Column(name, values, shape, arrays);
 
     private readonly record struct PanelShape(int Symbols, int Sessions, int Kept);
@@ -182,13 +182,13 @@ internal static class BarChecks
         {
             var (session, before) = (bars.Sessions[index], bars.Sessions[index - 1]);
             if (session == before)
-                throw WrongSession(bars.Symbols, session, "appears twice; give each session one bar");
+                throw CreateSessionError(bars.Symbols, session, "appears twice; give each session one bar");
             if (session < before)
-                throw WrongSession(bars.Symbols, session, $"comes after {Day.Show(before)}; sort the sessions, oldest first");
+                throw CreateSessionError(bars.Symbols, session, $"comes after {Day.Show(before)}; sort the sessions, oldest first");
         }
     }
 
-    private static QuantraException WrongSession(IReadOnlyList<string> symbols, int session, string problem)
+    private static QuantraException CreateSessionError(IReadOnlyList<string> symbols, int session, string problem)
     {
         var (names, day, value) = (PredictionError.Listed(symbols), Day.Show(session), session.ToString(CultureInfo.InvariantCulture));
         return PredictionError.Bars($"{names}: session {day} {problem}", ("symbol", names), ("date", day), ("field", "session"), ("value", value)).ToException();
@@ -204,8 +204,8 @@ internal static class BarChecks
         if (wrong < 0)
             return;
         var (row, column) = Math.DivRem(wrong, bars.Count);
-        var (field, value, rule) = BrokenRule(bars, wrong);
-        throw PredictionError.BarsAt(bars.Symbols[row], bars.Sessions[column], field, value, rule + ExplainColumns(bars, row) + AndMore(bars, sound)).ToException();
+        var (field, value, rule) = FindBrokenRule(bars, wrong);
+        throw PredictionError.BarsAt(bars.Symbols[row], bars.Sessions[column], field, value, rule + ExplainColumns(bars, row) + CountOthers(bars, sound)).ToException();
     }
 
     [MethodImpl(MethodImplOptions.AggressiveInlining)]
@@ -232,7 +232,7 @@ internal static class BarChecks
             yield return ("adj_close", adjusted);
     }
 
-    private static (string Field, double Value, string Rule) BrokenRule(RawBars bars, int cell)
+    private static (string Field, double Value, string Rule) FindBrokenRule(RawBars bars, int cell)
     {
         foreach (var (field, values) in Fields(bars))
         {
@@ -272,7 +272,7 @@ internal static class BarChecks
             : "";
     }
 
-    private static string AndMore(RawBars bars, bool[] sound)
+    private static string CountOthers(RawBars bars, bool[] sound)
     {
         int[] places = [.. Enumerable.Range(0, sound.Length).Where(cell => !sound[cell]).Skip(1)];
         if (places.Length == 0)
@@ -289,7 +289,7 @@ internal static class BarChecks
         if (wrong < 0)
             return;
         var (row, column) = Math.DivRem(wrong, bars.Count);
-        throw PredictionError.BarsAt(bars.Symbols[row], bars.Sessions[column], field, values[wrong], rule + AndMore(bars, sound)).ToException();
+        throw PredictionError.BarsAt(bars.Symbols[row], bars.Sessions[column], field, values[wrong], rule + CountOthers(bars, sound)).ToException();
     }
 
     private static void CheckDividends(RawBars bars)
@@ -298,7 +298,7 @@ internal static class BarChecks
             return;
         var sound = Array.ConvertAll(paid, dividend => dividend >= 0 && double.IsFinite(dividend));
         CheckEvents(bars, "cash_dividend", paid, sound, "a dividend must be finite and not negative; 0 or empty for none");
-        var kept = BarAdjustment.KeptShares(bars, BarAdjustment.LaterShares(bars));
+        var kept = BarAdjustment.ComputeKeptShares(bars, BarAdjustment.ComputeLaterShares(bars));
         CheckEvents(bars, "cash_dividend", paid, Array.ConvertAll(kept, share => share > 0), "a dividend must be less than the close before it");
     }
 }

@@ -121,13 +121,13 @@ internal static class PriceJumps
 
     private static string Describe(string symbol, int session, double ratio)
     {
-        var split = NearestSplit(ratio);
+        var split = FindNearestSplit(ratio);
         var hint = split.Length > 0 ? $" (a {split} split would look like this)" : "";
         return $"{symbol} {Day.Show(session)}: the price is {NumberText.General(ratio, 3)} times the close before{hint}: "
             + "split or crash? If it is a split, add split_ratio or adj_close; the bars stay unchanged";
     }
 
-    private static string NearestSplit(double ratio)
+    private static string FindNearestSplit(double ratio)
     {
         if (ratio is not (> 0 and < double.PositiveInfinity))
             return "";

@@ -54,7 +54,7 @@ internal sealed record RawBars
     public bool IsPresent(int symbol, int session) => !double.IsNaN(Close[(symbol * Count) + session]);
 
     /// <summary>Symbols with a bar on the last session.</summary>
-    public string[] LastTraded() => [.. Symbols.Where((_, symbol) => IsPresent(symbol, Count - 1))];
+    public string[] FindLastTraded() => [.. Symbols.Where((_, symbol) => IsPresent(symbol, Count - 1))];
 
     /// <summary>Number of bars of a symbol.</summary>
     public int CountPresent(int symbol)
@@ -74,7 +74,7 @@ internal sealed record RawBars
     /// <summary>The bars on other sessions.</summary>
     /// <param name="sessions">The new sessions.</param>
     /// <param name="positions">Index of each in the present ones; -1 = without bars.</param>
-    public RawBars OnPositions(int[] sessions, int[] positions) => With(sessions, column => Moved(column, positions));
+    public RawBars OnPositions(int[] sessions, int[] positions) => With(sessions, column => Move(column, positions));
 
     /// <summary>The bars on other sessions, ascending.</summary>
     public RawBars OnSessions(int[] sessions) => sessions.AsSpan().SequenceEqual(Sessions)
@@ -92,12 +92,12 @@ internal sealed record RawBars
     { Symbols = [.. rows.Select(row => Symbols[row])] };
 
     /// <summary>The bars without those of some cells, [S, T].</summary>
-    public RawBars WithoutCells(bool[] cells) => Array.IndexOf(cells, true) < 0 ? this : With(Sessions, column => Emptied(column, cells));
+    public RawBars RemoveCells(bool[] cells) => Array.IndexOf(cells, true) < 0 ? this : With(Sessions, column => EmptyCells(column, cells));
 
     /// <summary>The bars with unknown volumes in some cells, [S, T].</summary>
-    public RawBars WithoutVolumes(bool[] cells) => Array.IndexOf(cells, true) < 0 ? this : this with { Volume = Emptied(Volume, cells) };
+    public RawBars RemoveVolumes(bool[] cells) => Array.IndexOf(cells, true) < 0 ? this : this with { Volume = EmptyCells(Volume, cells) };
 
-    private static double[] Emptied(double[] column, bool[] cells)
+    private static double[] EmptyCells(double[] column, bool[] cells)
     {
         var copy = (double[])column.Clone();
         for (var cell = 0; cell < copy.Length; cell++)
@@ -109,7 +109,7 @@ internal sealed record RawBars
         return copy;
     }
 
-    private double[] Moved(double[] column, int[] positions)
+    private double[] Move(double[] column, int[] positions)
     {
         var moved = new double[Symbols.Count * positions.Length];
         for (var symbol = 0; symbol < Symbols.Count; symbol++)

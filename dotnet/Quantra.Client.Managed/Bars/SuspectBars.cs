@@ -79,7 +79,7 @@ internal sealed class SuspectBars
     public static bool IsNear(double size, IEnumerable<double> factors) => factors.Any(factor => Math.Abs(Math.Abs(size) - Math.Log(factor)) < FactorTolerance);
 
     /// <summary>A factor above 1, rounded to a power of ten or to a split's factor if it is near one.</summary>
-    public static string NamedFactor(double factor)
+    public static string DescribeFactor(double factor)
     {
         var size = Math.Abs(Math.Log(factor));
         foreach (var exact in Powers.Concat(Splits))
@@ -88,7 +88,7 @@ internal sealed class SuspectBars
                 return NumberText.General(exact);
         }
 
-        return Rounded(factor);
+        return RoundFactor(factor);
     }
 
     /// <summary>The error for a symbol that is refused because of these bars.</summary>
@@ -110,7 +110,7 @@ internal sealed class SuspectBars
     /// <summary>The finding in one sentence, as a question where only a person can answer it.</summary>
     public override string ToString()
     {
-        var factor = NamedFactor(Factor);
+        var factor = DescribeFactor(Factor);
         if (Kind == SuspectKind.Volume)
         {
             var others = Sessions.Length > 1 ? FormattableString.Invariant($", and {Sessions.Length - 1} more days") : "";
@@ -139,8 +139,8 @@ internal sealed class SuspectBars
             SuspectKind.Split => $"an unadjusted split of {factor}?",
             _ => Refuses ? "wrong bars?" : "a real move, or a wrong bar?",
         };
-        return $"{Symbol}: prices change by a factor of {(Kind == SuspectKind.Level ? Rounded(Factor) : factor)} on {days}: {question}";
+        return $"{Symbol}: prices change by a factor of {(Kind == SuspectKind.Level ? RoundFactor(Factor) : factor)} on {days}: {question}";
     }
 
-    private static string Rounded(double factor) => NumberText.General(Math.Max(factor, 1 / factor), 3);
+    private static string RoundFactor(double factor) => NumberText.General(Math.Max(factor, 1 / factor), 3);
 }

@@ -56,9 +56,9 @@ internal sealed class SuspectFinder
             ["volume"] = Take(bars.Volume),
         };
         var moves = Math.Max(0, present.Length - 1);
-        _gaps = [.. Enumerable.Range(0, moves).Select(index => Math.Max(Weekdays(_sessions[index], _sessions[index + 1]) - 1, 0))];
+        _gaps = [.. Enumerable.Range(0, moves).Select(index => Math.Max(CountWeekdays(_sessions[index], _sessions[index + 1]) - 1, 0))];
         _returns = [.. Enumerable.Range(0, moves).Select(index => _levels[index + 1] - _levels[index])];
-        (_center, _deviation) = Robust(_returns);
+        (_center, _deviation) = ComputeRobustScale(_returns);
 
         double[] Take(double[] column) => Array.ConvertAll(present, cell => column[cell]);
     }
@@ -69,7 +69,7 @@ internal sealed class SuspectFinder
         var (adjusted, _) = BarAdjustment.Adjust(bars);
         return [.. Enumerable.Range(0, bars.Symbols.Count)
             .Where(row => MayBeSuspect(bars, adjusted, row))
-            .SelectMany(row => new SuspectFinder(bars, adjusted, row).Suspects())];
+            .SelectMany(row => new SuspectFinder(bars, adjusted, row).FindSuspects())];
     }
 
     /// <summary>Whether any symbol may have suspect bars: a cheap test. Symbols that pass have none.</summary>
@@ -91,8 +91,8 @@ internal sealed class SuspectFinder
         for (var cell = row * bars.Count; cell < (row + 1) * bars.Count; cell++)
         {
             var close = adjusted.Close[cell];
-            range = MaxKnown(range, adjusted.High[cell] / adjusted.Low[cell]);
-            level = MaxKnown(level, MaxKnown(close / before, before / close));
+            range = ComputeMax(range, adjusted.High[cell] / adjusted.Low[cell]);
+            level = ComputeMax(level, ComputeMax(close / before, before / close));
             if (!double.IsNaN(close))
                 before = close;
         }
@@ -102,9 +102,9 @@ internal sealed class SuspectFinder
 
     /// <summary>The bars without single suspect bars, and with unknown volumes where these are suspect.</summary>
     public static RawBars Without(RawBars bars, IReadOnlyList<SuspectBars> suspects) =>
-        bars.WithoutVolumes(Cells(bars, suspects, SuspectKind.Volume)).WithoutCells(Cells(bars, suspects, SuspectKind.Bar));
+        bars.RemoveVolumes(SelectCells(bars, suspects, SuspectKind.Volume)).RemoveCells(SelectCells(bars, suspects, SuspectKind.Bar));
 
-    private static bool[] Cells(RawBars bars, IReadOnlyList<SuspectBars> suspects, SuspectKind kind)
+    private static bool[] SelectCells(RawBars bars, IReadOnlyList<SuspectBars> suspects, SuspectKind kind)
     {
         var cells = new bool[bars.Close.Length];
         foreach (var suspect in suspects.Where(one => one.Kind == kind))
@@ -118,10 +118,10 @@ internal sealed class SuspectFinder
     }
 
     [MethodImpl(MethodImplOptions.AggressiveInlining)]
-    private static double MaxKnown(double left, double right) => double.IsNaN(left) ? right : double.IsNaN(right) ? left : Math.Max(left, right);
+    private static double ComputeMax(double left, double right) => double.IsNaN(left) ? right : double.IsNaN(right) ? left : Math.Max(left, right);
 
     [MethodImpl(MethodImplOptions.AggressiveInlining)]
-    private static double MinKnown(double left, double right) => double.IsNaN(left) ? right : double.IsNaN(right) ? left : Math.Min(left, right);
+    private static double ComputeMin(double left, double right) => double.IsNaN(left) ? right : double.IsNaN(right) ? left : Math.Min(left, right);
 
     [MethodImpl(MethodImplOptions.AggressiveOptimization)]
     private static bool MayHaveWrongVolume(RawBars bars, int row)
@@ -132,9 +132,9 @@ internal sealed class SuspectFinder
         for (var index = 0; index < volume.Length; index++)
         {
             var traded = volume[index] > 0 ? volume[index] : double.NaN;
-            highest = MaxKnown(highest, traded);
+            highest = ComputeMax(highest, traded);
             if (index >= volume.Length - LastDays)
-                lowestOfLast = MinKnown(lowestOfLast, traded);
+                lowestOfLast = ComputeMin(lowestOfLast, traded);
             if (index % SampledDays == 0 && double.IsFinite(traded))
                 sample[count++] = traded;
         }
@@ -145,9 +145,9 @@ internal sealed class SuspectFinder
         return highest > middle * far || lowestOfLast * far < middle;
     }
 
-    private List<SuspectBars> Suspects()
+    private List<SuspectBars> FindSuspects()
     {
-        List<SuspectBars> found = [.. Moves(), .. Ranges(), .. Volumes()];
+        List<SuspectBars> found = [.. FindMoves(), .. FindRanges(), .. FindVolumes()];
         var closes = found.Where(bar => bar.Kind == SuspectKind.Bar && bar.Field == "close").Select(bar => bar.Sessions[0]).ToHashSet();
         return [.. found
             .Where(bar => bar.Field is "close" or "volume" || !closes.Contains(bar.Sessions[0]))
@@ -155,7 +155,7 @@ internal sealed class SuspectFinder
     }
 
     /// <summary>Suspects by the returns from close to close.</summary>
-    private IEnumerable<SuspectBars> Moves()
+    private IEnumerable<SuspectBars> FindMoves()
     {
         var limit = Math.Max(LargestMove, Deviations * _deviation);
         var moves = Array.ConvertAll(_returns, value => value - _center);
@@ -165,29 +165,29 @@ internal sealed class SuspectFinder
             var start = large[place];
             if (ReturnToLevel(start, large[(place + 1)..]) is not { } end)
             {
-                yield return LevelChange(start + 1, null);
+                yield return CreateLevelChange(start + 1, null);
                 place++;
             }
             else if (end == start + 1)
             {
-                yield return Bar(start + 1, "close", moves[start]);
+                yield return CreateBarSuspect(start + 1, "close", moves[start]);
                 place += 2;
             }
             else
             {
-                yield return LevelChange(start + 1, end + 1);
+                yield return CreateLevelChange(start + 1, end + 1);
                 place = Array.BinarySearch(large, end) + 1;
             }
         }
 
         var unusual = Math.Max(UnusualMove, Deviations * _deviation);
         if (moves.Length > 0 && Math.Abs(moves[^1]) > unusual && Math.Abs(moves[^1]) <= limit && _gaps[^1] < LongGap)
-            yield return Suspect(SuspectKind.Level, _sessions.Length - 1, "close", moves[^1], [_sessions[^1]]);
+            yield return CreateSuspect(SuspectKind.Level, _sessions.Length - 1, "close", moves[^1], [_sessions[^1]]);
         for (var start = 0; start < _gaps.Length; start++)
         {
             var least = Math.Max(CompanyMove, CompanyDeviations * _deviation * Math.Sqrt(_gaps[start]));
             if (_gaps[start] >= LongGap && Math.Abs(moves[start]) > least && Math.Abs(moves[start]) <= limit)
-                yield return Company(start + 1);
+                yield return CreateCompanySuspect(start + 1);
         }
     }
 
@@ -203,26 +203,26 @@ internal sealed class SuspectFinder
         return null;
     }
 
-    private SuspectBars LevelChange(int bar, int? back)
+    private SuspectBars CreateLevelChange(int bar, int? back)
     {
         var size = _returns[bar - 1];
         if (back is null && bar == _sessions.Length - 1)
-            return Bar(bar, "close", size);
+            return CreateBarSuspect(bar, "close", size);
         if (back is null && bar == 1)
-            return Bar(0, "close", -size);
+            return CreateBarSuspect(0, "close", -size);
         if (back is null && _gaps[bar - 1] >= LongGap)
-            return Company(bar);
+            return CreateCompanySuspect(bar);
         var kind = SuspectBars.IsNear(size, SuspectBars.Powers) ? SuspectKind.Unit : SuspectBars.IsNear(size, SuspectBars.Splits) ? SuspectKind.Split : SuspectKind.Level;
-        return Suspect(kind, bar, "close", size, back is { } end ? [_sessions[bar], _sessions[end]] : [_sessions[bar]]);
+        return CreateSuspect(kind, bar, "close", size, back is { } end ? [_sessions[bar], _sessions[end]] : [_sessions[bar]]);
     }
 
-    private SuspectBars Company(int bar) => Suspect(SuspectKind.Company, bar, "close", _returns[bar - 1], [_sessions[bar]]);
+    private SuspectBars CreateCompanySuspect(int bar) => CreateSuspect(SuspectKind.Company, bar, "close", _returns[bar - 1], [_sessions[bar]]);
 
     /// <summary>Suspects by a high and a low that are too far apart.</summary>
-    private IEnumerable<SuspectBars> Ranges()
+    private IEnumerable<SuspectBars> FindRanges()
     {
         double[] ranges = [.. _high.Zip(_low, (high, low) => Math.Log(high / low))];
-        var (center, deviation) = Robust(ranges);
+        var (center, deviation) = ComputeRobustScale(ranges);
         for (var bar = 0; bar < ranges.Length; bar++)
         {
             if (!(ranges[bar] - center > Math.Max(LargestMove, Deviations * deviation)))
@@ -230,17 +230,17 @@ internal sealed class SuspectFinder
             // raw prices: an adjustment that lacks the error would move the correct ones
             var near = Math.Log(_raw["close"][bar > 0 ? bar - 1 : 1]);
             var (above, below) = (Math.Log(_raw["high"][bar]) - near, Math.Log(_raw["low"][bar]) - near);
-            yield return above > -below ? Bar(bar, "high", above) : Bar(bar, "low", below);
+            yield return above > -below ? CreateBarSuspect(bar, "high", above) : CreateBarSuspect(bar, "low", below);
         }
     }
 
     /// <summary>All days whose volume is off, as one suspect: those far above the median, and the last ones far below it.</summary>
-    private IEnumerable<SuspectBars> Volumes()
+    private IEnumerable<SuspectBars> FindVolumes()
     {
         var volume = _raw["volume"];
         int[] traded = [.. Enumerable.Range(0, volume.Length).Where(index => volume[index] > 0)];
         var levels = Array.ConvertAll(traded, index => Math.Log(volume[index]));
-        var (center, deviation) = Robust(levels);
+        var (center, deviation) = ComputeRobustScale(levels);
         var limit = Math.Max(LargestVolumeMove, Deviations * deviation);
         var lowFrom = levels.Length;
         while (lowFrom > 0 && levels[lowFrom - 1] < center - limit)
@@ -256,9 +256,9 @@ internal sealed class SuspectFinder
             Sessions = Array.ConvertAll(wrong, index => _sessions[traded[index]]),
             Field = "volume",
             Value = value,
-            Low = BoundedExp(Math.Log(value) - size - limit),
-            High = BoundedExp(Math.Log(value) - size + limit),
-            Factor = BoundedExp(size),
+            Low = ComputeBoundedExp(Math.Log(value) - size - limit),
+            High = ComputeBoundedExp(Math.Log(value) - size + limit),
+            Factor = ComputeBoundedExp(size),
         };
     }
 
@@ -270,9 +270,9 @@ internal sealed class SuspectFinder
         return Math.Abs(move - _center) <= Math.Max(UnusualMove, Deviations * _deviation);
     }
 
-    private SuspectBars Bar(int bar, string field, double size) => Suspect(SuspectKind.Bar, bar, field, size, [_sessions[bar]]);
+    private SuspectBars CreateBarSuspect(int bar, string field, double size) => CreateSuspect(SuspectKind.Bar, bar, field, size, [_sessions[bar]]);
 
-    private SuspectBars Suspect(SuspectKind kind, int bar, string field, double size, int[] sessions)
+    private SuspectBars CreateSuspect(SuspectKind kind, int bar, string field, double size, int[] sessions)
     {
         var value = _raw[field][bar];
         var (expected, width) = (Math.Log(value) - size, Deviations * _deviation);
@@ -283,9 +283,9 @@ internal sealed class SuspectFinder
             Sessions = sessions,
             Field = field,
             Value = value,
-            Low = BoundedExp(expected - width),
-            High = BoundedExp(expected + width),
-            Factor = BoundedExp(size),
+            Low = ComputeBoundedExp(expected - width),
+            High = ComputeBoundedExp(expected + width),
+            Factor = ComputeBoundedExp(size),
             Gap = bar > 0 ? _gaps[bar - 1] : 0,
             IsLast = bar == _sessions.Length - 1,
             IsAdjustment = field == "close" && IsAdjustment(bar),
@@ -293,26 +293,26 @@ internal sealed class SuspectFinder
     }
 
     /// <summary>Median of values, and the standard deviation that their median absolute deviation gives.</summary>
-    private static (double Center, double Deviation) Robust(double[] values)
+    private static (double Center, double Deviation) ComputeRobustScale(double[] values)
     {
         if (values.Length == 0)
             return (0, DeviationOfFew);
-        var center = Median(values);
-        var deviation = MadToDeviation * Median(Array.ConvertAll(values, value => Math.Abs(value - center)));
+        var center = ComputeMedian(values);
+        var deviation = MadToDeviation * ComputeMedian(Array.ConvertAll(values, value => Math.Abs(value - center)));
         return (center, Math.Max(deviation, values.Length >= FewReturns ? LeastDeviation : DeviationOfFew));
     }
 
-    private static double Median(double[] values)
+    private static double ComputeMedian(double[] values)
     {
         double[] sorted = [.. values.Order()];
         var middle = sorted.Length / 2;
         return sorted.Length % 2 == 1 ? sorted[middle] : (sorted[middle - 1] + sorted[middle]) / 2;
     }
 
-    private static double BoundedExp(double value) => Math.Exp(Math.Clamp(value, -LargestLog, LargestLog));
+    private static double ComputeBoundedExp(double value) => Math.Exp(Math.Clamp(value, -LargestLog, LargestLog));
 
     /// <summary>Weekdays from one day to another, without the other.</summary>
-    private static int Weekdays(int from, int to)
+    private static int CountWeekdays(int from, int to)
     {
         var (first, days) = (Day.ToDate(from), Day.ToDate(to).DayNumber - Day.ToDate(from).DayNumber);
         var (weeks, rest) = Math.DivRem(days, 7);

@@ -13,13 +13,13 @@ internal readonly record struct TradedBars(RawBars Bars, IReadOnlyList<string> W
     {
         if (!bars.Volume.AsSpan().Contains(0))
             return new(bars, [], []);
-        var cells = UntradedCells(bars);
+        var cells = FindUntradedCells(bars);
         return Array.IndexOf(cells, true) < 0 ? new(bars, [], []) : Of(bars, cells);
     }
 
     private static TradedBars Of(RawBars bars, bool[] cells)
     {
-        var (traded, notes) = (bars.WithoutCells(cells), new List<string>());
+        var (traded, notes) = (bars.RemoveCells(cells), new List<string>());
         var end = bars.Count - 1;
         while (!Enumerable.Range(0, bars.Symbols.Count).Any(row => traded.IsPresent(row, end)))
             end--;
@@ -43,7 +43,7 @@ internal readonly record struct TradedBars(RawBars Bars, IReadOnlyList<string> W
     }
 
     /// <summary>Bars whose prices all equal the close before, with a volume of 0, [S, T].</summary>
-    private static bool[] UntradedCells(RawBars bars)
+    private static bool[] FindUntradedCells(RawBars bars)
     {
         var cells = new bool[bars.Close.Length];
         var before = BarAdjustment.CloseBefore(bars, bars.Close);

@@ -65,7 +65,7 @@ internal sealed class SessionCalendar
     }
 
     /// <summary>The sessions before a date, oldest first; null if the calendar does not cover them.</summary>
-    public int[]? PrecedingOrNull(int day, int count)
+    public int[]? FindPrecedingOrNull(int day, int count)
     {
         if (day < First || day > Last)
             return null;
@@ -125,7 +125,7 @@ internal sealed class SessionCalendar
     }
 
     /// <summary>Number of later sessions that have closed.</summary>
-    public int ClosedSince(int session, DateTimeOffset now)
+    public int CountClosedSince(int session, DateTimeOffset now)
     {
         var today = Math.Max(session, Day.Of(DateOnly.FromDateTime(now.UtcDateTime)));
         CheckCovered(session, today);
@@ -201,16 +201,16 @@ internal sealed class SessionCalendar
             var (day, date) = (_sessions[index], Day.ToDate(_sessions[index]));
             var number = date.DayNumber;
             fields[0][index] = ((int)date.DayOfWeek + 6) % 7;
-            fields[1][index] = FirstAtLeast(planned, (day / 100 * 100) + 100) - FirstAtLeast(planned, day + 1);
-            fields[2][index] = index - FirstAtLeast(_sessions, day / 100 * 100);
-            var next = FirstAtLeast(announced, number);
+            fields[1][index] = FindFirstAtLeast(planned, (day / 100 * 100) + 100) - FindFirstAtLeast(planned, day + 1);
+            fields[2][index] = index - FindFirstAtLeast(_sessions, day / 100 * 100);
+            var next = FindFirstAtLeast(announced, number);
             fields[3][index] = next < announced.Length ? Math.Min(announced[next] - number, HolidayReach) : HolidayReach;
-            var before = FirstAtLeast(closed, number);
+            var before = FindFirstAtLeast(closed, number);
             fields[4][index] = before > 0 ? Math.Min(number - closed[before - 1], HolidayReach) : HolidayReach;
         }
 
         return fields;
     }
 
-    private static int FirstAtLeast(int[] values, int value) => Array.BinarySearch(values, value) is >= 0 and var found ? found : ~Array.BinarySearch(values, value);
+    private static int FindFirstAtLeast(int[] values, int value) => Array.BinarySearch(values, value) is >= 0 and var found ? found : ~Array.BinarySearch(values, value);
 }

@@ -12,7 +12,7 @@ internal sealed record Baseline(string Name, float[] Known, float[] Static, doub
     /// <exception cref="QuantraException">ARTIFACT_INVALID: a number is missing or impossible.</exception>
     public static Baseline Read(JsonRecord record, InputSizes sizes, int horizons)
     {
-        var baseline = new Baseline(record.Text("name"), Narrow("known", sizes.Known), Narrow("static", sizes.Static), Take("location", horizons), Take("scale", horizons));
+        var baseline = new Baseline(record.Text("name"), ConvertToSingle("known", sizes.Known), ConvertToSingle("static", sizes.Static), Take("location", horizons), Take("scale", horizons));
         record.End();
         return Array.TrueForAll(baseline.Scale, scale => scale > 0) ? baseline : throw record.Refusal("scale", "must be positive");
 
@@ -22,6 +22,6 @@ internal sealed record Baseline(string Name, float[] Known, float[] Static, doub
             return numbers.Length == count ? numbers : throw record.Refusal(name, $"has {numbers.Length} numbers, but must have {count}");
         }
 
-        float[] Narrow(string name, int count) => Array.ConvertAll(Take(name, count), number => (float)number);
+        float[] ConvertToSingle(string name, int count) => Array.ConvertAll(Take(name, count), number => (float)number);
     }
 }

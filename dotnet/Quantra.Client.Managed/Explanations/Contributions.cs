@@ -46,7 +46,7 @@ internal sealed record Contributions
     /// <summary>The same contributions with their gap.</summary>
     /// <param name="unit">The window's volatility over the horizon.</param>
     /// <param name="tolerance">Largest relative gap that counts as converged.</param>
-    public Contributions WithGap(double unit, double tolerance)
+    public Contributions AddGap(double unit, double tolerance)
     {
         var difference = Prediction - BaselinePrediction;
         var gap = Math.Abs(Total - difference) / Math.Max(Math.Abs(difference), GapFloor * unit);

@@ -15,7 +15,7 @@ internal static class EnsembleAttribution
         (RowKind Kind, string Name)[] rows = [.. members.SelectMany(KeysOf).Distinct().OrderBy(row => row.Kind)];
         var (symbols, weights, longest) = (point.Values.Length, point.Weights, members.MaxBy(one => one.Sessions.Count)!);
         var perRow = Mean(one => one.PerRow, one => KeysOf(one).Select(row => Array.IndexOf(rows, row)), rows.Length)!.Value.ToArray();
-        var (predictions, baselines) = (Average(one => one.Prediction), Average(one => one.BaselinePrediction));
+        var (predictions, baselines) = (ComputeAverage(one => one.Prediction), ComputeAverage(one => one.BaselinePrediction));
         var gaps = new double[symbols];
         for (var k = 0; k < symbols; k++)
         {
@@ -43,12 +43,12 @@ internal static class EnsembleAttribution
             Internals =
             [
                 .. members.SelectMany((member, m) => member.Internals.Select(one =>
-                    one with { Name = $"{names[m]}: {one.Name}", Values = WithoutUnusable(one.Values.ToArray()) })),
+                    one with { Name = $"{names[m]}: {one.Name}", Values = RemoveUnusable(one.Values.ToArray()) })),
             ],
         };
 
-        double[] Average(Func<Attribution, ReadOnlyMemory<double>> numbers) =>
-            WithoutUnusable(EnsembleManifest.Mean(Array.ConvertAll(members, one => numbers(one).ToArray()), weights));
+        double[] ComputeAverage(Func<Attribution, ReadOnlyMemory<double>> numbers) =>
+            RemoveUnusable(EnsembleManifest.Mean(Array.ConvertAll(members, one => numbers(one).ToArray()), weights));
 
         // The mean of [S, T, columns], with the members' columns at given places and their sessions at the end; null if a member has none.
         ReadOnlyMemory<double>? Mean(Func<Attribution, ReadOnlyMemory<double>?> numbers, Func<Attribution, IEnumerable<int>> places, int columns)
@@ -57,10 +57,10 @@ internal static class EnsembleAttribution
                 return null;
             var own = Array.ConvertAll(members, one => (Values: numbers(one)!.Value.ToArray(), Places: places(one).ToArray()));
             var length = own.Max(one => one.Values.Length / symbols / one.Places.Length);
-            return WithoutUnusable(EnsembleManifest.Mean(Array.ConvertAll(own, one => Place(one.Values, one.Places, symbols, length, columns)), weights));
+            return RemoveUnusable(EnsembleManifest.Mean(Array.ConvertAll(own, one => Place(one.Values, one.Places, symbols, length, columns)), weights));
         }
 
-        double[] WithoutUnusable(double[] values)
+        double[] RemoveUnusable(double[] values)
         {
             for (var cell = 0; cell < values.Length; cell++)
                 values[cell] = double.IsFinite(point.Values[cell / (values.Length / symbols)]) ? values[cell] : double.NaN;

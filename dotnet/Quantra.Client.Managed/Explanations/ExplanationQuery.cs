@@ -60,7 +60,7 @@ internal sealed record ExplanationQuery(ExplanationTarget[] Targets, (int Horizo
 
     /// <summary>The requested method; by default, the first one.</summary>
     /// <exception cref="QuantraException">EXPLAIN_UNSUPPORTED: the model does not have it.</exception>
-    public string MethodAmong(string[] supported) => Request.Method.Length == 0
+    public string ChooseMethod(string[] supported) => Request.Method.Length == 0
         ? supported[0]
         : supported.Contains(Request.Method, StringComparer.Ordinal)
             ? Request.Method

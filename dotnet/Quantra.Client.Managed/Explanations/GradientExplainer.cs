@@ -100,7 +100,7 @@ internal sealed class GradientExplainer(IDifferentiableNetwork network, OutputMa
         var (weights, levels) = (new double[trace.Units.Length], path.Members * Horizons);
         for (var row = 0; row < inputs.Panels; row++)
         {
-            var (units, source) = CalibratedAt(trace.Units, row * path.Members, point, rule.Positions[first + row]);
+            var (units, source) = CalibrateAt(trace.Units, row * path.Members, point, rule.Positions[first + row]);
             var level = (row * levels) + point.Horizon;
             var width = inputs.Scale[level] * output.Spread[point.Horizon];
             weights[(level * Levels) + source] = width;
@@ -129,7 +129,7 @@ internal sealed class GradientExplainer(IDifferentiableNetwork network, OutputMa
         }
     }
 
-    private (double Units, int Source) CalibratedAt(double[] units, int row, (int Horizon, int Quantile) point, double position) =>
+    private (double Units, int Source) CalibrateAt(double[] units, int row, (int Horizon, int Quantile) point, double position) =>
         output.Calibrate(units.AsSpan(((row * Horizons) + point.Horizon) * Levels, Levels), point.Horizon, point.Quantile, position);
 
     private static Contributions Split(NetworkInputs window, double[] cells)

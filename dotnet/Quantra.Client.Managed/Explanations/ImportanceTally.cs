@@ -101,14 +101,14 @@ internal sealed class ImportanceTally(IForecastModel model, int total)
                 RowNames = first.RowNames,
                 RowKinds = first.RowKinds,
                 MeanSize = means,
-                StandardError = means.Select(StandardError).ToArray(),
+                StandardError = means.Select(ComputeStandardError).ToArray(),
                 Windows = _windows,
                 Converged = (double)_converged / _windows,
             };
         }
 
         /// <summary>Standard error of a ratio of sums over instances (Cochran 1977, "Sampling techniques", 6.4); NaN for a single instance.</summary>
-        private double StandardError(double mean, int row)
+        private double ComputeStandardError(double mean, int row)
         {
             if (_instances == 1)
                 return double.NaN;

@@ -17,7 +17,7 @@ internal sealed class ModelExplainer(Pipeline pipeline, OutputMap output, Baseli
     private string[] KnownNames => [.. pipeline.Features.KnownDefinitions.Select(one => one.Name)];
 
     /// <summary>Forecasts of one window that an explanation by a method needs; 0 for methods whose cost depends on the targets.</summary>
-    public int ForecastsOf(string method) => ExplainerOf(method).Forecasts;
+    public int CountForecasts(string method) => FindExplainer(method).Forecasts;
 
     /// <summary>Explains a prepared request.</summary>
     /// <param name="query">The request.</param>
@@ -29,7 +29,7 @@ internal sealed class ModelExplainer(Pipeline pipeline, OutputMap output, Baseli
     /// <exception cref="QuantraException">EXPLAIN_UNSUPPORTED, INVALID_INPUT, NO_USABLE_SYMBOL, REQUEST_TOO_LARGE.</exception>
     public Attribution[] Explain(ExplanationQuery query, string method, PreparedRequest prepared, Attribution template, CallLimit limit)
     {
-        var explainer = ExplainerOf(method);
+        var explainer = FindExplainer(method);
         CheckDetail(query, explainer);
         var points = query.Points;
         string[] symbols = query.Request.Symbols.Count > 0 ? [.. query.Request.Symbols] : [.. prepared.Symbols];
@@ -38,17 +38,17 @@ internal sealed class ModelExplainer(Pipeline pipeline, OutputMap output, Baseli
         var refusals = symbols.Where(prepared.Refusals.ContainsKey).ToDictionary(symbol => symbol, symbol => prepared.Refusals[symbol]);
         if (Array.TrueForAll(rows, row => row < 0))
             throw SymbolChecks.NoUsableSymbol([.. symbols.Select(symbol => prepared.Refusals[symbol])]).ToException();
-        NetworkInputs?[] windows = Array.ConvertAll(rows, row => row < 0 ? null : WindowOf(prepared.Inputs, row));
+        NetworkInputs?[] windows = Array.ConvertAll(rows, row => row < 0 ? null : SelectWindow(prepared.Inputs, row));
         CheckNumbers(points.Length, [.. windows.OfType<NetworkInputs>()]);
         var distinct = points.Distinct().ToArray();
         var found = Array.ConvertAll(
             windows, window => window is null ? null : explainer.Explain(window, distinct, query.Tolerance, GaussLegendre.NodeCounts, limit));
-        var shares = Array.ConvertAll(windows, window => window is null ? null : SharesOf(window));
+        var shares = Array.ConvertAll(windows, window => window is null ? null : ComputeShares(window));
         template = template with { Method = explainer.Method, Baseline = explainer.BaselineName, Symbols = symbols, Refusals = refusals };
         return [.. query.Targets.Select((target, index) =>
         {
             var own = Array.ConvertAll(found, one => one?[Array.IndexOf(distinct, points[index])]);
-            return Build(template, target, query.Request.Detail, own) with { Internals = [.. Internals(shares, points[index].Horizon)] };
+            return Build(template, target, query.Request.Detail, own) with { Internals = [.. CollectInternals(shares, points[index].Horizon)] };
         })];
     }
 
@@ -59,7 +59,7 @@ internal sealed class ModelExplainer(Pipeline pipeline, OutputMap output, Baseli
         return
         [
             .. Enumerable.Range(0, inputs.Rows)
-                .Select(row => _explainers[0].Explain(WindowOf(inputs, row), [point], ExplanationQuery.DefaultTolerance, [nodes], CallLimit.None)[0]),
+                .Select(row => _explainers[0].Explain(SelectWindow(inputs, row), [point], ExplanationQuery.DefaultTolerance, [nodes], CallLimit.None)[0]),
         ];
     }
 
@@ -79,7 +79,7 @@ internal sealed class ModelExplainer(Pipeline pipeline, OutputMap output, Baseli
         ];
     }
 
-    private IExplainer ExplainerOf(string method) => Array.Find(_explainers, one => one.Method == method)!;
+    private IExplainer FindExplainer(string method) => Array.Find(_explainers, one => one.Method == method)!;
 
     private static void CheckDetail(ExplanationQuery query, IExplainer explainer)
     {
@@ -97,7 +97,7 @@ internal sealed class ModelExplainer(Pipeline pipeline, OutputMap output, Baseli
         }
     }
 
-    private NetworkShares? SharesOf(NetworkInputs window)
+    private NetworkShares? ComputeShares(NetworkInputs window)
     {
         if (network is not IDifferentiableNetwork traced)
             return null;
@@ -110,9 +110,9 @@ internal sealed class ModelExplainer(Pipeline pipeline, OutputMap output, Baseli
         foreach (var group in symbols.GroupBy(symbol => symbol))
         {
             if (!among.Contains(group.Key, StringComparer.Ordinal))
-                throw Invalid($"there is no symbol '{group.Key}' to explain; the instance has {PredictionError.Listed(among)}");
+                throw CreateError($"there is no symbol '{group.Key}' to explain; the instance has {PredictionError.Listed(among)}");
             if (group.Count() > 1)
-                throw Invalid($"symbol '{group.Key}' appears twice among those to explain; name it once");
+                throw CreateError($"symbol '{group.Key}' appears twice among those to explain; name it once");
         }
     }
 
@@ -135,7 +135,7 @@ internal sealed class ModelExplainer(Pipeline pipeline, OutputMap output, Baseli
         return prepared.Usable[place] ? prepared.Usable.Take(place).Count(one => one) : -1;
     }
 
-    private NetworkInputs WindowOf(NetworkInputs inputs, int row) => InputRows.WindowOf(
+    private NetworkInputs SelectWindow(NetworkInputs inputs, int row) => InputRows.WindowOf(
         inputs, row, (network as IPanelNetwork)?.Neighbours, (pipeline.EncoderLength + pipeline.Target.Reach) * pipeline.Sizes.Known);
 
     private static bool HasNeighbours(INetwork network) => network is IPanelNetwork panel && panel.Neighbours[0].Length > 0;
@@ -209,7 +209,7 @@ internal sealed class ModelExplainer(Pipeline pipeline, OutputMap output, Baseli
     }
 
     /// <summary>The weights of the network's layers for one horizon; variables have the names of an attribution's rows.</summary>
-    private IEnumerable<NetworkInternal> Internals(NetworkShares?[] found, int horizon)
+    private IEnumerable<NetworkInternal> CollectInternals(NetworkShares?[] found, int horizon)
     {
         if (found.All(one => one is null))
             yield break;
@@ -242,5 +242,5 @@ internal sealed class ModelExplainer(Pipeline pipeline, OutputMap output, Baseli
         return [.. rows.SelectMany(row => row ?? [.. Enumerable.Repeat(double.NaN, width)])];
     }
 
-    private static QuantraException Invalid(string message) => PredictionError.Of(QuantraStatus.InvalidArgument, QuantraReason.InvalidInput, message).ToException();
+    private static QuantraException CreateError(string message) => PredictionError.Of(QuantraStatus.InvalidArgument, QuantraReason.InvalidInput, message).ToException();
 }

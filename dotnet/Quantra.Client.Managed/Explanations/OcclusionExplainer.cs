@@ -30,18 +30,18 @@ internal sealed class OcclusionExplainer(INetwork network, OutputMap output, Bas
         network.Run(inputs, units);
         return Array.ConvertAll(points, point =>
         {
-            var value = ValueOf(0, 1);
+            var value = ComputeValue(0, 1);
             if (!double.IsFinite(value))
                 throw GradientExplainer.NotFinite();
             var effects = new double[groups.Count];
             for (var group = 0; group < groups.Offsets; group++)
-                effects[group] = value - ValueOf(2 + group, 1);
-            effects[groups.Offsets] = value - ValueOf(0, 0);
+                effects[group] = value - ComputeValue(2 + group, 1);
+            effects[groups.Offsets] = value - ComputeValue(0, 0);
             for (var group = groups.Offsets + 1; group < groups.Count; group++)
-                effects[group] = value - ValueOf(1 + group, 1);
-            return groups.Join(effects, value, ValueOf(1, 0), groups.Offsets + 1).WithGap(output.Spread[point.Horizon] * window.Scale[point.Horizon], tolerance);
+                effects[group] = value - ComputeValue(1 + group, 1);
+            return groups.Join(effects, value, ComputeValue(1, 0), groups.Offsets + 1).AddGap(output.Spread[point.Horizon] * window.Scale[point.Horizon], tolerance);
 
-            double ValueOf(int row, double share) => output.ValueAt(units, inputs, row * inputs.Members, point, share);
+            double ComputeValue(int row, double share) => output.ValueAt(units, inputs, row * inputs.Members, point, share);
         });
     }
 

@@ -35,11 +35,11 @@ internal sealed class ShapleyExplainer(INetwork network, OutputMap output, Basel
         var (start, end) = (Forecast(first, points, [0.0]), Forecast(window, points, [1.0]));
         if (!Array.TrueForAll(end, double.IsFinite))
             throw GradientExplainer.NotFinite();
-        var changes = _trees?.Compute(first, window, points, start, end, limit) ?? AverageChanges(path, points, start, end, limit);
+        var changes = _trees?.Compute(first, window, points, start, end, limit) ?? ComputeAverageChanges(path, points, start, end, limit);
         return
         [
             .. points.Select((point, p) => groups.Join(changes[p], end[p], start[p], _trees is null ? Orders : 1)
-                .WithGap(output.Spread[point.Horizon] * window.Scale[point.Horizon], tolerance)),
+                .AddGap(output.Spread[point.Horizon] * window.Scale[point.Horizon], tolerance)),
         ];
     }
 
@@ -51,7 +51,7 @@ internal sealed class ShapleyExplainer(INetwork network, OutputMap output, Basel
     }
 
     /// <summary>For each point, the mean change [G] of the forecast when a group moves from the baseline to the window.</summary>
-    private double[][] AverageChanges(StraightPath path, (int Horizon, int Quantile)[] points, double[] start, double[] end, CallLimit limit)
+    private double[][] ComputeAverageChanges(StraightPath path, (int Horizon, int Quantile)[] points, double[] start, double[] end, CallLimit limit)
     {
         var orders = _orders ??= DrawOrders(groups.Count);
         double[][] changes = Array.ConvertAll(points, _ => new double[groups.Count]);

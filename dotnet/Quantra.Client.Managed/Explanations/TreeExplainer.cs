@@ -44,7 +44,7 @@ internal sealed class TreeExplainer(TreesNetwork network, OutputMap output, Base
         var (expected, nodes) = _forests[forest] ??= Measure(forest);
         var (spread, sums) = (output.Spread[horizon], new double[columns.Length]);
         var (unit, usual) = (window.Scale[horizon] * spread, baseline.Scale[horizon] * spread);
-        foreach (var path in PathsOf(forest, columns))
+        foreach (var path in EnumeratePaths(forest, columns))
             path.AddShapleyValues(GaussLegendre.Of(nodes), unit, sums);
         var (observed, known, statics, location, scale) = network.Summaries.SumGroups(sums);
         return new Contributions
@@ -58,13 +58,13 @@ internal sealed class TreeExplainer(TreesNetwork network, OutputMap output, Base
             Prediction = value,
             BaselinePrediction = baseline.Location[horizon] + (usual * expected),
             Nodes = nodes,
-        }.WithGap(unit, tolerance);
+        }.AddGap(unit, tolerance);
     }
 
     private ForestFacts Measure(int forest)
     {
         var (expected, most) = (0.0, 1);
-        foreach (var path in PathsOf(forest, null))
+        foreach (var path in EnumeratePaths(forest, null))
         {
             expected += path.Value * path.Share;
             most = Math.Max(most, path.Steps.Count);
@@ -73,11 +73,11 @@ internal sealed class TreeExplainer(TreesNetwork network, OutputMap output, Base
         return new(expected, (most + 1) / 2);
     }
 
-    private IEnumerable<LeafPath> PathsOf(int forest, double[]? columns) => Enumerable.Range(forest * network.TreesOfForest, network.TreesOfForest)
-        .SelectMany(tree => PathsBelow(tree, network.Root(tree), new LeafPath(0, 1, []), columns));
+    private IEnumerable<LeafPath> EnumeratePaths(int forest, double[]? columns) => Enumerable.Range(forest * network.TreesOfForest, network.TreesOfForest)
+        .SelectMany(tree => EnumeratePathsBelow(tree, network.Root(tree), new LeafPath(0, 1, []), columns));
 
     /// <summary>The paths to the leaves below a split that training windows reached; without columns, no split is followed.</summary>
-    private IEnumerable<LeafPath> PathsBelow(int tree, int split, LeafPath path, double[]? columns)
+    private IEnumerable<LeafPath> EnumeratePathsBelow(int tree, int split, LeafPath path, double[]? columns)
     {
         if (split < 0)
             return [path with { Value = network.Leaf(tree, ~split).Value }];
@@ -88,7 +88,7 @@ internal sealed class TreeExplainer(TreesNetwork network, OutputMap output, Base
         IEnumerable<LeafPath> Below(int child, bool follows)
         {
             var share = CountBelow(tree, child) / CountBelow(tree, split);
-            return share > 0 ? PathsBelow(tree, child, path.Through(column, share, follows), columns) : [];
+            return share > 0 ? EnumeratePathsBelow(tree, child, path.Through(column, share, follows), columns) : [];
         }
     }
 
@@ -97,7 +97,7 @@ internal sealed class TreeExplainer(TreesNetwork network, OutputMap output, Base
     {
         if (split < 0)
             return network.Leaf(tree, ~split).Count;
-        return (_below[tree] ??= network.CountsBelow(tree))[split];
+        return (_below[tree] ??= network.CountBelow(tree))[split];
     }
 
     /// <summary>A forest over the training windows.</summary>

@@ -20,7 +20,7 @@ internal sealed class EvaluationPlan
         _outputs = [.. expressions.Select(Add)];
         Lookbacks = Array.ConvertAll(_outputs, slot => _series[slot].Lookback);
         FieldsOfEach = [.. expressions.Select(FieldsOf)];
-        _rowsBefore = RowsBefore();
+        _rowsBefore = CountRowsBefore();
         _mostBefore = _rowsBefore.DefaultIfEmpty().Max();
     }
 
@@ -72,7 +72,7 @@ internal sealed class EvaluationPlan
     private void Run(Step step, Workspace work, int rows)
     {
         var length = rows + _rowsBefore[step.Slot];
-        ref var x = ref Source(step.First, step, work);
+        ref var x = ref GetSource(step.First, step, work);
         ref var result = ref work.Slots[step.Slot][0];
         var n = step.Window;
         switch (step.Arithmetic)
@@ -106,7 +106,7 @@ internal sealed class EvaluationPlan
                 OperatorKernels.Determination(ref x, n, length, ref result);
                 break;
             case Arithmetic.Corr:
-                OperatorKernels.Correlation(ref x, ref Source(step.Second, step, work), n, length, ref result);
+                OperatorKernels.Correlation(ref x, ref GetSource(step.Second, step, work), n, length, ref result);
                 break;
             case Arithmetic.Rank:
                 OperatorKernels.Rank(ref x, n, length, ref result);
@@ -121,14 +121,14 @@ internal sealed class EvaluationPlan
                 OperatorKernels.Map(step.Arithmetic, ref x, step.Number, length, ref result);
                 break;
             default:
-                OperatorKernels.Combine(step.Arithmetic, ref x, ref Source(step.Second, step, work), length, ref result);
+                OperatorKernels.Combine(step.Arithmetic, ref x, ref GetSource(step.Second, step, work), length, ref result);
                 break;
         }
     }
 
     /// <summary>The first row that a step reads of one of its inputs. All series end on the last session.</summary>
     [MethodImpl(MethodImplOptions.AggressiveInlining)]
-    private ref double Source(int slot, Step step, Workspace work) =>
+    private ref double GetSource(int slot, Step step, Workspace work) =>
         ref work.Slots[slot][_series[slot].Constant is null ? _rowsBefore[slot] - _rowsBefore[step.Slot] - step.Reach : 0];
 
     private int Add(Expression expression)
@@ -136,9 +136,9 @@ internal sealed class EvaluationPlan
         switch (expression)
         {
             case NumberExpression number:
-                return Leaf(number.ToString(), number.Value);
+                return AddLeaf(number.ToString(), number.Value);
             case FieldExpression field:
-                var slot = Leaf(field.ToString(), null);
+                var slot = AddLeaf(field.ToString(), null);
                 if (_fields.TrueForAll(one => one.Slot != slot))
                     _fields.Add((field.Name, slot));
                 return slot;
@@ -146,7 +146,7 @@ internal sealed class EvaluationPlan
                 var operand = Add(negative.Operand);
                 return AddStep("negative", new Step(Arithmetic.Negate, operand, operand));
             case BinaryExpression binary:
-                return AddStep(binary.Operator.ToString(), new Step(ArithmeticOf(binary.Operator), Add(binary.Left), Add(binary.Right)));
+                return AddStep(binary.Operator.ToString(), new Step(GetArithmetic(binary.Operator), Add(binary.Left), Add(binary.Right)));
             default:
                 return Call((CallExpression)expression);
         }
@@ -173,7 +173,7 @@ internal sealed class EvaluationPlan
         return AddStep(settings, step);
     }
 
-    private static Arithmetic ArithmeticOf(char symbol) => symbol switch
+    private static Arithmetic GetArithmetic(char symbol) => symbol switch
     {
         '+' => Arithmetic.Add,
         '-' => Arithmetic.Subtract,
@@ -183,7 +183,7 @@ internal sealed class EvaluationPlan
         _ => Arithmetic.IsLess,
     };
 
-    private int Leaf(string key, double? constant)
+    private int AddLeaf(string key, double? constant)
     {
         if (!_known.TryGetValue(key, out var slot))
         {
@@ -225,7 +225,7 @@ internal sealed class EvaluationPlan
     }
 
     /// <summary>The number of earlier rows of each slot that the outputs' last row depends on; 0 for a constant.</summary>
-    private int[] RowsBefore()
+    private int[] CountRowsBefore()
     {
         var before = new int[_series.Count];
         for (var k = _steps.Count - 1; k >= 0; k--)

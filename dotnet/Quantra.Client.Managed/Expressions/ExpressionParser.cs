@@ -21,7 +21,7 @@ internal sealed class ExpressionParser
     private int _nodes;
 
     private ExpressionParser(string text, IReadOnlyCollection<string> fields) =>
-        (_text, _fields, _tokens) = (text, fields, TokensOf(text));
+        (_text, _fields, _tokens) = (text, fields, Tokenise(text));
 
     private enum TokenKind
     {
@@ -42,7 +42,7 @@ internal sealed class ExpressionParser
 
     private Expression Parse()
     {
-        var term = Comparison(0);
+        var term = ParseComparison(0);
         if (Next.Kind != TokenKind.End)
             throw Error(Next.Position, $"expected an operator or the end, found '{Next.Text}'");
         if (term.IsConstant)
@@ -53,10 +53,10 @@ internal sealed class ExpressionParser
         return term.Tree;
     }
 
-    private static List<Token> TokensOf(string text)
+    private static List<Token> Tokenise(string text)
     {
         if (text.Length > LongestText)
-            throw ErrorAt(text, LongestText, $"an expression has at most {LongestText} characters");
+            throw CreateError(text, LongestText, $"an expression has at most {LongestText} characters");
         List<Token> tokens = [];
         var position = 0;
         while (true)
@@ -67,7 +67,7 @@ internal sealed class ExpressionParser
                 break;
             var (kind, end) = Scan(text, position);
             if (end == position)
-                throw ErrorAt(text, position, $"unexpected '{text[position]}'");
+                throw CreateError(text, position, $"unexpected '{text[position]}'");
             tokens.Add(new Token(kind, text[position..end], position));
             position = end;
         }
@@ -123,12 +123,12 @@ internal sealed class ExpressionParser
         return position;
     }
 
-    private static QuantraException ErrorAt(string text, int position, string problem) => new QuantraError(
+    private static QuantraException CreateError(string text, int position, string problem) => new QuantraError(
         QuantraStatus.InvalidArgument,
         QuantraReason.ExpressionInvalid,
         $"column {position + 1}: {problem}: {(text.Length <= 200 ? text : text[..200] + "…")}").ToException();
 
-    private QuantraException Error(int position, string problem) => ErrorAt(_text, position, problem);
+    private QuantraException Error(int position, string problem) => CreateError(_text, position, problem);
 
     private Token Take() => _tokens[_place++];
 
@@ -142,38 +142,38 @@ internal sealed class ExpressionParser
 
     private bool IsNext(char symbol) => Next.Kind == TokenKind.Symbol && Next.Text[0] == symbol;
 
-    private Term Comparison(int depth)
+    private Term ParseComparison(int depth)
     {
         var left = Sum(depth);
-        return IsNext('>') || IsNext('<') ? Binary(Take(), left, Sum(depth)) : left;
+        return IsNext('>') || IsNext('<') ? CreateBinary(Take(), left, Sum(depth)) : left;
     }
 
     private Term Sum(int depth)
     {
         var left = Product(depth);
         while (IsNext('+') || IsNext('-'))
-            left = Binary(Take(), left, Product(depth));
+            left = CreateBinary(Take(), left, Product(depth));
         return left;
     }
 
     private Term Product(int depth)
     {
-        var left = Unary(depth);
+        var left = ParseUnary(depth);
         while (IsNext('*') || IsNext('/'))
-            left = Binary(Take(), left, Unary(depth));
+            left = CreateBinary(Take(), left, ParseUnary(depth));
         return left;
     }
 
-    private Term Unary(int depth)
+    private Term ParseUnary(int depth)
     {
         var position = Next.Position;
         if (!TakeSymbol('-'))
-            return Atom(depth);
-        var operand = Unary(Deeper(depth, position));
-        return Node(new NegativeExpression(operand.Tree), [operand], position, operand.Flatness, operand.Lookback);
+            return ParseAtom(depth);
+        var operand = ParseUnary(IncreaseDepth(depth, position));
+        return CreateNode(new NegativeExpression(operand.Tree), [operand], position, operand.Flatness, operand.Lookback);
     }
 
-    private Term Atom(int depth)
+    private Term ParseAtom(int depth)
     {
         var token = Take();
         switch (token.Kind)
@@ -183,9 +183,9 @@ internal sealed class ExpressionParser
             case TokenKind.Field:
                 return Field(token);
             case TokenKind.Name:
-                return Call(token, Deeper(depth, token.Position));
+                return Call(token, IncreaseDepth(depth, token.Position));
             case TokenKind.Symbol when token.Text == "(":
-                var term = Comparison(Deeper(depth, token.Position));
+                var term = ParseComparison(IncreaseDepth(depth, token.Position));
                 if (!TakeSymbol(')'))
                     throw Error(Next.Position, $"expected ')' to close the parenthesis of column {token.Position + 1}");
                 return term;
@@ -195,7 +195,7 @@ internal sealed class ExpressionParser
         }
     }
 
-    private int Deeper(int depth, int position) =>
+    private int IncreaseDepth(int depth, int position) =>
         depth < DeepestNesting ? depth + 1 : throw Error(position, $"an expression may be nested at most {DeepestNesting} deep");
 
     private Term Number(Token token)
@@ -203,7 +203,7 @@ internal sealed class ExpressionParser
         var value = ValueOf(token);
         if (!double.IsFinite(value))
             throw Error(token.Position, $"{token.Text} is too large for a number");
-        return Node(new NumberExpression(value), [], token.Position, value != 0 ? Flatness.Number : Flatness.Spread, 1);
+        return CreateNode(new NumberExpression(value), [], token.Position, value != 0 ? Flatness.Number : Flatness.Spread, 1);
     }
 
     private static double ValueOf(Token token) => double.Parse(token.Text, NumberStyles.Float, CultureInfo.InvariantCulture);
@@ -213,10 +213,10 @@ internal sealed class ExpressionParser
         var name = token.Text[1..];
         if (!_fields.Contains(name))
             throw Error(token.Position, $"unknown field {token.Text}; fields are {string.Join(", ", _fields.Select(one => "$" + one))}");
-        return Node(new FieldExpression(name), [], token.Position, Flatness.Level, 1);
+        return CreateNode(new FieldExpression(name), [], token.Position, Flatness.Level, 1);
     }
 
-    private Term Binary(Token symbol, Term left, Term right)
+    private Term CreateBinary(Token symbol, Term left, Term right)
     {
         var operation = symbol.Text[0];
         if (operation == '/')
@@ -230,7 +230,7 @@ internal sealed class ExpressionParser
         };
         var tree = new BinaryExpression(operation, left.Tree, right.Tree);
         var lookback = Math.Max(left.Lookback, right.Lookback);
-        return Node(tree, [left, right], symbol.Position, flatness, lookback) with { Position = left.Position };
+        return CreateNode(tree, [left, right], symbol.Position, flatness, lookback) with { Position = left.Position };
     }
 
     private void CheckDenominator(Term term)
@@ -254,19 +254,19 @@ internal sealed class ExpressionParser
         var place = 0;
         var series = new Term[called.Series];
         for (var k = 0; k < series.Length; k++)
-            series[k] = Series(called, place++, depth);
+            series[k] = ParseSeries(called, place++, depth);
         var windows = new int[called.Windows.Length];
         for (var k = 0; k < windows.Length; k++)
-            windows[k] = Window(called, k, place++);
-        double[] numbers = called.Number is null ? [] : [Constant(called, place)];
+            windows[k] = ParseWindow(called, k, place++);
+        double[] numbers = called.Number is null ? [] : [ParseConstant(called, place)];
         if (!TakeSymbol(')'))
             throw Error(Next.Position, $"expected ')' after the last argument of {called.Signature}");
         var tree = new CallExpression(called, [.. series.Select(one => one.Tree)], windows, numbers);
-        return Node(
+        return CreateNode(
             tree,
             series,
             name.Position,
-            called.FlatnessOf(series[0].Flatness, series[^1].Flatness),
+            called.CombineFlatness(series[0].Flatness, series[^1].Flatness),
             series.Max(one => one.Lookback) + called.ReachOf(windows));
     }
 
@@ -280,16 +280,16 @@ internal sealed class ExpressionParser
             throw Error(Next.Position, $"{called.Signature} has more arguments, found {place}");
     }
 
-    private Term Series(Operator called, int place, int depth)
+    private Term ParseSeries(Operator called, int place, int depth)
     {
         StartArgument(called, place);
-        var term = Comparison(depth);
+        var term = ParseComparison(depth);
         if (called.Windows.Length > 0 && term.IsConstant)
             throw Error(term.Position, $"{called.Name} looks back over a series, but this is a number");
         return term;
     }
 
-    private int Window(Operator called, int index, int place)
+    private int ParseWindow(Operator called, int index, int place)
     {
         StartArgument(called, place);
         var (token, (name, smallest)) = (Take(), called.Windows[index]);
@@ -304,7 +304,7 @@ internal sealed class ExpressionParser
         return value;
     }
 
-    private double Constant(Operator called, int place)
+    private double ParseConstant(Operator called, int place)
     {
         StartArgument(called, place);
         var (token, (name, smallest, largest)) = (Take(), called.Number!.Value);
@@ -318,7 +318,7 @@ internal sealed class ExpressionParser
     }
 
     /// <summary>Creates a node after checking the limits of size, depth and look-back.</summary>
-    private Term Node(Expression tree, Term[] parts, int position, Flatness flatness, int lookback)
+    private Term CreateNode(Expression tree, Term[] parts, int position, Flatness flatness, int lookback)
     {
         _nodes++;
         var height = 1 + parts.Select(one => one.Height).DefaultIfEmpty().Max();

@@ -120,7 +120,7 @@ internal sealed record Operator(string Name, Arithmetic Arithmetic, int Series, 
     };
 
     /// <summary>The flatness of the result, from that of the series arguments.</summary>
-    public Flatness FlatnessOf(Flatness first, Flatness last) => Arithmetic switch
+    public Flatness CombineFlatness(Flatness first, Flatness last) => Arithmetic switch
     {
         Arithmetic.Ref or Arithmetic.Abs or Arithmetic.Sqrt => first,
         Arithmetic.Greater => OfSum(first, last),

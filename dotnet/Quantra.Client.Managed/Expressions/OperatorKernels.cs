@@ -200,7 +200,7 @@ internal static class OperatorKernels
     public static void Line(ref double x, int n, bool residual, int rows, ref double result)
     {
         var middle = (n - 1) / 2.0;
-        var spread = new Vector<double>(SpreadOfPlaces(n));
+        var spread = new Vector<double>(ComputeSpreadOfPlaces(n));
         for (nuint t = 0; t < (nuint)rows; t += Lanes)
         {
             var oldest = Vector.LoadUnsafe(ref x, t);
@@ -238,7 +238,7 @@ internal static class OperatorKernels
     public static void Determination(ref double x, int n, int rows, ref double result)
     {
         var middle = (n - 1) / 2.0;
-        var spread = new Vector<double>(Math.Sqrt(SpreadOfPlaces(n)));
+        var spread = new Vector<double>(Math.Sqrt(ComputeSpreadOfPlaces(n)));
         for (nuint t = 0; t < (nuint)rows; t += Lanes)
         {
             var mean = SumAt(ref x, t, n) / new Vector<double>(n);
@@ -311,7 +311,7 @@ internal static class OperatorKernels
     }
 
     /// <summary>The sum of the squared positions of n values relative to their middle.</summary>
-    private static double SpreadOfPlaces(int n) => n * ((n * (double)n) - 1) / 12;
+    private static double ComputeSpreadOfPlaces(int n) => n * ((n * (double)n) - 1) / 12;
 
     [MethodImpl(MethodImplOptions.AggressiveInlining)]
     private static Vector<double> SumAt(ref double x, nuint t, int n)

@@ -225,13 +225,13 @@ internal sealed class FittedFeatures
             "close" => RowOf(_bars.Close),
             "volume" => RowOf(_bars.Volume),
             "money" => RowOf(_bars.Money),
-            _ => Masked(name),
+            _ => ReadMasked(name),
         };
 
         private ReadOnlySpan<double> RowOf(double[] column) => column.AsSpan(Symbol * _bars.Sessions, _bars.Sessions);
 
         /// <summary>A covariate, which like every column is NaN without a bar; until the next one is read.</summary>
-        private ReadOnlySpan<double> Masked(string name)
+        private ReadOnlySpan<double> ReadMasked(string name)
         {
             var target = _masked ??= new double[_bars.Sessions];
             var close = RowOf(_bars.Close);

@@ -98,7 +98,7 @@ internal sealed class FittedNormaliser : INormaliser
         if (_target.Kind == TargetKind.LogReturn)
             _target.Daily(bars, symbol, returns);
         if (_har is not null)
-            Target.RangeVolatility(bars, symbol, volatility);
+            Target.ComputeRangeVolatility(bars, symbol, volatility);
     }
 
     private sealed record HarResult(double[] Terms, double Level, double[] Logs);
@@ -124,8 +124,8 @@ internal sealed class FittedNormaliser : INormaliser
 
         public HarResult Run(ReadOnlySpan<double> returns, ReadOnlySpan<double> volatility, TargetKind kind)
         {
-            var terms = TermsOf(volatility);
-            var level = Normaliser.MeanSize(kind == TargetKind.LogReturn ? returns : volatility);
+            var terms = ComputeTerms(volatility);
+            var level = Normaliser.ComputeMeanSize(kind == TargetKind.LogReturn ? returns : volatility);
             var logs = new double[Intercepts.Length];
             for (var horizon = 0; horizon < logs.Length; horizon++)
             {
@@ -138,13 +138,13 @@ internal sealed class FittedNormaliser : INormaliser
         }
 
         /// <summary>Logs of averages relative to the window's; 0 without any value.</summary>
-        private double[] TermsOf(ReadOnlySpan<double> volatility)
+        private double[] ComputeTerms(ReadOnlySpan<double> volatility)
         {
-            var whole = Normaliser.MeanSize(volatility, Target.SmallestRangeVolatility);
+            var whole = Normaliser.ComputeMeanSize(volatility, Target.SmallestRangeVolatility);
             var terms = new double[Sessions.Length];
             for (var k = 0; k < terms.Length; k++)
             {
-                var log = Math.Log(Normaliser.MeanSize(volatility[^Sessions[k]..], Target.SmallestRangeVolatility) / whole);
+                var log = Math.Log(Normaliser.ComputeMeanSize(volatility[^Sessions[k]..], Target.SmallestRangeVolatility) / whole);
                 terms[k] = double.IsNaN(log) ? 0.0 : log;
             }
             return terms;
@@ -184,7 +184,7 @@ internal sealed class FittedNormaliser : INormaliser
             Span<double> squares = stackalloc double[returns.Length];
             for (var k = 0; k < squares.Length; k++)
                 squares[k] = returns[k] * returns[k];
-            var level = Normaliser.MeanSize(squares);
+            var level = Normaliser.ComputeMeanSize(squares);
             var sum = 0.0;
             for (var k = 0; k < squares.Length; k++)
                 sum += _weights[k] * (double.IsNaN(squares[k]) ? 0.0 : squares[k] - level);

@@ -69,7 +69,7 @@ internal static class Normaliser
     /// <param name="values">The values.</param>
     /// <param name="above">Sizes that are not above this number do not count.</param>
     [MethodImpl(MethodImplOptions.AggressiveOptimization)]
-    public static double MeanSize(ReadOnlySpan<double> values, double above = -1)
+    public static double ComputeMeanSize(ReadOnlySpan<double> values, double above = -1)
     {
         double sum = 0, count = 0;
         foreach (var value in values)

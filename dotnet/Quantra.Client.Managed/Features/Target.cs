@@ -55,7 +55,7 @@ internal sealed record Target(TargetKind Kind, int Lag, int[] Horizons)
     public double[] Spread() => Array.ConvertAll(Horizons, days => Kind == TargetKind.LogReturn ? Math.Sqrt(days) : 1.0);
 
     /// <summary>Index of the session that each horizon ends on, among the encoder's sessions and those that follow.</summary>
-    public int[] EndsIn(int encoderLength) => Array.ConvertAll(Horizons, days => encoderLength - 1 + Lag + days);
+    public int[] FindEnds(int encoderLength) => Array.ConvertAll(Horizons, days => encoderLength - 1 + Lag + days);
 
     /// <summary>The session that each horizon ends on.</summary>
     /// <param name="following">The sessions after the last bar.</param>
@@ -68,7 +68,7 @@ internal sealed record Target(TargetKind Kind, int Lag, int[] Horizons)
     }
 
     /// <summary>The session that horizons count from.</summary>
-    public DateOnly BaseSession(int asOf, ReadOnlySpan<int> following) => Day.ToDate(Lag > 0 ? following[Lag - 1] : asOf);
+    public DateOnly FindBaseSession(int asOf, ReadOnlySpan<int> following) => Day.ToDate(Lag > 0 ? following[Lag - 1] : asOf);
 
     /// <summary>The daily series whose recent level and volatility normalise the target, at some sessions of a symbol.</summary>
     /// <param name="bars">The bars.</param>
@@ -84,24 +84,24 @@ internal sealed record Target(TargetKind Kind, int Lag, int[] Horizons)
             if (Kind == TargetKind.LogReturn)
                 series[k] = start + k < 1 ? double.NaN : Math.Log(bars.Close[place] / bars.Close[place - 1]);
             else
-                series[k] = start + k < 0 ? double.NaN : Math.Log(Larger(ParkinsonVariance(bars, place), SmallestVariance)) / 2;
+                series[k] = start + k < 0 ? double.NaN : Math.Log(Larger(ComputeParkinsonVariance(bars, place), SmallestVariance)) / 2;
         }
     }
 
     /// <summary>Daily volatility by Parkinson's estimator; the minimum for bars without a range, NaN without a bar.</summary>
     [MethodImpl(MethodImplOptions.AggressiveOptimization)]
-    public static void RangeVolatility(AdjustedBars bars, int symbol, Span<double> series)
+    public static void ComputeRangeVolatility(AdjustedBars bars, int symbol, Span<double> series)
     {
         var start = bars.Sessions - series.Length;
         for (var k = 0; k < series.Length; k++)
         {
             var place = (symbol * bars.Sessions) + start + k;
-            series[k] = start + k < 0 ? double.NaN : Math.Sqrt(Larger(ParkinsonVariance(bars, place), SmallestVariance));
+            series[k] = start + k < 0 ? double.NaN : Math.Sqrt(Larger(ComputeParkinsonVariance(bars, place), SmallestVariance));
         }
     }
 
     [MethodImpl(MethodImplOptions.AggressiveInlining)]
-    private static double ParkinsonVariance(AdjustedBars bars, int place)
+    private static double ComputeParkinsonVariance(AdjustedBars bars, int place)
     {
         var log = Math.Log(bars.High[place] / bars.Low[place]);
         return log * log / (4 * 0.6931471805599453);

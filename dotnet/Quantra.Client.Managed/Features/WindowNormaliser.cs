@@ -48,7 +48,7 @@ internal sealed class WindowNormaliser : INormaliser
         {
             _target.Daily(bars, symbol, series);
             known[symbol] = Normaliser.CountFinite(series);
-            var (level, spread) = LevelsOf(series);
+            var (level, spread) = ComputeLevels(series);
             location.Slice(symbol * horizons, horizons).Fill(level);
             scale.Slice(symbol * horizons, horizons).Fill(spread);
         }
@@ -57,7 +57,7 @@ internal sealed class WindowNormaliser : INormaliser
     /// <inheritdoc/>
     public IReadOnlyList<(string Name, double[] Values)> Stages(AdjustedBars bars, int symbol) => [];
 
-    private (double Location, double Scale) LevelsOf(ReadOnlySpan<double> series)
+    private (double Location, double Scale) ComputeLevels(ReadOnlySpan<double> series)
     {
         double total = 0, sum = 0;
         for (var k = 0; k < series.Length; k++)

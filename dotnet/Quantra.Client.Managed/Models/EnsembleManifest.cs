@@ -72,7 +72,7 @@ internal sealed class EnsembleManifest
     }
 
     /// <summary>The members' weights [M][1] at a quantile; empty if all count alike.</summary>
-    public double[][] WeightsAt(int quantile) => Array.ConvertAll(_weights, row => new[] { row[quantile] });
+    public double[][] SelectWeights(int quantile) => Array.ConvertAll(_weights, row => new[] { row[quantile] });
 
     /// <summary>The mean of arrays, weighted by [M][Q] if their last dimension is Q, or by [M][1]; without weights, all count alike.</summary>
     public static double[] Mean(double[][] arrays, double[][] weights)

@@ -71,8 +71,8 @@ internal sealed class EnsembleModel : IForecastModel
     public Attribution[] Explain(ManyExplanationsRequest request, DateTimeOffset now, CallLimit limit)
     {
         var query = ExplanationQuery.Read(request, _manifest.Target.Horizons, _manifest.Levels);
-        var method = query.MethodAmong(_methods);
-        query.CheckCost(_members.Sum(member => member.RowsPerWindow), _members.Max(member => member.ForecastsOf(method)));
+        var method = query.ChooseMethod(_methods);
+        query.CheckCost(_members.Sum(member => member.RowsPerWindow), _members.Max(member => member.CountForecasts(method)));
         var prepared = Prepare(request.Instance, now);
         var explained = _members.Select((member, k) => Explain(query, method, member, _entries[k], prepared.Members[k], limit)).ToArray();
         var forecast = Forecast(prepared);
@@ -87,7 +87,7 @@ internal sealed class EnsembleModel : IForecastModel
                 Array.ConvertAll(cells, cell => forecast.Values.Span[(cell * forecast.Quantiles.Count) + point.Quantile]),
                 Array.ConvertAll(cells, cell => prepared.Scale[cell] * _manifest.Target.Spread()[point.Horizon]),
                 query.Tolerance,
-                _manifest.WeightsAt(point.Quantile))) with
+                _manifest.SelectWeights(point.Quantile))) with
             {
                 Model = Name,
                 Version = Version,

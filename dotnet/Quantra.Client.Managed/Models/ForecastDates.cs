@@ -37,7 +37,7 @@ internal sealed class ForecastDates
             Sessions = sessions,
             Following = following,
             TargetSessions = pipeline.Target.Sessions(following.Span),
-            BaseSession = pipeline.Target.BaseSession(sessions[^1], following.Span),
+            BaseSession = pipeline.Target.FindBaseSession(sessions[^1], following.Span),
             Warnings = FindWarnings(pipeline, bars.Sessions),
         };
     }
@@ -62,19 +62,19 @@ internal sealed class ForecastDates
             if (!own.Any(wrong.Contains))
                 continue;
             count++;
-            errors[bars.Symbols[row]] = ErrorOf(pipeline, bars.Symbols[row], own, request, now);
+            errors[bars.Symbols[row]] = CreateError(pipeline, bars.Symbols[row], own, request, now);
             cells.AsSpan(row * bars.Count, bars.Count).Fill(true);
         }
 
         int[] kept = [.. bars.Sessions.Where(day => !wrong.Contains(day))];
         if (count == 0 || kept.Length == 0 || 2 * count > bars.Symbols.Count)
             return null;
-        return bars.WithoutCells(cells).OnSessions(kept) with { Impossible = errors, SentSessions = bars.Sessions };
+        return bars.RemoveCells(cells).OnSessions(kept) with { Impossible = errors, SentSessions = bars.Sessions };
     }
 
     private static HashSet<int> FindWrongSessions(Pipeline pipeline, int[] sent, PredictionRequest request, DateTimeOffset now)
     {
-        var (calendar, latest) = (pipeline.Calendar, BarChecks.LatestDay(now));
+        var (calendar, latest) = (pipeline.Calendar, BarChecks.FindLatestDay(now));
         HashSet<int> wrong = [.. sent.Where(day => day > latest)];
         if (!calendar.IsExchange)
             return wrong;
@@ -91,7 +91,7 @@ internal sealed class ForecastDates
     }
 
     /// <summary>The error of a symbol with a bar on a wrong session.</summary>
-    private static QuantraError ErrorOf(Pipeline pipeline, string symbol, int[] own, PredictionRequest request, DateTimeOffset now)
+    private static QuantraError CreateError(Pipeline pipeline, string symbol, int[] own, PredictionRequest request, DateTimeOffset now)
     {
         try
         {
@@ -114,7 +114,7 @@ internal sealed class ForecastDates
         if (!calendar.IsExchange)
         {
             SymbolChecks.CheckLength(pipeline, bars);
-            return pipeline.RecentSessions(sent, bars.Symbols);
+            return pipeline.FindRecentSessions(sent, bars.Symbols);
         }
 
         if (bars.Calendar.Length > 0 && bars.Calendar != calendar.Name)
@@ -123,7 +123,7 @@ internal sealed class ForecastDates
         var recent = sent.Length > pipeline.BarsNeeded ? sent[^pipeline.BarsNeeded..] : sent;
         var missing = calendar.IsGapless(recent) ? [] : calendar.Missing(recent);
         if (missing.Length > 0 && request.GapPolicy == GapPolicy.Refuse)
-            throw SessionGap(calendar, recent, missing);
+            throw CreateGapError(calendar, recent, missing);
         SymbolChecks.CheckLength(pipeline, bars);
         if (missing.Length > 0 && request.GapPolicy == GapPolicy.Mask)
         {
@@ -131,7 +131,7 @@ internal sealed class ForecastDates
             recent = filled[^Math.Min(filled.Length, pipeline.BarsNeeded)..];
         }
 
-        return pipeline.RecentSessions(recent, bars.Symbols);
+        return pipeline.FindRecentSessions(recent, bars.Symbols);
     }
 
     /// <summary>Checks that bars are on closed sessions of the exchange, if the model has one.</summary>
@@ -148,7 +148,7 @@ internal sealed class ForecastDates
             throw PredictionError.BarIncomplete(Day.Show(sent[^1])).ToException();
     }
 
-    private static QuantraException SessionGap(SessionCalendar calendar, int[] recent, int[] missing)
+    private static QuantraException CreateGapError(SessionCalendar calendar, int[] recent, int[] missing)
     {
         var lacksWeekends = missing.Any(Day.IsWeekend) && !recent.Any(Day.IsWeekend);
         var hint = lacksWeekends ? "; bars of Monday to Friday need a model that was trained with their exchange's calendar" : "";

@@ -95,9 +95,9 @@ internal sealed class GoldenInstance
     {
         var request = Request();
         CheckAccepted(() => CheckStages(model, request, BarChecks.Check(request.Bars!)));
-        foreach (var (name, spoil) in Spoiled(model.Pipeline))
+        foreach (var (name, spoil) in SpoilRequests(model.Pipeline))
         {
-            var (reason, recorded) = (ReasonOf(model, spoil(request)), _refusals.GetValueOrDefault(name, ""));
+            var (reason, recorded) = (FindReason(model, spoil(request)), _refusals.GetValueOrDefault(name, ""));
             if (reason != recorded)
                 throw ArtifactError.Of(ArtifactFiles.GoldenFile, $"golden instance: {name} gives '{reason}', recorded was '{recorded}'");
         }
@@ -111,19 +111,19 @@ internal sealed class GoldenInstance
         Compare("adjusted", [.. adjusted.Open, .. adjusted.High, .. adjusted.Low, .. adjusted.Close, .. adjusted.Volume, .. adjusted.Money]);
         Compare("features", pipeline.Features.Evaluate(adjusted, observed, pipeline.EncoderLength), pipeline.Features.Scale);
         var (inputs, symbols) = (prepared.Inputs, prepared.Inputs.Rows);
-        Compare("observed", Wide(inputs.Observed));
-        Compare("known", Repeated(Wide(inputs.Known), _arrays.TryGetValue("stage.known", out var known) ? known.Count : 0));
-        Compare("static", Wide(inputs.Static));
+        Compare("observed", Widen(inputs.Observed));
+        Compare("known", Repeat(Widen(inputs.Known), _arrays.TryGetValue("stage.known", out var known) ? known.Count : 0));
+        Compare("static", Widen(inputs.Static));
         Compare("mask", Array.ConvertAll(inputs.Mask, cell => cell ? 1.0 : 0.0));
-        Compare("location", Level(inputs.Location));
-        Compare("scale", Level(inputs.Scale));
+        Compare("location", SelectLevel(inputs.Location));
+        Compare("scale", SelectLevel(inputs.Scale));
         Compare("units", model.Units(prepared));
         var forecast = model.Forecast(prepared);
         CheckForecast(forecast);
         if (forecast.Scores is { } scores)
             Compare("scores", scores.ToArray());
 
-        double[] Level(double[] level) => pipeline.Normaliser.IsPerHorizon
+        double[] SelectLevel(double[] level) => pipeline.Normaliser.IsPerHorizon
             ? level
             : [.. Enumerable.Range(0, symbols).Select(row => level[row * (level.Length / symbols)])];
     }
@@ -170,10 +170,10 @@ internal sealed class GoldenInstance
         }
     }
 
-    private static double[] Wide(float[] values) => Array.ConvertAll(values, value => (double)value);
+    private static double[] Widen(float[] values) => Array.ConvertAll(values, value => (double)value);
 
     /// <summary>Repeats known features that all rows share.</summary>
-    private static double[] Repeated(double[] values, int count)
+    private static double[] Repeat(double[] values, int count)
     {
         if (values.Length == 0 || count <= values.Length || count % values.Length != 0)
             return values;
@@ -264,32 +264,32 @@ internal sealed class GoldenInstance
     }
 
     /// <summary>Functions that make the request invalid, by the name under which the reason of the error is recorded.</summary>
-    private static IEnumerable<(string Name, Func<PredictionRequest, PredictionRequest> Spoil)> Spoiled(Pipeline pipeline)
+    private static IEnumerable<(string Name, Func<PredictionRequest, PredictionRequest> Spoil)> SpoilRequests(Pipeline pipeline)
     {
         yield return ("one bar too few", request => Wire.PanelSlicer.TakeLast(request, request.Bars!, Math.Max(1, pipeline.LeastBars - 1)));
-        yield return ("high below low", request => WithBars(request, request.Bars! with { High = SpoiledHigh(request.Bars) }, request.Covariates));
-        yield return ("a strange covariate", request => WithBars(request, request.Bars!, request.Covariates with
+        yield return ("high below low", request => ReplaceBars(request, request.Bars! with { High = SpoilHigh(request.Bars) }, request.Covariates));
+        yield return ("a strange covariate", request => ReplaceBars(request, request.Bars!, request.Covariates with
         {
             Categories = new Dictionary<string, IReadOnlyList<string>> { ["no such covariate"] = [.. request.Bars!.Symbols.Select(_ => "")] },
         }));
-        yield return ("no covariates", request => WithBars(request, request.Bars!, Covariates.None));
+        yield return ("no covariates", request => ReplaceBars(request, request.Bars!, Covariates.None));
     }
 
-    private static double[] SpoiledHigh(BarPanel bars)
+    private static double[] SpoilHigh(BarPanel bars)
     {
         var (high, cell) = (bars.High.ToArray(), (2 * bars.Sessions.Length) - 1);
         high[cell] = bars.Low.Span[cell] / 2;
         return high;
     }
 
-    private static PredictionRequest WithBars(PredictionRequest request, BarPanel bars, Covariates covariates) => new(request.Model, bars)
+    private static PredictionRequest ReplaceBars(PredictionRequest request, BarPanel bars, Covariates covariates) => new(request.Model, bars)
     {
         Covariates = covariates,
         AllowIncompleteLastBar = true,
         AcceptSuspectBars = true,
     };
 
-    private static string ReasonOf(ManagedModel model, PredictionRequest request)
+    private static string FindReason(ManagedModel model, PredictionRequest request)
     {
         try
         {

@@ -96,13 +96,13 @@ internal sealed class ManagedModel : IForecastModel
     public Attribution[] Explain(ManyExplanationsRequest request, DateTimeOffset now, CallLimit limit)
     {
         var query = ExplanationQuery.Read(request, Pipeline.Target.Horizons, Levels);
-        var method = query.MethodAmong(ExplainMethods);
-        query.CheckCost(RowsPerWindow, ForecastsOf(method));
+        var method = query.ChooseMethod(ExplainMethods);
+        query.CheckCost(RowsPerWindow, CountForecasts(method));
         return Explain(query, method, Prepare(request.Instance, now, new()), limit);
     }
 
-    /// <summary>See <see cref="ModelExplainer.ForecastsOf"/>.</summary>
-    public int ForecastsOf(string method) => _explainer.ForecastsOf(method);
+    /// <summary>See <see cref="ModelExplainer.CountForecasts"/>.</summary>
+    public int CountForecasts(string method) => _explainer.CountForecasts(method);
 
     /// <summary>Explains a prepared request; see <see cref="ModelExplainer.Explain"/>.</summary>
     /// <exception cref="QuantraException">ARTIFACT_INVALID: the recorded explanation differs.</exception>
@@ -226,7 +226,7 @@ internal sealed class ManagedModel : IForecastModel
     /// <summary>Adds the nodes of the symbols in the network's graph, and warnings about missing ones.</summary>
     public PreparedRequest PlaceInGraph(PreparedRequest prepared) => _universe is null ? prepared : prepared with
     {
-        Inputs = prepared.Inputs.AsPanel(_universe.NodesOf(prepared.UsableSymbols)),
+        Inputs = prepared.Inputs.AsPanel(_universe.FindNodes(prepared.UsableSymbols)),
         Warnings = [.. prepared.Warnings, .. _universe.Warnings(prepared.UsableSymbols)],
     };
 

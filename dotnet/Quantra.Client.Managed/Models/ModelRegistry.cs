@@ -13,7 +13,7 @@ internal sealed record ModelVersions(IReadOnlyDictionary<int, IForecastModel> Ve
     public int? Champion { get; } = Aliases.TryGetValue(ChampionAlias, out var version) ? version : Versions.Count > 0 ? Versions.Keys.Max() : null;
 
     /// <summary>Aliases of a version, sorted.</summary>
-    public string[] AliasesOf(int version) => [.. Aliases.Where(one => one.Value == version).Select(one => one.Key).Order(StringComparer.Ordinal)];
+    public string[] GetAliases(int version) => [.. Aliases.Where(one => one.Value == version).Select(one => one.Key).Order(StringComparer.Ordinal)];
 }
 
 /// <summary>All loaded models. Immutable; a reload creates another one.</summary>
@@ -54,21 +54,21 @@ internal sealed class ModelRegistry
         var at = reference.IndexOf('@', StringComparison.Ordinal);
         var (name, selector) = at < 0 ? (reference, null) : (reference[..at], reference[(at + 1)..]);
         if (name.Length == 0)
-            name = OnlyName();
+            name = GetOnlyName();
         if (!_models.TryGetValue(name, out var versions))
-            throw NoModel(name);
+            throw CreateModelError(name);
         var version = selector is null ? versions.Champion : versions.Aliases.TryGetValue(selector, out var named) ? named : Number(selector);
         if (version is { } number && versions.Versions.TryGetValue(number, out var model))
             return model;
         throw selector is null
-            ? NotFound(QuantraReason.ModelNotFound, $"model {PythonText.Quote(name)} is not served: alias 'champion' names version {version}, which could not be loaded")
-            : NoVersion(name, selector, versions);
+            ? CreateNotFoundError(QuantraReason.ModelNotFound, $"model {PythonText.Quote(name)} is not served: alias 'champion' names version {version}, which could not be loaded")
+            : CreateVersionError(name, selector, versions);
     }
 
-    private static QuantraException NoVersion(string name, string selector, ModelVersions versions)
+    private static QuantraException CreateVersionError(string name, string selector, ModelVersions versions)
     {
         var aliases = versions.Aliases.Where(one => versions.Versions.ContainsKey(one.Value)).Select(one => one.Key).Order(StringComparer.Ordinal);
-        return NotFound(
+        return CreateNotFoundError(
             QuantraReason.VersionNotFound,
             $"model {PythonText.Quote(name)} has no version or alias {PythonText.Quote(selector)}; it has versions {PythonText.List(versions.Versions.Keys.Order())} and aliases {PythonText.List(aliases)}");
     }
@@ -77,7 +77,7 @@ internal sealed class ModelRegistry
     public ModelInfo Info(IForecastModel model)
     {
         var versions = _models[model.Name];
-        return model.Info(versions.AliasesOf(model.Version), versions.Champion == model.Version);
+        return model.Info(versions.GetAliases(model.Version), versions.Champion == model.Version);
     }
 
     /// <summary>Describes every version of every model, sorted by name and version.</summary>
@@ -144,7 +144,7 @@ internal sealed class ModelRegistry
     {
         try
         {
-            if (_models.GetValueOrDefault(name)?.Versions.GetValueOrDefault(version) is { } present && ArtifactFiles.HashOfManifest(folder) == present.ManifestHash)
+            if (_models.GetValueOrDefault(name)?.Versions.GetValueOrDefault(version) is { } present && ArtifactFiles.ComputeManifestHash(folder) == present.ManifestHash)
                 return present;
             return LoadFolder(folder, name, version);
         }
@@ -203,13 +203,13 @@ internal sealed class ModelRegistry
     public static QuantraException Invalid(string message, Exception? cause = null) =>
         new QuantraError(QuantraStatus.InvalidArgument, QuantraReason.ConfigurationInvalid, message).ToException(cause);
 
-    private static QuantraException NotFound(string reason, string message) => new QuantraError(QuantraStatus.NotFound, reason, message).ToException();
+    private static QuantraException CreateNotFoundError(string reason, string message) => new QuantraError(QuantraStatus.NotFound, reason, message).ToException();
 
-    private QuantraException NoModel(string name) => Problems.FirstOrDefault(problem => problem.Metadata.GetValueOrDefault("model") == name) is { } problem
-        ? NotFound(QuantraReason.ModelNotFound, $"model {PythonText.Quote(name)} is not served: {problem.Message}")
-        : NotFound(QuantraReason.ModelNotFound, $"there is no model {PythonText.Quote(name)}; there are {PythonText.List(_models.Keys)}");
+    private QuantraException CreateModelError(string name) => Problems.FirstOrDefault(problem => problem.Metadata.GetValueOrDefault("model") == name) is { } problem
+        ? CreateNotFoundError(QuantraReason.ModelNotFound, $"model {PythonText.Quote(name)} is not served: {problem.Message}")
+        : CreateNotFoundError(QuantraReason.ModelNotFound, $"there is no model {PythonText.Quote(name)}; there are {PythonText.List(_models.Keys)}");
 
-    private string OnlyName() => _models.Count == 1
+    private string GetOnlyName() => _models.Count == 1
         ? _models.Keys.First()
-        : throw NotFound(QuantraReason.ModelNotFound, $"no model is named, and several are served: {string.Join(", ", _models.Keys)}; name one, such as {_models.Keys.First()}");
+        : throw CreateNotFoundError(QuantraReason.ModelNotFound, $"no model is named, and several are served: {string.Join(", ", _models.Keys)}; name one, such as {_models.Keys.First()}");
 }

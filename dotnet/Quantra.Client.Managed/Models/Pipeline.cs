@@ -79,12 +79,12 @@ internal sealed class Pipeline
 
     /// <summary>The sessions that one forecast depends on: the last of <paramref name="sessions"/>, preceded by earlier ones.</summary>
     /// <exception cref="QuantraException">TOO_FEW_BARS: the calendar does not reach back far enough.</exception>
-    public int[] RecentSessions(int[] sessions, IReadOnlyList<string> symbols)
+    public int[] FindRecentSessions(int[] sessions, IReadOnlyList<string> symbols)
     {
         var lacking = BarsNeeded - sessions.Length;
         if (lacking <= 0)
             return lacking < 0 ? sessions[^BarsNeeded..] : sessions;
-        return Calendar.PrecedingOrNull(sessions[0], lacking) is { } before
+        return Calendar.FindPrecedingOrNull(sessions[0], lacking) is { } before
             ? [.. before, .. sessions]
             : throw PredictionError.TooFewBars(string.Join(", ", symbols.Take(3)), sessions.Length, BarsNeeded, "sessions", BarsNeeded).ToException();
     }

@@ -73,7 +73,7 @@ internal sealed class RequestPreparation(Pipeline pipeline)
         var refusals = new Dictionary<string, QuantraError>(StringComparer.Ordinal);
         for (var row = 0; row < symbols; row++)
         {
-            states[row] = State(recent, inputs, known, row);
+            states[row] = CreateState(recent, inputs, known, row);
             anchor[row] = states[row].LastClose;
             if ((faults?.GetValueOrDefault(row) ?? SymbolChecks.Refusal(pipeline, recent, row, states[row])) is { } refusal)
                 refusals.Add(recent.Symbols[row], refusal);
@@ -125,7 +125,7 @@ internal sealed class RequestPreparation(Pipeline pipeline)
         {
             Rows = symbols,
             Observed = observed,
-            Known = KnownOf(axis, covariates.Known, symbols),
+            Known = SelectKnown(axis, covariates.Known, symbols),
             Static = pipeline.Features.Statics.Encode(symbols, covariates.Numbers, covariates.Categories),
             Mask = mask,
             Location = location,
@@ -133,10 +133,10 @@ internal sealed class RequestPreparation(Pipeline pipeline)
         };
     }
 
-    private float[] KnownOf(int[] axis, Dictionary<string, double[]> covariates, int symbols)
+    private float[] SelectKnown(int[] axis, Dictionary<string, double[]> covariates, int symbols)
     {
         if (covariates.Count > 0)
-            return pipeline.Features.Known(pipeline.Calendar.FieldsOf(axis), LastColumns(covariates, symbols, axis.Length), out _);
+            return pipeline.Features.Known(pipeline.Calendar.FieldsOf(axis), SelectLast(covariates, symbols, axis.Length), out _);
         if (_latest is { } latest && latest.Axis.AsSpan().SequenceEqual(axis))
             return latest.Values;
         var known = pipeline.Features.Known(pipeline.Calendar.FieldsOf(axis), covariates, out _);
@@ -144,10 +144,10 @@ internal sealed class RequestPreparation(Pipeline pipeline)
         return known;
     }
 
-    private static Dictionary<string, double[]> LastColumns(Dictionary<string, double[]> covariates, int symbols, int count) =>
-        covariates.ToDictionary(one => one.Key, one => LastColumns(one.Value, symbols, count));
+    private static Dictionary<string, double[]> SelectLast(Dictionary<string, double[]> covariates, int symbols, int count) =>
+        covariates.ToDictionary(one => one.Key, one => SelectLast(one.Value, symbols, count));
 
-    private static double[] LastColumns(double[] values, int symbols, int count)
+    private static double[] SelectLast(double[] values, int symbols, int count)
     {
         var (width, last) = (values.Length / symbols, new double[symbols * count]);
         for (var row = 0; row < symbols; row++)
@@ -155,7 +155,7 @@ internal sealed class RequestPreparation(Pipeline pipeline)
         return last;
     }
 
-    private SymbolState State(RawBars recent, NetworkInputs inputs, int[] known, int row)
+    private SymbolState CreateState(RawBars recent, NetworkInputs inputs, int[] known, int row)
     {
         var horizons = pipeline.Target.Horizons.Length;
         var (largest, isFlat, bars) = (0.0, false, 0);

@@ -32,12 +32,12 @@ internal sealed class Universe
     public int Members => 1 + _neighbours[0].Length;
 
     /// <summary>The node of each symbol; -1 = unknown.</summary>
-    public int[] NodesOf(IReadOnlyList<string> symbols) => [.. symbols.Select(symbol => _nodes.GetValueOrDefault(symbol, -1))];
+    public int[] FindNodes(IReadOnlyList<string> symbols) => [.. symbols.Select(symbol => _nodes.GetValueOrDefault(symbol, -1))];
 
     /// <summary>Warnings about symbols with missing neighbours and about unknown symbols, among those of a panel that have a forecast.</summary>
     public IEnumerable<string> Warnings(IReadOnlyList<string> symbols)
     {
-        var (nodes, isPresent, isAbsent) = (NodesOf(symbols), new bool[_symbols.Length], new bool[_symbols.Length]);
+        var (nodes, isPresent, isAbsent) = (FindNodes(symbols), new bool[_symbols.Length], new bool[_symbols.Length]);
         foreach (var node in nodes)
         {
             if (node >= 0)

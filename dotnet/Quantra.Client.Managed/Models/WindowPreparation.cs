@@ -14,7 +14,7 @@ internal sealed class WindowPreparation(Pipeline pipeline)
     {
         if (window.Symbols.Count == 0)
             throw PredictionError.Malformed("symbols: have 0, need at least 1; name each row", ("field", "symbols")).ToException();
-        var shapes = Shapes(window);
+        var shapes = DescribeShapes(window);
         if (window.AnchorPrice.Length != 0 && window.AnchorPrice.Length != window.Symbols.Count)
         {
             throw PredictionError.Malformed(
@@ -28,7 +28,7 @@ internal sealed class WindowPreparation(Pipeline pipeline)
         var asOf = window.AsOf is { } day ? Day.Of(day) : 0;
         if (asOf != 0 && !pipeline.Calendar.IsSession(asOf))
             throw Invalid(FormattableString.Invariant($"as_of_session {asOf} is not a session of {pipeline.Calendar.Name}; send the session of the last row, yyyymmdd, or 0 if it is unknown"));
-        var inputs = Inputs(window);
+        var inputs = CreateInputs(window);
         CheckNumbers(window, inputs);
         var following = asOf == 0 ? default : pipeline.Calendar.Following(asOf, pipeline.Target.Reach).Span;
         return new PreparedRequest
@@ -38,23 +38,23 @@ internal sealed class WindowPreparation(Pipeline pipeline)
             Inputs = inputs,
             AsOf = asOf,
             TargetSessions = asOf == 0 ? [] : pipeline.Target.Sessions(following),
-            BaseSession = asOf == 0 ? null : pipeline.Target.BaseSession(asOf, following),
+            BaseSession = asOf == 0 ? null : pipeline.Target.FindBaseSession(asOf, following),
             Anchor = window.AnchorPrice.IsEmpty ? null : window.AnchorPrice.ToArray(),
         };
     }
 
     /// <summary>The shape of each group; the length of its last axis follows from the others.</summary>
-    private static (string Name, string Type, int[] Shape)[] Shapes(FeatureWindow window)
+    private static (string Name, string Type, int[] Shape)[] DescribeShapes(FeatureWindow window)
     {
         var (symbols, length) = (window.Symbols.Count, window.EncoderLength);
-        var observed = Shape("observed", 4, window.Observed.Length, symbols, length);
+        var observed = DescribeShape("observed", 4, window.Observed.Length, symbols, length);
         if (!window.Mask.IsEmpty && window.Mask.Length != window.Observed.Length)
             throw PredictionError.Malformed($"window.mask: has {window.Mask.Length} values, need the shape of observed {Text(observed)}", ("field", "window.mask")).ToException();
         return
         [
             ("observed", "float32", observed),
-            ("known", "float32", Shape("known", 4, window.Known.Length, symbols, length + window.FutureLength)),
-            ("static", "float32", Shape("static", 4, window.Static.Length, symbols)),
+            ("known", "float32", DescribeShape("known", 4, window.Known.Length, symbols, length + window.FutureLength)),
+            ("static", "float32", DescribeShape("static", 4, window.Static.Length, symbols)),
             ("mask", "bool", observed),
             ("location", "float64", Level("location", window.Location.Length, symbols)),
             ("scale", "float64", Level("scale", window.Scale.Length, symbols)),
@@ -64,7 +64,7 @@ internal sealed class WindowPreparation(Pipeline pipeline)
     private static int[] Level(string name, int elements, int symbols)
     {
         if (elements > symbols)
-            return Shape(name, 8, elements, symbols);
+            return DescribeShape(name, 8, elements, symbols);
         return elements == symbols
             ? [elements]
             : throw PredictionError.Malformed(
@@ -73,7 +73,7 @@ internal sealed class WindowPreparation(Pipeline pipeline)
                 ("need", symbols.ToString(CultureInfo.InvariantCulture))).ToException();
     }
 
-    private static int[] Shape(string name, int size, int elements, params int[] axes)
+    private static int[] DescribeShape(string name, int size, int elements, params int[] axes)
     {
         var cells = axes.Aggregate(1, (product, axis) => product * axis);
         if (cells > 0 && elements % cells == 0)
@@ -146,7 +146,7 @@ internal sealed class WindowPreparation(Pipeline pipeline)
         }
     }
 
-    private NetworkInputs Inputs(FeatureWindow window)
+    private NetworkInputs CreateInputs(FeatureWindow window)
     {
         var horizons = pipeline.Target.Horizons.Length;
         return new NetworkInputs
@@ -156,11 +156,11 @@ internal sealed class WindowPreparation(Pipeline pipeline)
             Known = window.Known.ToArray(),
             Static = window.Static.ToArray(),
             Mask = window.Mask.IsEmpty ? [.. Enumerable.Repeat(true, window.Observed.Length)] : window.Mask.ToArray(),
-            Location = PerHorizon(window.Location),
-            Scale = PerHorizon(window.Scale),
+            Location = SpreadOverHorizons(window.Location),
+            Scale = SpreadOverHorizons(window.Scale),
         };
 
-        double[] PerHorizon(ReadOnlyMemory<double> levels) => levels.Length == window.Symbols.Count * horizons
+        double[] SpreadOverHorizons(ReadOnlyMemory<double> levels) => levels.Length == window.Symbols.Count * horizons
             ? levels.ToArray()
             : [.. levels.ToArray().SelectMany(level => Enumerable.Repeat(level, horizons))];
     }

@@ -56,7 +56,7 @@ internal sealed class GraphNetwork<TVector> : IPanelNetwork
         var (panel, edges) = (EncodePanel(tape, inputs), _attention.FindEdges(inputs));
         for (var first = 0; first < inputs.Rows; first += RowsAtOnce)
         {
-            using var trace = BlockOf(tape, inputs, first);
+            using var trace = TraceBlock(tape, inputs, first);
             var (contexts, level) = Decode(trace, panel, first, edges);
             for (var cell = 0; cell < trace.Units.Length; cell++)
                 units[(first * _horizons * _head.Levels) + cell] = (float)trace.Units[cell];
@@ -76,7 +76,7 @@ internal sealed class GraphNetwork<TVector> : IPanelNetwork
     }
 
     /// <summary>Some rows from the first on.</summary>
-    private TapeTrace<TVector> BlockOf(Tape<TVector> tape, NetworkInputs inputs, int first) =>
+    private TapeTrace<TVector> TraceBlock(Tape<TVector> tape, NetworkInputs inputs, int first) =>
         new(tape, inputs, first, Math.Min(RowsAtOnce, inputs.Rows - first), _sizes);
 
     /// <summary>Encodes all rows of panels, block by block, so that the tape keeps only what the neighbours and the heads read.</summary>
@@ -85,7 +85,7 @@ internal sealed class GraphNetwork<TVector> : IPanelNetwork
         var panel = new EncodedRows(tape.Add(inputs.Rows, _encoder.Width), tape.Add(inputs.Rows, _encoder.Width), tape.Add(inputs.Rows, _encoder.Width));
         for (var first = 0; first < inputs.Rows; first += RowsAtOnce)
         {
-            using var trace = BlockOf(tape, inputs, first);
+            using var trace = TraceBlock(tape, inputs, first);
             var block = Encode(trace);
             tape.Values(block.States).CopyTo(tape.Values(panel.States.Slice(first, trace.Windows)));
             tape.Values(block.Keys).CopyTo(tape.Values(panel.Keys.Slice(first, trace.Windows)));

@@ -20,7 +20,7 @@ internal sealed class HorizonContext<TVector>
     public HorizonContext(NetworkWeights weights, int width, InputSizes sizes, Target target)
     {
         (_sizes, _width, _padded) = (sizes, width, Kernels<TVector>.Padded(width));
-        _ends = target.EndsIn(sizes.EncoderLength);
+        _ends = target.FindEnds(sizes.EncoderLength);
         var inputs = width + sizes.Static + sizes.Known;
         var mix = weights.Take("context.mix.weight", width, inputs);
         _stateMix = PackedWeights.Transposed(mix, inputs, 0, width, 1, width, _padded);

@@ -89,13 +89,13 @@ internal sealed class NeighbourAttention<TVector>
         {
             if (row % inputs.Members == 0)
                 FindRows(inputs, row, rowOf);
-            edges[row] = EdgesOf(inputs.Nodes[row], rowOf);
+            edges[row] = FindEdges(inputs.Nodes[row], rowOf);
         }
 
         return edges;
     }
 
-    private Edge[] EdgesOf(int node, int[] rowOf)
+    private Edge[] FindEdges(int node, int[] rowOf)
     {
         var (edges, count) = (new Edge[Most], 0);
         for (var edge = 0; node >= 0 && edge < Most; edge++)

@@ -101,7 +101,7 @@ internal sealed class TapeTrace<TVector> : INetworkTrace
             for (var session = 0; session < Sessions; session++)
                 mean[(row / heads * Sessions) + session] += Tape.Value(attention.Slice(row, 1), session) / heads;
         }
-        Shares = new NetworkShares(Columns(past, _sizes.RowWidth), Columns(future, _sizes.Known), Columns(statics, _sizes.StaticWidths.Length), mean);
+        Shares = new NetworkShares(SelectColumns(past, _sizes.RowWidth), SelectColumns(future, _sizes.Known), SelectColumns(statics, _sizes.StaticWidths.Length), mean);
     }
 
     /// <inheritdoc/>
@@ -161,7 +161,7 @@ internal sealed class TapeTrace<TVector> : INetworkTrace
         return result;
     }
 
-    private float[] Columns(TapeMatrix? matrix, int count) => matrix is not { } weights
+    private float[] SelectColumns(TapeMatrix? matrix, int count) => matrix is not { } weights
         ? []
         : [.. Enumerable.Range(0, weights.Rows).SelectMany(row => Tape.Values(weights.Slice(row, 1))[..count].ToArray())];
 }

@@ -35,7 +35,7 @@ internal sealed class TftNetwork<TVector> : IDifferentiableNetwork
         var width = settings.Hidden;
         var hasStatic = sizes.Static > 0;
         (_sizes, _levels, _width) = (sizes, levels.Length, Kernels<TVector>.Padded(width));
-        _ends = target.EndsIn(sizes.EncoderLength);
+        _ends = target.FindEnds(sizes.EncoderLength);
         _static = hasStatic ? new StaticEncoder<TVector>(weights, sizes.StaticWidths, width) : null;
         _past = new VariableSelection<TVector>(weights, "past", Ones(sizes.RowWidth), width, hasStatic);
         _future = sizes.Known > 0 ? new VariableSelection<TVector>(weights, "future", Ones(sizes.Known), width, hasStatic) : null;
@@ -85,15 +85,15 @@ internal sealed class TftNetwork<TVector> : IDifferentiableNetwork
         var (later, _) = _decoder.Record(tape, selected, windows, (states.Slice(last, windows), cells.Slice(last, windows)));
         var local = _local.Record(tape, tape.Joined(states, later), tape.Joined(past.Selected, selected));
         var enriched = _enrichment.Record(tape, local, contexts?[1]);
-        var queries = AtEnds(enriched);
+        var queries = SelectEnds(enriched);
         var (attended, shares) = _attention.Record(tape, enriched, queries, windows);
-        var decoded = _last.Record(tape, _feedForward.Record(tape, _attended.Record(tape, attended, queries), null), AtEnds(local));
+        var decoded = _last.Record(tape, _feedForward.Record(tape, _attended.Record(tape, attended, queries), null), SelectEnds(local));
         TapeMatrix[] read = [.. Enumerable.Range(0, _ends.Length).Select(horizon => decoded.Slice(horizon * windows, windows))];
         trace.End(_head, read, _highway?.RecordMap(tape, trace.Rows, windows), _highway is null ? [] : Array.ConvertAll(read, context => _highway.RecordGate(tape, context)));
         trace.KeepShares(past.Weights, future?.Weights, encoded?.Weights, shares);
         return trace;
 
-        TapeMatrix AtEnds(TapeMatrix sessions) => tape.Joined(Array.ConvertAll(_ends, end => sessions.Slice(end * windows, windows)));
+        TapeMatrix SelectEnds(TapeMatrix sessions) => tape.Joined(Array.ConvertAll(_ends, end => sessions.Slice(end * windows, windows)));
     }
 
     private static int[] Ones(int count) => [.. Enumerable.Repeat(1, count)];

@@ -73,7 +73,7 @@ internal sealed class TreesNetwork : INetwork
     }
 
     /// <summary>Training windows below each split of a tree.</summary>
-    public double[] CountsBelow(int tree)
+    public double[] CountBelow(int tree)
     {
         var counts = new double[_splits];
         for (var split = _splits - 1; split >= 0; split--)
@@ -168,7 +168,7 @@ internal sealed class WindowSummaries
     public WindowSummaries(InputSizes sizes, Target target)
     {
         _sizes = sizes;
-        _ends = target.EndsIn(sizes.EncoderLength);
+        _ends = target.FindEnds(sizes.EncoderLength);
         int[] shorter = [5, 20];
         _spans = [.. shorter.Where(span => span < sizes.EncoderLength), sizes.EncoderLength];
         Width = ((1 + (2 * _spans.Length)) * sizes.Observed) + (_ends.Length * (sizes.Known + 2)) + sizes.Static;

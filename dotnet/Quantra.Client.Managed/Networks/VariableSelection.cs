@@ -42,7 +42,7 @@ internal sealed class VariableSelection<TVector>
         (_first, _skip) = Joint(widths, width, embedding, joint, bias);
         _rest = new GatedRest<TVector>(weights, $"{module}.rest", width, _count, context);
         var each = new GatedResidualWeights(weights, $"{module}.each", _count, width);
-        float[][] own = [.. Enumerable.Range(0, _count).Select(k => OwnRows(embedding.AsSpan(k * rows * width, rows * width), widths[k], width))];
+        float[][] own = [.. Enumerable.Range(0, _count).Select(k => SelectOwnRows(embedding.AsSpan(k * rows * width, rows * width), widths[k], width))];
         _eachEmbedding = [.. own.Select((one, k) => Linear<TVector>.Of(one.AsSpan(0, widths[k] * width), one.AsSpan(widths[k] * width), widths[k], width))];
         _eachFirst = [.. own.Select((one, k) => each.FirstOf<TVector>(k, one))];
         _eachGate = [.. own.Select((_, k) => each.Gate<TVector>(k))];
@@ -121,7 +121,7 @@ internal sealed class VariableSelection<TVector>
     }
 
     /// <summary>The rows of a variable's own columns and, last, its bias.</summary>
-    private static float[] OwnRows(ReadOnlySpan<float> embedding, int columns, int width) =>
+    private static float[] SelectOwnRows(ReadOnlySpan<float> embedding, int columns, int width) =>
         [.. embedding[..(columns * width)], .. embedding[^width..]];
 
     /// <summary>The two layers that read all embeddings, as layers that read the columns (equation 6).</summary>

@@ -29,7 +29,7 @@ internal sealed class NumpyGenerator
         var (range, product) = ((uint)count, 0UL);
         var threshold = (0u - range) % range;
         do
-            product = (ulong)NextUInt32() * range;
+            product = (ulong)DrawUInt32() * range;
         while ((uint)product < threshold);
         return (int)(product >> 32);
     }
@@ -40,7 +40,7 @@ internal sealed class NumpyGenerator
         int[] numbers = [.. Enumerable.Range(0, count)];
         for (var last = count - 1; last > 0; last--)
         {
-            var other = NextMasked((uint)last);
+            var other = DrawMasked((uint)last);
             (numbers[last], numbers[other]) = (numbers[other], numbers[last]);
         }
 
@@ -48,17 +48,17 @@ internal sealed class NumpyGenerator
     }
 
     /// <summary>A number from 0 to <paramref name="last"/>, by rejection: NumPy's shuffle uses this method.</summary>
-    private int NextMasked(uint last)
+    private int DrawMasked(uint last)
     {
         var mask = uint.MaxValue >> BitOperations.LeadingZeroCount(last);
         uint number;
         do
-            number = NextUInt32() & mask;
+            number = DrawUInt32() & mask;
         while (number > last);
         return (int)number;
     }
 
-    private uint NextUInt32()
+    private uint DrawUInt32()
     {
         if (_upperHalf is { } half)
         {

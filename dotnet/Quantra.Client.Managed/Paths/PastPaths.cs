@@ -43,7 +43,7 @@ internal sealed class PastPaths
     public ReadOnlySpan<double> Scaled(int symbol, int start) => _scaled.AsSpan(((symbol * _starts) + start) * _days, _days);
 
     /// <summary>The start days on which all bars of the paths of these symbols are present.</summary>
-    public int[] CommonStarts(IReadOnlyList<int> symbols) => [.. Enumerable.Range(0, _starts).Where(start => symbols.All(row => _isUsable[(row * _starts) + start]))];
+    public int[] FindCommonStarts(IReadOnlyList<int> symbols) => [.. Enumerable.Range(0, _starts).Where(start => symbols.All(row => _isUsable[(row * _starts) + start]))];
 
     /// <summary>Chooses the symbols that share enough days, those with the longest past first.</summary>
     /// <returns>Their rows, and the errors of the others.</returns>
@@ -52,10 +52,10 @@ internal sealed class PastPaths
     {
         var refusals = new Dictionary<string, QuantraError>(StringComparer.Ordinal);
         var chosen = new List<int>();
-        int[] own = [.. Enumerable.Range(0, symbols.Count).Select(row => CommonStarts([row]).Length)];
+        int[] own = [.. Enumerable.Range(0, symbols.Count).Select(row => FindCommonStarts([row]).Length)];
         foreach (var row in Enumerable.Range(0, symbols.Count).OrderByDescending(row => own[row]))
         {
-            var shared = CommonStarts([.. chosen, row]).Length;
+            var shared = FindCommonStarts([.. chosen, row]).Length;
             if (shared >= LeastDays)
             {
                 chosen.Add(row);
@@ -97,7 +97,7 @@ internal sealed class PastPaths
             moves[day] = Math.Log(close[day + 1]) - Math.Log(close[day]);
         var volatility = Array.ConvertAll(Smooth(moves), Math.Sqrt);
         Volatility[row] = volatility.Length > 0 ? volatility[^1] : double.NaN;
-        var (least, seen) = (LeastVolatility * TypicalMove(moves), 0);
+        var (least, seen) = (LeastVolatility * ComputeTypicalMove(moves), 0);
         for (var start = 0; start < _starts; start++)
         {
             seen += double.IsFinite(moves[start]) ? 1 : 0;
@@ -113,7 +113,7 @@ internal sealed class PastPaths
     }
 
     /// <summary>The median size of the moves other than 0; infinite without any.</summary>
-    private static double TypicalMove(double[] moves)
+    private static double ComputeTypicalMove(double[] moves)
     {
         double[] sizes = [.. moves.Select(Math.Abs).Where(size => size > 0).Order()];
         if (sizes.Length == 0)

@@ -33,10 +33,10 @@ internal static class PathSimulator
         var days = forecast.Horizons[^1];
         var past = PastPaths.Of(panel, days);
         var (rows, refusals) = past.ChooseSymbols(panel.Symbols);
-        var starts = past.CommonStarts(rows);
+        var starts = past.FindCommonStarts(rows);
         var origins = DrawOrigins(seed, starts.Length, count);
         var returns = DrawPast(past, rows, starts, origins, days);
-        var shapes = SortedPast(past, rows, starts, forecast.Horizons);
+        var shapes = SortPast(past, rows, starts, forecast.Horizons);
         for (var k = 0; k < rows.Length; k++)
             ImposeMarginals(returns, k, rows.Length, forecast, wanted[rows[k]], shapes);
         foreach (var (symbol, error) in forecast.Refusals)
@@ -105,7 +105,7 @@ internal static class PathSimulator
     }
 
     /// <summary>For each horizon, the scaled past returns of all symbols, sorted: the shape of a distribution.</summary>
-    private static double[][] SortedPast(PastPaths past, int[] rows, int[] starts, IReadOnlyList<int> horizons)
+    private static double[][] SortPast(PastPaths past, int[] rows, int[] starts, IReadOnlyList<int> horizons)
     {
         var sorted = new double[horizons.Count][];
         for (var h = 0; h < sorted.Length; h++)

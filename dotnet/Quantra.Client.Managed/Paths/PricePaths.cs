@@ -57,7 +57,7 @@ internal sealed class PricePaths
         }
 
         PriceProbability[] prices = [.. request.PriceLevels.Select(one => AnswerPrice(one, day))];
-        var profits = request.Holdings.Count > 0 ? Profits(request.Holdings, day) : null;
+        var profits = request.Holdings.Count > 0 ? ComputeProfits(request.Holdings, day) : null;
         var atEnd = profits is null ? null : Column(profits, day);
         return new PathSimulation
         {
@@ -74,8 +74,8 @@ internal sealed class PricePaths
             Refusals = Refusals,
             Day = day,
             ValueAtRisk = atEnd is null ? null : Estimate(atEnd, values => -Quantile(values, 1 - request.Level)),
-            ExpectedShortfall = atEnd is null ? null : Estimate(atEnd, values => Shortfall(values, request.Level)),
-            Drawdown = profits is null ? null : Estimate(Drawdowns(profits, request.Holdings.Values.Sum(Math.Abs), day), values => Quantile(values, DrawdownLevel)),
+            ExpectedShortfall = atEnd is null ? null : Estimate(atEnd, values => ComputeShortfall(values, request.Level)),
+            Drawdown = profits is null ? null : Estimate(ComputeDrawdowns(profits, request.Holdings.Values.Sum(Math.Abs), day), values => Quantile(values, DrawdownLevel)),
             PriceProbabilities = prices,
             Returns = request.IncludePaths ? Returns : (ReadOnlyMemory<double>?)null,
         };
@@ -89,7 +89,7 @@ internal sealed class PricePaths
     }
 
     /// <summary>The mean loss in the worst 1 - level of the paths, at least one path.</summary>
-    private static double Shortfall(double[] profits, double level)
+    private static double ComputeShortfall(double[] profits, double level)
     {
         double[] sorted = [.. profits];
         Array.Sort(sorted);
@@ -122,7 +122,7 @@ internal sealed class PricePaths
     }
 
     /// <summary>[N, day] profits up to each close, in the unit of the holdings.</summary>
-    private double[] Profits(IReadOnlyDictionary<string, double> holdings, int day)
+    private double[] ComputeProfits(IReadOnlyDictionary<string, double> holdings, int day)
     {
         (int Row, double Value)[] held = [.. holdings.Select(one => (RowOf(one.Key), one.Value))];
         foreach (var (symbol, value) in holdings)
@@ -144,7 +144,7 @@ internal sealed class PricePaths
     }
 
     /// <summary>[N] largest loss from an earlier high, between closes from today, as a share of the value of all holdings.</summary>
-    private double[] Drawdowns(double[] profits, double total, int day)
+    private double[] ComputeDrawdowns(double[] profits, double total, int day)
     {
         var drawdowns = new double[Count];
         for (var path = 0; path < Count; path++)

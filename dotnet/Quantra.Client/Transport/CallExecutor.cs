@@ -134,7 +134,7 @@ internal sealed class CallExecutor
         CancellationToken cancellationToken)
         where TRequest : IMessage
     {
-        var telemetry = Telemetry.Begin(MethodName(write()), model);
+        var telemetry = Telemetry.Begin(GetMethodName(write()), model);
         return telemetry.TrackAsync<bool>(async () =>
         {
             var (attempts, unavailable) = (0, Deadline.After(Timeout));
@@ -143,7 +143,7 @@ internal sealed class CallExecutor
                 var (hasReceived, lasting) = (false, Deadline.After(Timeout));
                 try
                 {
-                    using var call = method(write(), await OptionsAsync(null, cancellationToken).ConfigureAwait(false));
+                    using var call = method(write(), await CreateOptionsAsync(null, cancellationToken).ConfigureAwait(false));
                     while (await call.ResponseStream.MoveNext(CancellationToken.None).ConfigureAwait(false))
                     {
                         hasReceived = true;
@@ -171,7 +171,7 @@ internal sealed class CallExecutor
         });
     }
 
-    private static string MethodName(IMessage request) => request.Descriptor.Name.Replace("Request", "", StringComparison.Ordinal);
+    private static string GetMethodName(IMessage request) => request.Descriptor.Name.Replace("Request", "", StringComparison.Ordinal);
 
     private Task<T> TrackAsync<T>(
         IMessage request,
@@ -181,14 +181,14 @@ internal sealed class CallExecutor
         Deadline? shared,
         CancellationToken cancellationToken)
     {
-        var telemetry = Telemetry.Begin(MethodName(request), model);
+        var telemetry = Telemetry.Begin(GetMethodName(request), model);
         return telemetry.TrackAsync(async () =>
         {
             RequestSize.Check(request, _options.MaxRequestBytes);
             var deadline = shared ?? Deadline.After(Timeout);
             if (deadline.HasPassed)
-                throw Settings.DeadlinePassed().ToException();
-            var options = await OptionsAsync(deadline, cancellationToken).ConfigureAwait(false);
+                throw Settings.CreateDeadlineError().ToException();
+            var options = await CreateOptionsAsync(deadline, cancellationToken).ConfigureAwait(false);
             using var slot = await AcquireSlotAsync(request, deadline, cancellationToken).ConfigureAwait(false);
             for (var attempt = 1; ; attempt++)
             {
@@ -218,7 +218,7 @@ internal sealed class CallExecutor
 
     /// <summary>Creates the options of a call that starts now; without a deadline, the call is unlimited.</summary>
     /// <exception cref="QuantraException">CONFIGURATION_INVALID: the token cannot be sent.</exception>
-    public async ValueTask<CallOptions> OptionsAsync(Deadline? deadline, CancellationToken cancellationToken)
+    public async ValueTask<CallOptions> CreateOptionsAsync(Deadline? deadline, CancellationToken cancellationToken)
     {
         var headers = new Metadata();
         foreach (var header in Headers)

@@ -15,13 +15,13 @@ internal static class ChannelFactory
     public static GrpcChannel Open(ServerAddress address, QuantraClientOptions options) =>
         GrpcChannel.ForAddress(address.Channel, new GrpcChannelOptions
         {
-            HttpHandler = Handler(address, options),
+            HttpHandler = CreateHandler(address, options),
             DisposeHttpClient = true,
             LoggerFactory = options.LoggerFactory,
             MaxReceiveMessageSize = options.MaxMessageBytes,
         });
 
-    private static SocketsHttpHandler Handler(ServerAddress address, QuantraClientOptions options)
+    private static SocketsHttpHandler CreateHandler(ServerAddress address, QuantraClientOptions options)
     {
         var handler = new SocketsHttpHandler
         {
@@ -30,14 +30,14 @@ internal static class ChannelFactory
             ConnectTimeout = options.ConnectTimeout,
             KeepAlivePingDelay = options.PingInterval,
             KeepAlivePingTimeout = options.PingTimeout,
-            SslOptions = Tls(options),
+            SslOptions = CreateTlsOptions(options),
             ConnectCallback = (context, token) => address.ConnectAsync(context.DnsEndPoint, token),
         };
         options.ConfigureHandler?.Invoke(handler);
         return handler;
     }
 
-    private static SslClientAuthenticationOptions Tls(QuantraClientOptions options) => new()
+    private static SslClientAuthenticationOptions CreateTlsOptions(QuantraClientOptions options) => new()
     {
         CertificateChainPolicy = options.AuthorityFile is { } file ? Trust(file) : null,
         ClientCertificates = options.ClientCertificate is { } certificate ? [certificate] : null,

@@ -15,7 +15,7 @@ internal sealed class GrpcStreamTransport(Stub stub, CallExecutor executor) : IS
     /// <inheritdoc/>
     public async Task<IDuplexCall> OpenAsync(CancellationToken cancellationToken)
     {
-        var options = await executor.OptionsAsync(null, cancellationToken).ConfigureAwait(false);
+        var options = await executor.CreateOptionsAsync(null, cancellationToken).ConfigureAwait(false);
         return new GrpcDuplexCall(stub.PredictStream(options), error => executor.Failure(error, cancellationToken));
     }
 

@@ -33,25 +33,25 @@ internal static class TransportError
         ?? FromStatus(error.Status, target, timeout);
 
     /// <summary>Returns the error of a ConnectCallback that threw a QuantraException.</summary>
-    private static QuantraError? FromConnectCallback(Status status) => Causes(status).OfType<QuantraException>().FirstOrDefault()?.Error;
+    private static QuantraError? FromConnectCallback(Status status) => ListCauses(status).OfType<QuantraException>().FirstOrDefault()?.Error;
 
     private static QuantraError FromStatus(Status status, string target, TimeSpan timeout)
     {
-        var code = CodeOf(status);
+        var code = GetCode(status);
         return new((QuantraStatus)code, ReasonOf(code, status.Detail), MessageOf(code, status.Detail, target, timeout));
     }
 
     /// <summary>Whether a connection failed although the status is not UNAVAILABLE.</summary>
     private static bool IsConnectionLoss(Status status) => FromConnectCallback(status) is null && status.StatusCode switch
     {
-        StatusCode.Internal => Causes(status).Any(cause => cause is HttpRequestException or HttpIOException),
-        StatusCode.Cancelled => Causes(status).Any(cause => cause is TimeoutException), // of the connection attempt
+        StatusCode.Internal => ListCauses(status).Any(cause => cause is HttpRequestException or HttpIOException),
+        StatusCode.Cancelled => ListCauses(status).Any(cause => cause is TimeoutException), // of the connection attempt
         _ => false,
     };
 
-    private static StatusCode CodeOf(Status status) => IsConnectionLoss(status) ? StatusCode.Unavailable : status.StatusCode;
+    private static StatusCode GetCode(Status status) => IsConnectionLoss(status) ? StatusCode.Unavailable : status.StatusCode;
 
-    private static IEnumerable<Exception> Causes(Status status)
+    private static IEnumerable<Exception> ListCauses(Status status)
     {
         for (var cause = status.DebugException; cause is not null; cause = cause.InnerException)
             yield return cause;
@@ -73,13 +73,13 @@ internal static class TransportError
 
     private static string MessageOf(StatusCode code, string detail, string target, TimeSpan timeout) => code switch
     {
-        StatusCode.Unavailable => $"no server answers at {target} ({detail}); {AdviceFor(detail)}",
+        StatusCode.Unavailable => $"no server answers at {target} ({detail}); {Advise(detail)}",
         StatusCode.DeadlineExceeded => FormattableString.Invariant(
             $"no response from {target} within {timeout.TotalSeconds:g} s; set a longer timeout"),
         _ => $"{target}: {detail}",
     };
 
-    private static string AdviceFor(string detail) =>
+    private static string Advise(string detail) =>
         AdviceByMessage.FirstOrDefault(entry => detail.Contains(entry.Part, StringComparison.Ordinal)).Advice
         ?? "start a server there, or check the address";
 }

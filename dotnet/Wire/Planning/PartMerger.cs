@@ -46,7 +46,7 @@ internal static class PartMerger
     }
 
     /// <summary>Removes the last symbol, which was added only to get a refusal for each of the others.</summary>
-    public static Forecast WithoutLast(Forecast forecast)
+    public static Forecast RemoveLast(Forecast forecast)
     {
         var (count, last) = (forecast.Symbols.Count - 1, forecast.Symbols[^1]);
         return forecast with

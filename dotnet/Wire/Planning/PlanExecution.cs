@@ -72,7 +72,7 @@ internal sealed class PlanExecution
                 continue;
             var request = PanelSlicer.Slice(_trimmed[index], bars, part.Rows with { Extra = usable });
             var again = (await PredictAsync([request], deadline, cancellationToken).ConfigureAwait(false))[0];
-            parts[position] = (part, symbols, again.Forecast is { } forecast ? again with { Forecast = PartMerger.WithoutLast(forecast) } : again);
+            parts[position] = (part, symbols, again.Forecast is { } forecast ? again with { Forecast = PartMerger.RemoveLast(forecast) } : again);
         }
     }
 

@@ -129,7 +129,7 @@ internal sealed class RemoteSession(IStreamTransport transport, SessionRegistry 
     {
         var remaining = deadline.Remaining;
         if (remaining <= TimeSpan.Zero)
-            throw transport.Settings.DeadlinePassed().ToException();
+            throw transport.Settings.CreateDeadlineError().ToException();
         request.TimeoutS = remaining.TotalSeconds;
         RequestSize.Check(request, transport.Settings.MaxRequestBytes);
     }
@@ -146,7 +146,7 @@ internal sealed class RemoteSession(IStreamTransport transport, SessionRegistry 
         catch (TimeoutException)
         {
             handle.Call.Forget(request);
-            throw transport.Settings.NoResponse();
+            throw transport.Settings.CreateNoResponseError();
         }
         catch (OperationCanceledException) when (!response.IsCompleted)
         {

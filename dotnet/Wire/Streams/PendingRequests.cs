@@ -90,7 +90,7 @@ internal sealed class PendingRequests(CallSettings settings)
     }
 
     /// <summary>Returns the unanswered requests in stream order.</summary>
-    public PendingRequest[] Unanswered()
+    public PendingRequest[] TakeUnanswered()
     {
         lock (_gate)
             return [.. _inOrder.Where(request => !request.IsAnswered)];

@@ -126,7 +126,7 @@ internal sealed class PredictionStream
 
     /// <summary>Waits for an unanswered request. Returns false when no more will come.</summary>
     private async ValueTask<bool> HasRequestsAsync(CancellationToken cancellationToken) =>
-        _pending.Unanswered().Length > 0 || await _outbox.Reader.WaitToReadAsync(cancellationToken).ConfigureAwait(false);
+        _pending.TakeUnanswered().Length > 0 || await _outbox.Reader.WaitToReadAsync(cancellationToken).ConfigureAwait(false);
 
     private async Task RunCallAsync(CancellationToken cancellationToken)
     {
@@ -138,7 +138,7 @@ internal sealed class PredictionStream
 
     private async Task SendAsync(IDuplexCall call, int number, CancellationToken cancellationToken)
     {
-        foreach (var pending in _pending.Unanswered())
+        foreach (var pending in _pending.TakeUnanswered())
         {
             if (!await SendAsync(call, pending, number).ConfigureAwait(false))
                 return;
@@ -162,7 +162,7 @@ internal sealed class PredictionStream
         var remaining = pending.Deadline.Remaining;
         if (remaining <= TimeSpan.Zero)
         {
-            Answer(pending, new(pending.Id, null, Settings.DeadlinePassed()));
+            Answer(pending, new(pending.Id, null, Settings.CreateDeadlineError()));
             return true;
         }
 
@@ -204,7 +204,7 @@ internal sealed class PredictionStream
         {
             var wait = _pending.TimeUntilSilent;
             if (wait <= TimeSpan.Zero && !next.IsCompleted)
-                throw Settings.NoResponse();
+                throw Settings.CreateNoResponseError();
             try
             {
                 return await next.WaitAsync(wait < TimeSpan.Zero ? TimeSpan.Zero : wait, cancellationToken).ConfigureAwait(false);

@@ -32,7 +32,7 @@ internal sealed class SessionColumns
         _bars = [.. Every.Where(column => !column(request.Bars).IsEmpty)];
         _observed = [.. request.Covariates.Observed.Keys];
         _known = [.. request.Covariates.Known.Keys];
-        _asked = request with { Bars = Empty(request.Bars, symbols), Covariates = Static(request.Covariates) };
+        _asked = request with { Bars = Empty(request.Bars, symbols), Covariates = SelectStatic(request.Covariates) };
     }
 
     /// <summary>S names.</summary>
@@ -71,15 +71,15 @@ internal sealed class SessionColumns
     /// <summary>Creates the opening request from C columns, [S, T] each, known ones [S, T + D].</summary>
     public SessionRequest Request(double[][] columns, DateOnly[] sessions, DateOnly[] ahead) => _asked with
     {
-        Bars = BarsOf(columns, Symbols, sessions),
-        Covariates = CovariatesOf(columns, ahead, _asked.Covariates),
+        Bars = CreateBars(columns, Symbols, sessions),
+        Covariates = CreateCovariates(columns, ahead, _asked.Covariates),
     };
 
     /// <summary>Creates a push from C columns of some symbols, [P, 1] each, known ones [P, 1 + D].</summary>
     public SessionPush Push(double[][] columns, IReadOnlyList<string> symbols, DateOnly session, DateOnly[] ahead, bool flush) =>
-        new(BarsOf(columns, symbols, [session]) with { Calendar = "", Currency = "" }, CovariatesOf(columns, ahead, Covariates.None), flush);
+        new(CreateBars(columns, symbols, [session]) with { Calendar = "", Currency = "" }, CreateCovariates(columns, ahead, Covariates.None), flush);
 
-    private BarPanel BarsOf(double[][] columns, IReadOnlyList<string> symbols, DateOnly[] sessions)
+    private BarPanel CreateBars(double[][] columns, IReadOnlyList<string> symbols, DateOnly[] sessions)
     {
         return _asked.Bars with
         {
@@ -102,14 +102,14 @@ internal sealed class SessionColumns
         }
     }
 
-    private Covariates CovariatesOf(double[][] columns, DateOnly[] ahead, Covariates others) => others with
+    private Covariates CreateCovariates(double[][] columns, DateOnly[] ahead, Covariates others) => others with
     {
-        Observed = Named(_observed, columns.AsSpan(_bars.Length)),
-        Known = Named(_known, columns.AsSpan(_bars.Length + _observed.Length)),
+        Observed = SelectNamed(_observed, columns.AsSpan(_bars.Length)),
+        Known = SelectNamed(_known, columns.AsSpan(_bars.Length + _observed.Length)),
         FutureSessions = ahead,
     };
 
-    private static Dictionary<string, ReadOnlyMemory<double>> Named(string[] names, ReadOnlySpan<double[]> columns)
+    private static Dictionary<string, ReadOnlyMemory<double>> SelectNamed(string[] names, ReadOnlySpan<double[]> columns)
     {
         var named = new Dictionary<string, ReadOnlyMemory<double>>();
         for (var index = 0; index < names.Length; index++)
@@ -131,7 +131,7 @@ internal sealed class SessionColumns
         CashDividend = default,
     };
 
-    private static Covariates Static(Covariates covariates) => new()
+    private static Covariates SelectStatic(Covariates covariates) => new()
     {
         Numbers = covariates.Numbers.ToDictionary(one => one.Key, one => new ReadOnlyMemory<double>(one.Value.ToArray())),
         Categories = covariates.Categories.ToDictionary(one => one.Key, one => (IReadOnlyList<string>)[.. one.Value]),

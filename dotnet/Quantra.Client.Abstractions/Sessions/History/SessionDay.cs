@@ -21,7 +21,7 @@ internal sealed class SessionDay
     public required bool HasForecast { get; init; }
 
     /// <summary>Returns the day without the covariates of later days.</summary>
-    public SessionDay WithoutAhead() => Ahead.Count == 0
+    public SessionDay RemoveAhead() => Ahead.Count == 0
         ? this
         : new() { Session = Session, Values = Values, HasCome = HasCome, IsAnswered = IsAnswered, HasForecast = HasForecast };
 }

@@ -48,7 +48,7 @@ internal sealed class SessionHistory
             {
                 Session = sessions[first + index],
                 Values = Cell(columns, sent, first + index),
-                Ahead = index == days.Length - 1 ? AheadOf(columns, sent, sessions.Length, request.Covariates.FutureSessions.Span) : [],
+                Ahead = index == days.Length - 1 ? SelectAhead(columns, sent, sessions.Length, request.Covariates.FutureSessions.Span) : [],
                 IsAnswered = true,
                 HasForecast = true,
             };
@@ -63,12 +63,12 @@ internal sealed class SessionHistory
     public SessionHistory With(SessionPush push, bool hasForecast)
     {
         var isNew = push.Bars is { } bars && bars.Sessions.Span[0] != Session;
-        var day = Merged(isNew ? Next(push) : _days[^1], push, hasForecast);
+        var day = Merge(isNew ? Next(push) : _days[^1], push, hasForecast);
         SessionDay[] days = isNew ? [.. _days, day] : [.. _days[..^1], day];
         var count = Array.FindLastIndex(days, one => one.HasForecast) + 1;
         var safe = count - 1;
         for (var index = 0; index < safe - 1; index++)
-            days[index] = days[index].WithoutAhead();
+            days[index] = days[index].RemoveAhead();
         var surplus = Math.Max(0, safe - _most);
         return new SessionHistory(Columns, days[surplus..], _most, HasDropped || surplus > 0);
     }
@@ -131,11 +131,11 @@ internal sealed class SessionHistory
         var (session, symbols) = (push.Bars!.Sessions.Span[0], Columns.Symbols.Count);
         var values = new double[Columns.Count * symbols];
         Array.Fill(values, double.NaN);
-        SentAhead(session).CopyTo(values.AsSpan((Columns.Count - Columns.OfKnown) * symbols));
+        FindSentAhead(session).CopyTo(values.AsSpan((Columns.Count - Columns.OfKnown) * symbols));
         return new SessionDay { Session = session, Values = values, HasCome = new bool[symbols], IsAnswered = false, HasForecast = false };
     }
 
-    private SessionDay Merged(SessionDay day, SessionPush push, bool hasForecast)
+    private SessionDay Merge(SessionDay day, SessionPush push, bool hasForecast)
     {
         if (push.Bars is not { } bars)
         {
@@ -152,29 +152,29 @@ internal sealed class SessionHistory
 
         var rows = Columns.RowsOf(bars.Symbols);
         ReadOnlyMemory<double>[] sent = [.. Columns.Of(bars, push.Covariates)];
-        var come = Come(day, rows);
+        var come = FindCome(day, rows);
         return new SessionDay
         {
             Session = day.Session,
-            Values = WithRows(day.Values, rows, Cell(rows.Length, sent, 0)),
+            Values = ReplaceRows(day.Values, rows, Cell(rows.Length, sent, 0)),
             HasCome = come,
-            Ahead = AheadWith(push.Covariates.FutureSessions.Span, rows, sent),
+            Ahead = MergeAhead(push.Covariates.FutureSessions.Span, rows, sent),
             IsAnswered = push.Flush || day.IsAnswered || come is null,
             HasForecast = hasForecast,
         };
     }
 
     /// <summary>Merges the known covariates of later days with those of a push.</summary>
-    private (DateOnly Session, double[] Values)[] AheadWith(ReadOnlySpan<DateOnly> future, int[] rows, ReadOnlyMemory<double>[] sent)
+    private (DateOnly Session, double[] Values)[] MergeAhead(ReadOnlySpan<DateOnly> future, int[] rows, ReadOnlyMemory<double>[] sent)
     {
         var ahead = new (DateOnly, double[])[Columns.OfKnown == 0 ? 0 : future.Length];
         for (var index = 0; index < ahead.Length; index++)
-            ahead[index] = (future[index], WithRows(SentAhead(future[index]), rows, Cell(rows.Length, sent[^Columns.OfKnown..], index + 1)));
+            ahead[index] = (future[index], ReplaceRows(FindSentAhead(future[index]), rows, Cell(rows.Length, sent[^Columns.OfKnown..], index + 1)));
         return ahead;
     }
 
     /// <summary>[K, S] covariates that were sent ahead for a day; NaN where none were.</summary>
-    private double[] SentAhead(DateOnly session)
+    private double[] FindSentAhead(DateOnly session)
     {
         var symbols = Columns.Symbols.Count;
         if (session == Session)
@@ -190,7 +190,7 @@ internal sealed class SessionHistory
         return unknown;
     }
 
-    private static bool[]? Come(SessionDay day, int[] rows)
+    private static bool[]? FindCome(SessionDay day, int[] rows)
     {
         if (day.HasCome is null)
             return null;
@@ -201,7 +201,7 @@ internal sealed class SessionHistory
     }
 
     /// <summary>Returns [C, S] values with some rows replaced by [C, P] others.</summary>
-    private double[] WithRows(double[] values, int[] rows, double[] others)
+    private double[] ReplaceRows(double[] values, int[] rows, double[] others)
     {
         double[] merged = [.. values];
         var symbols = Columns.Symbols.Count;
@@ -214,7 +214,7 @@ internal sealed class SessionHistory
         return merged;
     }
 
-    private static (DateOnly Session, double[] Values)[] AheadOf(
+    private static (DateOnly Session, double[] Values)[] SelectAhead(
         SessionColumns columns,
         ReadOnlyMemory<double>[] sent,
         int sessions,
