@@ -87,8 +87,8 @@ class Registry:
                 are several models.
             VersionNotFoundError: the model has no such version or alias, or the alias's version is not served.
         """
-        asked, at, selector = reference.partition("@")
-        name = asked or self._find_only_name()
+        requested_name, at, selector = reference.partition("@")
+        name = requested_name or self._find_only_name()
         served = self.models.get(name)
         if served is None:
             raise self._make_missing_model_error(name)

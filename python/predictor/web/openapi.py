@@ -34,15 +34,15 @@ _LISTED: Final[dict[str, Any]] = {
 @cache
 def describe_api() -> bytes:
     """Return the description, OpenAPI 3.1, as JSON."""
-    roots = [pb.Error, *(kind for *_, asked, answered in _POSTS for kind in (asked, answered))]
+    roots = [pb.Error, *(kind for *_, request, response in _POSTS for kind in (request, response))]
     roots += [kind for *_, kind in _GETS]
     schemas: dict[str, Any] = {}
     for root in roots:
         _describe(descriptor_of(root), schemas)
     timeout = {"name": "x-timeout-seconds", "in": "header", "schema": {"type": "number"}}
     paths: dict[str, Any] = {
-        path: {"post": {**_describe_operation(text, answered, timeout), "requestBody": _describe_content(asked)}}
-        for path, text, asked, answered in _POSTS
+        path: {"post": {**_describe_operation(text, response, timeout), "requestBody": _describe_content(request)}}
+        for path, text, request, response in _POSTS
     }
     named = {"name": "model", "in": "path", "required": True, "schema": {"type": "string"}}
     for path, text, kind in _GETS:
@@ -56,9 +56,9 @@ def describe_api() -> bytes:
     return json.dumps(described, separators=(",", ":")).encode()
 
 
-def _describe_operation(text: str, answered: type[Message], *parameters: dict[str, Any]) -> dict[str, Any]:
+def _describe_operation(text: str, response: type[Message], *parameters: dict[str, Any]) -> dict[str, Any]:
     responses = {
-        "200": {"description": "The response.", **_describe_content(answered)},
+        "200": {"description": "The response.", **_describe_content(response)},
         "default": {"description": "Why there is none.", **_describe_content(pb.Error)},
     }
     return {"summary": text, "parameters": list(parameters), "responses": responses, "security": [{}, {"token": []}]}

@@ -141,7 +141,7 @@ def stock(  # noqa: PLR0913 - one argument per group of flags
 
 
 def _load_parent(
-    folder: Path, asked: RecipeChanges, reads: ParsedFlags[FeatureSelection], files: CovariateFlags
+    folder: Path, changes: RecipeChanges, reads: ParsedFlags[FeatureSelection], files: CovariateFlags
 ) -> ParentArtifact:
     """Load the artifact to start from.
 
@@ -149,7 +149,7 @@ def _load_parent(
         typer.BadParameter: flags contradict the artifact; the message names all of them.
     """
     parent = ParentArtifact.load(folder)
-    wrong = [*find_contradictions(parent, asked), *find_other_features(parent, reads, files.read)]
+    wrong = [*find_contradictions(parent, changes), *find_other_features(parent, reads, files.read)]
     if wrong:
         raise typer.BadParameter(
             f"{'; '.join(wrong)}: with --from these come with the weights; leave the flags out, or train from scratch"

@@ -337,10 +337,10 @@ def select_unseen_part(
     return SplitPart("test", int(sessions[begin]), int(sessions[last]))
 
 
-def _make_seen_days_error(asked: str, seen: int, allowed: int) -> InSampleError:
+def _make_seen_days_error(request: str, seen: int, allowed: int) -> InSampleError:
     return InSampleError(
-        f"{asked}, but the artifact has seen labels up to {format_date(seen)}, in training, selection or calibration; "
-        f"scores there would be meaningless. The first allowed decision day is {format_date(allowed)}"
+        f"{request}, but the artifact has seen labels up to {format_date(seen)}, in training, selection or "
+        f"calibration; scores there would be meaningless. The first allowed decision day is {format_date(allowed)}"
     )
 
 

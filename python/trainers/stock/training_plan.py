@@ -343,12 +343,12 @@ _CHANGEABLE: Final = frozenset({"parts", "calendar", "dropout"})
 """Settings that a training run from a parent may change."""
 
 
-def describe_unused_flags(asked: RecipeChanges) -> str:
+def describe_unused_flags(changes: RecipeChanges) -> str:
     """Why flags about epochs do not suit a model that is not trained in epochs; empty if none is given."""
-    flags = [name for field, name in asked.optimisation.flags.items() if field not in WITHOUT_LEARNING]
-    if get_kind(asked.kind).is_trainable or not flags:
+    flags = [name for field, name in changes.optimisation.flags.items() if field not in WITHOUT_LEARNING]
+    if get_kind(changes.kind).is_trainable or not flags:
         return ""
-    return f"{', '.join(flags)} say how epochs train, but model {asked.kind} has no epochs; leave them out"
+    return f"{', '.join(flags)} say how epochs train, but model {changes.kind} has no epochs; leave them out"
 
 
 def inherit_recipe(parent: ParentArtifact) -> StockRecipe:
@@ -357,12 +357,12 @@ def inherit_recipe(parent: ParentArtifact) -> StockRecipe:
     return replace(parent.recipe, shares=SplitShares(), parts=None, optimisation=choose_default_optimisation(kind))
 
 
-def find_contradictions(parent: ParentArtifact, asked: RecipeChanges) -> Iterator[str]:
+def find_contradictions(parent: ParentArtifact, changes: RecipeChanges) -> Iterator[str]:
     """Settings that differ from the parent's, as text."""
     recipe = parent.recipe
-    yield from _find_others(asked.recipe, recipe)
-    yield from _find_others(asked.target, recipe.target)
-    yield from _find_others(asked.network, recipe.config)
+    yield from _find_others(changes.recipe, recipe)
+    yield from _find_others(changes.target, recipe.target)
+    yield from _find_others(changes.network, recipe.config)
 
 
 def find_other_features(

@@ -269,52 +269,10 @@ def _run_evening(
         *load_challengers(settings.model_folder, champion, failed),
         *settings.baselines.load(champion, bars, failed),
     ]
-    rivals = [rival.version for rival in others]
-    batch = ledger.receipt.batch
-    forecasts: list[ForecastRecord] = []
-    refused: dict[str, str] = {}
     widths = adapt_widths(champion, bars, settings.covariates) if settings.adaptive else None
-
-    def record_failure(recorded: RecordedModel, error: QuantraError) -> None:
-        failed[recorded.reference] = error.message
-
-    able = [version for version in (champion, *others) if version.last_seen <= session]
-    needed = max((version.model.info((), is_default=False).bars_needed for version in able), default=1)
-    material = EveningMaterial(bars.last(needed), settings.covariates, accept_suspect_bars=settings.accept_suspect_bars)
-    runs = settings.runner.run(
-        material.worker, able, name=lambda recorded: recorded.reference, in_order=True, on_failure=record_failure
-    )
-    for recorded, (own, engine) in runs:
-        forecast = own if recorded is not champion or widths is None else widths.apply(own)
-        if recorded is champion:
-            refused = {symbol: error.message for symbol, error in sorted(forecast.refusals.items())}
-        records = ForecastRecord.of(
-            forecast,
-            role=recorded.role,
-            engine=engine,
-            batch_rows=len(forecast.symbols) - len(forecast.refusals),
-            bars_batch=batch,
-            made_at=time.time_ns(),
-        )
-        forecasts += records
-    adapted = () if widths is None else (widths.event,)
-    rows = ledger.append([*adapted, *forecasts])
-    evidence = assess_model(ledger, champion.version, rivals) if is_tested else ()
-    ended = LedgerEvent(
-        kind=EVENING,
-        model=name,
-        version=champion.version.number,
-        session=session,
-        reason=format_count(len(forecasts), "forecast")
-        + (f", {format_count(len(refused), 'symbol')} refused" if refused else ""),
-        detail={
-            "forecasts": len(forecasts),
-            "refused": dict(refused),
-            "failed": dict(failed),
-            "accept_suspect_bars": settings.accept_suspect_bars,
-        },
-        key=f"{EVENING} {name} {session}",
-    )
+    forecasts, refused = _make_forecasts(settings, bars, session, (champion, *others), widths, failed)
+    rows = ledger.append([*(() if widths is None else (widths.event,)), *forecasts])
+    evidence = assess_model(ledger, champion.version, [rival.version for rival in others]) if is_tested else ()
     alarms = [  # the ledger skips those that it already has
         LedgerEvent(
             kind=ALARM,
@@ -330,7 +288,66 @@ def _run_evening(
     rows += ledger.append([*evidence, *alarms])
     if after_evening is not None:
         rows += after_evening(settings, champion, session, evidence)
-    return rows + ledger.append([ended])
+    evening = LedgerEvent(
+        kind=EVENING,
+        model=name,
+        version=champion.version.number,
+        session=session,
+        reason=format_count(len(forecasts), "forecast")
+        + (f", {format_count(len(refused), 'symbol')} refused" if refused else ""),
+        detail={
+            "forecasts": len(forecasts),
+            "refused": dict(refused),
+            "failed": dict(failed),
+            "accept_suspect_bars": settings.accept_suspect_bars,
+        },
+        key=f"{EVENING} {name} {session}",
+    )
+    return rows + ledger.append([evening])
+
+
+def _make_forecasts(
+    settings: DailySettings,
+    bars: BarPanel,
+    session: int,
+    models: Sequence[RecordedModel],
+    widths: AdaptiveWidths | None,
+    failed: dict[str, str],
+) -> tuple[list[ForecastRecord], dict[str, str]]:
+    """Forecast with every model that has not seen the session; the first one is the champion.
+
+    Returns:
+        The forecasts, and why the champion refused a symbol. A model that fails is added to `failed`.
+    """
+    champion = models[0]
+    batch = settings.ledger.receipt.batch
+    forecasts: list[ForecastRecord] = []
+    refused: dict[str, str] = {}
+
+    def record_failure(model: RecordedModel, error: QuantraError) -> None:
+        failed[model.reference] = error.message
+
+    unseen = [model for model in models if model.last_seen <= session]
+    bars_needed = max((model.model.info((), is_default=False).bars_needed for model in unseen), default=1)
+    material = EveningMaterial(
+        bars.last(bars_needed), settings.covariates, accept_suspect_bars=settings.accept_suspect_bars
+    )
+    runs = settings.runner.run(
+        material.worker, unseen, name=lambda model: model.reference, in_order=True, on_failure=record_failure
+    )
+    for model, (computed, engine) in runs:
+        forecast = computed if model is not champion or widths is None else widths.apply(computed)
+        if model is champion:
+            refused = {symbol: error.message for symbol, error in sorted(forecast.refusals.items())}
+        forecasts += ForecastRecord.of(
+            forecast,
+            role=model.role,
+            engine=engine,
+            batch_rows=len(forecast.symbols) - len(forecast.refusals),
+            bars_batch=batch,
+            made_at=time.time_ns(),
+        )
+    return forecasts, refused
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -265,7 +266,7 @@ class TrialTraining:
 
 
 def search(
-    asked: Search,
+    inputs: Search,
     storage: StudyStorage,
     *,
     consume: ReportConsumer,
@@ -282,45 +283,64 @@ def search(
         ConfigurationError: see `open_study`; or no trial is missing and none has finished.
         QuantraError: a trial failed before any finished, or a fit from a fresh seed failed.
     """
-    with open_study(storage, asked.settings, asked.recipe.optimisation.seed) as study:
-        return _run_trials(asked, study, consume, announce, runner or LocalRunner())
+    runner = runner or LocalRunner()
+    training = TrialTraining(
+        history=inputs.history, splits=inputs.splits, consume=ConsumerChain() if runner.is_parallel else consume
+    )
+    with open_study(storage, inputs.settings, inputs.recipe.optimisation.seed) as study:
+        from optuna.trial import TrialState
+
+        _run_missing_trials(inputs, study, training, announce, runner)
+        recipe = suggest_recipe(study.best_trial, inputs.recipe)
+        trials = Counter(trial.state for trial in study.get_trials(deepcopy=False))
+        return SearchResult(
+            recipe=recipe,
+            selection=inputs.splits.selection,
+            trials=sum(trials[state] for state in (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)),
+            pruned=trials[TrialState.PRUNED],
+            failed=trials[TrialState.FAIL],
+            best_trial_loss=study.best_value,
+            seed_losses=_fit_fresh_seeds(recipe, inputs.seeds, training, announce, runner),
+        )
 
 
-def _run_trials(
-    asked: Search, study: "Study", consume: ReportConsumer, announce: Callable[[str], None], runner: JobRunner
-) -> SearchResult:
+def _run_missing_trials(
+    inputs: Search,
+    study: "Study",
+    training: TrialTraining,
+    announce: Callable[[str], None],
+    runner: JobRunner,
+) -> None:
+    """Run trials until the study has as many as asked for, at least one of them complete."""
     from optuna.trial import TrialState
 
     complete, pruned, failed = TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL
-    training = TrialTraining(
-        history=asked.history, splits=asked.splits, consume=ConsumerChain() if runner.is_parallel else consume
-    )
     running: dict[int, Trial] = {}
 
-    def ended(*states: TrialState) -> "Sequence[FrozenTrial]":
+    def list_trials(*states: TrialState) -> "Sequence[FrozenTrial]":
         return study.get_trials(deepcopy=False, states=states)
 
     def choose_trials() -> Iterator[TrialJob]:
-        while (begun := len(ended(complete, pruned, failed)) + len(running)) < asked.trials:
-            losses = [trial.value for trial in ended(complete) if trial.value is not None]
+        while (started := len(list_trials(complete, pruned, failed)) + len(running)) < inputs.trials:
+            losses = [trial.value for trial in list_trials(complete) if trial.value is not None]
             best = f"; the best selection loss so far is {min(losses):.5f}" if losses else ""
-            announce(f"trial {begun + 1} of {asked.trials}{best}{runner.remark}")
+            announce(f"trial {started + 1} of {inputs.trials}{best}{runner.remark}")
             trial = study.ask()
             running[trial.number] = trial
             yield TrialJob(
                 name=f"trial {trial.number + 1}",
-                recipe=suggest_recipe(trial, asked.recipe),
+                recipe=suggest_recipe(trial, inputs.recipe),
                 number=trial.number,
-                finished=tuple(trial.intermediate_values for trial in ended(complete)),
+                finished=tuple(trial.intermediate_values for trial in list_trials(complete)),
             )
 
     def record_failure(job: TrialJob, error: QuantraError) -> None:
         study.tell(running.pop(job.number), state=failed)
-        if not ended(complete):  # the shared settings may make every trial fail
+        if not list_trials(complete):  # the shared settings may make every trial fail
             raise error
         announce(f"{error.message}; the search continues")
 
-    missing = max(0, asked.trials - len(ended(complete, pruned, failed)))
+    missing = max(0, inputs.trials - len(list_trials(complete, pruned, failed)))
     trials = runner.run(
         training.worker, choose_trials(), count=missing, name=_name_job, in_order=True, on_failure=record_failure
     )
@@ -329,30 +349,27 @@ def _run_trials(
         for epoch, loss in losses.epochs.items():
             trial.report(loss, epoch)
         study.tell(trial, losses.best, state=pruned if losses.best is None else None)
-    if not ended(complete):
+    if not list_trials(complete):
         raise ConfigurationError(
-            f"no trial of the {len(ended(pruned, failed))} in study {study.study_name!r} finished; fix the cause and "
-            "raise --trials, or choose another --storage"
+            f"no trial of the {len(list_trials(pruned, failed))} in study {study.study_name!r} finished; fix the cause "
+            "and raise --trials, or choose another --storage"
         )
-    recipe = suggest_recipe(study.best_trial, asked.recipe)
 
-    def choose_fresh_seeds() -> Iterator[TrialJob]:
-        for k in range(1, asked.seeds + 1):
-            announce(f"fitting the best recipe from seed {k} of {asked.seeds}{runner.remark}")
+
+def _fit_fresh_seeds(
+    recipe: StockRecipe, seeds: int, training: TrialTraining, announce: Callable[[str], None], runner: JobRunner
+) -> tuple[float, ...]:
+    """The selection loss of a recipe from each of the seeds after its own."""
+
+    def choose_fits() -> Iterator[TrialJob]:
+        for k in range(1, seeds + 1):
+            announce(f"fitting the best recipe from seed {k} of {seeds}{runner.remark}")
             seed = (recipe.optimisation.seed + k) % 2**32
-            again = replace(recipe, optimisation=replace(recipe.optimisation, seed=seed))
-            yield TrialJob(name=f"the fit from seed {seed}", recipe=again)
+            seeded = replace(recipe, optimisation=replace(recipe.optimisation, seed=seed))
+            yield TrialJob(name=f"the fit from seed {seed}", recipe=seeded)
 
-    fits = runner.run(training.worker, choose_fresh_seeds(), count=asked.seeds, name=_name_job, in_order=True)
-    return SearchResult(
-        recipe=recipe,
-        selection=asked.splits.selection,
-        trials=len(ended(complete, pruned, failed)),
-        pruned=len(ended(pruned)),
-        failed=len(ended(failed)),
-        best_trial_loss=study.best_value,
-        seed_losses=tuple(losses.best for _, losses in fits if losses.best is not None),
-    )
+    fits = runner.run(training.worker, choose_fits(), count=seeds, name=_name_job, in_order=True)
+    return tuple(losses.best for _, losses in fits if losses.best is not None)
 
 
 def _name_job(job: TrialJob) -> str:

@@ -129,16 +129,16 @@ class FittedBaseline:
     """Quantiles [n, H, Q] in the target's unit for n windows, from data known on the day of each."""
     replaced: ReplacedSymbols | None = None
 
-    def forecasts(self, asked: MeasuredWindows) -> FloatArray:
+    def forecasts(self, measured_windows: MeasuredWindows) -> FloatArray:
         """[N, H, Q] quantiles, computed in blocks of windows.
 
         Raises:
             NoForecastError: Some windows have no forecast, so scores would not be comparable.
         """
-        quantiles = asked.in_blocks(self.quantiles)
+        quantiles = measured_windows.in_blocks(self.quantiles)
         lost = int((~np.isfinite(quantiles).all(axis=(1, 2))).sum())
         if lost:
-            raise NoForecastError(f"it has no forecast for {lost} of {len(asked)} windows")
+            raise NoForecastError(f"it has no forecast for {lost} of {len(measured_windows)} windows")
         return quantiles
 
 
@@ -223,8 +223,8 @@ class InformationSet:
         )
         offsets, anchor = np.array(conformal.offsets), find_anchor_index(self.levels)
 
-        def quantiles(asked: MeasuredWindows) -> FloatArray:
-            moved = torch.from_numpy(asked.units.normalise(plain.quantiles(asked)) + offsets)
-            return asked.units.restore(remove_crossings(moved, anchor).numpy())
+        def quantiles(measured_windows: MeasuredWindows) -> FloatArray:
+            moved = torch.from_numpy(measured_windows.units.normalise(plain.quantiles(measured_windows)) + offsets)
+            return measured_windows.units.restore(remove_crossings(moved, anchor).numpy())
 
         return FittedBaseline(quantiles=quantiles, replaced=plain.replaced)

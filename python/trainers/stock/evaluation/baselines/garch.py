@@ -51,9 +51,9 @@ def garch(sample: BaselineSample) -> FittedBaseline:
         else _fit_volatility(models, filters, sample)
     )
 
-    def quantiles(asked: MeasuredWindows) -> FloatArray:
-        known = compute(asked.windows.symbols, filters.variances(asked.windows))
-        return np.where(np.isnan(known), otherwise.quantiles(asked), known)
+    def quantiles(measured_windows: MeasuredWindows) -> FloatArray:
+        known = compute(measured_windows.windows.symbols, filters.variances(measured_windows.windows))
+        return np.where(np.isnan(known), otherwise.quantiles(measured_windows), known)
 
     why = {symbol: fit for symbol, fit in fits.items() if isinstance(fit, str)}
     return FittedBaseline(quantiles=quantiles, replaced=ReplacedSymbols(by=UNCONDITIONAL.name, why=why))
@@ -129,10 +129,10 @@ class _Filters:
             fixed[symbol], share[symbol] = _sum_variances(model, sample.target)
         return cls(ahead=ahead, fixed=fixed, share=share)
 
-    def variances(self, asked: TrainingWindows) -> FloatArray:
+    def variances(self, windows: TrainingWindows) -> FloatArray:
         """[n, H] variance of the sum of the horizon's days."""
-        ahead = self.ahead[asked.symbols, asked.positions, None]
-        return self.fixed[asked.symbols] + self.share[asked.symbols] * ahead
+        ahead = self.ahead[windows.symbols, windows.positions, None]
+        return self.fixed[windows.symbols] + self.share[windows.symbols] * ahead
 
 
 def _sum_variances(model: _Model, target: Target) -> tuple[FloatArray, FloatArray]:

@@ -34,16 +34,16 @@ UnitsOf = Callable[[TrainingWindows], ForecastUnits]
 def zero_return(sample: BaselineSample) -> FittedBaseline:
     """No change of the price, at every level."""
     shape = len(sample.target.horizons), len(sample.levels)
-    return FittedBaseline(quantiles=lambda asked: np.zeros((len(asked), *shape)))
+    return FittedBaseline(quantiles=lambda measured_windows: np.zeros((len(measured_windows), *shape)))
 
 
 def last_value(sample: BaselineSample) -> FittedBaseline:
     """The last session's volatility, at every level."""
     shape = len(sample.target.horizons), len(sample.levels)
 
-    def quantiles(asked: MeasuredWindows) -> FloatArray:
-        last = recent(sample.history, asked.windows, 1)
-        return np.broadcast_to(last[:, :, None], (len(asked), *shape)).copy()
+    def quantiles(measured_windows: MeasuredWindows) -> FloatArray:
+        last = recent(sample.history, measured_windows.windows, 1)
+        return np.broadcast_to(last[:, :, None], (len(measured_windows), *shape)).copy()
 
     return FittedBaseline(quantiles=quantiles)
 
@@ -69,7 +69,7 @@ def unconditional(sample: BaselineSample) -> FittedBaseline:
             known = own[np.isfinite(own)]
             if known.size:
                 by_symbol[symbol, h] = np.quantile(known, sample.levels)
-    return FittedBaseline(quantiles=lambda asked: by_symbol[asked.windows.symbols])
+    return FittedBaseline(quantiles=lambda measured_windows: by_symbol[measured_windows.windows.symbols])
 
 
 UNCONDITIONAL: Final = BaselineModel(name="unconditional quantiles", estimator=unconditional)
@@ -83,8 +83,8 @@ def empirical(sample: BaselineSample) -> FittedBaseline:
     history, levels = sample.history, sample.levels
     otherwise = np.nanquantile(history.outcomes(sample.at_most(LEARNT_FROM)), levels, axis=0).T
 
-    def quantiles(asked: MeasuredWindows) -> FloatArray:
-        daily = _compute_known_quantiles(recent(history, asked.windows, SESSIONS), np.array(levels))
+    def quantiles(measured_windows: MeasuredWindows) -> FloatArray:
+        daily = _compute_known_quantiles(recent(history, measured_windows.windows, SESSIONS), np.array(levels))
         scaled = sample.target.spread[:, None] * daily[:, None]
         return np.where(np.isnan(scaled), otherwise, scaled)
 
@@ -134,7 +134,7 @@ def _in_units(sample: BaselineSample, units: UnitsOf) -> FittedBaseline:
     outcomes, learnt = sample.history.outcomes, sample.at_most(LEARNT_FROM)
     normalised = in_blocks(learnt, lambda few: units(few).normalise(outcomes(few)[..., None])[..., 0])
     quantiles = np.nanquantile(normalised, sample.levels, axis=0).T
-    return FittedBaseline(quantiles=lambda asked: units(asked.windows).restore(quantiles))
+    return FittedBaseline(quantiles=lambda measured_windows: units(measured_windows.windows).restore(quantiles))
 
 
 def _units_by(history: History, normaliser: Normaliser) -> UnitsOf:

@@ -51,14 +51,17 @@ SETTINGS: Final = {
 }
 
 
-def regressors(history: History, asked: MeasuredWindows) -> FloatArray:
+def regressors(history: History, measured_windows: MeasuredWindows) -> FloatArray:
     """[N, K] regressors of each window, relative to its level at the first horizon.
 
     Lags and averages of the target's daily series and of its size, the window's level and volatility, and the network's
     features: of the last session, and averaged over a week. 0 where unknown.
     """
-    windows, pipeline = asked.windows, history.pipeline
-    location, scale = asked.units.location[:, 0], asked.units.scale[:, 0] / pipeline.target.spread[0]
+    windows, pipeline = measured_windows.windows, history.pipeline
+    location, scale = (
+        measured_windows.units.location[:, 0],
+        measured_windows.units.scale[:, 0] / pipeline.target.spread[0],
+    )
     daily = (recent(history, windows, max(MEANS)) - location) / scale
     known = np.isfinite(daily)
     values, sizes = np.where(known, daily, 0.0), np.where(known, np.abs(daily), 0.0)
@@ -71,13 +74,13 @@ def regressors(history: History, asked: MeasuredWindows) -> FloatArray:
     )
 
 
-def regression_units(history: History, asked: MeasuredWindows) -> ForecastUnits:
+def regression_units(history: History, measured_windows: MeasuredWindows) -> ForecastUnits:
     """The units of the regression.
 
     Returns are in units of the window's volatility, which gives calm and wild days the same weight. Log volatility is
     relative to the window's mean, because trees do not extrapolate.
     """
-    units = asked.units
+    units = measured_windows.units
     if history.pipeline.target.kind is TargetKind.LOG_VOLATILITY:
         return ForecastUnits(location=units.location, scale=np.ones_like(units.scale))
     return units
@@ -107,10 +110,10 @@ def ridge(sample: BaselineSample) -> FittedBaseline:
         residuals.append(np.quantile(outcome[rows] - fit.predict(known[rows]), sample.levels))
     spreads = np.stack(residuals)
 
-    def quantiles(asked: MeasuredWindows) -> FloatArray:
-        known = regressors(history, asked)
+    def quantiles(measured_windows: MeasuredWindows) -> FloatArray:
+        known = regressors(history, measured_windows)
         centres = np.stack([fit.predict(known) for fit in fits], axis=1)
-        return regression_units(history, asked).restore(centres[..., None] + spreads)
+        return regression_units(history, measured_windows).restore(centres[..., None] + spreads)
 
     return FittedBaseline(quantiles=quantiles)
 
@@ -130,11 +133,11 @@ def boosted(sample: BaselineSample) -> FittedBaseline:
         fits += [lightgbm.train({**SETTINGS, "alpha": level}, data, num_boost_round=ROUNDS) for level in sample.levels]
     shape = len(sample.target.horizons), len(sample.levels)
 
-    def quantiles(asked: MeasuredWindows) -> FloatArray:
-        rows = regressors(history, asked)
+    def quantiles(measured_windows: MeasuredWindows) -> FloatArray:
+        rows = regressors(history, measured_windows)
         columns = [np.asarray(fit.predict(rows, num_threads=1), np.float64) for fit in fits]
-        normalised = np.stack(columns, axis=1).reshape(len(asked), *shape)
-        return regression_units(history, asked).restore(np.sort(normalised, axis=-1))
+        normalised = np.stack(columns, axis=1).reshape(len(measured_windows), *shape)
+        return regression_units(history, measured_windows).restore(np.sort(normalised, axis=-1))
 
     return FittedBaseline(quantiles=quantiles)
 
@@ -164,13 +167,15 @@ def har(sample: BaselineSample) -> FittedBaseline:
     if sample.target.kind is TargetKind.LOG_VOLATILITY:
         residuals = np.nanquantile(outcomes - centres, sample.levels, axis=0).T
         return FittedBaseline(
-            quantiles=lambda asked: (_average_days(daily, asked.windows) @ weights)[..., None] + residuals
+            quantiles=lambda measured_windows: (
+                (_average_days(daily, measured_windows.windows) @ weights)[..., None] + residuals
+            )
         )
     root = np.sqrt(sample.target.horizons)
     units = np.nanquantile(outcomes / (root * np.exp(centres)), sample.levels, axis=0).T
 
-    def quantiles(asked: MeasuredWindows) -> FloatArray:
-        return (root * np.exp(_average_days(daily, asked.windows) @ weights))[..., None] * units
+    def quantiles(measured_windows: MeasuredWindows) -> FloatArray:
+        return (root * np.exp(_average_days(daily, measured_windows.windows) @ weights))[..., None] * units
 
     return FittedBaseline(quantiles=quantiles)
 
