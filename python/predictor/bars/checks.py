@@ -32,8 +32,10 @@ def check_symbols(symbols: tuple[str, ...]) -> None:
         raise BarsError("a panel needs at least one symbol, but has none")
     for symbol in symbols:
         if not symbol.strip() or len(symbol) > MAX_NAME_LENGTH or not symbol.isprintable():
-            shown = symbol[: MAX_NAME_LENGTH + 1]
-            raise BarsError(f"symbol {shown!r} must have 1 to {MAX_NAME_LENGTH} printable characters, not only blanks")
+            excerpt = symbol[: MAX_NAME_LENGTH + 1]
+            raise BarsError(
+                f"symbol {excerpt!r} must have 1 to {MAX_NAME_LENGTH} printable characters, not only blanks"
+            )
     if len(set(symbols)) != len(symbols):
         twice = next(symbol for symbol, count in Counter(symbols).items() if count > 1)
         raise BarsError(f"symbol {twice} appears twice in the panel; give each symbol one row")
@@ -145,25 +147,25 @@ def check_bars(symbols: tuple[str, ...], sessions: NDArray[np.int32], fields: Ma
         BarsError: A bar is impossible; names the first one's symbol, date, field and value, and counts the others.
     """
     low, high, volume = fields["low"], fields["high"], fields["volume"]
-    sound = low > 0
+    is_valid = low > 0
     for inner in (fields["open"], fields["close"]):
-        sound &= low <= inner
-        sound &= inner <= high
-    sound &= high < math.inf
-    sound &= ~(volume < 0)  # NaN: the volume is unknown
-    sound &= volume != math.inf
+        is_valid &= low <= inner
+        is_valid &= inner <= high
+    is_valid &= high < math.inf
+    is_valid &= ~(volume < 0)  # NaN: the volume is unknown
+    is_valid &= volume != math.inf
     if "adj_close" in fields:
-        sound &= fields["adj_close"] > 0
-        sound &= fields["adj_close"] < math.inf
-    if sound.all():
+        is_valid &= fields["adj_close"] > 0
+        is_valid &= fields["adj_close"] < math.inf
+    if is_valid.all():
         return
-    sound |= np.logical_and.reduce([np.isnan(values) for values in fields.values()])
-    if sound.all():
+    is_valid |= np.logical_and.reduce([np.isnan(values) for values in fields.values()])
+    if is_valid.all():
         return
-    row, column = divmod(int(np.argmin(sound)), sessions.size)
+    row, column = divmod(int(np.argmin(is_valid)), sessions.size)
     bar = {name: float(values[row, column]) for name, values in fields.items()}
     field, rule = _find_broken_rule(bar)
-    rule += _explain_columns(fields, row) + _list_further_bars(symbols, sessions, sound)
+    rule += _explain_columns(fields, row) + _list_further_bars(symbols, sessions, is_valid)
     raise BarsError.at(symbols[row], int(sessions[column]), field, bar[field], rule)
 
 
@@ -210,15 +212,17 @@ def check_past(symbols: tuple[str, ...], sessions: NDArray[np.int32], close: Flo
         )
 
 
-def _list_further_bars(symbols: tuple[str, ...], sessions: NDArray[np.int32], sound: BoolArray) -> str:
+def _list_further_bars(symbols: tuple[str, ...], sessions: NDArray[np.int32], is_valid: BoolArray) -> str:
     """The part of a message that lists the other bars that break a rule; empty if there are none."""
-    places = np.flatnonzero(~sound)[1:]
+    places = np.flatnonzero(~is_valid)[1:]
     if not places.size:
         return ""
     rows, columns = np.divmod(places[:MAX_LISTED], sessions.size)
-    named = [f"{symbols[row]} {format_date(int(sessions[column]))}" for row, column in zip(rows, columns, strict=True)]
-    more = f"{places.size} more bar{'s' if places.size > 1 else ''}"
-    return f"; {more} must be corrected: {format_names(named, places.size)}"
+    named_bars = [
+        f"{symbols[row]} {format_date(int(sessions[column]))}" for row, column in zip(rows, columns, strict=True)
+    ]
+    others = f"{places.size} more bar{'s' if places.size > 1 else ''}"
+    return f"; {others} must be corrected: {format_names(named_bars, places.size)}"
 
 
 def _find_broken_rule(bar: Mapping[str, float]) -> tuple[str, str]:
@@ -245,7 +249,7 @@ def check_events(
     sessions: NDArray[np.int32],
     field: str,
     values: FloatArray,
-    sound: BoolArray,
+    is_valid: BoolArray,
     rule: str,
 ) -> None:
     """Check splits or dividends.
@@ -255,14 +259,14 @@ def check_events(
         sessions: T dates, yyyymmdd.
         field: The column's name.
         values: [S, T] ratios or amounts; NaN = no event.
-        sound: [S, T] where a value obeys the rule.
+        is_valid: [S, T] where a value obeys the rule.
         rule: The rule in words, for messages.
 
     Raises:
         BarsError: A value breaks the rule; names the first one's symbol, date, field and value, and counts the others.
     """
-    sound = sound | np.isnan(values)
-    if not sound.all():
-        row, column = divmod(int(np.argmin(sound)), sessions.size)
-        rule += _list_further_bars(symbols, sessions, sound)
+    is_valid = is_valid | np.isnan(values)
+    if not is_valid.all():
+        row, column = divmod(int(np.argmin(is_valid)), sessions.size)
+        rule += _list_further_bars(symbols, sessions, is_valid)
         raise BarsError.at(symbols[row], int(sessions[column]), field, float(values[row, column]), rule)

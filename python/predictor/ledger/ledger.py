@@ -216,15 +216,15 @@ class Ledger:
         with self._store.batch() as batch:
             self._check_universe(batch, panel)
             known = self._read_bars(panel.symbols, int(panel.sessions[0]), int(panel.sessions[-1]), batch.number)
-            given = np.stack([getattr(panel, name) for name in panel.columns], axis=-1)
-            before = _align_bars(known, panel)
-            self._check_adjustment(panel, given, before)
-            same = (given == before) | (np.isnan(given) & np.isnan(before))
+            new_values = np.stack([getattr(panel, name) for name in panel.columns], axis=-1)
+            stored_values = _align_bars(known, panel)
+            self._check_adjustment(panel, new_values, stored_values)
+            same = (new_values == stored_values) | (np.isnan(new_values) & np.isnan(stored_values))
             changed = panel.present & ~same.all(axis=-1)
-            revised = int((changed & ~np.isnan(before[..., panel.columns.index("close")])).sum())
+            revised = int((changed & ~np.isnan(stored_values[..., panel.columns.index("close")])).sum())
             columns = ("source", "symbol", "first_session", "last_session", "sessions", "bars")
             rows = (
-                (source, *_make_bar_row(panel, given, changed, row))
+                (source, *_make_bar_row(panel, new_values, changed, row))
                 for row in np.flatnonzero(changed.any(axis=1)).tolist()
             )
             batch.add("bar", columns, rows)
@@ -292,15 +292,15 @@ class Ledger:
 
     def _check_universe(self, batch: OpenBatch, panel: BarPanel) -> None:
         """Refuse bars of another universe; the first bars of a ledger define its universe."""
-        have = self._read_universe()
-        given = _Universe(panel.calendar, panel.currency, panel.columns)
-        if have is not None:
-            for what, ours, theirs in zip(("calendar", "currency"), have, given, strict=False):
+        stored = self._read_universe()
+        universe = _Universe(panel.calendar, panel.currency, panel.columns)
+        if stored is not None:
+            for what, ours, theirs in zip(("calendar", "currency"), stored, universe, strict=False):
                 if ours and theirs and ours != theirs:
                     self._refuse(f"the {what} is {theirs}, but that of the ledger is {ours}")
-            if have.columns != given.columns:
+            if stored.columns != universe.columns:
                 self._refuse(
-                    f"the columns are {', '.join(given.columns)}, but the ledger has {', '.join(have.columns)}"
+                    f"the columns are {', '.join(universe.columns)}, but the ledger has {', '.join(stored.columns)}"
                 )
             newest = self._store.rows(
                 "select distinct symbol from bar where last_session = (select max(last_session) from bar)"
@@ -309,12 +309,14 @@ class Ledger:
             lost = sorted(expected.difference(panel.symbols))
             if len(lost) > _MIN_COMMON_SHARE * len(expected):
                 self._refuse(f"{len(lost)} of the ledger's {len(expected)} symbols are missing: {format_names(lost)}")
-            given = _Universe(have.calendar or given.calendar, have.currency or given.currency, have.columns)
-        if have != given:
-            row = (given.calendar, given.currency, json.dumps(given.columns))
+            universe = _Universe(
+                stored.calendar or universe.calendar, stored.currency or universe.currency, stored.columns
+            )
+        if stored != universe:
+            row = (universe.calendar, universe.currency, json.dumps(universe.columns))
             batch.add("universe", ("calendar", "currency", "columns"), [row])
 
-    def _check_adjustment(self, panel: BarPanel, given: FloatArray, before: FloatArray) -> None:
+    def _check_adjustment(self, panel: BarPanel, new_values: FloatArray, stored_values: FloatArray) -> None:
         """Refuse a part of the history whose adjusted closes [S, T, C] do not continue the earlier, recorded ones."""
         first = int(panel.sessions[0])
         if "adj_close" not in panel.columns or not self._store.number(
@@ -322,12 +324,16 @@ class Ledger:
         ):
             return
         adjusted, close = (panel.columns.index(name) for name in ("adj_close", "close"))
-        change = given[..., adjusted] / given[..., close] / (before[..., adjusted] / before[..., close]) - 1
-        known = np.isfinite(change)
-        moved = [panel.symbols[row] for row in np.flatnonzero((known & (np.abs(change) > _SAME_FACTOR)).any(axis=1))]
-        if known.any() and not moved:
+        factors = new_values[..., adjusted] / new_values[..., close]
+        stored_factors = stored_values[..., adjusted] / stored_values[..., close]
+        changes = np.abs(factors / stored_factors - 1)
+        is_changed = (np.isfinite(changes) & (changes > _SAME_FACTOR)).any(axis=1)
+        changed_symbols = [panel.symbols[row] for row in np.flatnonzero(is_changed)]
+        if np.isfinite(changes).any() and not changed_symbols:
             return
-        problem = f"those of {format_names(moved)} have changed" if moved else "the ledger does not have these bars"
+        problem = "the ledger does not have these bars"
+        if changed_symbols:
+            problem = f"those of {format_names(changed_symbols)} have changed"
         raise LedgerError(
             f"{self.address}: the bars begin on {format_date(first)}, after those of the ledger, so their adjusted "
             f"closes must continue it, but {problem}; give the whole history, because a dividend or split changes all "
@@ -347,15 +353,15 @@ class Ledger:
     ) -> Mapping[str, tuple[IntArray, FloatArray]]:
         """Sessions [T] and bars [T, C] of each symbol at a batch, from the versions of its bars, the newest last."""
         universe = self._read_universe()
-        chosen = "" if symbols is None else "and symbol = any(?)"
+        symbol_condition = "" if symbols is None else "and symbol = any(?)"
         query = (
             "select symbol, sessions, bars from bar "  # noqa: S608 - no value is in the text
-            f"where last_session >= ? and first_session <= ? and batch <= ? {chosen} order by id"
+            f"where last_session >= ? and first_session <= ? and batch <= ? {symbol_condition} order by id"
         )
         values = (first, last, batch) if symbols is None else (first, last, batch, list(symbols))
         blocks = _read_blocks(self._store.rows(query, values), universe)
-        joined = {symbol: _select_newest_bars(parts, first, last) for symbol, parts in blocks.items()}
-        return {symbol: bars for symbol, bars in joined.items() if bars[0].size}
+        newest_bars = {symbol: _select_newest_bars(parts, first, last) for symbol, parts in blocks.items()}
+        return {symbol: bars for symbol, bars in newest_bars.items() if bars[0].size}
 
     # --- tables
 
@@ -393,11 +399,11 @@ class Ledger:
     ) -> dict[str, list[object]]:
         """The columns of a table as lists; `as_of` and `session` are yyyymmdd, times nanoseconds since 1970."""
         conditions = {"model = ?": model, "symbol = ?": symbol, "as_of >= ?": parse_date_number(since) if since else 0}
-        given = {condition: value for condition, value in conditions.items() if value}
-        where = " and ".join(given) or "true"
+        filters = {condition: value for condition, value in conditions.items() if value}
+        where = " and ".join(filters) or "true"
         if table is LedgerTable.FORECASTS:
-            return list_forecast_columns(self.records(ForecastRecord, where, list(given.values())))
-        names, rows = self._store.table(_QUERIES[table].format(where), list(given.values()))
+            return list_forecast_columns(self.records(ForecastRecord, where, list(filters.values())))
+        names, rows = self._store.table(_QUERIES[table].format(where), list(filters.values()))
         return {name: [row[k] for row in rows] for k, name in enumerate(names)}
 
 
@@ -524,8 +530,8 @@ def _align_bars(known: Mapping[str, tuple[IntArray, FloatArray]], panel: BarPane
     return before
 
 
-def _make_bar_row(panel: BarPanel, given: FloatArray, changed: BoolArray, row: int) -> tuple[object, ...]:
+def _make_bar_row(panel: BarPanel, new_values: FloatArray, changed: BoolArray, row: int) -> tuple[object, ...]:
     """The changed bars of one symbol as a row of the table `bar`."""
-    sessions, bars = panel.sessions[changed[row]], given[row, changed[row]]
+    sessions, bars = panel.sessions[changed[row]], new_values[row, changed[row]]
     days = sessions.astype("<i4").tobytes()
     return panel.symbols[row], int(sessions[0]), int(sessions[-1]), days, bars.astype("<f8").tobytes()

@@ -258,9 +258,9 @@ class ModelsFolder:
         present = registry.models.get(name, NOTHING)
         if not present.versions and not changed and not registry.problems_of(name):
             return registry
-        wanted = changed if present.versions else there
-        gone = present.versions.keys() - there
-        return registry.replace_model(name, self._reader.reread(name, present, there=there, wanted=wanted, gone=gone))
+        wanted, dropped = changed if present.versions else there, present.versions.keys() - there
+        reload = self._reader.reread(name, present, there=there, wanted=wanted, dropped=dropped)
+        return registry.replace_model(name, reload)
 
     def adopt_champion(self, registry: Registry, reference: str) -> Registry:
         """Make NAME@VERSION, the champion of another process, the champion here too, if no file names one.

@@ -150,7 +150,7 @@ class ModelReader:
         *,
         there: frozenset[int],
         wanted: Collection[int],
-        gone: Collection[int] = (),
+        dropped: Collection[int] = (),
     ) -> ModelReload:
         """Read some versions of a model, and its aliases.
 
@@ -163,14 +163,16 @@ class ModelReader:
             present: the versions that are served now.
             there: versions in the folder.
             wanted: versions to read.
-            gone: versions to drop.
+            dropped: versions to drop.
         """
-        read = {version: self._read_version(name, version, present.versions.get(version)) for version in sorted(wanted)}
-        drawn = _merge_versions(present, read, there=there, gone=gone)
-        served, failures = self._with_aliases(name, drawn, present)
+        results = {
+            version: self._read_version(name, version, present.versions.get(version)) for version in sorted(wanted)
+        }
+        merged = _merge_versions(present, results, there=there, dropped=dropped)
+        served, failures = self._with_aliases(name, merged, present)
         return ModelReload(
             served=served if served.versions else None,
-            failures=(*(error for error in read.values() if isinstance(error, ArtifactError)), *failures),
+            failures=(*(error for error in results.values() if isinstance(error, ArtifactError)), *failures),
             remarks=(
                 *(_make_lost_alias_error(name, served, alias) for alias in served.lost_aliases() if alias != CHAMPION),
                 *self._report_missing(name, there),
@@ -186,18 +188,18 @@ class ModelReader:
     def _read_version(self, name: str, version: int, present: Predictor | None) -> Predictor | ArtifactError:
         """Read a version; returns the same object if it is unchanged."""
         try:
-            read = LazyModel.read(self._models / name / str(version), (name, version), self._runtime, self._lock)
+            model = LazyModel.read(self._models / name / str(version), (name, version), self._runtime, self._lock)
             if present is None:
-                return read
-            if isinstance(present, LazyModel) and present.is_same_artifact(read):
+                return model
+            if isinstance(present, LazyModel) and present.is_same_artifact(model):
                 return present
-            read.build()
+            model.build()
         except ArtifactError as error:
             return error if present is None else _add_old_served(error)
-        return read
+        return model
 
     def _with_aliases(
-        self, name: str, drawn: ModelVersions, present: ModelVersions
+        self, name: str, merged: ModelVersions, present: ModelVersions
     ) -> tuple[ModelVersions, tuple[ArtifactError, ...]]:
         """Apply the folder's aliases, or keep the previous ones and return the errors."""
         try:
@@ -205,31 +207,31 @@ class ModelReader:
         except ArtifactError as error:
             if present.live is None:
                 return NOTHING, (add_model_name(name, error),)
-            return _keep_aliases(drawn, present, (add_model_name(name, _add_old_served(error)),))
-        drawn = replace(drawn, aliases=aliases, is_recorded=True)
+            return _keep_aliases(merged, present, (add_model_name(name, _add_old_served(error)),))
+        merged = replace(merged, aliases=aliases, is_recorded=True)
         if CHAMPION not in aliases and present.champion is None:
-            return self._with_first_champion(name, drawn)
-        if CHAMPION not in aliases and drawn.versions:
-            drawn = replace(drawn.with_champion(present.aliases[CHAMPION]), is_recorded=False)
-            if present.is_recorded and drawn.live:  # the alias was removed, which releases no version
-                return self._record_champion(name, drawn, present)
-        served, failures = _build_champion(drawn)
+            return self._with_first_champion(name, merged)
+        if CHAMPION not in aliases and merged.versions:
+            merged = replace(merged.with_champion(present.aliases[CHAMPION]), is_recorded=False)
+            if present.is_recorded and merged.live:  # the alias was removed, which releases no version
+                return self._record_champion(name, merged, present)
+        served, failures = _build_champion(merged)
         if CHAMPION not in served.lost_aliases():
             return served, failures
         failures = (*failures, _make_lost_alias_error(name, served, CHAMPION, has_old=present.live is not None))
         return _keep_aliases(served, present, failures) if present.live else (served, failures)
 
-    def _with_first_champion(self, name: str, drawn: ModelVersions) -> tuple[ModelVersions, tuple[ArtifactError, ...]]:
+    def _with_first_champion(self, name: str, merged: ModelVersions) -> tuple[ModelVersions, tuple[ArtifactError, ...]]:
         """Make the newest version that can be built the champion of a model without one."""
         failures: tuple[ArtifactError, ...] = ()
-        for version in sorted(drawn.versions, reverse=True):
-            served, errors = _build_champion(drawn.with_champion(version))
+        for version in sorted(merged.versions, reverse=True):
+            served, errors = _build_champion(merged.with_champion(version))
             failures += errors
             if served.live:
                 served, errors = self._record_champion(name, served, NOTHING)
                 return served, (*failures, *errors)
-            drawn = drawn.with_refused(version)
-        return drawn, failures
+            merged = merged.with_refused(version)
+        return merged, failures
 
     def _record_champion(
         self, name: str, served: ModelVersions, present: ModelVersions
@@ -258,16 +260,16 @@ class ModelReader:
 
 def _merge_versions(
     present: ModelVersions,
-    read: Mapping[int, Predictor | ArtifactError],
+    results: Mapping[int, Predictor | ArtifactError],
     *,
     there: frozenset[int],
-    gone: Collection[int],
+    dropped: Collection[int],
 ) -> ModelVersions:
     """Merge the versions that were read; a served version stays if its replacement fails."""
-    fresh = {version: model for version, model in read.items() if not isinstance(model, ArtifactError)}
-    versions = {v: model for v, model in present.versions.items() if v not in gone} | fresh
+    loaded = {version: model for version, model in results.items() if not isinstance(model, ArtifactError)}
+    versions = {v: model for v, model in present.versions.items() if v not in dropped} | loaded
     served = frozenset(versions)
-    refused = ((present.refused | frozenset(read)) - served) & there
+    refused = ((present.refused | frozenset(results)) - served) & there
     return replace(present, versions=versions, refused=refused, unloaded=there - served - refused)
 
 
@@ -288,10 +290,10 @@ def change_champion(served: ModelVersions, version: int) -> ModelVersions:
     Raises:
     ArtifactError: see `LazyModel.build`.
     """
-    named, failures = _build_champion(served.with_champion(version))
+    versions, failures = _build_champion(served.with_champion(version))
     for failure in failures:
         raise failure
-    return named
+    return versions
 
 
 def _keep_aliases(
@@ -299,11 +301,11 @@ def _keep_aliases(
 ) -> tuple[ModelVersions, tuple[ArtifactError, ...]]:
     """Keep the previous aliases and the champion that is served."""
     live = {} if present.live is None else {present.live.identity.version: present.live}
-    kept = replace(
+    served = replace(
         served, versions={**live, **served.versions}, aliases=present.aliases, is_recorded=present.is_recorded
     )
-    kept, more = _build_champion(kept)
-    return kept, (*failures, *more)
+    served, further_failures = _build_champion(served)
+    return served, (*failures, *further_failures)
 
 
 def _add_old_served(error: ArtifactError) -> ArtifactError:
@@ -344,7 +346,7 @@ def check_aliases(folder: Path, runtime: Runtime) -> list[ArtifactError]:
         return [error]
     there = frozenset(aliases.values()) & list_versions(folder)
     models = {version: _load_or_error(folder / str(version), (folder.name, version), runtime) for version in there}
-    served = _merge_versions(replace(NOTHING, aliases=aliases), models, there=there, gone=())
+    served = _merge_versions(replace(NOTHING, aliases=aliases), models, there=there, dropped=())
     return [_make_lost_alias_error(folder.name, served, alias) for alias in served.lost_aliases()]
 
 
