@@ -204,8 +204,8 @@ class PricePaths:
 
     def probability_above(self, symbol: str, price: float, day: int) -> Estimate:
         """The probability that a symbol closes above a price on a day; raises as `profits`."""
-        above = self._compute_closes(symbol, price, day)[:, -1] > price
-        return self.estimate(above.astype(np.float64), _compute_mean)
+        is_above = self._compute_closes(symbol, price, day)[:, -1] > price
+        return self.estimate(is_above.astype(np.float64), _compute_mean)
 
     def probability_touched(self, symbol: str, price: float, day: int) -> Estimate:
         """The probability that a symbol closes at or beyond a price on any day up to a day; raises as `profits`.
@@ -253,8 +253,8 @@ class PricePaths:
 
         The range comes from drawing blocks of past days again.
         """
-        drawn = _draw_replicates(self.seed, self.past_days, self.days, len(self.origins))
-        replicates = [statistic(values[rows]) for rows in drawn]
+        replicate_rows = _draw_replicates(self.seed, self.past_days, self.days, len(self.origins))
+        replicates = [statistic(values[rows]) for rows in replicate_rows]
         lower, upper = np.quantile(replicates, [(1 - _RANGE) / 2, (1 + _RANGE) / 2])
         return Estimate(statistic(values), float(lower), float(upper))
 
@@ -331,8 +331,8 @@ def simulate_paths(
         InvalidInputError: the forecast is not of log returns, its bars end on another day, or there are too many paths.
         TooFewBarsError: no symbol has enough past days.
     """
-    wanted = [symbol for symbol in forecast.symbols if symbol not in forecast.refusals]
-    panel = bars.select(wanted)
+    forecast_symbols = [symbol for symbol in forecast.symbols if symbol not in forecast.refusals]
+    panel = bars.select(forecast_symbols)
     if forecast.refusals:  # perhaps because of bars on wrong sessions
         panel = panel.without_sessions(panel.sessions[~panel.present.any(axis=0)].tolist())
     _check_request(forecast, panel, paths, max_cells)
@@ -341,16 +341,16 @@ def simulate_paths(
     days = max(forecast.horizons)
     past = _collect_past_paths(panel, days)
     check()
-    chosen, short = _choose_symbols(panel.symbols, past.is_usable)
-    starts = np.flatnonzero(past.is_usable[chosen].all(axis=0))
-    scaled = past.scaled[chosen][:, starts]
-    rows = [forecast.symbols.index(wanted[row]) for row in chosen]
+    selected_rows, short = _choose_symbols(panel.symbols, past.is_usable)
+    starts = np.flatnonzero(past.is_usable[selected_rows].all(axis=0))
+    scaled = past.scaled[selected_rows][:, starts]
+    rows = [forecast.symbols.index(forecast_symbols[row]) for row in selected_rows]
     origins = _draw_origins(seed, len(starts), paths)
-    raw = (past.volatility[chosen, None, None] * scaled[:, origins]).transpose(1, 0, 2)
+    raw = (past.volatility[selected_rows, None, None] * scaled[:, origins]).transpose(1, 0, 2)
     assert forecast.returns is not None  # noqa: S101 - it was checked
     assert forecast.anchor_price is not None  # noqa: S101 - as above
     return PricePaths(
-        symbols=tuple(wanted[row] for row in chosen),
+        symbols=tuple(forecast_symbols[row] for row in selected_rows),
         as_of_session=forecast.as_of_session,
         returns=_impose_marginals(raw, forecast.returns[rows], forecast.horizons, forecast.quantiles, scaled, check),
         anchor_price=forecast.anchor_price[rows],
@@ -375,13 +375,13 @@ def _draw_replicates(seed: int, past_days: int, days: int, count: int) -> tuple[
     """Resample the paths: each replicate draws blocks of past days until it has all days, and takes a path per day."""
     random = np.random.default_rng(seed)
     starts = random.integers(0, past_days, (_REPLICATES, -(-past_days // days)))
-    drawn = ((starts[:, :, None] + np.arange(days)) % past_days).reshape(_REPLICATES, -1)
+    picks = ((starts[:, :, None] + np.arange(days)) % past_days).reshape(_REPLICATES, -1)
     origins = _draw_origins(seed, past_days, count)
     by_day = np.argsort(origins, kind="stable")
     first = np.searchsorted(origins[by_day], np.arange(past_days + 1))
     counts = np.diff(first)
     replicates: list[PositionArray] = []
-    for row in drawn:
+    for row in picks:
         with_path = row[counts[row] > 0]
         if len(with_path):  # always, unless there are only a few paths
             replicates.append(by_day[first[with_path] + random.integers(0, counts[with_path])])
@@ -438,23 +438,25 @@ def _collect_past_paths(panel: BarPanel, days: int) -> _PastPaths:
     windows = np.lib.stride_tricks.sliding_window_view(moves[:, 1:], days, axis=1)
     start = volatility[:, : windows.shape[1], None]
     sizes = (row[np.abs(row) > 0] for row in moves)
-    least = _MIN_VOLATILITY * np.array([np.median(np.abs(row)) if len(row) else np.inf for row in sizes])[:, None, None]
-    scaled = np.cumsum(windows / np.where(start >= least, start, np.nan), axis=2)
-    seen = np.cumsum(np.isfinite(moves), axis=1)[:, : windows.shape[1]]
-    is_usable = np.isfinite(scaled).all(axis=2) & (seen >= _WARM_UP) & (volatility[:, -1:] > 0)
+    min_volatility = (
+        _MIN_VOLATILITY * np.array([np.median(np.abs(row)) if len(row) else np.inf for row in sizes])[:, None, None]
+    )
+    scaled = np.cumsum(windows / np.where(start >= min_volatility, start, np.nan), axis=2)
+    move_counts = np.cumsum(np.isfinite(moves), axis=1)[:, : windows.shape[1]]
+    is_usable = np.isfinite(scaled).all(axis=2) & (move_counts >= _WARM_UP) & (volatility[:, -1:] > 0)
     return _PastPaths(scaled, volatility[:, -1], is_usable)
 
 
 def _smooth(squares: FloatArray) -> FloatArray:
     """[S, T] exponentially weighted means of squared returns up to each day; days without a return are skipped."""
     is_known = np.isfinite(squares)
-    known = np.where(is_known, squares, 0.0)
-    level = known[np.arange(len(known)), is_known.argmax(axis=1)]
+    filled = np.where(is_known, squares, 0.0)
+    level = filled[np.arange(len(filled)), is_known.argmax(axis=1)]
     smooth = np.empty(squares.shape)
     for first in range(0, squares.shape[1], _CHUNK):
         part = slice(first, first + _CHUNK)
         weights = _DECAY ** np.cumsum(is_known[:, part], axis=1)
-        smooth[:, part] = weights * (level[:, None] + np.cumsum((1 - _DECAY) * known[:, part] / weights, axis=1))
+        smooth[:, part] = weights * (level[:, None] + np.cumsum((1 - _DECAY) * filled[:, part] / weights, axis=1))
         level = smooth[:, part][:, -1]
     return np.where(np.logical_or.accumulate(is_known, axis=1), smooth, np.nan)
 
@@ -462,25 +464,25 @@ def _smooth(squares: FloatArray) -> FloatArray:
 def _choose_symbols(symbols: tuple[str, ...], is_usable: BoolArray) -> tuple[list[int], dict[str, QuantraError]]:
     """The symbols that share enough days, those with the longest past first, and the errors of the others."""
     together = np.ones(is_usable.shape[1], np.bool_)
-    chosen: list[int] = []
+    selected_rows: list[int] = []
     refused: dict[str, QuantraError] = {}
     for row in np.argsort(-is_usable.sum(axis=1), kind="stable").tolist():
         shared = together & is_usable[row]
         if shared.sum() >= MIN_DAYS:
             together = shared
-            chosen.append(row)
+            selected_rows.append(row)
             continue
-        own = int(is_usable[row].sum())
+        path_count = int(is_usable[row].sum())
         problem = (
-            f"{symbols[row]}: has {format_count(own, 'past path')}, need {MIN_DAYS}; give a longer history"
-            if own < MIN_DAYS
+            f"{symbols[row]}: has {format_count(path_count, 'past path')}, need {MIN_DAYS}; give a longer history"
+            if path_count < MIN_DAYS
             else f"{symbols[row]}: shares {format_count(int(shared.sum()), 'past day')} with the others, need "
             f"{MIN_DAYS}; simulate it separately"
         )
-        refused[symbols[row]] = TooFewBarsError(problem, metadata={"symbol": symbols[row], "have": str(own)})
-    if not chosen:
+        refused[symbols[row]] = TooFewBarsError(problem, metadata={"symbol": symbols[row], "have": str(path_count)})
+    if not selected_rows:
         raise next(iter(refused.values()))
-    return sorted(chosen), refused
+    return sorted(selected_rows), refused
 
 
 def _impose_marginals(
@@ -510,9 +512,9 @@ def _impose_marginals(
         check()
         values = raw[:, :, horizon - 1]
         order = np.argsort(values, axis=0, kind="stable")
-        known, wanted = np.split(np.quantile(scaled[:, :, horizon - 1], at), [len(levels)])
+        sample_quantiles, shape_quantiles = np.split(np.quantile(scaled[:, :, horizon - 1], at), [len(levels)])
         for s in range(raw.shape[1]):
-            sorted_values = _stretch(wanted, known, quantiles[s, h])
+            sorted_values = _stretch(shape_quantiles, sample_quantiles, quantiles[s, h])
             corrections[order[:, s], s, h + 1] = sorted_values - values[order[:, s], s]
     nodes = np.array((0, *horizons))
     days = np.arange(1, raw.shape[2] + 1)
@@ -521,13 +523,17 @@ def _impose_marginals(
     return raw + corrections[:, :, left] * (1 - share) + corrections[:, :, left + 1] * share
 
 
-def _stretch(sample: FloatArray, known: FloatArray, values: FloatArray) -> FloatArray:
+def _stretch(sample: FloatArray, sample_quantiles: FloatArray, values: FloatArray) -> FloatArray:
     """Stretch a sorted sample so that its quantiles [Q] `known` become `values`.
 
     Beyond the outer quantiles, it is stretched by their distance.
     """
-    outer = (values[-1] - values[0]) / (known[-1] - known[0]) if known[-1] > known[0] else 1.0
-    below = values[0] + outer * (sample - known[0])
-    above = values[-1] + outer * (sample - known[-1])
-    inside = np.interp(sample, known, values)
-    return np.where(sample < known[0], below, np.where(sample > known[-1], above, inside))
+    outer = (
+        (values[-1] - values[0]) / (sample_quantiles[-1] - sample_quantiles[0])
+        if sample_quantiles[-1] > sample_quantiles[0]
+        else 1.0
+    )
+    below = values[0] + outer * (sample - sample_quantiles[0])
+    above = values[-1] + outer * (sample - sample_quantiles[-1])
+    inside = np.interp(sample, sample_quantiles, values)
+    return np.where(sample < sample_quantiles[0], below, np.where(sample > sample_quantiles[-1], above, inside))

@@ -120,9 +120,9 @@ def can_anchor(prices: FloatArray) -> BoolArray:
 
 def limit_warnings(lines: Iterable[str]) -> tuple[str, ...]:
     """Shorten the first MAX_WARNINGS lines and count the rest in a last line."""
-    every = tuple(line if len(line) <= MAX_WARNING_LENGTH else f"{line[:MAX_WARNING_LENGTH]} …" for line in lines)
-    left = len(every) - MAX_WARNINGS
-    return every if left <= 0 else (*every[:MAX_WARNINGS], f"{left} more warnings were left out")
+    texts = tuple(line if len(line) <= MAX_WARNING_LENGTH else f"{line[:MAX_WARNING_LENGTH]} …" for line in lines)
+    omitted = len(texts) - MAX_WARNINGS
+    return texts if omitted <= 0 else (*texts[:MAX_WARNINGS], f"{omitted} more warnings were left out")
 
 
 def make_no_usable_symbol_error(refusals: Mapping[str, QuantraError]) -> QuantraError:
@@ -131,12 +131,12 @@ def make_no_usable_symbol_error(refusals: Mapping[str, QuantraError]) -> Quantra
     if not others and isinstance(first, TooFewBarsError | BarSuspectError):
         return first
     messages = "; ".join(error.message for error in list(refusals.values())[:MAX_LISTED])
-    more = f"; and {len(refusals) - MAX_LISTED} more symbols" if len(refusals) > MAX_LISTED else ""
+    suffix = f"; and {len(refusals) - MAX_LISTED} more symbols" if len(refusals) > MAX_LISTED else ""
     if all(isinstance(error, TooFewBarsError) for error in refusals.values()):
-        return TooFewBarsError(messages + more, metadata=first.metadata)
+        return TooFewBarsError(messages + suffix, metadata=first.metadata)
     if all(isinstance(error, BarSuspectError) for error in refusals.values()):
-        return BarSuspectError(messages + more, metadata=first.metadata)
-    return NoUsableSymbolError(f"no symbol can be forecast: {messages}{more}")
+        return BarSuspectError(messages + suffix, metadata=first.metadata)
+    return NoUsableSymbolError(f"no symbol can be forecast: {messages}{suffix}")
 
 
 def find_indices(symbols: Sequence[str], among: Sequence[str]) -> list[int]:
@@ -177,13 +177,13 @@ class SymbolStates:
         scale = rows.scale.numpy()
         largest = np.maximum.reduce(scale, axis=1)
         knows_something = np.logical_or.reduce(rows.mask.numpy(), axis=(1, 2))
-        sound = can_anchor(close[:, -1]) & (largest <= MAX_SCALE) & knows_something
+        is_valid = can_anchor(close[:, -1]) & (largest <= MAX_SCALE) & knows_something
         return cls(
             counts=counts,
             scale=largest,
             is_flat=np.logical_or.reduce(scale <= pipeline.normaliser.floor, axis=1),
             knows_something=knows_something,
-            is_sound=sound & (counts.bars >= pipeline.least_bars) & (counts.values >= pipeline.least_values),
+            is_sound=is_valid & (counts.bars >= pipeline.least_bars) & (counts.values >= pipeline.least_values),
         )
 
     def part(self, rows: slice) -> "SymbolStates":
@@ -272,8 +272,8 @@ def find_warnings(pipeline: Pipeline, panel: PanelState, refusals: Mapping[str, 
     if len(refusals) > MAX_LISTED:
         yield f"no forecast of {len(refusals) - MAX_LISTED} more symbols either; the response has the reason for each"
     symbols = panel.bars.symbols
-    answered = [row for row, symbol in enumerate(symbols) if symbol not in refusals]
-    yield from panel.bars.rows(answered).suspicious_jumps().lines() if answered else ()
+    forecast_rows = [row for row, symbol in enumerate(symbols) if symbol not in refusals]
+    yield from panel.bars.rows(forecast_rows).suspicious_jumps().lines() if forecast_rows else ()
     present = panel.bars.present.sum(axis=1)
     thin = [s for s, symbol in enumerate(symbols) if present[s] < pipeline.bars_needed and symbol not in refusals]
     if thin:
@@ -398,14 +398,14 @@ def _list_volume_warnings(bars: BarPanel, symbols: Collection[str]) -> Iterator[
     def named(rows: BoolArray) -> list[int]:
         return [row for row in np.flatnonzero(rows).tolist() if bars.symbols[row] in symbols]
 
-    def line(rows: Sequence[int], what: str) -> str:
-        return f"{format_names([bars.symbols[row] for row in rows])}: {what}"
+    def line(rows: Sequence[int], text: str) -> str:
+        return f"{format_names([bars.symbols[row] for row in rows])}: {text}"
 
     advice = "give the shares traded, or train with features that read no volume (--features prices)"
     masked = "the volume features are masked where their window contains one"
     if rows := named(silent):
-        what = f"every volume that the model reads is 0 or empty, so its volume features carry no information; {advice}"
-        yield line(rows, what)
+        text = f"every volume that the model reads is 0 or empty, so its volume features carry no information; {advice}"
+        yield line(rows, text)
     if rows := named(~silent & is_sparse):
         share = (unknown / days)[rows].max()
         yield line(rows, f"the volume is empty on up to {share:.0%} of the days that the model reads; {advice}")

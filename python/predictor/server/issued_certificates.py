@@ -54,8 +54,8 @@ class CertificateKey:
         """Create a self-signed authority."""
         key, name = _create_key(), _create_name("Quantra development authority")
         usage = x509.BasicConstraints(ca=True, path_length=0)
-        built = _start_certificate(name, name, key, begin).add_extension(usage, critical=True)
-        built = built.add_extension(
+        builder = _start_certificate(name, name, key, begin).add_extension(usage, critical=True)
+        builder = builder.add_extension(
             x509.KeyUsage(
                 digital_signature=False,
                 content_commitment=False,
@@ -69,8 +69,8 @@ class CertificateKey:
             ),
             critical=True,
         )
-        own = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
-        return cls(_sign(built.add_extension(own, critical=False), key), key)
+        key_identifier = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
+        return cls(_sign(builder.add_extension(key_identifier, critical=False), key), key)
 
     def issue(
         self, name: str, purpose: x509.ObjectIdentifier, hosts: Sequence[str], begin: datetime
@@ -78,15 +78,15 @@ class CertificateKey:
         """Create a certificate signed by this one."""
         key = _create_key()
         usage = x509.BasicConstraints(ca=False, path_length=None)
-        built = _start_certificate(_create_name(name), self.cert.subject, key, begin).add_extension(
+        builder = _start_certificate(_create_name(name), self.cert.subject, key, begin).add_extension(
             usage, critical=True
         )
-        built = built.add_extension(x509.ExtendedKeyUsage([purpose]), critical=False)
-        above = x509.AuthorityKeyIdentifier.from_issuer_public_key(self.key.public_key())
-        built = built.add_extension(above, critical=False)
+        builder = builder.add_extension(x509.ExtendedKeyUsage([purpose]), critical=False)
+        authority_identifier = x509.AuthorityKeyIdentifier.from_issuer_public_key(self.key.public_key())
+        builder = builder.add_extension(authority_identifier, critical=False)
         if hosts:
-            built = built.add_extension(x509.SubjectAlternativeName(list(map(_parse_host, hosts))), critical=False)
-        return CertificateKey(_sign(built, self.key), key)
+            builder = builder.add_extension(x509.SubjectAlternativeName(list(map(_parse_host, hosts))), critical=False)
+        return CertificateKey(_sign(builder, self.key), key)
 
     def write(self, cert: Path, key: Path) -> None:
         """Write both; only this user can read the key."""
@@ -110,10 +110,10 @@ def issue(folder: Path, hosts: Iterable[str] = (), begin: datetime | None = None
     files = IssuedCertificates(folder)
     if there := [path.name for path in files.all if path.exists()]:
         raise ConfigurationError(f"{folder} already has {', '.join(there)}; choose another folder, or remove them")
-    since = datetime.now(UTC) - _EARLIER if begin is None else begin
-    authority = CertificateKey.authority(since)
-    server = authority.issue("Quantra server", ExtendedKeyUsageOID.SERVER_AUTH, (*LOCAL, *hosts), since)
-    client = authority.issue("Quantra client", ExtendedKeyUsageOID.CLIENT_AUTH, (), since)
+    valid_from = datetime.now(UTC) - _EARLIER if begin is None else begin
+    authority = CertificateKey.authority(valid_from)
+    server = authority.issue("Quantra server", ExtendedKeyUsageOID.SERVER_AUTH, (*LOCAL, *hosts), valid_from)
+    client = authority.issue("Quantra client", ExtendedKeyUsageOID.CLIENT_AUTH, (), valid_from)
     if not folder.is_dir():
         folder.mkdir(0o700, parents=True)
         (folder / ".gitignore").write_text("*\n", encoding="utf-8")

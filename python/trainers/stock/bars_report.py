@@ -103,7 +103,7 @@ def check_symbols(bars: BarPanel, calendar: SessionCalendar) -> tuple[SymbolFind
     suspects = find_suspects(bars)
     findings: list[SymbolFindings] = []
     for row, symbol in enumerate(bars.symbols):
-        present, own = bars.present[row], bars.rows([row])
+        present, symbol_bars = bars.present[row], bars.rows([row])
         days, volume = bars.sessions[present], bars.volume[row, present]
         columns = [getattr(bars, name)[row, present] for name in ("open", "high", "low", "close")]
         columns.append(np.nan_to_num(volume, nan=-1.0))
@@ -120,9 +120,9 @@ def check_symbols(bars: BarPanel, calendar: SessionCalendar) -> tuple[SymbolFind
                 repeated=days[repeats],
                 without_volume=days[volume == 0],
                 unknown_volume=days[np.isnan(volume)],
-                jumps=find_unexplained_splits(own),
+                jumps=find_unexplained_splits(symbol_bars),
                 suspects=tuple(suspect for suspect in suspects if suspect.symbol == symbol),
-                untraded=bars.sessions[find_untraded_cells(own)[0]],
+                untraded=bars.sessions[find_untraded_cells(symbol_bars)[0]],
             )
         )
     return tuple(findings)
@@ -179,13 +179,13 @@ def write_bars_page(
 
 def draw_closes(reading: BarReading, findings: Sequence[SymbolFindings], page: PageBuilder) -> str:
     """A chart of the first `MAX_LINES` symbols, each 100 on its first day."""
-    bars, marked = reading.panel, dict[str, list[int]]()
+    bars, suspect_sessions = reading.panel, dict[str, list[int]]()
     for finding in findings:
         suspect = (session for suspects in finding.suspects for session in suspects.sessions)
-        marked[finding.symbol] = sorted({*suspect, *(jump.session for jump in finding.jumps.shown)})
+        suspect_sessions[finding.symbol] = sorted({*suspect, *(jump.session for jump in finding.jumps.shown)})
     names = bars.symbols[:MAX_LINES]
     label = f"Closes of {', '.join(names)}, 100 on each one's first day; suspect bars and splits are marked"
-    return page.chart(draw_close_lines(names, bars.sessions, bars.close[: len(names)], marked), label)
+    return page.chart(draw_close_lines(names, bars.sessions, bars.close[: len(names)], suspect_sessions), label)
 
 
 def build_symbol_table(findings: Sequence[SymbolFindings]) -> ReportTable:
@@ -274,18 +274,18 @@ def check(
     """Show how a file of bars is read, and warn about doubtful bars."""
     if fix is not None and fix.resolve() in {file.resolve() for file in files}:
         raise typer.BadParameter(f"--fix would overwrite {fix}; name another file")
-    read = read_files(files, reading.options)
-    calendar, recognised = calendar or recognise_calendar(read.panel), not calendar
-    checked = check_bars(read, calendar)
+    bars = read_files(files, reading.options)
+    calendar, is_recognised = calendar or recognise_calendar(bars.panel), not calendar
+    checked = check_bars(bars, calendar)
     changes = () if fix is None else _write_fixed(checked, fix)
     if plot is not None:
-        write_bars_page(plot, read, checked.findings, tuple(list_warnings(checked)))
+        write_bars_page(plot, bars, checked.findings, tuple(list_warnings(checked)))
     if as_json:
         write_json(encode_report(checked, changes))
         return
     console = Console(highlight=False)
-    console.print(Text(str(read), style="bold"), soft_wrap=True)
-    if recognised and calendar:
+    console.print(Text(str(bars), style="bold"), soft_wrap=True)
+    if is_recognised and calendar:
         console.print(f"the dates fit the calendar {calendar}", markup=False, soft_wrap=True)
     console.print(build_table(checked))
     for change in changes:
@@ -295,17 +295,17 @@ def check(
     console.print(_suggest_next(checked, files, calendar), markup=False, soft_wrap=True)
 
 
-def check_bars(read: BarReading, calendar: str) -> BarsReport:
+def check_bars(reading: BarReading, calendar: str) -> BarsReport:
     """Compare bars with an exchange's calendar; an empty name means Monday to Friday."""
-    days = read.panel.sessions
+    days = reading.panel.sessions
     sessions = SessionCalendar.named(calendar, int(days[0]), int(days[-1]))
-    findings = check_symbols(read.panel, sessions)
+    findings = check_symbols(reading.panel, sessions)
     return BarsReport(
-        reading=read,
+        reading=reading,
         calendar=sessions,
         findings=findings,
-        needs=compute_needs(read.panel, calendar),
-        mixed_exchanges="" if calendar else describe_mixed_exchanges(read.panel),
+        needs=compute_needs(reading.panel, calendar),
+        mixed_exchanges="" if calendar else describe_mixed_exchanges(reading.panel),
     )
 
 
@@ -319,15 +319,15 @@ def _write_fixed(checked: BarsReport, out: Path) -> tuple[str, ...]:
     if out.exists():
         raise ConfigurationError(f"{out} exists already; nothing is overwritten: choose another --fix")
     check_file(out)
-    read, copies = checked.reading, _find_copied_days(checked)
-    columns = ",".join(("symbol", "date", *read.panel.columns))
+    reading, copies = checked.reading, _find_copied_days(checked)
+    columns = ",".join(("symbol", "date", *reading.panel.columns))
     changes = (
-        f"layout: {read.layout} ({read.prices}) to plain CSV in UTF-8, {columns}",
-        *read.remarks,
-        *read.warnings,
+        f"layout: {reading.layout} ({reading.prices}) to plain CSV in UTF-8, {columns}",
+        *reading.remarks,
+        *reading.warnings,
         *(f"dropped {format_date(day)}: no session, and its bars repeat those of the day before" for day in copies),
     )
-    read.panel.without_sessions(copies).write_csv(out)
+    reading.panel.without_sessions(copies).write_csv(out)
     replace_file(out.with_name(out.name + CHANGES), "".join(f"{change}\n" for change in changes).encode())
     return changes
 
@@ -383,9 +383,9 @@ def build_table(checked: BarsReport) -> RenderableType:
 
 def list_warnings(checked: BarsReport) -> Iterator[str]:
     """Warnings, one per line, after the number of bars that a forecast needs."""
-    more = len(checked.findings) - MAX_SYMBOLS
-    if more > 0:
-        yield f"{more} more symbols; --json has them all"
+    omitted = len(checked.findings) - MAX_SYMBOLS
+    if omitted > 0:
+        yield f"{omitted} more symbols; --json has them all"
     yield (
         f"A model with the default settings needs {checked.needs.bars} bars per forecast. Windows are "
         f"forecasts whose outcome is known, up to {checked.needs.reach} sessions ahead."
@@ -419,25 +419,25 @@ def _describe_share(symbol_findings: SymbolFindings, finding: str, days: NDArray
 
 
 def _format_days(days: NDArray[np.int32]) -> str:
-    more = len(days) - MAX_LISTED_DAYS
+    omitted = len(days) - MAX_LISTED_DAYS
     return ", ".join(format_date(int(day)) for day in days[:MAX_LISTED_DAYS]) + (
-        f" and {more} more" if more > 0 else ""
+        f" and {omitted} more" if omitted > 0 else ""
     )
 
 
 def encode_report(checked: BarsReport, changes: Sequence[str]) -> dict[str, Json]:
     """The whole report as JSON."""
-    read = checked.reading
+    reading = checked.reading
     return {
-        "file": read.name,
-        "layout": read.layout,
-        "prices": read.prices,
-        "first": int(read.panel.sessions[0]),
-        "last": int(read.panel.sessions[-1]),
+        "file": reading.name,
+        "layout": reading.layout,
+        "prices": reading.prices,
+        "first": int(reading.panel.sessions[0]),
+        "last": int(reading.panel.sessions[-1]),
         "calendar": checked.calendar.name,
         "bars_needed": checked.needs.bars,
-        "remarks": list(read.remarks),
-        "warnings": list(read.warnings),
+        "remarks": list(reading.remarks),
+        "warnings": list(reading.warnings),
         "symbols": [
             {
                 "symbol": finding.symbol,

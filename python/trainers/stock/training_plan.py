@@ -87,15 +87,15 @@ class FlagSetting:
         """The flag without its dashes: `epochs` of `--epochs`."""
         return self.flag.spelling.lstrip("-").replace("-", "_") or self.flag.name or self.field
 
-    def value(self, given: object) -> Any:
+    def value(self, raw_value: object) -> Any:
         """Convert a value to the field's type; None if it is the flag's text for None.
 
         Raises:
             ConfigurationError: the value is invalid; the message begins with the name.
         """
-        if isinstance(given, str) and self.flag.parse is not None:
-            return None if given == self.flag.none_text else self._call(self.flag.parse, given)
-        value = convert_value(self.name, self.kind, given)
+        if isinstance(raw_value, str) and self.flag.parse is not None:
+            return None if raw_value == self.flag.none_text else self._call(self.flag.parse, raw_value)
+        value = convert_value(self.name, self.kind, raw_value)
         low, high = self.flag.minimum, self.flag.maximum
         if (low is not None and value < low) or (high is not None and value > high):
             end = "" if high is None else f" and at most {high:g}"
@@ -132,18 +132,19 @@ def parse_settings(owner: type[SettingsT], values: Mapping[str, object]) -> Pars
     Raises:
         ConfigurationError: a value is invalid.
     """
-    given = [
+    pairs = [
         (setting, setting.value(values[setting.name]))
         for setting in list_settings(owner)
         if values.get(setting.name) is not None
     ]
-    known = [(setting, value) for setting, value in given if value is not None]
+    given_pairs = [(setting, value) for setting, value in pairs if value is not None]
     return ParsedFlags(
-        {setting.field: value for setting, value in known}, {setting.field: setting.name for setting, _ in known}
+        {setting.field: value for setting, value in given_pairs},
+        {setting.field: setting.name for setting, _ in given_pairs},
     )
 
 
-def convert_value(name: str, kind: Any, given: Any) -> Any:
+def convert_value(name: str, kind: Any, raw_value: Any) -> Any:
     """Convert a value to a type, such as a list to a tuple or a text to an enum member.
 
     Raises:
@@ -151,25 +152,25 @@ def convert_value(name: str, kind: Any, given: Any) -> Any:
     """
     if get_origin(kind) is UnionType:
         kinds = [part for part in get_args(kind) if part is not NoneType]
-        kind = next((part for part in kinds[1:] if isinstance(given, part)), kinds[0])
+        kind = next((part for part in kinds[1:] if isinstance(raw_value, part)), kinds[0])
     if get_origin(kind) is Literal:
-        return _choose(name, get_args(kind), given)
+        return _choose(name, get_args(kind), raw_value)
     if get_origin(kind) is tuple:
         element = get_args(kind)[0]
         try:
-            parts = tuple(given)
+            parts = tuple(raw_value)
         except TypeError as error:
             words = "whole numbers" if element is int else "numbers"
             raise ConfigurationError(
-                f"{name} is {given!r}, but must be {words} in a list, such as [{given}]"
+                f"{name} is {raw_value!r}, but must be {words} in a list, such as [{raw_value}]"
             ) from error
         return tuple(convert_value(name, element, part) for part in parts)
     if issubclass(kind, Enum):
-        return kind(_choose(name, tuple(choice.value for choice in kind), given))
+        return kind(_choose(name, tuple(choice.value for choice in kind), raw_value))
     accepted, description = _PLAIN.get(kind, ((kind,), f"a {kind.__name__}"))
-    if not isinstance(given, accepted) or (isinstance(given, bool) and kind is not bool):
-        raise ConfigurationError(f"{name} is {given!r}, but must be {description}")
-    return kind(given) if kind in _PLAIN else given
+    if not isinstance(raw_value, accepted) or (isinstance(raw_value, bool) and kind is not bool):
+        raise ConfigurationError(f"{name} is {raw_value!r}, but must be {description}")
+    return kind(raw_value) if kind in _PLAIN else raw_value
 
 
 _PLAIN: Final[Mapping[type, tuple[tuple[type, ...], str]]] = {
@@ -181,11 +182,11 @@ _PLAIN: Final[Mapping[type, tuple[tuple[type, ...], str]]] = {
 """Types that values are converted to, such as from NumPy numbers: accepted types, and a description."""
 
 
-def _choose(name: str, choices: tuple[str, ...], given: object) -> str:
-    if given in choices:
-        return str(given)
-    meant = f"; did you mean {', '.join(near)}?" if (near := find_nearest(str(given), choices)) else ""
-    raise ConfigurationError(f"{name} is {given!r}, but must be one of {', '.join(map(repr, choices))}{meant}")
+def _choose(name: str, choices: tuple[str, ...], raw_value: object) -> str:
+    if raw_value in choices:
+        return str(raw_value)
+    meant = f"; did you mean {', '.join(near)}?" if (near := find_nearest(str(raw_value), choices)) else ""
+    raise ConfigurationError(f"{name} is {raw_value!r}, but must be one of {', '.join(map(repr, choices))}{meant}")
 
 
 def find_nearest(name: str, known: tuple[str, ...]) -> list[str]:
@@ -200,15 +201,15 @@ def suggest_names(kind: type[KindT]) -> type[KindT]:
     known = tuple(signature(plain).parameters)[1:]
 
     @wraps(plain)
-    def init(self: Any, *values: object, **given: object) -> None:
+    def init(self: Any, *values: object, **keywords: object) -> None:
         if values:
             raise TypeError(f"{kind.__name__} takes its settings by name: {kind.__name__}({known[0]}={values[0]!r})")
-        unknown = [name for name in given if name not in known]
+        unknown = [name for name in keywords if name not in known]
         if unknown:
             near = find_nearest(unknown[0], known)
             hint = f"; did you mean {near[0]}?" if near else f"; it has {', '.join(known)}"
             raise TypeError(f"{kind.__name__} has no setting {unknown[0]}{hint}")
-        plain(self, **given)
+        plain(self, **keywords)
 
     kind.__init__ = init
     return kind
@@ -260,8 +261,8 @@ class TrainingPlan:
             if needless:
                 raise ConfigurationError(needless)
         parent = None if start is None else _load_parent(start, changes, recipe)
-        own = inherit_recipe(parent) if parent is not None else recipe or recipe_of(changes.kind)
-        final = changes.over(own)
+        base = inherit_recipe(parent) if parent is not None else recipe or recipe_of(changes.kind)
+        final = changes.over(base)
         if edges is not None:
             final.require_graph()
         reads = parse_settings(FeatureSelection, values)
@@ -383,11 +384,12 @@ def find_other_features(
         yield f"{reads.flags['features']} is {selection.features}, whose features are not the artifact's"
 
 
-def _find_others(given: ParsedFlags[SettingsT], own: SettingsT) -> Iterator[str]:
-    current = {field.name: getattr(own, field.name) for field in fields(own)}
-    for name, flag in given.flags.items():
-        if name not in _CHANGEABLE and given.values[name] != current.get(name):
-            yield f"{flag} is {_format_value(given.values[name])} and the artifact's {_format_value(current.get(name))}"
+def _find_others(changes: ParsedFlags[SettingsT], inherited: SettingsT) -> Iterator[str]:
+    current = {field.name: getattr(inherited, field.name) for field in fields(inherited)}
+    for name, flag in changes.flags.items():
+        value, current_value = changes.values[name], current.get(name)
+        if name not in _CHANGEABLE and value != current_value:
+            yield f"{flag} is {_format_value(value)} and the artifact's {_format_value(current_value)}"
 
 
 def _format_value(value: object) -> str:

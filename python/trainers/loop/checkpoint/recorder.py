@@ -296,8 +296,8 @@ class Recorder:
                 f"the state of the caller ({join_names([*self._settings.state])}) was saved by {len(processes)} "
                 f"processes, and {self._group.size} are here; resume with as many"
             )
-        kept = processes[self._group.rank]["kept"] if self._group.rank < len(processes) else {}
-        load_states(kept, self._settings.state)  # before anything else is changed, because it may still fail
+        caller_state = processes[self._group.rank]["kept"] if self._group.rank < len(processes) else {}
+        load_states(caller_state, self._settings.state)  # before anything else is changed, because it may still fail
         self._restore(restored.tensors, restored.state)
         notices += [TrainingNotice(message=message) for message in self._rates.load(restored.state["started"])]
         window = f"window {restored.window} of epoch {restored.epoch + 1}"
@@ -322,7 +322,7 @@ class Recorder:
             for phase in parts.phases
             for number, tensor in enumerate(tensor for average in phase.averages for tensor in average.tensors)
         }
-        own = {  # the state that differs between processes
+        process_state = {  # the state that differs between processes
             "generators": capture_generators(self._settings.device),
             "limits": {phase.phase.name: phase.cutter.limit for phase in parts.phases},
             "validation's limit": parts.scorer.cutter.limit,
@@ -341,7 +341,7 @@ class Recorder:
                 "best": parts.best.state(),
                 "validation": parts.score_guard.state(),
                 "started": self._rates.state(),
-                "processes": self._group.gather(own),
+                "processes": self._group.gather(process_state),
             },
             epoch=training.epoch,
             window=training.epoch_totals.windows,
@@ -367,8 +367,8 @@ class Recorder:
         if self._group.rank >= len(state["processes"]):  # of a process more than before, which draws from a new seed
             seed_everything(derive_seed(torch.initial_seed(), parts.training.windows) % 2**32)
             return
-        own = state["processes"][self._group.rank]
+        process_state = state["processes"][self._group.rank]
         for phase in parts.phases:
-            phase.cutter.limit = own["limits"][phase.phase.name]
-        parts.scorer.cutter.limit = own["validation's limit"]
-        restore_generators(own["generators"], self._settings.device)
+            phase.cutter.limit = process_state["limits"][phase.phase.name]
+        parts.scorer.cutter.limit = process_state["validation's limit"]
+        restore_generators(process_state["generators"], self._settings.device)

@@ -100,7 +100,7 @@ class _AuditedModel:
         return find_last_seen_session(self.splits) if trained_model is None else trained_model.last_seen
 
     @property
-    def learnt(self) -> BarPanel:
+    def labelled_bars(self) -> BarPanel:
         """The bars up to the last label."""
         return self.bars.until(find_last_seen_session(self.splits))
 
@@ -139,10 +139,10 @@ def audit(
     """
     warnings = emit(source.find_warnings(bars), warn)
     terms = replace(terms, sessions_a_year=source.sessions_a_year)
-    shown = _AuditProgress(
+    progress = _AuditProgress(
         announce=announce, track_steps=track_steps, consume=consume or ConsumerChain(), runner=runner or LocalRunner()
     )
-    subject = _prepare_model(source, bars, shown)
+    subject = _prepare_model(source, bars, progress)
     sessions, seen = subject.bars.sessions, subject.last_seen
     allowed = int(np.searchsorted(sessions, seen, side="right"))
     end = len(sessions) - LAGS[-1] - subject.recipe.target.horizons[-1]
@@ -154,10 +154,12 @@ def audit(
     positions = np.arange(allowed, end)
     first, last = int(sessions[positions[0]]), int(sessions[positions[-1]])
     announce(f"forecasting {len(positions)} days, {format_date(first)} to {format_date(last)}")
-    judged = _forecast_days(subject, positions, terms, strategy_settings, track_steps)
-    wanted = decide_weights(judged.forecasts, judged.horizon, judged.strategy_settings, judged.terms.sessions_a_year)
-    book = run_book(wanted, judged.closes, judged.terms).since(judged.terms.delay)
-    future = _check_future(subject, positions, depth, shown)
+    audited = _forecast_days(subject, positions, terms, strategy_settings, track_steps)
+    weights = decide_weights(
+        audited.forecasts, audited.horizon, audited.strategy_settings, audited.terms.sessions_a_year
+    )
+    book = run_book(weights, audited.closes, audited.terms).since(audited.terms.delay)
+    future = _check_future(subject, positions, depth, progress)
     closings = describe_closings(f"strategy {strategy_settings.strategy}", int(book.closed.sum()), terms)
     return AuditRecord(
         digest=source.digest,
@@ -166,8 +168,8 @@ def audit(
         first_session=first,
         last_session=last,
         future=future,
-        permutation=_check_permutations(subject, judged, depth, shown),
-        lags=check_lags(judged),
+        permutation=_check_permutations(subject, audited, depth, progress),
+        lags=check_lags(audited),
         costs=check_costs(book, terms, strategy_settings.strategy.value),
         trials=check_trials(book.net, count_trials(depth.trials, source.card), terms.sessions_a_year),
         notes=_list_notes(subject, depth, closings),
@@ -175,20 +177,20 @@ def audit(
     )
 
 
-def _prepare_model(source: ModelSource, bars: BarPanel, shown: _AuditProgress) -> _AuditedModel:
+def _prepare_model(source: ModelSource, bars: BarPanel, progress: _AuditProgress) -> _AuditedModel:
     recipe = source.known_recipe()
     if source.trained_model is None:
         splits = recipe.splits(bars.sessions)
-        shown.announce("training the recipe")
-        learnt = bars.between(splits.train.first, find_last_seen_session(splits))
+        progress.announce("training the recipe")
+        training_bars = bars.between(splits.train.first, find_last_seen_session(splits))
         artifact = refit(
-            learnt,
+            training_bars,
             source.features,
             recipe,
             splits,
             covariates=source.covariates,
             cache=source.cache,
-            consume=shown.consume,
+            consume=progress.consume,
         )
         model = assemble_model(artifact)
     elif isinstance(source.trained_model.model, Model):
@@ -220,7 +222,7 @@ def _forecast_days(
     history = History(bars, subject.model.pipeline, subject.source.covariates, subject.source.cache)
     adjusted = history.adjusted
     levels = subject.model.manifest.quantiles
-    judged = AuditedForecasts(
+    audited = AuditedForecasts(
         forecasts=forecast_daily(
             subject.model, bars, bars.sessions[positions], subject.source.covariates, track_steps=track_steps
         ),
@@ -231,26 +233,26 @@ def _forecast_days(
         terms=terms,
         strategy_settings=strategy_settings,
     )
-    came = judged.outcomes[-1]
-    known = np.isfinite(judged.forecasts.median) & np.isfinite(came)
-    days = int(known.any(axis=(1, 2)).sum())
+    last_outcomes = audited.outcomes[-1]
+    is_scored = np.isfinite(audited.forecasts.median) & np.isfinite(last_outcomes)
+    days = int(is_scored.any(axis=(1, 2)).sum())
     if days < MIN_DAYS:
         raise ConfigurationError(
             f"{days} decision days have a forecast and a known outcome, but at least {MIN_DAYS} are needed: give "
             "bars of stocks that trade on them"
         )
-    if np.ptp(came[known]) == 0:
+    if np.ptp(last_outcomes[is_scored]) == 0:
         raise ConfigurationError("prices are constant on the evaluated days; give other bars")
-    return judged
+    return audited
 
 
 def _check_future(
-    subject: _AuditedModel, positions: NDArray[np.int64], depth: AuditBudget, shown: _AuditProgress
+    subject: _AuditedModel, positions: NDArray[np.int64], depth: AuditBudget, progress: _AuditProgress
 ) -> FutureCheck:
     """Run the leak check at evenly spaced ones of these positions [D], and of the scaling of the features."""
-    shown.announce(f"replacing the future with noise at {depth.sessions} sessions")
+    progress.announce(f"replacing the future with noise at {depth.sessions} sessions")
     source, splits = subject.source, subject.splits
-    chosen = np.linspace(0, len(positions) - 1, min(depth.sessions, len(positions))).round().astype(np.int64)
+    sampled = np.linspace(0, len(positions) - 1, min(depth.sessions, len(positions))).round().astype(np.int64)
 
     def fit(bars: BarPanel) -> bytes:
         pipeline = fit_pipeline(bars, source.features, subject.recipe, splits, source.covariates)
@@ -259,36 +261,36 @@ def _check_future(
     last = int(np.searchsorted(subject.bars.sessions, splits.train.last, side="right")) - 1
     staging = partial(ModelStages, subject.model, source.covariates)
     return check_future(
-        subject.bars, staging, positions[chosen].tolist(), FittedNumbers(fit=fit, last=last), shown.track_steps
+        subject.bars, staging, positions[sampled].tolist(), FittedNumbers(fit=fit, last=last), progress.track_steps
     )
 
 
 def _check_permutations(
-    subject: _AuditedModel, judged: AuditedForecasts, depth: AuditBudget, shown: _AuditProgress
+    subject: _AuditedModel, audited: AuditedForecasts, depth: AuditBudget, progress: _AuditProgress
 ) -> PermutationCheck:
-    runner, source, optimisation = shown.runner, subject.source, subject.recipe.optimisation
+    runner, source, optimisation = progress.runner, subject.source, subject.recipe.optimisation
     short = replace(optimisation, max_epochs=min(optimisation.max_epochs, depth.epochs))
     material = ShuffledTraining(
         bars=subject.bars,
-        sessions=judged.forecasts.sessions,
+        sessions=audited.forecasts.sessions,
         features=source.features,
         recipe=replace(subject.recipe, optimisation=short),
         splits=subject.splits,
         covariates=source.covariates,
-        edges=source.user_edges(subject.learnt.symbols),
+        edges=source.user_edges(subject.labelled_bars.symbols),
         cache=source.cache,
-        track_steps=no_progress if runner.is_parallel else shown.track_steps,
-        consume=ConsumerChain() if runner.is_parallel else shown.consume,
+        track_steps=no_progress if runner.is_parallel else progress.track_steps,
+        consume=ConsumerChain() if runner.is_parallel else progress.consume,
     )
 
     def seeds() -> Iterator[int]:
         for seed in range(depth.permutations):
-            shown.announce(f"training on shuffled labels, {seed + 1} of {depth.permutations}{runner.remark}")
+            progress.announce(f"training on shuffled labels, {seed + 1} of {depth.permutations}{runner.remark}")
             yield seed
 
     forecasts = runner.run(material.worker, seeds(), count=depth.permutations, name=_name_training, in_order=True)
     return check_permutations(
-        judged, (shuffled for _, shuffled in forecasts), epochs=depth.epochs, lag=subject.recipe.target.lag
+        audited, (shuffled for _, shuffled in forecasts), epochs=depth.epochs, lag=subject.recipe.target.lag
     )
 
 
@@ -338,10 +340,10 @@ class ShuffledTraining:
 
 def _list_notes(subject: _AuditedModel, depth: AuditBudget, closings: tuple[str, ...]) -> tuple[str, ...]:
     lag = subject.recipe.target.lag
-    least = 1 / (depth.permutations + 1)
+    min_p_value = 1 / (depth.permutations + 1)
     count = (
-        f"the p-value of shuffled labels is at least {least:.2g} with --permutations {depth.permutations}; the verdict "
-        "uses their skill and its standard error over the days instead"
+        f"the p-value of shuffled labels is at least {min_p_value:.2g} with --permutations {depth.permutations}; the "
+        "verdict uses their skill and its standard error over the days instead"
     )
     covariates = "covariates count as known on the dates in their files"
     return (

@@ -67,10 +67,10 @@ class TrialCount:
             raise ConfigurationError(f"trials is {self.count}, but must be at least 1: this model was tried")
 
 
-def count_trials(given: int | None, card: Mapping[str, Json]) -> TrialCount:
+def count_trials(stated_count: int | None, card: Mapping[str, Json]) -> TrialCount:
     """The given count, else that of the tuning in the card, else 1."""
-    if given is not None:
-        return TrialCount(count=given, counted_by="as given")
+    if stated_count is not None:
+        return TrialCount(count=stated_count, counted_by="as given")
     if "tuning" in card:
         return TrialCount(count=Record(card, "card").record("tuning").integer("trials"), counted_by="from the card")
     return TrialCount(count=1, counted_by="not counted: give --trials", is_counted=False)
@@ -174,9 +174,9 @@ class SkillEstimate:
 def measure_outcomes(target: Target, bars: AdjustedBars, lag: int) -> FloatArray:
     """[T, S, H] outcomes that start at the close `lag` sessions after each session; NaN where unknown."""
     labels = Target(kind=target.kind, lag=0, horizons=target.horizons).labels(bars).transpose(1, 0, 2)
-    moved = np.full_like(labels, np.nan)
-    moved[: len(labels) - lag] = labels[lag:]
-    return moved
+    shifted = np.full_like(labels, np.nan)
+    shifted[: len(labels) - lag] = labels[lag:]
+    return shifted
 
 
 def forecast_yardstick(
@@ -204,9 +204,9 @@ def measure_daily_losses(
     error = outcome[..., None] - values
     levels = np.array(forecasts.levels)
     losses = np.maximum(levels * error, (levels - 1) * error).mean(-1) / spread
-    judged = np.isfinite(losses) & np.isfinite(forecasts.median)
-    count = judged.sum(axis=(1, 2))
-    total = np.where(judged, losses, 0.0).sum(axis=(1, 2))
+    is_scored = np.isfinite(losses) & np.isfinite(forecasts.median)
+    count = is_scored.sum(axis=(1, 2))
+    total = np.where(is_scored, losses, 0.0).sum(axis=(1, 2))
     return np.divide(total, count, out=np.full(len(total), np.nan), where=count > 0)
 
 
@@ -265,18 +265,18 @@ class AuditedForecasts:
         return self.forecasts.horizons[-1]
 
 
-def measure_gains(judged: AuditedForecasts, values: FloatArray, lag: int) -> FloatArray:
+def measure_gains(audited: AuditedForecasts, values: FloatArray, lag: int) -> FloatArray:
     """[D] daily improvement of values [D, S, H, Q] over the yardstick, relative to its mean loss."""
-    outcome = judged.outcomes[LAGS.index(lag)]
-    ours = measure_daily_losses(judged.forecasts, values, outcome, judged.spread)
-    return measure_relative_gain(ours, measure_daily_losses(judged.forecasts, judged.plain, outcome, judged.spread))
+    outcome = audited.outcomes[LAGS.index(lag)]
+    ours = measure_daily_losses(audited.forecasts, values, outcome, audited.spread)
+    return measure_relative_gain(ours, measure_daily_losses(audited.forecasts, audited.plain, outcome, audited.spread))
 
 
-def check_lags(judged: AuditedForecasts) -> LagCheck:
+def check_lags(audited: AuditedForecasts) -> LagCheck:
     """Fail if skill at lag 0 is lost at lag 1, when one can trade, beyond luck."""
-    daily = {lag: measure_gains(judged, judged.forecasts.values, lag) for lag in LAGS}
-    skill = {lag: estimate(series, judged.reach) for lag, series in daily.items()}
-    lost = estimate(daily[0] - daily[1], judged.reach)
+    daily = {lag: measure_gains(audited, audited.forecasts.values, lag) for lag in LAGS}
+    skill = {lag: estimate(series, audited.reach) for lag, series in daily.items()}
+    lost = estimate(daily[0] - daily[1], audited.reach)
     verdict = AuditVerdict.UNDECIDED
     if skill[1].is_positive:
         verdict = AuditVerdict.PASS
@@ -284,21 +284,21 @@ def check_lags(judged: AuditedForecasts) -> LagCheck:
         verdict = AuditVerdict.FAIL
     return LagCheck(
         verdict=verdict,
-        horizon=judged.horizon,
+        horizon=audited.horizon,
         yardstick=YARDSTICK_NAME,
-        rows=tuple(_build_lag_row(judged, lag, skill[lag]) for lag in LAGS),
+        rows=tuple(_build_lag_row(audited, lag, skill[lag]) for lag in LAGS),
     )
 
 
-def _build_lag_row(judged: AuditedForecasts, lag: int, skill: SkillEstimate) -> LagRow:
+def _build_lag_row(audited: AuditedForecasts, lag: int, skill: SkillEstimate) -> LagRow:
     """Skill, rank correlation and Sharpe ratio before costs, from outcomes that start `lag` closes later."""
-    forecasts, a_year = judged.forecasts, judged.terms.sessions_a_year
-    wanted = decide_weights(forecasts, judged.horizon, judged.strategy_settings, a_year)
-    gross = run_book(wanted, judged.closes, replace(judged.terms, delay=lag)).gross[lag:]
+    forecasts, a_year = audited.forecasts, audited.terms.sessions_a_year
+    weights = decide_weights(forecasts, audited.horizon, audited.strategy_settings, a_year)
+    gross = run_book(weights, audited.closes, replace(audited.terms, delay=lag)).gross[lag:]
     ratio, ratio_error = sharpe(gross, a_year)
-    index = forecasts.find_horizon(judged.horizon)
-    daily = rank_ic(forecasts.ranking[..., index], judged.outcomes[LAGS.index(lag)][..., index])
-    ic = estimate(daily, judged.horizon) if len(daily) else None
+    index = forecasts.find_horizon(audited.horizon)
+    daily = rank_ic(forecasts.ranking[..., index], audited.outcomes[LAGS.index(lag)][..., index])
+    ic = estimate(daily, audited.horizon) if len(daily) else None
     return LagRow(
         lag=lag,
         skill=skill.value,
@@ -343,28 +343,28 @@ class ShuffledHistory(History):
             days = list_decisions(part, bars.sessions, pipeline.target)
             location, scale = self.location_and_scale_of_days(days)
             units = normalise(torch.from_numpy(self.labels[:, days]), location, scale, spread)
-            moved = units[:, torch.from_numpy(random.permutation(len(days)))]
-            self.labels[:, days] = restore(moved[..., None], location, scale, spread)[..., 0].numpy()
+            permuted = units[:, torch.from_numpy(random.permutation(len(days)))]
+            self.labels[:, days] = restore(permuted[..., None], location, scale, spread)[..., 0].numpy()
 
 
 def check_permutations(
-    judged: AuditedForecasts, retrained: Iterable[DailyForecasts], *, epochs: int, lag: int
+    audited: AuditedForecasts, retrained: Iterable[DailyForecasts], *, epochs: int, lag: int
 ) -> PermutationCheck:
     """Fail if the mean skill of models trained on shuffled labels is material and more than two errors above zero.
 
     The error is taken over days, because few trainings cannot give a small p-value. The verdict is undecided if a leak
     could hide within two errors.
     """
-    own = measure_gains(judged, judged.forecasts.values, lag)
-    shuffled = [measure_gains(judged, forecasts.values, lag) for forecasts in retrained]
-    mean = estimate(np.mean(shuffled, axis=0), judged.reach)
+    gains = measure_gains(audited, audited.forecasts.values, lag)
+    shuffled = [measure_gains(audited, forecasts.values, lag) for forecasts in retrained]
+    mean = estimate(np.mean(shuffled, axis=0), audited.reach)
     leak = detectable_leak(mean.error)
     verdict = AuditVerdict.PASS if leak <= BLIND else AuditVerdict.UNDECIDED
     return PermutationCheck(
         verdict=AuditVerdict.FAIL if mean.value > leak else verdict,
         epochs=epochs,
         yardstick=YARDSTICK_NAME,
-        skill=float(own.mean()),
+        skill=float(gains.mean()),
         permuted=tuple(float(daily.mean()) for daily in shuffled),
         error=mean.error,
     )

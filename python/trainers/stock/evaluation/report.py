@@ -123,9 +123,9 @@ def _describe_accuracy(evaluation: ModelEvaluation) -> str:
     smaller, interval = _format_smaller(skill.improvement.value), _describe_interval(evaluation)
     error = f"its error was {smaller} than that of {skill.baseline}{interval}"
     if skill.days_short:
-        more = format_count(skill.days_short, "more day")
+        missing_days = format_count(skill.days_short, "more day")
         verb = "is" if skill.days_short == 1 else "are"
-        return f"{more} {verb} needed to tell skill from luck; so far {error}."
+        return f"{missing_days} {verb} needed to tell skill from luck; so far {error}."
     sentences = {
         Verdict.BETTER: f"The model forecast better than {rival}: {error}, all of it on the better side.",
         Verdict.UNDECIDED: f"The model is not distinguishable from {rival}: {error}, so the difference may be luck.",
@@ -156,25 +156,25 @@ def _describe_coverage(evaluation: ModelEvaluation) -> str:
     nominal = highest - lowest if is_band else lowest
     model = next(row for row in evaluation.rows if row.role is ScoreRole.MODEL)
     shares = [h.band if is_band else h.below[0] for h in model.horizons]
-    where = (
+    location = (
         f"between the quantiles {format_level(lowest)} and {format_level(highest)}"
         if is_band
         else f"below the {format_level(lowest)}"
     )
     inside = sum(share.value for share in shares) / len(shares)
-    fell = f"{100 * inside:.1f} % of the outcomes fell {where}, where {100 * nominal:g} % should"
+    fell = f"{100 * inside:.1f} % of the outcomes fell {location}, where {100 * nominal:g} % should"
     return f"{fell}; {_describe_misses(shares, nominal)}."
 
 
 def _describe_misses(shares: list[Interval], nominal: float) -> str:
     """Number of horizons at which the nominal share is outside the interval."""
     known = [share for share in shares if isfinite(share.lower) and isfinite(share.upper)]
-    few, many = sum(share.upper < nominal for share in known), sum(share.lower > nominal for share in known)
+    too_few, too_many = sum(share.upper < nominal for share in known), sum(share.lower > nominal for share in known)
     if not known:
         return "it is unknown how much of the difference is luck"
-    if not few and not many:
+    if not too_few and not too_many:
         return "luck explains the difference at every horizon"
-    parts = [f"too few at {few}" if few else "", f"too many at {many}" if many else ""]
+    parts = [f"too few at {too_few}" if too_few else "", f"too many at {too_many}" if too_many else ""]
     return f"more than luck explains: {' and '.join(filter(None, parts))} of {len(shares)} horizons"
 
 
@@ -205,10 +205,12 @@ def build_loss_table(evaluation: ModelEvaluation) -> ReportTable:
     lines = [
         TableRow(
             name=row.name,
-            cells=tuple(_build_cell(loss, format_loss, best=least) for loss, least in zip(own, best, strict=True)),
+            cells=tuple(
+                _build_cell(loss, format_loss, best=least) for loss, least in zip(row_losses, best, strict=True)
+            ),
             is_model=row.role is ScoreRole.MODEL,
         )
-        for row, own in zip(evaluation.rows, losses, strict=True)
+        for row, row_losses in zip(evaluation.rows, losses, strict=True)
     ]
     if (seeds := evaluation.seeds) is not None:
         name = f"{len(seeds.seeds)} seeds, ± sd"
