@@ -114,7 +114,7 @@ def _parse_finite(text: str) -> float:
 
 def _parse_integer(text: str) -> int:
     number = int(text)
-    if abs(number) > _MAX_INTEGER:
+    if not -_MAX_INTEGER - 1 <= number <= _MAX_INTEGER:
         raise ValueError(f"{text} is beyond 64 bits")
     return number
 

@@ -241,6 +241,9 @@ def test_each_answer_to_a_question_gives_what_the_question_said(tmp_path: Path) 
         ("2024-01-03T08:00:00+09:00", "UTC", 20240102),
         ("2024-01-03T08:30:00+0530", "Europe/London", 20240103),
         ("2024-01-03T04:30:00+0530", "Europe/London", 20240102),
+        ("2024-01-03 02:00:00+00", "America/New_York", 20240102),
+        ("2024-01-03 02:00:00z", "America/New_York", 20240102),
+        ("2024-01-03 02:00:00 GMT", "America/New_York", 20240102),
     ],
 )
 def test_a_moment_with_an_offset_is_of_the_day_of_the_zone_that_is_named(
@@ -249,3 +252,11 @@ def test_a_moment_with_an_offset_is_of_the_day_of_the_zone_that_is_named(
     path = tmp_path / "moment.csv"
     path.write_text(f"date,open,high,low,close,volume\n{moment},1,1,1,1,1\n", encoding="utf-8")
     assert read_file(path, ReadingOptions(time_zone=zone)).panel.sessions.tolist() == [day]
+
+
+@pytest.mark.parametrize("dates", [("30-Dec-13", "02-Jan-14"), ("Dec 30, 13", "Jan 02, 14")])
+def test_a_year_of_two_digits_after_a_named_month_is_of_this_century(tmp_path: Path, dates: tuple[str, str]) -> None:
+    path = tmp_path / "short_years.csv"
+    rows = [f'"{day}",1,1,1,1,1' for day in dates]
+    path.write_text("\n".join(["date,open,high,low,close,volume", *rows]), encoding="utf-8")
+    assert read_file(path).panel.sessions.tolist() == [20131230, 20140102]

@@ -123,3 +123,14 @@ def test_a_training_on_files_is_followed_by_commands_on_the_same_files(
     said = CliRunner().invoke(app, forecast, catch_exceptions=False).stdout
     assert "AAPL" in said
     assert "IBM" in said
+
+
+def test_a_file_that_is_named_twice_is_refused(folder: Path) -> None:
+    with pytest.raises(BarsError, match=r"AAPL\.csv is named twice; name it once"):
+        read_files([folder / "AAPL.csv", folder / "AAPL.csv"])
+
+
+def test_a_folder_without_files_beside_a_file_is_refused(folder: Path) -> None:
+    (folder / "parts").mkdir()
+    with pytest.raises(BarsError, match=r"parts has no file such as AAPL\.csv"):
+        read_files([folder / "AAPL.csv", folder / "parts"])

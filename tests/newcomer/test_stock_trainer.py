@@ -670,3 +670,9 @@ def test_a_cross_validation_with_too_few_bars_says_what_to_change() -> None:
         made.cross_validation(bars(), windows=10, step=63)
     with pytest.raises(ConfigurationError, match="leave out model='best'"):
         StockTrainer(model="best", quiet=True).cross_validation(bars())
+
+
+def test_days_of_a_panel_can_be_passed_on(fitted_trainer: tuple[StockTrainer, Forecaster]) -> None:
+    first: Any = bars().sessions[0]  # a NumPy integer
+    with pytest.raises(InSampleError):
+        fitted_trainer[0].backtest(bars(), start=first)

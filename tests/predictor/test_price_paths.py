@@ -319,6 +319,7 @@ def test_the_command_prints_what_the_library_says(files: tuple[str, ...], tmp_pa
     assert found["risk"]["value_at_risk"]["value"] == pytest.approx(np.quantile(losses, 0.99))
     above = (written.filter(symbol="AAPL", day=10)["price"] > 440).mean()
     assert found["prices"]["AAPL"]["above"]["value"] == pytest.approx(above)
+    assert found["warnings"] == []
 
 
 def test_the_command_says_where_its_paths_come_from(files: tuple[str, ...]) -> None:

@@ -23,12 +23,12 @@ NUMBERED: Final = r"^([0-9]{1,2})([./-])([0-9]{1,2})[./-]([0-9]{4}|[0-9]{2})(?:[
 YEAR_FIRST: Final = r"^([0-9]{4})[./]([0-9]{1,2})[./]([0-9]{1,2})(?:[T ].*)?$"
 NAMED: Final = r"^(?:[0-9]{1,2}[- ][A-Za-z]{3,9}[- ,]|[A-Za-z]{3,9} [0-9]{1,2},? )"
 MONTHS: Final = ("%d-%b-%Y", "%d %b %Y", "%b %d, %Y", "%b %d %Y", "%d-%B-%Y", "%d %B %Y", "%B %d, %Y", "%B %d %Y")
-OFFSET: Final = r"[0-9]{2}:[0-9]{2}.*(Z|UTC|[+-][0-9]{2}:?[0-9]{2})$"
+OFFSET: Final = r"[0-9]{2}:[0-9]{2}.*?(Z|z|UTC|GMT|[+-][0-9]{2}(?::?[0-9]{2})?)$"
 MOMENT: Final = r"^([0-9]{4}-?[0-9]{2}-?[0-9]{2})[T ]([0-9]{2}:[0-9]{2}(?::[0-9]{2})?)"
 EPOCH: Final = r"^[0-9]{9,10}$|^[0-9]{12,13}$|^[0-9]{15,16}$|^[0-9]{18,19}$"
 EPOCH_UNITS: Final = ((11, 1), (14, 1_000), (17, 1_000_000), (20, 1_000_000_000))
 """Pairs of a bound and units per second: below so many digits, a number counts seconds, milli-, micro-, nanoseconds."""
-UTC_NAMES: Final = ("Z", "UTC", "+00:00", "+0000")
+UTC_NAMES: Final = ("Z", "z", "UTC", "GMT", "+00:00", "+0000", "+00")
 YMD_GROUPS: Final = {DateOrder.DAY_FIRST: (4, 3, 1), DateOrder.MONTH_FIRST: (4, 1, 3), DateOrder.YEAR_FIRST: (1, 3, 4)}
 """The groups of `NUMBERED` with year, month and day."""
 DATE_CHARACTERS: Final = 10
@@ -142,7 +142,9 @@ def _parse_texts(text: "pl.Series", source: str, form: DateForm) -> SessionColum
         return _convert_to_sessions(_require_all_parsed(text, _build_dates(text, NUMBERED, YMD_GROUPS[order]), source))
     if re.match(NAMED, first):
         parsed = pl.coalesce(pl.col("text").str.to_date(month, strict=False) for month in MONTHS)
-        dates = text.to_frame("text").select(parsed).to_series()
+        dated = text.to_frame("text").select(date=parsed)
+        date = pl.col("date").dt
+        dates = dated.select(pl.date(_add_century(date.year()), date.month(), date.day())).to_series()
         return _convert_to_sessions(_require_all_parsed(text, dates, source))
     if re.match(YEAR_FIRST, first):
         return _convert_to_sessions(_require_all_parsed(text, _build_dates(text, YEAR_FIRST, (1, 2, 3)), source))
@@ -170,13 +172,15 @@ def _build_dates(text: "pl.Series", pattern: str, ymd_groups: tuple[int, int, in
 
     frame = text.to_frame("text")
     groups = [pl.col("text").str.extract(pattern, group).cast(pl.Int32) for group in ymd_groups]
-    year = (
-        pl.when(groups[0] >= CENTURY)
-        .then(groups[0])
-        .otherwise(groups[0] + pl.when(groups[0] < PIVOT).then(2000).otherwise(1900))
-    )
-    dates = pl.format("{}-{}-{}", year, groups[1], groups[2]).str.to_date("%Y-%m-%d", strict=False)
+    dates = pl.format("{}-{}-{}", _add_century(groups[0]), *groups[1:]).str.to_date("%Y-%m-%d", strict=False)
     return frame.select(dates).to_series()
+
+
+def _add_century(years: "pl.Expr") -> "pl.Expr":
+    """Complete years of two digits."""
+    import polars as pl
+
+    return years + pl.when(years >= CENTURY).then(0).when(years < PIVOT).then(2000).otherwise(1900)
 
 
 def _infer_order(text: "pl.Series", source: str, form: DateForm) -> DateOrder:
@@ -232,8 +236,10 @@ def _parse_utc(text: "pl.Series", offset: "pl.Series", source: str) -> "pl.Serie
     moment = written.str.to_datetime("%Y%m%d %H:%M", time_unit="us", strict=False)
     check_parsed(text, moment, source, "is not a timestamp; write 2013-12-31T16:00:00Z, or only the date")
     sign = offset.str.starts_with("-").cast(pl.Int64) * -2 + 1
-    hours, minutes = (offset.str.extract(r"^[+-]([0-9]{2}):?([0-9]{2})$", part).cast(pl.Int64) for part in (1, 2))
-    ahead = (sign * (hours * 60 + minutes)).fill_null(0) * 60_000_000
+    hours, minutes = (
+        offset.str.extract(r"^[+-]([0-9]{2})(?::?([0-9]{2}))?$", part).cast(pl.Int64).fill_null(0) for part in (1, 2)
+    )
+    ahead = sign * (hours * 60 + minutes) * 60_000_000
     return (moment.cast(pl.Int64) - ahead).cast(pl.Datetime("us"))
 
 

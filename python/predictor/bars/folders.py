@@ -51,14 +51,22 @@ def read_paths(paths: Sequence[Path], options: ReadingOptions | None = None) -> 
     """Read files and folders as one table; see `read_folder`.
 
     Raises:
-        BarsError: A path does not exist; or see `read_folder`.
+        BarsError: A path does not exist or is named twice, or a folder has no file; or see `read_folder`.
     """
     if len(paths) == 1:
         return read_path(paths[0], options)
     missing = [str(path) for path in paths if not path.exists()]
     if missing:
         raise BarsError(f"there is no file {format_names(missing)}")
-    files = {str(file): file for path in paths for file in (_list_files(path) if path.is_dir() else [path])}
+    files: dict[str, Path] = {}
+    for path in paths:
+        listed = _list_files(path) if path.is_dir() else [path]
+        if not listed:
+            raise BarsError(f"the folder {path} has no file such as AAPL.csv; read a folder of folders by itself")
+        for file in listed:
+            if str(file) in files:
+                raise BarsError(f"the file {file} is named twice; name it once")
+            files[str(file)] = file
     return _read_files(files, options, "the files")
 
 

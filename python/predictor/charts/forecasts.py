@@ -18,6 +18,7 @@ from predictor.charts.theme import (
     ORANGE,
     append_unit,
     choose_series_style,
+    escape_tags,
     format_dates,
     import_graph_objects,
     make_figure,
@@ -408,14 +409,14 @@ def draw_close_lines(
             continue
         scaled = 100 * close[row] / close[row, known[0]]
         line = {"color": choose_series_style(row)[0], "width": 1.8}
-        figure.add_trace(scatter(x=days, y=scaled, name=symbol, mode="lines", line=line))
+        figure.add_trace(scatter(x=days, y=scaled, name=escape_tags(symbol), mode="lines", line=line))
         positions = np.flatnonzero(np.isin(sessions, list(marked.get(symbol, ()))))
         if positions.size:
             figure.add_trace(
                 scatter(
                     x=[days[position] for position in positions],
                     y=scaled[positions],
-                    name=f"{symbol}: split?",
+                    name=f"{escape_tags(symbol)}: split?",
                     mode="markers",
                     marker={"color": ORANGE, "size": 10, "symbol": "x"},
                 )

@@ -72,13 +72,14 @@ def paths(
         check_file(out)
     with source.open() as model:
         panel = bars.read()
-        forecast = model.predict(make_model_input(model, panel, symbols or (), files, inputs).instance)
+        request = make_model_input(model, panel, symbols or (), files, inputs)
+        forecast = model.predict(request.instance)
     past = panel if inputs.as_of is None else panel.until(inputs.as_of)
     simulated = simulate_paths(forecast, past, paths=flags.count, seed=flags.seed)
     questions = PathQuestions(day=flags.day or 0, level=flags.level, holdings=holdings, prices=tuple(prices.items()))
     answers = simulated.answer(questions)
     too_short = [error for symbol, error in simulated.refusals.items() if symbol not in forecast.refusals]
-    warnings = (*forecast.warnings, *(error.message for error in too_short))
+    warnings = (*request.warnings, *forecast.warnings, *(error.message for error in too_short))
     if out is not None:
         _write_paths(simulated, out)
     if report is not None:
@@ -93,7 +94,7 @@ def paths(
             warnings=warnings,
         )
     if as_json:
-        write_json(_encode_paths(simulated, answers))
+        write_json(_encode_paths(simulated, answers, warnings))
         return
     console = Console(highlight=False)
     console.print(_make_price_table(simulated, answers.day, panel.currency))
@@ -177,7 +178,7 @@ def _make_probability_table(answers: PathAnswers) -> Table:
     return table
 
 
-def _encode_paths(simulated: PricePaths, answers: PathAnswers) -> dict[str, Json]:
+def _encode_paths(simulated: PricePaths, answers: PathAnswers, warnings: Sequence[str]) -> dict[str, Json]:
     closes = np.quantile(simulated.prices[:, :, answers.day - 1], _PRICE_QUANTILES, axis=0)
     risk = {
         "value_at_risk": answers.value_at_risk,
@@ -192,6 +193,7 @@ def _encode_paths(simulated: PricePaths, answers: PathAnswers) -> dict[str, Json
         "paths": len(simulated.returns),
         "past_days": simulated.past_days,
         "seed": simulated.seed,
+        "warnings": list(warnings),
         "closes": {
             symbol: {f"{level:g}": float(closes[k, row]) for k, level in enumerate(_PRICE_QUANTILES)}
             for row, symbol in enumerate(simulated.symbols)

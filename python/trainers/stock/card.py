@@ -22,6 +22,7 @@ LIBRARIES = {
     "safetensors": "safetensors",
     "arch": "arch",
     "scikit-learn": "sklearn",
+    "lightgbm": "lightgbm",
     "exchange-calendars": "exchange_calendars",
 }
 """Module of each distribution that affects an artifact's weights, scores or calendar."""

@@ -63,7 +63,7 @@ def parse_day(name: str, day: DateLike) -> int:
     Raises:
         ConfigurationError: the day does not exist; the message begins with the name.
     """
-    text = day.strftime("%Y-%m-%d") if isinstance(day, date) else format_date(day) if isinstance(day, int) else day
+    text = day if isinstance(day, str) else f"{day:%Y-%m-%d}" if isinstance(day, date) else format_date(int(day))
     try:
         return parse_day_flag(name, text)
     except ValueError as error:

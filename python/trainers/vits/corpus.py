@@ -65,15 +65,11 @@ def _read_json(folder: Path) -> object:
     try:
         return json.loads((folder / FILE).read_bytes())
     except (FileNotFoundError, NotADirectoryError) as error:
-        message = f"{folder} is not a prepared corpus: {FILE} is missing"
-        command, source, out = (
-            "quantra train vits prepare",
-            "RECORDINGS",
-            "corpus" if folder.exists() else quote(str(folder)),
-        )
+        message, source = f"{folder} is not a prepared corpus: {FILE} is missing", "RECORDINGS"
+        out = "corpus" if folder.exists() else quote(str(folder))
         if (folder / "metadata.csv").is_file():
-            message, source, out = f"{folder} holds recordings that are not prepared", quote(str(folder)), "corpus"
-        raise CorpusError(f"{message}; run: {command} {source} --out {out}") from error
+            message, source = f"{folder} holds recordings that are not prepared", quote(str(folder))
+        raise CorpusError(f"{message}; run: quantra train vits prepare {source} --out {out}") from error
     except (OSError, ValueError, RecursionError) as error:
         raise make_damaged_error(folder, f"{FILE} cannot be read ({error})") from error
 

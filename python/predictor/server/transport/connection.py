@@ -212,7 +212,8 @@ class HttpConnection(asyncio.Protocol):
         if now_s - self._budgets_renewed_at_s > _RENEWAL_S:
             self._budgets_renewed_at_s = now_s
             self.http.renew_budgets()
-        if limit_age and now_s - self._opened_at_s > limits.age_s:
+        # Clients wait longer and longer before they connect again if a connection ends before it has begun.
+        if limit_age and self.http.has_begun and now_s - self._opened_at_s > limits.age_s:
             self._drain()
 
     def close(self) -> None:

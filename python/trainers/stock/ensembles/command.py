@@ -40,9 +40,9 @@ def ensemble(
 ) -> None:
     """Combine trained artifacts into one model.
 
-    The ensemble's quantiles are means of its members'. On the days of all members' calibration parts, members that are
-    significantly worse than the best are left out, and the means are calibrated. They are scored against the members on
-    days that no member has seen.
+    The ensemble's quantiles are means of its members'. They are calibrated on the days of all members' calibration
+    parts. Unless the weights are equal, members that are significantly worse there than the best are left out. The
+    ensemble is scored against the members on days that no member has seen.
     """
     if len(artifacts) == 1:
         raise ConfigurationError(f"an ensemble needs 2 artifacts or more, but only {artifacts[0]} is given")
