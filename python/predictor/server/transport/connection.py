@@ -212,8 +212,8 @@ class HttpConnection(asyncio.Protocol):
         if now_s - self._budgets_renewed_at_s > _RENEWAL_S:
             self._budgets_renewed_at_s = now_s
             self.http.renew_budgets()
-        # Clients wait longer and longer before they connect again if a connection ends before it has begun.
-        if limit_age and self.http.has_begun and now_s - self._opened_at_s > limits.age_s:
+        # Each connection takes a call, or clients of a busy server could connect in vain. Without one it is idle.
+        if limit_age and self._is_used and now_s - self._opened_at_s > limits.age_s:
             self._drain()
 
     def close(self) -> None:
