@@ -60,8 +60,8 @@ class ServerLimits:
     idle_s: float = 300.0
     """Seconds after which a connection without calls is closed; clients reconnect when needed."""
     age_s: float = 3600.0
-    """Seconds after which a TLS connection accepts no new call and clients reconnect; a revoked certificate is valid
-    for at most that long on an existing connection."""
+    """Seconds after which a TLS connection that has had a call accepts no new one and clients reconnect. A revoked
+    certificate is valid for at most that long on an existing connection, or `idle_s` if that is longer."""
     silence_s: float = 60.0
     """Seconds after which a silent connection is pinged; without a reply within the same time, it is closed."""
     stuck_s: float = 30.0
