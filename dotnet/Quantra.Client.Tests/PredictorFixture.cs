@@ -7,7 +7,7 @@ using Quantra.Client.Tests;
 
 namespace Quantra.Client.Tests;
 
-/// <summary>A real Python server and real embedded Python with the same models.</summary>
+/// <summary>Real Python servers and real embedded Python with the same models.</summary>
 public sealed class PredictorFixture : IAsyncLifetime
 {
     /// <summary>Trait of tests that a run may skip.</summary>
@@ -20,12 +20,14 @@ public sealed class PredictorFixture : IAsyncLifetime
     private const string Fixture = "QUANTRA_TEST_FIXTURE";
 
     private readonly string _folder = Directory.CreateTempSubdirectory("quantra-").FullName;
+    private PythonServer? _shared;
     private PythonServer? _server;
     private QuantraClient? _grpc;
     private EmbeddedPredictor? _embedded;
     private ManagedPredictor? _managed;
     private ExpectedResults? _expected;
 
+    /// <summary>The only client of a server, as calls that another connection abandons may share a batch and change its rounding.</summary>
     public IStockPredictor Grpc => _grpc!;
 
     public IStockPredictor Embedded => _embedded!;
@@ -35,10 +37,11 @@ public sealed class PredictorFixture : IAsyncLifetime
 
     public ExpectedResults Expected => _expected!;
 
-    /// <summary>The server of <see cref="Grpc"/>.</summary>
+    /// <summary>The server of clients that tests open themselves.</summary>
     internal PythonServer Server => _server!;
 
-    public Uri Address { get; private set; } = new("http://127.0.0.1");
+    /// <summary>Address of <see cref="Server"/>.</summary>
+    public Uri Address => _server!.Address;
 
     public string Models => PathOf("models");
 
@@ -66,9 +69,9 @@ public sealed class PredictorFixture : IAsyncLifetime
             await PythonServer.RunAsync(Path.Combine(Repository(), "tests", "contract", "dotnet_fixture.py"), _folder);
         Copy(PathOf("models/small"), PathOf("one/small"));
         _expected = ExpectedResults.Read(PathOf("expected.json"));
-        _server = await PythonServer.StartAsync(Models);
-        Address = new Uri($"http://127.0.0.1:{_server.Port}");
-        _grpc = new QuantraClient(Address);
+        var servers = await Task.WhenAll(PythonServer.StartAsync(Models), PythonServer.StartAsync(Models));
+        (_shared, _server) = (servers[0], servers[1]);
+        _grpc = new QuantraClient(_shared.Address);
         _managed = await ManagedPredictor.OpenAsync(Models);
         Refused = await EnvironmentScenarios.RefusedAsync(EmbeddedOptions, PathOf("environments"));
         _embedded = await EnvironmentScenarios.OpenAfterCancellingAsync(EmbeddedOptions, Models);
@@ -82,8 +85,12 @@ public sealed class PredictorFixture : IAsyncLifetime
             await _embedded.DisposeAsync();
         if (_grpc is not null)
             await _grpc.DisposeAsync();
-        if (_server is not null)
-            await _server.DisposeAsync();
+        foreach (var server in new[] { _shared, _server })
+        {
+            if (server is not null)
+                await server.DisposeAsync();
+        }
+
         Directory.Delete(_folder, recursive: true);
     }
 
