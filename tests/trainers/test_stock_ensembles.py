@@ -294,7 +294,7 @@ def test_it_is_judged_by_the_ranking_that_it_serves(tmp_path: Path) -> None:
     )
     day = len(bars.sessions) - 25
     windows = TrainingWindows(symbols=np.arange(len(UNIVERSE)), positions=np.full(len(UNIVERSE), day))
-    judged = members.joined(manifest, windows, members.forecasts(windows)).scores
+    judged = members.combine(manifest, windows, members.forecasts(windows)).scores
     with Forecaster.load(folder) as forecaster:
         served = forecaster.predict(bars.until(int(bars.sessions[day]))).scores
     np.testing.assert_array_equal(judged, served)
@@ -399,7 +399,7 @@ def _share_below(
     models = {name: small_model(artifact.load(folder).artifact) for name, folder in folders.items()}
     members = EnsembleMembers.over(bars, models, NO_COVARIATE_FILES)
     windows = members.windows(part)
-    values = members.joined(stored.manifest, windows, members.forecasts(windows)).calibrated
+    values = members.combine(stored.manifest, windows, members.forecasts(windows)).calibrated
     return (members.first.outcomes(windows)[..., None] <= values).mean(axis=0)
 
 

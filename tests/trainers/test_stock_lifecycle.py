@@ -616,9 +616,9 @@ def test_a_comparison_on_less_than_half_of_the_champion_s_symbols_is_undecided(
     models: Path, compared: VersionComparison
 ) -> None:
     better = with_bounds(compared, 0.01, 0.02)
-    assert (better.learnt, better.shared, better.decision) == (2, 2, True)
-    assert replace(better, learnt=5, shared=3).decision is True
-    few = replace(better, learnt=5, shared=2)
+    assert (better.champion_symbols, better.shared, better.decision) == (2, 2, True)
+    assert replace(better, champion_symbols=5, shared=3).decision is True
+    few = replace(better, champion_symbols=5, shared=2)
     assert few.decision is None
     assert few.sentence.endswith(
         "undecided: only 2 of the 5 symbols that mine@1 learnt from were compared; give bars of at least half of them"
@@ -629,7 +629,7 @@ def test_a_comparison_on_less_than_half_of_the_champion_s_symbols_is_undecided(
 
 def test_the_compared_symbols_are_counted(models: Path) -> None:
     found = compare_versions(*pair_of(models), bars().select("IBM"))
-    assert (found.learnt, found.shared) == (2, 1)
+    assert (found.champion_symbols, found.shared) == (2, 1)
 
 
 @pytest.mark.parametrize("decision", [True, None, False])

@@ -77,10 +77,12 @@ def cache(
 
         torch.set_num_threads(threads)
         check_free(out, CacheError)
-        loaded = ImageModel.load(model).to(choose_device(device, Hardware.detect()).device)
-        pictures = read_images(images, loaded, skip_bad=skip_bad, silent=as_json)
+        image_model = ImageModel.load(model).to(choose_device(device, Hardware.detect()).device)
+        pictures = read_images(images, image_model, skip_bad=skip_bad, silent=as_json)
         plans = None if priors is None else read_priors(priors)
-        write_cache(pictures, loaded, out, make_progress_counter("encoded", "images", silent=as_json), priors=plans)
+        write_cache(
+            pictures, image_model, out, make_progress_counter("encoded", "images", silent=as_json), priors=plans
+        )
     facts = {"images": len(pictures.pictures), "prompts": len(pictures.prompts)}
     if as_json:
         print_json(
@@ -130,18 +132,20 @@ def train(
             exit_with_parent()
         check_free(out, ModelError)
         initial = ImageModel.load(model)
-        loaded = initial.learning(
+        image_model = initial.learning(
             objective_flags.over(ObjectiveSettings()).objective if objective_flags.flags else None
         )
         before = read_trained_words(read_notes(model))
-        source = open_source(images, loaded, made_of, skip_bad=skip_bad, silent=run.as_json)
+        source = open_source(images, image_model, made_of, skip_bad=skip_bad, silent=run.as_json)
         monitor_settings = monitor_flags.over(MonitorSettings())
-        monitor = create_monitor(loaded, monitor_settings, made_of or images, skip_bad=skip_bad, silent=run.as_json)
+        monitor = create_monitor(
+            image_model, monitor_settings, made_of or images, skip_bad=skip_bad, silent=run.as_json
+        )
         seed_everything(recipe.seed)
         folder = locate_run(out)
         settings = {
             "recipe": encode_settings(asdict(recipe)),
-            "objective": str(loaded.objective),
+            "objective": str(image_model.objective),
             "images": source.digest,
         }
         if monitor is not None:
@@ -151,15 +155,15 @@ def train(
             settings |= {"monitor": texts, "held_out": monitor.evaluator.digest}
         checkpoints = create_checkpoints(folder, run, settings, ModelError)
         consume = consumer(run, folder, sys.stdout, rank=launched_rank())
-        result = fit(loaded, source, recipe, checkpoints, consume, monitor)
+        result = fit(image_model, source, recipe, checkpoints, consume, monitor)
         if launched_rank() > 0:
             return
-        loaded.network.module.cpu()
-        words = add_words(before, source.prompts, loaded.prompts, fresh=initial.objective is None)
+        image_model.network.module.cpu()
+        words = add_words(before, source.prompts, image_model.prompts, fresh=initial.objective is None)
         facts = monitor.evaluator.facts if monitor else {}
-        loaded.save(out, {TRAINING: {**settings, "curves": asdict(result), "facts": facts, WORDS: words}})
+        image_model.save(out, {TRAINING: {**settings, "curves": asdict(result), "facts": facts, WORDS: words}})
         prompt = source.prompts[0]
-        priors = loaded.network.prior_count > 0
+        priors = image_model.network.prior_count > 0
         plan = " --priors PRIORS.safetensors" if priors else ""
         example = f"quantra train dit sample {quote(str(out))} --prompt {quote(prompt)} --out drawn.png{plan}"
     _report_training(result, out, recipe.learning_rate, monitor_settings, example, as_json=run.as_json)
@@ -197,22 +201,28 @@ def grpo(
         if run.parent_watch:
             exit_with_parent()
         check_free(out, ModelError)
-        loaded, notes = ImageModel.load(model), read_notes(model)
+        image_model, notes = ImageModel.load(model), read_notes(model)
         trained_words = read_trained_words(notes)
-        own = read_images(images, loaded, trained_words, skip_bad=skip_bad, silent=run.as_json)
-        held = read_images(held_out, loaded, trained_words, skip_bad=skip_bad, silent=run.as_json)
-        reward, gate = create_gate(loaded, RewardInputs(own, held, reward_weights, recipe.gate_images), recipe)
+        pictures = read_images(images, image_model, trained_words, skip_bad=skip_bad, silent=run.as_json)
+        held_out_pictures = read_images(held_out, image_model, trained_words, skip_bad=skip_bad, silent=run.as_json)
+        reward, gate = create_gate(
+            image_model, RewardInputs(pictures, held_out_pictures, reward_weights, recipe.gate_images), recipe
+        )
         seed_everything(recipe.seed)
         folder = locate_run(out)
-        settings = {"recipe": encode_settings(asdict(recipe)), "images": own.digest, "held_out": held.digest}
+        settings = {
+            "recipe": encode_settings(asdict(recipe)),
+            "images": pictures.digest,
+            "held_out": held_out_pictures.digest,
+        }
         checkpoints = create_checkpoints(folder, run, settings, ModelError)
         consume = consumer(run, folder, sys.stdout, rank=launched_rank())
-        result = tune(loaded, own, reward, gate, recipe, checkpoints, consume)
+        result = tune(image_model, pictures, reward, gate, recipe, checkpoints, consume)
         if launched_rank() > 0:
             return
-        loaded.network.module.cpu()
+        image_model.network.module.cpu()
         words = None if trained_words is None else sorted(trained_words)
-        loaded.save(
+        image_model.save(
             out, {**notes, TUNING: {**settings, "tuned": asdict(result), "facts": gate.evaluator.facts, WORDS: words}}
         )
     if run.as_json:
@@ -259,17 +269,18 @@ def sample(
             check_file(path)
         torch.set_num_threads(threads)
         plans = None if priors is None else [*read_priors(priors).values()]
-        loaded, notes = _load(model, device)
-        _check_size(loaded.image_format, count, scale)
-        curves, warning = build_curves(notes), describe_unknown_words(prompt, loaded.prompts, read_trained_words(notes))
+        image_model, notes = _load(model, device)
+        _check_size(image_model.image_format, count, scale)
+        curves = build_curves(notes)
+        warning = describe_unknown_words(prompt, image_model.prompts, read_trained_words(notes))
         if warning is not None:
             echo(warning)
         images = draw_images(
-            loaded, [prompt] * count, drawing, plans, make_progress_counter("drawn", "images", silent=False)
+            image_model, [prompt] * count, drawing, plans, make_progress_counter("drawn", "images", silent=False)
         )
         _save(images, out, scale)
         if page is not None:
-            lines = (_describe_sampling(loaded, drawing),)
+            lines = (_describe_sampling(image_model, drawing),)
             write_page(
                 page, render_sheet(build_sample_page(f"Drawn by {model.resolve().name}", lines, prompt, images, curves))
             )
@@ -303,15 +314,15 @@ def evaluate(
         name = model.resolve().name
         path = choose_page(model) if page is None else page
         check_file(path)
-        loaded, notes = _load(model, device)
+        image_model, notes = _load(model, device)
         curves = build_curves(notes)
-        inputs = read_evaluation_inputs(loaded, settings, read_trained_words(notes), silent=as_json)
+        inputs = read_evaluation_inputs(image_model, settings, read_trained_words(notes), silent=as_json)
         plans = None if priors is None else read_priors(priors)
         on_progress = make_progress_counter("drawn", "images", silent=as_json)
         evaluation = evaluate_model(
-            loaded, inputs, create_rewards(settings.rewards, inputs), drawing, plans, on_progress
+            image_model, inputs, create_rewards(settings.rewards, inputs), drawing, plans, on_progress
         )
-        lines = _describe_sampling(loaded, drawing), _describe_images(inputs)
+        lines = _describe_sampling(image_model, drawing), _describe_images(inputs)
         write_page(path, render_sheet(build_evaluation_page(f"Evaluation of {name}", lines, evaluation, curves)))
     if as_json:
         print_json({"kind": "evaluated", "page": str(path), **evaluation.as_json()})
@@ -357,11 +368,11 @@ def _load(model: Path, device: str) -> "tuple[ImageModel, Notes]":
     return ImageModel.load(model).to(choose_device(device, Hardware.detect()).device), read_notes(model)
 
 
-def _save(drawn: "Tensor", out: Path, scale: int) -> None:
+def _save(images: "Tensor", out: Path, scale: int) -> None:
     """Save images, float [N, channels, height, width], as one square picture, enlarged by `scale`."""
     from trainers.dit.sampling import as_image, build_grid
 
-    picture = as_image(build_grid(drawn, _choose_columns(len(drawn))))
+    picture = as_image(build_grid(images, _choose_columns(len(images))))
     picture = picture.resize((picture.width * scale, picture.height * scale), resample=0)  # nearest
     try:
         picture.save(out)
@@ -407,8 +418,9 @@ def _describe_sampling(model: "ImageModel", drawing: SamplingSettings) -> str:
 
 def _describe_images(inputs: "RewardInputs") -> str:
     """Line of a page about the images of an evaluation."""
-    own, held = inputs.pictures, inputs.held_out
+    pictures, held_out = inputs.pictures, inputs.held_out
     return (
-        f"Compared with {inputs.count:,} images of {held.folder.resolve().name} (digest {held.digest[:12]}), by "
-        f"rewards trained on {len(own.pictures):,} images of {own.folder.resolve().name} (digest {own.digest[:12]})"
+        f"Compared with {inputs.count:,} images of {held_out.folder.resolve().name} "
+        f"(digest {held_out.digest[:12]}), by rewards trained on {len(pictures.pictures):,} images "
+        f"of {pictures.folder.resolve().name} (digest {pictures.digest[:12]})"
     )

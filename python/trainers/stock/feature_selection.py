@@ -66,13 +66,13 @@ def load_features(name: str, calendar: str, covariates: CovariateFields | None =
     """
     columns = covariates or CovariateFields()
     if name == "alpha158":
-        chosen = load_alpha158_features()
+        features = load_alpha158_features()
     elif name in NAMED:
-        chosen = load_every_day_features() if calendar == EVERY_DAY else load_default_features()
-        chosen = chosen.without_volume() if name == "prices" else chosen
+        features = load_every_day_features() if calendar == EVERY_DAY else load_default_features()
+        features = features.without_volume() if name == "prices" else features
     else:
-        chosen = FeatureSet.read(name, columns)
-    return chosen.with_covariates(columns)
+        features = FeatureSet.read(name, columns)
+    return features.with_covariates(columns)
 
 
 def list_covariate_fields(covariates: CovariateSource, known: str = "") -> CovariateFields:
@@ -96,7 +96,7 @@ def list_covariate_fields(covariates: CovariateSource, known: str = "") -> Covar
 
 
 def fit_features(
-    learnt: BarPanel,
+    bars: BarPanel,
     features: FeatureSet,
     calendar: SessionCalendar,
     covariates: CovariateSource,
@@ -111,30 +111,30 @@ def fit_features(
         CovariatesError: a static covariate is a number for most symbols, and a text for a few.
         ConfigurationError: a feature or a static covariate hardly varies.
     """
-    last = int(learnt.sessions[-1])
+    last = int(bars.sessions[-1])
     needs = _list_field_needs(features.covariates)
-    values = covariates.values_for(needs, learnt, np.zeros(0, np.int32), known_by=last)
-    known = covariates.known(needs, learnt.symbols, learnt.sessions, known_by=last)
+    values = covariates.values_for(needs, bars, np.zeros(0, np.int32), known_by=last)
+    known = covariates.known(needs, bars.symbols, bars.sessions, known_by=last)
 
     def fit() -> Scaling:
         if cache is None:
-            columns = features.columns(learnt.adjusted(), values.observed)
+            columns = features.columns(bars.adjusted(), values.observed)
         else:
             columns = cache.spill_columns(
                 len(features.observed),
-                learnt,
+                bars,
                 (
-                    (rows, features.columns(few, {name: series[rows] for name, series in values.observed.items()}))
-                    for rows, few in learnt.adjusted_blocks()
+                    (rows, features.columns(adjusted, {name: series[rows] for name, series in values.observed.items()}))
+                    for rows, adjusted in bars.adjusted_blocks()
                 ),
             )
-        return Scaling.fit(columns, names=features.names, present=learnt.present, sparse=features.sparse)
+        return Scaling.fit(columns, names=features.names, present=bars.present, sparse=features.sparse)
 
     return FittedFeatures.with_scaling(
         features,
-        fit() if cache is None else cache.load_scaling(learnt, features, covariates, fit),
-        known=features.evaluate_known(calendar.fields(learnt.sessions), known) if features.covariates.known else None,
-        statics=_fit_statics(learnt, covariates),
+        fit() if cache is None else cache.load_scaling(bars, features, covariates, fit),
+        known=features.evaluate_known(calendar.fields(bars.sessions), known) if features.covariates.known else None,
+        statics=_fit_statics(bars, covariates),
     )
 
 
@@ -162,7 +162,7 @@ def _list_field_needs(fields: CovariateFields) -> tuple[CovariateInfo, ...]:
     )
 
 
-def _fit_statics(learnt: BarPanel, covariates: CovariateSource) -> StaticFeatures:
+def _fit_statics(bars: BarPanel, covariates: CovariateSource) -> StaticFeatures:
     """Static features, fitted on the symbols with a bar in the training split."""
     table = covariates.statics
     if table is None:
@@ -174,8 +174,8 @@ def _fit_statics(learnt: BarPanel, covariates: CovariateSource) -> StaticFeature
                 f"static covariate {name} is a number for most symbols, but not for {format_names(stray)}; leave a "
                 "cell empty where it is unknown, or write a letter before each if they are codes"
             )
-    traded = np.flatnonzero(learnt.present.any(axis=1))
-    symbols = [learnt.symbols[s] for s in traded]
+    traded = np.flatnonzero(bars.present.any(axis=1))
+    symbols = [bars.symbols[s] for s in traded]
     return StaticFeatures.fit(
         {name: table.numbers_of(name, symbols) for name in table.names if name in table.numbers},
         {name: table.texts_of(name, symbols) for name in table.names if name not in table.numbers},

@@ -158,8 +158,8 @@ def forecast_frame(
         """A number per symbol, or per symbol and horizon, as a column in which unknown ones are null."""
         if values is None:
             return pl.Series([None] * len(names), dtype=pl.Float64)
-        whole = np.repeat(values, per_symbol) if values.ndim == 1 else values.ravel()
-        return pl.Series(np.asarray(whole, np.float64)).fill_nan(None)
+        column = np.repeat(values, per_symbol) if values.ndim == 1 else values.ravel()
+        return pl.Series(np.asarray(column, np.float64)).fill_nan(None)
 
     columns: dict[str, object] = {
         "symbol": names,
@@ -202,13 +202,13 @@ class ForecastFolder:
 
     def __init__(self, path: Path, settings: Mapping[str, Json]) -> None:
         self.path = path
-        stored = path / SETTINGS
-        if stored.is_file():
-            _check_same(stored, settings)
+        settings_file = path / SETTINGS
+        if settings_file.is_file():
+            _check_same(settings_file, settings)
         elif path.exists() and any(path.iterdir()):
             raise ConfigurationError(f"{path} contains something other than forecasts; choose another --out")
         path.mkdir(parents=True, exist_ok=True)
-        replace_file(stored, canonical.to_bytes(settings))
+        replace_file(settings_file, canonical.to_bytes(settings))
 
     def has_session(self, session: int) -> bool:
         """Whether the session's forecasts are stored."""
@@ -225,8 +225,8 @@ class ForecastFolder:
 
 
 def _check_same(path: Path, settings: Mapping[str, Json]) -> None:
-    stored = Record.from_bytes(path.read_bytes(), SETTINGS)
-    different = [name for name, value in settings.items() if not stored.has(name) or stored.json(name) != value]
+    record = Record.from_bytes(path.read_bytes(), SETTINGS)
+    different = [name for name, value in settings.items() if not record.has(name) or record.json(name) != value]
     if different:
         raise ConfigurationError(
             f"{path.parent} has forecasts with other settings: {', '.join(different)}; choose another --out"
@@ -273,13 +273,13 @@ class PeriodFlags:
         """
         first = min(info.bars_needed, len(bars.sessions)) - 1
         begin = int(bars.sessions[first]) if self.start is None else parse_date_number(self.start)
-        until = int(bars.sessions[-1]) if self.end is None else parse_date_number(self.end)
-        chosen = bars.sessions[(bars.sessions >= begin) & (bars.sessions <= until)]
-        if not len(chosen):
+        end = int(bars.sessions[-1]) if self.end is None else parse_date_number(self.end)
+        sessions = bars.sessions[(bars.sessions >= begin) & (bars.sessions <= end)]
+        if not len(sessions):
             have = f"{format_date(int(bars.sessions[0]))} to {format_date(int(bars.sessions[-1]))}"
-            wanted = f"{format_date(begin)} to {format_date(until)}"
-            raise typer.BadParameter(f"the bars, {have}, have no session from {wanted}; change --start or --end")
-        return [int(session) for session in chosen]
+            period = f"{format_date(begin)} to {format_date(end)}"
+            raise typer.BadParameter(f"the bars, {have}, have no session from {period}; change --start or --end")
+        return [int(session) for session in sessions]
 
 
 @with_flags
@@ -356,16 +356,16 @@ def _describe_reasons(session_files: Sequence[SessionFile]) -> str:
 def _print_result(folder: Path, info: ModelInfo, sessions: int, session_files: Sequence[SessionFile]) -> None:
     refused = sum(len(file.reasons) for file in session_files)
     forecasts = sum(file.forecasts for file in session_files)
-    kept = sessions - len(session_files)
-    known = f"; {format_count(kept, 'day')} were there before" if kept else ""
+    earlier_days = sessions - len(session_files)
+    remark = f"; {format_count(earlier_days, 'day')} were there before" if earlier_days else ""
     _print_line(
-        f"{format_count(forecasts, 'forecast')} of {format_count(len(session_files), 'day')} in {folder}{known}"
+        f"{format_count(forecasts, 'forecast')} of {format_count(len(session_files), 'day')} in {folder}{remark}"
     )
     if refused:
         _print_line(f"without a forecast: {_describe_reasons(session_files)}; the column `message` says more")
-    if seen := sum(was_seen(file.session, info) is not False for file in session_files):
+    if seen_days := sum(was_seen(file.session, info) is not False for file in session_files):
         _print_line(
-            f"{format_count(seen, 'day')} may have been seen in training (`is_seen`): their forecasts may look "
+            f"{format_count(seen_days, 'day')} may have been seen in training (`is_seen`): their forecasts may look "
             "better than new ones",
             style="yellow",
         )

@@ -112,7 +112,7 @@ def choose_members(part: EvaluationSet, forecasts: Mapping[str, FloatArray], rul
         )
     losses = {name: average_horizons(part, pinball(part, quantiles)) for name, quantiles in forecasts.items()}
     refuted = screen_members(part, losses)
-    kept = tuple(name for name in forecasts if name not in {member.name for member in refuted})
+    names = tuple(name for name in forecasts if name not in {member.name for member in refuted})
     first, last = part.span
     choice = MemberChoice(
         rule=rule,
@@ -121,13 +121,13 @@ def choose_members(part: EvaluationSet, forecasts: Mapping[str, FloatArray], rul
         days=part.days,
         blocks=blocks,
         days_short=part.days_short,
-        kept=kept,
+        kept=names,
         refuted=refuted,
     )
-    if rule == "screened" or len(kept) == 1:
+    if rule == "screened" or len(names) == 1:
         return choice
     lean = blocks / (blocks + BLOCKS_OF_HALF_WEIGHT)
-    weights = lean_weights(fit_weights(part, [forecasts[name] for name in kept]), lean)
+    weights = lean_weights(fit_weights(part, [forecasts[name] for name in names]), lean)
     return replace(choice, weights=tuple(map(tuple, weights.tolist())), lean=lean)
 
 
@@ -293,13 +293,13 @@ def join(
     """
     artifact.check_new_folder(out)
     announce(f"verifying {len(folders)} artifacts")
-    stored = _load_members(folders)
-    shared = artifact.check_compatible({name: member.artifact for name, member in stored.items()})
-    cards = {name: member.artifact.manifest.card for name, member in stored.items()}
+    loaded_members = _load_members(folders)
+    shared = artifact.check_compatible({name: member.artifact for name, member in loaded_members.items()})
+    cards = {name: member.artifact.manifest.card for name, member in loaded_members.items()}
     splits = find_common_splits(
         {name: read_splits(member_card) for name, member_card in cards.items()}, is_scored=is_scored
     )
-    models = {name: load_single(folders[name], (name, 0), _RUNTIME) for name in stored}
+    models = {name: load_single(folders[name], (name, 0), _RUNTIME) for name in loaded_members}
     check_bars(bars, next(iter(models.values())).pipeline.calendar, splits)
     warnings = emit(find_model_warnings([*models.values()], bars, covariates), warn)
     announce("computing features")
@@ -307,11 +307,11 @@ def join(
     announce("comparing the members, and calibrating their mean")
     calibration = _PartForecasts.of(members, splits.calibration, shared.quantiles)
     choice = calibration.choose(rule)
-    equal = calibration.calibrate(_build_manifest(shared, stored))
+    equal = calibration.calibrate(_build_manifest(shared, loaded_members))
     ours = equal
     if choice is not None:
-        chosen = {name: stored[name] for name in choice.kept}
-        ours = calibration.calibrate(_build_manifest(shared, chosen, choice.weights))
+        kept_members = {name: loaded_members[name] for name in choice.kept}
+        ours = calibration.calibrate(_build_manifest(shared, kept_members, choice.weights))
     origins = [f"member {name}: {note}" for name, member_card in cards.items() for note in describe_origin(member_card)]
     scores: dict[str, Json] = {"notes": [*origins, card.NO_TEST]}
     effect: dict[str, Json] = {}
@@ -387,7 +387,7 @@ class _PartForecasts:
 
     members: EnsembleMembers
     windows: TrainingWindows
-    each: Mapping[str, ModelForecasts]
+    by_member: Mapping[str, ModelForecasts]
     outcomes: EvaluationSet
 
     @classmethod
@@ -395,22 +395,22 @@ class _PartForecasts:
         """Forecasts of the windows that every member can forecast."""
         windows = members.windows(part)
         outcomes = EvaluationSet.of(members.first, windows, quantiles)
-        return cls(members=members, windows=windows, each=members.forecasts(windows), outcomes=outcomes)
+        return cls(members=members, windows=windows, by_member=members.forecasts(windows), outcomes=outcomes)
 
     def choose(self, rule: WeightRule) -> MemberChoice | None:
         """The members and their weights; None for equal weights of all."""
-        calibrated = {name: member.calibrated for name, member in self.each.items()}
+        calibrated = {name: member.calibrated for name, member in self.by_member.items()}
         return None if rule == "equal" else choose_members(self.outcomes, calibrated, rule)
 
-    def joined(self, manifest: EnsembleManifest) -> ModelForecasts:
+    def combine(self, manifest: EnsembleManifest) -> ModelForecasts:
         """Forecasts of an ensemble of the members."""
-        return self.members.joined(manifest, self.windows, self.each)
+        return self.members.combine(manifest, self.windows, self.by_member)
 
     def calibrate(self, manifest: EnsembleManifest) -> EnsembleManifest:
         """The manifest with offsets: the mean of calibrated bands is usually too wide or too narrow."""
         unit = self.members.only(tuple(manifest.members)).scale(self.windows) * manifest.target.spread
         conformal = calibrate(
-            self.joined(manifest).raw / unit[..., None],
+            self.combine(manifest).raw / unit[..., None],
             self.outcomes.outcomes / unit,
             manifest.quantiles,
             sessions=self.outcomes.days,
@@ -428,17 +428,17 @@ def _describe_scores(
     track_steps: StepProgress,
 ) -> dict[str, Json]:
     """The sections of the card on the test days."""
-    history, test, ours = forecast.members.first, forecast.outcomes, forecast.joined(manifest)
+    history, test, ours = forecast.members.first, forecast.outcomes, forecast.combine(manifest)
     plan = quick_baselines(manifest.target.kind, len(history.bars.symbols))
-    seen = max(map(find_last_ever_seen, cards.values()))
-    known = InformationSet.of(history, splits, seen, manifest.quantiles)
-    result = benchmark(test, ENSEMBLE_NAME, ours, known, plan, track_steps=track_steps)
+    last_seen = max(map(find_last_ever_seen, cards.values()))
+    information = InformationSet.of(history, splits, last_seen, manifest.quantiles)
+    result = benchmark(test, ENSEMBLE_NAME, ours, information, plan, track_steps=track_steps)
     rows = [
         score(test, member.calibrated, name=f"member {name}", role=ScoreRole.VARIANT, ranking=member.scores)
-        for name, member in forecast.each.items()
+        for name, member in forecast.by_member.items()
     ]
     contest = ModelComparison(test, pinball(test, ours.calibrated), among="members")
-    for name, member in forecast.each.items():
+    for name, member in forecast.by_member.items():
         contest.add(name, pinball(test, member.calibrated))
     return {
         "scores": card.describe_scores(test, [*result.rows, *rows], unit=UNITS[manifest.target.kind]),
@@ -467,13 +467,13 @@ def _describe_weighting(choice: MemberChoice) -> dict[str, Json]:
 
 def _describe_effect(forecast: _PartForecasts, ours: EnsembleManifest, equal: EnsembleManifest) -> dict[str, Json]:
     """Test forecasts whose quantiles crossed, and the loss relative to that of equal weights for all members."""
-    each = [forecast.each[name].calibrated for name in ours.members]
-    crossed = (np.diff(weigh_quantiles(ours.weights, each), axis=-1) < 0).any(axis=-1).sum() if ours.weights else 0
+    quantiles = [forecast.by_member[name].calibrated for name in ours.members]
+    crossed = (np.diff(weigh_quantiles(ours.weights, quantiles), axis=-1) < 0).any(axis=-1).sum() if ours.weights else 0
     effect: dict[str, Json] = {"crossed": int(crossed)}
     if ours != equal:
         test = forecast.outcomes
         losses = [
-            average_horizons(test, pinball(test, forecast.joined(weights).calibrated)) for weights in (ours, equal)
+            average_horizons(test, pinball(test, forecast.combine(weights).calibrated)) for weights in (ours, equal)
         ]
         gain = measure_improvement(test, *losses)
         effect["regret"] = [-gain.value, -gain.upper, -gain.lower]

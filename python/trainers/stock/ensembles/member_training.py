@@ -92,10 +92,10 @@ class BestPlan:
 
     def __post_init__(self) -> None:
         flags = self.changes.recipe.flags
-        own = [*self.changes.network.flags.values(), *(flag for name, flag in flags.items() if name == "scale")]
-        if own:
+        kind_flags = [*self.changes.network.flags.values(), *(flag for name, flag in flags.items() if name == "scale")]
+        if kind_flags:
             raise ConfigurationError(
-                f"{', '.join(own)} belong to one kind of model, but model {BEST} trains several; leave them out"
+                f"{', '.join(kind_flags)} belong to one kind of model, but model {BEST} trains several; leave them out"
             )
         parts: DataSplits | RollingSplits | None = self.changes.recipe.values.get("parts")
         if parts is not None and (isinstance(parts, RollingSplits) or parts.test is None):
@@ -134,15 +134,15 @@ class BestPlan:
             try:
                 learning = self.changes.optimisation
                 if not get_kind(kind).is_trainable:
-                    kept = {name: value for name, value in learning.values.items() if name in WITHOUT_LEARNING}
-                    learning = ParsedFlags(kept)
-                own = replace(
+                    values = {name: value for name, value in learning.values.items() if name in WITHOUT_LEARNING}
+                    learning = ParsedFlags(values)
+                changes = replace(
                     self.changes,
                     recipe=ParsedFlags({**self.changes.recipe.values, "kind": kind}, self.changes.recipe.flags),
                     optimisation=learning,
                     network=ParsedFlags[NetworkConfig](),
                 )
-                recipes[kind] = own.over(recipe_of(kind))
+                recipes[kind] = changes.over(recipe_of(kind))
             except ConfigurationError as error:
                 left_out[kind] = error.message
         if not recipes:
@@ -197,10 +197,10 @@ def train_best(  # noqa: PLR0913 - a training run's inputs and outputs
         warn=warn,
     )
     trained = training.run(recipes, left_out)
-    joined = join(
+    ensemble = join(
         bars, trained.folders, out, covariates=covariates, announce=announce, warn=warn, track_steps=track_steps
     )
-    return joined, trained.left_out
+    return ensemble, trained.left_out
 
 
 @final
@@ -256,25 +256,25 @@ class BestTraining:
                 )
                 for seed in range(first, first + MORE_SEEDS)
             }
-            self._train(reseeded, needed=self._seconds.get(best, 0.0))
+            self._train(reseeded, min_seconds=self._seconds.get(best, 0.0))
         return self._members
 
-    def _train(self, recipes: Mapping[str, StockRecipe], needed: float = 0.0) -> None:
+    def _train(self, recipes: Mapping[str, StockRecipe], min_seconds: float = 0.0) -> None:
         """Train members of these names, and record why others are left out.
 
-        A training run does not begin if fewer than the `needed` seconds are left.
+        A training run does not begin if fewer than `min_seconds` are left.
         """
-        begun: dict[str, float] = {}
+        begin_times: dict[str, float] = {}
 
         def begin(name: str) -> TrainingDeadline | None:
-            if self._budget.left <= needed:
-                took = f"; the first seed took {format_duration(needed)}" if needed else ""
+            if self._budget.left <= min_seconds:
+                took = f"; the first seed took {format_duration(min_seconds)}" if min_seconds else ""
                 self._leave_out(name, f"did not fit into the budget: {self._budget}{took}")
                 return None
             number = list(recipes).index(name) + 1
             progress = f"{number} of {len(recipes)}; {self._budget}{self._trainer.jobs.remark}"
             self._announce(f"training {name}, {progress}")
-            begun[name] = monotonic()
+            begin_times[name] = monotonic()
             return TrainingDeadline(self._budget, recipes[name].optimisation.patience)
 
         trained = self._trainer.run(
@@ -284,8 +284,8 @@ class BestTraining:
             on_failure=lambda name, error: self._leave_out(name, error.message),
         )
         for name, member in trained:
-            if name in begun:
-                self._seconds[name] = monotonic() - begun[name]
+            if name in begin_times:
+                self._seconds[name] = monotonic() - begin_times[name]
             card = member.summary
             if is_only_scale(card):
                 self._leave_out(name, card.start_note)
@@ -327,15 +327,15 @@ class TrainingDeadline:
 
     def __call__(self, reports: Iterable[Report], /) -> Iterator[Report]:
         """Pass the reports on."""
-        missing, best, since = 0.0, inf, 0
+        missing, best, stale_epochs = 0.0, inf, 0
         for report in reports:
             if self._budget.left <= missing:
                 needs = f", and it needs at least {format_duration(missing)} more" if missing else ""
                 raise ConfigurationError(f"did not fit into the budget: {self._budget}{needs}")
             yield report
             if isinstance(report, EpochReport):
-                since = 0 if report.monitored < best else since + 1
+                stale_epochs = 0 if report.monitored < best else stale_epochs + 1
                 best = min(best, report.monitored)
                 # The untrained weights, whose loss is not reported, may be one epoch better than all.
                 rest = report.epochs - report.epoch - 1
-                missing = max(min(rest, self._patience - 1 - since), 0) * report.seconds if rest else -inf
+                missing = max(min(rest, self._patience - 1 - stale_epochs), 0) * report.seconds if rest else -inf

@@ -83,7 +83,7 @@ class EnsembleMembers:
         """[N, H] mean of the members' window volatilities."""
         return np.mean([history.location_and_scale(windows)[1].numpy() for history in self.histories.values()], axis=0)
 
-    def joined(
+    def combine(
         self, manifest: EnsembleManifest, windows: TrainingWindows, forecasts: Mapping[str, ModelForecasts]
     ) -> ModelForecasts:
         """Forecasts of the ensemble, before and after its offsets; only of the members in its manifest."""
@@ -141,7 +141,7 @@ class BoundEnsemble:
 
     def forecasts(self, windows: TrainingWindows) -> ModelForecasts:
         """The ensemble's forecasts of these windows."""
-        return self.members.joined(self.manifest, windows, self.members.forecasts(windows))
+        return self.members.combine(self.manifest, windows, self.members.forecasts(windows))
 
 
 BoundModel = BoundNetwork | BoundEnsemble

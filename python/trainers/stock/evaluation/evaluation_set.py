@@ -132,13 +132,13 @@ class EvaluationSet:
         """Decision days missing to tell skill from luck; 0 if there are enough."""
         return max(0, MIN_BLOCKS * self.wanted_block - self.days)
 
-    def rows(self, chosen: BoolArray) -> "EvaluationSet":
+    def rows(self, mask: BoolArray) -> "EvaluationSet":
         """Select windows by a mask [N]."""
         return EvaluationSet(
-            outcomes=self.outcomes[chosen],
+            outcomes=self.outcomes[mask],
             sessions=self.sessions,
-            positions=self.positions[chosen],
-            symbols=self.symbols[chosen],
+            positions=self.positions[mask],
+            symbols=self.symbols[mask],
             target=self.target,
             levels=self.levels,
         )
@@ -171,10 +171,10 @@ def resampled_mean(test: EvaluationSet, values: FloatArray) -> tuple[FloatArray,
     weights = block_weights(len(total), test.block)
     mean = quotient(total.sum(axis=0), count.sum(axis=0))
     means = quotient(np.tensordot(weights, total, axes=1), np.tensordot(weights, count, axes=1))
-    known = np.isfinite(values)
-    least = values.min(axis=0, initial=np.inf, where=known)
-    most = values.max(axis=0, initial=-np.inf, where=known)
-    return mean, np.clip(widen_resamples(test, mean, means), least, most)
+    is_known = np.isfinite(values)
+    low = values.min(axis=0, initial=np.inf, where=is_known)
+    high = values.max(axis=0, initial=-np.inf, where=is_known)
+    return mean, np.clip(widen_resamples(test, mean, means), low, high)
 
 
 def widen_resamples(test: EvaluationSet, value: FloatArray, resamples: FloatArray) -> FloatArray:
@@ -208,10 +208,10 @@ def block_weights(days: int, block: int) -> FloatArray:
     random = np.random.default_rng(0)
     blocks = -(-days // block)
     starts = random.integers(0, days, (RESAMPLES, blocks))
-    drawn = (starts[..., None] + np.arange(block)) % days
-    drawn = drawn.reshape(RESAMPLES, -1)[:, :days]
+    days_drawn = (starts[..., None] + np.arange(block)) % days
+    days_drawn = days_drawn.reshape(RESAMPLES, -1)[:, :days]
     weights = np.zeros((RESAMPLES, days))
-    np.add.at(weights, (np.arange(RESAMPLES)[:, None], drawn), 1.0)
+    np.add.at(weights, (np.arange(RESAMPLES)[:, None], days_drawn), 1.0)
     weights.setflags(write=False)  # all callers share it
     return weights
 
@@ -225,9 +225,9 @@ class ForecastUnits:
     scale: FloatArray
     """[N, H, 1] volatility over each horizon."""
 
-    def rows(self, chosen: slice) -> "ForecastUnits":
+    def rows(self, rows: slice) -> "ForecastUnits":
         """Select some of the windows."""
-        return ForecastUnits(location=self.location[chosen], scale=self.scale[chosen])
+        return ForecastUnits(location=self.location[rows], scale=self.scale[rows])
 
     def normalise(self, values: FloatArray) -> FloatArray:
         """Convert values [N, H, Q] of the target to these units."""

@@ -78,8 +78,8 @@ def correlate_forecasts(test: EvaluationSet, centres: FloatArray) -> tuple[Corre
         return tuple(_correlate_across_symbols(test, *pair) for pair in pairs)
     return tuple(
         Correlation(
-            ic=_mean_over_symbols(test, *pair, ranked=False),
-            rank_ic=_mean_over_symbols(test, *pair, ranked=True),
+            ic=_mean_over_symbols(test, *pair, use_ranks=False),
+            rank_ic=_mean_over_symbols(test, *pair, use_ranks=True),
             icir=None,
             rank_icir=None,
         )
@@ -95,12 +95,12 @@ def _has_cross_section(test: EvaluationSet) -> bool:
 def _correlate_across_symbols(test: EvaluationSet, centres: FloatArray, outcomes: FloatArray) -> Correlation:
     _, starts = np.unique(test.positions, return_index=True)
     pairs = np.stack([centres, outcomes])
-    plain, ranked = np.array([_correlate_day(day) for day in np.split(pairs, starts[1:], axis=1)]).T
+    daily, by_rank = np.array([_correlate_day(day) for day in np.split(pairs, starts[1:], axis=1)]).T
     return Correlation(
-        ic=_average_correlations(test, plain),
-        rank_ic=_average_correlations(test, ranked),
-        icir=_measure_ratio(plain),
-        rank_icir=_measure_ratio(ranked),
+        ic=_average_correlations(test, daily),
+        rank_ic=_average_correlations(test, by_rank),
+        icir=_measure_ratio(daily),
+        rank_icir=_measure_ratio(by_rank),
     )
 
 
@@ -133,7 +133,7 @@ def _measure_ratio(daily: FloatArray) -> float | None:
 
 
 def _mean_over_symbols(
-    test: EvaluationSet, centres: FloatArray, outcomes: FloatArray, *, ranked: bool
+    test: EvaluationSet, centres: FloatArray, outcomes: FloatArray, *, use_ranks: bool
 ) -> Interval | None:
     """Mean over symbols of the correlation across days; resamples draw the same days for all symbols."""
     days = np.unique(test.positions)
@@ -141,14 +141,14 @@ def _mean_over_symbols(
     by_symbol: list[FloatArray] = []
     for symbol in np.unique(test.symbols):
         rows = (test.symbols == symbol) & np.isfinite(outcomes)
-        x, y = (rank_values(series[rows]) if ranked else series[rows] for series in (centres, outcomes))
+        x, y = (rank_values(series[rows]) if use_ranks else series[rows] for series in (centres, outcomes))
         if len(x) > 1 and min(np.ptp(x), np.ptp(y)) > 0:
             day_weights = weights[:, np.searchsorted(days, test.positions[rows])]
             by_symbol.append(_correlate_weighted(x, y, np.vstack([np.ones(len(x)), day_weights])))
     if not by_symbol:
         return None
-    known = np.isfinite(by_symbol)
-    means = quotient(np.where(known, by_symbol, 0.0).sum(axis=0), known.sum(axis=0))
+    is_known = np.isfinite(by_symbol)
+    means = quotient(np.where(is_known, by_symbol, 0.0).sum(axis=0), is_known.sum(axis=0))
     return _clip_interval(test, means[0], means[1:])
 
 
@@ -189,8 +189,8 @@ class PitHistogram:
 def pit(test: EvaluationSet, forecasts: FloatArray) -> tuple[PitHistogram, ...]:
     """One histogram per horizon, from forecasts [N, H, Q]."""
     fell = mark_below(test, forecasts)
-    whole = np.where(np.isnan(fell[..., :1]), np.nan, 1.0)
-    bins = np.diff(np.concatenate([0.0 * whole, fell, whole], axis=-1), axis=-1)
+    ones = np.where(np.isnan(fell[..., :1]), np.nan, 1.0)
+    bins = np.diff(np.concatenate([0.0 * ones, fell, ones], axis=-1), axis=-1)
     means, resamples = resampled_mean(test, bins)
     edges = (0.0, *test.levels, 1.0)
     return tuple(
@@ -229,16 +229,18 @@ def by_symbol(
     """
     rows: list[SymbolScores] = []
     for symbol in np.unique(test.symbols):
-        chosen = test.symbols == symbol
-        own = test.rows(chosen)
-        ours, theirs = (average_horizons(own, losses) for losses in (pinball(own, forecasts[chosen]), baseline[chosen]))
+        mask = test.symbols == symbol
+        symbol_test = test.rows(mask)
+        ours, theirs = (
+            average_horizons(symbol_test, losses) for losses in (pinball(symbol_test, forecasts[mask]), baseline[mask])
+        )
         rows.append(
             SymbolScores(
                 symbol=names[symbol],
-                windows=int(chosen.sum()),
-                mean=_estimate_mean(own, ours),
-                improvement=measure_improvement(own, ours, theirs),
-                band=_estimate_mean(own, np.nanmean(mark_inside(own, forecasts[chosen]), axis=1)),
+                windows=int(mask.sum()),
+                mean=_estimate_mean(symbol_test, ours),
+                improvement=measure_improvement(symbol_test, ours, theirs),
+                band=_estimate_mean(symbol_test, np.nanmean(mark_inside(symbol_test, forecasts[mask]), axis=1)),
             )
         )
     return tuple(rows)
@@ -316,7 +318,7 @@ def score(
     means = _estimate_means(test, losses)
     band = _estimate_means(test, mark_inside(test, forecasts))
     widths = _estimate_means(test, winkler(test, forecasts))
-    ranked = _estimate_means(test, crps(test, forecasts))
+    crps_means = _estimate_means(test, crps(test, forecasts))
     errors = _estimate_means(test, absolute_error(test, forecasts))
     shares = measure_below_by_level(test, forecasts)
     by_level, risk = _measure_levels(test, forecasts)
@@ -330,7 +332,7 @@ def score(
             pinball=means[h],
             pinball_by_level=tuple(by_level[h].tolist()),
             risk=tuple(risk[h].tolist()),
-            crps=ranked[h],
+            crps=crps_means[h],
             below=shares[h],
             band=band[h],
             winkler=widths[h],
@@ -429,7 +431,7 @@ def benchmark(
         if fitted.replaced is not None:
             symbols, why = case.history.bars.symbols, fitted.replaced.why
             reasons = [f"{symbols[row]} ({why[row]})" for row in np.unique(test.symbols) if row in why]
-            more = f" and {len(reasons) - MAX_NAMED} more" if len(reasons) > MAX_NAMED else ""
+            rest = f" and {len(reasons) - MAX_NAMED} more" if len(reasons) > MAX_NAMED else ""
             if reasons:
-                notes.append(f"{title} uses the {fitted.replaced.by} for {', '.join(reasons[:MAX_NAMED])}{more}")
+                notes.append(f"{title} uses the {fitted.replaced.by} for {', '.join(reasons[:MAX_NAMED])}{rest}")
     return BenchmarkResult(rows=tuple(rows), best=contest.best_losses, skill=contest.skill, notes=(*notes, *plan.notes))

@@ -56,8 +56,8 @@ class JudgedForecasts:
             raise ConfigurationError("the versions forecast no common day of a common symbol; give more bars")
         return self._rows(np.isin(ours, shared)), other._rows(np.isin(theirs, shared))
 
-    def _rows(self, chosen: BoolArray) -> Self:
-        return replace(self, test=self.test.rows(chosen), values=self.values[chosen])
+    def _rows(self, mask: BoolArray) -> Self:
+        return replace(self, test=self.test.rows(mask), values=self.values[mask])
 
 
 def walk_forward(walked: RefitMaterial, folds: tuple[Fold, ...]) -> JudgedForecasts:
@@ -90,8 +90,8 @@ def _forecast_fold(walked: RefitMaterial, fold: Fold) -> JudgedForecasts:
             "folds"
         )
     begin, end = max(0, first - WARM_UP), min(last + recipe.target.reach, len(sessions) - 1)
-    read = walked.bars.between(int(sessions[begin]), int(sessions[end]))
-    history = History(read, artifact.pipeline, walked.covariates)
+    fold_bars = walked.bars.between(int(sessions[begin]), int(sessions[end]))
+    history = History(fold_bars, artifact.pipeline, walked.covariates)
     windows = history.windows(SplitPart("fold", int(sessions[first + recipe.target.lag + 1]), int(sessions[end])))
     engine, output = build_engine(artifact.network(), artifact.manifest), build_output_map(artifact.manifest)
     test = EvaluationSet.of(history, windows, recipe.quantiles)
@@ -148,8 +148,10 @@ def _list_recipes(model: EvaluatedModel) -> dict[str, tuple[Json, Json]]:
         if "recipe" not in network.manifest.card:
             return {}
         settings = read_recipe(network.manifest.card["recipe"]).settings()
-        own = {key: value for key, value in settings.items() if not key.startswith((SHARE, SPLIT, ROLLING, "device"))}
-        recipes[name] = (own, identify_features(network.pipeline.features.features))
+        identity = {
+            key: value for key, value in settings.items() if not key.startswith((SHARE, SPLIT, ROLLING, "device"))
+        }
+        recipes[name] = (identity, identify_features(network.pipeline.features.features))
     return recipes
 
 
@@ -208,7 +210,7 @@ class VersionComparison:
     last_day: int
     days: int
     symbols: tuple[str, ...]
-    learnt: int
+    champion_symbols: int
     """Number of symbols that the champion learnt from."""
     shared: int
     """How many of them were compared."""
@@ -232,17 +234,17 @@ class VersionComparison:
             return False
         if not self.has_enough_symbols:
             return None
-        least = -MARGIN if self.is_refresh else 0.0
+        min_gain = -MARGIN if self.is_refresh else 0.0
         if self.bounds.lower is None or self.bounds.upper is None:
             return None
-        if self.bounds.lower > least:
+        if self.bounds.lower > min_gain:
             return True
-        return False if self.bounds.upper < least else None
+        return False if self.bounds.upper < min_gain else None
 
     @property
     def has_enough_symbols(self) -> bool:
         """Whether at least half of the symbols that the champion learnt from were compared."""
-        return 2 * self.shared >= self.learnt
+        return 2 * self.shared >= self.champion_symbols
 
     @property
     def need(self) -> str:
@@ -268,8 +270,10 @@ class VersionComparison:
             f"{self.days} days of {self.shown_symbols}, {format_date(self.first_day)} to {format_date(self.last_day)}"
         )
         if not self.has_enough_symbols:
-            few = f"only {self.shared} of the {self.learnt} symbols that {self.champion} learnt from were compared"
-            return f"{summary}; undecided: {few}; give bars of at least half of them"
+            return (
+                f"{summary}; undecided: only {self.shared} of the {self.champion_symbols} symbols that {self.champion} "
+                "learnt from were compared; give bars of at least half of them"
+            )
         if self.bounds.lower is None or self.bounds.upper is None:
             return f"{summary}; undecided: {self.bounds.days_short} more days are needed for bounds"
         verdict = {True: "decided for it", False: "decided against it", None: "undecided"}[self.decision]
@@ -304,32 +308,32 @@ def compare_versions(
         CovariateMissingError: no file has a covariate that one reads.
     """
     _check_comparable(champion, challenger)
-    seen = max((champion, challenger), key=lambda compared: compared.trained_model.last_seen)
-    target, calendar = champion.trained_model.model.manifest.target, find_calendar(seen.trained_model.model)
+    latest = max((champion, challenger), key=lambda compared: compared.trained_model.last_seen)
+    target, calendar = champion.trained_model.model.manifest.target, find_calendar(latest.trained_model.model)
     try:
-        part = select_unseen_part(bars.sessions, seen.trained_model.last_seen, target, calendar, start=start)
+        part = select_unseen_part(bars.sessions, latest.trained_model.last_seen, target, calendar, start=start)
     except InSampleError as error:
         walk = ", or compare their recipes in a walk forward (--start DATE --refit 63)"
         instead = "" if challenger.has_recipe_of(champion) else walk
         raise InSampleError(
             f"{champion.reference} and {challenger.reference} cannot be compared on these days, because "
-            f"{seen.reference} has seen labels up to {format_date(seen.trained_model.last_seen)}: give later "
+            f"{latest.reference} has seen labels up to {format_date(latest.trained_model.last_seen)}: give later "
             f"bars{instead}"
         ) from error
     for version in (champion, challenger):
         bars = drop_before_calendar(bars, find_calendar(version.trained_model.model))
         check_sessions(bars, find_calendar(version.trained_model.model))
-    judged: list[JudgedForecasts] = []
+    forecasts: list[JudgedForecasts] = []
     for version in (champion, challenger):
         model = version.trained_model.model
         check()
-        bound = bind_model(model, bars, version.source.covariates)
-        windows = bound.windows(part)
+        bound_model = bind_model(model, bars, version.source.covariates)
+        windows = bound_model.windows(part)
         check()
-        test = EvaluationSet.of(bound.history, windows, model.manifest.quantiles)
-        judged.append(JudgedForecasts(test=test, values=bound.forecasts(windows).calibrated))
+        test = EvaluationSet.of(bound_model.history, windows, model.manifest.quantiles)
+        forecasts.append(JudgedForecasts(test=test, values=bound_model.forecasts(windows).calibrated))
     check()
-    return _compare(champion, challenger, bars, judged[0], judged[1], by="versions", seen=seen)
+    return _compare(champion, challenger, bars, forecasts[0], forecasts[1], by="versions", latest=latest)
 
 
 def compare_recipes(
@@ -354,7 +358,7 @@ def compare_recipes(
     reach = champion.trained_model.model.manifest.target.reach
     end = int(bars.sessions[max(0, len(bars.sessions) - 1 - reach)])
     folds = split_sessions(bars.sessions, WalkForwardPlan(start=start, end=end, refit=refit))
-    judged = [
+    forecasts = [
         walk_forward(
             RefitMaterial(
                 bars=bars,
@@ -367,7 +371,9 @@ def compare_recipes(
         )
         for version in (champion, challenger)
     ]
-    return _compare(champion, challenger, bars, judged[0], judged[1], by=f"recipes, trained every {refit} sessions")
+    return _compare(
+        champion, challenger, bars, forecasts[0], forecasts[1], by=f"recipes, trained every {refit} sessions"
+    )
 
 
 def _check_comparable(champion: ComparedVersion, challenger: ComparedVersion) -> None:
@@ -375,8 +381,8 @@ def _check_comparable(champion: ComparedVersion, challenger: ComparedVersion) ->
         raise ConfigurationError(f"{champion.reference} is compared with itself; name two versions")
     ours, theirs = (version.trained_model.model.manifest for version in (challenger, champion))
     different = [
-        f"{what} {mine} and {other}"
-        for what, mine, other in (
+        f"{setting} {mine} and {other}"
+        for setting, mine, other in (
             ("target", ours.target.kind.value, theirs.target.kind.value),
             ("lag", ours.target.lag, theirs.target.lag),
             ("horizons", list(ours.target.horizons), list(theirs.target.horizons)),
@@ -399,7 +405,7 @@ def _compare(
     new: JudgedForecasts,
     *,
     by: str,
-    seen: ComparedVersion | None = None,
+    latest: ComparedVersion | None = None,
 ) -> VersionComparison:
     old, new = old.shared_with(new)
     test = old.test
@@ -416,23 +422,23 @@ def _compare(
         is_refresh=challenger.has_recipe_of(champion),
         is_copy=np.array_equal(old.values, new.values),
         by=by,
-        seen_by="" if seen is None else seen.reference,
-        seen_until=0 if seen is None else seen.trained_model.last_seen,
+        seen_by="" if latest is None else latest.reference,
+        seen_until=0 if latest is None else latest.trained_model.last_seen,
         first_day=first,
         last_day=last,
         days=test.days,
         symbols=compared,
-        learnt=len(champion.symbols),
+        champion_symbols=len(champion.symbols),
         shared=len(champion.symbols.intersection(compared)),
         horizons=test.horizons,
         losses=compare(test, after, before, champion.reference),
-        bounds=_bound(daily[0], daily[1], test.horizons[-1], compute_challenger_alpha(attempt)),
+        bounds=_compute_bounds(daily[0], daily[1], test.horizons[-1], compute_challenger_alpha(attempt)),
         coverage=(inside[0], inside[1]),
         promised=test.levels[-1] - test.levels[0],
     )
 
 
-def _bound(theirs: FloatArray, ours: FloatArray, horizon: int, alpha: float) -> SequenceBounds:
+def _compute_bounds(theirs: FloatArray, ours: FloatArray, horizon: int, alpha: float) -> SequenceBounds:
     """Bounds relative to the mean of their daily losses [D]."""
     test = compare_losses(theirs, ours, horizon=horizon, alpha=alpha)
     scale = test.their_loss

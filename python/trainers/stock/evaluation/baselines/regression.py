@@ -89,9 +89,11 @@ def regression_units(history: History, measured_windows: MeasuredWindows) -> For
 def _collect_regression(sample: BaselineSample) -> tuple[FloatArray, FloatArray]:
     """Regressors [N, K] of the fitted windows, and outcomes [N, H] in the regression's units; NaN where unknown."""
     history = sample.history
-    learnt = MeasuredWindows.of(history, sample.at_most(FITTED_WINDOWS))
-    outcomes = regression_units(history, learnt).normalise(history.outcomes(learnt.windows)[..., None])[..., 0]
-    return learnt.in_blocks(lambda block: regressors(history, block)), outcomes
+    sample_windows = MeasuredWindows.of(history, sample.at_most(FITTED_WINDOWS))
+    outcomes = regression_units(history, sample_windows).normalise(history.outcomes(sample_windows.windows)[..., None])[
+        ..., 0
+    ]
+    return sample_windows.in_blocks(lambda block: regressors(history, block)), outcomes
 
 
 def ridge(sample: BaselineSample) -> FittedBaseline:
@@ -159,11 +161,11 @@ def har(sample: BaselineSample) -> FittedBaseline:
     Quantiles of volatility come from the residuals. Quantiles of returns come from past outcomes divided by the
     volatility that the regression forecast, times its current forecast.
     """
-    history, learnt = sample.history, sample.at_most(LEARNT_FROM)
-    daily, labels = _measure_volatility(history, learnt)
-    known = in_blocks(learnt, lambda block: _average_days(daily, block))
-    weights = np.stack([_solve_least_squares(known, labels[:, h]) for h in range(labels.shape[1])], axis=1)
-    centres, outcomes = known @ weights, history.outcomes(learnt)
+    history, windows = sample.history, sample.at_most(LEARNT_FROM)
+    daily, labels = _measure_volatility(history, windows)
+    averages = in_blocks(windows, lambda block: _average_days(daily, block))
+    weights = np.stack([_solve_least_squares(averages, labels[:, h]) for h in range(labels.shape[1])], axis=1)
+    centres, outcomes = averages @ weights, history.outcomes(windows)
     if sample.target.kind is TargetKind.LOG_VOLATILITY:
         residuals = np.nanquantile(outcomes - centres, sample.levels, axis=0).T
         return FittedBaseline(
@@ -185,11 +187,11 @@ def _measure_volatility(history: History, windows: TrainingWindows) -> tuple[Flo
     target = replace(history.pipeline.target, kind=TargetKind.LOG_VOLATILITY)
     bars = history.bars
     daily, labels = np.empty(bars.close.shape), np.empty((len(windows), len(target.horizons)))
-    for rows, few in bars.adjusted_blocks():
-        logs = target.daily(few)
+    for rows, adjusted in bars.adjusted_blocks():
+        logs = target.daily(adjusted)
         daily[rows] = np.where(logs > NO_RANGE, logs, np.nan)
-        own = (windows.symbols >= rows.start) & (windows.symbols < rows.stop)
-        labels[own] = target.labels(few)[windows.symbols[own] - rows.start, windows.positions[own]]
+        in_block = (windows.symbols >= rows.start) & (windows.symbols < rows.stop)
+        labels[in_block] = target.labels(adjusted)[windows.symbols[in_block] - rows.start, windows.positions[in_block]]
     return daily, labels
 
 
