@@ -144,8 +144,8 @@ class AdaptiveWidths:
     @classmethod
     def read(cls, ledger: Ledger, version: ModelVersion, session: int) -> Self | None:
         """The factors that an evening used; None if its forecasts were not adaptive."""
-        where = "kind = ? and model = ? and version = ? and session = ?"
-        events = ledger.records(LedgerEvent, where, (WIDTHS, *version, session))
+        condition = "kind = ? and model = ? and version = ? and session = ?"
+        events = ledger.records(LedgerEvent, condition, (WIDTHS, *version, session))
         return cls.of(events[-1]) if events else None
 
 
@@ -179,8 +179,8 @@ class RecordedWidths:
         """
         with self._refreshing:
             newest = int(self._ledger.query("select max(id) as last from event")[0]["last"] or 0)
-            where = "kind = ? and id > ? and id <= ?"
-            events = self._ledger.records(LedgerEvent, where, (WIDTHS, self._last_event, newest))
+            condition = "kind = ? and id > ? and id <= ?"
+            events = self._ledger.records(LedgerEvent, condition, (WIDTHS, self._last_event, newest))
             added: dict[ModelVersion, list[AdaptiveWidths]] = {}
             for event in events:
                 try:
@@ -189,8 +189,8 @@ class RecordedWidths:
                     _log.warning("not used: %s", error.message)
                 else:
                     added.setdefault(widths.version, list(self._by_version.get(widths.version, ()))).append(widths)
-            for every in added.values():
-                every.sort(key=lambda widths: widths.session)
+            for history in added.values():
+                history.sort(key=lambda widths: widths.session)
             self._by_version = {**self._by_version, **added}
             self._last_event, self._failure = newest, ""
 
@@ -201,17 +201,17 @@ class RecordedWidths:
             LedgerError: There are none.
         """
         version = ModelVersion(forecast.model, forecast.version)
-        every = self._by_version.get(version, ())
-        if not every:
+        history = self._by_version.get(version, ())
+        if not history:
             raise LedgerError(
                 f"the ledger has no adaptive widths of {version.reference}; run quantra daily --adaptive with it"
             )
         if forecast.as_of_session is None:
             raise LedgerError("the session of the last bar is unknown, and widths belong to a session; send bars")
-        earlier = bisect_right(every, to_date_number(forecast.as_of_session), key=lambda widths: widths.session)
+        earlier = bisect_right(history, to_date_number(forecast.as_of_session), key=lambda widths: widths.session)
         if not earlier:
             raise LedgerError(
-                f"the first adaptive widths of {version.reference} are of {format_date(every[0].session)}, after the "
+                f"the first adaptive widths of {version.reference} are of {format_date(history[0].session)}, after the "
                 f"last bar, {forecast.as_of_session}"
             )
-        return every[earlier - 1]
+        return history[earlier - 1]

@@ -52,10 +52,10 @@ class FutureCheck:
     @property
     def sentence(self) -> str:
         """The check's numbers in words."""
-        tried = f"at {_count(len(self.sessions), 'session')}"
+        extent = f"at {_count(len(self.sessions), 'session')}"
         if not self.changed:
             gap = "unknown" if self.deletion_gap is None else f"{self.deletion_gap:.1e}"
-            return f"nothing changed, bit for bit, {tried} ({', '.join(self.stages)}); bars deleted: gap {gap}"
+            return f"nothing changed, bit for bit, {extent} ({', '.join(self.stages)}); bars deleted: gap {gap}"
         when = "" if self.first_changed is None else f", first at {format_date(self.first_changed)}"
         return f"a leak: {', '.join(self.changed)} changed with bars of later sessions{when}"
 
@@ -196,11 +196,11 @@ class TrialsCheck:
     @property
     def sentence(self) -> str:
         """The check's numbers in words."""
-        tried = f"{_count(self.trials, 'trial')} ({self.counted_by})"
+        trials = f"{_count(self.trials, 'trial')} ({self.counted_by})"
         if self.sharpe is None or self.deflated is None or self.probabilistic is None:
-            return f"{tried}; the strategy's return never varies, so it has no Sharpe ratio"
+            return f"{trials}; the strategy's return never varies, so it has no Sharpe ratio"
         return (
-            f"{tried}: Sharpe {self.sharpe:+.2f}, of which the luckiest would show {self.expected_best:.2f}; it is "
+            f"{trials}: Sharpe {self.sharpe:+.2f}, of which the luckiest would show {self.expected_best:.2f}; it is "
             f"above that with probability {self.deflated:.2f}, above 0 with {self.probabilistic:.2f}"
         )
 
@@ -302,10 +302,12 @@ class AuditRecord:
             ArtifactError: a key is missing, unknown or invalid; the message names it.
         """
         record = Record.from_bytes(data, source)
-        stated = record.text("format"), record.integer("format_version")
-        if stated != (FORMAT, FORMAT_VERSION):
-            raise record.make_error("format", f"is {stated[0]!r} version {stated[1]}; audit the model again")
-        read = cls(
+        stated_format = record.text("format"), record.integer("format_version")
+        if stated_format != (FORMAT, FORMAT_VERSION):
+            raise record.make_error(
+                "format", f"is {stated_format[0]!r} version {stated_format[1]}; audit the model again"
+            )
+        audit = cls(
             digest=record.text("digest"),
             subject=record.text("subject"),
             bars=record.text("bars"),
@@ -320,16 +322,16 @@ class AuditRecord:
             warnings=record.texts("warnings"),
         )
         record.end()
-        return read
+        return audit
 
 
 def _read_permutation(record: Record) -> PermutationCheck:
-    read = read_as(record, PermutationCheck, strict=True)
-    if not read.permuted:
+    permutation = read_as(record, PermutationCheck, strict=True)
+    if not permutation.permuted:
         raise record.make_error(
             "permuted", "is [], but must hold the skill of at least one training; audit the model again"
         )
-    return read
+    return permutation
 
 
 def locate_audit(path: Path) -> Path:

@@ -139,7 +139,7 @@ class Record:
         if not isinstance(value, Mapping):
             raise self._make_error(path, f"is {_format(value)}, expected an object")
         self._value = value
-        self._read: set[str] = set()
+        self._read_keys: set[str] = set()
 
     @classmethod
     def from_bytes(cls, data: bytes, source: str) -> Self:
@@ -197,7 +197,7 @@ class Record:
         """Read a value of any type."""
         if key not in self._value:
             raise self.make_error(key, "is missing")
-        self._read.add(key)
+        self._read_keys.add(key)
         return self._value[key]
 
     def keys(self) -> tuple[str, ...]:
@@ -210,7 +210,7 @@ class Record:
 
     def end(self) -> None:
         """Raise ArtifactError if a key was not read."""
-        unknown = sorted(set(self._value) - self._read)
+        unknown = sorted(set(self._value) - self._read_keys)
         if unknown:
             raise self.make_error(unknown[0], "is an unknown key")
 
@@ -317,5 +317,5 @@ def _take_number(value: Json) -> float | None:
 
 
 def _format(value: Json) -> str:
-    shown = json.dumps(value, ensure_ascii=False)
-    return shown if len(shown) <= _MAX_SHOWN_CHARACTERS else shown[:_MAX_SHOWN_CHARACTERS] + "…"
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= _MAX_SHOWN_CHARACTERS else text[:_MAX_SHOWN_CHARACTERS] + "…"

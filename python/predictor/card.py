@@ -262,17 +262,19 @@ class WeightingFacts:
     @property
     def sentences(self) -> tuple[str, ...]:
         """What was decided, and what it cost or gained."""
-        said = [f"{check.name} is left out: {check.reason}" for check in self.refuted]
+        sentences = [f"{check.name} is left out: {check.reason}" for check in self.refuted]
         if self.days_short:
-            said.append(f"no member could be refuted: {self.days_short} more calibration days are needed")
+            sentences.append(f"no member could be refuted: {self.days_short} more calibration days are needed")
         if self.lean:
-            said.append(f"weights per quantile, {100 * self.lean:.0f} % of the way from equal to fitted ones")
+            sentences.append(f"weights per quantile, {100 * self.lean:.0f} % of the way from equal to fitted ones")
         if self.crossed:
-            said.append(f"{self.crossed} test forecasts had weighted quantiles that crossed and were sorted")
+            sentences.append(f"{self.crossed} test forecasts had weighted quantiles that crossed and were sorted")
         if self.regret:
             value, lower, upper = (f"{100 * number:+.1f} %" for number in self.regret)
-            said.append(f"regret against equal weights of all members, on the test days: {value} ({lower} to {upper})")
-        return tuple(said)
+            sentences.append(
+                f"regret against equal weights of all members, on the test days: {value} ({lower} to {upper})"
+            )
+        return tuple(sentences)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -159,13 +159,17 @@ def _define_actor() -> type:
             import ray
 
             different: list[str] = []
-            for package, wanted in expected.items():
+            for package, expected_version in expected.items():
                 try:
                     installed = platform.python_version() if package == "python" else version(package)
                 except PackageNotFoundError:
                     different.append(f"no {package}")
                 else:
-                    different += [f"{package} {installed} instead of {wanted}"] if installed != wanted else []
+                    different += (
+                        [f"{package} {installed} instead of {expected_version}"]
+                        if installed != expected_version
+                        else []
+                    )
             node = ray.util.get_node_ip_address()
             if different:
                 return f"node {node} has {', '.join(different)}; install the same versions on all nodes"
@@ -226,10 +230,10 @@ class _ActorPool:
     def wait(self, seconds: float | None) -> Iterator[tuple[int, JobOutcome | None]]:
         turn = _PATIENCE_S if seconds is None else min(seconds, _PATIENCE_S)
         with _translate_lost_head():
-            done, _ = self._ray.wait([*self._busy, *self._starting], num_returns=1, timeout=turn)
-        if not done:
+            references, _ = self._ray.wait([*self._busy, *self._starting], num_returns=1, timeout=turn)
+        if not references:
             _check_head(self._head)
-        for reference in done:
+        for reference in references:
             with _translate_lost_head():
                 outcome = _fetch_outcome(self._ray, reference)
             if reference in self._busy:
@@ -304,15 +308,15 @@ def _connect(address: str, tell: Callable[[str], None]) -> Generator[Any]:
     _check_reachable(address)
     dashboard = False if address == LOCAL else None  # None leaves that of a running cluster alone
     try:
-        made = ray.init(address, include_dashboard=dashboard, log_to_driver=False, logging_level=logging.ERROR)
+        connection = ray.init(address, include_dashboard=dashboard, log_to_driver=False, logging_level=logging.ERROR)
     except (ConnectionError, TimeoutError, ValueError) as error:
         raise _make_cluster_error(address, error) from error
     except Exception as error:
         if type(error) is not Exception:  # Ray raises a bare one if a part of it takes longer than 30 seconds to start
             raise
         raise UnavailableError(f"Ray did not start: {error}; try again when this machine is less busy") from error
-    if made.dashboard_url:
-        tell(f"Ray's dashboard: http://{made.dashboard_url}")
+    if connection.dashboard_url:
+        tell(f"Ray's dashboard: http://{connection.dashboard_url}")
     try:
         yield ray
     finally:

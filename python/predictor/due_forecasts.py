@@ -94,10 +94,10 @@ def score_due_forecasts(ledger: Ledger, *, patience: int = PATIENCE, first_open:
     events = _report_large_revisions(changed, forecasts, batch)
     everything = [*labels, *(label for _, label in changed)]
     ledger.append([*everything, *_compute_scores(everything, forecasts), *events])
-    scored = sum(label.status is LabelStatus.SCORED for label in labels)
+    scored_count = sum(label.status is LabelStatus.SCORED for label in labels)
     return DueForecasts(
-        scored=scored,
-        unscorable=len(labels) - scored,
+        scored=scored_count,
+        unscorable=len(labels) - scored_count,
         revised=len(changed),
         first_open=_find_first_open(ledger, waiting, labels),
     )
@@ -113,7 +113,7 @@ def _list_waiting(ledger: Ledger, first: int) -> list[_DueLabel]:
     )
     numbers = [forecast.number for forecast in open_forecasts]
     first = min(numbers, default=0)
-    done = {
+    labelled_horizons = {
         (row["forecast"], row["horizon"])
         for row in ledger.query("select forecast, horizon from label where forecast >= ? and revision = 0", (first,))
     }
@@ -121,7 +121,7 @@ def _list_waiting(ledger: Ledger, first: int) -> list[_DueLabel]:
         _DueLabel(forecast, horizon, session)
         for forecast in open_forecasts
         for horizon, session in zip(forecast.horizons, forecast.target_sessions, strict=True)
-        if (forecast.number, horizon) not in done
+        if (forecast.number, horizon) not in labelled_horizons
     ]
 
 
@@ -180,8 +180,8 @@ def _compute_outcomes(panel: BarPanel, dues: Sequence[_DueLabel]) -> FloatArray:
     known = set(panel.sessions.tolist())
     for (base, session, kind), places in groups.items():
         if base in known and session in known:
-            needed = sorted({rows[dues[k].forecast.symbol] for k in places if dues[k].forecast.symbol in rows})
-            bars = panel.between(base, session).rows(needed)
+            symbol_rows = sorted({rows[dues[k].forecast.symbol] for k in places if dues[k].forecast.symbol in rows})
+            bars = panel.between(base, session).rows(symbol_rows)
             target = Target(kind=TargetKind(kind), lag=0, horizons=(len(bars.sessions) - 1,))
             labels = target.labels(bars.adjusted_each()[0])[:, 0, 0]
             by_symbol = dict(zip(bars.symbols, labels.tolist(), strict=True))
@@ -260,13 +260,13 @@ def _compute_scores(labels: Iterable[Label], forecasts: dict[int, ForecastRecord
 def score_outcome(outcome: float, values: FloatArray, levels: FloatArray) -> Score:
     """Score the quantiles [Q] of one horizon at levels [Q]."""
     error = outcome - values
-    below = outcome <= values
+    is_below = outcome <= values
     ends = (levels[0] / 2, (1 + levels[-1]) / 2)
     return Score(
         forecast=0,
         horizon=0,
         pinball=float(np.maximum(levels * error, (levels - 1) * error).mean()),
-        below="".join(map(str, below.astype(int).tolist())),
+        below="".join(map(str, is_below.astype(int).tolist())),
         is_inside=bool(values[0] <= outcome <= values[-1]),
         pit=float(np.interp(outcome, values, levels, left=ends[0], right=ends[1])),
     )

@@ -172,23 +172,23 @@ class EmbeddedServer:
 class EmbeddedCall:
     """A call in progress. A callback reports completion, so that no host thread blocks inside Python."""
 
-    def __init__(self, answered: "Future[bytes]", context: CallContext) -> None:
-        self._answered = answered
+    def __init__(self, response: "Future[bytes]", context: CallContext) -> None:
+        self._response = response
         self._context = context
 
     def when_done(self, tell: Callable[[], object]) -> None:
         """Call `tell` once, on any thread, when `answer` no longer blocks."""
-        self._answered.add_done_callback(lambda _: tell())
+        self._response.add_done_callback(lambda _: tell())
 
     def cancel(self) -> None:
         """Drop the call if queued, or interrupt it."""
         self._context.cancel()
-        self._answered.cancel()
+        self._response.cancel()
 
     def answer(self) -> tuple[bytes, bytes]:
         """The response and empty bytes, or empty bytes and the google.rpc.Status of the error."""
-        status = _encode_status(self._answered)
-        return (b"", status) if status else (self._answered.result(), b"")
+        status = _encode_status(self._response)
+        return (b"", status) if status else (self._response.result(), b"")
 
 
 @final
@@ -230,10 +230,10 @@ class EmbeddedStream:
         return _encode_status(self._call.completion)
 
 
-def _encode_status(done: "Future[bytes] | Future[None]") -> bytes:
+def _encode_status(future: "Future[bytes] | Future[None]") -> bytes:
     """The google.rpc.Status of the error; empty on success."""
     try:
-        done.result()
+        future.result()
     except CancelledError:
         return errors.encode_details(CallCancelledError("the call was cancelled before its response was ready"))
     except QuantraError as error:

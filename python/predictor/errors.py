@@ -76,8 +76,8 @@ MAX_LISTED: Final = 5
 
 def format_names(names: Sequence[str], count: int = 0) -> str:
     """Join the first MAX_LISTED names for messages, with the number of the others; `count` if `names` is truncated."""
-    more = max(len(names), count) - MAX_LISTED
-    return ", ".join(names[:MAX_LISTED]) + (f" and {more} more" if more > 0 else "")
+    rest_count = max(len(names), count) - MAX_LISTED
+    return ", ".join(names[:MAX_LISTED]) + (f" and {rest_count} more" if rest_count > 0 else "")
 
 
 def format_count(count: int, noun: str) -> str:
@@ -145,10 +145,10 @@ class TooFewBarsError(InvalidInputError):
     """The history of a symbol is shorter than the model reads; `metadata` has `symbol`, `have` and `need`."""
 
     @classmethod
-    def of(cls, symbol: str, *, have: int, need: int, what: str, best: int) -> Self:
-        """The error for `have` of `need` units, such as sessions; `best` is the recommended number of sessions."""
+    def of(cls, symbol: str, *, have: int, need: int, unit: str, best: int) -> Self:
+        """The error for `have` of `need` units, such as "sessions"; `best` is the recommended number of sessions."""
         return cls(
-            f"{symbol}: have {have} {what}, need {need}; send earlier bars too, ideally {best} sessions",
+            f"{symbol}: have {have} {unit}, need {need}; send earlier bars too, ideally {best} sessions",
             metadata={"symbol": symbol, "have": str(have), "need": str(need)},
         )
 
@@ -166,9 +166,9 @@ class ExpressionError(InvalidInputError):
         line = " ".join(text.split("\n"))
         start = max(0, position - 60)
         pointer = " " * (position - start) + "^"
-        shown = line[start : start + 120]
+        excerpt = line[start : start + 120]
         return cls(
-            f"{problem} (column {position + 1})\n  {shown}\n  {pointer}",
+            f"{problem} (column {position + 1})\n  {excerpt}\n  {pointer}",
             metadata={"position": str(position), "problem": problem},
         )
 
@@ -277,12 +277,12 @@ class BarsStaleError(QuantraError):
     """The last bar is older than allowed; `metadata` has `have` and `most`, in sessions of the model's calendar."""
 
     @classmethod
-    def of(cls, last: int, *, have: int, most: int) -> Self:
-        """The error for bars whose `last` session (yyyymmdd) is `have` sessions old, with at most `most` allowed."""
+    def of(cls, last: int, *, have: int, limit: int) -> Self:
+        """The error for bars whose `last` session (yyyymmdd) is `have` sessions old, with at most `limit` allowed."""
         return cls(
-            f"the last bar is of {format_date(last)}, and {have} sessions have closed since, but at most {most} may; "
+            f"the last bar is of {format_date(last)}, and {have} sessions have closed since, but at most {limit} may; "
             "send newer bars, or allow older ones",
-            metadata={"date": format_date(last), "have": str(have), "most": str(most)},
+            metadata={"date": format_date(last), "have": str(have), "most": str(limit)},
         )
 
 
@@ -310,11 +310,11 @@ class QueueFullError(RetryableError):
     """The server has too much work; `metadata["retry_after_ms"]` is the retry delay."""
 
     @classmethod
-    def of(cls, what: str, have: int, most: int, *, retry_after_s: float = 0.1) -> Self:
-        """The error for `have` items of `what`, with at most `most` allowed."""
+    def of(cls, items: str, have: int, limit: int, *, retry_after_s: float = 0.1) -> Self:
+        """The error for `have` items, such as "changes wait", with at most `limit` allowed."""
         return cls(
-            f"{have} {what} already, at most {most}; retry in a moment",
-            metadata={"have": str(have), "most": str(most), "retry_after_ms": str(round(1000 * retry_after_s))},
+            f"{have} {items} already, at most {limit}; retry in a moment",
+            metadata={"have": str(have), "most": str(limit), "retry_after_ms": str(round(1000 * retry_after_s))},
         )
 
     @property

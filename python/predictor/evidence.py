@@ -142,10 +142,10 @@ class _Bets:
     def compute_reserve(self, turns: PositionArray, last: int) -> FloatArray:
         """[D] mean capital that has not entered by the accounts' last turns [D, horizon]."""
         entered = self._count_entered(turns, last)
-        left = [1.0]
+        reserves = [1.0]
         for number in range(int(entered.max(initial=0))):
-            left.append(left[-1] - _compute_capital_part(number))
-        return np.array(left)[entered].mean(axis=1)
+            reserves.append(reserves[-1] - _compute_capital_part(number))
+        return np.array(reserves)[entered].mean(axis=1)
 
     def _count_entered(self, turns: PositionArray, last: int) -> PositionArray:
         """How many parts of the capital have entered by each turn."""
@@ -257,9 +257,9 @@ def estimate_notice_days(shares: FloatArray, promised: float, *, symbols: int, h
     first = shares.size + horizon
     before = np.repeat(bets.begin(shares[None], first)[:, -horizon:], _PATHS, axis=0)
     total, noticed = (before * bets.worst).sum(axis=(1, 2))[:, None], np.zeros((_PATHS, 1), np.bool_)
-    for done in range(0, _MAX_NOTICE_LENGTH, _NOTICE_STEP):
-        after = bets.proceed(before, dropped[:, done : done + _NOTICE_STEP], first + done)
-        dates = first + done + np.arange(after.shape[1])
+    for start in range(0, _MAX_NOTICE_LENGTH, _NOTICE_STEP):
+        after = bets.proceed(before, dropped[:, start : start + _NOTICE_STEP], first + start)
+        dates = first + start + np.arange(after.shape[1])
         capital = np.concatenate([before, after], axis=1)
         change = ((after - capital[:, :-horizon]) * bets.worst).sum(axis=2)
         totals = total + np.cumsum(change, axis=1)
@@ -267,7 +267,7 @@ def estimate_notice_days(shares: FloatArray, promised: float, *, symbols: int, h
         alarms = np.logical_or.accumulate(np.concatenate([noticed, guarded >= 1 / ALPHA], axis=1), axis=1)[:, 1:]
         enough = alarms.mean(axis=0) >= _NOTICED
         if enough.any():
-            return done + int(np.argmax(enough)) + 1
+            return start + int(np.argmax(enough)) + 1
         before, total, noticed = capital[:, -horizon:], totals[:, -1:], alarms[:, -1:]
     return 0
 
@@ -278,9 +278,9 @@ def _draw_dropped_shares(shares: FloatArray, promised: float, *, symbols: int, h
     starts = random.integers(shares.size, size=(_PATHS, -(-_MAX_NOTICE_LENGTH // block)))
     days = (starts[..., None] + np.arange(block)).reshape(_PATHS, -1) % shares.size
     level = promised - _DROP * np.minimum(1, np.arange(1, _MAX_NOTICE_LENGTH + 1) / horizon)
-    kept = np.minimum(1, level / max(float(shares.mean()), 1e-9))
-    drawn = shares[days[:, :_MAX_NOTICE_LENGTH]]
-    return random.binomial(np.round(symbols * drawn).astype(np.int64), kept) / symbols
+    kept_share = np.minimum(1, level / max(float(shares.mean()), 1e-9))
+    sampled_shares = shares[days[:, :_MAX_NOTICE_LENGTH]]
+    return random.binomial(np.round(symbols * sampled_shares).astype(np.int64), kept_share) / symbols
 
 
 def describe_notice(promised: float, days: int) -> str:

@@ -69,8 +69,8 @@ def claim_file(path: Path) -> Generator[str]:
             yield file.read().decode(errors="replace") or "another process"
             return
         file.truncate(0)
-        since = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-        file.write(f"process {os.getpid()} on {socket.gethostname()} since {since}".encode())
+        claimed_at = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+        file.write(f"process {os.getpid()} on {socket.gethostname()} since {claimed_at}".encode())
         try:
             yield ""
         finally:

@@ -42,8 +42,8 @@ def choose_device(name: str) -> torch.device:
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:
         gpus = ", ".join(f"cuda:{number}" for number in range(torch.cuda.device_count()))
-        found = f"this machine has {gpus}" if gpus else "torch finds no usable CUDA GPU"
-        raise ConfigurationError(f"device {name!r} is not available: {found}; use --device auto or cpu") from error
+        hint = f"this machine has {gpus}" if gpus else "torch finds no usable CUDA GPU"
+        raise ConfigurationError(f"device {name!r} is not available: {hint}; use --device auto or cpu") from error
     return device
 
 

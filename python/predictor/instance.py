@@ -79,10 +79,10 @@ class Instance:
             )
 
 
-def limit_age(instance: Instance, most: int) -> Instance:
+def limit_age(instance: Instance, max_age: int) -> Instance:
     """Lower an instance's `max_age_sessions` to `most`, unless it is lower already."""
     age = instance.max_age_sessions
-    return instance if age is not None and age <= most else replace(instance, max_age_sessions=most)
+    return instance if age is not None and age <= max_age else replace(instance, max_age_sessions=max_age)
 
 
 InstanceLike = BarPanel | FeatureWindow | Instance | Frame

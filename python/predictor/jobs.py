@@ -48,10 +48,10 @@ class JobProgress:
     def __str__(self) -> str:
         """All counts but those of all jobs and the done ones, such as `2 running, 1 lost, 1 repeated, 3 min left`."""
         counts = {"running": self.running, "failed": self.failed, "lost": self.lost, "repeated": self.repeated}
-        shown = [f"{count} {name}" for name, count in counts.items() if count]
+        parts = [f"{count} {name}" for name, count in counts.items() if count]
         if self.seconds_left:
-            shown.append(f"{format_duration(self.seconds_left)} left")
-        return ", ".join(shown)
+            parts.append(f"{format_duration(self.seconds_left)} left")
+        return ", ".join(parts)
 
 
 class JobOutcome(NamedTuple):
@@ -168,78 +168,85 @@ class _JobRun(Generic[JobT]):
         self, runner: JobRunner, pool: JobPool, jobs: Iterable[JobT], total: int, name: Callable[[JobT], str]
     ) -> None:
         self._runner, self._pool, self._jobs, self._total, self._name = runner, pool, enumerate(jobs), total, name
-        self._taken: dict[int, JobT] = {}
+        self._open_jobs: dict[int, JobT] = {}
         """Jobs whose outcome was not yielded yet."""
-        self._begun: dict[int, float] = {}
+        self._start_times: dict[int, float] = {}
         """When each running job began; infinity before that."""
-        self._ended: dict[int, JobOutcome] = {}
+        self._outcomes: dict[int, JobOutcome] = {}
         self._losses = Counter[int]()
-        self._done = self._failed = self._repeated = 0
+        self._done_count = self._failed_count = self._repeat_count = 0
         self._start = time.monotonic()
 
     def outcomes(self, *, in_order: bool) -> Iterator[tuple[JobT, JobOutcome]]:
         """Run all jobs, and yield each with its outcome."""
         while True:
-            while len(self._taken) < self._pool.slots and (numbered := next(self._jobs, None)) is not None:
-                number, self._taken[numbered[0]] = numbered
+            while len(self._open_jobs) < self._pool.slots and (numbered := next(self._jobs, None)) is not None:
+                number, self._open_jobs[numbered[0]] = numbered
                 self._begin(number)
-            if not self._taken:
+            if not self._open_jobs:
                 return
-            while (number := next(iter(self._taken)) if in_order else next(iter(self._ended), -1)) not in self._ended:
+            while (
+                number := next(iter(self._open_jobs)) if in_order else next(iter(self._outcomes), -1)
+            ) not in self._outcomes:
                 self._wait()
-            job, outcome = self._taken.pop(number), self._ended.pop(number)
-            self._done += outcome.error is None
-            self._failed += outcome.error is not None
+            job, outcome = self._open_jobs.pop(number), self._outcomes.pop(number)
+            self._done_count += outcome.error is None
+            self._failed_count += outcome.error is not None
             self._update_progress()
             yield job, outcome
 
     def _begin(self, number: int) -> None:
-        has_begun = self._pool.start(number, self._taken[number])
-        self._begun[number] = time.monotonic() if has_begun else float("inf")
+        has_begun = self._pool.start(number, self._open_jobs[number])
+        self._start_times[number] = time.monotonic() if has_begun else float("inf")
         self._update_progress()
 
     def _wait(self) -> None:
         """Wait for a job that ends, and end those that take too long."""
         limit = self._runner.timeout
-        seconds = limit and min(limit, max(0.0, min(self._begun.values()) + limit - time.monotonic()))
+        seconds = limit and min(limit, max(0.0, min(self._start_times.values()) + limit - time.monotonic()))
         for number, outcome in self._pool.wait(seconds):
             if outcome is None:
-                self._begun[number] = time.monotonic()
+                self._start_times[number] = time.monotonic()
             else:
                 self._end(number, outcome)
         if limit is None:
             return
-        for number in [number for number, begun in self._begun.items() if time.monotonic() - begun >= limit]:
+        for number in [number for number, start in self._start_times.items() if time.monotonic() - start >= limit]:
             self._pool.stop(number)
-            name = self._name(self._taken[number])
+            name = self._name(self._open_jobs[number])
             problem = f"{name} did not end within {limit:g} seconds and was stopped; raise --job-timeout if it is slow"
             self._end(number, JobOutcome(error=DeadlineExceededError(problem)))
 
     def _end(self, number: int, outcome: JobOutcome) -> None:
-        del self._begun[number]
+        del self._start_times[number]
         if not outcome.is_lost:
-            self._ended[number] = outcome
+            self._outcomes[number] = outcome
             return
         self._losses[number] += 1
         if self._losses[number] <= REPEATS:
-            self._repeated += 1
+            self._repeat_count += 1
             self._begin(number)
             return
-        name, reason = self._name(self._taken[number]), "" if outcome.error is None else f" ({outcome.error.message})"
+        name, reason = (
+            self._name(self._open_jobs[number]),
+            "" if outcome.error is None else f" ({outcome.error.message})",
+        )
         problem = f"{name} lost its process {REPEATS + 1} times, perhaps because memory ran out{reason}"
-        self._ended[number] = JobOutcome(error=QuantraError(f"{problem}; {self._runner.advice}"))
+        self._outcomes[number] = JobOutcome(error=QuantraError(f"{problem}; {self._runner.advice}"))
 
     def _update_progress(self) -> None:
-        ended = self._done + self._failed
-        left = (time.monotonic() - self._start) / ended * max(0, self._total - ended) if ended else None
+        ended_count = self._done_count + self._failed_count
+        seconds_left = (
+            (time.monotonic() - self._start) / ended_count * max(0, self._total - ended_count) if ended_count else None
+        )
         self._runner.progress = JobProgress(
             jobs=self._total,
-            done=self._done,
-            running=len(self._begun),
-            failed=self._failed,
+            done=self._done_count,
+            running=len(self._start_times),
+            failed=self._failed_count,
             lost=self._losses.total(),
-            repeated=self._repeated,
-            seconds_left=left,
+            repeated=self._repeat_count,
+            seconds_left=seconds_left,
         )
 
 
@@ -342,9 +349,9 @@ class _ProcessPool:
         return False
 
     def wait(self, seconds: float | None) -> Iterator[tuple[int, JobOutcome | None]]:
-        ready = wait([worker.connection for worker in self._busy.values()], seconds)
+        ready_connections = wait([worker.connection for worker in self._busy.values()], seconds)
         for number, worker in list(self._busy.items()):
-            if worker.connection not in ready:
+            if worker.connection not in ready_connections:
                 continue
             try:
                 message: JobOutcome | BaseException | None = worker.connection.recv()

@@ -228,7 +228,7 @@ class Pipeline:
         except CalendarEndedError as error:
             names = ", ".join(symbols[:3])
             raise TooFewBarsError.of(
-                names, have=len(sessions), need=self.bars_needed, what="sessions", best=self.bars_needed
+                names, have=len(sessions), need=self.bars_needed, unit="sessions", best=self.bars_needed
             ) from error
         return np.concatenate([before, sessions])
 

@@ -155,7 +155,7 @@ def test_requests_that_wait_to_be_counted_are_bounded_in_bytes(canned: CannedSer
     calls.close()
 
 
-def test_closed_calls_take_no_more_that_must_be_counted(canned: CannedService) -> None:
+def test_closed_calls_stop_accepting_that_must_be_counted(canned: CannedService) -> None:
     calls = PredictionCalls(canned)
     calls.close()
     assert isinstance(calls.handle("Predict", predict_bytes(100), CallContext()).exception(SOON_S), UnavailableError)

@@ -33,7 +33,7 @@ SERVICE = "inference.GRPCInferenceService"
 
 def refuse_ibm(instance: Instance) -> Forecast | QuantraError:
     if instance.input.symbols == ("IBM",):
-        return TooFewBarsError.of("IBM", have=3, need=30, what="bars", best=140)
+        return TooFewBarsError.of("IBM", have=3, need=30, unit="bars", best=140)
     return forecast_of(instance)
 
 

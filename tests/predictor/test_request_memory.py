@@ -96,7 +96,7 @@ def too_few(model: Predictor, instance: Instance, *, explain: bool) -> None:
     ids=str,
 )
 @pytest.mark.parametrize("kind", ["lstm", "graph", "ensemble"])
-def test_a_few_sessions_of_many_symbols_take_no_more_than_they_are(
+def test_a_few_sessions_of_many_symbols_stop_accepting_than_they_are(
     models: dict[str, Predictor], kind: str, policy: GapPolicy, sessions: list[int], *, explain: bool
 ) -> None:
     instance = Instance(input=panel(sessions), gap_policy=policy)

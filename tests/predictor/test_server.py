@@ -51,7 +51,7 @@ UNBOUNDED = (("grpc.max_receive_message_length", -1), ("grpc.max_send_message_le
 
 def refuse_ibm(instance: Instance) -> Forecast | QuantraError:
     if instance.input.symbols == ("IBM",):
-        return TooFewBarsError.of("IBM", have=3, need=30, what="bars", best=140)
+        return TooFewBarsError.of("IBM", have=3, need=30, unit="bars", best=140)
     return forecast_of(instance)
 
 

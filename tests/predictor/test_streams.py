@@ -55,7 +55,7 @@ WIDE = wide_panel(300)
 
 def refuse_ibm(instance: Instance) -> Forecast | QuantraError:
     if instance.input.symbols == ("IBM",):
-        return TooFewBarsError.of("IBM", have=3, need=30, what="bars", best=140)
+        return TooFewBarsError.of("IBM", have=3, need=30, unit="bars", best=140)
     return forecast_of(instance)
 
 

@@ -16,8 +16,8 @@ with file and cause; there is no fallback.
 
 from predictor.artifact.artifact import Artifact, Golden, StoredArtifact
 from predictor.artifact.ensemble import (
+    CommonSettings,
     EnsembleManifest,
-    SharedMemberFacts,
     StoredEnsemble,
     check_compatible,
     is_ensemble,
@@ -57,11 +57,11 @@ __all__ = [
     "REPLACE_ADVICE",
     "Artifact",
     "BaselineSpec",
+    "CommonSettings",
     "Conformal",
     "EnsembleManifest",
     "Golden",
     "Manifest",
-    "SharedMemberFacts",
     "StoredArtifact",
     "StoredEnsemble",
     "check_compatible",

@@ -75,7 +75,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SharedMemberFacts:
+class CommonSettings:
     """Settings that all members of an ensemble share."""
 
     target: Target
@@ -88,7 +88,7 @@ class SharedMemberFacts:
         return f"{self.target}, quantiles {levels}, calendar {self.calendar}"
 
 
-def check_compatible(members: Mapping[str, Artifact]) -> SharedMemberFacts:
+def check_compatible(members: Mapping[str, Artifact]) -> CommonSettings:
     """Check that artifacts, by member name, can form an ensemble, and return their shared settings.
 
     Networks, features, encoder lengths, normalisers and seeds may differ.
@@ -112,16 +112,14 @@ def check_compatible(members: Mapping[str, Artifact]) -> SharedMemberFacts:
             )
     _check_names(members)
     _check_covariates(members)
-    shared = members[first]
-    return SharedMemberFacts(
-        target=shared.manifest.target, quantiles=shared.manifest.quantiles, calendar=shared.pipeline.calendar.name
-    )
+    manifest, calendar = members[first].manifest, calendars[first].name
+    return CommonSettings(target=manifest.target, quantiles=manifest.quantiles, calendar=calendar)
 
 
-def _check_equal(what: str, a: str, value: object, b: str, other: object) -> None:
+def _check_equal(fact: str, a: str, value: object, b: str, other: object) -> None:
     if value != other:
         raise ConfigurationError(
-            f"the {what} of {a} is {value}, that of {b} is {other}; members of an ensemble must share it: leave one out"
+            f"the {fact} of {a} is {value}, that of {b} is {other}; members of an ensemble must share it: leave one out"
         )
 
 
@@ -228,14 +226,14 @@ def save_ensemble(folder: Path, manifest: EnsembleManifest, members: Mapping[str
         ArtifactError: a member is damaged or does not match the manifest.
     """
     check_absent(folder)
-    own = encode_golden(golden)
-    files = add_manifest(_write_manifest(manifest, own), own)
+    golden_files = encode_golden(golden)
+    files = add_manifest(_write_manifest(manifest, golden_files), golden_files)
     for name, digest in manifest.members.items():
         member = members[name]
-        text, _, own_files = read_verified_files(member)
+        text, _, member_files = read_verified_files(member)
         if sha256(text) != digest:
             raise ArtifactError(f"{member}: its manifest was changed after it was read; build the ensemble again")
-        unchanged = {**own_files, MANIFEST: text, DIGEST: (member / DIGEST).read_bytes()}
+        unchanged = {**member_files, MANIFEST: text, DIGEST: (member / DIGEST).read_bytes()}
         files |= {f"{MEMBERS}/{name}/{file}": data for file, data in unchanged.items()}
     write_folder(folder, files)
 
@@ -253,14 +251,14 @@ def load_ensemble(folder: Path) -> StoredEnsemble:
     manifest = _read_manifest(record)
     files = read_listed_files(folder, record, ENSEMBLE_CONTENTS)
     record.end()
-    apart = [f"{MEMBERS}/{name}" for name in manifest.members]
-    check_no_other_files(folder, (MANIFEST, DIGEST, *ENSEMBLE_CONTENTS), apart=apart)
+    member_folders = [f"{MEMBERS}/{name}" for name in manifest.members]
+    check_no_other_files(folder, (MANIFEST, DIGEST, *ENSEMBLE_CONTENTS), separate_folders=member_folders)
     members = {name: _load_member(folder, name, digest) for name, digest in manifest.members.items()}
     try:
         common = check_compatible({name: member.artifact for name, member in members.items()})
     except ConfigurationError as error:
         raise ArtifactError.of(MANIFEST, error.message) from error
-    stated = SharedMemberFacts(target=manifest.target, quantiles=manifest.quantiles, calendar=manifest.calendar)
+    stated = CommonSettings(target=manifest.target, quantiles=manifest.quantiles, calendar=manifest.calendar)
     if stated != common:
         raise ArtifactError.of(MANIFEST, f"says {stated}, but its members forecast {common}")
     return StoredEnsemble(manifest=manifest, members=members, golden=decode_golden(files), manifest_hash=sha256(text))
@@ -337,13 +335,13 @@ def _load_member(folder: Path, name: str, digest: str) -> StoredArtifact:
     if not (folder / path).is_dir():
         raise ArtifactError.of(path, "the member is missing")
     try:
-        stored = load(folder / path)
+        member = load(folder / path)
     except ArtifactError as error:
         raise prefix_error_path(path, error) from error
-    if stored.manifest_hash != digest:
+    if member.manifest_hash != digest:
         problem = f"its SHA-256 is not the one in the ensemble's {MANIFEST}; another artifact is in its place"
         raise ArtifactError.of(f"{path}/{MANIFEST}", problem)
-    return stored
+    return member
 
 
 def prefix_error_path(path: str, error: ArtifactError) -> ArtifactError:

@@ -161,18 +161,18 @@ def read_listed_files(folder: Path, record: Record, contents: Collection[str]) -
     return {name: _read_verified(folder, name, listed.record(name)) for name in contents}
 
 
-def check_no_other_files(folder: Path, own: Collection[str], *, apart: Collection[str] = ()) -> None:
+def check_no_other_files(folder: Path, files: Collection[str], *, separate_folders: Collection[str] = ()) -> None:
     """Raise ArtifactError if the folder contains anything besides its files and their folders.
 
     Args:
         folder: folder to check.
-        own: paths of its files.
-        apart: folders that are checked separately.
+        files: paths of its files.
+        separate_folders: folders that are checked separately.
     """
-    listed = {*own, *apart}
+    listed = {*files, *separate_folders}
     folders = {parent.as_posix() for name in listed for parent in Path(name).parents}
     paths = (p.relative_to(folder) for p in folder.rglob("*"))
-    present = {p.as_posix() for p in paths if not any(q.as_posix() in apart for q in p.parents)}
+    present = {p.as_posix() for p in paths if not any(q.as_posix() in separate_folders for q in p.parents)}
     unknown = sorted(present - listed - folders)
     if unknown:
         raise ArtifactError.of(unknown[0], "does not belong to the artifact")
@@ -375,11 +375,11 @@ def name_folder_in_errors(folder: Path) -> Generator[None]:
 
 def _suggest_artifacts(folder: Path) -> str:
     """Suggest artifacts in the folder or in its subfolders, newest first; empty if there are none."""
-    meant = _list_versions(folder) or [
+    versions = _list_versions(folder) or [
         version for model_folder in _list_folders(folder) for version in _list_versions(model_folder)[:1]
     ]
-    shown = [str(version) for version in meant[:_MAX_SUGGESTED]]
-    return f"; did you mean {' or '.join(shown)}?" if shown else ""
+    suggestions = [str(version) for version in versions[:_MAX_SUGGESTED]]
+    return f"; did you mean {' or '.join(suggestions)}?" if suggestions else ""
 
 
 def _list_versions(model_folder: Path) -> list[Path]:

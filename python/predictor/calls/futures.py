@@ -49,17 +49,17 @@ def forward(call: str, source: Future[InputT], target: Future[Any], on_result: C
     Cancelling `target` cancels `source`.
     """
 
-    def finish(done: Future[InputT]) -> None:
+    def finish(future: Future[InputT]) -> None:
         if target.cancelled():
             return
         try:
-            on_result(done.result())
+            on_result(future.result())
         except CancelledError:
             return
         except Exception as error:  # noqa: BLE001 - layer boundary: every error becomes a QuantraError
             set_error_if_pending(call, target, error)
 
-    target.add_done_callback(lambda ended: source.cancel() if ended.cancelled() else None)
+    target.add_done_callback(lambda future: source.cancel() if future.cancelled() else None)
     source.add_done_callback(finish)
 
 

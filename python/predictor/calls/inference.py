@@ -111,7 +111,7 @@ class InferenceCalls:
     def _forecast(self, request: InferRequest, size: int, context: CallContext) -> Future[bytes]:
         request_id, symbols = request.head.id, request.symbols
         check_text("id", request_id)
-        wanted = read_output_names(request.head)
+        output_names = read_output_names(request.head)
         parameters = decode_parameters(request.head, are_bars=request.are_bars)
         reference, info = request.reference, None
         if not request.are_bars:  # the form of windows depends on the model, so pin its version
@@ -122,7 +122,9 @@ class InferenceCalls:
             reference,
             LazyRequest(partial(decoder.decode, request), request.rows, size),
             context,
-            lambda outcomes: encode_answer(outcomes, decoder.positions, symbols, request_id=request_id, wanted=wanted),
+            lambda outcomes: encode_answer(
+                outcomes, decoder.positions, symbols, request_id=request_id, output_names=output_names
+            ),
         )
 
     def _answer_model_ready(self, body: bytes) -> bytes:
@@ -260,7 +262,7 @@ class InferStream(ManyRequestCall):
     def send(self, body: bytes) -> bool:
         """See `OpenCall`. An invalid request gets its error as its response."""
         with self._lock:
-            if not self._takes_more:
+            if not self._is_accepting:
                 return False
             pending = PendingInference(body)
             self._flow_control.add_request(pending.size)

@@ -118,7 +118,7 @@ class LedgerStream(OneRequestCall):
         self._source: ForecastMessages | EventMessages | None = None
         self._lock = threading.Lock()
         self._untaken = 0
-        self._reading: Future[Sequence[bytes]] | None = None
+        self._pending_read: Future[Sequence[bytes]] | None = None
         self.completion.add_done_callback(lambda _: self._stop_reading())
 
     def _begin(self, body: bytes) -> None:
@@ -143,8 +143,8 @@ class LedgerStream(OneRequestCall):
         """Read further messages on the ledger's thread, unless the call has ended."""
         if self.completion.done():
             return
-        self._reading = self._run(self._name, self._read, self._context)
-        self._reading.add_done_callback(self._continue)
+        self._pending_read = self._run(self._name, self._read, self._context)
+        self._pending_read.add_done_callback(self._continue)
 
     def _read(self) -> Sequence[bytes]:
         if self._source is None:
@@ -154,14 +154,14 @@ class LedgerStream(OneRequestCall):
     def _stop_reading(self) -> None:
         if self._poller is not None:
             self._poller.remove(self)
-        if self._reading is not None:
-            self._reading.cancel()
+        if self._pending_read is not None:
+            self._pending_read.cancel()
 
-    def _continue(self, reading: "Future[Sequence[bytes]]") -> None:
+    def _continue(self, future: "Future[Sequence[bytes]]") -> None:
         if self.completion.done():
             return
         try:
-            self._emit_and_continue(reading.result())
+            self._emit_and_continue(future.result())
         except Exception as error:  # noqa: BLE001 - layer boundary
             set_error_if_pending(self._name, self.completion, error)
 
@@ -261,8 +261,8 @@ class LedgerCalls:
         queries = {"GetForecast": self._get_forecast, "GetHealth": self._get_health}
         try:
             ledger, query = self._require_ledger(), queries[name]
-            done = self._run(name, lambda: [query(ledger, request)], context)
-            return map_future(name, done, lambda messages: messages[0])
+            future = self._run(name, lambda: [query(ledger, request)], context)
+            return map_future(name, future, lambda messages: messages[0])
         except Exception as error:  # noqa: BLE001 - layer boundary
             return failed_future(name, error)
 

@@ -58,12 +58,12 @@ class SessionQuota:
     Args:
         max_sessions: Largest number of sessions.
         max_bytes: Largest number of bytes in total.
-        where: Owner of the limits, for messages.
+        owner: Owner of the limits, for messages.
         outer: The outer quota.
     """
 
-    def __init__(self, max_sessions: int, max_bytes: int, where: str, outer: "SessionQuota | None" = None) -> None:
-        self._max_sessions, self._max_bytes, self._where = max_sessions, max_bytes, where
+    def __init__(self, max_sessions: int, max_bytes: int, owner: str, outer: "SessionQuota | None" = None) -> None:
+        self._max_sessions, self._max_bytes, self._owner = max_sessions, max_bytes, owner
         self._outer = outer
         self._lock = threading.Lock()
         self._sessions = self._bytes = 0
@@ -91,11 +91,11 @@ class SessionQuota:
         """
         with self._lock:
             if sessions > 0 and self._sessions + sessions > self._max_sessions:
-                what = f"sessions are open on {self._where}"
-                raise QueueFullError.of(what, self._sessions, self._max_sessions, retry_after_s=_RETRY_AFTER_S)
+                items = f"sessions are open on {self._owner}"
+                raise QueueFullError.of(items, self._sessions, self._max_sessions, retry_after_s=_RETRY_AFTER_S)
             if size > 0 and self._bytes + size > self._max_bytes:
-                what = f"bytes of sessions are held by {self._where}, {size} more are wanted"
-                raise QueueFullError.of(what, self._bytes, self._max_bytes, retry_after_s=_RETRY_AFTER_S)
+                items = f"bytes of sessions are held by {self._owner}, {size} more are wanted"
+                raise QueueFullError.of(items, self._bytes, self._max_bytes, retry_after_s=_RETRY_AFTER_S)
             if self._outer is not None:
                 self._outer.add(sessions=sessions, size=size)
             self._sessions += sessions

@@ -39,7 +39,7 @@ PREDICT_STREAM: Final = "PredictStream"
 MAX_INLINE_BYTES: Final = 64 * 1024
 """Largest session request, in bytes, that is decoded on the calling thread."""
 
-DoneT = TypeVar("DoneT")
+ResultT = TypeVar("ResultT")
 SessionT = TypeVar("SessionT", pb.OpenSession, pb.PushBars, pb.CloseSession)
 
 
@@ -124,7 +124,7 @@ class PredictStream(ManyRequestCall):
     def _register(self, pending: PendingRequest, parsed: StreamRequest) -> bool:
         """Register a request; False if the stream is ending. Raises if the request is invalid."""
         with self._lock:
-            if not self._takes_more:
+            if not self._is_accepting:
                 return False
             self._flow_control.add_request(pending.size)
             self._unanswered_count += 1
@@ -172,24 +172,24 @@ class PredictStream(ManyRequestCall):
         self._respond(pending, pb.Ack())
 
     def _predict(self, pending: PendingRequest, body: bytes, position: slice) -> None:
-        counted = self._jobs.count(PREDICT_STREAM, body, pb.StreamPredict, pending.context, position)
-        if isinstance(counted, RequestCounts):
-            self._predict_counted(pending, body, counted)
+        counts = self._jobs.count(PREDICT_STREAM, body, pb.StreamPredict, pending.context, position)
+        if isinstance(counts, RequestCounts):
+            self._predict_counted(pending, body, counts)
         else:
-            self._follow(pending, counted, partial(self._predict_counted, pending, body))
+            self._follow(pending, counts, partial(self._predict_counted, pending, body))
 
-    def _predict_counted(self, pending: PendingRequest, body: bytes, counted: RequestCounts | QuantraError) -> None:
-        if isinstance(counted, QuantraError):
-            self._respond(pending, counted)
+    def _predict_counted(self, pending: PendingRequest, body: bytes, counts: RequestCounts | QuantraError) -> None:
+        if isinstance(counts, QuantraError):
+            self._respond(pending, counts)
             return
-        model = check_reference(parse(counted.head, pb.StreamPredict).model)
-        if len(counted.instances) != 1:
+        model = check_reference(parse(counts.head, pb.StreamPredict).model)
+        if len(counts.instances) != 1:
             raise MalformedRequestError(
-                f"instance: have {len(counted.instances)}, need 1; send one request per instance",
-                metadata={"field": "instance", "have": str(len(counted.instances))},
+                f"instance: have {len(counts.instances)}, need 1; send one request per instance",
+                metadata={"field": "instance", "have": str(len(counts.instances))},
             )
-        decoder = InstanceDecoder(body, counted)
-        self._run_prediction(pending, model, LazyRequest(decoder.decode, counted.rows, len(body)))
+        decoder = InstanceDecoder(body, counts)
+        self._run_prediction(pending, model, LazyRequest(decoder.decode, counts.rows, len(body)))
 
     def _run_prediction(
         self,
@@ -278,14 +278,14 @@ class PredictStream(ManyRequestCall):
     def _follow(
         self,
         pending: PendingRequest,
-        work: "Future[DoneT]",
-        on_done: Callable[[DoneT | QuantraError], None],
+        work: "Future[ResultT]",
+        on_done: Callable[[ResultT | QuantraError], None],
     ) -> None:
         """Call `on_done` with the result or the error of the work, on the thread that completes it."""
 
-        def finish(done: "Future[DoneT]") -> None:
+        def finish(future: "Future[ResultT]") -> None:
             try:
-                on_done(_result_or_error(done))
+                on_done(_take_result(future))
             except Exception as error:  # noqa: BLE001 - layer boundary
                 self._respond(pending, make_quantra_error(PREDICT_STREAM, error))
 
@@ -331,9 +331,9 @@ def encode_response(request_id: str, session_id: str, outcome: Outcome | pb.Ack)
     return response.SerializeToString()
 
 
-def _result_or_error(done: "Future[DoneT]") -> DoneT | QuantraError:
+def _take_result(future: "Future[ResultT]") -> ResultT | QuantraError:
     try:
-        return done.result()
+        return future.result()
     except CancelledError:
         return CallCancelledError("the request was cancelled before its response was ready")
     except Exception as error:  # noqa: BLE001 - layer boundary

@@ -149,10 +149,10 @@ class PredictionCalls:
     ) -> "Future[bytes]":
         # Count the fields before parsing: a small message may expand to gigabytes in memory. A large request is counted
         # on the job thread.
-        counted = self._jobs.count(name, request, kind, context)
-        if isinstance(counted, RequestCounts):
-            return handler(request, counted, context)
-        return chain_futures(name, counted, lambda counted: handler(request, counted, context))
+        counts = self._jobs.count(name, request, kind, context)
+        if isinstance(counts, RequestCounts):
+            return handler(request, counts, context)
+        return chain_futures(name, counts, lambda counts: handler(request, counts, context))
 
     def _list_models(self, body: bytes, _counted: RequestCounts, _context: CallContext) -> "Future[bytes]":
         parse(body, pb.ListModelsRequest)
@@ -165,51 +165,51 @@ class PredictionCalls:
         response = pb.GetModelResponse(model=models.encode(info), limits=self._encoded_limits)
         return completed_future(response.SerializeToString())
 
-    def _predict(self, body: bytes, counted: RequestCounts, context: CallContext) -> "Future[bytes]":
-        model = parse(counted.head, pb.PredictRequest).model
-        decoder = InstanceDecoder(body, counted)
+    def _predict(self, body: bytes, counts: RequestCounts, context: CallContext) -> "Future[bytes]":
+        model = parse(counts.head, pb.PredictRequest).model
+        decoder = InstanceDecoder(body, counts)
         return self._service.predict(
             check_reference(model),
-            LazyRequest(decoder.decode, counted.rows, len(body)),
+            LazyRequest(decoder.decode, counts.rows, len(body)),
             context,
             lambda outcomes: encode_results(decoder.request_ids, outcomes),
         )
 
-    def _explain(self, body: bytes, counted: RequestCounts, context: CallContext) -> "Future[bytes]":
+    def _explain(self, body: bytes, counts: RequestCounts, context: CallContext) -> "Future[bytes]":
         message = parse(body, pb.ExplainRequest)
-        query = LazyRequest(partial(attributions.decode_query, message), counted.rows, len(body))
+        query = LazyRequest(partial(attributions.decode_query, message), counts.rows, len(body))
         explanation = self._service.explain(check_reference(message.model), query, context)
         request_id = message.instance.request_id
         return map_future(
-            "Explain", explanation, lambda done: attributions.encode(done, request_id).SerializeToString()
+            "Explain", explanation, lambda result: attributions.encode(result, request_id).SerializeToString()
         )
 
     def _explain_global(
-        self, emit: ResponseCallback, body: bytes, counted: RequestCounts, context: CallContext
+        self, emit: ResponseCallback, body: bytes, counts: RequestCounts, context: CallContext
     ) -> "Future[bytes]":
-        head, decoder = parse(counted.head, pb.ExplainGlobalRequest), InstanceDecoder(body, counted)
+        head, decoder = parse(counts.head, pb.ExplainGlobalRequest), InstanceDecoder(body, counts)
 
         def decode() -> GlobalExplanationQuery:
             return replace(global_importance.decode_query(head), instances=decoder.decode())
 
         importance = self._service.explain_global(
             check_reference(head.model),
-            LazyRequest(decode, counted.rows, len(body)),
+            LazyRequest(decode, counts.rows, len(body)),
             lambda progress: emit(encode_progress(progress)),
             context,
         )
         return map_future("ExplainGlobal", importance, encode_progress)
 
     def _simulate(
-        self, emit: ResponseCallback, body: bytes, counted: RequestCounts, context: CallContext
+        self, emit: ResponseCallback, body: bytes, counts: RequestCounts, context: CallContext
     ) -> "Future[bytes]":
         message = parse(body, pb.SimulatePathsRequest)
-        query = LazyRequest(partial(price_paths.decode_query, message), counted.rows, len(body))
+        query = LazyRequest(partial(price_paths.decode_query, message), counts.rows, len(body))
 
-        def encode(done: Simulation) -> bytes:
+        def encode(result: Simulation) -> bytes:
             """Emit all messages but the last."""
-            messages = [price_paths.encode_answers(done.forecast, done.paths, done.query.questions)]
-            messages += price_paths.encode_parts(done.paths) if message.include_paths else ()
+            messages = [price_paths.encode_answers(result.forecast, result.paths, result.query.questions)]
+            messages += price_paths.encode_parts(result.paths) if message.include_paths else ()
             for part in messages[:-1]:
                 emit(part.SerializeToString())
             return messages[-1].SerializeToString()

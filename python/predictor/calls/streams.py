@@ -91,11 +91,11 @@ class OneRequestCall(OpenCall):
 
 @final
 class ProgressCall(OneRequestCall):
-    """A call whose response ends with the result of one future.
+    """A call with one request that may emit progress and ends with a result.
 
     Args:
         name, context, emit: As for `OpenCall`.
-        start: Starts the request; its future holds the last message.
+        start: Starts the request and returns the future of the last message.
     """
 
     def __init__(
@@ -166,7 +166,7 @@ class ManyRequestCall(OpenCall):
         self._flow_control = flow_control
         self._max_bytes = max_bytes
         self._lock = threading.RLock()  # `emit` may call `acknowledge`
-        self._takes_more = True
+        self._is_accepting = True
         self._is_cancelled = False
         self._error: QuantraError | None = None
         """The error that the call ends with."""
@@ -190,17 +190,17 @@ class ManyRequestCall(OpenCall):
 
     def end_requests(self) -> None:
         """See `OpenCall`."""
-        self._take_no_more(None)
+        self._stop_accepting(None)
 
     def drain(self, error: QuantraError) -> None:
         """See `OpenCall`."""
-        self._take_no_more(error)
+        self._stop_accepting(error)
 
     def cancel(self) -> None:
         """See `OpenCall`."""
         self._context.cancel()
         with self._lock:
-            self._takes_more, self._is_cancelled = False, True
+            self._is_accepting, self._is_cancelled = False, True
             cancellations = self._list_cancellations()
         self.completion.cancel()
         for cancel in cancellations:
@@ -210,7 +210,7 @@ class ManyRequestCall(OpenCall):
     def _can_continue(self) -> bool:
         """Whether another request may follow now."""
         with self._lock:
-            return self._takes_more and self._flow_control.has_room
+            return self._is_accepting and self._flow_control.has_room
 
     def _make_excess_error(self, message: bytes, advice: str) -> RequestTooLargeError | None:
         """Return the error of a response that is too large."""
@@ -222,15 +222,15 @@ class ManyRequestCall(OpenCall):
             metadata={"have": str(size), "most": str(max_bytes)},
         )
 
-    def _take_no_more(self, error: QuantraError | None) -> None:
+    def _stop_accepting(self, error: QuantraError | None) -> None:
         with self._lock:
-            if self._takes_more:
-                self._takes_more, self._error = False, error
+            if self._is_accepting:
+                self._is_accepting, self._error = False, error
         self._finish_if_over()
 
     def _finish_if_over(self) -> None:
         with self._lock:
-            if self._takes_more or self._is_cancelled or self._is_busy():
+            if self._is_accepting or self._is_cancelled or self._is_busy():
                 return
         self._release()
         if self._error is None:

@@ -13,8 +13,8 @@ from predictor.bars import BarPanel
 from predictor.catalog import ModelInfo
 from predictor.client.calls import (
     DEFAULT_TIMEOUT_S,
+    CallSequence,
     CallTimeout,
-    Steps,
     UnaryCall,
     decode_response,
     make_call_error,
@@ -224,7 +224,7 @@ class AsyncQuantraClient(ServerClient[grpc.aio.Channel]):
         """Describe one model version; by default, the client's model."""
         return await self._call(UnaryCall.model(reference or self._model), self._start_timeout(timeout_s))
 
-    async def _run(self, steps: Steps[ValueT], deadline: CallTimeout) -> ValueT:
+    async def _run(self, steps: CallSequence[ValueT], deadline: CallTimeout) -> ValueT:
         """Make the calls of `steps` in sequence, within one deadline."""
         try:
             call = next(steps)

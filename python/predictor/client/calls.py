@@ -83,7 +83,7 @@ class UnaryCall(Generic[ValueT]):
     @classmethod
     def predict(cls, model: str, inputs: Sequence[InstanceLike]) -> "UnaryCall[tuple[Outcome, ...]]":
         """Request the forecast or the error of each instance, in order."""
-        encoded = (instances.encode(to_instance(each)) for each in inputs)
+        encoded = (instances.encode(to_instance(item)) for item in inputs)
         request = pb.PredictRequest(model=model, instances=encoded)
         return UnaryCall(lambda stub: stub.Predict, request, lambda response: _decode_outcomes(response, len(inputs)))
 
@@ -113,7 +113,7 @@ class UnaryCall(Generic[ValueT]):
         return UnaryCall(lambda stub: stub.GetModel, request, ServedModel.of)
 
 
-Steps = Generator[UnaryCall[Any], Any, ValueT]
+CallSequence = Generator[UnaryCall[Any], Any, ValueT]
 """Generator of calls: it yields each call, receives its decoded response, and returns their combined result."""
 
 

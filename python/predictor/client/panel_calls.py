@@ -159,7 +159,9 @@ def _measure_text(text: str) -> int:
 
 def is_small(instances: Sequence[InstanceOrError]) -> bool:
     """Whether the instances have so few bars that they are sent uncut."""
-    panels = (each for each in instances if isinstance(each, Instance) and isinstance(each.input, BarPanel))
+    panels = (
+        instance for instance in instances if isinstance(instance, Instance) and isinstance(instance.input, BarPanel)
+    )
     return sum(InstanceSizes.of(panel).total - _INSTANCE_OVERHEAD for panel in panels) <= SMALL
 
 
@@ -271,11 +273,11 @@ def _find_part_ends(sizes: InstanceSizes, max_bytes: int, max_symbols: int) -> I
     Each part leaves room for one more symbol: a part without usable symbols is sent again together with a usable one.
     """
     room = max_bytes - sizes.head - int(sizes.rows.max())
-    until = np.cumsum(sizes.rows)
-    first, count = 0, len(until)
+    cumulative_bytes = np.cumsum(sizes.rows)
+    first, count = 0, len(cumulative_bytes)
     while first < count:
-        before = int(until[first - 1]) if first else 0
-        end = min(int(np.searchsorted(until, before + room, side="right")), first + max_symbols)
+        before = int(cumulative_bytes[first - 1]) if first else 0
+        end = min(int(np.searchsorted(cumulative_bytes, before + room, side="right")), first + max_symbols)
         if end < count and end - first > FORWARD:  # end with a forward pass
             end = first + (end - first) // FORWARD * FORWARD
         first = end

@@ -1,8 +1,8 @@
 """Planning of calls for large panels, shared by both clients and free of I/O.
 
 The planner asks the server once for the model's needs and limits, and again after a response from another version. It
-then sends only the bars that the forecast depends on, in several calls if necessary. Each method returns `Steps`: the
-client makes the calls within one deadline and sends the responses back.
+then sends only the bars that the forecast depends on, in several calls if necessary. Each method returns a
+`CallSequence`: the client makes the calls within one deadline and sends the responses back.
 """
 
 import hashlib
@@ -13,7 +13,7 @@ from typing import Final, final
 import numpy as np
 
 from predictor.arrays import FloatArray
-from predictor.client.calls import Steps, UnaryCall
+from predictor.client.calls import CallSequence, UnaryCall
 from predictor.client.panel_calls import CallPlan, PanelPart, ServedModel, check_size, is_small, of_rows
 from predictor.errors import NoUsableSymbolError, QuantraError, TooFewBarsError, format_names
 from predictor.forecast import Explanation, Forecast, Outcome
@@ -115,7 +115,7 @@ class PanelPlanner:
         self._reference = reference
         self._model: ServedModel | None = None
 
-    def predict(self, instances: Sequence[InstanceLike]) -> Steps[tuple[Outcome, ...]]:
+    def predict(self, instances: Sequence[InstanceLike]) -> CallSequence[tuple[Outcome, ...]]:
         """Request the forecast or the error of each instance, in order."""
         instances = [to_instance(instance) for instance in instances]
         if is_small(instances):
@@ -132,7 +132,7 @@ class PanelPlanner:
             model = current
         return (yield UnaryCall.predict(self._reference, instances))
 
-    def explain(self, query: ExplanationQuery) -> Steps[Explanation]:
+    def explain(self, query: ExplanationQuery) -> CallSequence[Explanation]:
         """Request the explanation of one forecast."""
         if is_small([query.instance]):
             return (yield UnaryCall.explain(self._reference, query))
@@ -149,26 +149,28 @@ class PanelPlanner:
             model = current
         return (yield UnaryCall.explain(self._reference, query))
 
-    def cut_query(self, query: GlobalExplanationQuery) -> Steps[tuple[GlobalExplanationQuery, str]]:
+    def cut_query(self, query: GlobalExplanationQuery) -> CallSequence[tuple[GlobalExplanationQuery, str]]:
         """Cut the instances of a global query to the bars they need; also return the version they were cut for."""
         if is_small(query.instances):
             return query, self._reference
         model = yield from self._describe()
-        cut = (model.cut(instance) if isinstance(instance, Instance) else instance for instance in query.instances)
-        return replace(query, instances=tuple(cut)), model.reference
+        cut_instances = (
+            model.cut(instance) if isinstance(instance, Instance) else instance for instance in query.instances
+        )
+        return replace(query, instances=tuple(cut_instances)), model.reference
 
-    def _describe(self) -> Steps[ServedModel]:
+    def _describe(self) -> CallSequence[ServedModel]:
         """Request and store the current description of the model."""
         model: ServedModel = yield UnaryCall.served(self._reference)
         self._model = model
         return model
 
-    def _explain_cut(self, query: ExplanationQuery, model: ServedModel) -> Steps[Explanation | QuantraError]:
+    def _explain_cut(self, query: ExplanationQuery, model: ServedModel) -> CallSequence[Explanation | QuantraError]:
         """Request an explanation; return errors that a version which reads more bars may not have."""
-        cut = replace(query, instance=model.cut(query.instance))
-        check_size(cut.instance, model, "an explanation cannot be split; send fewer symbols")
+        short_query = replace(query, instance=model.cut(query.instance))
+        check_size(short_query.instance, model, "an explanation cannot be split; send fewer symbols")
         try:
-            return (yield UnaryCall.explain(self._reference, cut))
+            return (yield UnaryCall.explain(self._reference, short_query))
         except UNUSABLE as error:
             return error
 
@@ -179,13 +181,15 @@ class _PlannedResponses:
 
     def __init__(self, reference: str, instances: Sequence[Instance], model: ServedModel) -> None:
         self._reference = reference
-        self._cut = [model.cut(instance) for instance in instances]
-        self._has_cut = any(cut is not instance for cut, instance in zip(self._cut, instances, strict=True))
-        self._plan = CallPlan.of(self._cut, model, reference)
+        self._cut_instances = [model.cut(instance) for instance in instances]
+        self._has_cut = any(
+            cut_instance is not instance for cut_instance, instance in zip(self._cut_instances, instances, strict=True)
+        )
+        self._plan = CallPlan.of(self._cut_instances, model, reference)
         self._parts: list[list[PartResponse]] = [[] for _ in instances]
         """Responses of each instance."""
 
-    def request_all(self) -> Steps[tuple[Outcome, ...]]:
+    def request_all(self) -> CallSequence[tuple[Outcome, ...]]:
         """Request the outcome of each instance, in order.
 
         Raises:
@@ -209,8 +213,8 @@ class _PlannedResponses:
     def _list_outcomes(self) -> Iterator[Outcome]:
         return (part.outcome for parts in self._parts for part in parts)
 
-    def _request(self, call: Sequence[PanelPart]) -> Steps[None]:
-        instances = [part.of(self._cut) for part in call]
+    def _request(self, call: Sequence[PanelPart]) -> CallSequence[None]:
+        instances = [part.of(self._cut_instances) for part in call]
         try:
             outcomes: tuple[Outcome, ...] = yield UnaryCall.predict(self._reference, instances)
         except QuantraError as error:
@@ -222,7 +226,7 @@ class _PlannedResponses:
             response = PartResponse(part=part, symbols=instance.input.symbols, outcome=outcome)
             self._parts[part.index].append(response)
 
-    def _retry_unusable(self, parts: list[PartResponse]) -> Steps[None]:
+    def _retry_unusable(self, parts: list[PartResponse]) -> CallSequence[None]:
         """Request parts without usable symbols again with a usable one added, so that each symbol gets its error."""
         usable = _find_usable_row(parts)
         if usable is None:
@@ -230,7 +234,7 @@ class _PlannedResponses:
         for k, response in enumerate(parts):
             if isinstance(response.outcome, UNUSABLE):
                 part = response.part
-                extended = of_rows(self._cut[part.index], [*range(part.first, part.end), usable])
+                extended = of_rows(self._cut_instances[part.index], [*range(part.first, part.end), usable])
                 (outcome,) = yield UnaryCall.predict(self._reference, [extended])
                 outcome = without_last(outcome) if isinstance(outcome, Forecast) else outcome
                 parts[k] = replace(response, outcome=outcome)

@@ -207,7 +207,7 @@ NO_COVARIATES: Final = Covariates()
 """No covariates."""
 
 
-def check_sent(needs: Sequence[CovariateInfo], sent: Covariates) -> None:
+def check_sent(needs: Sequence[CovariateInfo], covariates: Covariates) -> None:
     """Check that a request has exactly the covariates that a model reads.
 
     Raises:
@@ -215,10 +215,10 @@ def check_sent(needs: Sequence[CovariateInfo], sent: Covariates) -> None:
         UnknownCovariateError: the model does not read a covariate.
     """
     groups = {
-        **dict.fromkeys(sent.observed, "observed"),
-        **dict.fromkeys(sent.known, "known"),
-        **dict.fromkeys(sent.numbers, "a static number"),
-        **dict.fromkeys(sent.categories, "a static text"),
+        **dict.fromkeys(covariates.observed, "observed"),
+        **dict.fromkeys(covariates.known, "known"),
+        **dict.fromkeys(covariates.numbers, "a static number"),
+        **dict.fromkeys(covariates.categories, "a static text"),
     }
     for need in needs:
         group = get_request_group(need)
@@ -228,11 +228,11 @@ def check_sent(needs: Sequence[CovariateInfo], sent: Covariates) -> None:
                 f"covariate {need.name} is {how}, but the model reads it as {group}; send it with the bars",
                 metadata={"covariate": need.name, "group": need.group},
             )
-    read = dict.fromkeys(need.name for need in needs)
+    read_names = dict.fromkeys(need.name for need in needs)
     for name in groups:
-        if name not in read:
+        if name not in read_names:
             raise UnknownCovariateError(
-                f"the model does not read covariate {name}; it reads {', '.join(read) or 'none'}",
+                f"the model does not read covariate {name}; it reads {', '.join(read_names) or 'none'}",
                 metadata={"covariate": name},
             )
 

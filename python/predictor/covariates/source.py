@@ -69,8 +69,8 @@ class CovariateSource:
 
     def find_warnings(self, needs: Sequence[CovariateInfo]) -> Iterator[str]:
         """A warning about the columns that a model does not read, if there are any."""
-        read = {need.name for need in needs}
-        unread = [name for name in (*self.series_names, *self.static_names) if name not in read]
+        read_names = {need.name for need in needs}
+        unread = [name for name in (*self.series_names, *self.static_names) if name not in read_names]
         if unread:
             yield (
                 f"the covariate files have columns that the model does not read: {format_names(unread)}; leave them "
@@ -103,9 +103,9 @@ class CovariateSource:
         """
         symbols, count = bars.symbols, len(bars.symbols)
         statics = () if self.statics is None else self.statics.symbols
-        for written in dict.fromkeys((*(series.symbols for series in self.series), statics)):
+        for file_symbols in dict.fromkeys((*(series.symbols for series in self.series), statics)):
             # The values of a symbol that differs from the bars' only in case would be ignored.
-            exact = set(written)
+            exact = set(file_symbols)
             meant = {symbol.casefold(): symbol for symbol in symbols if symbol not in exact}
             for symbol in exact.difference(symbols):
                 if symbol.casefold() in meant:

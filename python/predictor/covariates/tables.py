@@ -108,9 +108,9 @@ class Series:
         owner, use = self.owner[order], first_use[order]
         is_latest = np.ones(len(order), np.bool_)
         is_latest[order[:-1]] = (owner[1:] != owner[:-1]) | (use[1:] > use[:-1])
-        late = np.flatnonzero(is_latest & (first_use < len(axis)) & (self.known_from > seen_by))
-        if late.size:
-            first = late[np.argmin(self.row[late])]
+        late_rows = np.flatnonzero(is_latest & (first_use < len(axis)) & (self.known_from > seen_by))
+        if late_rows.size:
+            first = late_rows[np.argmin(self.row[late_rows])]
             day, known, by = (format_date(int(dates[first])) for dates in (self.date, self.known_from, seen_by))
             raise CovariatesError(
                 f"known covariate {self.name}: row {int(self.row[first])} after the header is for {day} and known from "
@@ -352,12 +352,12 @@ def _check_whole_days(path: Path, column: "pl.Series") -> None:
 
     if column.dtype == pl.String:
         rest = column.str.strip_chars().str.slice(10)  # after 2013-12-31
-        late = (rest != "") & ~rest.str.contains(_MIDNIGHT)
+        has_time = (rest != "") & ~rest.str.contains(_MIDNIGHT)
     elif isinstance(column.dtype, pl.Datetime):
-        late = column.dt.time() != time(0)
+        has_time = column.dt.time() != time(0)
     else:
         return
-    rows = late.arg_true()
+    rows = has_time.arg_true()
     if len(rows):
         raise CovariatesError(
             f"{path.name}: row {rows[0] + 1} after the header, column {KNOWN_FROM}: {str(column[rows[0]])!r} has a "

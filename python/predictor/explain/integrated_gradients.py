@@ -176,18 +176,18 @@ class ConvergenceTally:
         A pair has converged when its gap is small. It settles when its cells are smooth, too: with few nodes, errors of
         cells can cancel in their sum, which determines the gap.
         """
-        where = (self.open_points[:, None], self.open_rows[None, :])
-        is_open = self._open[where]
+        pairs = (self.open_points[:, None], self.open_rows[None, :])
+        is_open = self._open[pairs]
         cells, rough = (part * self._distance[self.open_rows] for part in gradients)
-        self._cells[where] = torch.where(is_open[..., None], cells, self._cells[where])
+        self._cells[pairs] = torch.where(is_open[..., None], cells, self._cells[pairs])
         self._nodes[self._open] = count
-        difference = (self._prediction - self._baseline)[where]
-        least = torch.maximum(difference.abs(), self._floor[where])
-        gap = (cells.sum(2) - difference).abs() / least
-        self._gap[where] = torch.where(is_open, gap, self._gap[where])
-        smooth = _sum_sizes(rough) <= limit_roughness(count, tolerance) * torch.maximum(_sum_sizes(cells), least)
+        difference = (self._prediction - self._baseline)[pairs]
+        reference = torch.maximum(difference.abs(), self._floor[pairs])
+        gap = (cells.sum(2) - difference).abs() / reference
+        self._gap[pairs] = torch.where(is_open, gap, self._gap[pairs])
+        smooth = _sum_sizes(rough) <= limit_roughness(count, tolerance) * torch.maximum(_sum_sizes(cells), reference)
         self._converged = self._gap <= tolerance
-        self._open[where] = is_open & ~(self._converged[where] & smooth)
+        self._open[pairs] = is_open & ~(self._converged[pairs] & smooth)
 
     @property
     def is_settled(self) -> bool:
@@ -321,8 +321,8 @@ class Explainer:
         with torch.inference_mode(mode=False), torch.enable_grad(), torch.autocast(device, enabled=False):
             paths = build_paths(self._baseline, inputs, self._output.offsets, nodes, copies=len(distinct))
             blocks = [self._explain_batch(path, distinct, deadline, tolerance, node_counts) for path in paths]
-        joined = (Contributions.joined(parts) for parts in zip(*blocks, strict=True))
-        of_point = dict(zip(distinct, joined, strict=True))
+        contributions = (Contributions.joined(parts) for parts in zip(*blocks, strict=True))
+        of_point = dict(zip(distinct, contributions, strict=True))
         return [of_point[point] for point in points]
 
     def _explain_batch(

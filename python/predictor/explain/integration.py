@@ -27,7 +27,7 @@ NODE_COUNTS = (3, 6, 12, 24, 48, 96, 192, 384)
 """Numbers of nodes in the order tried. Three suffice for most windows; the gap and the roughness decide, so a small
 first number does not reduce the accuracy."""
 
-Done = TypeVar("Done")
+ResultT = TypeVar("ResultT")
 
 Point = tuple[int, int]
 """Indices (h, q) of a horizon and a quantile."""
@@ -152,26 +152,26 @@ class PathIntegrator:
         return sums
 
     def _run_blocks(
-        self, rows: int, nodes: int, run: Callable[[PathBlock], Done], deadline: Deadline
-    ) -> Iterator[tuple[PathBlock, Done]]:
+        self, rows: int, nodes: int, run: Callable[[PathBlock], ResultT], deadline: Deadline
+    ) -> Iterator[tuple[PathBlock, ResultT]]:
         """Run everything block by block; halve the size of blocks if memory runs out."""
-        most = self._max_rows
+        max_rows = self._max_rows
         pending = [PathBlock(first_row=0, rows=rows, first_node=0, nodes=nodes)]
         while pending:
             block = pending.pop()
-            if block.size > most:
+            if block.size > max_rows:
                 pending.extend(reversed(block.split()))
                 continue
             deadline.check()
-            done = _run_or_free(run, block)
-            if done is None:
-                most = block.size // 2
+            result = _run_or_free(run, block)
+            if result is None:
+                max_rows = block.size // 2
                 pending.append(block)
             else:
-                yield block, done
+                yield block, result
 
 
-def _run_or_free(run: Callable[[PathBlock], Done], block: PathBlock) -> Done | None:
+def _run_or_free(run: Callable[[PathBlock], ResultT], block: PathBlock) -> ResultT | None:
     """Run a block; return None after freeing its memory if it did not fit."""
     try:
         return run(block)
@@ -237,8 +237,8 @@ class FeatureForecasts:
     def index_of(self, part: int, columns: list[int]) -> tuple[Any, ...]:
         """The index of a feature's columns in a part; in a panel, only of the explained stock."""
         # all parts of a panel but the offsets have a dimension of stocks, and the first is the explained one
-        own = (slice(None), 0) if self._is_panel and part < len(PathParts._fields) - 1 else (slice(None),)
-        return (*own, ..., columns)
+        leading_index = (slice(None), 0) if self._is_panel and part < len(PathParts._fields) - 1 else (slice(None),)
+        return (*leading_index, ..., columns)
 
     def forecast(self, path: StraightPath, parts: PathParts, deadline: Deadline) -> Tensor:
         """[N, H, Q] forecasts of a path's windows with these inputs, always in batches of the same sizes."""
@@ -247,4 +247,4 @@ class FeatureForecasts:
 
 def _list_columns(groups: Sequence[int]) -> list[list[int]]:
     """The columns of each group."""
-    return [[k for k, own in enumerate(groups) if own == group] for group in dict.fromkeys(groups)]
+    return [[k for k, column_group in enumerate(groups) if column_group == group] for group in dict.fromkeys(groups)]

@@ -149,8 +149,8 @@ class FeatureOcclusionExplainer:
         forecasts = values[:, None].repeat(1, path.end[k].shape[-1], 1, 1)
         for columns in groups:
             parts = PathParts(*(part.clone() for part in path.end))
-            own = self._features.index_of(k, columns)
-            parts[k][own] = path.start[k][own]
+            index = self._features.index_of(k, columns)
+            parts[k][index] = path.start[k][index]
             forecasts[:, columns[0]] = self._features.forecast(path, parts, deadline)
         return forecasts
 

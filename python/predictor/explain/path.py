@@ -156,24 +156,24 @@ class StraightPath:
         """
         _check_width("known", inputs.known, baseline.known)
         _check_width("static", inputs.static, baseline.static)
-        own = Inputs(*(copy_outside_inference(group, offsets.device) for group in inputs))
+        windows = Inputs(*(copy_outside_inference(group, offsets.device) for group in inputs))
         end = PathParts(
-            own.observed,
-            own.known,
-            own.static,
-            own.location,
-            own.scale,
-            offsets.expand(len(own.location), -1, -1),
+            windows.observed,
+            windows.known,
+            windows.static,
+            windows.location,
+            windows.scale,
+            offsets.expand(len(windows.location), -1, -1),
         )
         start = PathParts(
-            torch.zeros_like(own.observed),
-            _expand(own.known, baseline.known),
-            _expand(own.static, baseline.static),
-            _expand(own.location, baseline.location),
-            _expand(own.scale, baseline.scale),
+            torch.zeros_like(windows.observed),
+            _expand(windows.known, baseline.known),
+            _expand(windows.static, baseline.static),
+            _expand(windows.location, baseline.location),
+            _expand(windows.scale, baseline.scale),
             torch.zeros_like(end.offsets),
         )
-        fixed = FixedInputs(own.mask, None if nodes is None else copy_outside_inference(nodes, offsets.device))
+        fixed = FixedInputs(windows.mask, None if nodes is None else copy_outside_inference(nodes, offsets.device))
         return cls(start=start, end=end, fixed=fixed)
 
     @property

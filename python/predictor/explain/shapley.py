@@ -39,8 +39,8 @@ _NEIGHBOURS: Final = -1
 def draw_orders(groups: int) -> tuple[tuple[int, ...], ...]:
     """ORDERS orders of the groups, drawn by NumPy's default generator with their number as seed, as in C#."""
     random = np.random.default_rng(groups)
-    drawn = [random.permutation(groups).tolist() for _ in range(ORDERS // 2)]
-    return tuple(tuple(order) for order in drawn for order in (order, order[::-1]))
+    permutations = [random.permutation(groups).tolist() for _ in range(ORDERS // 2)]
+    return tuple(tuple(order) for order in permutations for order in (order, order[::-1]))
 
 
 def count_forecasts(groups: int) -> int:
@@ -85,8 +85,8 @@ class ShapleyExplainer:
         baseline, values = self._features.integrator.ends(path, deadline)
         if not bool(values.isfinite().all()):
             raise make_not_finite_error()
-        listed = enumerate(self._features.list_columns(path.end))
-        groups: list[FeatureGroup] = [(part, columns) for part, own in listed for columns in own]
+        column_lists = enumerate(self._features.list_columns(path.end))
+        groups: list[FeatureGroup] = [(part, columns) for part, lists in column_lists for columns in lists]
         if self._features.members > 1:
             groups.append((_NEIGHBOURS, []))
         if self._trees is None:
@@ -97,10 +97,10 @@ class ShapleyExplainer:
             changes, orders = self._trees.compute(path, ends, groups, points, deadline), 1
         floor = GAP_FLOOR * self._features.output.spread * path.scale
         return [
-            self._join(groups, path.end, own, baseline[:, h, q], values[:, h, q], orders).with_gap(
+            self._join(groups, path.end, point_changes, baseline[:, h, q], values[:, h, q], orders).with_gap(
                 floor[:, h].cpu().numpy(), tolerance
             )
-            for (h, q), own in zip(points, changes, strict=True)
+            for (h, q), point_changes in zip(points, changes, strict=True)
         ]
 
     def _average_changes(
@@ -124,8 +124,8 @@ class ShapleyExplainer:
                 self._move(states, state, path.end, groups[order[k]])
             if k < len(groups) - 1:
                 ends = PathParts(*(part.flatten(0, 1) for part in states))
-                moved = StraightPath(start=ends, end=ends, fixed=fixed)
-                after = self._features.forecast(moved, ends, deadline).unflatten(0, (ORDERS, path.rows))
+                state_path = StraightPath(start=ends, end=ends, fixed=fixed)
+                after = self._features.forecast(state_path, ends, deadline).unflatten(0, (ORDERS, path.rows))
             else:
                 after = values.expand(ORDERS, *values.shape)
             for state, order in enumerate(orders):
@@ -140,8 +140,8 @@ class ShapleyExplainer:
             for moving, window in zip(states[:-1], end[:-1], strict=True):
                 moving[state][:, 1:] = window[:, 1:]
             return
-        own = self._features.index_of(part, columns)
-        states[part][state][own] = end[part][own]
+        index = self._features.index_of(part, columns)
+        states[part][state][index] = end[part][index]
 
     def _join(
         self,

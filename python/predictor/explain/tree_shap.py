@@ -68,9 +68,9 @@ class ForestPaths:
         first = np.where(on_path, same.argmax(axis=2), slots)
         splits = np.where(first == slots, _pack_bits(same), np.uint64(0))
         shares = np.ones(on_path.shape)
-        whole = np.where(on_path, (below_left + below_right)[trees], 1.0)
+        total = np.where(on_path, (below_left + below_right)[trees], 1.0)
         for slot in slots:
-            share = np.where(on_path[:, slot], towards[:, slot] / whole[:, slot], 1.0)
+            share = np.where(on_path[:, slot], towards[:, slot] / total[:, slot], 1.0)
             shares[np.arange(len(shares)), first[:, slot]] *= share
         values = arrays.values[f][trees, leaves]
         distinct = (splits > 0).sum(axis=1).max(initial=1)
@@ -185,7 +185,7 @@ class TreeExplainer:
         usual = self._baseline.scale[h] * float(self._output.spread[h])
         observed, known, static, by_location, by_scale = self._network.summaries.sum_groups(shapley * unit[:, None])
         start = self._baseline.location[h] + usual * expected
-        whole = Contributions(
+        contributions = Contributions(
             observed=observed[:, None],
             known=known[:, None],
             static=static,
@@ -199,7 +199,7 @@ class TreeExplainer:
             converged=np.ones(len(values), np.bool_),
             nodes=np.full(len(values), self._paths[h * len(self._output.levels) + q].nodes, np.int32),
         )
-        return whole.with_gap(GAP_FLOOR * unit, tolerance)
+        return contributions.with_gap(GAP_FLOOR * unit, tolerance)
 
 
 FeatureGroup = tuple[int, list[int]]
@@ -241,7 +241,7 @@ class InterventionalTreeShap:
         """[G, N] Shapley values at each point, from forecasts [2, N, H, Q] at the baseline and at the windows."""
         forests, both = self._network.forests, (path.start, path.end)
         rows = np.stack([self._network.summaries.compute(parts.inputs(path.fixed.mask)) for parts in both])
-        sums = np.stack([forests.sums(own) for own in rows]).reshape(ends.shape)
+        sums = np.stack([forests.sums(end_rows) for end_rows in rows]).reshape(ends.shape)
         location, scale, offsets = (np.stack([parts[k].numpy() for parts in both]) for k in range(_LOCATION, 0))
         units = scale * self._output.spread.numpy()
         crossing = np.diff(ends - (location[..., None] + units[..., None] * (sums + offsets)), axis=0)[0]
@@ -270,7 +270,9 @@ class InterventionalTreeShap:
         for group, (part, columns) in enumerate(groups):
             by_part[part][columns] = group
         widths = self._network.summaries.widths
-        return np.concatenate([np.resize(own, width) for own, width in zip(by_part[:_OFFSETS], widths, strict=True)])
+        return np.concatenate(
+            [np.resize(part_groups, width) for part_groups, width in zip(by_part[:_OFFSETS], widths, strict=True)]
+        )
 
     def _compute_forest(
         self, f: int, columns: PositionArray, sides: BoolArray, units: FloatArray, count: int
@@ -279,15 +281,15 @@ class InterventionalTreeShap:
         if f not in self._paths:
             self._paths[f] = ForestPaths.of(self._network.forests, f, columns)
         paths, scale_group = self._paths[f], count + _SCALE
-        at_baseline, at_window = (paths.follow(own) for own in sides)
+        at_baseline, at_window = (paths.follow(end_sides) for end_sides in sides)
         reached = (at_baseline | at_window).all(axis=1)
         gains, losses, groups = ~at_baseline[reached], ~at_window[reached], paths.features[reached]
         a, b, is_scale = gains.sum(axis=1), losses.sum(axis=1), groups == scale_group
         needs_window, needs_baseline = (gains & is_scale).any(axis=1), (losses & is_scale).any(axis=1)
         values = paths.values[reached]
 
-        def share(own: PositionArray, others: PositionArray) -> FloatArray:
-            return values / (np.maximum(own, 1) * _BINOMIALS[own, others])
+        def share(members: PositionArray, others: PositionArray) -> FloatArray:
+            return values / (np.maximum(members, 1) * _BINOMIALS[members, others])
 
         # The scale's baseline multiplies every leaf. Its change multiplies a leaf that also needs the scale's window.
         usual, change = units[0], np.where(needs_baseline, 0.0, units[1] - units[0])

@@ -17,10 +17,10 @@ def main() -> None:
     exit_with_parent()
     with tempfile.TemporaryDirectory() as scratch:
         try:
-            made = export_onnx(Path(sys.argv[1]), Path(scratch) / "graph.onnx")
+            export = export_onnx(Path(sys.argv[1]), Path(scratch) / "graph.onnx")
         except QuantraError as error:
             sys.exit(error.message)
-        sys.stdout.buffer.write(made.file.read_bytes())
+        sys.stdout.buffer.write(export.file.read_bytes())
 
 
 def _exit(number: int, _frame: FrameType | None) -> None:

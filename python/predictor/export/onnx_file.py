@@ -251,18 +251,18 @@ def _measure_difference(proto: "ModelProto", module: ExportModule, model: Model,
     session = onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
     differences: dict[str, list[float]] = {name: [] for name in module.output_names}
     for rows in TRIED_ROWS:
-        taken, indices = _repeat(inputs, rows), torch.arange(rows) - 1
+        batch, indices = _repeat(inputs, rows), torch.arange(rows) - 1
         # first an unknown stock, then each stock of the universe once, then unknown stocks
         nodes = torch.where(indices < len(model.manifest.universe), indices, -1)
-        fed = zip(module.input_names, module.arguments(taken, nodes), strict=True)
-        outputs = session.run(list(module.output_names), {name: tensor.numpy() for name, tensor in fed})
+        feeds = zip(module.input_names, module.arguments(batch, nodes), strict=True)
+        outputs = session.run(list(module.output_names), {name: tensor.numpy() for name, tensor in feeds})
         if module.across_stocks:
-            panel = model.engine.compute_panel(taken, nodes)
-            expected = model.engine.calibrate(panel.quantiles, taken.location, taken.scale), panel.scores
+            panel = model.engine.compute_panel(batch, nodes)
+            expected = model.engine.calibrate(panel.quantiles, batch.location, batch.scale), panel.scores
         else:
-            expected = (model.engine.compute_quantiles(taken),)
-        for name, actual, wanted in zip(module.output_names, map(np.asarray, outputs), expected, strict=True):
-            distances = np.abs(actual.astype(np.float64) - wanted.numpy().astype(np.float64))
+            expected = (model.engine.compute_quantiles(batch),)
+        for name, actual, reference in zip(module.output_names, map(np.asarray, outputs), expected, strict=True):
+            distances = np.abs(actual.astype(np.float64) - reference.numpy().astype(np.float64))
             differences[name].append(float(distances.max()))  # NaN if either contains NaN
     largest = {name: float(np.max(difference)) for name, difference in differences.items()}
     for name, difference in largest.items():

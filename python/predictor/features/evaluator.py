@@ -143,13 +143,13 @@ def _run(steps: Sequence[_Step], slots: list[FloatArray]) -> None:
                 slots[unneeded] = NOTHING
 
 
-def _mark_releases(steps: Sequence[_Step], kept: Sequence[int]) -> tuple[_Step, ...]:
+def _mark_releases(steps: Sequence[_Step], kept_slots: Sequence[int]) -> tuple[_Step, ...]:
     """Mark the slots that no later step reads for release, so that memory is reused while it is in cache."""
-    needed = set(kept)
+    live_slots = set(kept_slots)
     result: list[_Step] = []
     for step in reversed(steps):
-        unneeded = {source.slot for source in step.sources} - needed
-        needed |= unneeded
+        unneeded = {source.slot for source in step.sources} - live_slots
+        live_slots |= unneeded
         result.append(step._replace(released=tuple(sorted(unneeded))))
     return tuple(reversed(result))
 

@@ -119,12 +119,12 @@ def _format_within(expression: Expression, binding: int) -> str:
     """Format an expression, in parentheses if it binds less tightly than `binding`."""
     match expression:
         case Binary():
-            own = _BINDING[expression.operator]
+            own_binding = _BINDING[expression.operator]
         case Negative():
-            own = _NEGATIVE
+            own_binding = _NEGATIVE
         case _:
-            own = _ATOM
-    return f"({expression})" if own < binding else str(expression)
+            own_binding = _ATOM
+    return f"({expression})" if own_binding < binding else str(expression)
 
 
 def _format_number(value: float) -> str:
@@ -226,12 +226,12 @@ class CovariateFields:
         names = (*self.observed, *self.known)
         if len(names) > MAX_COVARIATES:
             raise ConfigurationError(f"there are {len(names)} covariates, but at most {MAX_COVARIATES} are allowed")
-        taken = {*OBSERVED.formulas, *KNOWN.formulas, *DATES}
+        taken_names = {*OBSERVED.formulas, *KNOWN.formulas, *DATES}
         for name in names:
             check_name(name)
-            if name in taken:
+            if name in taken_names:
                 raise ConfigurationError(f"covariate {name} has the name of another column; rename it in its file")
-            taken.add(name)
+            taken_names.add(name)
 
     @property
     def observed_set(self) -> FieldSet:
@@ -241,8 +241,8 @@ class CovariateFields:
     @property
     def known_set(self) -> FieldSet:
         """The columns that known features can read."""
-        own = FieldSet(name=KNOWN.name, formulas={**KNOWN.formulas, **DATES})
-        return _join(own, self.known, COVARIATES["known"])
+        fields = FieldSet(name=KNOWN.name, formulas={**KNOWN.formulas, **DATES})
+        return _join(fields, self.known, COVARIATES["known"])
 
 
 def _join(fields: FieldSet, names: tuple[str, ...], formula: str) -> FieldSet:

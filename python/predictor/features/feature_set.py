@@ -107,8 +107,8 @@ class FeatureSet:
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle the definitions only; the plans hold functions."""
-        made = partial(FeatureSet, observed=self.observed, known=self.known, covariates=self.covariates)
-        return partial(made, operator_set=self.operator_set), ()
+        build = partial(FeatureSet, observed=self.observed, known=self.known, covariates=self.covariates)
+        return partial(build, operator_set=self.operator_set), ()
 
     def _check_names(self) -> None:
         names = [definition.name for definition in (*self.observed, *self.known)]
@@ -152,14 +152,17 @@ class FeatureSet:
 
     def with_covariates(self, covariates: CovariateFields) -> Self:
         """Add a feature for each covariate that no expression reads, with the covariate's value."""
-        read = {*self._observed_plan.fields, *self._known_plan.fields}
+        used_names = {*self._observed_plan.fields, *self._known_plan.fields}
         return replace(
             self,
             observed=(
                 *self.observed,
-                *(_define_covariate_feature(name) for name in covariates.observed if name not in read),
+                *(_define_covariate_feature(name) for name in covariates.observed if name not in used_names),
             ),
-            known=(*self.known, *(_define_covariate_feature(name) for name in covariates.known if name not in read)),
+            known=(
+                *self.known,
+                *(_define_covariate_feature(name) for name in covariates.known if name not in used_names),
+            ),
             covariates=covariates,
         )
 
@@ -226,8 +229,8 @@ class FeatureSet:
         Sub-expressions are evaluated repeatedly, so `evaluate` is faster if there is enough memory.
         """
         for first in range(0, len(self.observed), FEATURES_AT_ONCE):
-            few = replace(self, observed=self.observed[first : first + FEATURES_AT_ONCE], known=())
-            yield from np.moveaxis(few.evaluate(bars, covariates), -1, 0)
+            subset = replace(self, observed=self.observed[first : first + FEATURES_AT_ONCE], known=())
+            yield from np.moveaxis(subset.evaluate(bars, covariates), -1, 0)
 
     def blocks(
         self, bars: AdjustedBars, covariates: Columns = NO_COLUMNS, *, last: int | None = None
@@ -244,12 +247,12 @@ class FeatureSet:
         """
         check_present(self.covariates.observed, covariates)
         columns = list_observed_columns(bars)
-        read = [name for name in self.covariates.observed if name in self._observed_plan.fields]
+        covariate_names = [name for name in self.covariates.observed if name in self._observed_plan.fields]
         for first in range(0, bars.close.shape[0], SYMBOLS_AT_ONCE):
             rows = slice(first, first + SYMBOLS_AT_ONCE)
             part = {name: columns[name][rows] for name in self._observed_plan.fields if name in columns}
             absent = np.isnan(columns["close"][rows])  # like every column, a covariate is NaN without a bar
-            for name in read:
+            for name in covariate_names:
                 column = covariates[name]
                 part[name] = np.where(absent, np.nan, column[rows] if len(column) > 1 else column)
             plan = self._observed_plan

@@ -242,14 +242,14 @@ class FittedFeatures:
             ConfigurationError: A feature of the calendar is not finite.
         """
         values = self.features.evaluate_known(columns, covariates)
-        chosen = np.array(self.features.of_covariates, np.bool_)
-        finite = np.isfinite(values) | chosen
+        is_covariate = np.array(self.features.of_covariates, np.bool_)
+        finite = np.isfinite(values) | is_covariate
         if not finite.all():
             _, row, feature = (int(index[0]) for index in np.nonzero(~finite))
             name, value = self.features.known_names[feature], values[0, row, feature]
             raise ConfigurationError(f"known feature {name} is {value} in row {row}; it must be finite")
         plain = values.astype(np.float32)
-        plain[..., chosen], mask = self.known_scaling.apply(values[..., chosen])
+        plain[..., is_covariate], mask = self.known_scaling.apply(values[..., is_covariate])
         return np.concatenate([plain, mask.astype(np.float32)], axis=-1)
 
     @property
@@ -326,9 +326,9 @@ def _check_once(names: tuple[str, ...], kind: str) -> None:
 
 def _fit_known_scaling(features: FeatureSet, known: FloatArray) -> Scaling:
     """Fit the scaling of the known features that read a covariate."""
-    chosen = np.array(features.of_covariates, np.bool_)
-    names = [name for name, of_covariate in zip(features.known_names, chosen, strict=True) if of_covariate]
-    return Scaling.fit(np.moveaxis(known[..., chosen], -1, 0), names=names, sparse=names)
+    is_covariate = np.array(features.of_covariates, np.bool_)
+    names = [name for name, of_covariate in zip(features.known_names, is_covariate, strict=True) if of_covariate]
+    return Scaling.fit(np.moveaxis(known[..., is_covariate], -1, 0), names=names, sparse=names)
 
 
 def _encode_scaling(scaling: Scaling) -> dict[str, Json]:
@@ -343,8 +343,8 @@ def _read_scaling(record: Record) -> Scaling:
 
 def _check_canonical(entries: tuple[FeatureDefinition, ...], definitions: tuple[FeatureDefinition, ...]) -> None:
     """Check that an artifact's expressions are in canonical form, so that all readers parse the same text."""
-    for written, definition in zip(entries, definitions, strict=True):
-        if written != definition:
+    for entry, definition in zip(entries, definitions, strict=True):
+        if entry != definition:
             raise ArtifactError(
                 f"{SOURCE}: the expression of {definition.name} must be written as {definition.expression}"
             )

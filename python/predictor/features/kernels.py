@@ -185,8 +185,8 @@ def correlation(n: int) -> PairKernel:
     def value(x: FloatArray, y: FloatArray) -> FloatArray:
         x_off, x_root = _compute_deviations(x, n)
         y_off, y_root = _compute_deviations(y, n)
-        below = x_root * y_root
-        return add_oldest_first(np.multiply(x_off, y_off, x_off)) / (below + (below == 0))
+        denominator = x_root * y_root
+        return add_oldest_first(np.multiply(x_off, y_off, x_off)) / (denominator + (denominator == 0))
 
     return map_windows(n, value)
 
@@ -209,8 +209,8 @@ def determination(n: int) -> SeriesKernel:
 
     def value(windows: FloatArray) -> FloatArray:
         off, root = _compute_deviations(windows, n)
-        below = root * spread
-        correlated = add_oldest_first(np.multiply(off, places, off)) / (below + (below == 0))
+        denominator = root * spread
+        correlated = add_oldest_first(np.multiply(off, places, off)) / (denominator + (denominator == 0))
         return correlated * correlated
 
     return map_windows(n, value)
@@ -288,9 +288,9 @@ def rank(n: int) -> SeriesKernel:
 
     def value(windows: FloatArray) -> FloatArray:
         youngest = windows[-1]
-        below = add_oldest_first((windows < youngest).astype(np.float64))
-        equal = add_oldest_first((windows == youngest).astype(np.float64))
-        return (below + (equal + 1.0) / 2.0) / n * _compute_one_or_nan(windows)
+        lower_count = add_oldest_first((windows < youngest).astype(np.float64))
+        equal_count = add_oldest_first((windows == youngest).astype(np.float64))
+        return (lower_count + (equal_count + 1.0) / 2.0) / n * _compute_one_or_nan(windows)
 
     return map_windows(n, value)
 

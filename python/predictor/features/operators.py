@@ -51,9 +51,9 @@ def derive_product_flatness(left: Flatness, right: Flatness) -> Flatness:
     return Flatness.NUMBER if left is right is Flatness.NUMBER else Flatness.LEVEL
 
 
-def derive_quotient_flatness(above: Flatness, below: Flatness) -> Flatness:
+def derive_quotient_flatness(numerator: Flatness, denominator: Flatness) -> Flatness:
     """The numerator decides; the denominator is never a spread."""
-    return Flatness.LEVEL if (above, below) == (Flatness.NUMBER, Flatness.LEVEL) else above
+    return Flatness.LEVEL if (numerator, denominator) == (Flatness.NUMBER, Flatness.LEVEL) else numerator
 
 
 @final

@@ -90,7 +90,7 @@ class _Parser:
             tokens.append(_Token(match.lastgroup or "", match.group(), position))
             position = _skip_space(text, match.end())
         self._tokens = [*tokens, _Token("end", "", len(text))]
-        self._place = 0
+        self._position = 0
         self._nodes = 0
 
     def parse(self) -> Expression:
@@ -107,17 +107,17 @@ class _Parser:
 
     @property
     def _token(self) -> _Token:
-        return self._tokens[self._place]
+        return self._tokens[self._position]
 
     def _take(self) -> _Token:
         token = self._token
-        self._place += 1
+        self._position += 1
         return token
 
     def _take_symbol(self, symbol: str) -> bool:
         """Consume the symbol if it comes next."""
         is_there = self._token.kind == "symbol" and self._token.text == symbol
-        self._place += is_there
+        self._position += is_there
         return is_there
 
     def _make_error(self, position: int, problem: str) -> ExpressionError:
@@ -201,8 +201,8 @@ class _Parser:
             "*": operators.derive_product_flatness,
             "/": operators.derive_quotient_flatness,
         }
-        joined = combine.get(operator.text)
-        kind = Flatness.SPREAD if joined is None else joined(left.flatness, right.flatness)
+        derive = combine.get(operator.text)
+        kind = Flatness.SPREAD if derive is None else derive(left.flatness, right.flatness)
         tree = Binary(cast("BinaryOperator", operator.text), left.tree, right.tree)
         lookback = max(left.lookback, right.lookback)
         return self._build_node(
@@ -239,26 +239,26 @@ class _Parser:
             lookback=max(part.lookback for part in series) + operator.reach(windows),
         )
 
-    def _start_argument(self, operator: Operator, place: int) -> None:
+    def _start_argument(self, operator: Operator, index: int) -> None:
         """Consume the comma before every argument except the first; raise if the arguments end here."""
         token = self._token
-        ended = token.text == ")"
-        if not ended and place and not self._take_symbol(","):
+        is_end = token.text == ")"
+        if not is_end and index and not self._take_symbol(","):
             raise self._make_error(token.position, f"expected ',' between the arguments of {operator.signature}")
-        if ended:
+        if is_end:
             count = len(operator.series) + len(operator.windows) + len(operator.numbers)
-            raise self._make_error(token.position, f"{operator.signature} has {count} arguments, found {place}")
+            raise self._make_error(token.position, f"{operator.signature} has {count} arguments, found {index}")
 
-    def _parse_series(self, operator: Operator, place: int, depth: int) -> _ParsedTerm:
-        self._start_argument(operator, place)
+    def _parse_series(self, operator: Operator, index: int, depth: int) -> _ParsedTerm:
+        self._start_argument(operator, index)
         part = self._parse_comparison(depth)
         if operator.windows and part.is_constant:
             problem = f"{operator.name} looks back over a series, but this is a number"
             raise self._make_error(part.position, problem)
         return part
 
-    def _parse_window(self, operator: Operator, window: Window, place: int) -> int:
-        self._start_argument(operator, place)
+    def _parse_window(self, operator: Operator, window: Window, index: int) -> int:
+        self._start_argument(operator, index)
         token = self._token
         if token.text == "-" and operator.name in ("Ref", "Delta"):
             raise self._make_error(
@@ -274,8 +274,8 @@ class _Parser:
             raise self._make_error(token.position, f"{allowed} {MAX_WINDOW}, not an expression")
         return value
 
-    def _parse_constant(self, operator: Operator, constant: Constant, place: int) -> float:
-        self._start_argument(operator, place)
+    def _parse_constant(self, operator: Operator, constant: Constant, index: int) -> float:
+        self._start_argument(operator, index)
         token = self._token
         allowed = f"{constant.name} of {operator.signature} must be a number from {constant.smallest:g} to"
         if token.kind != "number":

@@ -117,11 +117,11 @@ class Forecast:
     @property
     def counted_from(self) -> str:
         """What horizons count from, such as `the close of 2013-03-04, 1 session after the last bar`."""
-        what = "session" if self.returns is None else "close"
+        unit = "session" if self.returns is None else "close"
         if not self.lag:
-            return f"the last {what}"
+            return f"the last {unit}"
         day = f" of {self.base_session}," if self.base_session else ""
-        return f"the {what}{day} {describe_session(self.lag)} bar"
+        return f"the {unit}{day} {describe_session(self.lag)} bar"
 
     def to_numpy(self) -> FloatArray:
         """`values`, [S, H, Q]."""
@@ -187,9 +187,9 @@ class Forecast:
         """
         names = [symbols] if isinstance(symbols, str) else list(symbols)
         rows = [find_row(name, self.symbols) for name in names]
-        cut = {name: values[rows] for name, values in self._by_symbol.items() if values is not None}
+        arrays = {name: values[rows] for name, values in self._by_symbol.items() if values is not None}
         refusals = {name: self.refusals[name] for name in names if name in self.refusals}
-        return replace(self, symbols=tuple(names), refusals=refusals, **cut)
+        return replace(self, symbols=tuple(names), refusals=refusals, **arrays)
 
     @property
     def _by_symbol(self) -> Mapping[str, Any]:
@@ -216,9 +216,9 @@ class Forecast:
     def plot(self, symbol: str | None = None) -> "Figure":
         """Plot the fan of one symbol (default: the first): prices, else simple returns; needs the extra `report`."""
         s = find_row(symbol, self.symbols)
-        shown, what = self.shown_values(s)
+        values, quantity = self.shown_values(s)
         return charts.draw_quantile_lines(
-            self.horizons, self.quantiles, shown, title=self.heading(s), what=what, notes=self.notes
+            self.horizons, self.quantiles, values, title=self.heading(s), what=quantity, notes=self.notes
         )
 
     def to_png(self, symbol: str | None = None) -> bytes:
@@ -232,13 +232,13 @@ class Forecast:
     def panel(self, symbol: str | None = None) -> charts.QuantilePanel:
         """Return the plot of one symbol (default: the first) as a panel of a picture."""
         s = find_row(symbol, self.symbols)
-        values, what = self.shown_values(s)
+        values, quantity = self.shown_values(s)
         return charts.QuantilePanel(
             horizons=self.horizons,
             quantiles=self.quantiles,
             values=values,
             title=self.heading(s),
-            what=what,
+            what=quantity,
             notes=self.notes,
         )
 
@@ -251,8 +251,8 @@ class Forecast:
     def notes(self) -> tuple[str, ...]:
         """Explain the numbers: their unit, what they count from, and the model's skill."""
         unit = ("Values are logs of the daily volatility.",) if self.returns is None else ()
-        what = "Horizons" if self.returns is None else "Returns"
-        base = (f"{what} count from {self.counted_from}.",) if self.lag else ()
+        subject = "Horizons" if self.returns is None else "Returns"
+        base = (f"{subject} count from {self.counted_from}.",) if self.lag else ()
         return (*unit, *base, format_skill(self.skill))
 
     def _repr_html_(self) -> str:
@@ -269,10 +269,10 @@ class Forecast:
         return f"{fans}<table><tr>{titles}</tr>{body}</table>{notes}"
 
     def _draw_fan(self, s: int) -> str:
-        shown, what = self.shown_values(s)
+        values, quantity = self.shown_values(s)
         start = None if self.prices is None or self.anchor_price is None else float(self.anchor_price[s])
         return charts.draw_fan_svg(
-            self.horizons, self.quantiles, shown, title=f"{self.symbols[s]}, {what}", start=start
+            self.horizons, self.quantiles, values, title=f"{self.symbols[s]}, {quantity}", start=start
         )
 
     @property

@@ -59,7 +59,11 @@ def list_covariate_arrays(covariates: Covariates) -> dict[str, NDArray[np.generi
     if not covariates.names:
         return {}
     groups: dict[str, Mapping[str, FloatArray]] = {name: getattr(covariates, name) for name in GROUPS}
-    arrays = {f"covariates.{group}.{name}": values for group, named in groups.items() for name, values in named.items()}
+    arrays = {
+        f"covariates.{group}.{name}": values
+        for group, group_arrays in groups.items()
+        for name, values in group_arrays.items()
+    }
     return {FUTURE: covariates.future_sessions, **arrays}
 
 
@@ -108,9 +112,9 @@ class Lengths:
     def of(cls, pipelines: Sequence[Pipeline]) -> Self:
         """Lengths that let every pipeline forecast every symbol."""
         sessions = max(pipeline.bars_needed for pipeline in pipelines)
-        least = max(max(pipeline.least_bars, pipeline.least_values + 1) for pipeline in pipelines)
+        min_bars = max(max(pipeline.least_bars, pipeline.least_values + 1) for pipeline in pipelines)
         spare = min(min(p.encoder_length, p.normaliser.window) - max(p.least_bars, p.least_values) for p in pipelines)
-        return cls(sessions=sessions, short=min(least + 2, sessions), halt=max(0, min(20, spare - 3)))
+        return cls(sessions=sessions, short=min(min_bars + 2, sessions), halt=max(0, min(20, spare - 3)))
 
 
 def make_synthetic_bars(pipelines: Sequence[Pipeline]) -> BarPanel:

@@ -189,7 +189,7 @@ def record_ensemble(ensemble: Ensemble) -> Golden:
     return _record(request, _compute_joint_stages(ensemble, request), {})
 
 
-def check_ensemble(ensemble: Ensemble, stored: StoredEnsemble) -> None:
+def check_ensemble(ensemble: Ensemble, stored_ensemble: StoredEnsemble) -> None:
     """Check every member against its golden instance, then the ensemble against its own.
 
     Raises:
@@ -197,17 +197,17 @@ def check_ensemble(ensemble: Ensemble, stored: StoredEnsemble) -> None:
     """
     for name, member in ensemble.members.items():
         try:
-            check(member, stored.members[name].golden)
+            check(member, stored_ensemble.members[name].golden)
         except ArtifactError as error:
             raise prefix_error_path(f"{MEMBERS}/{name}", error) from error
-    members = ((member, stored.members[name].golden) for name, member in ensemble.members.items())
+    members = ((member, stored_ensemble.members[name].golden) for name, member in ensemble.members.items())
     slack = max(compute_slack(member, golden) for member, golden in members)
-    text = Record(stored.golden.text, GOLDEN_TEXT)
+    text = Record(stored_ensemble.golden.text, GOLDEN_TEXT)
     symbols, categories = text.texts("symbols"), text.record("categories")
     text.end()
-    covariates = restore_covariates(categories, stored.golden.arrays)
+    covariates = restore_covariates(categories, stored_ensemble.golden.arrays)
     comparison = StageComparison(slack=slack, scale=np.ones(0))
-    _check_stages(stored.golden, symbols, covariates, comparison, partial(_compute_joint_stages, ensemble))
+    _check_stages(stored_ensemble.golden, symbols, covariates, comparison, partial(_compute_joint_stages, ensemble))
 
 
 def _compute_joint_stages(ensemble: Ensemble, request: GoldenRequest) -> Stages:

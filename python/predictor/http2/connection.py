@@ -375,11 +375,11 @@ class Http2StateMachine:
             self._refuse(number, block)
             return
         request = self._decoder.decode_request(number, block)
-        ended = flags & END_STREAM != 0
-        if ended and request.content_length > 0:
+        has_ended = flags & END_STREAM != 0
+        if has_ended and request.content_length > 0:
             raise StreamFault(number, ErrorCode.PROTOCOL_ERROR, "the body is shorter than its content-length")
-        self._streams[number] = Stream(number, self._writer.initial_stream_window, request.content_length, ended)
-        events.append(RequestReceived(number, request.headers, ended))
+        self._streams[number] = Stream(number, self._writer.initial_stream_window, request.content_length, has_ended)
+        events.append(RequestReceived(number, request.headers, has_ended))
 
     def _receive_continuation(self, flags: int, number: int, payload: bytes, events: list[Event]) -> None:
         if self._only_kind != CONTINUATION or number != self._block_stream:
@@ -502,7 +502,7 @@ class Http2StateMachine:
         if number == 0:
             if increment == 0:
                 raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "the connection's window grows by 0")
-            sent = self._writer.widen_connection(increment)
+            sent_streams = self._writer.widen_connection(increment)
         else:
             self._check_stream_exists(number)
             stream = self._streams.get(number)
@@ -510,9 +510,9 @@ class Http2StateMachine:
                 return
             if increment == 0:
                 raise StreamFault(number, ErrorCode.PROTOCOL_ERROR, "the stream's window grows by 0")
-            sent = [stream] if self._writer.widen_stream(stream, increment) else []
+            sent_streams = [stream] if self._writer.widen_stream(stream, increment) else []
         self._control.level += (waiting_bytes - self._writer.waiting_bytes) >> _CONTROL_BYTES_BITS
-        for stream in sent:
+        for stream in sent_streams:
             self._report_sent(stream, events)
 
     def _check_stream_exists(self, number: int) -> None:

@@ -119,12 +119,12 @@ class FrameWriter:
         self.send_window += increment
         if self.send_window > MAX_WINDOW:
             raise ConnectionFault(ErrorCode.FLOW_CONTROL_ERROR, "the connection's window is above 2^31-1")
-        written: list[Stream] = []
+        sent_streams: list[Stream] = []
         while self.send_window > 0 and self._stalled:
             _, stream = self._stalled.popitem(last=False)
             if self._write_waiting(stream, max_frames=1):
-                written.append(stream)
-        return written
+                sent_streams.append(stream)
+        return sent_streams
 
     def widen_stream(self, stream: Stream, increment: int) -> bool:
         """Add to a stream's window; True if all its waiting bytes found room.

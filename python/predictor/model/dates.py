@@ -140,7 +140,7 @@ def check_age(calendar: SessionCalendar, as_of: int, most: int | None, now: date
         )
     have = calendar.closed_since(as_of, now)
     if have > most:
-        raise BarsStaleError.of(as_of, have=have, most=most)
+        raise BarsStaleError.of(as_of, have=have, limit=most)
 
 
 def drop_wrong_sessions(

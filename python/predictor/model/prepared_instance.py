@@ -228,9 +228,9 @@ def _make_symbol_error(pipeline: Pipeline, panel: PanelState, s: int) -> Quantra
     if counts.bars[s] < pipeline.least_bars:
         return _make_few_bars_error(pipeline, symbol, int(counts.bars[s]))
     if counts.values[s] < pipeline.least_values:
-        what = f"values in the last {pipeline.normaliser.window} sessions for its volatility"
+        unit = f"values in the last {pipeline.normaliser.window} sessions for its volatility"
         have, best = int(counts.values[s]), pipeline.bars_needed
-        return TooFewBarsError.of(symbol, have=have, need=pipeline.least_values, what=what, best=best)
+        return TooFewBarsError.of(symbol, have=have, need=pipeline.least_values, unit=unit, best=best)
     return NoUsableSymbolError(f"{symbol}: has no known feature in the last {pipeline.encoder_length} sessions")
 
 
@@ -261,8 +261,8 @@ def _make_last_bar_error(symbol: str, bars: BarPanel) -> NoUsableSymbolError:
 
 
 def _make_few_bars_error(pipeline: Pipeline, symbol: str, have: int) -> TooFewBarsError:
-    what = f"bars in the last {pipeline.encoder_length} sessions"
-    return TooFewBarsError.of(symbol, have=have, need=pipeline.least_bars, what=what, best=pipeline.bars_needed)
+    unit = f"bars in the last {pipeline.encoder_length} sessions"
+    return TooFewBarsError.of(symbol, have=have, need=pipeline.least_bars, unit=unit, best=pipeline.bars_needed)
 
 
 def find_warnings(pipeline: Pipeline, panel: PanelState, refusals: Mapping[str, QuantraError]) -> Iterator[str]:

@@ -183,7 +183,7 @@ def encode_answer(
     symbols: int,
     *,
     request_id: str,
-    wanted: Sequence[str],
+    output_names: Sequence[str],
 ) -> bytes:
     """Encode the ModelInferResponse of a request.
 
@@ -192,11 +192,11 @@ def encode_answer(
         positions: see `RowOutcomes.positions`.
         symbols: see `RowOutcomes.symbols`.
         request_id: id of the request.
-        wanted: names of the outputs; empty: all outputs of the model.
+        output_names: names of the outputs; empty: all outputs of the model.
 
     Raises:
         QuantraError: no row has a forecast; the error is that of the first row.
-        InvalidInputError: the model lacks a wanted output.
+        InvalidInputError: the model lacks one of these outputs.
     """
     forecasts = [outcome for outcome in outcomes if isinstance(outcome, Forecast)]
     if not forecasts:
@@ -205,13 +205,13 @@ def encode_answer(
     available = list_output_names(
         returns=rows.first.returns is not None, lag=rows.first.lag, ranks=rows.first.scores is not None
     )
-    for output in wanted:
+    for output in output_names:
         if output not in available:
             raise _make_unknown_output_error(output, available)
-    names = wanted or available
+    names = output_names or available
     tensors = [OUTPUTS[name](rows) for name in names]
     first, warnings = rows.first, dict.fromkeys(chain.from_iterable(forecast.warnings for forecast in forecasts))
-    own = pb.ModelInferResponse(id=request_id, raw_output_contents=[tensor.data for tensor in tensors])
+    message = pb.ModelInferResponse(id=request_id, raw_output_contents=[tensor.data for tensor in tensors])
     # Bytes of protobuf messages that are joined are the bytes of one message.
     return b"".join(
         (
@@ -219,7 +219,7 @@ def encode_answer(
             _encode_outputs(
                 tuple((name, tensor.datatype, tensor.shape) for name, tensor in zip(names, tensors, strict=True))
             ),
-            own.SerializeToString(),
+            message.SerializeToString(),
         )
     )
 

@@ -19,7 +19,7 @@ import torch
 
 from predictor import artifact, canonical, golden
 from predictor.arrays import FloatArray
-from predictor.artifact import Conformal, EnsembleManifest, SharedMemberFacts, StoredArtifact
+from predictor.artifact import CommonSettings, Conformal, EnsembleManifest, StoredArtifact
 from predictor.bars import BarPanel
 from predictor.canonical import Json
 from predictor.card import Card, RefutedMember
@@ -365,7 +365,7 @@ def _load_members(folders: Mapping[str, Path]) -> dict[str, StoredArtifact]:
 
 
 def _build_manifest(
-    shared: SharedMemberFacts, members: Mapping[str, StoredArtifact], weights: tuple[tuple[float, ...], ...] = ()
+    shared: CommonSettings, members: Mapping[str, StoredArtifact], weights: tuple[tuple[float, ...], ...] = ()
 ) -> EnsembleManifest:
     """The manifest with zero offsets and an empty card."""
     horizons = len(shared.target.horizons)
